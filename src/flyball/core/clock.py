@@ -1,0 +1,38 @@
+"""Clocks. Nothing below `app` reads the time of day or sleeps by itself.
+
+`VirtualClock` is the plain case; `RealClock` differs only in where `now`
+comes from and that `sleep` takes time.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+class VirtualClock:
+    """Time that passes only when somebody sleeps. For the twin and for tests."""
+
+    def __init__(self, now_s: float = 0.0) -> None:
+        self._now_s = now_s
+
+    def now(self) -> float:
+        """Seconds since the clock's origin."""
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass (nothing, if negative)."""
+        self._now_s += max(0.0, seconds)
+
+
+class RealClock(VirtualClock):
+    """The machine's own time, monotonic, from the moment of construction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._origin_s = time.monotonic()
+
+    def now(self) -> float:
+        return time.monotonic() - self._origin_s
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(max(0.0, seconds))

@@ -1,0 +1,54 @@
+"""A cluster as a user describes it: groups of like nodes, a network, perhaps a power budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+MAX_DEVICES_PER_NODE = 64
+MAX_POOLS = 64
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """`count` nodes alike.
+
+    Attributes:
+        name: prefix of the nodes' names.
+        device: device type, a name in the catalogue.
+        devices: devices per node.
+        cpus: host cores per node.
+        memory_gib: host memory per node.
+    """
+
+    name: str
+    count: int
+    device: str
+    devices: int
+    cpus: int = 64
+    memory_gib: float = 512.0
+
+
+@dataclass(frozen=True)
+class Network:
+    """Links between nodes and between the devices of one node, per direction."""
+
+    between_nodes_gbit_s: float = 100.0
+    inside_node_gbit_s: float = 1200.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes, network and budget. Nodes are numbered group by group, in this order."""
+
+    name: str
+    groups: tuple[NodeGroup, ...]
+    power_budget_w: float = 0.0
+    network: Network = field(default_factory=Network)
+
+    @property
+    def node_count(self) -> int:
+        return sum(group.count for group in self.groups)
+
+    @property
+    def device_count(self) -> int:
+        return sum(group.count * group.devices for group in self.groups)

@@ -1,0 +1,45 @@
+"""Effects: which parts of reality the twin plays out, and with what numbers.
+
+Everything here is off or free of cost unless said otherwise, except the price of a
+restart after a preemption. `docs/concept/twin.md` says where the numbers come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from flyball.core.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Settings of the twin that are not decisions.
+
+    Attributes:
+        restart_s: set-up time of every start but the first, for gangs of 1, 2..8 and more devices.
+        checkpoint_s: the end of a slice that a preempted job spends writing its checkpoint.
+        checkpoint_every_s: periodic checkpoints that survive a node failure; 0 = none,
+            a failure then loses the whole slice.
+        mtbf_h: mean time between failures of one node; 0 = nodes never fail.
+        repair_h: mean time to repair.
+        estimate_sigma: spread of the log-normal error of run-time estimates where the
+            workload states none; 0 = estimates are exact.
+        network: False = no penalty for gangs spread over nodes.
+        seed: of everything drawn at random here.
+    """
+
+    restart_s: tuple[float, float, float] = (7.0, 30.0, 60.0)
+    checkpoint_s: float = 0.0
+    checkpoint_every_s: float = 0.0
+    mtbf_h: float = 0.0
+    repair_h: float = 4.0
+    estimate_sigma: float = 0.0
+    network: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            numbers = value if isinstance(value, tuple) else (value,)
+            if not all(0 <= number < float("inf") for number in numbers):
+                raise BadInput(f"effect {each.name} = {value} is out of range", "use 0 or more")

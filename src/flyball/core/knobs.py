@@ -1,0 +1,198 @@
+"""Knobs: everything that can be set about a decision, with unit, range and meaning.
+
+A policy is a preset of these. Enumerated knobs are dispatched by integer in the
+kernel; continuous ones are what the learning agent and the gradient phase move.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from flyball.core.errors import BadInput, UnknownName
+from flyball.core.state import CAP_LEVELS, Records, records
+from flyball.core.units import FOREVER_US, to_us
+
+
+class Order(IntEnum):
+    """Which pending job comes first. Ties: first submitted."""
+
+    SUBMIT = 0  # first come
+    SHORTEST = 1  # least estimated run time
+    AREA = 2  # least estimated run time x devices
+    REMAINING = 3  # least estimated work left
+    ATTAINED = 4  # two queues: device time received below / above a threshold
+
+
+class Backfill(IntEnum):
+    """What happens behind a job that does not fit."""
+
+    STRICT = 0  # nothing: everybody waits
+    SKIP = 1  # whoever fits goes
+    EASY = 2  # whoever fits and does not delay the head's reservation goes
+
+
+class Place(IntEnum):
+    """Where a job that fits goes."""
+
+    BEST_FIT = 0  # fewest whole devices left on the node; lowest index
+    PACK = 1  # as best fit, but across pools the node with most devices in use
+    SPREAD = 2  # most whole devices left on the node; lowest index
+    FASTEST = 3  # fastest pool for this job, then best fit
+    EFFICIENT = 4  # least energy per work for this job, then best fit
+    HOLD = 5  # fastest free pool, but only if waiting would not pay (see `hold_s`)
+
+
+class Preempt(IntEnum):
+    NEVER = 0
+    ROUNDS = 1  # at each round, a job may take devices from jobs well behind it
+
+
+class Span(IntEnum):
+    """Gangs and node borders."""
+
+    WHOLE = 0  # a gang that fits a node waits for one; a larger one takes empty nodes
+    ANY = 1  # a gang may gather devices from several nodes, at the network's price
+
+
+def knob(default: Any, unit: str, low: float, high: float, meaning: str) -> Any:
+    """A field of `Knobs` with what a user must know about it."""
+    meta = {"unit": unit, "low": low, "high": high, "meaning": meaning}
+    return field(default=default, metadata=meta)
+
+
+def _choice(default: IntEnum, meaning: str) -> Any:
+    kind = type(default)
+    return knob(default, "|".join(choices(kind)), 0, len(kind) - 1, meaning)
+
+
+def choices(kind: type[IntEnum]) -> list[str]:
+    """The names of an enumerated knob's values, as users write them."""
+    return [member.name.lower().replace("_", "-") for member in kind]
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """One setting of the decision kernel."""
+
+    order: Order = _choice(Order.SUBMIT, "which pending job comes first")
+    backfill: Backfill = _choice(Backfill.SKIP, "what happens behind a job that does not fit")
+    place: Place = _choice(Place.BEST_FIT, "where a job that fits goes")
+    preempt: Preempt = _choice(Preempt.NEVER, "whether running jobs may be set aside")
+    span: Span = _choice(Span.WHOLE, "whether a gang that fits a node may span several")
+    depth: int = knob(1000, "jobs", 1, 100_000, "how far a backfill scan looks down the queue")
+    hold_s: float = knob(
+        600.0,
+        "s",
+        0.0,
+        1e9,
+        "place=hold: use a pool only if it finishes within this much of the best pool",
+    )
+    ageing: float = knob(
+        0.0, "s/s", 0.0, 1e6, "order: seconds of key that a second of waiting is worth"
+    )
+    priority_s: float = knob(
+        1e12, "s", 0.0, 1e12, "order: seconds of key that one level of priority is worth"
+    )
+    round_s: float = knob(60.0, "s", 1.0, 86_400.0, "time between preemption rounds")
+    margin_s: float = knob(
+        60.0, "s", 0.0, 1e12, "preempt only jobs whose key is worse by more than this"
+    )
+    attained_s: float = knob(
+        3_600.0, "device-s", 0.0, 1e12, "order=attained: device time after which a job is demoted"
+    )
+    cap: float = knob(1.0, "of the draw", 0.5, 1.0, "power cap of a running device (steps of 0.05)")
+    sleep_s: float = knob(-1.0, "s", -1.0, 1e9, "idle time after which a node sleeps; -1 = never")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            low, high = each.metadata["low"], each.metadata["high"]
+            if not low <= value <= high:  # also refuses NaN
+                raise BadInput(
+                    f"knob {each.name} = {value} is out of range",
+                    f"use {low:g} to {high:g} ({each.metadata['unit']})",
+                )
+        scans = self.backfill != Backfill.SKIP or self.place == Place.HOLD
+        if self.preempt != Preempt.NEVER and scans:
+            raise BadInput(
+                "preempt=rounds does not go with this backfill or with place=hold",
+                "use backfill=skip and another place rule",
+            )
+
+    def with_settings(self, settings: list[str]) -> Knobs:
+        """These knobs with `name=value` settings applied, as a user writes them.
+
+        Raises:
+            BadInput: an unknown knob or a value that does not parse or is out of range.
+        """
+        known = {each.name: each for each in fields(self)}
+        changes: dict[str, Any] = {}
+        for setting in settings:
+            name, equals, text = setting.partition("=")
+            name = name.strip().replace("-", "_")
+            if not equals:
+                raise BadInput(f"setting {setting!r} has no '='", "write --set knob=value")
+            if name not in known:
+                raise UnknownName("knob", name, known)
+            changes[name] = _parse(name, type(getattr(self, name)), text.strip())
+        return replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values: choices by name, numbers as they are."""
+        out: dict[str, Any] = {}
+        for name, value in dataclasses.asdict(self).items():
+            named = isinstance(value, IntEnum)
+            out[name] = value.name.lower().replace("_", "-") if named else value
+        return out
+
+    def pack(self) -> Records:
+        """These knobs as the one record the compiled kernel takes."""
+        out = records(1, KNOBS)
+        row = out[0]
+        row.order, row.backfill, row.place = self.order, self.backfill, self.place
+        row.preempt, row.span, row.depth = self.preempt, self.span, self.depth
+        row.hold_us = self.hold_s * 1e6
+        row.ageing, row.priority_s, row.margin_s = self.ageing, self.priority_s, self.margin_s
+        row.round_us = to_us(self.round_s)
+        row.attained_us = self.attained_s * 1e6
+        row.cap = min(CAP_LEVELS - 1, round((1.0 - self.cap) / 0.05))
+        row.sleep_us = FOREVER_US if self.sleep_s < 0 else to_us(self.sleep_s)
+        return out
+
+
+def _parse(name: str, kind: type, text: str) -> Any:
+    if issubclass(kind, IntEnum):
+        names = choices(kind)
+        if text.lower() not in names:
+            raise UnknownName(f"value of knob {name}", text, names)
+        return kind(names.index(text.lower()))
+    try:
+        return kind(text)
+    except ValueError:
+        raise BadInput(f"knob {name} = {text!r} is not a number", f"e.g. {name}=1") from None
+
+
+KNOBS = np.dtype(
+    [
+        ("order", "i4"),
+        ("backfill", "i4"),
+        ("place", "i4"),
+        ("preempt", "i4"),
+        ("span", "i4"),
+        ("depth", "i4"),
+        ("cap", "i4"),
+        ("hold_us", "f8"),
+        ("ageing", "f8"),
+        ("priority_s", "f8"),
+        ("margin_s", "f8"),
+        ("attained_us", "f8"),
+        ("round_us", "i8"),
+        ("sleep_us", "i8"),
+    ],
+    align=True,
+)

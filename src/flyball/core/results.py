@@ -1,0 +1,78 @@
+"""What a run leaves behind: the raw material of every metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Running totals at one instant; metrics of a window are differences of two marks.
+
+    Attributes:
+        time_us: the instant.
+        work_us: reference device-microseconds of work done (running jobs pro rata, lost work not).
+        energy_j: of all nodes, idle and host included.
+        busy_us: device time in use.
+        finished: jobs ended.
+    """
+
+    time_us: int
+    work_us: float
+    energy_j: float
+    busy_us: float
+    finished: int
+
+
+@dataclass(frozen=True)
+class Results:
+    """A finished run, one entry per job in the workload's order, per node, and in all.
+
+    Attributes:
+        submit_us, first_start_us, end_us: instants of each job.
+        devices, milli: what it asked for.
+        solo_us: its run time alone on the pool that is fastest for it.
+        reference_us: its work in reference device-microseconds.
+        service_us: device time it held.
+        lost_us: work done twice, in microseconds of its own progress.
+        energy_j: its devices' draw and its share of the hosts.
+        priority, tenant, status, attempts, preemptions, failures, pool: as named.
+        node_capacity, node_busy_us, node_energy_j, node_asleep_us: per node.
+        start_us, stop_us: first submission and last event of the run.
+        window: marks at 10 % and at 100 % of the arrival span.
+        events: arrivals, starts, ends, preemptions, failures and repairs in all.
+    """
+
+    submit_us: Ints
+    first_start_us: Ints
+    end_us: Ints
+    devices: Ints
+    milli: Ints
+    solo_us: Floats
+    reference_us: Floats
+    service_us: Floats
+    lost_us: Floats
+    energy_j: Floats
+    priority: Floats
+    tenant: Ints
+    status: Ints
+    attempts: Ints
+    preemptions: Ints
+    failures: Ints
+    pool: Ints
+    node_capacity: Ints
+    node_busy_us: Floats
+    node_energy_j: Floats
+    node_asleep_us: Floats
+    start_us: int
+    stop_us: int
+    window: tuple[Mark, Mark]
+    peak_power_w: float
+    events: int
+    decisions: int

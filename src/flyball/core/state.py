@@ -1,0 +1,318 @@
+"""The state of a cluster as a handful of structured arrays, each dtype defined once.
+
+The twin, live snapshots and dumps on disk all use these. Compiled code and plain
+Python read the same fields (`state.jobs[j].devices`). Units are in the names:
+`_us` microseconds, `_w` watts, `_j` joules, `_mib` mebibytes, `milli` thousandths
+of a device. Arrays named in `SHARED` describe the problem and never change during
+a run, so clones share them; the rest is what a run changes, and a clone copies it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Records = np.recarray[Any, Any]
+
+
+class Status(IntEnum):
+    """Where a job stands. Everything from DONE on is final."""
+
+    FUTURE = 0  # not submitted yet
+    HELD = 1  # submitted; waits for other jobs or for its array's turn
+    PENDING = 2  # in the queue
+    RUNNING = 3
+    DONE = 4
+    TIMEOUT = 5  # killed by its own explicit limit
+
+
+class Outcome(IntEnum):
+    """How a job ends after its duration; a failed job used its devices all the same."""
+
+    COMPLETED = 0
+    FAILED = 1
+    CANCELLED = 2
+
+
+class EventKind(IntEnum):
+    """Order of events that fall on the same microsecond."""
+
+    END = 0
+    REPAIR = 1
+
+
+class ActionKind(IntEnum):
+    START = 0
+    PREEMPT = 1
+
+
+class Reason(IntEnum):
+    """Why an action was taken. `schedule.explain` has the sentences."""
+
+    IN_ORDER = 0  # next in the queue's order and it fits
+    SKIPPED_AHEAD = 1  # a job before it does not fit; this one does
+    BACKFILLED = 2  # does not delay the reservation of the head
+    MADE_ROOM = 3  # started on devices taken from jobs behind it
+    GAVE_WAY = 4  # preempted for a job before it
+
+
+# Fixed for a run ------------------------------------------------------------
+
+JOB = np.dtype(
+    [
+        ("submit_us", "i8"),
+        ("work_us", "f8"),  # true run time on its own device at its own count: hidden from policies
+        ("estimate_us", "f8"),  # what policies see instead
+        ("reference_us", "f8"),  # the same work in device-microseconds of the reference device
+        ("limit_us", "i8"),  # kill an attempt after this long; 0 = no limit
+        ("restart_us", "i8"),  # set-up before progress on every start but the first
+        ("checkpoint_us", "i8"),  # the end of a preempted slice that goes into the checkpoint
+        ("priority", "f8"),  # higher goes first
+        ("devices", "i4"),  # gang size
+        ("milli", "i4"),  # thousandths of each device
+        ("memory_mib", "i4"),  # per device; 0 = not stated
+        ("profile", "i4"),  # row of `rates`
+        ("shape", "i4"),  # row of `shapes`
+        ("tenant", "i4"),
+        ("group", "i4"),  # row of `groups` (job array with a limit), -1 = none
+        ("successors", "i4"),  # first index in `links`
+        ("successor_count", "i4"),
+        ("predecessors", "i4"),  # how many jobs must end first
+        ("kind", "u1"),  # workload class
+        ("outcome", "u1"),
+    ],
+    align=True,
+)
+
+POOL = np.dtype(
+    [
+        ("first_node", "i4"),  # a pool is a run of identical nodes
+        ("nodes", "i4"),
+        ("capacity", "i4"),  # devices per node, at most 64
+        ("memory_mib", "i4"),  # per device
+        ("device_type", "i4"),  # row of the catalogue's list for this cluster
+        ("words", "i4"),  # 64-node words of its bitmaps
+        ("index", "i8"),  # where its bitmaps begin in `index`
+        ("host_w", "f8"),  # the node without its devices, awake
+        ("idle_w", "f8"),  # one idle device
+        ("sleep_w", "f8"),  # the whole node asleep
+        ("wake_us", "i8"),
+    ],
+    align=True,
+)
+
+RATE = np.dtype(
+    [
+        ("packed", "f8"),  # progress per microsecond on the fewest nodes; 0 = cannot run here
+        ("spread", "f8"),  # the same over more nodes than needed
+        ("watts", "f8"),  # draw of one device while running, without a cap
+        ("estimated", "u1"),  # 1 = from the roofline, 0 = measured
+    ],
+    align=True,
+)
+"""One row per (profile, pool): `rates[profile * len(pools) + pool]`."""
+
+CAP = np.dtype([("slowdown", "f8"), ("power", "f8")], align=True)
+"""Factors on time and on drawn power: `caps[pool * CAP_LEVELS + level]`, level 0 = no cap."""
+
+CAP_LEVELS = 11
+"""Power caps in steps of 5 %: level i caps at (100 - 5 i) % of the draw."""
+
+OUTAGE = np.dtype([("down_us", "i8"), ("up_us", "i8"), ("node", "i4")], align=True)
+
+# Changed by a run -----------------------------------------------------------
+
+RUN = np.dtype(
+    [
+        ("done_us", "f8"),  # work saved when the running slice began
+        ("rate", "f8"),  # of the running slice
+        ("watts", "f8"),  # of all its devices and its share of the hosts, while running
+        ("service_us", "f8"),  # device time received, the running slice not included
+        ("energy_j", "f8"),  # likewise
+        ("lost_us", "f8"),  # work done and lost (checkpoints written, failures)
+        ("since_us", "i8"),  # start of the running slice
+        ("ready_us", "i8"),  # when its progress begins (after wake and restart)
+        ("first_start_us", "i8"),  # -1 = never started
+        ("end_us", "i8"),  # planned end while running, actual end after; -1 = unknown
+        ("queued_us", "i8"),  # when it last joined the queue
+        ("first_row", "i4"),  # its allocation: first row, -1 = none
+        ("pool", "i4"),
+        ("nodes", "i4"),  # nodes it spans
+        ("waiting_on", "i4"),  # predecessors not ended
+        ("link", "i4"),  # next held task of its array, -1 = none
+        ("attempt", "i4"),  # starts so far
+        ("preemptions", "i4"),
+        ("failures", "i4"),  # attempts ended by a node failure
+        ("cap", "i4"),  # cap level of the running slice
+        ("status", "u1"),
+    ],
+    align=True,
+)
+
+NODE = np.dtype(
+    [
+        ("free_mask", "u8"),  # whole free devices, bit by bit
+        ("power_w", "f8"),  # drawn now, if awake
+        ("energy_j", "f8"),  # until `since_us`
+        ("busy_us", "f8"),  # device time in use, until `since_us`
+        ("asleep_us", "f8"),  # time asleep, until `since_us`
+        ("since_us", "i8"),  # when the four above were last brought up to date
+        ("idle_since_us", "i8"),  # -1 = busy or down
+        ("pool", "i4"),
+        ("first_device", "i4"),
+        ("free", "i4"),  # whole free devices
+        ("open", "i4"),  # devices in use with a remainder
+        ("used_milli", "i4"),
+        ("first_row", "i4"),  # allocations on this node, -1 = none
+        ("down", "u1"),
+        ("stale", "u1"),  # its column of `avail` must be made anew
+    ],
+    align=True,
+)
+
+DEVICE = np.dtype([("free_milli", "i4"), ("free_mib", "i4")], align=True)
+
+ROW = np.dtype(
+    [
+        ("mask", "u8"),  # devices of the node
+        ("job", "i4"),
+        ("node", "i4"),
+        ("milli", "i4"),
+        ("next", "i4"),  # next row of the job (or next free row), -1 = none
+        ("sibling", "i4"),  # next row on the node, -1 = none
+    ],
+    align=True,
+)
+"""An allocation is a chain of rows: a job may hold many, a device may serve several jobs."""
+
+SHAPE = np.dtype(
+    [
+        ("pools", "u8"),  # bit p: pool p could hold it when empty
+        ("begin", "i8"),  # its heap's first entry in `queue`
+        ("devices", "i4"),
+        ("milli", "i4"),
+        ("memory_mib", "i4"),
+        ("size", "i4"),  # pending jobs
+        ("blocked", "u1"),  # did not fit, and no capacity came back since
+    ],
+    align=True,
+)
+"""Jobs of one shape ask for the same thing, so if one does not fit none does."""
+
+ENTRY = np.dtype([("key", "f8"), ("tie", "i8")], align=True)
+"""A place in a queue: smallest (key, tie) first; tie is the job's index."""
+
+WINDOW = np.dtype([("key", "f8"), ("tie", "i8"), ("tried", "i8")], align=True)
+"""As an entry; tried = did not fit, and neither capacity nor the reservation changed since."""
+
+EVENT = np.dtype([("key", "i8"), ("tie", "i8")], align=True)
+"""Key is the time, tie is kind * 2**48 + (job or node)."""
+
+GROUP = np.dtype([("limit", "i4"), ("admitted", "i4"), ("head", "i4"), ("tail", "i4")], align=True)
+
+ACTION = np.dtype(
+    [
+        ("mask", "u8"),
+        ("gain", "f8"),  # predicted gain in seconds of the order's own key
+        ("kind", "i4"),
+        ("job", "i4"),
+        ("node", "i4"),
+        ("milli", "i4"),
+        ("reason", "i4"),
+    ],
+    align=True,
+)
+"""One row per node of a start, one row per preemption; rows of a job are consecutive."""
+
+CLOCK = np.dtype(
+    [
+        ("now_us", "i8"),
+        ("start_us", "i8"),
+        ("next_job", "i4"),  # first job not yet submitted (jobs are in order of submission)
+        ("next_outage", "i4"),
+        ("event_count", "i4"),  # entries in `events`
+        ("free_row", "i4"),  # head of the list of unused rows
+        ("pending", "i4"),
+        ("running", "i4"),
+        ("finished", "i4"),
+        ("actions", "i4"),  # rows of `plan` in use
+        ("window_count", "i4"),  # entries of `window` in use
+        ("reserved_job", "i4"),  # the head that holds the reservation, -1 = none
+        ("reserved_pool", "i4"),
+        ("capacity_grew", "u1"),  # something was released since the last decision
+        ("reserved_us", "i8"),  # when the head is expected to start
+        ("stamp", "i8"),  # marks entries of `scratch` as belonging to this pass
+        ("power_w", "f8"),  # of the cluster, sleeping nodes counted as idle
+        ("peak_power_w", "f8"),
+        ("budget_w", "f8"),  # starts that would exceed it are refused; 0 = none
+        ("checkpoint_every_us", "i8"),  # periodic checkpoints for failures; 0 = none
+        ("arrivals", "i8"),  # events so far, by kind
+        ("starts", "i8"),
+        ("ends", "i8"),
+        ("preemptions", "i8"),
+        ("failures", "i8"),
+        ("repairs", "i8"),
+        ("decisions", "i8"),
+    ],
+    align=True,
+)
+
+SCRATCH = np.dtype([("stamp", "i8"), ("value", "i8")], align=True)
+"""A number that counts only if its stamp is the clock's: cleared by moving the stamp on."""
+
+
+class State(NamedTuple):
+    """Everything the kernel reads and writes."""
+
+    jobs: Records
+    pools: Records
+    rates: Records
+    caps: Records
+    links: npt.NDArray[np.int32]  # successors of every job, end to end
+    outages: Records
+    runs: Records
+    nodes: Records
+    devices: Records
+    rows: Records
+    shapes: Records
+    queue: Records  # a heap per shape
+    window: Records  # the first pending jobs in order, for scans that go past a head
+    events: Records  # a heap
+    groups: Records
+    index: npt.NDArray[np.uint64]  # bitmaps of nodes by pool and whole free devices
+    avail: npt.NDArray[np.int64]  # avail[node, k]: when k whole devices are expected free
+    node_scratch: Records
+    device_scratch: Records
+    plan: Records
+    clock: Records  # one row
+
+
+SHARED = ("jobs", "pools", "rates", "caps", "links", "outages")
+
+
+def records(size: int, dtype: np.dtype[Any]) -> Records:
+    """An array of zeroed records whose fields are attributes."""
+    return np.zeros(size, dtype).view(np.recarray)
+
+
+def clone(state: State, into: State | None = None) -> State:
+    """A copy that can go its own way; what never changes is shared.
+
+    Args:
+        state: what to copy.
+        into: an earlier clone of the same state, overwritten without allocating.
+    """
+    if into is not None:
+        for name, source, target in zip(State._fields, state, into, strict=True):
+            if name not in SHARED:
+                np.copyto(target, source)
+        return into
+    return State(
+        *(
+            array if name in SHARED else array.copy()
+            for name, array in zip(State._fields, state, strict=True)
+        )
+    )
