@@ -75,7 +75,7 @@ JOB = np.dtype(
         ("milli", "i4"),  # thousandths of each device
         ("memory_mib", "i4"),  # per device; 0 = not stated
         ("profile", "i4"),  # row of `rates`
-        ("shape", "i4"),  # row of `shapes`
+        ("shape_id", "i4"),  # row of `shapes`
         ("tenant", "i4"),
         ("group", "i4"),  # row of `groups` (job array with a limit), -1 = none
         ("successors", "i4"),  # first index in `links`
@@ -155,16 +155,17 @@ RUN = np.dtype(
 NODE = np.dtype(
     [
         ("free_mask", "u8"),  # whole free devices, bit by bit
+        ("open_mask", "u8"),  # devices in use with a remainder
         ("power_w", "f8"),  # drawn now, if awake
         ("energy_j", "f8"),  # until `since_us`
         ("busy_us", "f8"),  # device time in use, until `since_us`
         ("asleep_us", "f8"),  # time asleep, until `since_us`
         ("since_us", "i8"),  # when the four above were last brought up to date
         ("idle_since_us", "i8"),  # -1 = busy or down
+        ("reserved_stamp", "i8"),  # kept for the head if equal to the clock's
         ("pool", "i4"),
         ("first_device", "i4"),
         ("free", "i4"),  # whole free devices
-        ("open", "i4"),  # devices in use with a remainder
         ("used_milli", "i4"),
         ("first_row", "i4"),  # allocations on this node, -1 = none
         ("down", "u1"),
@@ -174,6 +175,7 @@ NODE = np.dtype(
 )
 
 DEVICE = np.dtype([("free_milli", "i4"), ("free_mib", "i4")], align=True)
+"""What is left of a device that serves fractions; of no meaning while it is whole."""
 
 ROW = np.dtype(
     [
@@ -195,8 +197,11 @@ SHAPE = np.dtype(
         ("devices", "i4"),
         ("milli", "i4"),
         ("memory_mib", "i4"),
-        ("size", "i4"),  # pending jobs
+        ("pending", "i4"),  # jobs in its heap
+        ("profile", "i4"),
+        ("too_long_us", "f8"),  # a job with this much left did not fit behind the reservation
         ("blocked", "u1"),  # did not fit, and no capacity came back since
+        ("passed", "u1"),  # no room could be made for it in this round
     ],
     align=True,
 )
@@ -205,8 +210,17 @@ SHAPE = np.dtype(
 ENTRY = np.dtype([("key", "f8"), ("tie", "i8")], align=True)
 """A place in a queue: smallest (key, tie) first; tie is the job's index."""
 
-WINDOW = np.dtype([("key", "f8"), ("tie", "i8"), ("tried", "i8")], align=True)
-"""As an entry; tried = did not fit, and neither capacity nor the reservation changed since."""
+WINDOW = np.dtype(
+    [
+        ("key", "f8"),
+        ("tie", "i8"),
+        ("left_us", "f8"),  # estimated work left, and any restart before it
+        ("shape_id", "i4"),
+        ("tried", "i4"),  # 1 = did not fit, and neither capacity nor the reservation changed
+    ],
+    align=True,
+)
+"""As an entry, with what a scan needs at hand."""
 
 EVENT = np.dtype([("key", "i8"), ("tie", "i8")], align=True)
 """Key is the time, tie is kind * 2**48 + (job or node)."""
@@ -240,10 +254,13 @@ CLOCK = np.dtype(
         ("finished", "i4"),
         ("actions", "i4"),  # rows of `plan` in use
         ("window_count", "i4"),  # entries of `window` in use
+        ("victim_count", "i4"),  # entries of `victims` in use
+        ("victims_sorted", "i4"),  # of these, how many are in order at the end
         ("reserved_job", "i4"),  # the head that holds the reservation, -1 = none
         ("reserved_pool", "i4"),
         ("capacity_grew", "u1"),  # something was released since the last decision
         ("reserved_us", "i8"),  # when the head is expected to start
+        ("reserved_stamp", "i8"),  # marks the nodes of the reservation
         ("stamp", "i8"),  # marks entries of `scratch` as belonging to this pass
         ("power_w", "f8"),  # of the cluster, sleeping nodes counted as idle
         ("peak_power_w", "f8"),
@@ -260,7 +277,7 @@ CLOCK = np.dtype(
     align=True,
 )
 
-SCRATCH = np.dtype([("stamp", "i8"), ("value", "i8")], align=True)
+SCRATCH = np.dtype([("stamp", "i8"), ("value", "i4"), ("memory_mib", "i4")], align=True)
 """A number that counts only if its stamp is the clock's: cleared by moving the stamp on."""
 
 
@@ -286,11 +303,14 @@ class State(NamedTuple):
     avail: npt.NDArray[np.int64]  # avail[node, k]: when k whole devices are expected free
     node_scratch: Records
     device_scratch: Records
+    victims: Records  # running jobs that may be set aside in this round
     plan: Records
     clock: Records  # one row
 
 
 SHARED = ("jobs", "pools", "rates", "caps", "links", "outages")
+SCRATCH_ARRAYS = ("node_scratch", "device_scratch", "victims", "plan")
+"""Of no meaning between decisions: a clone gets its own, empty."""
 
 
 def records(size: int, dtype: np.dtype[Any]) -> Records:
@@ -307,12 +327,17 @@ def clone(state: State, into: State | None = None) -> State:
     """
     if into is not None:
         for name, source, target in zip(State._fields, state, into, strict=True):
-            if name not in SHARED:
+            if name in SCRATCH_ARRAYS:
+                target.view(np.uint8).fill(0)
+            elif name not in SHARED:
                 np.copyto(target, source)
         return into
-    return State(
-        *(
-            array if name in SHARED else array.copy()
-            for name, array in zip(State._fields, state, strict=True)
-        )
-    )
+    return State(*(_copied(name, array) for name, array in zip(State._fields, state, strict=True)))
+
+
+def _copied(name: str, array: Any) -> Any:
+    if name in SHARED:
+        return array
+    if name in SCRATCH_ARRAYS:
+        return records(len(array), array.dtype)
+    return array.copy()

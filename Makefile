@@ -1,0 +1,59 @@
+# One command each. Everything happens in .venv; nothing else on the machine is touched.
+#
+#   make demo     the main job: a generated week on five mixed nodes under every policy
+#   make test     every check, the same here and in CI
+#   make install  set-up alone; does nothing when it is up to date
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/installed
+JOBS ?= 2
+
+.PHONY: install demo test lint types imports unit cover soak lock clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml requirements/lock.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "flyball needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lock.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/flyball demo --out demo-out
+
+test: lint types imports unit cover
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+# Once as users run it; then the marked tests with the compiler off, because coverage
+# cannot see into compiled functions.
+unit: $(STAMP)
+	$(BIN)/coverage erase
+	$(BIN)/pytest -W error -n $(JOBS) --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -W error -n $(JOBS) -m nojit --cov --cov-append --cov-report=
+
+cover: unit
+	@for part in core physics schedule twin; do \
+		echo "coverage of $$part"; \
+		$(BIN)/coverage report --include="src/flyball/$$part/*" --fail-under=90 || exit 1; \
+	done
+
+soak: $(STAMP)
+	$(BIN)/pytest -W error -n $(JOBS) -m soak
+
+lock:
+	$(BIN)/python requirements/lock.py
+
+clean:
+	rm -rf .venv .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-out

@@ -1,0 +1,41 @@
+"""Writes the lock files: what pip resolves for `pyproject.toml` here and now, as exact pins.
+
+    make lock
+
+Pins name versions only: no hosts, no paths, no build labels, so that any index serves them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FILES = {
+    "lock.txt": (
+        ["dev"],
+        "The base install and the tools of `make test`. Installed by `make install`.",
+    ),
+    "lock-torch.txt": (
+        ["learn", "models"],
+        "The extras `learn` and `models` with all they need; torch's own wheel decides about CUDA.",
+    ),
+}
+
+
+def resolve(extras: list[str]) -> list[str]:
+    """`name==version` of everything pip would install for these extras."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run"]
+    command += ["--ignore-installed", "--report", "-", f"{HERE.parent}[{','.join(extras)}]"]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    chosen = [each["metadata"] for each in json.loads(done.stdout)["install"]]
+    pins = {each["name"]: each["version"].partition("+")[0] for each in chosen}
+    pins.pop("flyball")
+    return sorted((f"{name}=={version}" for name, version in pins.items()), key=str.lower)
+
+
+for name, (extras, meaning) in FILES.items():
+    lines = [f"# {meaning}", "# Made by `make lock`; do not edit.", *resolve(extras)]
+    (HERE / name).write_text("\n".join(lines) + "\n")

@@ -1,0 +1,194 @@
+"""Many replays at once: policies x seeds, on every core.
+
+The i-th seed drives whatever is drawn at random (errors of estimates, node failures), the
+same for each policy, so differences between policies are paired by seed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flyball.app import PolicySetting, Twin, build_twin, warm
+from flyball.core.cluster import Cluster
+from flyball.core.effects import Effects
+from flyball.core.errors import DataAbsent, FlyballError
+from flyball.core.metrics import Summary, paired, summarise
+from flyball.core.results import Results
+from flyball.core.workload import Workload
+
+Task = tuple[int, int]  # policy, seed
+
+POOL_PAYS_S = 4.0
+"""Starting workers costs about two seconds of imports: below this it is quicker to go on alone."""
+
+COMPARED: tuple[tuple[str, Callable[[Summary], float]], ...] = (
+    ("completion_s", lambda summary: summary.completion_s.mean),
+    ("wait_s", lambda summary: summary.wait_s.mean),
+    ("work_per_window", lambda summary: summary.work_per_window),
+    ("utilisation", lambda summary: summary.utilisation),
+    ("energy_kwh", lambda summary: summary.energy_kwh),
+    ("cost", lambda summary: summary.cost),
+)
+"""What is compared between policies, seed by seed."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy under one seed: what it came to and how long the twin took.
+
+    Attributes:
+        results: the raw results, None where nobody asked to keep them.
+    """
+
+    policy: str
+    seed: int
+    summary: Summary
+    run_s: float
+    results: Results | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of the JSON's `results`."""
+        head = {"policy": self.policy, "seed": self.seed}
+        return {**head, **self.summary.as_dict(), "run_s": round(self.run_s, 6)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What all runs share. `workloads` has one entry per seed, or one for all of them."""
+
+    cluster: Cluster
+    workloads: tuple[Workload, ...]
+    policies: tuple[PolicySetting, ...]
+    effects: Effects
+    seeds: int = 1
+    keep: str = "none"  # which raw results to keep: none, first (seed), all
+
+    def tasks(self) -> list[tuple[int, int]]:
+        """(policy, seed) of every run, policy by policy."""
+        return [(p, s) for p in range(len(self.policies)) for s in range(self.seeds)]
+
+    def build(self, policy: int, seed: int) -> Twin:
+        """The twin of one run, before its first event."""
+        workload = self.workloads[seed if len(self.workloads) > 1 else 0]
+        effects = replace(self.effects, seed=self.effects.seed + seed)
+        return build_twin(self.cluster, workload, self.policies[policy].knobs, effects)
+
+    def run(self, policy: int, seed: int, twin: Twin | None = None) -> Run:
+        """One run, here and now; `twin` if it is built already."""
+        began = time.perf_counter()
+        results = (twin or self.build(policy, seed)).replay()
+        run_s = time.perf_counter() - began
+        kept = self.keep == "all" or (self.keep == "first" and seed == 0)
+        name = self.policies[policy].name
+        return Run(name, seed, summarise(results), run_s, results if kept else None)
+
+
+def run_all(
+    case: Case,
+    workers: int | None = None,
+    done: Callable[[Run], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> list[Run]:
+    """Every policy under every seed, in the order of `Case.tasks` whoever ran it.
+
+    Args:
+        case: what to run.
+        workers: processes at most; None = as many as cores.
+        done: told of each run as it ends.
+        note: told what takes long before the first run.
+
+    Raises:
+        FlyballError: a workload that cannot be run; what the first run that failed raised.
+    """
+    # 1. Refuse what cannot be run; then compile, once, so that no two workers do the same.
+    left = sorted(case.tasks(), key=lambda task: (task[1], task[0]))
+    twin: Twin | None = case.build(*left[0])
+    warm(note)
+    # 2. Begin with one seed of each policy; they tell how long the rest will take.
+    limit = min(workers or usable_cores(), len(left))
+    runs: dict[Task, Run] = {}
+    spent_s = 0.0
+    while left and (limit == 1 or not runs or spent_s / len(runs) * len(left) < POOL_PAYS_S):
+        task = left.pop(0)
+        began = time.perf_counter()
+        runs[task] = case.run(*task, twin)
+        twin = None
+        spent_s += time.perf_counter() - began
+        if done is not None:
+            done(runs[task])
+    # 3. What would take long goes to workers.
+    for task, run in _in_workers(case, left, min(limit, len(left))):
+        runs[task] = run
+        if done is not None:
+            done(run)
+    return [runs[task] for task in case.tasks()]
+
+
+def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Each policy less the first one, paired by seed, with 95 % confidence intervals."""
+    by_policy: dict[str, list[Run]] = {}
+    for run in runs:
+        by_policy.setdefault(run.policy, []).append(run)
+    base, *others = by_policy
+    out = []
+    for other in others:
+        row: dict[str, Any] = {"policy": other, "against": base}
+        for name, value in COMPARED:
+            ours = [value(run.summary) for run in by_policy[other]]
+            theirs = [value(run.summary) for run in by_policy[base]]
+            mean, low, high = paired(ours, theirs)
+            row[name] = {"mean": mean, "low": low, "high": high}
+        out.append(row)
+    return out
+
+
+def usable_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_workers(case: Case, tasks: list[Task], workers: int) -> Iterator[tuple[Task, Run]]:
+    if not tasks:
+        return
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, spawn, initializer=_start_worker, initargs=(case,))
+    try:
+        waiting = {pool.submit(_work, task): task for task in tasks}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+    except BrokenProcessPool:
+        raise DataAbsent(
+            "a worker process died, perhaps for lack of memory", "try again with --workers 1"
+        ) from None
+    except BaseException:
+        for child in multiprocessing.active_children():
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_case: Case | None = None  # in a worker: sent once, not with every task
+
+
+def _start_worker(case: Case) -> None:
+    global _case
+    _case = case
+    warm()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a word
+
+
+def _work(task: Task) -> Run:
+    assert _case is not None
+    try:
+        return _case.run(*task)
+    except FlyballError as error:  # as one that survives the way between processes
+        raise FlyballError(str(error)) from None

@@ -1,0 +1,154 @@
+"""`flyball doctor`: what this machine offers, what is missing and how to get it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from flyball.cli.output import print_json, print_table
+from flyball.core.errors import FlyballError
+from flyball.core.shared_data import shared_data
+
+RAPL = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
+PROBE_TIMEOUT_S = 5.0
+
+EXAMPLES = """\b
+Examples:
+  flyball doctor
+  flyball doctor --json
+"""
+
+
+class Finding(NamedTuple):
+    """One thing looked for.
+
+    Attributes:
+        state: `ok`, or `absent`: not here, and only what is named in `remedy` needs it.
+    """
+
+    name: str
+    state: str
+    found: str
+    remedy: str = ""
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """Say what this machine offers, what is missing and how to get it."""
+    findings = list(examine())
+    if as_json:
+        print_json({"findings": [each._asdict() for each in findings]})
+    else:
+        print_table("This machine", Finding._fields, findings, 4)
+
+
+def examine() -> Iterator[Finding]:
+    """Look at everything, one after the other; nothing here raises or takes long."""
+    yield Finding("python", "ok", f"{platform.python_version()} on {platform.system()}")
+    yield Finding("cores", "ok", str(len(os.sched_getaffinity(0))))
+    yield _memory()
+    yield _compiler()
+    yield _cache()
+    yield _gpu()
+    yield _rapl()
+    yield _program("slurm", ("sinfo", "--version"), "needed only to drive a Slurm cluster")
+    yield _package("ray", "needed only for Ray clusters: pip install 'flyball[ray]'")
+    yield _package("torch", "needed only for learning: pip install 'flyball[learn]'")
+    yield _browser()
+    yield _data()
+
+
+def _memory() -> Finding:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Finding("memory", "ok", f"{total / 2**30:.1f} GiB")
+
+
+def _compiler() -> Finding:
+    return Finding("numba", "ok", f"{version('numba')} (numpy {version('numpy')})")
+
+
+def _cache() -> Finding:
+    from flyball.physics.compile import cache_folder
+
+    folder = cache_folder()
+    kernels = sum(1 for _ in folder.rglob("*.nbi")) if folder.is_dir() else 0
+    if kernels:
+        return Finding("compiled kernels", "ok", f"{kernels} in {_homely(folder)}")
+    remedy = "made by the first replay, once, in about 20 s"
+    return Finding("compiled kernels", "absent", f"none in {_homely(folder)}", remedy)
+
+
+def _gpu() -> Finding:
+    found = _output(("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"))
+    if found:
+        names = [line.strip() for line in found.splitlines() if line.strip()]
+        return Finding("nvidia gpu", "ok", f"{len(names)}: {names[0]}" if names else "0")
+    remedy = "not needed for replays; to use one, install its driver (nvidia-smi)"
+    return Finding("nvidia gpu", "absent", "no nvidia-smi that answers", remedy)
+
+
+def _rapl() -> Finding:
+    if not RAPL.exists():
+        remedy = "CPU energy will be modelled, not measured (no such counter on this machine)"
+        return Finding("cpu energy counter", "absent", "no RAPL", remedy)
+    if not os.access(RAPL, os.R_OK):
+        remedy = f"sudo chmod a+r {RAPL}"
+        return Finding("cpu energy counter", "absent", "RAPL, not readable", remedy)
+    return Finding("cpu energy counter", "ok", "RAPL, readable")
+
+
+def _browser() -> Finding:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if shutil.which(name):
+            return Finding("browser", "ok", name)
+    return Finding("browser", "absent", "no chromium", "needed only to test web pages")
+
+
+def _data() -> Finding:
+    """Public traces and measurements are not part of the package; some checks use them."""
+    try:
+        return Finding("trace data", "ok", _homely(shared_data()))
+    except FlyballError as absent:
+        found, _, remedy = str(absent).partition("; ")
+        return Finding("trace data", "absent", found, f"needed only for some checks: {remedy}")
+
+
+def _program(name: str, command: tuple[str, ...], remedy: str) -> Finding:
+    found = _output(command)
+    return Finding(name, "ok", found) if found else Finding(name, "absent", "not found", remedy)
+
+
+def _package(name: str, remedy: str) -> Finding:
+    try:
+        return Finding(name, "ok", version(name))
+    except PackageNotFoundError:
+        return Finding(name, "absent", "not installed", remedy)
+
+
+def _output(command: tuple[str, ...]) -> str:
+    """What a program prints, or "" if it is not there, fails or hangs."""
+    path = shutil.which(command[0])
+    if path is None:
+        return ""
+    try:
+        done = subprocess.run(
+            (path, *command[1:]), capture_output=True, text=True, timeout=PROBE_TIMEOUT_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _homely(path: Path) -> str:
+    """A path with ~ for the home folder."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

@@ -1,0 +1,90 @@
+"""The `flyball` command: its parts, and the one place where errors become a line and a code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from flyball import __version__
+from flyball.cli import bench, catalogue, demo, doctor, replay, trace
+from flyball.core.errors import FlyballError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+TRY_LATER = 75
+
+app = typer.Typer(
+    name="flyball",
+    help="Which job runs where, when and at what power: replay a cluster's history and compare.",
+    epilog="Start with: flyball demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"flyball {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
+app.add_typer(trace.app, name="trace")
+app.command("policies", epilog=catalogue.POLICIES_EXAMPLES)(catalogue.policies)
+app.command("clusters", epilog=catalogue.CLUSTERS_EXAMPLES)(catalogue.clusters)
+app.command("devices", epilog=catalogue.DEVICES_EXAMPLES)(catalogue.devices)
+app.add_typer(bench.app, name="bench")
+app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; the process's exit code. Whatever a user can mend is one line."""
+    try:
+        code = app(args=arguments, prog_name="flyball", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except FlyballError as error:
+        return _say(str(error), error.exit_code)
+    except typer.TyperException as error:
+        where = getattr(getattr(error, "ctx", None), "command_path", "flyball")
+        message = error.format_message().strip()
+        return _say(f"{message}; see {where} --help" if message else "", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except (BrokenPipeError, SystemExit):
+        # Whoever read our output has gone (Typer and Rich then exit by themselves, and for
+        # nothing else). Let nothing complain about it when Python flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return BROKEN_PIPE
+    except MemoryError:
+        return _say("not enough memory; use --limit-jobs, fewer --seeds or --workers 1", TRY_LATER)
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        return _say(f"{what}{error.strerror or error}; check the path and the disk", 2)
+
+
+def _say(message: str, code: int) -> int:
+    """One line on stderr, whatever the message holds."""
+    line = "".join(each if each.isprintable() else " " for each in " ".join(message.split()))
+    if line:
+        typer.echo(f"flyball: {line}", err=True)
+    return code

@@ -1,0 +1,102 @@
+"""What commands share: tables, JSON, notes, progress, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from flyball.core.errors import BadInput
+
+WIDE = 160
+"""Columns of a table that goes to a file or a pipe."""
+
+
+def note(message: str) -> None:
+    """A word to the person, never in the way of the output."""
+    typer.echo(message, err=True)
+
+
+def print_json(value: Any) -> None:
+    """Only JSON on stdout; NaN becomes null."""
+    from flyball.core.metrics import without_nan
+
+    typer.echo(json.dumps(without_nan(value), indent=2, allow_nan=False))
+
+
+def print_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
+) -> None:
+    """A table on stdout; the first `left` columns are text, the rest numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, name in enumerate(header):
+        text = index < left
+        table.add_column(
+            name, justify="left" if text else "right", no_wrap=not text, overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else WIDE
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        console.print(table)
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    typer.echo("\n".join(lines).strip("\n") + "\n")
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr, only if that is a terminal; call with what was done to move it on."""
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done: bar.update(task, advance=1, description=f"{label} {done}")
+
+
+def check_writable(path: Path | None, endings: tuple[str, ...] = ()) -> None:
+    """Refuse an output file that could not be written, before the long run and not after it.
+
+    Raises:
+        BadInput: no such folder, no permission, a folder in its place, an unknown ending.
+    """
+    if path is None:
+        return
+    if endings and path.suffix.lower() not in endings:
+        raise BadInput(f"{path}: cannot write this kind of file", f"use {' or '.join(endings)}")
+    folder = path.parent
+    if not folder.is_dir():
+        raise BadInput(f"{path}: no folder {str(folder)!r}", "make it or name another")
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder", "name a file in it")
+    if path.exists() and not path.is_file():  # a device or a pipe must not be replaced
+        raise BadInput(f"{path} is not an ordinary file", "name another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise BadInput(f"{path}: folder {str(folder)!r} is not writable", "name another")
+
+
+def whole_number(value: int, name: str, low: int, high: int) -> int:
+    """An option's value if it is in range.
+
+    Raises:
+        BadInput: it is not.
+    """
+    if not low <= value <= high:
+        raise BadInput(f"{name} {value} is out of range", f"use {low} to {high}")
+    return value

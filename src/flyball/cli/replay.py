@@ -1,0 +1,186 @@
+"""`flyball replay`: a trace on a cluster under one or more policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flyball.cli.output import check_writable, note, print_json, progress, whole_number
+from flyball.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from flyball.bench.replay import Case, Run
+    from flyball.core.cluster import Cluster
+    from flyball.core.effects import Effects
+    from flyball.core.workload import Workload
+
+MAX_SEEDS = 1000
+FIGURE_ENDINGS = (".png", ".svg", ".pdf")
+
+EXAMPLES = """\b
+Examples:
+  flyball replay jobs.csv --cluster five-mixed --policy fifo,easy,ect
+  flyball replay jobs.csv.gz --cluster mine.yaml --policy easy --set depth=100 --json
+  flyball replay jobs.swf --cluster philly-8x8 --policy all --figure out.png --per-job out.csv
+  flyball replay jobs.csv --cluster five-mixed --estimates noisy:0.8 --mtbf-h 500 --seeds 10
+"""
+
+
+def replay(
+    trace: Annotated[
+        Path, typer.Argument(help="Trace file: canonical CSV, Philly or SWF; .gz too.")
+    ],
+    cluster: Annotated[
+        str, typer.Option("--cluster", "-c", help="Cluster file (YAML) or preset; see `clusters`.")
+    ],
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="Policies, by comma, or `all`; see `policies`.")
+    ] = "all",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="knob=value for every policy named; may be repeated."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs per policy, under seeds 0, 1, ...")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    per_job: Annotated[
+        Path | None, typer.Option(help="Write one row per policy, seed and job to this CSV.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Write a figure: a .png, .svg or .pdf file.")
+    ] = None,
+    estimates: Annotated[
+        str,
+        typer.Option(
+            help="Run times policies see: trace (its own, else exact), exact or noisy:SIGMA."
+        ),
+    ] = "trace",
+    mtbf_h: Annotated[
+        float, typer.Option(help="Mean time between failures of a node; 0 = never.")
+    ] = 0.0,
+    repair_h: Annotated[float, typer.Option(help="Mean time to repair.")] = 4.0,
+    checkpoint_s: Annotated[float, typer.Option(help="Time to write a checkpoint.")] = 0.0,
+    checkpoint_every_s: Annotated[
+        float, typer.Option(help="Periodic checkpoints that survive failures; 0 = none.")
+    ] = 0.0,
+    restart_s: Annotated[
+        float | None,
+        typer.Option(help="Set-up time of a restart. [default: by gang size, 7/30/60]"),
+    ] = None,
+    load: Annotated[
+        float | None, typer.Option(help="Stretch or compress arrivals to this offered load.")
+    ] = None,
+    limit_jobs: Annotated[int | None, typer.Option(help="Only the first N jobs.")] = None,
+    trace_format: Annotated[
+        str | None, typer.Option("--format", help="canonical, philly or swf. [default: detect]")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")] = 0,
+) -> None:
+    """Replay a trace on a cluster's twin and compare policies."""
+    # 1. Refuse what can be refused before the long part.
+    check_writable(per_job)
+    check_writable(figure, FIGURE_ENDINGS)
+    whole_number(seeds, "--seeds", 1, MAX_SEEDS)
+    whole_number(workers, "--workers", 0, 1024)
+    from flyball.app import policy_settings
+    from flyball.bench.replay import Case
+    from flyball.core.effects import Effects
+    from flyball.twin.cluster_file import load_cluster
+
+    chosen = policy_settings(policy, settings or [])
+    target = load_cluster(cluster)
+    effects = Effects(
+        checkpoint_s=checkpoint_s,
+        checkpoint_every_s=checkpoint_every_s,
+        mtbf_h=mtbf_h,
+        repair_h=repair_h,
+        estimate_sigma=_sigma(estimates),
+        restart_s=Effects.restart_s if restart_s is None else (restart_s,) * 3,
+    )
+    # 2. Read.
+    workload = _workload(trace, trace_format, target, load, limit_jobs, estimates != "trace")
+    if seeds > 1 and not _chance(workload, effects):
+        note(
+            "note: nothing here is random, so every seed gives the same; see --estimates, --mtbf-h"
+        )
+    # 3. Run.
+    keep = "all" if per_job else "first" if figure else "none"
+    case = Case(target, (workload,), tuple(chosen), effects, seeds, keep)
+    runs = run_with_progress(case, workers)
+    # 4. Write, then print.
+    from flyball.cli import report
+
+    if per_job is not None:
+        report.write_per_job(per_job, runs, case)
+    if figure is not None:
+        report.write_figure(figure, runs, f"{workload.name} on {target.name}")
+    if as_json:
+        print_json(report.as_json(runs, case))
+    else:
+        report.print_runs(runs, case)
+
+
+def run_with_progress(case: Case, workers: int = 0) -> list[Run]:
+    """All runs of a case under a bar on stderr."""
+    from flyball.bench.replay import run_all
+
+    with progress("replaying", len(case.tasks())) as advance:
+        return run_all(case, workers or None, lambda run: advance(run.policy), note)
+
+
+def _workload(
+    path: Path,
+    trace_format: str | None,
+    cluster: Cluster,
+    load: float | None,
+    limit_jobs: int | None,
+    drop_estimates: bool,
+) -> Workload:
+    from dataclasses import replace
+
+    import numpy as np
+
+    from flyball.twin.generate import rescale
+    from flyball.twin.traces import read_trace
+
+    notes: list[str] = []
+    workload = read_trace(path, trace_format, notes)
+    for each in notes:
+        note(f"note: {each}")
+    if limit_jobs is not None:
+        whole_number(limit_jobs, "--limit-jobs", 1, 10**9)
+        workload = workload.take(np.arange(min(limit_jobs, len(workload))))
+    if not len(workload):
+        raise BadInput(f"{path} holds no jobs", "check the file")
+    if load is not None:
+        if not 0 < load < 1000:
+            raise BadInput(f"--load {load} is out of range", "use e.g. 0.9; 1 = the whole cluster")
+        workload = rescale(workload, load, cluster.device_count)
+    if drop_estimates:
+        workload = replace(workload, estimate_us=np.full(len(workload), np.nan))
+    return workload
+
+
+def _sigma(estimates: str) -> float:
+    """The spread of the errors that `exact` or `noisy:SIGMA` asks for."""
+    if estimates in ("trace", "exact"):
+        return 0.0
+    kind, _, text = estimates.partition(":")
+    try:
+        sigma = float(text)
+    except ValueError:
+        sigma = -1.0
+    if kind != "noisy" or not 0 <= sigma <= 10:
+        raise BadInput(
+            f"--estimates {estimates!r} is not understood", "use trace, exact or e.g. noisy:0.5"
+        )
+    return sigma
+
+
+def _chance(workload: Workload, effects: Effects) -> bool:
+    """Whether the seed can make a difference."""
+    import numpy as np
+
+    noisy: Any = effects.estimate_sigma > 0 and np.isnan(workload.estimate_us).any()
+    return bool(noisy) or effects.mtbf_h > 0

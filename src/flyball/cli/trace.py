@@ -1,0 +1,115 @@
+"""`flyball trace`: look at traces, convert them, make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flyball.cli.output import check_writable, note, print_json, print_table
+
+app = typer.Typer(
+    help="Look at traces, convert them, make them.", no_args_is_help=True, rich_markup_mode=None
+)
+
+FormatOption = Annotated[
+    str | None, typer.Option("--format", help="canonical, philly or swf. [default: detect]")
+]
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  flyball trace describe jobs.csv.gz
+  flyball trace describe jobs.swf --json
+"""
+)
+def describe(
+    trace: Annotated[Path, typer.Argument(help="Trace file.")],
+    trace_format: FormatOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """Say what is in a trace: sizes, durations, arrivals, tenants."""
+    from flyball.twin.traces import read_trace
+    from flyball.twin.traces.describe import describe as describe_workload
+
+    notes: list[str] = []
+    facts = describe_workload(read_trace(trace, trace_format, notes))
+    for each in notes:
+        note(f"note: {each}")
+    if as_json:
+        print_json(facts)
+    else:
+        print_table(str(trace), ("what", "value"), list(_rows(facts)), 2)
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  flyball trace convert jobs.swf jobs.csv.gz
+  flyball trace convert philly.csv jobs.swf --to swf
+"""
+)
+def convert(
+    trace: Annotated[Path, typer.Argument(help="Trace file to read.")],
+    out: Annotated[Path, typer.Argument(help="File to write; .gz is compressed.")],
+    trace_format: FormatOption = None,
+    to: Annotated[
+        str | None, typer.Option(help="canonical or swf. [default: by the file's name]")
+    ] = None,
+) -> None:
+    """Read a trace in one format and write it in another."""
+    check_writable(out)
+    from flyball.twin.traces import read_trace, write_trace
+
+    notes: list[str] = []
+    workload = read_trace(trace, trace_format, notes)
+    write_trace(workload, out, to)
+    for each in notes:
+        note(f"note: {each}")
+    note(f"wrote {len(workload)} jobs to {out}")
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  flyball trace generate mixed week.csv --days 7 --devices 40 --load 0.8
+  flyball trace generate helios-like month.csv.gz --days 30 --seed 3
+"""
+)
+def generate(
+    preset: Annotated[str, typer.Argument(help="mixed, philly-like or helios-like.")],
+    out: Annotated[Path, typer.Argument(help="File to write; .gz is compressed.")],
+    days: Annotated[float, typer.Option(help="Length of the trace.")] = 7.0,
+    seed: Annotated[int, typer.Option(help="Same seed, same trace.")] = 0,
+    devices: Annotated[int, typer.Option(help="Devices of the cluster it is meant for.")] = 64,
+    load: Annotated[float, typer.Option(help="Offered load on those devices.")] = 0.9,
+    to: Annotated[
+        str | None, typer.Option(help="canonical or swf. [default: by the file's name]")
+    ] = None,
+) -> None:
+    """Make a trace that has the statistics of a real cluster's."""
+    check_writable(out)
+    from flyball.twin.generate import generate as make
+    from flyball.twin.traces import write_trace
+
+    workload = make(preset, seed=seed, days=days, devices=devices, load=load)
+    write_trace(workload, out, to)
+    note(f"wrote {len(workload)} jobs to {out}")
+
+
+def _rows(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested facts as (what, value) rows."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield from _rows(value, f"{prefix}{name} ")
+        elif isinstance(value, list | tuple):
+            yield f"{prefix}{name}", " ".join(_shown(each) for each in value)
+        else:
+            yield f"{prefix}{name}", _shown(value)
+
+
+def _shown(value: object) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

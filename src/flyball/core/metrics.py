@@ -1,0 +1,312 @@
+"""Metrics: one definition each, over the `Results` of a run.
+
+Jobs that never ended count in no time metric. Where there is nothing to measure (no job,
+an empty window) a metric is NaN, and `Summary.as_dict` makes that None.
+
+*The window* is 10-100 % of the arrival span: warm-up is left out, and so is the drain after
+the last arrival, in which any policy looks busy or idle by the accident of the last job.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flyball.core.results import Floats, Ints, Results
+from flyball.core.state import Status
+from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
+
+US_PER_HOUR = US_PER_S * S_PER_HOUR
+SLOWDOWN_BOUND_S = 10.0
+"""Jobs shorter than this count as this long, or a 1 s job that waits 100 s would rule the tail."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A distribution in four numbers."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Spread:
+        if not len(values):
+            return cls(math.nan, math.nan, math.nan, math.nan)
+        p50, p95, p99 = np.percentile(values, (50, 95, 99))
+        return cls(float(values.mean()), float(p50), float(p95), float(p99))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything a run is judged by.
+
+    Attributes:
+        jobs: in the workload.
+        completion_s: from submission to end.
+        wait_s: of that, the time without devices (see `waits_s`).
+        slowdown_p95: completion over run time alone on the fastest pool (see `slowdowns`).
+        makespan_s: from the first submission to the last end.
+        work_per_window: reference device-hours of work done in the window.
+        jobs_per_window: jobs that ended in the window.
+        utilisation: of all devices' time in the window, the part in use.
+        energy_kwh: all nodes over the whole run, idle and host included.
+        energy_per_work: kWh of all nodes per reference device-hour, both in the window.
+        peak_power_kw: the highest draw of the cluster.
+        cost: idle plus delay, in device-hours (see `cost_device_h`).
+        balance: dispersion of the nodes' busy fractions (see `balance`); 0 = even.
+        preemptions: in all.
+        lost_work: device-hours of progress that was lost and done again.
+        fairness_jain: see `fairness_jain`; 1 = everybody is slowed alike.
+        finish_fairness_p95: see `finish_time_fairness`; at most 1 = nobody is worse off than
+            with an equal share.
+        events: arrivals, starts, ends, preemptions, failures and repairs.
+    """
+
+    jobs: int
+    completion_s: Spread
+    wait_s: Spread
+    slowdown_p95: float
+    makespan_s: float
+    work_per_window: float
+    jobs_per_window: int
+    utilisation: float
+    energy_kwh: float
+    energy_per_work: float
+    peak_power_kw: float
+    cost: float
+    balance: float
+    preemptions: int
+    lost_work: float
+    fairness_jain: float
+    finish_fairness_p95: float
+    events: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; NaN becomes None."""
+        plain: dict[str, Any] = without_nan(asdict(self))
+        return plain
+
+
+def summarise(results: Results) -> Summary:
+    """Every metric of a run."""
+    return Summary(
+        jobs=len(results.submit_us),
+        completion_s=Spread.of(completions_s(results)),
+        wait_s=Spread.of(waits_s(results)),
+        slowdown_p95=Spread.of(slowdowns(results)).p95,
+        makespan_s=makespan_s(results),
+        work_per_window=work_per_window(results),
+        jobs_per_window=results.window[1].finished - results.window[0].finished,
+        utilisation=utilisation(results),
+        energy_kwh=float(results.node_energy_j.sum()) / J_PER_KWH,
+        energy_per_work=energy_per_work(results),
+        peak_power_kw=results.peak_power_w / 1000.0,
+        cost=cost_device_h(results),
+        balance=balance(results),
+        preemptions=int(results.preemptions.sum()),
+        lost_work=lost_device_h(results),
+        fairness_jain=fairness_jain(results),
+        finish_fairness_p95=Spread.of(finish_time_fairness(results)).p95,
+        events=results.events,
+    )
+
+
+# Per job ------------------------------------------------------------------------
+
+
+def ended(results: Results) -> npt.NDArray[np.bool_]:
+    """Which jobs came to an end, done or killed by their limit."""
+    return results.status >= Status.DONE
+
+
+def shares(results: Results) -> Floats:
+    """Devices each job holds while it runs, a fraction of a device as a fraction."""
+    return results.devices * (results.milli / MILLI_PER_DEVICE)
+
+
+def completions_s(results: Results) -> Floats:
+    """From submission to end, of the jobs that ended."""
+    done = ended(results)
+    return (results.end_us - results.submit_us)[done] / US_PER_S
+
+
+def waits_s(results: Results) -> Floats:
+    """Time between submission and end without devices, of the jobs that ended.
+
+    For a job that was never set aside this is its start less its submission; for others
+    the waits after a preemption or a failure are in it too. Time held back by a
+    predecessor or an array's limit counts, as the user waits all the same.
+    """
+    done = ended(results)
+    running_us = results.service_us[done] / shares(results)[done]
+    waited_us = (results.end_us - results.submit_us)[done] - running_us
+    return np.maximum(0.0, np.rint(waited_us)) / US_PER_S
+
+
+def slowdowns(results: Results) -> Floats:
+    """Bounded slowdown of the jobs that ended: completion / max(solo, 10 s), at least 1."""
+    solo_s = results.solo_us[ended(results)] / US_PER_S
+    return np.maximum(1.0, completions_s(results) / np.maximum(solo_s, SLOWDOWN_BOUND_S))
+
+
+def finish_time_fairness(results: Results) -> Floats:
+    """Completion over what an equal share of the cluster would have given, per ended job.
+
+    While a job was in the system there were on average n jobs, so its equal share was D/n
+    of the D devices. Asking for g it would have taken solo x max(1, g n / D).
+    At most 1: it was no worse off than with its share.
+    """
+    done = ended(results)
+    submit, end = results.submit_us[done], results.end_us[done]
+    devices = int(results.node_capacity.sum())
+    life_us = np.maximum(1, end - submit)
+    if not len(submit) or not devices:
+        return np.zeros(0)
+    present = _present_until(submit, end, end) - _present_until(submit, end, submit)
+    crowd = shares(results)[done] * (present / life_us) / devices
+    ideal_us = results.solo_us[done] * np.maximum(1.0, crowd)
+    rho: Floats = life_us / np.maximum(1.0, ideal_us)
+    return rho
+
+
+def _present_until(submit: Ints, end: Ints, at: Ints) -> Floats:
+    """The number of jobs present, integrated over time up to each instant of `at`."""
+    total: Floats = np.zeros(len(at))
+    for instants, sign in ((np.sort(submit), 1.0), (np.sort(end), -1.0)):
+        before = np.searchsorted(instants, at, side="right")
+        sums = np.concatenate(([0.0], np.cumsum(instants - instants[0], dtype=np.float64)))
+        total += sign * (before * (at - instants[0]).astype(np.float64) - sums[before])
+    return total
+
+
+# In all -------------------------------------------------------------------------
+
+
+def makespan_s(results: Results) -> float:
+    """From the first submission to the last event."""
+    return (results.stop_us - results.start_us) / US_PER_S
+
+
+def work_per_window(results: Results) -> float:
+    """Honest throughput: reference device-hours of work done in the window.
+
+    Running jobs count by the fraction done; overhead and lost work are not work.
+    """
+    return (results.window[1].work_us - results.window[0].work_us) / US_PER_HOUR
+
+
+def energy_per_work(results: Results) -> float:
+    """kWh of all nodes per reference device-hour of work, both in the window."""
+    energy_kwh = (results.window[1].energy_j - results.window[0].energy_j) / J_PER_KWH
+    return _ratio(energy_kwh, work_per_window(results))
+
+
+def utilisation(results: Results) -> float:
+    """Device time in use / (devices x window)."""
+    first, last = results.window
+    offered_us = float(results.node_capacity.sum()) * (last.time_us - first.time_us)
+    return _ratio(last.busy_us - first.busy_us, offered_us)
+
+
+def cost_device_h(results: Results, idle_weight: float = 1.0, delay_weight: float = 1.0) -> float:
+    """Idle cost plus delay cost, both in device-hours.
+
+    Args:
+        results: of a run.
+        idle_weight: price of an hour of an idle device, from the first submission to the end.
+        delay_weight: price of an hour that a job waits, per device it asks for.
+    """
+    offered_us = float(results.node_capacity.sum()) * (results.stop_us - results.start_us)
+    idle_h = (offered_us - float(results.node_busy_us.sum())) / US_PER_HOUR
+    delay_h = float(np.sum(waits_s(results) * shares(results)[ended(results)])) / S_PER_HOUR
+    return idle_weight * idle_h + delay_weight * delay_h
+
+
+def balance(results: Results) -> float:
+    """Coefficient of variation of the nodes' busy fractions over the run; 0 = even."""
+    span_us = results.stop_us - results.start_us
+    if not span_us or not len(results.node_capacity):
+        return math.nan
+    busy = results.node_busy_us / (results.node_capacity * float(span_us))
+    return _ratio(float(busy.std()), float(busy.mean()))
+
+
+def lost_device_h(results: Results) -> float:
+    """Progress lost to checkpoints and failures, in device-hours of the jobs' own devices."""
+    return float(np.sum(results.lost_us * shares(results))) / US_PER_HOUR
+
+
+def fairness_jain(results: Results) -> float:
+    """Jain's index of the tenants' mean speed-up solo / completion, in (0, 1]; 1 = all alike.
+
+    With fewer than two tenants it is taken over the jobs.
+    """
+    done = ended(results)
+    life_us = (results.end_us - results.submit_us)[done].astype(np.float64)
+    solo_us = results.solo_us[done]
+    speed = np.divide(solo_us, life_us, out=np.ones_like(life_us), where=life_us > 0)
+    names, place = np.unique(results.tenant[done], return_inverse=True)
+    if len(names) > 1:
+        speed = np.bincount(place, weights=speed) / np.bincount(place)
+    return jain(speed)
+
+
+def jain(values: Floats) -> float:
+    """Jain's fairness index: (sum x)^2 / (n sum x^2)."""
+    return _ratio(float(values.sum()) ** 2, len(values) * float(np.square(values).sum()))
+
+
+# Comparing ----------------------------------------------------------------------
+
+# Two-sided 95 % points of Student's t for 1..30 degrees of freedom.
+_STUDENT_95 = (
+    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
+    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
+)  # fmt: skip
+
+
+def student_95(freedom: int) -> float:
+    """The two-sided 95 % point of Student's t; beyond the table by its expansion in 1/freedom."""
+    if freedom <= len(_STUDENT_95):
+        return _STUDENT_95[freedom - 1]
+    z = 1.959964
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / freedom + second / freedom**2
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float]:
+    """Mean of a - b over seeds with its 95 % confidence interval: (mean, low, high).
+
+    The i-th values of both must come from the same seed. With one pair the interval is
+    unknown (NaN); with none, so is the mean.
+    """
+    gaps = np.asarray(a, np.float64) - np.asarray(b, np.float64)
+    if not len(gaps):
+        return math.nan, math.nan, math.nan
+    mean = float(gaps.mean())
+    if len(gaps) == 1:
+        return mean, math.nan, math.nan
+    half = student_95(len(gaps) - 1) * float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
+    return mean, mean - half, mean + half
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below else math.nan
+
+
+def without_nan(value: Any) -> Any:
+    """The same with None for NaN and infinities, all the way down: what JSON can hold."""
+    if isinstance(value, dict):
+        return {key: without_nan(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

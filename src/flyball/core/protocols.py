@@ -1,0 +1,99 @@
+"""The contracts between the parts, all structural: a class with these methods fits.
+
+Time is in seconds since the clock's origin; states and plans are arrays of `core.state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from flyball.core.results import Floats
+from flyball.core.state import Records, State
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one collector saw at one instant; units are in the names of the values."""
+
+    source: str
+    time_s: float
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A series ahead: `quantiles[i, h]` is the level `levels[i]` at step h of the horizon."""
+
+    levels: tuple[float, ...]
+    quantiles: Floats
+    mean: Floats
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """An engine's answer to one action; the same (job, attempt) always gets the same one."""
+
+    job: str
+    attempt: int
+    accepted: bool
+
+
+class Clock(Protocol):
+    """Real or virtual time."""
+
+    def now(self) -> float: ...
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Collector(Protocol):
+    """One sensor. A broken one raises; the agent isolates it, counts it and goes on."""
+
+    def collect(self, now: float) -> Sample: ...
+
+
+class Forecaster(Protocol):
+    """Predicts a series of numbers."""
+
+    def observe(self, t: float, value: float) -> None: ...
+    def fit(self, history: Floats) -> None: ...
+    def predict(self, horizon_s: float) -> Forecast: ...
+
+
+class Estimator(Protocol):
+    """Predicts run time or demand from descriptions: one row of quantiles per row given."""
+
+    def fit(self, rows: Sequence[Mapping[str, object]]) -> None: ...
+    def predict(self, rows: Sequence[Mapping[str, object]]) -> Floats: ...
+
+
+class Decider(Protocol):
+    """A policy. Pure: the same state and forecast give the same plan (records of `ACTION`)."""
+
+    def decide(self, state: State, forecast: Forecast | None) -> Records: ...
+
+
+class Tuner(Protocol):
+    """Changes a plan for the better; pure as a policy is."""
+
+    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records: ...
+
+
+class Engine(Protocol):
+    """Acts on real nodes. Every action is idempotent by (job, attempt)."""
+
+    def observe(self) -> State: ...
+    def apply(self, action: Records) -> Receipt: ...
+
+
+class Ticket(Protocol):
+    """A promise of durability."""
+
+    def wait(self) -> None: ...
+
+
+class Journal(Protocol):
+    """Durable memory: an action launches only after its intent's ticket."""
+
+    def append(self, events: Sequence[Mapping[str, object]]) -> Ticket: ...

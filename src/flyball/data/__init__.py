@@ -1,0 +1,1 @@
+"""Figures that ship, each with its source. See `physics.catalogue` and `physics.speed`."""

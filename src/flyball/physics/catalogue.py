@@ -1,0 +1,153 @@
+"""The device catalogue: what each type of device can do, and who says so.
+
+The figures are in `flyball/data/devices.toml`, each with its source. Relative speed,
+power and units of capability are computed from them in this package's other files.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+from flyball.core.errors import UnknownName
+
+REFERENCE = "V100"
+"""The device everything is relative to: it is the fastest one Gavel measured."""
+
+FIGURE_GROUPS = ("peak_tflops", "memory", "power", "host", "standby")
+
+
+@dataclass(frozen=True)
+class DeviceType:
+    """One type of device, and the node it usually sits in.
+
+    Attributes:
+        name: as users write it; case, spaces and dashes do not matter.
+        label: make and model.
+        kind: gpu, tpu, cpu, npu or fpga.
+        peak_tflops: dense peak by number format (fp64, fp32, tf32, bf16, fp16, int8), in
+            TFLOP/s (int8: TOP/s). A format it does not have is absent.
+        memory_gib: memory of one device.
+        bandwidth_gb_s: of that memory.
+        idle_w: draw of one idle device.
+        peak_w: highest sustained draw (thermal design power, or measured maximum).
+        node_devices: devices in the node that the next three figures are about.
+        host_w: that node without its devices, awake.
+        sleep_w: the whole node asleep.
+        wake_s: from asleep to ready.
+        cap_curve: name of its power-cap curve.
+        measured_as: its name in the table of measured speeds, "" if it is not there.
+        aliases: other names.
+        sources: for each figure (`peak_tflops.fp32`, `memory_gib`, ...) a key of `sources()`.
+    """
+
+    name: str
+    label: str
+    kind: str
+    peak_tflops: Mapping[str, float] = field(hash=False)
+    memory_gib: float
+    bandwidth_gb_s: float
+    idle_w: float
+    peak_w: float
+    node_devices: int
+    host_w: float
+    sleep_w: float
+    wake_s: float
+    cap_curve: str
+    measured_as: str = ""
+    aliases: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+
+
+def get(name: str) -> DeviceType:
+    """The device type of this name or alias.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    try:
+        return _by_plain_name()[_plain(name)]
+    except KeyError:
+        raise UnknownName("device type", name, names()) from None
+
+
+def names() -> tuple[str, ...]:
+    """The names of all device types, in the catalogue's order."""
+    return tuple(load())
+
+
+@cache
+def load() -> Mapping[str, DeviceType]:
+    """All device types by name, in the catalogue's order."""
+    tables = document()["devices"]
+    return MappingProxyType({name: _device(name, table) for name, table in tables.items()})
+
+
+def reference() -> DeviceType:
+    """The device that is worth exactly one unit."""
+    return get(REFERENCE)
+
+
+def sources() -> Mapping[str, str]:
+    """What each source key stands for."""
+    texts: dict[str, str] = document()["sources"]
+    return MappingProxyType(texts)
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The catalogue file as it is."""
+    text = resources.files("flyball.data").joinpath("devices.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+@cache
+def _by_plain_name() -> dict[str, DeviceType]:
+    found: dict[str, DeviceType] = {}
+    for device in load().values():
+        for name in (device.name, *device.aliases):
+            assert _plain(name) not in found, f"two devices are called {name}"
+            found[_plain(name)] = device
+    return found
+
+
+def _plain(name: str) -> str:
+    """A name without what people write differently: `RTX 2080 Ti` is `rtx2080ti`."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _device(name: str, table: dict[str, Any]) -> DeviceType:
+    peaks, peak_sources = _figures(table["peak_tflops"])
+    figures: dict[str, Any] = {}
+    where = {f"peak_tflops.{key}": source for key, source in peak_sources.items()}
+    for group in FIGURE_GROUPS[1:]:
+        values, value_sources = _figures(table[group])
+        figures |= values
+        where |= value_sources
+    figures["node_devices"] = int(figures["node_devices"])
+    return DeviceType(
+        name=name,
+        label=table["label"],
+        kind=table["kind"],
+        peak_tflops=peaks,
+        cap_curve=table["cap_curve"],
+        measured_as=table.get("measured_as", ""),
+        aliases=tuple(table["aliases"]),
+        sources=where,
+        **figures,
+    )
+
+
+def _figures(table: dict[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
+    """A group's figures, and the source of each."""
+    source = table["source"]
+    values = {key: float(value) for key, value in table.items() if key != "source"}
+    if isinstance(source, str):
+        return values, dict.fromkeys(values, source)
+    return values, {key: source[key] for key in values}

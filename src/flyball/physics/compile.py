@@ -1,0 +1,181 @@
+"""The compiler: one decorator for all kernel code, and a cache that cannot go stale.
+
+Numba caches a compiled function by the time stamp of its own file, so a change in a
+function it calls goes unnoticed. Here the cache folder's name is a hash of every kernel
+source and of the versions involved: another source, another folder.
+
+`FLYBALL_CACHE` moves the cache (default: `flyball` in the user's cache folder).
+`NUMBA_DISABLE_JIT=1` turns the compiler off; the same functions then run as plain Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import config, types
+from numba.extending import intrinsic, overload
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+PACKAGE = Path(__file__).resolve().parent.parent
+KERNEL_SOURCES = (
+    "core/state.py",
+    "core/knobs.py",
+    "physics/compile.py",
+    "physics/energy.py",
+    "schedule/*.py",
+    "twin/kernel.py",
+)
+
+
+@cache
+def cache_folder() -> Path:
+    """Where this version's compiled kernels are kept."""
+    digest = hashlib.sha256()
+    for part in (sys.version, numba.__version__, np.__version__):
+        digest.update(part.encode())
+    for pattern in KERNEL_SOURCES:
+        for source in sorted(PACKAGE.glob(pattern)):
+            digest.update(source.name.encode() + source.read_bytes())
+    return cache_root() / digest.hexdigest()[:16]
+
+
+def cache_root() -> Path:
+    """The folder that holds one folder per version of the kernel sources."""
+    base = os.environ.get("FLYBALL_CACHE")
+    if base:
+        return Path(base) / "kernels"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flyball" / "kernels"
+
+
+def entry(function: Function) -> Function:
+    """Compile a function that plain Python calls, on first use, and keep the result on disk."""
+    if config.DISABLE_JIT:
+        return function
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_folder())
+    try:
+        compiled: Function = numba.njit(cache=True, **OPTIONS)(function)
+        return compiled
+    finally:
+        config.CACHE_DIR = before
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function that only compiled code calls: it becomes part of its caller.
+
+    Such a function is compiled once, whatever the widths of the integers it is given: numba
+    would make one version for each combination, and another for each literal argument.
+    """
+    if config.DISABLE_JIT:
+        return function
+    compiled = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
+    resolve = compiled.get_call_template
+
+    def resolve_widened(args: Any, kws: Any) -> Any:
+        assert not kws, "compiled functions are called by position"
+        return resolve(tuple(_widened(each) for each in args), kws)
+
+    compiled.get_call_template = resolve_widened
+    return compiled  # type: ignore[no-any-return]
+
+
+OPTIONS = {"nogil": True, "error_model": "numpy"}
+
+
+def _widened(kind: Any) -> Any:
+    """The type of an argument, with literals made plain and integers made 64 bits wide."""
+    kind = types.unliteral(kind)
+    if isinstance(kind, types.Integer) and kind.signed and kind.bitwidth < 64:
+        return types.int64
+    return kind
+
+
+KEPT_VERSIONS = 4
+
+
+def warm(compile_all: Callable[[], None], note: Callable[[str], None] | None = None) -> float:
+    """Make sure the kernels are compiled; says so if that takes a while.
+
+    Args:
+        compile_all: runs every kernel once on a tiny state.
+        note: told when nothing is cached and a compile is about to begin.
+
+    Returns:
+        Seconds it took.
+    """
+    began = time.perf_counter()
+    first = not config.DISABLE_JIT and not any(cache_folder().rglob("*.nbi"))
+    if first and note is not None:
+        note("compiling the kernel (first run only, about 20 s)")
+    compile_all()
+    if first:
+        _drop_old_versions()
+    return time.perf_counter() - began
+
+
+def _drop_old_versions() -> None:
+    """Keep the caches of the last few versions only."""
+    folders = sorted(
+        (each for each in cache_root().iterdir() if each.is_dir()),
+        key=lambda each: each.stat().st_mtime,
+        reverse=True,
+    )
+    for folder in folders[KEPT_VERSIONS:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# Two machine instructions Python has no name for ----------------------------
+
+
+def lowest_bit(mask: Any) -> int:
+    """The index of the lowest set bit; `mask` is not 0."""
+    return (int(mask) & -int(mask)).bit_length() - 1
+
+
+def bit_count(mask: Any) -> int:
+    """How many bits are set."""
+    return int(mask).bit_count()
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _cttz(_context: Any, _mask: Any) -> Any:
+    def emit(_c: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _ctpop(_context: Any, _mask: Any) -> Any:
+    def emit(_c: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), emit
+
+
+@overload(lowest_bit)  # type: ignore[untyped-decorator]
+def _compiled_lowest_bit(mask: Any) -> Any:
+    def compiled(mask: Any) -> Any:
+        return _cttz(np.uint64(mask))
+
+    return compiled
+
+
+@overload(bit_count)  # type: ignore[untyped-decorator]
+def _compiled_bit_count(mask: Any) -> Any:
+    def compiled(mask: Any) -> Any:
+        return _ctpop(np.uint64(mask))
+
+    return compiled

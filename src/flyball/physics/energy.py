@@ -1,0 +1,33 @@
+"""The energy account of a node: what it drew since it was last looked at.
+
+Sleep needs no event. A node idle for longer than the sleep delay has been asleep since
+then, and that is found out when it is next touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.physics.compile import kernel
+
+
+@kernel
+def asleep(node: Any, sleep_us: int, now: int) -> bool:
+    """Whether an idle node has gone to sleep by now."""
+    return bool(node.idle_since_us >= 0 and now - node.idle_since_us >= sleep_us)
+
+
+@kernel
+def touch(node: Any, sleep_w: float, sleep_us: int, now: int) -> None:
+    """Bring the node's energy, busy and sleep accounts up to `now`."""
+    if node.idle_since_us >= 0:
+        falls_asleep_us = node.idle_since_us + sleep_us
+        awake_us = max(0, min(now, falls_asleep_us) - node.since_us)
+        asleep_us = max(0, now - max(node.since_us, falls_asleep_us))
+        node.energy_j += node.power_w * awake_us / 1e6
+        node.energy_j += sleep_w * asleep_us / 1e6
+        node.asleep_us += asleep_us
+    else:
+        node.energy_j += node.power_w * (now - node.since_us) / 1e6
+    node.busy_us += node.used_milli * (now - node.since_us) / 1000
+    node.since_us = now

@@ -1,0 +1,227 @@
+"""Giving devices to a job and taking them back: the only code that changes capacity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flyball.core.state import CAP_LEVELS, ActionKind, Status
+from flyball.core.units import MILLI_PER_DEVICE
+from flyball.physics.compile import bit_count, kernel, lowest_bit
+from flyball.physics.energy import asleep, touch
+from flyball.schedule import index
+
+START = int(ActionKind.START)
+RUNNING = int(Status.RUNNING)
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
+
+
+@kernel
+def extra_w(state: Any, job: Any, pool_id: int, cap: int, devices: int) -> float:
+    """What `devices` of a pool draw above idle while they run this job."""
+    pool = state.pools[pool_id]
+    rate = state.rates[job.profile * len(state.pools) + pool_id]
+    power = state.caps[pool_id * CAP_LEVELS + cap].power
+    return float(devices * job.milli / 1000 * (rate.watts * power - pool.idle_w))
+
+
+@kernel
+def own_w(state: Any, job: Any, pool_id: int, cap: int) -> float:
+    """What the whole job draws in a pool, its share of the hosts included."""
+    pool = state.pools[pool_id]
+    rate = state.rates[job.profile * len(state.pools) + pool_id]
+    power = state.caps[pool_id * CAP_LEVELS + cap].power
+    share = job.devices * job.milli / 1000
+    return float(share * (rate.watts * power) + pool.host_w * share / pool.capacity)
+
+
+@kernel
+def rate_of(state: Any, job: Any, pool_id: int, cap: int, spread: bool) -> float:
+    """Progress per microsecond in a pool under a cap."""
+    rate = state.rates[job.profile * len(state.pools) + pool_id]
+    slowdown = state.caps[pool_id * CAP_LEVELS + cap].slowdown
+    return float((rate.spread if spread else rate.packed) / slowdown)
+
+
+@kernel
+def fewest_nodes(devices: int, capacity: int) -> int:
+    return (devices + capacity - 1) // capacity
+
+
+@kernel
+def set_free(state: Any, node: Any, node_id: int, mask: Any) -> None:
+    """Give the node a new mask of whole free devices and keep the index true."""
+    pool = state.pools[node.pool]
+    free = bit_count(mask)
+    if free != node.free:
+        index.discard(state.index, pool, node.free, node_id - pool.first_node)
+        index.insert(state.index, pool, free, node_id - pool.first_node)
+        node.free = free
+    node.free_mask = mask
+
+
+@kernel
+def open_devices(state: Any, node: Any, job: Any, mask: Any) -> Any:
+    """Take a fraction of each device of `mask`; returns the new mask of whole free devices."""
+    free_mask = node.free_mask
+    rest = mask
+    while rest != ZERO:
+        at = lowest_bit(rest)
+        bit = ONE << np.uint64(at)
+        rest &= ~bit
+        device = state.devices[node.first_device + at]
+        if free_mask & bit != ZERO:
+            device.free_milli = MILLI_PER_DEVICE
+            device.free_mib = state.pools[node.pool].memory_mib
+            free_mask &= ~bit
+            node.open_mask |= bit
+        device.free_milli -= job.milli
+        device.free_mib -= job.memory_mib
+        if device.free_milli == 0:
+            node.open_mask &= ~bit
+    return free_mask
+
+
+@kernel
+def close_devices(state: Any, node: Any, job: Any, mask: Any) -> Any:
+    """Undo `open_devices`."""
+    free_mask = node.free_mask
+    rest = mask
+    while rest != ZERO:
+        at = lowest_bit(rest)
+        bit = ONE << np.uint64(at)
+        rest &= ~bit
+        device = state.devices[node.first_device + at]
+        device.free_milli += job.milli
+        device.free_mib += job.memory_mib
+        if device.free_milli == MILLI_PER_DEVICE:
+            free_mask |= bit
+            node.open_mask &= ~bit
+        else:
+            node.open_mask |= bit
+    return free_mask
+
+
+@kernel
+def take_row(
+    state: Any, knobs: Any, job_id: int, node_id: int, mask: Any, after: int, now: int
+) -> int:
+    """Allocate devices of one node to a job; returns the new row, chained behind `after`."""
+    job, node, clock = state.jobs[job_id], state.nodes[node_id], state.clock[0]
+    pool = state.pools[node.pool]
+    touch(node, pool.sleep_w, knobs.sleep_us, now)
+    row_id = clock.free_row
+    row = state.rows[row_id]
+    clock.free_row = row.next
+    row.job, row.node, row.mask, row.milli = job_id, node_id, mask, job.milli
+    row.next, row.sibling = -1, node.first_row
+    node.first_row = row_id
+    if after >= 0:
+        state.rows[after].next = row_id
+    else:
+        state.runs[job_id].first_row = row_id
+    if job.milli == MILLI_PER_DEVICE:
+        set_free(state, node, node_id, node.free_mask & ~mask)
+    else:
+        set_free(state, node, node_id, open_devices(state, node, job, mask))
+    devices = bit_count(mask)
+    node.used_milli += devices * job.milli
+    node.idle_since_us = -1
+    node.stale = 1
+    added = extra_w(state, job, node.pool, knobs.cap, devices)
+    node.power_w += added
+    clock.power_w += added
+    return int(row_id)
+
+
+@kernel
+def begin_slice(
+    state: Any, knobs: Any, job_id: int, pool_id: int, nodes: int, woken: bool, now: int
+) -> None:
+    """Set what the running slice is like, once its rows are taken."""
+    job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
+    pool = state.pools[pool_id]
+    run.pool, run.nodes, run.cap = pool_id, nodes, knobs.cap
+    spread = nodes > fewest_nodes(job.devices, pool.capacity)
+    run.rate = rate_of(state, job, pool_id, knobs.cap, spread)
+    run.watts = own_w(state, job, pool_id, knobs.cap)
+    run.since_us = now
+    run.ready_us = now
+    if woken:
+        run.ready_us += pool.wake_us
+    if run.attempt > 0:
+        run.ready_us += job.restart_us
+    else:
+        run.first_start_us = now
+    run.attempt += 1
+    run.status = RUNNING
+    clock.pending -= 1
+    clock.running += 1
+    clock.starts += 1
+    clock.peak_power_w = max(clock.peak_power_w, clock.power_w)
+
+
+@kernel
+def wakes(state: Any, knobs: Any, node_id: int, now: int) -> bool:
+    """Whether a start on this node must wait for it to wake."""
+    return asleep(state.nodes[node_id], knobs.sleep_us, now)
+
+
+@kernel
+def unlink(state: Any, node: Any, row_id: int) -> None:
+    """Take a row out of its node's list."""
+    if node.first_row == row_id:
+        node.first_row = state.rows[row_id].sibling
+        return
+    at = node.first_row
+    while state.rows[at].sibling != row_id:
+        at = state.rows[at].sibling
+    state.rows[at].sibling = state.rows[row_id].sibling
+
+
+@kernel
+def release(state: Any, knobs: Any, job_id: int, now: int) -> None:
+    """Take back everything a job holds."""
+    job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
+    row_id = run.first_row
+    while row_id >= 0:
+        row = state.rows[row_id]
+        node = state.nodes[row.node]
+        pool = state.pools[node.pool]
+        touch(node, pool.sleep_w, knobs.sleep_us, now)
+        if row.milli == MILLI_PER_DEVICE:
+            set_free(state, node, row.node, node.free_mask | row.mask)
+        else:
+            set_free(state, node, row.node, close_devices(state, node, job, row.mask))
+        devices = bit_count(row.mask)
+        node.used_milli -= devices * row.milli
+        node.stale = 1
+        removed = extra_w(state, job, node.pool, run.cap, devices)
+        clock.power_w -= removed
+        if node.used_milli == 0:
+            node.power_w = pool.host_w + pool.capacity * pool.idle_w
+            node.idle_since_us = now
+        else:
+            node.power_w -= removed
+        unlink(state, node, row_id)
+        following = row.next
+        row.next = clock.free_row
+        clock.free_row = row_id
+        row_id = following
+    run.first_row = -1
+    clock.running -= 1
+    clock.capacity_grew = 1
+
+
+@kernel
+def record(
+    state: Any, kind: int, job_id: int, node_id: int, mask: Any, reason: int, gain: float
+) -> None:
+    """Write an action into the plan."""
+    clock = state.clock[0]
+    action = state.plan[clock.actions]
+    clock.actions += 1
+    action.kind, action.job, action.node, action.mask = kind, job_id, node_id, mask
+    action.milli, action.reason, action.gain = state.jobs[job_id].milli, reason, gain

@@ -1,0 +1,94 @@
+"""Bitmaps that find a node by its number of whole free devices.
+
+Each pool has one bitmap per free count f = 0..capacity over its nodes, laid out in
+`state.index` as `[nodes in it, summary words, words]`. A summary bit says that a
+64-node word is not empty, so the lowest node of a bitmap is two look-ups away even with
+ten thousand nodes. Nodes that are down are in none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flyball.physics.compile import kernel, lowest_bit
+
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
+
+
+def summary_words(words: int) -> int:
+    """Words needed to have a bit for each word."""
+    return (words + 63) // 64
+
+
+def index_size(words: int, capacity: int) -> int:
+    """Length of a pool's part of the index."""
+    return (capacity + 1) * (1 + summary_words(words) + words)
+
+
+@kernel
+def base_of(pool: Any, free: int) -> int:
+    """Where the pool's bitmap for this free count begins."""
+    return int(pool.index + free * (1 + (pool.words + 63) // 64 + pool.words))
+
+
+@kernel
+def insert(index: Any, pool: Any, free: int, local: int) -> None:
+    """Note that the pool's node `local` has this many whole free devices."""
+    base = base_of(pool, free)
+    word = local >> 6
+    summary = base + 1 + (word >> 6)
+    words = base + 1 + ((pool.words + 63) // 64)
+    index[base] += ONE
+    index[summary] |= ONE << np.uint64(word & 63)
+    index[words + word] |= ONE << np.uint64(local & 63)
+
+
+@kernel
+def discard(index: Any, pool: Any, free: int, local: int) -> None:
+    """Undo `insert`."""
+    base = base_of(pool, free)
+    word = local >> 6
+    words = base + 1 + ((pool.words + 63) // 64)
+    index[base] -= ONE
+    index[words + word] &= ~(ONE << np.uint64(local & 63))
+    if index[words + word] == ZERO:
+        index[base + 1 + (word >> 6)] &= ~(ONE << np.uint64(word & 63))
+
+
+@kernel
+def lowest(index: Any, pool: Any, free: int) -> int:
+    """The lowest node of the pool with exactly this many whole free devices, or -1."""
+    base = base_of(pool, free)
+    if index[base] == ZERO:
+        return -1
+    summaries = (pool.words + 63) // 64
+    for s in range(summaries):
+        summary = index[base + 1 + s]
+        if summary != ZERO:
+            word = 64 * s + lowest_bit(summary)
+            return 64 * word + lowest_bit(index[base + 1 + summaries + word])
+    return -1
+
+
+@kernel
+def next_after(index: Any, pool: Any, free: int, local: int) -> int:
+    """The lowest such node after `local` (-1 to begin), or -1."""
+    base = base_of(pool, free)
+    if index[base] == ZERO:
+        return -1
+    words = base + 1 + (pool.words + 63) // 64
+    begin = local + 1
+    word = begin >> 6
+    if word < pool.words:
+        rest = (index[words + word] >> np.uint64(begin & 63)) << np.uint64(begin & 63)
+        while True:
+            if rest != ZERO:
+                return 64 * word + lowest_bit(rest)
+            word += 1
+            if word >= pool.words:
+                break
+            rest = index[words + word]
+    return -1

@@ -1,0 +1,181 @@
+"""The decision: one compiled function for the twin and for live scheduling.
+
+`decide` looks at the state, starts what should start now (taking its devices in the state
+and writing the start into `state.plan`) and, in a round, sets aside who should give way.
+Whoever calls it carries the plan out: the twin by scheduling ends, a live loop by acting
+through an engine. It reads estimates only, never `work_us`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.core.knobs import Backfill, Preempt
+from flyball.core.state import Reason
+from flyball.physics.compile import kernel
+from flyball.schedule.place import find
+from flyball.schedule.preempt import preemption_round
+from flyball.schedule.queue import (
+    close_gaps,
+    drop_first,
+    first_shape,
+    forget_failures,
+    refill_window,
+    uses_window,
+)
+from flyball.schedule.reserve import drop_reservation, reserve
+from flyball.schedule.start import start
+
+STRICT, EASY = int(Backfill.STRICT), int(Backfill.EASY)
+ROUNDS = int(Preempt.ROUNDS)
+IN_ORDER, SKIPPED_AHEAD = int(Reason.IN_ORDER), int(Reason.SKIPPED_AHEAD)
+BACKFILLED = int(Reason.BACKFILLED)
+
+
+@kernel
+def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
+    """Decide once, at one instant. The plan is `state.plan[: state.clock[0].actions]`.
+
+    Args:
+        state: the cluster; capacity and queue change as jobs are started.
+        knobs: the packed knobs' only record.
+        now: microseconds.
+        is_round: whether running jobs may be set aside this time.
+    """
+    clock = state.clock[0]
+    clock.actions = 0
+    clock.decisions += 1
+    # 1. If capacity came back, what did not fit before may fit now.
+    if clock.capacity_grew:
+        forget_failures(state)
+    # 2. Go through the queue and start what fits.
+    if clock.pending > 0:
+        if not uses_window(knobs):
+            start_heads(state, knobs, now)
+        elif knobs.backfill == EASY:
+            backfill(state, knobs, now)
+        else:
+            refill_window(state, knobs)
+            scan_window(state, knobs, 0, False, bool(clock.capacity_grew), now)
+    # 3. In a round, make room for jobs that come well before running ones.
+    gave_way = False
+    if is_round and knobs.preempt == ROUNDS and clock.pending > 0:
+        gave_way = preemption_round(state, knobs, now)
+    # 4. Room left over from a preemption counts as capacity that came back.
+    clock.capacity_grew = 1 if gave_way else 0
+
+
+@kernel
+def start_heads(state: Any, knobs: Any, now: int) -> None:
+    """Start the first job of each shape while it fits: strict, or skipping who does not."""
+    strict = knobs.backfill == STRICT
+    while True:
+        shape_id = first_shape(state, not strict, False)
+        if shape_id < 0:
+            return
+        shape = state.shapes[shape_id]
+        if shape.blocked:
+            return
+        top = state.queue[shape.begin]
+        job_id, key = top.tie, top.key
+        pool_id, fit, avoid = find(state, knobs, job_id, False, now)
+        if pool_id >= 0:
+            reason = SKIPPED_AHEAD if behind_blocked(state, key, job_id) else IN_ORDER
+            drop_first(state, shape)
+            start(state, knobs, job_id, pool_id, fit, avoid, now, reason, 0.0)
+        else:
+            shape.blocked = 1
+            if strict:
+                return
+
+
+@kernel
+def behind_blocked(state: Any, key: float, job_id: int) -> bool:
+    """Whether some job that does not fit comes before this one."""
+    for shape_id in range(len(state.shapes)):
+        shape = state.shapes[shape_id]
+        if shape.blocked and shape.pending > 0:
+            top = state.queue[shape.begin]
+            if top.key < key or (top.key == key and top.tie < job_id):
+                return True
+    return False
+
+
+@kernel
+def backfill(state: Any, knobs: Any, now: int) -> None:
+    """EASY: in order while jobs fit; then those that do not delay the first that does not."""
+    clock = state.clock[0]
+    retry = bool(clock.capacity_grew)
+    start_in_order(state, knobs, retry, now)
+    if clock.window_count == 0:
+        drop_reservation(state)
+        return
+    head = state.window[0].tie
+    if retry or clock.reserved_job != head or clock.reserved_us <= now:
+        reserve(state, head, now)
+        forget_failures(state)
+        retry = True
+    scan_window(state, knobs, 1, True, retry, now)
+
+
+@kernel
+def start_in_order(state: Any, knobs: Any, retry: bool, now: int) -> None:
+    """Start jobs from the front of the queue until one does not fit."""
+    clock = state.clock[0]
+    refill_window(state, knobs)
+    at = 0
+    while clock.window_count > 0:
+        if at == clock.window_count:
+            close_gaps(state)
+            refill_window(state, knobs)
+            at = 0
+            continue
+        entry = state.window[at]
+        if entry.tried and not retry:
+            break
+        pool_id, fit, avoid = find(state, knobs, entry.tie, False, now)
+        if pool_id < 0:
+            entry.tried = 1
+            break
+        start(state, knobs, entry.tie, pool_id, fit, avoid, now, IN_ORDER, 0.0)
+        entry.tie = -1
+        at += 1
+    if at > 0:
+        close_gaps(state)
+        refill_window(state, knobs)
+
+
+@kernel
+def scan_window(
+    state: Any, knobs: Any, first: int, respect_head: bool, retry: bool, now: int
+) -> None:
+    """Go through the window from `first` and start what fits (and does not delay the head).
+
+    A job that does not fit rules out its shape-mates that need as long or longer: they fit
+    on no other devices than it does, and are expected to end no earlier.
+    """
+    clock = state.clock[0]
+    started = False
+    skipped = first > 0
+    for at in range(first, clock.window_count):
+        entry = state.window[at]
+        shape = state.shapes[entry.shape_id]
+        if entry.tried and not retry:
+            skipped = True
+            continue
+        if entry.left_us < shape.too_long_us:
+            pool_id, fit, avoid = find(state, knobs, entry.tie, respect_head, now)
+            if pool_id >= 0:
+                reason = IN_ORDER
+                if skipped:
+                    reason = BACKFILLED if respect_head else SKIPPED_AHEAD
+                start(state, knobs, entry.tie, pool_id, fit, avoid, now, reason, 0.0)
+                entry.tie = -1
+                started = True
+                continue
+            shape.too_long_us = entry.left_us
+        entry.tried = 1
+        skipped = True
+    if started:
+        close_gaps(state)
+

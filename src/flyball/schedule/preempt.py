@@ -1,0 +1,304 @@
+"""Preemption rounds: a pending job may take devices from running jobs well behind it.
+
+Nobody is set aside unless the job that asked then fits. Victims are tried worst first; the
+work is bounded by the running jobs times the shapes, not by the length of the queue.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flyball.core.state import ActionKind, Reason
+from flyball.core.units import MILLI_PER_DEVICE
+from flyball.physics.compile import kernel, lowest_bit
+from flyball.schedule import heap
+from flyball.schedule.allocate import extra_w, fewest_nodes, record, release
+from flyball.schedule.order import key_of
+from flyball.schedule.place import NOWHERE, WHOLE_NODES, count_nodes, find, within_budget
+from flyball.schedule.queue import drop_first, first_shape
+from flyball.schedule.start import start
+
+PREEMPT = int(ActionKind.PREEMPT)
+GAVE_WAY = int(Reason.GAVE_WAY)
+MADE_ROOM = int(Reason.MADE_ROOM)
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
+
+
+@kernel
+def collect_victims(state: Any, knobs: Any, worse_than: float, now: int) -> None:
+    """List the running jobs that may be set aside for a key of `worse_than`."""
+    clock = state.clock[0]
+    count = 0
+    for node_id in range(len(state.nodes)):
+        row_id = state.nodes[node_id].first_row
+        while row_id >= 0:
+            job_id = state.rows[row_id].job
+            run = state.runs[job_id]
+            if run.first_row == row_id and now - run.since_us >= knobs.round_us:
+                key = key_of(state.jobs[job_id], run, True, knobs, now)
+                if key > worse_than + knobs.margin_s:
+                    victim = state.victims[count]
+                    victim.key, victim.tie = -key, -job_id
+                    count += 1
+            row_id = state.rows[row_id].sibling
+    heap.heapify(state.victims, 0, count)
+    clock.victim_count, clock.victims_sorted = count, 0
+
+
+@kernel
+def nth_victim(state: Any, n: int) -> int:
+    """Index in `victims` of the n-th worst (from 0), or -1; sorts only as far as asked."""
+    clock = state.clock[0]
+    if n >= clock.victim_count:
+        return -1
+    while clock.victims_sorted <= n:
+        left = clock.victim_count - clock.victims_sorted
+        top = state.victims[0]
+        key, tie = top.key, top.tie
+        heap.drop_top(state.victims, 0, left)
+        worst = state.victims[left - 1]
+        worst.key, worst.tie = key, tie
+        clock.victims_sorted += 1
+    return int(clock.victim_count - 1 - n)
+
+
+SET_ASIDE = 1
+"""As a victim's tie: this one is gone already (ties are job indices times -1)."""
+
+
+@kernel
+def would_be_whole(state: Any, node_id: int) -> int:
+    """Whole free devices of a node if the victims added so far were gone."""
+    scratch = state.node_scratch[node_id]
+    added = scratch.value if scratch.stamp == state.clock[0].stamp else 0
+    return int(state.nodes[node_id].free + added)
+
+
+@kernel
+def free_milli(state: Any, node: Any, at: int) -> int:
+    """What is free of a device now."""
+    bit = ONE << np.uint64(at)
+    if node.free_mask & bit != ZERO:
+        return MILLI_PER_DEVICE
+    if node.open_mask & bit != ZERO:
+        return int(state.devices[node.first_device + at].free_milli)
+    return 0
+
+
+@kernel
+def add_row(state: Any, row: Any) -> None:
+    """Count a victim's row as if its devices were free."""
+    stamp = state.clock[0].stamp
+    node, memory = state.nodes[row.node], state.jobs[row.job].memory_mib
+    scratch = state.node_scratch[row.node]
+    if scratch.stamp != stamp:
+        scratch.stamp, scratch.value = stamp, 0
+    rest = row.mask
+    while rest != ZERO:
+        at = lowest_bit(rest)
+        rest &= rest - ONE
+        device = state.device_scratch[node.first_device + at]
+        if device.stamp != stamp:
+            device.stamp, device.value, device.memory_mib = stamp, 0, 0
+        device.value += row.milli
+        device.memory_mib += memory
+        if free_milli(state, node, at) + device.value == MILLI_PER_DEVICE:
+            scratch.value += 1
+
+
+@kernel
+def would_serve_fraction(state: Any, node_id: int, job: Any) -> bool:
+    """Whether enough devices of the node would have room for a fractional job."""
+    node = state.nodes[node_id]
+    pool = state.pools[node.pool]
+    count = 0
+    for at in range(pool.capacity):
+        scratch = state.device_scratch[node.first_device + at]
+        counts = scratch.stamp == state.clock[0].stamp
+        milli = free_milli(state, node, at) + (scratch.value if counts else 0)
+        memory = pool.memory_mib
+        if milli < MILLI_PER_DEVICE:
+            memory = scratch.memory_mib if counts else 0
+            if fractions_on(state, node_id, at):
+                memory += state.devices[node.first_device + at].free_mib
+        if milli >= job.milli and memory >= job.memory_mib:
+            count += 1
+    return count >= job.devices
+
+
+@kernel
+def fractions_on(state: Any, node_id: int, at: int) -> bool:
+    """Whether the device serves fractional jobs, so that its record has a meaning."""
+    bit = ONE << np.uint64(at)
+    row_id = state.nodes[node_id].first_row
+    while row_id >= 0:
+        row = state.rows[row_id]
+        if row.mask & bit != ZERO:
+            return bool(row.milli < MILLI_PER_DEVICE)
+        row_id = row.sibling
+    return False
+
+
+@kernel
+def serving_node(state: Any, job: Any, victim_id: int) -> int:
+    """The node of this victim on which the job would now fit, or NOWHERE."""
+    row_id = state.runs[victim_id].first_row
+    while row_id >= 0:
+        row = state.rows[row_id]
+        if job.milli < MILLI_PER_DEVICE:
+            if would_serve_fraction(state, row.node, job):
+                return int(row.node)
+        elif would_be_whole(state, row.node) >= job.devices:
+            return int(row.node)
+        row_id = row.next
+    return NOWHERE
+
+
+@kernel
+def newly_empty(state: Any, victim_id: int) -> int:
+    """How many nodes of this victim, just added, would be wholly free."""
+    count = 0
+    row_id = state.runs[victim_id].first_row
+    while row_id >= 0:
+        row = state.rows[row_id]
+        node = state.nodes[row.node]
+        if would_be_whole(state, row.node) == state.pools[node.pool].capacity:
+            count += 1
+        row_id = row.next
+    return count
+
+
+@kernel
+def mark_empty_nodes(state: Any, pool_id: int, count: int) -> None:
+    """Mark (by a negative value) the lowest `count` nodes that would be wholly free."""
+    pool, stamp = state.pools[pool_id], state.clock[0].stamp
+    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
+        if count == 0:
+            return
+        if not state.nodes[node_id].down and would_be_whole(state, node_id) == pool.capacity:
+            scratch = state.node_scratch[node_id]
+            scratch.stamp, scratch.value = stamp, -1
+            count -= 1
+
+
+@kernel
+def stands_on(state: Any, victim_id: int, node_id: int) -> bool:
+    """Whether the victim has a row on the node (NOWHERE: on any marked node)."""
+    row_id = state.runs[victim_id].first_row
+    while row_id >= 0:
+        row = state.rows[row_id]
+        scratch = state.node_scratch[row.node]
+        marked = scratch.stamp == state.clock[0].stamp and scratch.value < 0
+        if row.node == node_id or (node_id == NOWHERE and marked):
+            return True
+        row_id = row.next
+    return False
+
+
+@kernel
+def evict(
+    state: Any, knobs: Any, pool_id: int, upto: int, node_id: int, key: float, really: bool, now: int
+) -> float:  # fmt: skip
+    """Set aside the victims 0..upto that stand in the way; returns the watts that frees.
+
+    With `really` false nothing happens but the sum.
+    """
+    freed_w = 0.0
+    for n in range(upto + 1):
+        victim = state.victims[nth_victim(state, n)]
+        if victim.tie == SET_ASIDE:
+            continue
+        victim_id = -victim.tie
+        run, job = state.runs[victim_id], state.jobs[victim_id]
+        if run.pool != pool_id or not stands_on(state, victim_id, node_id):
+            continue
+        freed_w += extra_w(state, job, pool_id, run.cap, job.devices)
+        if really:
+            record(state, PREEMPT, victim_id, -1, ZERO, GAVE_WAY, -victim.key - key)
+            release(state, knobs, victim_id, now)
+            victim.tie = SET_ASIDE
+    return freed_w
+
+
+@kernel
+def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, now: int) -> bool:
+    """Make room for the job in this pool and start it there; False if it cannot be done."""
+    clock, job = state.clock[0], state.jobs[job_id]
+    capacity = state.pools[pool_id].capacity
+    needed = fewest_nodes(job.devices, capacity)
+    empty = count_nodes(state, pool_id, capacity, False)
+    clock.stamp += 1
+    for n in range(clock.victim_count):
+        victim = state.victims[nth_victim(state, n)]
+        if -victim.key <= key + knobs.margin_s:
+            return False
+        if victim.tie == SET_ASIDE or state.runs[-victim.tie].pool != pool_id:
+            continue
+        row_id = state.runs[-victim.tie].first_row
+        while row_id >= 0:
+            add_row(state, state.rows[row_id])
+            row_id = state.rows[row_id].next
+        node_id, fit = NOWHERE, WHOLE_NODES
+        if job.devices <= capacity:
+            node_id = serving_node(state, job, -victim.tie)
+            fit = node_id
+            if node_id == NOWHERE:
+                continue
+        else:
+            empty += newly_empty(state, -victim.tie)
+            if empty < needed:
+                continue
+            mark_empty_nodes(state, pool_id, needed)
+        freed_w = evict(state, knobs, pool_id, n, node_id, key, False, now)
+        if not within_budget(state, knobs, job, pool_id, freed_w):
+            return False
+        evict(state, knobs, pool_id, n, node_id, key, True, now)
+        drop_first(state, state.shapes[job.shape_id])
+        start(state, knobs, job_id, pool_id, fit, False, now, MADE_ROOM, -victim.key - key)
+        return True
+    return False
+
+
+@kernel
+def make_room(state: Any, knobs: Any, job_id: int, key: float, now: int) -> bool:
+    """Try the pools the job could run on, one after the other."""
+    pools = state.shapes[state.jobs[job_id].shape_id].pools
+    while pools != ZERO:
+        pool_id = lowest_bit(pools)
+        pools &= pools - ONE
+        if room_in_pool(state, knobs, job_id, key, pool_id, now):
+            return True
+    return False
+
+
+@kernel
+def preemption_round(state: Any, knobs: Any, now: int) -> bool:
+    """Let pending jobs take devices from jobs behind them; True if anybody gave way."""
+    clock = state.clock[0]
+    for shape_id in range(len(state.shapes)):
+        state.shapes[shape_id].passed = 0
+    shape_id = first_shape(state, False, True)
+    if shape_id < 0 or clock.running == 0:
+        return False
+    collect_victims(state, knobs, state.queue[state.shapes[shape_id].begin].key, now)
+    evicted = False
+    while shape_id >= 0 and clock.victim_count > 0:
+        shape = state.shapes[shape_id]
+        top = state.queue[shape.begin]
+        job_id, key = top.tie, top.key
+        pool_id, fit = -1, NOWHERE
+        if evicted:
+            pool_id, fit, _avoid = find(state, knobs, job_id, False, now)
+        if pool_id >= 0:
+            drop_first(state, shape)
+            start(state, knobs, job_id, pool_id, fit, False, now, MADE_ROOM, 0.0)
+        elif make_room(state, knobs, job_id, key, now):
+            evicted = True
+        else:
+            shape.passed = 1
+        shape_id = first_shape(state, False, True)
+    return evicted
+

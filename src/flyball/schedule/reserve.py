@@ -1,0 +1,133 @@
+"""The reservation of EASY backfill: when and where the head is expected to start.
+
+`state.avail[node]` caches, sorted, the instants at which the node's devices are expected
+to be whole free (0 = free already); entry 0 is the earliest of those still to come, and when
+that has passed a job has outlived its estimate and the row is made anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flyball.core.units import FOREVER_US
+from flyball.physics.compile import kernel, lowest_bit
+from flyball.schedule.allocate import fewest_nodes
+from flyball.schedule.order import expected_end
+
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
+
+
+@kernel
+def refresh(state: Any, node_id: int, now: int) -> None:
+    """Make the node's row of `avail` anew."""
+    node = state.nodes[node_id]
+    capacity = state.pools[node.pool].capacity
+    times = state.avail[node_id]
+    times[0] = FOREVER_US
+    for at in range(capacity):
+        times[at + 1] = 0
+    row_id = node.first_row
+    while row_id >= 0:
+        row = state.rows[row_id]
+        end = expected_end(state.jobs[row.job], state.runs[row.job], now)
+        times[0] = min(times[0], end)
+        rest = row.mask
+        while rest != ZERO:
+            at = lowest_bit(rest)
+            rest &= rest - ONE
+            times[at + 1] = max(times[at + 1], end)
+        row_id = row.sibling
+    for i in range(2, capacity + 1):
+        value = times[i]
+        at = i
+        while at > 1 and times[at - 1] > value:
+            times[at] = times[at - 1]
+            at -= 1
+        times[at] = value
+    node.stale = 0
+
+
+@kernel
+def free_at(state: Any, node_id: int, devices: int, now: int) -> int:
+    """When the node is expected to have that many whole free devices."""
+    node = state.nodes[node_id]
+    if node.down:
+        return FOREVER_US
+    if node.stale or state.avail[node_id, 0] <= now:
+        refresh(state, node_id, now)
+    return int(max(now, state.avail[node_id, devices]))
+
+
+@kernel
+def earliest_node(state: Any, pool_id: int, devices: int, now: int) -> tuple:  # type: ignore[type-arg]
+    """(instant, node) at which one node of the pool has the devices."""
+    pool = state.pools[pool_id]
+    best_us, best = FOREVER_US, -1
+    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
+        free_us = free_at(state, node_id, devices, now)
+        if free_us < best_us:
+            best_us, best = free_us, node_id
+    return best_us, best
+
+
+@kernel
+def earliest_nodes(state: Any, pool_id: int, count: int, now: int) -> int:
+    """The instant at which `count` nodes of the pool are wholly free."""
+    pool = state.pools[pool_id]
+    times = np.empty(pool.nodes, np.int64)
+    for local in range(pool.nodes):
+        times[local] = free_at(state, pool.first_node + local, pool.capacity, now)
+    return int(np.partition(times, count - 1)[count - 1])
+
+
+@kernel
+def mark_nodes(state: Any, pool_id: int, count: int, by_us: int, now: int) -> None:
+    """Keep for the head the first `count` nodes that are wholly free earliest."""
+    pool, clock = state.pools[pool_id], state.clock[0]
+    left = count
+    for strictly in (True, False):
+        for node_id in range(pool.first_node, pool.first_node + pool.nodes):
+            free_us = free_at(state, node_id, pool.capacity, now)
+            if left > 0 and (free_us < by_us if strictly else free_us == by_us):
+                state.nodes[node_id].reserved_stamp = clock.reserved_stamp
+                left -= 1
+
+
+@kernel
+def reserve(state: Any, job_id: int, now: int) -> None:
+    """Reserve for the head where it is expected to fit first."""
+    job, clock = state.jobs[job_id], state.clock[0]
+    clock.reserved_stamp += 1
+    clock.reserved_job, clock.reserved_pool, clock.reserved_us = job_id, -1, FOREVER_US
+    best_node = -1
+    pools = state.shapes[job.shape_id].pools
+    while pools != ZERO:
+        pool_id = lowest_bit(pools)
+        pools &= pools - ONE
+        pool = state.pools[pool_id]
+        node_id = -1
+        if job.devices <= pool.capacity:
+            free_us, node_id = earliest_node(state, pool_id, job.devices, now)
+        else:
+            count = fewest_nodes(job.devices, pool.capacity)
+            free_us = earliest_nodes(state, pool_id, count, now)
+        if free_us < clock.reserved_us:
+            clock.reserved_us, clock.reserved_pool, best_node = free_us, pool_id, node_id
+    if clock.reserved_pool < 0:
+        return
+    if best_node >= 0:
+        state.nodes[best_node].reserved_stamp = clock.reserved_stamp
+    else:
+        count = fewest_nodes(job.devices, state.pools[clock.reserved_pool].capacity)
+        mark_nodes(state, clock.reserved_pool, count, clock.reserved_us, now)
+
+
+@kernel
+def drop_reservation(state: Any) -> None:
+    """Nobody waits for anything in particular."""
+    clock = state.clock[0]
+    clock.reserved_stamp += 1
+    clock.reserved_job, clock.reserved_pool, clock.reserved_us = -1, -1, FOREVER_US

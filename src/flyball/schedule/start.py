@@ -1,0 +1,90 @@
+"""Starting a job where `place.find` says, and writing that into the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flyball.core.units import MILLI_PER_DEVICE
+from flyball.physics.compile import kernel
+from flyball.schedule.allocate import START, begin_slice, record, take_row, wakes
+from flyball.schedule.place import (
+    GATHERED,
+    WHOLE_NODES,
+    fit_node,
+    lowest_devices,
+    node_with,
+    pick_fraction,
+)
+
+ZERO = np.uint64(0)
+
+
+@kernel
+def give(
+    state: Any, knobs: Any, job_id: int, node_id: int, mask: Any, after: int, now: int,
+    reason: int, gain: float,
+) -> int:  # fmt: skip
+    """Take the devices of one node for the job and note it in the plan; returns the row."""
+    record(state, START, job_id, node_id, mask, reason, gain)
+    return take_row(state, knobs, job_id, node_id, mask, after, now)
+
+
+@kernel
+def start(
+    state: Any, knobs: Any, job_id: int, pool_id: int, fit: int, avoid: bool, now: int,
+    reason: int, gain: float,
+) -> None:  # fmt: skip
+    """Start a job in a pool, where it was found to fit."""
+    job = state.jobs[job_id]
+    woken = False
+    nodes = 0
+    row = -1
+    left = job.devices
+    while left > 0:
+        count = left
+        if fit >= 0:
+            node_id = fit
+        elif fit == WHOLE_NODES:
+            capacity = state.pools[pool_id].capacity
+            if left >= capacity:
+                count = capacity
+                node_id = node_with(state, pool_id, capacity, avoid)
+            else:
+                node_id = fit_node(state, pool_id, left, False, avoid)
+        else:
+            assert fit == GATHERED
+            node_id = fit_node(state, pool_id, 1, True, avoid)
+            count = min(left, state.nodes[node_id].free)
+        node = state.nodes[node_id]
+        woken = wakes(state, knobs, node_id, now) or woken
+        if job.milli < MILLI_PER_DEVICE:
+            mask = pick_fraction(state, node, count, job.milli, job.memory_mib)[0]
+        else:
+            mask = lowest_devices(node.free_mask, count)
+        row = give(state, knobs, job_id, node_id, mask, row, now, reason, gain)
+        nodes += 1
+        left -= count
+    begin_slice(state, knobs, job_id, pool_id, nodes, woken, now)
+
+
+@kernel
+def start_as_planned(state: Any, knobs: Any, first: int, now: int) -> int:
+    """Start a job on exactly the rows of a plan from index `first`; returns the next index.
+
+    This is how a plan made on a copy of the state is carried out on the state itself.
+    """
+    plan, count = state.plan, state.clock[0].actions
+    job_id = plan[first].job
+    at, nodes, row, woken = first, 0, -1, False
+    while at < count and plan[at].kind == START and plan[at].job == job_id:
+        node_id = plan[at].node
+        woken = wakes(state, knobs, node_id, now) or woken
+        row = take_row(state, knobs, job_id, node_id, plan[at].mask, row, now)
+        nodes += 1
+        at += 1
+    pool_id = state.nodes[plan[first].node].pool
+    begin_slice(state, knobs, job_id, pool_id, nodes, woken, now)
+    return at
+

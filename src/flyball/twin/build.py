@@ -1,0 +1,265 @@
+"""From a cluster and a workload to the state the kernel runs on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flyball.core import state as s
+from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
+from flyball.core.effects import Effects
+from flyball.core.errors import BadInput
+from flyball.core.knobs import Knobs
+from flyball.core.state import Records, State, records
+from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_DEVICE, to_us
+from flyball.core.workload import Workload
+from flyball.physics import catalogue
+from flyball.physics.power import host_w
+from flyball.schedule.index import index_size
+from flyball.twin.outages import draw_outages
+from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
+
+Ints = npt.NDArray[np.int64]
+
+
+def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects) -> State:
+    """The state before the first event.
+
+    Raises:
+        BadInput: a job that no node of the cluster can ever hold, or an empty workload.
+    """
+    if len(workload) == 0:
+        raise BadInput(f"{workload.name} has no jobs", "nothing can be replayed")
+    profiles = find_profiles(workload)
+    rates = rate_table(profiles, cluster, effects.network)
+    pools = _pools(cluster)
+    jobs = _jobs(workload, profiles, effects)
+    shapes = _shapes(workload, jobs, pools, rates)
+    links = _links(workload, jobs)
+    outages = draw_outages(cluster, workload, effects)
+    start_us = int(workload.submit_us[0])
+    nodes, device_count = _nodes(pools, start_us)
+    most_running, most_rows = _most(workload, device_count)
+    rows = records(most_rows, s.ROW)
+    rows.next = np.append(np.arange(1, most_rows), -1)
+    groups = records(len(workload.group_limits), s.GROUP)
+    groups.limit, groups.head, groups.tail = workload.group_limits, -1, -1
+    return State(
+        jobs=jobs,
+        pools=pools,
+        rates=rates,
+        caps=cap_table(cluster),
+        links=links,
+        outages=outages,
+        runs=_runs(jobs),
+        nodes=nodes,
+        devices=records(device_count, s.DEVICE),
+        rows=rows,
+        shapes=shapes,
+        queue=records(len(jobs), s.ENTRY),
+        window=records(window_size(knobs, len(jobs)), s.WINDOW),
+        events=records(2 * most_running + len(nodes) + 16, s.EVENT),
+        groups=groups,
+        index=_index(pools, nodes),
+        avail=np.zeros((len(nodes), int(pools.capacity.max()) + 1), np.int64),
+        node_scratch=records(len(nodes), s.SCRATCH),
+        device_scratch=records(device_count, s.SCRATCH),
+        victims=records(most_running, s.ENTRY),
+        plan=records(most_rows + most_running, s.ACTION),
+        clock=_clock(cluster, effects, nodes, start_us),
+    )
+
+
+def window_size(knobs: Knobs, jobs: int) -> int:
+    """Room for the part of the queue a scan may look at."""
+    return min(knobs.depth, jobs)
+
+
+def _pools(cluster: Cluster) -> Records:
+    if len(cluster.groups) > MAX_POOLS:
+        raise BadInput(
+            f"{cluster.name} has {len(cluster.groups)} groups of nodes",
+            f"use at most {MAX_POOLS}",
+        )
+    pools = records(len(cluster.groups), s.POOL)
+    first, index = 0, 0
+    for pool, group in zip(pools, cluster.groups, strict=True):
+        if not 1 <= group.devices <= MAX_DEVICES_PER_NODE or group.count < 1:
+            raise BadInput(
+                f"group {group.name} has {group.count} nodes of {group.devices} devices",
+                f"use 1 to {MAX_DEVICES_PER_NODE} devices a node and at least one node",
+            )
+        device = catalogue.get(group.device)
+        pool.first_node, pool.nodes, pool.capacity = first, group.count, group.devices
+        pool.memory_mib = round(device.memory_gib * MIB_PER_GIB)
+        pool.device_type = catalogue.names().index(device.name)
+        pool.words, pool.index = (group.count + 63) // 64, index
+        pool.host_w, pool.idle_w = host_w(device, group.devices), device.idle_w
+        pool.sleep_w, pool.wake_us = device.sleep_w, to_us(device.wake_s)
+        first += group.count
+        index += index_size(int(pool.words), group.devices)
+    return pools
+
+
+def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
+    size = len(workload)
+    jobs = records(size, s.JOB)
+    jobs.submit_us, jobs.work_us = workload.submit_us, workload.duration_us
+    jobs.estimate_us = _estimates(workload, effects)
+    share = workload.devices * workload.milli / MILLI_PER_DEVICE
+    jobs.reference_us = workload.duration_us * profiles.to_reference[profiles.of_job] * share
+    jobs.limit_us = workload.limit_us
+    restart = np.array([to_us(each) for each in effects.restart_s])
+    jobs.restart_us = restart[np.searchsorted([1, 8], workload.devices)]
+    jobs.checkpoint_us = to_us(effects.checkpoint_s)
+    jobs.priority, jobs.devices, jobs.milli = workload.priority, workload.devices, workload.milli
+    jobs.memory_mib, jobs.profile = workload.memory_mib, profiles.of_job
+    jobs.tenant, jobs.group = workload.tenant, workload.group
+    jobs.kind, jobs.outcome = profiles.kinds, workload.outcome
+    return jobs
+
+
+def _estimates(workload: Workload, effects: Effects) -> npt.NDArray[np.float64]:
+    """Stated estimates; elsewhere the duration with a log-normal error (see `Effects`)."""
+    rng = np.random.default_rng([effects.seed, 1])
+    error = np.exp(effects.estimate_sigma * rng.standard_normal(len(workload)))
+    guessed = workload.duration_us * error if effects.estimate_sigma else workload.duration_us
+    stated = workload.estimate_us
+    return np.maximum(1.0, np.where(np.isnan(stated), guessed, stated))
+
+
+def _links(workload: Workload, jobs: Records) -> npt.NDArray[np.int32]:
+    """Successors of each job, end to end; sets the counts in `jobs`."""
+    order = np.lexsort((workload.after_job, workload.after_on))
+    counts = np.bincount(workload.after_on, minlength=len(jobs))
+    jobs.successor_count = counts
+    jobs.successors = np.cumsum(counts) - counts
+    jobs.predecessors = np.bincount(workload.after_job, minlength=len(jobs))
+    return workload.after_job[order].astype(np.int32)
+
+
+def _shapes(workload: Workload, jobs: Records, pools: Records, rates: Records) -> Records:
+    """Group jobs that ask for the same thing; refuses what no pool can hold."""
+    fraction = jobs.milli < MILLI_PER_DEVICE
+    packed = rates.packed.reshape(-1, len(pools))[jobs.profile]
+    limit = np.where(fraction[:, None], pools.capacity, pools.capacity * pools.nodes.astype(np.int64))
+    could = (packed > 0) & (jobs.memory_mib[:, None] <= pools.memory_mib)
+    could &= jobs.devices[:, None] <= limit
+    _refuse_impossible(workload, could, packed, limit, pools)
+    mask = (could * (np.uint64(1) << np.arange(len(pools), dtype=np.uint64))).sum(axis=1)
+    memory = np.where(fraction, jobs.memory_mib, 0)
+    columns = np.stack(
+        [jobs.devices, jobs.milli, memory, jobs.profile, mask.astype(np.int64)], axis=1
+    )
+    unique, first, of_job = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+    jobs.shape_id = np.ravel(of_job)
+    shapes = records(len(unique), s.SHAPE)
+    shapes.devices, shapes.milli, shapes.memory_mib, shapes.profile = unique[:, :4].T
+    shapes.pools = mask[first]
+    counts = np.bincount(jobs.shape_id, minlength=len(unique))
+    shapes.begin = np.cumsum(counts) - counts
+    shapes.too_long_us = np.inf
+    return shapes
+
+
+def _refuse_impossible(
+    workload: Workload,
+    could: npt.NDArray[np.bool_],
+    packed: npt.NDArray[np.float64],
+    limit: Ints,
+    pools: Records,
+) -> None:
+    bad = np.flatnonzero(~could.any(axis=1))
+    if not len(bad):
+        return
+    at = int(bad[0])
+    devices, memory = int(workload.devices[at]), int(workload.memory_mib[at])
+    if devices > limit[at].max():
+        why = f"asks for {devices} devices and the largest pool offers it {limit[at].max()}"
+    elif memory > pools.memory_mib.max():
+        why = (
+            f"needs {memory / MIB_PER_GIB:g} GiB on a device "
+            f"and the largest has {pools.memory_mib.max() / MIB_PER_GIB:g}"
+        )
+    elif not (packed[at] > 0).any():
+        why = "has a model that runs on none of the device types"
+    else:
+        why = f"finds no pool with {devices} devices of {memory / MIB_PER_GIB:g} GiB that runs it"
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    raise BadInput(
+        f"{workload.name}: job {workload.ids[at]!s} {why}{more}",
+        "drop it, or choose a larger cluster",
+    )
+
+
+def _runs(jobs: Records) -> Records:
+    runs = records(len(jobs), s.RUN)
+    runs.first_start_us = runs.end_us = runs.queued_us = -1
+    runs.first_row = runs.pool = runs.link = -1
+    runs.waiting_on = jobs.predecessors
+    return runs
+
+
+def _nodes(pools: Records, start_us: int) -> tuple[Records, int]:
+    nodes = records(int(pools.nodes.sum()), s.NODE)
+    first_device = 0
+    for pool_id, pool in enumerate(pools):
+        capacity = int(pool.capacity)
+        mine = nodes[pool.first_node : pool.first_node + pool.nodes]
+        mine.pool, mine.free = pool_id, capacity
+        mine.free_mask = np.uint64((1 << capacity) - 1)
+        mine.power_w = pool.host_w + pool.capacity * pool.idle_w
+        mine.first_device = first_device + capacity * np.arange(pool.nodes)
+        first_device += capacity * int(pool.nodes)
+    nodes.since_us = nodes.idle_since_us = start_us
+    nodes.first_row = -1
+    nodes.stale = 1
+    return nodes, first_device
+
+
+def _index(pools: Records, nodes: Records) -> npt.NDArray[np.uint64]:
+    """Bitmaps with every node at its full count."""
+    total = sum(index_size(int(pool.words), int(pool.capacity)) for pool in pools)
+    index = np.zeros(total, np.uint64)
+    for pool in pools:
+        words = int(pool.words)
+        summaries = (words + 63) // 64
+        base = int(pool.index) + int(pool.capacity) * (1 + summaries + words)
+        index[base] = pool.nodes
+        index[base + 1 : base + 1 + summaries] = _ones(words)
+        index[base + 1 + summaries : base + 1 + summaries + words] = _ones(int(pool.nodes))
+    return index
+
+
+def _ones(count: int) -> npt.NDArray[np.uint64]:
+    """Words whose first `count` bits are set."""
+    words = np.full((count + 63) // 64, np.iinfo(np.uint64).max, np.uint64)
+    if count % 64:
+        words[-1] = (1 << (count % 64)) - 1
+    return words
+
+
+def _most(workload: Workload, devices: int) -> tuple[int, int]:
+    """Bounds on jobs running at a time and on rows in use."""
+    per_device = MILLI_PER_DEVICE // int(workload.milli.min())
+    running = min(len(workload), devices * per_device)
+    rows = min(int(workload.devices.sum()), devices * per_device)
+    return running, max(rows, 1)
+
+
+def _clock(cluster: Cluster, effects: Effects, nodes: Records, start_us: int) -> Records:
+    out = records(1, s.CLOCK)
+    clock: Any = out[0]
+    clock.now_us = clock.start_us = start_us
+    power_w = 0.0
+    for each in nodes.power_w:
+        power_w += float(each)
+    clock.power_w = clock.peak_power_w = power_w
+    clock.budget_w = cluster.power_budget_w
+    clock.checkpoint_every_us = to_us(effects.checkpoint_every_s)
+    clock.reserved_job = clock.reserved_pool = -1
+    clock.reserved_us = FOREVER_US
+    clock.reserved_stamp = 1
+    return out

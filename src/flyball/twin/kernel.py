@@ -1,0 +1,408 @@
+"""The clock: advances events and calls the decision kernel. Nothing here decides.
+
+`advance` brings the state to the next instant at which something happens, `decide`
+(schedule.kernel) writes a plan, `carry_out` lets it take effect. `run` is the three in a loop,
+compiled as one; stepping calls them one by one with any policy in the middle.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flyball.core.knobs import Preempt
+from flyball.core.state import ActionKind, EventKind, Status
+from flyball.core.units import FOREVER_US
+from flyball.physics.compile import entry, kernel
+from flyball.physics.energy import touch
+from flyball.schedule import heap, index, queue
+from flyball.schedule.allocate import release
+from flyball.schedule.kernel import decide
+from flyball.schedule.order import progress
+from flyball.schedule.reserve import drop_reservation
+from flyball.schedule.start import start_as_planned
+
+HELD = int(Status.HELD)
+RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
+START, ROUNDS = int(ActionKind.START), int(Preempt.ROUNDS)
+END_EVENT, REPAIR_EVENT = int(EventKind.END), int(EventKind.REPAIR)
+KIND_BITS = 48
+"""An event's tie is kind * 2**48 + index, so that ends come before repairs."""
+
+
+@kernel
+def run(state: Any, knobs: Any, until_us: int) -> None:
+    """Handle every instant up to and including `until_us`."""
+    while True:
+        now = next_instant(state, knobs)
+        if now > until_us:
+            return
+        advance(state, knobs, now)
+        decide(state, knobs, now, now % knobs.round_us == 0)
+        carry_out(state, knobs, now)
+
+
+@kernel
+def next_instant(state: Any, knobs: Any) -> int:
+    """When something happens next: FOREVER_US if nothing ever will."""
+    clock = state.clock[0]
+    drop_stale_events(state)
+    when = FOREVER_US
+    if clock.event_count > 0:
+        when = state.events[0].key
+    if clock.next_job < len(state.jobs):
+        when = min(when, state.jobs[clock.next_job].submit_us)
+    if clock.finished < len(state.jobs) and clock.next_outage < len(state.outages):
+        when = min(when, state.outages[clock.next_outage].down_us)
+    if knobs.preempt == ROUNDS and clock.pending > 0 and clock.running > 0:
+        when = min(when, (clock.now_us // knobs.round_us + 1) * knobs.round_us)
+    if clock.finished == len(state.jobs):
+        return FOREVER_US
+    return int(when)
+
+
+@kernel
+def advance(state: Any, knobs: Any, now: int) -> None:
+    """Let everything happen that happens at `now`, short of the decision."""
+    clock = state.clock[0]
+    clock.now_us = now
+    # 1. Ends, then repairs: that is the order of the ties.
+    while clock.event_count > 0 and state.events[0].key == now:
+        tie = state.events[0].tie
+        heap.drop_top(state.events, 0, clock.event_count)
+        clock.event_count -= 1
+        subject = tie & ((1 << KIND_BITS) - 1)
+        if tie >> KIND_BITS == REPAIR_EVENT:
+            repair(state, knobs, subject, now)
+        elif state.runs[subject].status == RUNNING and state.runs[subject].end_us == now:
+            finish(state, knobs, subject, now)
+    # 2. Failures.
+    while clock.next_outage < len(state.outages):
+        outage = state.outages[clock.next_outage]
+        if outage.down_us > now:
+            break
+        clock.next_outage += 1
+        fail(state, knobs, outage.node, outage.up_us, now)
+    # 3. Arrivals.
+    while clock.next_job < len(state.jobs):
+        if state.jobs[clock.next_job].submit_us > now:
+            break
+        clock.next_job += 1
+        clock.arrivals += 1
+        arrive(state, knobs, clock.next_job - 1, now)
+
+
+@kernel
+def arrive(state: Any, knobs: Any, job_id: int, now: int) -> None:
+    """A job is submitted: it waits for its predecessors, then for its array, or queues."""
+    run_ = state.runs[job_id]
+    run_.status = HELD
+    if run_.waiting_on == 0:
+        admit(state, knobs, job_id, now)
+
+
+@kernel
+def admit(state: Any, knobs: Any, job_id: int, now: int) -> None:
+    """Queue a job that waits for nobody, unless its array is at its limit."""
+    group_id = state.jobs[job_id].group
+    if group_id >= 0:
+        group = state.groups[group_id]
+        if group.admitted >= group.limit:
+            if group.head < 0:
+                group.head = job_id
+            else:
+                state.runs[group.tail].link = job_id
+            group.tail = job_id
+            return
+        group.admitted += 1
+    queue.enqueue(state, knobs, job_id, now)
+
+
+@kernel
+def account(state: Any, job_id: int, now: int) -> None:
+    """Book the running slice's device time and energy to the job."""
+    job, run_ = state.jobs[job_id], state.runs[job_id]
+    run_.service_us += (now - run_.since_us) * job.devices * job.milli / 1000
+    run_.energy_j += run_.watts * (now - run_.since_us) / 1e6
+
+
+@kernel
+def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
+    """A job ends: of itself, or by its own limit."""
+    job, run_, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
+    if natural_end(job, run_) == now:
+        run_.status = DONE
+        run_.done_us = job.work_us
+    else:
+        run_.status = TIMEOUT
+        run_.done_us += progress(run_, now)
+    account(state, job_id, now)
+    release(state, knobs, job_id, now)
+    clock.finished += 1
+    clock.ends += 1
+    for at in range(job.successors, job.successors + job.successor_count):
+        follower = state.links[at]
+        state.runs[follower].waiting_on -= 1
+        if state.runs[follower].waiting_on == 0 and state.runs[follower].status == HELD:
+            admit(state, knobs, follower, now)
+    if job.group >= 0:
+        group = state.groups[job.group]
+        group.admitted -= 1
+        if group.head >= 0:
+            held = group.head
+            group.head = state.runs[held].link
+            admit(state, knobs, held, now)
+
+
+@kernel
+def natural_end(job: Any, run_: Any) -> int:
+    """When the running slice completes the job's work."""
+    return int(run_.ready_us + math.ceil((job.work_us - run_.done_us) / run_.rate))
+
+
+@kernel
+def put_back(state: Any, knobs: Any, job_id: int, kept_us: float, now: int) -> None:
+    """Book a slice that was cut short, keep `kept_us` of its progress, and queue the job."""
+    run_ = state.runs[job_id]
+    run_.lost_us += progress(run_, now) - kept_us
+    account(state, job_id, now)
+    run_.done_us += kept_us
+    run_.end_us = -1
+    queue.enqueue(state, knobs, job_id, now)
+
+
+@kernel
+def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
+    """A node goes down: its jobs fall back to their last checkpoint and queue again."""
+    clock, node = state.clock[0], state.nodes[node_id]
+    pool = state.pools[node.pool]
+    every = clock.checkpoint_every_us
+    while node.first_row >= 0:
+        job_id = first_job_on(state, node)
+        run_ = state.runs[job_id]
+        release(state, knobs, job_id, now)
+        run_.failures += 1
+        kept = 0.0
+        if every > 0:
+            kept = (max(0, now - run_.ready_us) // every) * every * run_.rate
+        put_back(state, knobs, job_id, kept, now)
+    touch(node, pool.sleep_w, knobs.sleep_us, now)
+    clock.power_w -= node.power_w
+    node.power_w = 0.0
+    node.idle_since_us = -1
+    node.down = 1
+    index.discard(state.index, pool, node.free, node_id - pool.first_node)
+    clock.capacity_grew = 1
+    clock.failures += 1
+    push_event(state, up_us, REPAIR_EVENT, node_id)
+
+
+@kernel
+def first_job_on(state: Any, node: Any) -> int:
+    """The job of lowest index on a node."""
+    row_id = node.first_row
+    job_id = state.rows[row_id].job
+    while row_id >= 0:
+        job_id = min(job_id, state.rows[row_id].job)
+        row_id = state.rows[row_id].sibling
+    return int(job_id)
+
+
+@kernel
+def repair(state: Any, knobs: Any, node_id: int, now: int) -> None:
+    """A node comes back, idle."""
+    clock, node = state.clock[0], state.nodes[node_id]
+    pool = state.pools[node.pool]
+    touch(node, pool.sleep_w, knobs.sleep_us, now)
+    node.down = 0
+    node.idle_since_us = now
+    node.power_w = pool.host_w + pool.capacity * pool.idle_w
+    node.stale = 1
+    clock.power_w += node.power_w
+    index.insert(state.index, pool, node.free, node_id - pool.first_node)
+    clock.capacity_grew = 1
+    clock.repairs += 1
+
+
+@kernel
+def carry_out(state: Any, knobs: Any, now: int) -> None:
+    """Let the plan take effect: devices are taken or given back already."""
+    plan, count = state.plan, state.clock[0].actions
+    last = -1
+    for at in range(count):
+        job_id = plan[at].job
+        if plan[at].kind == START:
+            if job_id != last:
+                schedule_end(state, job_id)
+            last = job_id
+        else:
+            set_aside(state, knobs, job_id, now)
+
+
+@kernel
+def schedule_end(state: Any, job_id: int) -> None:
+    """The true end of a slice that just began."""
+    job, run_ = state.jobs[job_id], state.runs[job_id]
+    run_.end_us = natural_end(job, run_)
+    if job.limit_us > 0:
+        run_.end_us = min(run_.end_us, run_.since_us + job.limit_us)
+    push_event(state, run_.end_us, END_EVENT, job_id)
+
+
+@kernel
+def set_aside(state: Any, knobs: Any, job_id: int, now: int) -> None:
+    """A preempted job writes its checkpoint out of the end of its slice and queues again."""
+    job, run_, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
+    kept = max(0, now - run_.ready_us - job.checkpoint_us) * run_.rate
+    run_.preemptions += 1
+    clock.preemptions += 1
+    put_back(state, knobs, job_id, kept, now)
+
+
+@kernel
+def enact(state: Any, knobs: Any, now: int) -> int:
+    """Take and give back devices as the plan says, and let it take effect.
+
+    For plans made on a copy of the state.
+
+    Returns:
+        -1, or the index of the first action that cannot be carried out.
+    """
+    count = state.clock[0].actions
+    at = 0
+    while at < count:
+        action = state.plan[at]
+        run_ = state.runs[action.job]
+        if action.kind == START:
+            if run_.status != queue.PENDING or not queue.remove(state, action.job):
+                return at
+            at = start_as_planned(state, knobs, at, now)
+        else:
+            if run_.status != RUNNING:
+                return at
+            release(state, knobs, action.job, now)
+            at += 1
+    carry_out(state, knobs, now)
+    return -1
+
+
+@kernel
+def push_event(state: Any, when: int, kind: int, subject: int) -> None:
+    clock = state.clock[0]
+    if clock.event_count == len(state.events):
+        compact_events(state)
+    heap.push(state.events, 0, clock.event_count, when, (kind << KIND_BITS) + subject)
+    clock.event_count += 1
+
+
+@kernel
+def is_stale(state: Any, event: Any) -> bool:
+    """Whether an end was overtaken: its job was preempted or failed since."""
+    if event.tie >> KIND_BITS != END_EVENT:
+        return False
+    run_ = state.runs[event.tie]
+    return bool(run_.status != RUNNING or run_.end_us != event.key)
+
+
+@kernel
+def drop_stale_events(state: Any) -> None:
+    """Take overtaken ends off the top."""
+    clock = state.clock[0]
+    while clock.event_count > 0 and is_stale(state, state.events[0]):
+        heap.drop_top(state.events, 0, clock.event_count)
+        clock.event_count -= 1
+
+
+@kernel
+def compact_events(state: Any) -> None:
+    """Drop every overtaken end, to make room."""
+    clock = state.clock[0]
+    kept = 0
+    for at in range(clock.event_count):
+        event = state.events[at]
+        if not is_stale(state, event):
+            target = state.events[kept]
+            target.key, target.tie = event.key, event.tie
+            kept += 1
+    heap.heapify(state.events, 0, kept)
+    clock.event_count = kept
+
+
+@kernel
+def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
+    """(work, energy, device time) up to `now`, which changes nothing."""
+    energy_j = 0.0
+    busy_us = 0.0
+    copy = state.nodes[:1].copy()
+    for node_id in range(len(state.nodes)):
+        copy[0] = state.nodes[node_id]
+        node = copy[0]
+        touch(node, state.pools[node.pool].sleep_w, knobs.sleep_us, now)
+        energy_j += node.energy_j
+        busy_us += node.busy_us
+    work_us = 0.0
+    for job_id in range(state.clock[0].next_job):
+        job, run_ = state.jobs[job_id], state.runs[job_id]
+        if run_.status == DONE:
+            work_us += job.reference_us
+        elif job.work_us > 0:
+            done_us = run_.done_us
+            if run_.status == RUNNING:
+                done_us += progress(run_, now)
+            work_us += min(1.0, done_us / job.work_us) * job.reference_us
+    return work_us, energy_j, busy_us
+
+
+
+# What plain Python calls: these take the knobs as packed, an array of one record ----------
+
+
+@entry
+def run_until(state: Any, packed: Any, until_us: int) -> None:
+    run(state, packed[0], until_us)
+
+
+@entry
+def next_us(state: Any, packed: Any) -> int:
+    return next_instant(state, packed[0])
+
+
+@entry
+def advance_to(state: Any, packed: Any, now: int) -> None:
+    advance(state, packed[0], now)
+
+
+@entry
+def enact_now(state: Any, packed: Any, now: int) -> int:
+    return enact(state, packed[0], now)
+
+
+@entry
+def totals_at(state: Any, packed: Any, now: int) -> tuple:  # type: ignore[type-arg]
+    return totals(state, packed[0], now)
+
+
+@entry
+def settle(state: Any, packed: Any, now: int) -> None:
+    """Bring every node's account up to `now`."""
+    for node_id in range(len(state.nodes)):
+        node = state.nodes[node_id]
+        touch(node, state.pools[node.pool].sleep_w, packed[0].sleep_us, now)
+
+
+@entry
+def rebuild_queue(state: Any, packed: Any, new: Any) -> None:
+    """Order the pending jobs by other knobs."""
+    settle(state, packed, state.clock[0].now_us)
+    clock = state.clock[0]
+    for shape_id in range(len(state.shapes)):
+        state.shapes[shape_id].pending = 0
+    clock.window_count = 0
+    clock.pending = 0
+    for job_id in range(clock.next_job):
+        if state.runs[job_id].status == queue.PENDING:
+            queued_us = state.runs[job_id].queued_us
+            queue.enqueue(state, new[0], job_id, clock.now_us)
+            state.runs[job_id].queued_us = queued_us
+    drop_reservation(state)
+    clock.capacity_grew = 1

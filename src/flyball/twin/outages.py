@@ -1,0 +1,54 @@
+"""When nodes fail and come back: drawn before the run, so that every policy meets the same."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flyball.core import state as s
+from flyball.core.cluster import Cluster
+from flyball.core.effects import Effects
+from flyball.core.errors import BadInput
+from flyball.core.state import Records, records
+from flyball.core.units import S_PER_HOUR, US_PER_S
+from flyball.core.workload import Workload
+
+MOST_OUTAGES = 2_000_000
+
+
+def draw_outages(cluster: Cluster, workload: Workload, effects: Effects) -> Records:
+    """Outages of every node, in order of time; a node fails only while it is up.
+
+    Times between repair and failure and times to repair are exponential. They cover the arrivals
+    and, after the last, as long again as all the work would take on one device in four.
+    """
+    if effects.mtbf_h == 0:
+        return records(0, s.OUTAGE)
+    work_us = float((workload.duration_us * workload.devices).sum())
+    tail_us = 4 * work_us / cluster.device_count + float(workload.duration_us.max())
+    horizon_us = workload.span_us + tail_us
+    mtbf_us = effects.mtbf_h * S_PER_HOUR * US_PER_S
+    repair_us = effects.repair_h * S_PER_HOUR * US_PER_S
+    expected = cluster.node_count * (horizon_us / (mtbf_us + repair_us) + 1)
+    if expected > MOST_OUTAGES:
+        raise BadInput(
+            f"a failure every {effects.mtbf_h:g} h on each of {cluster.node_count} nodes "
+            f"means {expected:.2g} outages",
+            "use a longer mtbf_h",
+        )
+    rng = np.random.default_rng([effects.seed, 2])
+    start_us = int(workload.submit_us[0])
+    found: list[tuple[int, int, int]] = []
+    for node in range(cluster.node_count):
+        at_us = 0.0
+        while True:
+            at_us += rng.exponential(mtbf_us)
+            if at_us > horizon_us:
+                break
+            down_us = start_us + round(at_us)
+            at_us += max(1.0, rng.exponential(repair_us))
+            found.append((down_us, max(down_us + 1, start_us + round(at_us)), node))
+    found.sort(key=lambda each: (each[0], each[2]))
+    outages = records(len(found), s.OUTAGE)
+    for row, (down_us, up_us, node) in zip(outages, found, strict=True):
+        row.down_us, row.up_us, row.node = down_us, up_us, node
+    return outages

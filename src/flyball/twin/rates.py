@@ -1,0 +1,118 @@
+"""How fast each kind of job runs in each pool, and what it draws there: tabulated once.
+
+Jobs that behave alike share a profile: the same model (or class), gang size and base
+device. Kernel and reference read the same table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from flyball.core.cluster import Cluster, Network
+from flyball.core.state import CAP, CAP_LEVELS, RATE, Records, records
+from flyball.core.workload import JobClass, Workload
+from flyball.physics import catalogue
+from flyball.physics.power import cap_factors, draw_w
+from flyball.physics.speed import speed
+from flyball.schedule.classify import classify
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Jobs that run alike: what the table of rates has a row for."""
+
+    model: str | None
+    kind: JobClass
+    base: str
+    devices: int
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """The profiles of a workload, and which job has which.
+
+    Attributes:
+        of_job: index of each job's profile.
+        kinds: the class of each job, as stated or as classified.
+        to_reference: reference-device time per unit of each profile's own time.
+    """
+
+    profiles: tuple[Profile, ...]
+    of_job: npt.NDArray[np.int64]
+    kinds: npt.NDArray[np.int64]
+    to_reference: npt.NDArray[np.float64]
+
+
+def find_profiles(workload: Workload) -> Profiles:
+    """Group a workload's jobs by how they run.
+
+    Raises:
+        UnknownName: a model or a device that nobody knows.
+    """
+    kinds = np.where(workload.kind >= 0, workload.kind, _classified(workload))
+    columns = np.stack([workload.model, kinds, workload.device, workload.devices], axis=1)
+    unique, of_job = np.unique(columns, axis=0, return_inverse=True)
+    found = []
+    to_reference = np.ones(len(unique))
+    reference = catalogue.reference()
+    for at, (model, kind, device, devices) in enumerate(unique):
+        base = workload.device_names[device] if device >= 0 else reference.name
+        name = workload.models[model] if model >= 0 else None
+        profile = Profile(name, JobClass(int(kind)), catalogue.get(base).name, int(devices))
+        found.append(profile)
+        faster = _speed(profile, reference.name, False, Network())[0]
+        if faster > 0:  # else the reference cannot run it: count its own time
+            to_reference[at] = 1.0 / faster
+    return Profiles(tuple(found), np.ravel(of_job).astype(np.int64), kinds, to_reference)
+
+
+def _classified(workload: Workload) -> npt.NDArray[np.int64]:
+    return classify(
+        workload.memory_mib,
+        workload.devices,
+        workload.milli,
+        workload.estimate_us,
+        workload.model,
+        workload.models,
+    )
+
+
+def _speed(profile: Profile, device: str, spread: bool, network: Network) -> tuple[float, bool]:
+    found = speed(
+        profile.model,
+        profile.kind,
+        catalogue.get(device),
+        catalogue.get(profile.base),
+        profile.devices,
+        spread,
+        network,
+    )
+    return found.value, found.estimated
+
+
+def rate_table(profiles: Profiles, cluster: Cluster, with_network: bool) -> Records:
+    """The rows `rates[profile * pools + pool]`."""
+    pools = cluster.groups
+    table = records(len(profiles.profiles) * len(pools), RATE)
+    for at, profile in enumerate(profiles.profiles):
+        for pool_id, group in enumerate(pools):
+            row = table[at * len(pools) + pool_id]
+            row.packed, row.estimated = _speed(profile, group.device, False, cluster.network)
+            row.spread = row.packed
+            if with_network:
+                row.spread = _speed(profile, group.device, True, cluster.network)[0]
+            row.watts = draw_w(catalogue.get(group.device), profile.kind)
+    return table
+
+
+def cap_table(cluster: Cluster) -> Records:
+    """The rows `caps[pool * CAP_LEVELS + level]`."""
+    table = records(len(cluster.groups) * CAP_LEVELS, CAP)
+    for pool_id, group in enumerate(cluster.groups):
+        for level in range(CAP_LEVELS):
+            row = table[pool_id * CAP_LEVELS + level]
+            row.slowdown, row.power = cap_factors(catalogue.get(group.device), 1 - 0.05 * level)
+    return table

@@ -1,0 +1,240 @@
+"""The oracle's cluster: what a start, an end, a failure does to jobs, nodes and power.
+
+Numbers change nowhere else, and each as `docs/concept/twin.md` words it, in its order of
+operations. Who starts where is decided in `reference_decide` and `reference_place`; when,
+in `reference`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flyball.core.knobs import Knobs
+from flyball.core.state import ActionKind, State, Status
+from flyball.twin.reference_parts import (
+    Action,
+    Device,
+    Job,
+    Node,
+    Placement,
+    Pool,
+    Reservation,
+    Row,
+    idle_nodes,
+    read_jobs,
+    read_pools,
+)
+
+
+class Cluster:
+    """Jobs, nodes and pools on a clock that somebody else moves (`now_us`)."""
+
+    def __init__(self, state: State, knobs: Knobs) -> None:
+        clock = state.clock[0]
+        packed = knobs.pack()[0]
+        self.knobs = knobs
+        self.hold_us = float(packed.hold_us)
+        self.attained_us = float(packed.attained_us)
+        self.round_us = int(packed.round_us)
+        self.sleep_us = int(packed.sleep_us)
+        self.budget_w = float(clock.budget_w)
+        self.checkpoint_every_us = int(clock.checkpoint_every_us)
+        self.start_us = self.now_us = int(clock.start_us)
+
+        self.pools = read_pools(state, int(packed.cap))
+        self.nodes = [node for pool in self.pools for node in idle_nodes(pool, self.now_us)]
+        self.jobs = read_jobs(state)
+
+        self.power_w = 0.0
+        for node in self.nodes:
+            self.power_w += node.power_w
+        self.peak_power_w = self.power_w
+        self.capacity_grew = False  # something was released since the last decision
+        self.reservation: Reservation | None = None
+        self.actions: list[Action] = []
+        self.starts = self.ends = self.preemptions = self.failures = self.repairs = 0
+
+    def with_status(self, status: Status) -> list[Job]:
+        return [job for job in self.jobs if job.status == status]
+
+    def nodes_of(self, pool: Pool) -> list[Node]:
+        return self.nodes[pool.first_node : pool.first_node + pool.nodes]
+
+    # What can happen ---------------------------------------------------------
+
+    def start(self, job: Job, placement: Placement) -> None:
+        """Begin a slice of `job` now."""
+        assert job.status == Status.PENDING
+        pool = self.pools[placement.pool]
+        rate = job.rates[pool.index]
+        fewest = math.ceil(job.devices / pool.capacity)
+        wake_us = pool.wake_us if self._any_asleep(placement.rows) else 0
+        restart_us = job.restart_us if job.attempt > 0 else 0
+
+        job.status = Status.RUNNING
+        job.pool, job.rows, job.nodes = pool.index, placement.rows, len(placement.rows)
+        job.rate = (rate.packed if job.nodes == fewest else rate.spread) / pool.slowdown
+        job.watts = self.own_w(job, pool)
+        job.since_us = self.now_us
+        job.ready_us = self.now_us + wake_us + restart_us
+        job.end_us = job.ready_us + math.ceil((job.work_us - job.done_us) / job.rate)
+        limit_end_us = job.since_us + job.limit_us
+        job.by_limit = job.limit_us > 0 and limit_end_us < job.end_us
+        if job.by_limit:
+            job.end_us = limit_end_us
+        if job.attempt == 0:
+            job.first_start_us = self.now_us
+        job.attempt += 1
+
+        for row in job.rows:
+            self._take(job, row)
+        self.peak_power_w = max(self.peak_power_w, self.power_w)
+        self.starts += 1
+        self.actions.append(Action(self.now_us, ActionKind.START, job.index, job.rows))
+
+    def end(self, job: Job) -> None:
+        """The planned end of a running job has come."""
+        progress = job.progress(self.now_us)
+        self._close_slice(job)
+        job.status = Status.TIMEOUT if job.by_limit else Status.DONE
+        job.done_us = job.done_us + progress if job.by_limit else job.work_us
+        self.ends += 1
+
+    def preempt(self, job: Job) -> None:
+        """Set a running job aside; the end of its slice went into the checkpoint."""
+        progress = job.progress(self.now_us)
+        kept = max(0, self.now_us - job.ready_us - job.checkpoint_us) * job.rate
+        self._put_back(job, progress, kept)
+        job.preemptions += 1
+        self.preemptions += 1
+        self.actions.append(Action(self.now_us, ActionKind.PREEMPT, job.index, ()))
+
+    def fail(self, node: Node) -> None:
+        """A node goes down, and with it every job that has a row on it."""
+        assert not node.down, "outages of one node do not overlap"
+        every = self.checkpoint_every_us
+        for job in [self.jobs[index] for index in sorted(node.jobs)]:
+            ran_us = max(0, self.now_us - job.ready_us)
+            kept = (ran_us // every) * every * job.rate if every else 0.0
+            self._put_back(job, job.progress(self.now_us), kept)
+            job.failures += 1
+        self._bring_up_to_date(node)
+        self.power_w -= node.power_w
+        node.power_w = 0.0
+        node.idle_since_us = None
+        node.down = True
+        self.failures += 1
+        self.capacity_grew = True
+
+    def repair(self, node: Node) -> None:
+        self._bring_up_to_date(node)
+        node.power_w = self.pool_of(node).idle_draw_w
+        self.power_w += node.power_w
+        node.idle_since_us = self.now_us
+        node.down = False
+        self.repairs += 1
+        self.capacity_grew = True
+
+    def enqueue(self, job: Job) -> None:
+        job.status = Status.PENDING
+        job.queued_us = self.now_us
+
+    # Accounts ----------------------------------------------------------------
+
+    def pool_of(self, node: Node) -> Pool:
+        for pool in self.pools:
+            if pool.first_node <= node.index < pool.first_node + pool.nodes:
+                return pool
+        raise AssertionError(f"node {node.index} is in no pool")
+
+    def accounts(self, node: Node, now_us: int) -> tuple[float, float, float]:
+        """Energy (J), time in use and time asleep (us) of a node as of `now_us`."""
+        energy_j, asleep_us = node.energy_j, node.asleep_us
+        if node.idle_since_us is not None:
+            sleeps_us = node.idle_since_us + self.sleep_us
+            awake = max(0, min(now_us, sleeps_us) - node.since_us)
+            asleep = max(0, now_us - max(node.since_us, sleeps_us))
+            energy_j += node.power_w * awake / 1e6
+            energy_j += self.pool_of(node).sleep_w * asleep / 1e6
+            asleep_us += asleep
+        else:
+            energy_j += node.power_w * (now_us - node.since_us) / 1e6
+        busy_us = node.busy_us + node.used_milli * (now_us - node.since_us) / 1000
+        return energy_j, busy_us, asleep_us
+
+    def added_w(self, job: Job, pool: Pool, devices: int) -> float:
+        """What `devices` devices of the job add to the draw of `pool`."""
+        watts = job.rates[pool.index].watts
+        return devices * job.milli / 1000 * (watts * pool.cap_power - pool.idle_w)
+
+    def own_w(self, job: Job, pool: Pool) -> float:
+        """What the job is charged with in `pool`: its devices and its share of the hosts."""
+        share = job.devices * job.milli / 1000
+        watts = job.rates[pool.index].watts
+        return share * (watts * pool.cap_power) + pool.host_w * share / pool.capacity
+
+    def _bring_up_to_date(self, node: Node) -> None:
+        node.energy_j, node.busy_us, node.asleep_us = self.accounts(node, self.now_us)
+        node.since_us = self.now_us
+
+    def _any_asleep(self, rows: tuple[Row, ...]) -> bool:
+        idle_since = [self.nodes[row.node].idle_since_us for row in rows]
+        return any(
+            since is not None and self.now_us >= since + self.sleep_us for since in idle_since
+        )
+
+    # Slices and rows ---------------------------------------------------------
+
+    def _put_back(self, job: Job, progress: float, kept: float) -> None:
+        self._close_slice(job)
+        job.lost_us += progress - kept
+        job.done_us += kept
+        job.end_us = -1
+        self.enqueue(job)
+
+    def _close_slice(self, job: Job) -> None:
+        assert job.status == Status.RUNNING
+        job.service_us += (self.now_us - job.since_us) * job.devices * job.milli / 1000
+        job.energy_j += job.watts * (self.now_us - job.since_us) / 1e6
+        for row in job.rows:
+            self._give_back(job, row)
+        job.rows = ()
+        self.capacity_grew = True
+
+    def _take(self, job: Job, row: Row) -> None:
+        node = self.nodes[row.node]
+        assert not node.down
+        self._bring_up_to_date(node)
+        for device in _masked(node.devices, row.mask):
+            device.free_milli -= job.milli
+            device.free_mib -= job.memory_mib if job.fractional else device.free_mib
+            assert device.free_milli >= 0
+            assert device.free_mib >= 0
+        added = self.added_w(job, self.pools[job.pool], row.mask.bit_count())
+        node.power_w += added
+        self.power_w += added
+        node.jobs.append(job.index)
+        node.idle_since_us = None
+
+    def _give_back(self, job: Job, row: Row) -> None:
+        node, pool = self.nodes[row.node], self.pools[job.pool]
+        self._bring_up_to_date(node)
+        for device in _masked(node.devices, row.mask):
+            give_back(device, job, pool)
+        added = self.added_w(job, pool, row.mask.bit_count())
+        node.power_w -= added
+        self.power_w -= added
+        node.jobs.remove(job.index)
+        if not node.jobs:
+            node.power_w = pool.idle_draw_w
+            node.idle_since_us = self.now_us
+
+
+def give_back(device: Device, job: Job, pool: Pool) -> None:
+    """A device of `pool` without the job; a whole-device job had all of its memory."""
+    device.free_milli += job.milli
+    device.free_mib = device.free_mib + job.memory_mib if job.fractional else pool.memory_mib
+
+
+def _masked(devices: list[Device], mask: int) -> list[Device]:
+    return [device for number, device in enumerate(devices) if mask >> number & 1]

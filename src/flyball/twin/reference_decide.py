@@ -1,0 +1,239 @@
+"""The oracle's decision: the queue sorted anew every time, then gone through job by job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from copy import copy
+
+from flyball.core.knobs import Backfill, Order, Place
+from flyball.core.state import Status
+from flyball.twin.reference_cluster import Cluster, give_back
+from flyball.twin.reference_parts import Device, Job, Node, Placement, Pool, Reservation
+from flyball.twin.reference_place import choose, eligible, row_on, within_budget
+
+
+def decide(cluster: Cluster, round_due: bool) -> None:
+    """One decision; its actions take effect at once."""
+    knobs = cluster.knobs
+
+    # 1. The queue in order.
+    queue = _in_order(cluster)
+
+    # 2. Who starts on what is free.
+    if knobs.backfill == Backfill.STRICT:
+        _start_until_blocked(cluster, queue)
+    elif knobs.backfill == Backfill.SKIP:
+        scan = queue[: knobs.depth] if knobs.place == Place.HOLD else queue
+        for job in scan:
+            _start_if_fits(cluster, job)
+    else:
+        blocked = _start_until_blocked(cluster, queue)
+        _reserve(cluster, blocked)
+        for job in blocked[1 : knobs.depth]:
+            _start_if_fits(cluster, job, cluster.reservation)
+
+    # 3. In a round, who starts on what others must give back.
+    if round_due:
+        _make_room(cluster)
+
+    # 4. What is released from here on is news to the next decision.
+    cluster.capacity_grew = False
+
+
+def key_s(cluster: Cluster, job: Job) -> float:
+    """The job's place in the order: smallest (key, index) first."""
+    now_us, order = cluster.now_us, cluster.knobs.order
+    running = job.status == Status.RUNNING
+    submit_s = job.submit_us / 1e6
+    if order == Order.SUBMIT:
+        key = submit_s
+    elif order == Order.SHORTEST:
+        key = job.guess(job.done_us) / 1e6
+    elif order == Order.AREA:
+        key = job.guess(job.done_us) / 1e6 * job.devices * job.milli / 1000
+    elif order == Order.REMAINING:
+        done_us = job.done_us + job.progress(now_us) if running else job.done_us
+        key = (job.guess(done_us) - done_us) / 1e6
+    else:
+        service_us = job.service_us
+        if running:
+            service_us += (now_us - job.since_us) * job.devices * job.milli / 1000
+        key = submit_s + (1e10 if service_us >= cluster.attained_us else 0)
+    return key + cluster.knobs.ageing * submit_s - cluster.knobs.priority_s * job.priority
+
+
+def _in_order(cluster: Cluster) -> list[Job]:
+    pending = cluster.with_status(Status.PENDING)
+    return sorted(pending, key=lambda job: (key_s(cluster, job), job.index))
+
+
+def _start_if_fits(cluster: Cluster, job: Job, reserved: Reservation | None = None) -> bool:
+    placement = choose(cluster, job, reserved)
+    if placement is not None:
+        cluster.start(job, placement)
+    return placement is not None
+
+
+def _start_until_blocked(cluster: Cluster, queue: list[Job]) -> list[Job]:
+    """Starts jobs in order; returns the head, which does not fit, and all behind it."""
+    for place, job in enumerate(queue):
+        if not _start_if_fits(cluster, job):
+            return queue[place:]
+    return []
+
+
+# Reservation -----------------------------------------------------------------
+
+
+def _reserve(cluster: Cluster, blocked: list[Job]) -> None:
+    """Keeps, renews or drops the reservation of the head."""
+    held = cluster.reservation
+    if not blocked:
+        cluster.reservation = None
+        return
+    head = blocked[0]
+    if (
+        held is None
+        or held.job != head.index
+        or cluster.capacity_grew
+        or held.instant_us <= cluster.now_us
+    ):
+        each = [_expected_room(cluster, head, cluster.pools[pool]) for pool in head.pools]
+        found = [reservation for reservation in each if reservation is not None]
+        # Ties: the first, so the lowest pool.
+        cluster.reservation = min(found, key=lambda each: each.instant_us, default=None)
+
+
+def _expected_room(cluster: Cluster, head: Job, pool: Pool) -> Reservation | None:
+    """When and on which nodes of the pool the head is expected to fit."""
+    up = [node for node in cluster.nodes_of(pool) if not node.down]
+    if head.devices <= pool.capacity:
+        wanted, needed = 1, head.devices
+    else:
+        wanted, needed = math.ceil(head.devices / pool.capacity), pool.capacity
+    # The instant at which `needed` whole devices are free on a node, node by node.
+    instants = sorted((_expected_free_us(cluster, node)[needed - 1], node.index) for node in up)
+    if len(instants) < wanted:
+        return None
+    chosen = instants[:wanted]
+    nodes = frozenset(index for _, index in chosen)
+    return Reservation(head.index, pool.index, nodes, chosen[-1][0])
+
+
+def _expected_free_us(cluster: Cluster, node: Node) -> list[int]:
+    """When each device of the node is expected whole free, earliest first."""
+    instants = [cluster.now_us] * len(node.devices)
+    for job in [cluster.jobs[index] for index in node.jobs]:
+        for row in job.rows:
+            for number in range(len(node.devices)):
+                if row.node == node.index and row.mask >> number & 1:
+                    end_us = job.expected_end_us(cluster.now_us)
+                    instants[number] = max(instants[number], end_us)
+    return sorted(instants)
+
+
+# Preemption ------------------------------------------------------------------
+
+
+def _make_room(cluster: Cluster) -> None:
+    """Takes devices from running jobs for pending jobs well before them in the order."""
+    passed_over = set()
+    for job in _in_order(cluster):  # a job preempted below is not in this list
+        shape = _shape(cluster, job)
+        if shape in passed_over or _start_if_fits(cluster, job):
+            continue
+        found = _find_victims(cluster, job)
+        if found is None:
+            passed_over.add(shape)
+            continue
+        pool, nodes, victims = found
+        for victim in victims:
+            cluster.preempt(victim)
+        cluster.start(job, _place_on(cluster, job, pool, nodes))
+
+
+def _shape(cluster: Cluster, job: Job) -> tuple[object, ...]:
+    """What the job asks for: if one of a shape finds no victims, none does."""
+    memory_mib = job.memory_mib if job.fractional else 0
+    profile = job.profile if cluster.budget_w else 0
+    return job.devices, job.milli, memory_mib, tuple(job.pools), profile
+
+
+def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job]] | None:
+    """The first pool that serves: its nodes to use and the jobs to preempt, worst first."""
+    behind = key_s(cluster, job) + cluster.knobs.margin_s
+    ranked = sorted(
+        (key_s(cluster, each), each.index)
+        for each in cluster.with_status(Status.RUNNING)
+        if cluster.now_us - each.since_us >= cluster.round_us
+    )
+    worst_first = [cluster.jobs[index] for key, index in reversed(ranked) if key > behind]
+    for pool in [cluster.pools[index] for index in job.pools]:
+        added: list[Job] = []
+        for victim in [each for each in worst_first if each.pool == pool.index]:
+            added.append(victim)
+            nodes = _room_without(cluster, job, pool, added)
+            if nodes:
+                evicted = [each for each in added if _touches(each, nodes)]
+                if within_budget(cluster, job, pool, _power_without(cluster, evicted)):
+                    return pool, nodes, evicted
+                break
+    return None
+
+
+def _room_without(cluster: Cluster, job: Job, pool: Pool, added: list[Job]) -> list[int]:
+    """Nodes of the pool on which the job would fit without these jobs; none if it would not."""
+    if job.devices <= pool.capacity:
+        # The node that reaches it can only be one of the job added last.
+        for index in sorted(row.node for row in added[-1].rows):
+            after = _node_without(cluster, cluster.nodes[index], added)
+            fits = eligible(job, after) if job.fractional else after.whole_free()
+            if len(fits) >= job.devices:
+                return [index]
+        return []
+    needed = math.ceil(job.devices / pool.capacity)
+    empty = [
+        node.index
+        for node in cluster.nodes_of(pool)
+        if not node.down and len(_node_without(cluster, node, added).whole_free()) == pool.capacity
+    ]
+    return empty[:needed] if len(empty) >= needed else []
+
+
+def _node_without(cluster: Cluster, node: Node, gone: list[Job]) -> Node:
+    """The node as it would be without these jobs."""
+    after = copy(node)
+    after.devices = [Device(each.free_milli, each.free_mib) for each in node.devices]
+    pool = cluster.pool_of(node)
+    for job in gone:
+        for row in job.rows:
+            for number, device in enumerate(after.devices):
+                if row.node == node.index and row.mask >> number & 1:
+                    give_back(device, job, pool)
+    return after
+
+
+def _power_without(cluster: Cluster, gone: list[Job]) -> float:
+    """The cluster's draw after these jobs were released, in this order, row by row."""
+    power_w = cluster.power_w
+    for job in gone:
+        for row in job.rows:
+            power_w -= cluster.added_w(job, cluster.pools[job.pool], row.mask.bit_count())
+    return power_w
+
+
+def _touches(job: Job, nodes: Collection[int]) -> bool:
+    return any(row.node in nodes for row in job.rows)
+
+
+def _place_on(cluster: Cluster, job: Job, pool: Pool, nodes: list[int]) -> Placement:
+    """The job on nodes cleared for it: each gives what it can until the gang is complete."""
+    rows = []
+    wanted = job.devices
+    for node in [cluster.nodes[index] for index in nodes]:
+        devices = (eligible(job, node) if job.fractional else node.whole_free())[:wanted]
+        rows.append(row_on(job, node, devices))
+        wanted -= len(devices)
+    assert wanted == 0
+    return Placement(pool.index, tuple(rows))

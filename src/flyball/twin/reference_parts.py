@@ -1,0 +1,256 @@
+"""The oracle's nouns: jobs, nodes, devices and pools as plain objects, read from a `State`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from flyball.core.state import CAP_LEVELS, ActionKind, Records, State, Status
+from flyball.core.units import MILLI_PER_DEVICE
+
+
+class Row(NamedTuple):
+    """Part of an allocation: devices of one node (bit i = device i), thousandths of each."""
+
+    node: int
+    mask: int
+    milli: int
+
+
+class Action(NamedTuple):
+    """What was decided: rows are those of a start, none for a preemption."""
+
+    time_us: int
+    kind: ActionKind
+    job: int
+    rows: tuple[Row, ...]
+
+
+@dataclass(slots=True)
+class Placement:
+    """Where a job would go, and how well it suits the place rule (`cost`: least is best)."""
+
+    pool: int
+    rows: tuple[Row, ...]
+    cost: float = 0.0
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The head of the queue is expected to start at `instant_us` on these nodes."""
+
+    job: int
+    pool: int
+    nodes: frozenset[int]
+    instant_us: int
+
+
+@dataclass(slots=True)
+class Rate:
+    """What one job would do in one pool: progress per microsecond and draw per device."""
+
+    packed: float
+    spread: float
+    watts: float
+
+
+@dataclass(slots=True)
+class Device:
+    free_milli: int
+    free_mib: int
+
+    @property
+    def whole_free(self) -> bool:
+        return self.free_milli == MILLI_PER_DEVICE
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    index: int
+    devices: list[Device]
+    power_w: float
+    since_us: int
+    idle_since_us: int | None  # None: busy or down
+    down: bool = False
+    jobs: list[int] = field(default_factory=list)
+    energy_j: float = 0.0
+    busy_us: float = 0.0
+    asleep_us: float = 0.0
+
+    def whole_free(self) -> list[int]:
+        """Its whole free devices, by number."""
+        return [number for number, device in enumerate(self.devices) if device.whole_free]
+
+    @property
+    def used_milli(self) -> int:
+        return sum(MILLI_PER_DEVICE - device.free_milli for device in self.devices)
+
+
+@dataclass(slots=True)
+class Pool:
+    """A run of identical nodes, and the factors of the cap in force."""
+
+    index: int
+    first_node: int
+    nodes: int
+    capacity: int
+    memory_mib: int
+    host_w: float
+    idle_w: float
+    sleep_w: float
+    wake_us: int
+    slowdown: float
+    cap_power: float
+
+    @property
+    def idle_draw_w(self) -> float:
+        return self.host_w + self.capacity * self.idle_w
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A job's description, then where it stands."""
+
+    index: int
+    submit_us: int
+    work_us: float
+    estimate_us: float
+    reference_us: float
+    limit_us: int
+    restart_us: int
+    checkpoint_us: int
+    priority: float
+    devices: int
+    milli: int
+    memory_mib: int
+    profile: int
+    group: int
+    successors: list[int]
+    waiting_on: int
+    pools: list[int]  # those it could run on
+    rates: list[Rate]  # by pool
+
+    status: Status = Status.FUTURE
+    done_us: float = 0.0  # work saved when the running slice began
+    service_us: float = 0.0
+    energy_j: float = 0.0
+    lost_us: float = 0.0
+    first_start_us: int = -1
+    end_us: int = -1  # planned while running, actual after, else -1
+    queued_us: int = -1
+    attempt: int = 0
+    preemptions: int = 0
+    failures: int = 0
+
+    # The running slice, or the last one.
+    pool: int = -1
+    nodes: int = 0
+    rows: tuple[Row, ...] = ()
+    rate: float = 0.0
+    watts: float = 0.0
+    since_us: int = 0
+    ready_us: int = 0
+    by_limit: bool = False  # its planned end is its limit
+
+    @property
+    def fractional(self) -> bool:
+        return self.milli < MILLI_PER_DEVICE
+
+    @property
+    def final(self) -> bool:
+        return self.status >= Status.DONE
+
+    def progress(self, now_us: int) -> float:
+        """Work of the running slice so far."""
+        return max(0, now_us - self.ready_us) * self.rate
+
+    def guess(self, done_us: float) -> float:
+        """What policies take for its work: the estimate, doubled until it is above `done_us`."""
+        guess = self.estimate_us
+        while guess <= done_us:
+            guess *= 2
+        return guess
+
+    def expected_end_us(self, now_us: int) -> int:
+        """When policies expect the running slice to end: always after `now_us`."""
+        guess = self.guess(self.done_us)
+        while True:
+            end_us = self.ready_us + math.ceil((guess - self.done_us) / self.rate)
+            if end_us > now_us:
+                return end_us
+            guess *= 2
+
+
+# Reading a State -------------------------------------------------------------
+
+POOL_FIELDS = (
+    *("first_node", "nodes", "capacity", "memory_mib"),
+    *("host_w", "idle_w", "sleep_w", "wake_us"),
+)
+JOB_FIELDS = (
+    *("submit_us", "work_us", "estimate_us", "reference_us"),
+    *("limit_us", "restart_us", "checkpoint_us", "priority"),
+    *("devices", "milli", "memory_mib", "profile", "group"),
+)
+"""Fields that are taken over under their own names."""
+
+
+def _rows(array: Records) -> list[dict[str, Any]]:
+    """A structured array as plain Python numbers by field name."""
+    names = array.dtype.names
+    assert names is not None
+    return [dict(zip(names, row, strict=True)) for row in array.tolist()]
+
+
+def read_pools(state: State, level: int) -> list[Pool]:
+    """The pools under the cap of this level."""
+    caps = _rows(state.caps)
+    pools = []
+    for index, row in enumerate(_rows(state.pools)):
+        cap = caps[index * CAP_LEVELS + level]
+        pools.append(
+            Pool(
+                index=index,
+                slowdown=cap["slowdown"],
+                cap_power=cap["power"],
+                **{name: row[name] for name in POOL_FIELDS},
+            )
+        )
+    return pools
+
+
+def idle_nodes(pool: Pool, now_us: int) -> list[Node]:
+    """The pool's nodes, up and idle since `now_us`."""
+    return [
+        Node(
+            index=pool.first_node + offset,
+            devices=[Device(MILLI_PER_DEVICE, pool.memory_mib) for _ in range(pool.capacity)],
+            power_w=pool.idle_draw_w,
+            since_us=now_us,
+            idle_since_us=now_us,
+        )
+        for offset in range(pool.nodes)
+    ]
+
+
+def read_jobs(state: State) -> list[Job]:
+    """The jobs as described, none of them submitted."""
+    pools = range(len(state.pools))
+    rates = [Rate(row["packed"], row["spread"], row["watts"]) for row in _rows(state.rates)]
+    links = state.links.tolist()
+    masks = [row["pools"] for row in _rows(state.shapes)]
+    jobs = []
+    for index, row in enumerate(_rows(state.jobs)):
+        first, profile = row["successors"], row["profile"]
+        jobs.append(
+            Job(
+                index=index,
+                successors=links[first : first + row["successor_count"]],
+                waiting_on=row["predecessors"],
+                pools=[pool for pool in pools if masks[row["shape_id"]] >> pool & 1],
+                rates=rates[profile * len(pools) : (profile + 1) * len(pools)],
+                **{name: row[name] for name in JOB_FIELDS},
+            )
+        )
+    return jobs

@@ -1,0 +1,262 @@
+"""The twin: a cluster on a virtual clock, run by the same decision code as a live one.
+
+    twin = Twin(cluster, workload, policy.knobs, Effects())
+    results = twin.replay()
+
+It also steps (one decision at a time, with any policy), resumes, clones, and dumps and
+loads its state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flyball.core.cluster import Cluster
+from flyball.core.effects import Effects
+from flyball.core.errors import BadInput, FlyballError
+from flyball.core.knobs import Knobs
+from flyball.core.protocols import Decider, Forecast
+from flyball.core.results import Mark, Results
+from flyball.core.state import Records, State, clone, records
+from flyball.core.units import FOREVER_US
+from flyball.core.workload import Workload
+from flyball.physics.compile import warm as warm_kernels
+from flyball.twin import kernel
+from flyball.twin.build import build_state, window_size
+
+DUMP_FORMAT = 1
+WINDOW_BEGINS = 0.1
+"""Metrics of a window leave out this first part of the arrival span."""
+
+
+class BadPlan(FlyballError):
+    """A policy asked for something that cannot be done."""
+
+
+class Twin:
+    """One run: a state, the knobs that decide, and the clock in between.
+
+    Attributes:
+        state: the arrays; read them freely between calls.
+        knobs: what decides.
+    """
+
+    def __init__(
+        self, cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects | None = None
+    ) -> None:
+        self.state = build_state(cluster, workload, knobs, effects or Effects())
+        self._set(knobs)
+
+    def _set(self, knobs: Knobs) -> None:
+        self.knobs = knobs
+        self._packed = knobs.pack()
+
+    @property
+    def now_us(self) -> int:
+        """The instant last handled."""
+        return int(self.state.clock[0].now_us)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every job is final."""
+        return bool(self.state.clock[0].finished == len(self.state.jobs))
+
+    def run(self, until_us: int | None = None) -> None:
+        """Handle every instant up to and including `until_us` (all there are, if None)."""
+        kernel.run_until(self.state, self._packed, FOREVER_US - 1 if until_us is None else until_us)
+
+    def replay(self, progress: Callable[[float], None] | None = None) -> Results:
+        """Run from here to the end, taking the marks that window metrics need.
+
+        Args:
+            progress: told now and then which part of the jobs has ended, 0..1.
+        """
+        begin_us, end_us = self.window_us()
+        self._run_watched(begin_us, progress)
+        first = self.mark(begin_us)
+        self._run_watched(end_us, progress)
+        second = self.mark(end_us)
+        self._run_watched(None, progress)
+        return self.results((first, second))
+
+    def _run_watched(self, until_us: int | None, progress: Callable[[float], None] | None) -> None:
+        if progress is None:
+            self.run(until_us)
+            return
+        jobs = self.state.jobs
+        pause_us = max(1, int(jobs.submit_us[-1] - jobs.submit_us[0]) // 50)
+        limit_us = FOREVER_US - 1 if until_us is None else until_us
+        while not self.finished and self.next_us <= limit_us:
+            self.run(min(limit_us, self.next_us + pause_us))
+            progress(int(self.state.clock[0].finished) / len(jobs))
+
+    def window_us(self) -> tuple[int, int]:
+        """The window of the honest metrics: 10 % to 100 % of the arrival span."""
+        first, last = int(self.state.jobs.submit_us[0]), int(self.state.jobs.submit_us[-1])
+        return first + round(WINDOW_BEGINS * (last - first)), last
+
+    def mark(self, now_us: int) -> Mark:
+        """Running totals at an instant between the last event handled and the next."""
+        work_us, energy_j, busy_us = kernel.totals_at(self.state, self._packed, now_us)
+        return Mark(now_us, work_us, energy_j, busy_us, int(self.state.clock[0].finished))
+
+    # Stepping ---------------------------------------------------------------
+
+    @property
+    def next_us(self) -> int:
+        """When something happens next; FOREVER_US if nothing ever will."""
+        return int(kernel.next_us(self.state, self._packed))
+
+    def step(self, policy: Decider, forecast: Forecast | None = None) -> Records | None:
+        """Go to the next instant, let `policy` decide on a snapshot, and carry its plan out.
+
+        Returns:
+            The plan, or None if the run is over.
+
+        Raises:
+            BadPlan: the plan cannot be carried out; the state is then of no further use.
+        """
+        now = self.next_us
+        if now >= FOREVER_US:
+            return None
+        kernel.advance_to(self.state, self._packed, now)
+        plan = policy.decide(self.snapshot(), forecast)
+        clock = self.state.clock[0]
+        clock.decisions += 1
+        clock.actions = len(plan)
+        self.state.plan[: len(plan)] = plan
+        clock.capacity_grew = 0
+        broken = kernel.enact_now(self.state, self._packed, now)
+        if broken >= 0:
+            action = plan[broken]
+            raise BadPlan(
+                f"action {broken} of the plan (job {action.job}, node {action.node}) "
+                "cannot be carried out",
+                "a start must name a pending job and exactly the free devices it asks for",
+            )
+        return plan
+
+    def snapshot(self) -> State:
+        """The state as a policy may see it: a copy, with the true durations blanked."""
+        jobs = self.state.jobs.copy()
+        jobs.work_us = np.nan
+        return clone(self.state)._replace(jobs=jobs)
+
+    # Copies -----------------------------------------------------------------
+
+    def clone(self, into: Twin | None = None) -> Twin:
+        """A twin in the same state that can go its own way.
+
+        Args:
+            into: an earlier clone, overwritten without allocating memory.
+        """
+        twin = Twin.__new__(Twin) if into is None else into
+        twin.state = clone(self.state, None if into is None else into.state)
+        twin.knobs, twin._packed = self.knobs, self._packed
+        return twin
+
+    def set_knobs(self, knobs: Knobs) -> None:
+        """Decide by other knobs from now on."""
+        if window_size(knobs, len(self.state.jobs)) > len(self.state.window):
+            bigger = records(window_size(knobs, len(self.state.jobs)), self.state.window.dtype)
+            bigger[: len(self.state.window)] = self.state.window
+            self.state = self.state._replace(window=bigger)
+        kernel.rebuild_queue(self.state, self._packed, knobs.pack())
+        self._set(knobs)
+
+    def dump(self, path: Path | str) -> None:
+        """Write the whole state and the knobs to a file (NumPy's zip format)."""
+        path = Path(path)
+        meta = json.dumps({"format": DUMP_FORMAT, "knobs": self.knobs.as_dict()})
+        arrays: dict[str, Any] = {name: np.asarray(a) for name, a in self.state._asdict().items()}
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            np.savez_compressed(file, _meta=np.array(meta), **arrays)
+        os.replace(file.name, path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Twin:
+        """The twin that `dump` wrote.
+
+        Raises:
+            BadInput: not such a file, or one of another version.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                meta = json.loads(str(file["_meta"]))
+                arrays = {name: file[name] for name in State._fields}
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise BadInput(f"{path} is not a dump of a twin: {error}") from None
+        if meta["format"] != DUMP_FORMAT:
+            raise BadInput(f"{path} has format {meta['format']}", f"this version: {DUMP_FORMAT}")
+        twin = cls.__new__(cls)
+        twin.state = State(
+            **{
+                name: array.view(np.recarray) if array.dtype.names else array
+                for name, array in arrays.items()
+            }
+        )
+        twin._set(Knobs().with_settings([f"{k}={v}" for k, v in meta["knobs"].items()]))
+        return twin
+
+    def results(self, window: tuple[Mark, Mark]) -> Results:
+        """What the run left behind."""
+        state, clock = self.state, self.state.clock[0]
+        jobs, runs, nodes = state.jobs, state.runs, state.nodes
+        kernel.settle(state, self._packed, self.now_us)
+        packed = state.rates.packed.reshape(-1, len(state.pools))[jobs.profile]
+        counted = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
+        return Results(
+            **{name: jobs[name].astype(np.int64) for name in ("submit_us", "devices", "milli")},
+            first_start_us=runs.first_start_us.copy(),
+            end_us=runs.end_us.copy(),
+            solo_us=jobs.work_us / packed.max(axis=1),
+            reference_us=jobs.reference_us.copy(),
+            service_us=runs.service_us.copy(),
+            lost_us=runs.lost_us.copy(),
+            energy_j=runs.energy_j.copy(),
+            priority=jobs.priority.copy(),
+            tenant=jobs.tenant.astype(np.int64),
+            status=runs.status.astype(np.int64),
+            attempts=runs.attempt.astype(np.int64),
+            preemptions=runs.preemptions.astype(np.int64),
+            failures=runs.failures.astype(np.int64),
+            pool=runs.pool.astype(np.int64),
+            node_capacity=state.pools.capacity[nodes.pool].astype(np.int64),
+            node_busy_us=nodes.busy_us.copy(),
+            node_energy_j=nodes.energy_j.copy(),
+            node_asleep_us=nodes.asleep_us.copy(),
+            start_us=int(clock.start_us),
+            stop_us=self.now_us,
+            window=window,
+            peak_power_w=float(clock.peak_power_w),
+            events=sum(int(clock[name]) for name in counted),
+            decisions=int(clock.decisions),
+        )
+
+
+def warm(note: Callable[[str], None] | None = None) -> float:
+    """Compile the kernels, or load them from the cache.
+
+    Returns:
+        Seconds it took.
+    """
+    return warm_kernels(_run_once, note)
+
+
+def _run_once() -> None:
+    from flyball.core.cluster import NodeGroup
+
+    cluster = Cluster("tiny", (NodeGroup("a", 1, "V100", 1),))
+    twin = Twin(cluster, Workload.of("tiny", [0.0, 1.0], [1.0, 1.0]), Knobs())
+    twin.mark(0)
+    twin.run()
+
+

@@ -1,0 +1,178 @@
+"""Random small problems for the twin, every effect drawn: what Hypothesis feeds to both twins.
+
+Numbers are small and often equal on purpose: ties are where two implementations part.
+Every job could run in the group it was drawn for, and under the power budget, so every run
+comes to its end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.effects import Effects
+from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
+from flyball.core.units import MIB_PER_GIB, US_PER_S
+from flyball.core.workload import JobClass, Workload
+from flyball.physics import catalogue
+from flyball.physics.power import draw_w, host_w
+
+DEVICES = ("V100", "P100", "K80", "A100", "T4")
+"""Measured and unmeasured types, of different memory."""
+
+MODELS = ("ResNet-18:32", "LM:20", "Recommendation:2048")
+
+SECONDS = st.integers(0, 60) | st.floats(0.1, 300.0, allow_nan=False).map(lambda s: round(s, 3))
+LONGER = st.sampled_from((30, 60, 90, 100, 200, 400)) | SECONDS
+
+
+BACKFILLS = (Backfill.EASY, Backfill.STRICT, Backfill.SKIP, Backfill.EASY)
+"""Easy has most to get wrong."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What `build_state` takes."""
+
+    cluster: Cluster
+    workload: Workload
+    knobs: Knobs
+    effects: Effects
+
+
+def node_groups() -> st.SearchStrategy[NodeGroup]:
+    return st.builds(
+        NodeGroup,
+        name=st.just("n"),
+        count=st.sampled_from((2, 3, 1, 4)),
+        device=st.sampled_from(DEVICES),
+        devices=st.sampled_from((4, 2, 3, 1, 8)),
+    )
+
+
+@st.composite
+def workloads(draw: st.DrawFn, groups: tuple[NodeGroup, ...], most: int = 20) -> Workload:
+    """A workload of which every job could run in one of the groups, when empty."""
+    size = draw(st.integers(1, most) | st.integers((most + 1) // 2, most))
+    jobs = [draw(_jobs(groups)) for _ in range(size)]
+    columns = {name: np.array([job[name] for job in jobs]) for name in jobs[0]}
+    limits = draw(st.just([]) | st.lists(st.integers(1, 3), max_size=2))
+    columns["group"] = np.array(
+        draw(st.lists(st.integers(-1, len(limits) - 1), min_size=size, max_size=size))
+    )
+    # A job waits only for jobs drawn before it: no circles, but anyone may be submitted first.
+    pairs = [(late, early) for late in range(size) for early in range(late)]
+    dependent = bool(pairs) and draw(st.booleans())
+    waits = draw(st.lists(st.sampled_from(pairs), max_size=5, unique=True)) if dependent else []
+    return Workload.of(
+        "drawn",
+        columns.pop("submit_s"),
+        columns.pop("duration_s"),
+        columns.pop("devices"),
+        **columns,
+        models=MODELS,
+        device_names=DEVICES,
+        group_limits=tuple(limits),
+        after_job=np.array([late for late, _ in waits], np.int64),
+        after_on=np.array([early for _, early in waits], np.int64),
+    )
+
+
+@st.composite
+def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
+    """One job, made to fit its home: a group of nodes of the type its duration is for."""
+    home = draw(st.sampled_from(groups))
+    whole = draw(st.booleans() | st.just(True))
+    largest = home.devices * (home.count if whole else 1)
+    devices = draw(st.integers(1, min(largest, home.devices)) | st.integers(1, largest))
+    memory_mib = int(catalogue.get(home.device).memory_gib * MIB_PER_GIB)
+    duration_s = float(draw(LONGER))
+    error = draw(st.sampled_from((None, 1.0, 0.1, 0.5, 0.9, 1.5, 10.0)))
+    limit_s = draw(st.sampled_from((0.0,) * 9 + (0.5, 1.0, 2.0))) * duration_s
+    return {
+        "submit_s": draw(st.sampled_from((0, 1, 0, 2, 10, 30, 60, 120)) | SECONDS),
+        "duration_s": duration_s,
+        "devices": devices,
+        "milli": 1000 if whole else draw(st.sampled_from((100, 250, 300, 500, 999))),
+        "memory_mib": draw(st.sampled_from((0, memory_mib // 4, memory_mib // 2, memory_mib))),
+        "device": DEVICES.index(home.device),
+        "model": draw(st.integers(-1, len(MODELS) - 1)),
+        "kind": draw(st.integers(0, 4)),
+        "priority": float(draw(st.sampled_from((0, 0, 0, 1, 2)))),
+        "estimate_us": math.nan if error is None else duration_s * error * US_PER_S,
+        "limit_us": round(limit_s * US_PER_S),
+    }
+
+
+@st.composite
+def knobs(draw: st.DrawFn) -> Knobs:
+    """Any setting that `Knobs` accepts; rounds are longer than a restart and its checkpoint."""
+    preempt = draw(st.sampled_from((Preempt.NEVER, Preempt.ROUNDS, Preempt.NEVER)))
+    rounds = preempt == Preempt.ROUNDS
+    places = [place for place in Place if not (rounds and place == Place.HOLD)]
+    return Knobs(
+        order=draw(st.sampled_from(Order)),
+        backfill=Backfill.SKIP if rounds else draw(st.sampled_from(BACKFILLS)),
+        place=draw(st.sampled_from(places)),
+        preempt=preempt,
+        span=draw(st.sampled_from(Span)),
+        depth=draw(st.sampled_from((1000, 1, 2, 4, 100, 1000))),
+        hold_s=draw(st.sampled_from((0.0, 10.0, 100.0))),
+        ageing=draw(st.sampled_from((0.0, 0.0, 0.5))),
+        priority_s=draw(st.sampled_from((0.0, 100.0, 1e12))),
+        round_s=draw(st.sampled_from((10.0, 30.0, 60.0))),
+        margin_s=draw(st.sampled_from((0.0, 20.0))),
+        attained_s=draw(st.sampled_from((0.0, 30.0, 200.0))),
+        cap=draw(st.sampled_from((1.0, 1.0, 0.9, 0.7, 0.5))),
+        sleep_s=draw(st.sampled_from((-1.0, -1.0, 0.0, 5.0, 60.0))),
+    )
+
+
+def effects() -> st.SearchStrategy[Effects]:
+    return st.builds(
+        Effects,
+        restart_s=st.sampled_from(((0.0, 0.0, 0.0), (1.0, 2.5, 4.0))),
+        checkpoint_s=st.sampled_from((0.0, 1.5)),
+        checkpoint_every_s=st.sampled_from((0.0, 7.0)),
+        mtbf_h=st.sampled_from((0.0, 0.0, 0.02, 0.1)),
+        repair_h=st.sampled_from((0.001, 0.02)),
+        estimate_sigma=st.sampled_from((0.0, 1.0)),
+        network=st.booleans(),
+        seed=st.integers(0, 3),
+    )
+
+
+@st.composite
+def problems(draw: st.DrawFn, most: int = 20) -> Problem:
+    """A cluster, a workload, knobs and effects."""
+    groups = tuple(draw(st.lists(node_groups(), min_size=1, max_size=3)))
+    workload = draw(workloads(groups, most))
+    slack = draw(st.sampled_from((None, None, None, 1.001, 1.1, 1.5)))
+    budget_w = 0.0 if slack is None else _idle_w(groups) + slack * _most_added_w(groups, workload)
+    cluster = Cluster("drawn", groups, budget_w)
+    return Problem(cluster, workload, draw(knobs()), draw(effects()))
+
+
+def _idle_w(groups: tuple[NodeGroup, ...]) -> float:
+    total = 0.0
+    for group in groups:
+        device = catalogue.get(group.device)
+        total += group.count * (host_w(device, group.devices) + group.devices * device.idle_w)
+    return total
+
+
+def _most_added_w(groups: tuple[NodeGroup, ...], workload: Workload) -> float:
+    """The most that any one job adds to the draw of a group that is large enough for it."""
+    most_w = 0.0
+    for group in groups:
+        device = catalogue.get(group.device)
+        for job in np.flatnonzero(workload.devices <= group.count * group.devices):
+            share = float(workload.devices[job] * workload.milli[job]) / 1000
+            each_w = draw_w(device, JobClass(int(workload.kind[job]))) - device.idle_w
+            most_w = max(most_w, share * each_w)
+    return most_w
