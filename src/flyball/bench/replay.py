@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -182,8 +183,17 @@ _case: Case | None = None  # in a worker: sent once, not with every task
 def _start_worker(case: Case) -> None:
     global _case
     _case = case
-    warm()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a word
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    warm()
+
+
+def _leave_with_parent() -> None:
+    """Whatever ends the parent ends its workers; they would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _work(task: Task) -> Run:

@@ -143,17 +143,15 @@ def _number(value: float) -> str:
 
 
 def _print_differences(runs: Sequence[Run]) -> None:
-    rows = []
     gaps = differences(runs)
-    names = [name for name in gaps[0] if name not in ("policy", "against")]
-    for row in gaps:
-        cells = []
-        for name in names:
-            low, mean, high = (row[name][each] for each in ("low", "mean", "high"))
-            cells.append(f"{mean:+.4g} ({low:+.4g} .. {high:+.4g})")
-        rows.append([row["policy"], *cells])
-    title = f"less {gaps[0]['against']}, paired by seed: mean (95 % confidence interval)"
-    print_table(title, ("policy", *names), rows)
+    rows = []
+    for gap in gaps:
+        for name, value in gap.items():
+            if isinstance(value, dict):
+                cells = (f"{value[each]:+,.4g}" for each in ("mean", "low", "high"))
+                rows.append([gap["policy"], name, *cells])
+    title = f"Less {gaps[0]['against']}, paired by seed, with a 95 % confidence interval"
+    print_table(title, ("policy", "metric", "mean", "from", "to"), rows, 2)
 
 
 def write_per_job(path: Path, runs: Sequence[Run], case: Case) -> None:

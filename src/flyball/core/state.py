@@ -303,13 +303,14 @@ class State(NamedTuple):
     avail: npt.NDArray[np.int64]  # avail[node, k]: when k whole devices are expected free
     node_scratch: Records
     device_scratch: Records
+    shortlist: Records  # a heap: the nodes that are wholly free earliest
     victims: Records  # running jobs that may be set aside in this round
     plan: Records
     clock: Records  # one row
 
 
 SHARED = ("jobs", "pools", "rates", "caps", "links", "outages")
-SCRATCH_ARRAYS = ("node_scratch", "device_scratch", "victims", "plan")
+SCRATCH_ARRAYS = ("node_scratch", "device_scratch", "shortlist", "victims", "plan")
 """Of no meaning between decisions: a clone gets its own, empty."""
 
 

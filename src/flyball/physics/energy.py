@@ -18,16 +18,27 @@ def asleep(node: Any, sleep_us: int, now: int) -> bool:
 
 
 @kernel
+def energy_at(node: Any, sleep_w: float, sleep_us: int, now: int) -> float:
+    """What the node has drawn by `now`."""
+    if node.idle_since_us < 0:
+        return float(node.energy_j + node.power_w * (now - node.since_us) / 1e6)
+    falls_asleep_us = node.idle_since_us + sleep_us
+    awake_us = max(0, min(now, falls_asleep_us) - node.since_us)
+    asleep_us = max(0, now - max(node.since_us, falls_asleep_us))
+    return float(node.energy_j + node.power_w * awake_us / 1e6 + sleep_w * asleep_us / 1e6)
+
+
+@kernel
+def busy_at(node: Any, now: int) -> float:
+    """Device time in use by `now`."""
+    return float(node.busy_us + node.used_milli * (now - node.since_us) / 1000)
+
+
+@kernel
 def touch(node: Any, sleep_w: float, sleep_us: int, now: int) -> None:
     """Bring the node's energy, busy and sleep accounts up to `now`."""
+    node.energy_j = energy_at(node, sleep_w, sleep_us, now)
+    node.busy_us = busy_at(node, now)
     if node.idle_since_us >= 0:
-        falls_asleep_us = node.idle_since_us + sleep_us
-        awake_us = max(0, min(now, falls_asleep_us) - node.since_us)
-        asleep_us = max(0, now - max(node.since_us, falls_asleep_us))
-        node.energy_j += node.power_w * awake_us / 1e6
-        node.energy_j += sleep_w * asleep_us / 1e6
-        node.asleep_us += asleep_us
-    else:
-        node.energy_j += node.power_w * (now - node.since_us) / 1e6
-    node.busy_us += node.used_milli * (now - node.since_us) / 1000
+        node.asleep_us += max(0, now - max(node.since_us, node.idle_since_us + sleep_us))
     node.since_us = now

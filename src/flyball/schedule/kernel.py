@@ -54,6 +54,8 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
             start_heads(state, knobs, now)
         elif knobs.backfill == EASY:
             backfill(state, knobs, now)
+        elif knobs.backfill == STRICT:
+            start_in_order(state, knobs, bool(clock.capacity_grew), now)
         else:
             refill_window(state, knobs)
             scan_window(state, knobs, 0, False, bool(clock.capacity_grew), now)

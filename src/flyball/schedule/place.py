@@ -23,6 +23,7 @@ SPAN_ANY = int(Span.ANY)
 NOWHERE = -1
 WHOLE_NODES = -2  # over several nodes, all but the last entirely
 GATHERED = -3  # over several nodes, wherever devices are free
+CLEARED = -4  # over the nodes that a preemption cleared for it
 """A fit is a node's index or one of these."""
 
 
@@ -202,13 +203,20 @@ def score(
 
 
 @kernel
-def within_budget(state: Any, knobs: Any, job: Any, pool_id: int, freed_w: float) -> bool:
-    """Whether the cluster's power budget allows the job to start in the pool."""
+def is_cleared(state: Any, node_id: int) -> bool:
+    """Whether a preemption clears this node for the job at hand."""
+    scratch = state.node_scratch[node_id]
+    return bool(scratch.stamp == state.clock[0].stamp and scratch.value == CLEARED)
+
+
+@kernel
+def within_budget(state: Any, knobs: Any, job: Any, pool_id: int, power_w: float) -> bool:
+    """Whether the power budget allows the job to start in the pool on top of `power_w`."""
     clock = state.clock[0]
     if clock.budget_w <= 0.0:
         return True
     added = extra_w(state, job, pool_id, knobs.cap, job.devices)
-    return bool(clock.power_w - freed_w + added <= clock.budget_w)
+    return bool(power_w + added <= clock.budget_w)
 
 
 @kernel
@@ -258,7 +266,9 @@ def find(state: Any, knobs: Any, job_id: int, respect_head: bool, now: int) -> t
         pools &= pools - ONE
         avoid = respect_head and would_delay_head(state, knobs, job_id, pool_id, now)
         node_id, plain = fit_pool(state, knobs, job, pool_id, avoid)
-        if node_id == NOWHERE or not within_budget(state, knobs, job, pool_id, 0.0):
+        if node_id == NOWHERE or not within_budget(
+            state, knobs, job, pool_id, state.clock[0].power_w
+        ):
             continue
         if knobs.place == HOLD:
             left = guess(job, run.done_us) - run.done_us

@@ -12,11 +12,11 @@ import numpy as np
 
 from flyball.core.state import ActionKind, Reason
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.physics.compile import kernel, lowest_bit
+from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.schedule import heap
 from flyball.schedule.allocate import extra_w, fewest_nodes, record, release
 from flyball.schedule.order import key_of
-from flyball.schedule.place import NOWHERE, WHOLE_NODES, count_nodes, find, within_budget
+from flyball.schedule.place import CLEARED, NOWHERE, count_nodes, find, is_cleared, within_budget
 from flyball.schedule.queue import drop_first, first_shape
 from flyball.schedule.start import start
 
@@ -144,17 +144,20 @@ def fractions_on(state: Any, node_id: int, at: int) -> bool:
 
 @kernel
 def serving_node(state: Any, job: Any, victim_id: int) -> int:
-    """The node of this victim on which the job would now fit, or NOWHERE."""
+    """The lowest node of this victim on which the job would now fit, or NOWHERE."""
+    best = NOWHERE
     row_id = state.runs[victim_id].first_row
     while row_id >= 0:
         row = state.rows[row_id]
-        if job.milli < MILLI_PER_DEVICE:
-            if would_serve_fraction(state, row.node, job):
-                return int(row.node)
-        elif would_be_whole(state, row.node) >= job.devices:
-            return int(row.node)
+        if best == NOWHERE or row.node < best:
+            if job.milli < MILLI_PER_DEVICE:
+                serves = would_serve_fraction(state, row.node, job)
+            else:
+                serves = would_be_whole(state, row.node) >= job.devices
+            if serves:
+                best = row.node
         row_id = row.next
-    return NOWHERE
+    return int(best)
 
 
 @kernel
@@ -173,26 +176,24 @@ def newly_empty(state: Any, victim_id: int) -> int:
 
 @kernel
 def mark_empty_nodes(state: Any, pool_id: int, count: int) -> None:
-    """Mark (by a negative value) the lowest `count` nodes that would be wholly free."""
+    """Mark as cleared the lowest `count` nodes that would be wholly free."""
     pool, stamp = state.pools[pool_id], state.clock[0].stamp
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
         if count == 0:
             return
         if not state.nodes[node_id].down and would_be_whole(state, node_id) == pool.capacity:
             scratch = state.node_scratch[node_id]
-            scratch.stamp, scratch.value = stamp, -1
+            scratch.stamp, scratch.value = stamp, CLEARED
             count -= 1
 
 
 @kernel
 def stands_on(state: Any, victim_id: int, node_id: int) -> bool:
-    """Whether the victim has a row on the node (NOWHERE: on any marked node)."""
+    """Whether the victim has a row on the node (NOWHERE: on any cleared node)."""
     row_id = state.runs[victim_id].first_row
     while row_id >= 0:
         row = state.rows[row_id]
-        scratch = state.node_scratch[row.node]
-        marked = scratch.stamp == state.clock[0].stamp and scratch.value < 0
-        if row.node == node_id or (node_id == NOWHERE and marked):
+        if row.node == node_id or (node_id == NOWHERE and is_cleared(state, row.node)):
             return True
         row_id = row.next
     return False
@@ -202,11 +203,11 @@ def stands_on(state: Any, victim_id: int, node_id: int) -> bool:
 def evict(
     state: Any, knobs: Any, pool_id: int, upto: int, node_id: int, key: float, really: bool, now: int
 ) -> float:  # fmt: skip
-    """Set aside the victims 0..upto that stand in the way; returns the watts that frees.
+    """Set aside the victims 0..upto that stand in the way; returns the power then drawn.
 
     With `really` false nothing happens but the sum.
     """
-    freed_w = 0.0
+    power_w = state.clock[0].power_w
     for n in range(upto + 1):
         victim = state.victims[nth_victim(state, n)]
         if victim.tie == SET_ASIDE:
@@ -215,12 +216,16 @@ def evict(
         run, job = state.runs[victim_id], state.jobs[victim_id]
         if run.pool != pool_id or not stands_on(state, victim_id, node_id):
             continue
-        freed_w += extra_w(state, job, pool_id, run.cap, job.devices)
+        row_id = run.first_row
+        while row_id >= 0:
+            devices = bit_count(state.rows[row_id].mask)
+            power_w -= extra_w(state, job, pool_id, run.cap, devices)
+            row_id = state.rows[row_id].next
         if really:
             record(state, PREEMPT, victim_id, -1, ZERO, GAVE_WAY, -victim.key - key)
             release(state, knobs, victim_id, now)
             victim.tie = SET_ASIDE
-    return freed_w
+    return float(power_w)
 
 
 @kernel
@@ -241,7 +246,7 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
         while row_id >= 0:
             add_row(state, state.rows[row_id])
             row_id = state.rows[row_id].next
-        node_id, fit = NOWHERE, WHOLE_NODES
+        node_id, fit = NOWHERE, CLEARED
         if job.devices <= capacity:
             node_id = serving_node(state, job, -victim.tie)
             fit = node_id
@@ -252,8 +257,8 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
             if empty < needed:
                 continue
             mark_empty_nodes(state, pool_id, needed)
-        freed_w = evict(state, knobs, pool_id, n, node_id, key, False, now)
-        if not within_budget(state, knobs, job, pool_id, freed_w):
+        power_w = evict(state, knobs, pool_id, n, node_id, key, False, now)
+        if not within_budget(state, knobs, job, pool_id, power_w):
             return False
         evict(state, knobs, pool_id, n, node_id, key, True, now)
         drop_first(state, state.shapes[job.shape_id])

@@ -13,6 +13,7 @@ import numpy as np
 
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import kernel, lowest_bit
+from flyball.schedule import heap
 from flyball.schedule.allocate import fewest_nodes
 from flyball.schedule.order import expected_end
 
@@ -75,25 +76,28 @@ def earliest_node(state: Any, pool_id: int, devices: int, now: int) -> tuple:  #
 
 @kernel
 def earliest_nodes(state: Any, pool_id: int, count: int, now: int) -> int:
-    """The instant at which `count` nodes of the pool are wholly free."""
-    pool = state.pools[pool_id]
-    times = np.empty(pool.nodes, np.int64)
+    """The instant at which `count` nodes of the pool are wholly free.
+
+    These nodes are then in `shortlist`: a heap with the latest on top.
+    """
+    pool, shortlist = state.pools[pool_id], state.shortlist
     for local in range(pool.nodes):
-        times[local] = free_at(state, pool.first_node + local, pool.capacity, now)
-    return int(np.partition(times, count - 1)[count - 1])
+        node_id = pool.first_node + local
+        free_us = free_at(state, node_id, pool.capacity, now)
+        if local < count:
+            heap.push(shortlist, 0, local, -free_us, -node_id)
+        elif free_us < -shortlist[0].key:
+            heap.sift_down(shortlist, 0, count, 0, -free_us, -node_id)
+    return int(-shortlist[0].key)
 
 
 @kernel
-def mark_nodes(state: Any, pool_id: int, count: int, by_us: int, now: int) -> None:
-    """Keep for the head the first `count` nodes that are wholly free earliest."""
-    pool, clock = state.pools[pool_id], state.clock[0]
-    left = count
-    for strictly in (True, False):
-        for node_id in range(pool.first_node, pool.first_node + pool.nodes):
-            free_us = free_at(state, node_id, pool.capacity, now)
-            if left > 0 and (free_us < by_us if strictly else free_us == by_us):
-                state.nodes[node_id].reserved_stamp = clock.reserved_stamp
-                left -= 1
+def keep_nodes(state: Any, pool_id: int, count: int, now: int) -> None:
+    """Keep for the head the `count` nodes of the pool that are wholly free earliest."""
+    earliest_nodes(state, pool_id, count, now)
+    for at in range(count):
+        node_id = -state.shortlist[at].tie
+        state.nodes[node_id].reserved_stamp = state.clock[0].reserved_stamp
 
 
 @kernel
@@ -122,7 +126,7 @@ def reserve(state: Any, job_id: int, now: int) -> None:
         state.nodes[best_node].reserved_stamp = clock.reserved_stamp
     else:
         count = fewest_nodes(job.devices, state.pools[clock.reserved_pool].capacity)
-        mark_nodes(state, clock.reserved_pool, count, clock.reserved_us, now)
+        keep_nodes(state, clock.reserved_pool, count, now)
 
 
 @kernel

@@ -13,6 +13,7 @@ from flyball.schedule.place import (
     GATHERED,
     WHOLE_NODES,
     fit_node,
+    is_cleared,
     lowest_devices,
     node_with,
     pick_fraction,
@@ -32,6 +33,22 @@ def give(
 
 
 @kernel
+def next_node(state: Any, pool_id: int, fit: int, left: int, before: int, avoid: bool) -> int:
+    """The node that gives a gang over several nodes its next devices."""
+    pool = state.pools[pool_id]
+    if fit == GATHERED:
+        return fit_node(state, pool_id, 1, True, avoid)
+    if fit == WHOLE_NODES:
+        if left >= pool.capacity:
+            return node_with(state, pool_id, pool.capacity, avoid)
+        return fit_node(state, pool_id, left, False, avoid)
+    node_id = max(before + 1, pool.first_node)
+    while not is_cleared(state, node_id):
+        node_id += 1
+    return int(node_id)
+
+
+@kernel
 def start(
     state: Any, knobs: Any, job_id: int, pool_id: int, fit: int, avoid: bool, now: int,
     reason: int, gain: float,
@@ -42,22 +59,14 @@ def start(
     nodes = 0
     row = -1
     left = job.devices
+    node_id = fit
     while left > 0:
-        count = left
-        if fit >= 0:
-            node_id = fit
-        elif fit == WHOLE_NODES:
-            capacity = state.pools[pool_id].capacity
-            if left >= capacity:
-                count = capacity
-                node_id = node_with(state, pool_id, capacity, avoid)
-            else:
-                node_id = fit_node(state, pool_id, left, False, avoid)
-        else:
-            assert fit == GATHERED
-            node_id = fit_node(state, pool_id, 1, True, avoid)
-            count = min(left, state.nodes[node_id].free)
+        if fit < 0:
+            node_id = next_node(state, pool_id, fit, left, node_id, avoid)
         node = state.nodes[node_id]
+        count = left
+        if job.milli == MILLI_PER_DEVICE:
+            count = min(left, node.free)
         woken = wakes(state, knobs, node_id, now) or woken
         if job.milli < MILLI_PER_DEVICE:
             mask = pick_fraction(state, node, count, job.milli, job.memory_mib)[0]

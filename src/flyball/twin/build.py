@@ -66,6 +66,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         avail=np.zeros((len(nodes), int(pools.capacity.max()) + 1), np.int64),
         node_scratch=records(len(nodes), s.SCRATCH),
         device_scratch=records(device_count, s.SCRATCH),
+        shortlist=records(len(nodes), s.EVENT),
         victims=records(most_running, s.ENTRY),
         plan=records(most_rows + most_running, s.ACTION),
         clock=_clock(cluster, effects, nodes, start_us),

@@ -14,7 +14,7 @@ from flyball.core.knobs import Preempt
 from flyball.core.state import ActionKind, EventKind, Status
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import entry, kernel
-from flyball.physics.energy import touch
+from flyball.physics.energy import busy_at, energy_at, touch
 from flyball.schedule import heap, index, queue
 from flyball.schedule.allocate import release
 from flyball.schedule.kernel import decide
@@ -333,13 +333,10 @@ def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
     """(work, energy, device time) up to `now`, which changes nothing."""
     energy_j = 0.0
     busy_us = 0.0
-    copy = state.nodes[:1].copy()
     for node_id in range(len(state.nodes)):
-        copy[0] = state.nodes[node_id]
-        node = copy[0]
-        touch(node, state.pools[node.pool].sleep_w, knobs.sleep_us, now)
-        energy_j += node.energy_j
-        busy_us += node.busy_us
+        node = state.nodes[node_id]
+        energy_j += energy_at(node, state.pools[node.pool].sleep_w, knobs.sleep_us, now)
+        busy_us += busy_at(node, now)
     work_us = 0.0
     for job_id in range(state.clock[0].next_job):
         job, run_ = state.jobs[job_id], state.runs[job_id]

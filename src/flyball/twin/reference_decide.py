@@ -156,8 +156,7 @@ def _make_room(cluster: Cluster) -> None:
 def _shape(cluster: Cluster, job: Job) -> tuple[object, ...]:
     """What the job asks for: if one of a shape finds no victims, none does."""
     memory_mib = job.memory_mib if job.fractional else 0
-    profile = job.profile if cluster.budget_w else 0
-    return job.devices, job.milli, memory_mib, tuple(job.pools), profile
+    return job.devices, job.milli, memory_mib, tuple(job.pools), job.profile
 
 
 def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job]] | None:
