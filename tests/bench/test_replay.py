@@ -48,6 +48,7 @@ def test_policies_by_name() -> None:
         policy_settings("fifi", [])
 
 
+@pytest.mark.nojit
 def test_every_policy_under_every_seed_in_order() -> None:
     seen: list[str] = []
     runs = run_all(case(), workers=1, done=lambda run: seen.append(run.policy))
@@ -78,6 +79,7 @@ def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         run_all(Case(CLUSTER, (good, bad, bad), chosen, Effects(), seeds=3), workers=2)
 
 
+@pytest.mark.nojit
 def test_a_workload_per_seed() -> None:
     chosen = tuple(policy_settings("fifo", []))
     both = Case(CLUSTER, (workload(20), workload(30)), chosen, Effects(), seeds=2)
@@ -121,6 +123,7 @@ def test_figure(kind: str, magic: bytes) -> None:
     assert len(image) > 10_000
 
 
+@pytest.mark.nojit
 def test_queue_curve() -> None:
     # One job at a time: at 0 the first starts; two more wait until 10 s and 20 s.
     one = Cluster("one", (NodeGroup("a", 1, "V100", 1),))

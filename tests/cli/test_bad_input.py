@@ -138,8 +138,8 @@ def test_outputs_that_cannot_be(
     assert "is a folder" in line
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for option in ("--per-job", "--figure"):
-        refused(capsys, "replay", trace, "-c", "five-mixed", option, pipe)
+    for name in ("--per-job", "--figure"):
+        refused(capsys, "replay", trace, "-c", "five-mixed", name, pipe)
     assert "ordinary file" in refused(capsys, "trace", "convert", trace, pipe)
     assert pipe.is_fifo()
     assert "known:" in refused(capsys, "trace", "generate", "no-such", tmp_path / "x.csv")

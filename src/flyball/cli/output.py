@@ -36,18 +36,27 @@ def print_table(
     """A table on stdout; the first `left` columns are text, the rest numbers."""
     from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
 
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.padding = (0, 1, 0, 0)
     for index, name in enumerate(header):
-        text = index < left
+        # Text may be folded; names and numbers may not: rather a line too long than one cut off.
+        whole = index == 0 or index >= left
+        widest = max(len(name), *(len(row[index]) for row in rows), 0)
         table.add_column(
-            name, justify="left" if text else "right", no_wrap=not text, overflow="fold"
+            name,
+            justify="left" if index < left else "right",
+            overflow="fold",
+            no_wrap=whole,
+            min_width=widest if whole else None,
         )
     for row in rows:
         table.add_row(*row)
-    width = None if sys.stdout.isatty() else WIDE
-    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console = Console(highlight=False, markup=False, emoji=False)
+    least = Measurement.get(console, console.options.update(width=1000), table).minimum
+    console.width = max(console.width if sys.stdout.isatty() else WIDE, least)
     with console.capture() as capture:
         console.print(table)
     lines = [line.rstrip() for line in capture.get().splitlines()]

@@ -4,11 +4,12 @@ The twin, live snapshots and dumps on disk all use these. Compiled code and plai
 Python read the same fields (`state.jobs[j].devices`). Units are in the names:
 `_us` microseconds, `_w` watts, `_j` joules, `_mib` mebibytes, `milli` thousandths
 of a device. Arrays named in `SHARED` describe the problem and never change during
-a run, so clones share them; the rest is what a run changes, and a clone copies it.
+a run, so clones share them; those in `CHANGED` are what a clone copies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -45,8 +46,11 @@ class EventKind(IntEnum):
 
 
 class ActionKind(IntEnum):
-    START = 0
+    """What a plan can say."""
+
+    START = 0  # a row for each node it starts on
     PREEMPT = 1
+    RESERVE = 2  # a row for each node kept for the head; `gain` is the instant in microseconds
 
 
 class Reason(IntEnum):
@@ -57,6 +61,7 @@ class Reason(IntEnum):
     BACKFILLED = 2  # does not delay the reservation of the head
     MADE_ROOM = 3  # started on devices taken from jobs behind it
     GAVE_WAY = 4  # preempted for a job before it
+    KEPT_FOR_HEAD = 5  # reserved for the first job that does not fit
 
 
 # Fixed for a run ------------------------------------------------------------
@@ -95,7 +100,7 @@ POOL = np.dtype(
         ("memory_mib", "i4"),  # per device
         ("device_type", "i4"),  # row of the catalogue's list for this cluster
         ("words", "i4"),  # 64-node words of its bitmaps
-        ("index", "i8"),  # where its bitmaps begin in `index`
+        ("index", "i8"),  # where its bitmaps begin in `bitmaps`
         ("host_w", "f8"),  # the node without its devices, awake
         ("idle_w", "f8"),  # one idle device
         ("sleep_w", "f8"),  # the whole node asleep
@@ -137,16 +142,15 @@ RUN = np.dtype(
         ("ready_us", "i8"),  # when its progress begins (after wake and restart)
         ("first_start_us", "i8"),  # -1 = never started
         ("end_us", "i8"),  # planned end while running, actual end after; -1 = unknown
-        ("queued_us", "i8"),  # when it last joined the queue
         ("first_row", "i4"),  # its allocation: first row, -1 = none
-        ("pool", "i4"),
         ("nodes", "i4"),  # nodes it spans
         ("waiting_on", "i4"),  # predecessors not ended
         ("link", "i4"),  # next held task of its array, -1 = none
         ("attempt", "i4"),  # starts so far
         ("preemptions", "i4"),
         ("failures", "i4"),  # attempts ended by a node failure
-        ("cap", "i4"),  # cap level of the running slice
+        ("pool", "i2"),
+        ("cap", "u1"),  # cap level of the running slice
         ("status", "u1"),
     ],
     align=True,
@@ -182,9 +186,9 @@ ROW = np.dtype(
         ("mask", "u8"),  # devices of the node
         ("job", "i4"),
         ("node", "i4"),
-        ("milli", "i4"),
         ("next", "i4"),  # next row of the job (or next free row), -1 = none
         ("sibling", "i4"),  # next row on the node, -1 = none
+        ("milli", "i2"),
     ],
     align=True,
 )
@@ -282,14 +286,20 @@ SCRATCH = np.dtype([("stamp", "i8"), ("value", "i4"), ("memory_mib", "i4")], ali
 
 
 class State(NamedTuple):
-    """Everything the kernel reads and writes."""
+    """Everything the kernel reads and writes.
 
+    What a run changes lies in one block of memory, `arena`, and the arrays are windows on it:
+    a clone is one copy of the block.
+    """
+
+    # Fixed for a run; clones share these.
     jobs: Records
     pools: Records
     rates: Records
     caps: Records
     links: npt.NDArray[np.int32]  # successors of every job, end to end
     outages: Records
+    # Changed by a run; clones copy these.
     runs: Records
     nodes: Records
     devices: Records
@@ -299,24 +309,64 @@ class State(NamedTuple):
     window: Records  # the first pending jobs in order, for scans that go past a head
     events: Records  # a heap
     groups: Records
-    index: npt.NDArray[np.uint64]  # bitmaps of nodes by pool and whole free devices
+    bitmaps: npt.NDArray[np.uint64]  # of nodes by pool and whole free devices
+    clock: Records  # one row
+    # Of no meaning between decisions; clones get their own.
     avail: npt.NDArray[np.int64]  # avail[node, k]: when k whole devices are expected free
     node_scratch: Records
     device_scratch: Records
     shortlist: Records  # a heap: the nodes that are wholly free earliest
     victims: Records  # running jobs that may be set aside in this round
     plan: Records
-    clock: Records  # one row
+    arena: npt.NDArray[np.uint8]
 
 
-SHARED = ("jobs", "pools", "rates", "caps", "links", "outages")
-SCRATCH_ARRAYS = ("node_scratch", "device_scratch", "shortlist", "victims", "plan")
-"""Of no meaning between decisions: a clone gets its own, empty."""
+SHARED = State._fields[:6]
+CHANGED = State._fields[6:17]
+SCRATCH_ARRAYS = State._fields[17:-1]
+STAMPED = ("node_scratch", "device_scratch")
+"""Of these, the ones whose entries count only with the right stamp."""
+ALIGNMENT = 64
+"""Arrays in the arena begin at multiples of a cache line."""
 
 
 def records(size: int, dtype: np.dtype[Any]) -> Records:
     """An array of zeroed records whose fields are attributes."""
     return np.zeros(size, dtype).view(np.recarray)
+
+
+def assemble(arrays: Mapping[str, Any]) -> State:
+    """A state of these arrays, with what changes moved into one arena.
+
+    Args:
+        arrays: every field of `State` but the arena.
+    """
+    places: list[int] = []
+    end = 0
+    for name in CHANGED:
+        places.append(end)
+        end += -(-arrays[name].nbytes // ALIGNMENT) * ALIGNMENT
+    arena = np.zeros(end, np.uint8)
+    moved = {
+        name: _window(arena, place, arrays[name])
+        for name, place in zip(CHANGED, places, strict=True)
+    }
+    for name, window in moved.items():
+        window[...] = arrays[name]
+    return State(**{**arrays, **moved}, arena=arena)
+
+
+def _window(arena: npt.NDArray[np.uint8], offset: int, like: Any) -> Any:
+    """An array of the shape and type of `like` at an offset of the arena."""
+    return np.ndarray.__new__(type(like), like.shape, like.dtype, arena, offset)
+
+
+def _blank(like: Any, zeroed: bool) -> Any:
+    """An array like this one; what it holds does not matter unless `zeroed`."""
+    blank = np.ndarray.__new__(type(like), like.shape, like.dtype)
+    if zeroed:
+        blank["stamp"].fill(0)
+    return blank
 
 
 def clone(state: State, into: State | None = None) -> State:
@@ -327,18 +377,20 @@ def clone(state: State, into: State | None = None) -> State:
         into: an earlier clone of the same state, overwritten without allocating.
     """
     if into is not None:
-        for name, source, target in zip(State._fields, state, into, strict=True):
-            if name in SCRATCH_ARRAYS:
-                target.view(np.uint8).fill(0)
-            elif name not in SHARED:
-                np.copyto(target, source)
+        np.copyto(into.arena, state.arena)
+        for name in STAMPED:
+            getattr(into, name)["stamp"].fill(0)
+        into.nodes["stale"].fill(1)
         return into
-    return State(*(_copied(name, array) for name, array in zip(State._fields, state, strict=True)))
-
-
-def _copied(name: str, array: Any) -> Any:
-    if name in SHARED:
-        return array
-    if name in SCRATCH_ARRAYS:
-        return records(len(array), array.dtype)
-    return array.copy()
+    arena = state.arena.copy()
+    begin = state.arena.ctypes.data
+    moved = {
+        name: _window(arena, array.ctypes.data - begin, array)
+        for name, array in zip(CHANGED, state[6:17], strict=True)
+    }
+    fresh = {
+        name: _blank(array, name in STAMPED)
+        for name, array in zip(SCRATCH_ARRAYS, state[17:-1], strict=True)
+    }
+    moved["nodes"]["stale"].fill(1)
+    return state._replace(**moved, **fresh, arena=arena)

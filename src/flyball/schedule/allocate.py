@@ -56,8 +56,8 @@ def set_free(state: Any, node: Any, node_id: int, mask: Any) -> None:
     pool = state.pools[node.pool]
     free = bit_count(mask)
     if free != node.free:
-        index.discard(state.index, pool, node.free, node_id - pool.first_node)
-        index.insert(state.index, pool, free, node_id - pool.first_node)
+        index.discard(state.bitmaps, pool, node.free, node_id - pool.first_node)
+        index.insert(state.bitmaps, pool, free, node_id - pool.first_node)
         node.free = free
     node.free_mask = mask
 

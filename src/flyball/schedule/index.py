@@ -1,7 +1,7 @@
 """Bitmaps that find a node by its number of whole free devices.
 
 Each pool has one bitmap per free count f = 0..capacity over its nodes, laid out in
-`state.index` as `[nodes in it, summary words, words]`. A summary bit says that a
+`state.bitmaps` as `[nodes in it, summary words, words]`. A summary bit says that a
 64-node word is not empty, so the lowest node of a bitmap is two look-ups away even with
 ten thousand nodes. Nodes that are down are in none.
 """

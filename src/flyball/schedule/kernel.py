@@ -12,7 +12,7 @@ from typing import Any
 
 from flyball.core.knobs import Backfill, Preempt
 from flyball.core.state import Reason
-from flyball.physics.compile import kernel
+from flyball.physics.compile import entry, kernel
 from flyball.schedule.place import find
 from flyball.schedule.preempt import preemption_round
 from flyball.schedule.queue import (
@@ -181,3 +181,9 @@ def scan_window(
     if started:
         close_gaps(state)
 
+
+@entry
+def decide_now(state: Any, packed: Any) -> None:
+    """`decide` at the state's own instant, for plain Python; knobs as packed."""
+    now = state.clock[0].now_us
+    decide(state, packed[0], now, now % packed[0].round_us == 0)

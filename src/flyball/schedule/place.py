@@ -46,9 +46,9 @@ def kept_back(state: Any, node_id: int) -> bool:
 def node_with(state: Any, pool_id: int, free: int, avoid: bool) -> int:
     """The lowest node of the pool with exactly `free` whole devices, or NOWHERE."""
     pool = state.pools[pool_id]
-    local = index.lowest(state.index, pool, free)
+    local = index.lowest(state.bitmaps, pool, free)
     while avoid and local >= 0 and kept_back(state, pool.first_node + local):
-        local = index.next_after(state.index, pool, free, local)
+        local = index.next_after(state.bitmaps, pool, free, local)
     return int(pool.first_node + local) if local >= 0 else NOWHERE
 
 
@@ -69,13 +69,13 @@ def count_nodes(state: Any, pool_id: int, free: int, avoid: bool) -> int:
     """How many nodes have exactly `free` whole devices."""
     pool = state.pools[pool_id]
     if not avoid:
-        return int(state.index[index.base_of(pool, free)])
+        return int(state.bitmaps[index.base_of(pool, free)])
     count = 0
-    local = index.next_after(state.index, pool, free, -1)
+    local = index.next_after(state.bitmaps, pool, free, -1)
     while local >= 0:
         if not kept_back(state, pool.first_node + local):
             count += 1
-        local = index.next_after(state.index, pool, free, local)
+        local = index.next_after(state.bitmaps, pool, free, local)
     return count
 
 

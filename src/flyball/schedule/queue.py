@@ -33,7 +33,6 @@ def enqueue(state: Any, knobs: Any, job_id: int, now: int) -> None:
     """Put a job into the queue."""
     job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
     run.status = PENDING
-    run.queued_us = now
     key = key_of(job, run, False, knobs, now)
     if uses_window(knobs) and belongs_in_window(state, key, job_id):
         insert_in_window(state, knobs, key, job_id)

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from flyball.core.state import ActionKind, Reason
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import kernel, lowest_bit
 from flyball.schedule import heap
-from flyball.schedule.allocate import fewest_nodes
+from flyball.schedule.allocate import fewest_nodes, record
 from flyball.schedule.order import expected_end
 
+RESERVE = int(ActionKind.RESERVE)
+KEPT_FOR_HEAD = int(Reason.KEPT_FOR_HEAD)
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 
@@ -96,8 +99,30 @@ def keep_nodes(state: Any, pool_id: int, count: int, now: int) -> None:
     """Keep for the head the `count` nodes of the pool that are wholly free earliest."""
     earliest_nodes(state, pool_id, count, now)
     for at in range(count):
-        node_id = -state.shortlist[at].tie
-        state.nodes[node_id].reserved_stamp = state.clock[0].reserved_stamp
+        keep_node(state, -state.shortlist[at].tie)
+
+
+@kernel
+def keep_node(state: Any, node_id: int) -> None:
+    """Keep a node for the head, and say so in the plan."""
+    clock = state.clock[0]
+    state.nodes[node_id].reserved_stamp = clock.reserved_stamp
+    record(state, RESERVE, clock.reserved_job, node_id, ZERO, KEPT_FOR_HEAD, clock.reserved_us)
+
+
+@kernel
+def reserve_as_planned(state: Any, first: int) -> int:
+    """Remember the reservation of a plan from index `first`; returns the next index."""
+    plan, clock = state.plan, state.clock[0]
+    drop_reservation(state)
+    clock.reserved_job = plan[first].job
+    clock.reserved_us = int(plan[first].gain)
+    clock.reserved_pool = state.nodes[plan[first].node].pool
+    at = first
+    while at < clock.actions and plan[at].kind == RESERVE:
+        state.nodes[plan[at].node].reserved_stamp = clock.reserved_stamp
+        at += 1
+    return at
 
 
 @kernel
@@ -123,7 +148,7 @@ def reserve(state: Any, job_id: int, now: int) -> None:
     if clock.reserved_pool < 0:
         return
     if best_node >= 0:
-        state.nodes[best_node].reserved_stamp = clock.reserved_stamp
+        keep_node(state, best_node)
     else:
         count = fewest_nodes(job.devices, state.pools[clock.reserved_pool].capacity)
         keep_nodes(state, clock.reserved_pool, count, now)

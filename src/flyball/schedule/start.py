@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.physics.compile import kernel
+from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.schedule.allocate import START, begin_slice, record, take_row, wakes
 from flyball.schedule.place import (
     GATHERED,
     WHOLE_NODES,
+    eligible,
     fit_node,
     is_cleared,
     lowest_devices,
@@ -19,6 +20,7 @@ from flyball.schedule.place import (
     pick_fraction,
 )
 
+ONE = np.uint64(1)
 ZERO = np.uint64(0)
 
 
@@ -97,3 +99,41 @@ def start_as_planned(state: Any, knobs: Any, first: int, now: int) -> int:
     begin_slice(state, knobs, job_id, pool_id, nodes, woken, now)
     return at
 
+
+@kernel
+def can_start_as_planned(state: Any, first: int) -> bool:
+    """Whether the rows of a plan from index `first` are a possible start of their job."""
+    plan, count = state.plan, state.clock[0].actions
+    job_id = plan[first].job
+    job = state.jobs[job_id]
+    pool_id = state.nodes[plan[first].node].pool
+    if (state.shapes[job.shape_id].pools >> np.uint64(pool_id)) & ONE == ZERO:
+        return False
+    devices, before = 0, -1
+    at = first
+    while at < count and plan[at].kind == START and plan[at].job == job_id:
+        action = plan[at]
+        node = state.nodes[action.node]
+        if node.pool != pool_id or node.down or action.node == before or action.mask == ZERO:
+            return False
+        if action.milli != job.milli or not are_free(state, node, job, action.mask):
+            return False
+        devices += bit_count(action.mask)
+        before = action.node
+        at += 1
+    return devices == job.devices
+
+
+@kernel
+def are_free(state: Any, node: Any, job: Any, mask: Any) -> bool:
+    """Whether each device of the mask has room for the job's share."""
+    shared = mask & ~node.free_mask
+    if job.milli == MILLI_PER_DEVICE:
+        return bool(shared == ZERO)
+    if shared & ~node.open_mask != ZERO:
+        return False
+    while shared != ZERO:
+        if not eligible(state, node, lowest_bit(shared), job.milli, job.memory_mib):
+            return False
+        shared &= shared - ONE
+    return True

@@ -12,7 +12,7 @@ from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs
-from flyball.core.state import Records, State, records
+from flyball.core.state import Records, State, assemble, records
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_DEVICE, to_us
 from flyball.core.workload import Workload
 from flyball.physics import catalogue
@@ -46,7 +46,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     rows.next = np.append(np.arange(1, most_rows), -1)
     groups = records(len(workload.group_limits), s.GROUP)
     groups.limit, groups.head, groups.tail = workload.group_limits, -1, -1
-    return State(
+    arrays = dict(
         jobs=jobs,
         pools=pools,
         rates=rates,
@@ -55,22 +55,23 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         outages=outages,
         runs=_runs(jobs),
         nodes=nodes,
-        devices=records(device_count, s.DEVICE),
+        devices=records(device_count if (workload.milli < MILLI_PER_DEVICE).any() else 1, s.DEVICE),
         rows=rows,
         shapes=shapes,
         queue=records(len(jobs), s.ENTRY),
         window=records(window_size(knobs, len(jobs)), s.WINDOW),
-        events=records(2 * most_running + len(nodes) + 16, s.EVENT),
+        events=records(most_running + most_running // 4 + len(nodes) + 64, s.EVENT),
         groups=groups,
-        index=_index(pools, nodes),
+        bitmaps=_bitmaps(pools),
         avail=np.zeros((len(nodes), int(pools.capacity.max()) + 1), np.int64),
         node_scratch=records(len(nodes), s.SCRATCH),
         device_scratch=records(device_count, s.SCRATCH),
         shortlist=records(len(nodes), s.EVENT),
         victims=records(most_running, s.ENTRY),
-        plan=records(most_rows + most_running, s.ACTION),
+        plan=records(most_rows + most_running + len(nodes), s.ACTION),
         clock=_clock(cluster, effects, nodes, start_us),
     )
+    return assemble(arrays)
 
 
 def window_size(knobs: Knobs, jobs: int) -> int:
@@ -197,7 +198,7 @@ def _refuse_impossible(
 
 def _runs(jobs: Records) -> Records:
     runs = records(len(jobs), s.RUN)
-    runs.first_start_us = runs.end_us = runs.queued_us = -1
+    runs.first_start_us = runs.end_us = -1
     runs.first_row = runs.pool = runs.link = -1
     runs.waiting_on = jobs.predecessors
     return runs
@@ -220,18 +221,18 @@ def _nodes(pools: Records, start_us: int) -> tuple[Records, int]:
     return nodes, first_device
 
 
-def _index(pools: Records, nodes: Records) -> npt.NDArray[np.uint64]:
+def _bitmaps(pools: Records) -> npt.NDArray[np.uint64]:
     """Bitmaps with every node at its full count."""
     total = sum(index_size(int(pool.words), int(pool.capacity)) for pool in pools)
-    index = np.zeros(total, np.uint64)
+    bitmaps = np.zeros(total, np.uint64)
     for pool in pools:
         words = int(pool.words)
         summaries = (words + 63) // 64
         base = int(pool.index) + int(pool.capacity) * (1 + summaries + words)
-        index[base] = pool.nodes
-        index[base + 1 : base + 1 + summaries] = _ones(words)
-        index[base + 1 + summaries : base + 1 + summaries + words] = _ones(int(pool.nodes))
-    return index
+        bitmaps[base] = pool.nodes
+        bitmaps[base + 1 : base + 1 + summaries] = _ones(words)
+        bitmaps[base + 1 + summaries : base + 1 + summaries + words] = _ones(int(pool.nodes))
+    return bitmaps
 
 
 def _ones(count: int) -> npt.NDArray[np.uint64]:

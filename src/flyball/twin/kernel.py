@@ -19,12 +19,13 @@ from flyball.schedule import heap, index, queue
 from flyball.schedule.allocate import release
 from flyball.schedule.kernel import decide
 from flyball.schedule.order import progress
-from flyball.schedule.reserve import drop_reservation
-from flyball.schedule.start import start_as_planned
+from flyball.schedule.reserve import drop_reservation, reserve_as_planned
+from flyball.schedule.start import can_start_as_planned, start_as_planned
 
 HELD = int(Status.HELD)
 RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
-START, ROUNDS = int(ActionKind.START), int(Preempt.ROUNDS)
+START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
+ROUNDS = int(Preempt.ROUNDS)
 END_EVENT, REPAIR_EVENT = int(EventKind.END), int(EventKind.REPAIR)
 KIND_BITS = 48
 """An event's tie is kind * 2**48 + index, so that ends come before repairs."""
@@ -191,7 +192,7 @@ def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
     node.power_w = 0.0
     node.idle_since_us = -1
     node.down = 1
-    index.discard(state.index, pool, node.free, node_id - pool.first_node)
+    index.discard(state.bitmaps, pool, node.free, node_id - pool.first_node)
     clock.capacity_grew = 1
     clock.failures += 1
     push_event(state, up_us, REPAIR_EVENT, node_id)
@@ -219,7 +220,7 @@ def repair(state: Any, knobs: Any, node_id: int, now: int) -> None:
     node.power_w = pool.host_w + pool.capacity * pool.idle_w
     node.stale = 1
     clock.power_w += node.power_w
-    index.insert(state.index, pool, node.free, node_id - pool.first_node)
+    index.insert(state.bitmaps, pool, node.free, node_id - pool.first_node)
     clock.capacity_grew = 1
     clock.repairs += 1
 
@@ -235,7 +236,7 @@ def carry_out(state: Any, knobs: Any, now: int) -> None:
             if job_id != last:
                 schedule_end(state, job_id)
             last = job_id
-        else:
+        elif plan[at].kind == PREEMPT:
             set_aside(state, knobs, job_id, now)
 
 
@@ -276,12 +277,16 @@ def enact(state: Any, knobs: Any, now: int) -> int:
         if action.kind == START:
             if run_.status != queue.PENDING or not queue.remove(state, action.job):
                 return at
+            if not can_start_as_planned(state, at):
+                return at
             at = start_as_planned(state, knobs, at, now)
-        else:
-            if run_.status != RUNNING:
+        elif action.kind == PREEMPT:
+            if run_.status != RUNNING or run_.first_row < 0:
                 return at
             release(state, knobs, action.job, now)
             at += 1
+        else:
+            at = reserve_as_planned(state, at)
     carry_out(state, knobs, now)
     return -1
 
@@ -398,8 +403,6 @@ def rebuild_queue(state: Any, packed: Any, new: Any) -> None:
     clock.pending = 0
     for job_id in range(clock.next_job):
         if state.runs[job_id].status == queue.PENDING:
-            queued_us = state.runs[job_id].queued_us
             queue.enqueue(state, new[0], job_id, clock.now_us)
-            state.runs[job_id].queued_us = queued_us
     drop_reservation(state)
     clock.capacity_grew = 1

@@ -25,7 +25,7 @@ from flyball.core.errors import BadInput, FlyballError
 from flyball.core.knobs import Knobs
 from flyball.core.protocols import Decider, Forecast
 from flyball.core.results import Mark, Results
-from flyball.core.state import Records, State, clone, records
+from flyball.core.state import Records, State, assemble, clone, records
 from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
@@ -168,7 +168,9 @@ class Twin:
         if window_size(knobs, len(self.state.jobs)) > len(self.state.window):
             bigger = records(window_size(knobs, len(self.state.jobs)), self.state.window.dtype)
             bigger[: len(self.state.window)] = self.state.window
-            self.state = self.state._replace(window=bigger)
+            arrays = {**self.state._asdict(), "window": bigger}
+            del arrays["arena"]
+            self.state = assemble(arrays)
         kernel.rebuild_queue(self.state, self._packed, knobs.pack())
         self._set(knobs)
 
@@ -177,6 +179,7 @@ class Twin:
         path = Path(path)
         meta = json.dumps({"format": DUMP_FORMAT, "knobs": self.knobs.as_dict()})
         arrays: dict[str, Any] = {name: np.asarray(a) for name, a in self.state._asdict().items()}
+        del arrays["arena"]
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             np.savez_compressed(file, _meta=np.array(meta), **arrays)
         os.replace(file.name, path)
@@ -191,14 +194,14 @@ class Twin:
         try:
             with np.load(path, allow_pickle=False) as file:
                 meta = json.loads(str(file["_meta"]))
-                arrays = {name: file[name] for name in State._fields}
+                arrays = {name: file[name] for name in State._fields[:-1]}
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise BadInput(f"{path} is not a dump of a twin: {error}") from None
         if meta["format"] != DUMP_FORMAT:
             raise BadInput(f"{path} has format {meta['format']}", f"this version: {DUMP_FORMAT}")
         twin = cls.__new__(cls)
-        twin.state = State(
-            **{
+        twin.state = assemble(
+            {
                 name: array.view(np.recarray) if array.dtype.names else array
                 for name, array in arrays.items()
             }

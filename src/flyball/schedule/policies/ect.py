@@ -1,0 +1,17 @@
+"""Earliest completion time with a hold rule, for mixed hardware.
+
+In order of submission, each job takes the fastest pool with room, but pool t only if
+`p / s_t <= p / s_best + W`: it holds out for its best pool if the slower one would cost more than `hold_s`
+(W). Short jobs go anywhere, long jobs wait for the device that suits them.
+"""
+
+from __future__ import annotations
+
+from flyball.core.knobs import Knobs, Place
+from flyball.schedule.policies.preset import Preset
+
+POLICY = Preset(
+    name="ect",
+    summary="earliest expected completion: take a slower pool only if waiting would not pay",
+    knobs=Knobs(place=Place.HOLD),
+)

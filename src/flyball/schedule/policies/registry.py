@@ -1,0 +1,48 @@
+"""The shelf of policies: one line each, loaded when asked for.
+
+A policy is a file in this folder with a `POLICY`. Outside packages add theirs under the
+entry-point group `flyball.policies` (name -> `module:attribute`).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from flyball.core.errors import UnknownName
+from flyball.schedule.policies.preset import Preset
+
+BUILT_IN = {
+    "fifo": "flyball.schedule.policies.fifo:POLICY",
+    "fifo-skip": "flyball.schedule.policies.fifo_skip:POLICY",
+    "easy": "flyball.schedule.policies.easy:POLICY",
+    "sjf": "flyball.schedule.policies.sjf:POLICY",
+    "saf": "flyball.schedule.policies.saf:POLICY",
+    "srtf": "flyball.schedule.policies.srtf:POLICY",
+    "las": "flyball.schedule.policies.las:POLICY",
+    "ect": "flyball.schedule.policies.ect:POLICY",
+}
+
+
+def names() -> list[str]:
+    """Every policy's name: the built-in ones first, in the order of the shelf."""
+    return [*BUILT_IN, *sorted(set(_outside()) - set(BUILT_IN))]
+
+
+def get_policy(name: str) -> Preset:
+    """The policy of this name.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    where = BUILT_IN.get(name) or _outside().get(name)
+    if where is None:
+        raise UnknownName("policy", name, names())
+    module, _, attribute = where.partition(":")
+    found = getattr(import_module(module), attribute)
+    assert isinstance(found, Preset), f"{where} is not a policy preset"
+    return found
+
+
+def _outside() -> dict[str, str]:
+    return {each.name: each.value for each in entry_points(group="flyball.policies")}
