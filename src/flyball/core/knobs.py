@@ -165,7 +165,7 @@ class Knobs:
         return out
 
 
-def _parse(name: str, kind: type, text: str) -> Any:
+def _parse(name: str, kind: type[Any], text: str) -> Any:
     if issubclass(kind, IntEnum):
         names = choices(kind)
         if text.lower() not in names:

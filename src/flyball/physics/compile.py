@@ -91,6 +91,9 @@ def kernel(function: Function) -> Function:
     return compiled  # type: ignore[no-any-return]
 
 
+NUMBA_TYPES: Any = types
+"""The same, for names that numba's own type hints leave out."""
+
 OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 """Without numba's reference counting (`_nrt`): it would count all twenty arrays of the state at
 every call, which costs five times the work itself. In return kernels allocate nothing."""
@@ -98,10 +101,10 @@ every call, which costs five times the work itself. In return kernels allocate n
 
 def _widened(kind: Any) -> Any:
     """The type of an argument, with literals made plain and integers made 64 bits wide."""
-    kind = types.unliteral(kind)
-    if isinstance(kind, types.Integer) and kind.signed and kind.bitwidth < 64:
+    plain = NUMBA_TYPES.unliteral(kind)
+    if isinstance(plain, NUMBA_TYPES.Integer) and plain.signed and plain.bitwidth < 64:
         return types.int64
-    return kind
+    return plain
 
 
 KEPT_VERSIONS = 4

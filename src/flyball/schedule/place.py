@@ -185,9 +185,7 @@ def fit_pool(state: Any, knobs: Any, job: Any, pool_id: int, avoid: bool) -> tup
 
 
 @kernel
-def score(
-    state: Any, knobs: Any, job: Any, pool_id: int, node_id: int, plain: bool
-) -> float:
+def score(state: Any, knobs: Any, job: Any, pool_id: int, node_id: int, plain: bool) -> float:
     """What the place rule compares between pools; least is best."""
     if knobs.place >= FASTEST:
         rate = rate_of(state, job, pool_id, knobs.cap, False)

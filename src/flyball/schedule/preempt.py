@@ -126,7 +126,7 @@ def would_serve_fraction(state: Any, node_id: int, job: Any) -> bool:
                 memory += state.devices[node.first_device + at].free_mib
         if milli >= job.milli and memory >= job.memory_mib:
             count += 1
-    return count >= job.devices
+    return bool(count >= job.devices)
 
 
 @kernel
@@ -201,7 +201,8 @@ def stands_on(state: Any, victim_id: int, node_id: int) -> bool:
 
 @kernel
 def evict(
-    state: Any, knobs: Any, pool_id: int, upto: int, node_id: int, key: float, really: bool, now: int
+    state: Any, knobs: Any, pool_id: int, upto: int, node_id: int, key: float, really: bool,
+    now: int,
 ) -> float:  # fmt: skip
     """Set aside the victims 0..upto that stand in the way; returns the power then drawn.
 
@@ -306,4 +307,3 @@ def preemption_round(state: Any, knobs: Any, now: int) -> bool:
             shape.passed = 1
         shape_id = first_shape(state, False, True)
     return evicted
-

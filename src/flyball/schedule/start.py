@@ -121,7 +121,7 @@ def can_start_as_planned(state: Any, first: int) -> bool:
         devices += bit_count(action.mask)
         before = action.node
         at += 1
-    return devices == job.devices
+    return bool(devices == job.devices)
 
 
 @kernel

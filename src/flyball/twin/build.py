@@ -46,31 +46,33 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     rows.next = np.append(np.arange(1, most_rows), -1)
     groups = records(len(workload.group_limits), s.GROUP)
     groups.limit, groups.head, groups.tail = workload.group_limits, -1, -1
-    arrays = dict(
-        jobs=jobs,
-        pools=pools,
-        rates=rates,
-        caps=cap_table(cluster),
-        links=links,
-        outages=outages,
-        runs=_runs(jobs),
-        nodes=nodes,
-        devices=records(device_count if (workload.milli < MILLI_PER_DEVICE).any() else 1, s.DEVICE),
-        rows=rows,
-        shapes=shapes,
-        queue=records(len(jobs), s.ENTRY),
-        window=records(window_size(knobs, len(jobs)), s.WINDOW),
-        events=records(most_running + most_running // 4 + len(nodes) + 64, s.EVENT),
-        groups=groups,
-        bitmaps=_bitmaps(pools),
-        avail=np.zeros((len(nodes), int(pools.capacity.max()) + 1), np.int64),
-        node_scratch=records(len(nodes), s.SCRATCH),
-        device_scratch=records(device_count, s.SCRATCH),
-        shortlist=records(len(nodes), s.EVENT),
-        victims=records(most_running, s.ENTRY),
-        plan=records(most_rows + most_running + len(nodes), s.ACTION),
-        clock=_clock(cluster, effects, nodes, start_us),
-    )
+    arrays = {
+        "jobs": jobs,
+        "pools": pools,
+        "rates": rates,
+        "caps": cap_table(cluster),
+        "links": links,
+        "outages": outages,
+        "runs": _runs(jobs),
+        "nodes": nodes,
+        "devices": records(
+            device_count if (workload.milli < MILLI_PER_DEVICE).any() else 1, s.DEVICE
+        ),
+        "rows": rows,
+        "shapes": shapes,
+        "queue": records(len(jobs), s.ENTRY),
+        "window": records(window_size(knobs, len(jobs)), s.WINDOW),
+        "events": records(most_running + most_running // 4 + len(nodes) + 64, s.EVENT),
+        "groups": groups,
+        "bitmaps": _bitmaps(pools),
+        "avail": np.zeros((len(nodes), int(pools.capacity.max()) + 1), np.int64),
+        "node_scratch": records(len(nodes), s.SCRATCH),
+        "device_scratch": records(device_count, s.SCRATCH),
+        "shortlist": records(len(nodes), s.EVENT),
+        "victims": records(most_running, s.ENTRY),
+        "plan": records(most_rows + most_running + len(nodes), s.ACTION),
+        "clock": _clock(cluster, effects, nodes, start_us),
+    }
     return assemble(arrays)
 
 
@@ -146,7 +148,9 @@ def _shapes(workload: Workload, jobs: Records, pools: Records, rates: Records) -
     """Group jobs that ask for the same thing; refuses what no pool can hold."""
     fraction = jobs.milli < MILLI_PER_DEVICE
     packed = rates.packed.reshape(-1, len(pools))[jobs.profile]
-    limit = np.where(fraction[:, None], pools.capacity, pools.capacity * pools.nodes.astype(np.int64))
+    limit = np.where(
+        fraction[:, None], pools.capacity, pools.capacity * pools.nodes.astype(np.int64)
+    )
     could = (packed > 0) & (jobs.memory_mib[:, None] <= pools.memory_mib)
     could &= jobs.devices[:, None] <= limit
     _refuse_impossible(workload, could, packed, limit, pools)
@@ -209,7 +213,7 @@ def _nodes(pools: Records, start_us: int) -> tuple[Records, int]:
     first_device = 0
     for pool_id, pool in enumerate(pools):
         capacity = int(pool.capacity)
-        mine = nodes[pool.first_node : pool.first_node + pool.nodes]
+        mine: Any = nodes[pool.first_node : pool.first_node + pool.nodes]
         mine.pool, mine.free = pool_id, capacity
         mine.free_mask = np.uint64((1 << capacity) - 1)
         mine.power_w = pool.host_w + pool.capacity * pool.idle_w

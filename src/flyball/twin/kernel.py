@@ -355,7 +355,6 @@ def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
     return work_us, energy_j, busy_us
 
 
-
 # What plain Python calls: these take the knobs as packed, an array of one record ----------
 
 

@@ -261,5 +261,3 @@ def _run_once() -> None:
     twin = Twin(cluster, Workload.of("tiny", [0.0, 1.0], [1.0, 1.0]), Knobs())
     twin.mark(0)
     twin.run()
-
-

@@ -1,8 +1,8 @@
 """Earliest completion time with a hold rule, for mixed hardware.
 
 In order of submission, each job takes the fastest pool with room, but pool t only if
-`p / s_t <= p / s_best + W`: it holds out for its best pool if the slower one would cost more than `hold_s`
-(W). Short jobs go anywhere, long jobs wait for the device that suits them.
+`p / s_t <= p / s_best + W`: it holds out for its best pool if the slower one would cost more
+than W (knob `hold_s`). Short jobs go anywhere, long jobs wait for the device that suits them.
 """
 
 from __future__ import annotations

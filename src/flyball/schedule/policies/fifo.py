@@ -2,7 +2,8 @@
 
 Jobs start in order of submission; while the first does not fit, everybody waits. The floor
 that every other policy is compared with, and rarely a fair one: see `fifo-skip`.
-Wins: never on completion time; no job is ever overtaken. Loses: whenever a wide job heads the queue.
+Wins: never on completion time; no job is ever overtaken. Loses: whenever a wide job heads
+the queue.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Least attained service in two queues, after Tiresias (NSDI 2019).
 
-A job that has received less than `attained_s` of device time comes before all that have received more;
-within a queue, first come first served. Needs no estimates at all. The margin keeps
+A job that has received less than `attained_s` of device time comes before all that have
+received more; within a queue, first come first served. Needs no estimates at all. The margin keeps
 jobs of one queue from preempting each other.
 """
 

@@ -29,4 +29,5 @@ class Preset:
 
         own = clone(state)
         decide_now(own, self.knobs.pack())
-        return own.plan[: own.clock[0].actions]
+        plan: Records = own.plan[: own.clock[0].actions]  # type: ignore[assignment]
+        return plan

@@ -1,8 +1,8 @@
 """Shortest remaining time first, with preemption in rounds.
 
 Every round (knob `round_s`) a pending job may take the devices of running jobs whose estimated
-remaining work is larger by more than `margin_s`; they write a checkpoint and queue again. Nobody is set aside
-unless the taker then fits. The price of a restart is the workload's (`Effects.restart_s`).
+remaining work is larger by more than `margin_s`; they write a checkpoint and queue again.
+Nobody is set aside unless the taker then fits. What a restart costs: `Effects.restart_s`.
 """
 
 from __future__ import annotations
