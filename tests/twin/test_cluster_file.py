@@ -137,7 +137,7 @@ def test_aliases_cannot_blow_up(tmp_path: Path) -> None:
 
 def test_limits_on_size(tmp_path: Path) -> None:
     many = ", ".join(f"{{name: n{i}, device: V100, devices: 1}}" for i in range(65))
-    with pytest.raises(BadInput, match="use at most 64"):
+    with pytest.raises(BadInput, match="use at most 62"):
         load_cluster(write(tmp_path, f"nodes: [{many}]"))
     large = ", ".join(f"{{name: n{i}, device: T4, devices: 1, count: 60000}}" for i in range(2))
     with pytest.raises(BadInput, match="120000 nodes in all"):

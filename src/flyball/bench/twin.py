@@ -36,10 +36,12 @@ DEVICES_PER_NODE = 8
 
 @dataclass(frozen=True)
 class Case:
-    """A saturated cluster: `pending` jobs wait at the start, and as much work arrives as is done.
+    """A saturated cluster: `pending` jobs wait at the start, and more work arrives than is done.
 
     Attributes:
         jobs: that arrive after those at the start.
+        overload: work that arrives over work the devices could do. Above 1 by enough that
+            narrow jobs wait too, and not only the wide ones they overtake.
     """
 
     name: str
@@ -47,13 +49,14 @@ class Case:
     pending: int
     jobs: int
     knobs: Knobs
+    overload: float = 1.2
 
 
 SRTF = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=60.0)
 EASY = Knobs(backfill=Backfill.EASY, depth=1000)
 CASES = (
-    Case("priority-1k", 1_000, 50_000, 200_000, Knobs()),
-    Case("priority-10k", 10_000, 50_000, 300_000, Knobs()),
+    Case("priority-1k", 1_000, 50_000, 150_000, Knobs()),
+    Case("priority-10k", 10_000, 100_000, 200_000, Knobs(), overload=1.3),
     Case("easy-1k", 1_000, 50_000, 150_000, EASY),
     Case("preempt-1k", 1_000, 50_000, 150_000, SRTF),
 )
@@ -74,7 +77,7 @@ def saturated(case: Case, seed: int = 0) -> tuple[Cluster, Workload]:
     devices = rng.choice([1, 2, 4, 8, 16], jobs, p=[0.70, 0.10, 0.10, 0.08, 0.02])
     duration_s = np.minimum(rng.lognormal(7.0, 1.5, jobs), 200_000.0)
     rate = case.nodes * DEVICES_PER_NODE / float(np.mean(devices * duration_s))
-    gaps_s = rng.exponential(1.0 / rate, case.jobs)
+    gaps_s = rng.exponential(1.0 / (case.overload * rate), case.jobs)
     submit_s = np.concatenate([np.zeros(jobs - case.jobs), np.cumsum(gaps_s)])
     priority = rng.integers(0, 3, jobs).astype(np.float64)
     cluster = Cluster(case.name, (NodeGroup("n", case.nodes, "V100", DEVICES_PER_NODE),))
@@ -186,7 +189,8 @@ def clone_us() -> dict[str, Any]:
 def million_jobs_cpu_s() -> float:
     """CPU time of a million jobs from columns in memory to the last end, building included."""
     filling = 1_000 * DEVICES_PER_NODE // 2
-    cluster, workload = saturated(Case("million", 1_000, 50_000, 950_000 - filling, Knobs()))
+    case = Case("million", 1_000, 50_000, 950_000 - filling, Knobs(), overload=1.0)
+    cluster, workload = saturated(case)
     assert len(workload) == 1_000_000
     began = time.process_time()
     Twin(cluster, workload, Knobs()).run()

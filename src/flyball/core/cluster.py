@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MAX_DEVICES_PER_NODE = 64
-MAX_POOLS = 64
+MAX_POOLS = 62
 
 
 @dataclass(frozen=True)

@@ -64,33 +64,54 @@ class Reason(IntEnum):
     KEPT_FOR_HEAD = 5  # reserved for the first job that does not fit
 
 
+ALIGNMENT = 64
+"""Arrays begin at multiples of a cache line."""
+
+
+def whole_lines(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The same record, rounded up to whole cache lines."""
+    names = dtype.names or ()
+    return np.dtype(
+        {
+            "names": list(names),
+            "formats": [dtype[name] for name in names],
+            "offsets": [dtype.fields[name][1] for name in names] if dtype.fields else [],
+            "itemsize": -(-dtype.itemsize // ALIGNMENT) * ALIGNMENT,
+        },
+        align=True,
+    )
+
+
 # Fixed for a run ------------------------------------------------------------
 
 JOB = np.dtype(
     [
-        ("submit_us", "i8"),
+        # What starts and ends read, in one cache line.
         ("work_us", "f8"),  # true run time on its own device at its own count: hidden from policies
         ("estimate_us", "f8"),  # what policies see instead
-        ("reference_us", "f8"),  # the same work in device-microseconds of the reference device
         ("limit_us", "i8"),  # kill an attempt after this long; 0 = no limit
-        ("restart_us", "i8"),  # set-up before progress on every start but the first
-        ("checkpoint_us", "i8"),  # the end of a preempted slice that goes into the checkpoint
-        ("priority", "f8"),  # higher goes first
         ("devices", "i4"),  # gang size
         ("milli", "i4"),  # thousandths of each device
         ("memory_mib", "i4"),  # per device; 0 = not stated
         ("profile", "i4"),  # row of `rates`
         ("shape_id", "i4"),  # row of `shapes`
-        ("tenant", "i4"),
         ("group", "i4"),  # row of `groups` (job array with a limit), -1 = none
         ("successors", "i4"),  # first index in `links`
         ("successor_count", "i4"),
+        ("priority", "f8"),  # higher goes first
+        # What else there is.
+        ("submit_us", "i8"),
+        ("reference_us", "f8"),  # the same work in device-microseconds of the reference device
+        ("restart_us", "i8"),  # set-up before progress on every start but the first
+        ("checkpoint_us", "i8"),  # the end of a preempted slice that goes into the checkpoint
         ("predecessors", "i4"),  # how many jobs must end first
-        ("kind", "u1"),  # workload class
-        ("outcome", "u1"),
+        ("tenant", "i4"),
+        ("kind", "i4"),  # workload class
+        ("outcome", "i4"),
     ],
     align=True,
 )
+JOB = whole_lines(JOB)
 
 POOL = np.dtype(
     [
@@ -173,7 +194,6 @@ NODE = np.dtype(
         ("used_milli", "i4"),
         ("first_row", "i4"),  # allocations on this node, -1 = none
         ("down", "u1"),
-        ("stale", "u1"),  # its column of `avail` must be made anew
     ],
     align=True,
 )
@@ -203,7 +223,10 @@ SHAPE = np.dtype(
         ("memory_mib", "i4"),
         ("pending", "i4"),  # jobs in its heap
         ("profile", "i4"),
-        ("too_long_us", "f8"),  # a job with this much left did not fit behind the reservation
+        ("too_long_us", "f8"),  # a job with this much left could not start in this scan
+        ("shortest_us", "f8"),  # no job of the window has less left
+        ("next_shortest_us", "f8"),  # the same, while a scan finds it out anew
+        ("sample", "i4"),  # some job of the shape, for trials
         ("blocked", "u1"),  # did not fit, and no capacity came back since
         ("passed", "u1"),  # no room could be made for it in this round
     ],
@@ -218,13 +241,16 @@ WINDOW = np.dtype(
     [
         ("key", "f8"),
         ("tie", "i8"),
-        ("left_us", "f8"),  # estimated work left, and any restart before it
+        ("left_us", "f8"),  # estimated work left; -1 if it was started before
         ("shape_id", "i4"),
         ("tried", "i4"),  # 1 = did not fit, and neither capacity nor the reservation changed
     ],
     align=True,
 )
 """As an entry, with what a scan needs at hand."""
+
+HEAP_OFFSET = 3
+"""A heap's first entry is the fourth of a cache line of four, so that four siblings share one."""
 
 EVENT = np.dtype([("key", "i8"), ("tie", "i8")], align=True)
 """Key is the time, tie is kind * 2**48 + (job or node)."""
@@ -263,6 +289,7 @@ CLOCK = np.dtype(
         ("reserved_job", "i4"),  # the head that holds the reservation, -1 = none
         ("reserved_pool", "i4"),
         ("capacity_grew", "u1"),  # something was released since the last decision
+        ("scan_due", "u1"),  # the window has jobs that were never tried
         ("reserved_us", "i8"),  # when the head is expected to start
         ("reserved_stamp", "i8"),  # marks the nodes of the reservation
         ("stamp", "i8"),  # marks entries of `scratch` as belonging to this pass
@@ -312,7 +339,7 @@ class State(NamedTuple):
     bitmaps: npt.NDArray[np.uint64]  # of nodes by pool and whole free devices
     clock: Records  # one row
     # Of no meaning between decisions; clones get their own.
-    avail: npt.NDArray[np.int64]  # avail[node, k]: when k whole devices are expected free
+    avail: npt.NDArray[np.int64]  # avail[k, node]: when k whole devices are expected free
     node_scratch: Records
     device_scratch: Records
     shortlist: Records  # a heap: the nodes that are wholly free earliest
@@ -326,13 +353,20 @@ CHANGED = State._fields[6:17]
 SCRATCH_ARRAYS = State._fields[17:-1]
 STAMPED = ("node_scratch", "device_scratch")
 """Of these, the ones whose entries count only with the right stamp."""
-ALIGNMENT = 64
-"""Arrays in the arena begin at multiples of a cache line."""
+STALE = -1
+"""In the first row of `avail`: this node's column must be made anew."""
 
 
 def records(size: int, dtype: np.dtype[Any]) -> Records:
-    """An array of zeroed records whose fields are attributes."""
-    return np.zeros(size, dtype).view(np.recarray)
+    """An array of zeroed records whose fields are attributes, at the start of a cache line."""
+    return np.ndarray(size, dtype, _aligned(size * dtype.itemsize)).view(np.recarray)
+
+
+def _aligned(size: int, zeroed: bool = True) -> npt.NDArray[np.uint8]:
+    """Bytes that begin at a cache line."""
+    memory = (np.zeros if zeroed else np.empty)(size + ALIGNMENT, np.uint8)
+    offset = -memory.ctypes.data % ALIGNMENT
+    return memory[offset : offset + size]
 
 
 def assemble(arrays: Mapping[str, Any]) -> State:
@@ -346,13 +380,14 @@ def assemble(arrays: Mapping[str, Any]) -> State:
     for name in CHANGED:
         places.append(end)
         end += -(-arrays[name].nbytes // ALIGNMENT) * ALIGNMENT
-    arena = np.zeros(end, np.uint8)
+    arena = _aligned(end)
     moved = {
         name: _window(arena, place, arrays[name])
         for name, place in zip(CHANGED, places, strict=True)
     }
-    for name, window in moved.items():
-        window[...] = arrays[name]
+    for name, place in zip(CHANGED, places, strict=True):
+        source = arrays[name].view(np.ndarray)
+        arena[place : place + source.nbytes] = source.view(np.uint8)
     return State(**{**arrays, **moved}, arena=arena)
 
 
@@ -380,9 +415,10 @@ def clone(state: State, into: State | None = None) -> State:
         np.copyto(into.arena, state.arena)
         for name in STAMPED:
             getattr(into, name)["stamp"].fill(0)
-        into.nodes["stale"].fill(1)
+        into.avail[0].fill(STALE)
         return into
-    arena = state.arena.copy()
+    arena = _aligned(state.arena.nbytes, zeroed=False)
+    np.copyto(arena, state.arena)
     begin = state.arena.ctypes.data
     moved = {
         name: _window(arena, array.ctypes.data - begin, array)
@@ -392,5 +428,5 @@ def clone(state: State, into: State | None = None) -> State:
         name: _blank(array, name in STAMPED)
         for name, array in zip(SCRATCH_ARRAYS, state[17:-1], strict=True)
     }
-    moved["nodes"]["stale"].fill(1)
+    fresh["avail"][0].fill(STALE)
     return state._replace(**moved, **fresh, arena=arena)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core.state import CAP_LEVELS, ActionKind, Status
+from flyball.core.state import CAP_LEVELS, STALE, ActionKind, Status
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.physics.energy import asleep, touch
@@ -129,7 +129,7 @@ def take_row(
     devices = bit_count(mask)
     node.used_milli += devices * job.milli
     node.idle_since_us = -1
-    node.stale = 1
+    state.avail[0, node_id] = STALE
     added = extra_w(state, job, node.pool, knobs.cap, devices)
     node.power_w += added
     clock.power_w += added
@@ -197,7 +197,7 @@ def release(state: Any, knobs: Any, job_id: int, now: int) -> None:
             set_free(state, node, row.node, close_devices(state, node, job, row.mask))
         devices = bit_count(row.mask)
         node.used_milli -= devices * row.milli
-        node.stale = 1
+        state.avail[0, row.node] = STALE
         removed = extra_w(state, job, node.pool, run.cap, devices)
         clock.power_w -= removed
         if node.used_milli == 0:

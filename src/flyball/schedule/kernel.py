@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from flyball.core.knobs import Backfill, Preempt
 from flyball.core.state import Reason
 from flyball.physics.compile import entry, kernel
-from flyball.schedule.place import find
+from flyball.schedule.place import find, find_for
 from flyball.schedule.preempt import preemption_round
 from flyball.schedule.queue import (
     close_gaps,
@@ -153,19 +155,24 @@ def scan_window(
 ) -> None:
     """Go through the window from `first` and start what fits (and does not delay the head).
 
-    A job that does not fit rules out its shape-mates that need as long or longer: they fit
-    on no other devices than it does, and are expected to end no earlier.
+    A job that cannot start rules out its shape-mates that have as much left or more: they fit
+    on no other devices than it does, and are expected to end no earlier. So if the
+    shortest of each shape could not start, nobody can, and the scan is over.
     """
     clock = state.clock[0]
-    started = False
+    if not retry and not clock.scan_due:
+        return
+    clock.scan_due = 0
+    if not any_could_start(state, knobs, respect_head, now):
+        return
+    for shape_id in range(len(state.shapes)):
+        state.shapes[shape_id].next_shortest_us = np.inf
+    started, ended_early = False, False
     skipped = first > 0
     for at in range(first, clock.window_count):
         entry = state.window[at]
         shape = state.shapes[entry.shape_id]
-        if entry.tried and not retry:
-            skipped = True
-            continue
-        if entry.left_us < shape.too_long_us:
+        if entry.left_us < shape.too_long_us and (retry or not entry.tried):
             pool_id, fit, avoid = find(state, knobs, entry.tie, respect_head, now)
             if pool_id >= 0:
                 reason = IN_ORDER
@@ -174,12 +181,37 @@ def scan_window(
                 start(state, knobs, entry.tie, pool_id, fit, avoid, now, reason, 0.0)
                 entry.tie = -1
                 started = True
+                if not any_could_start(state, knobs, respect_head, now):
+                    ended_early = True
+                    break
                 continue
-            shape.too_long_us = entry.left_us
+            if entry.left_us >= 0.0:
+                shape.too_long_us = entry.left_us
         entry.tried = 1
         skipped = True
+        shape.next_shortest_us = min(shape.next_shortest_us, entry.left_us)
+    if not ended_early:
+        for shape_id in range(len(state.shapes)):
+            shape = state.shapes[shape_id]
+            shape.shortest_us = shape.next_shortest_us
     if started:
         close_gaps(state)
+
+
+@kernel
+def any_could_start(state: Any, knobs: Any, respect_head: bool, now: int) -> bool:
+    """Whether the shortest job of any shape could start; rules out the shapes whose cannot."""
+    found = False
+    for shape_id in range(len(state.shapes)):
+        shape = state.shapes[shape_id]
+        if shape.shortest_us < shape.too_long_us:
+            left_us = max(0.0, shape.shortest_us)
+            sample = state.jobs[shape.sample]
+            if find_for(state, knobs, sample, left_us, 0, respect_head, now)[0] >= 0:
+                found = True
+            else:
+                shape.too_long_us = shape.shortest_us
+    return found
 
 
 @entry

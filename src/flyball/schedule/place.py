@@ -218,29 +218,26 @@ def within_budget(state: Any, knobs: Any, job: Any, pool_id: int, power_w: float
 
 
 @kernel
-def would_delay_head(state: Any, knobs: Any, job_id: int, pool_id: int, now: int) -> bool:
+def would_delay_head(
+    state: Any, knobs: Any, job: Any, left_us: float, restart_us: int, pool_id: int, now: int
+) -> bool:
     """Whether the job, in the reserved pool, is expected to run past the reserved instant."""
     clock = state.clock[0]
     if clock.reserved_pool != pool_id:
         return False
-    job, run = state.jobs[job_id], state.runs[job_id]
-    left = guess(job, run.done_us) - run.done_us
-    end = now + math.ceil(left / rate_of(state, job, pool_id, knobs.cap, False))
-    if run.attempt > 0:
-        end += job.restart_us
-    return bool(end > clock.reserved_us)
+    run_us = math.ceil(left_us / rate_of(state, job, pool_id, knobs.cap, False))
+    return bool(now + restart_us + run_us > clock.reserved_us)
 
 
 @kernel
-def slowest_worth_using(state: Any, knobs: Any, job_id: int, pools: Any) -> float:
+def slowest_worth_using(state: Any, knobs: Any, job: Any, left_us: float, pools: Any) -> float:
     """place = hold: the longest acceptable run time, from the fastest pool it could run on."""
-    job, run = state.jobs[job_id], state.runs[job_id]
     best = 0.0
     while pools != ZERO:
         pool_id = lowest_bit(pools)
         pools &= pools - ONE
         best = max(best, rate_of(state, job, pool_id, knobs.cap, False))
-    return float((guess(job, run.done_us) - run.done_us) / best + knobs.hold_us)
+    return float(left_us / best + knobs.hold_us)
 
 
 @kernel
@@ -254,23 +251,33 @@ def find(state: Any, knobs: Any, job_id: int, respect_head: bool, now: int) -> t
         (pool or -1, node or WHOLE_NODES or GATHERED, whether reserved nodes must be avoided).
     """
     job, run = state.jobs[job_id], state.runs[job_id]
+    left_us = guess(job, run.done_us) - run.done_us
+    restart_us = job.restart_us if run.attempt > 0 else 0
+    return find_for(state, knobs, job, left_us, restart_us, respect_head, now)
+
+
+@kernel
+def find_for(
+    state: Any, knobs: Any, job: Any, left_us: float, restart_us: int, respect_head: bool, now: int
+) -> tuple:  # type: ignore[type-arg]
+    """`find` for a job like this one with so much left."""
     pools = state.shapes[job.shape_id].pools
-    longest = 0.0
+    power_w = state.clock[0].power_w
+    longest_us = 0.0
     if knobs.place == HOLD:
-        longest = slowest_worth_using(state, knobs, job_id, pools)
+        longest_us = slowest_worth_using(state, knobs, job, left_us, pools)
     best_pool, best_node, best_avoid, best_score = -1, NOWHERE, False, 0.0
     while pools != ZERO:
         pool_id = lowest_bit(pools)
         pools &= pools - ONE
-        avoid = respect_head and would_delay_head(state, knobs, job_id, pool_id, now)
+        avoid = respect_head and would_delay_head(
+            state, knobs, job, left_us, restart_us, pool_id, now
+        )
         node_id, plain = fit_pool(state, knobs, job, pool_id, avoid)
-        if node_id == NOWHERE or not within_budget(
-            state, knobs, job, pool_id, state.clock[0].power_w
-        ):
+        if node_id == NOWHERE or not within_budget(state, knobs, job, pool_id, power_w):
             continue
         if knobs.place == HOLD:
-            left = guess(job, run.done_us) - run.done_us
-            if left / rate_of(state, job, pool_id, knobs.cap, False) > longest:
+            if left_us / rate_of(state, job, pool_id, knobs.cap, False) > longest_us:
                 continue
         value = score(state, knobs, job, pool_id, node_id, plain)
         if best_pool < 0 or value < best_score:

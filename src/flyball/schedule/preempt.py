@@ -89,13 +89,16 @@ def free_milli(state: Any, node: Any, at: int) -> int:
 
 
 @kernel
-def add_row(state: Any, row: Any) -> None:
-    """Count a victim's row as if its devices were free."""
+def add_row(state: Any, row: Any, for_fraction: bool) -> None:
+    """Count a victim's row as if its devices were free, device by device only if need be."""
     stamp = state.clock[0].stamp
-    node, memory = state.nodes[row.node], state.jobs[row.job].memory_mib
     scratch = state.node_scratch[row.node]
     if scratch.stamp != stamp:
         scratch.stamp, scratch.value = stamp, 0
+    if row.milli == MILLI_PER_DEVICE and not for_fraction:
+        scratch.value += bit_count(row.mask)
+        return
+    node, memory = state.nodes[row.node], state.jobs[row.job].memory_mib
     rest = row.mask
     while rest != ZERO:
         at = lowest_bit(rest)
@@ -245,7 +248,7 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
             continue
         row_id = state.runs[-victim.tie].first_row
         while row_id >= 0:
-            add_row(state, state.rows[row_id])
+            add_row(state, state.rows[row_id], job.milli < MILLI_PER_DEVICE)
             row_id = state.rows[row_id].next
         node_id, fit = NOWHERE, CLEARED
         if job.devices <= capacity:

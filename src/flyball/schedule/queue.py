@@ -87,15 +87,18 @@ def fill_entry(state: Any, at: int, key: float, job_id: int) -> None:
     """Write a job that was not tried yet into the window."""
     job, run, entry = state.jobs[job_id], state.runs[job_id], state.window[at]
     entry.key, entry.tie, entry.shape_id, entry.tried = key, job_id, job.shape_id, 0
-    entry.left_us = guess(job, run.done_us) - run.done_us
-    if run.attempt > 0:
-        entry.left_us += job.restart_us
+    entry.left_us = -1.0
+    if run.attempt == 0:
+        entry.left_us = guess(job, run.done_us) - run.done_us
+    shape = state.shapes[job.shape_id]
+    shape.shortest_us = min(shape.shortest_us, entry.left_us)
+    shape.sample = job_id
+    state.clock[0].scan_due = 1
 
 
 @kernel
 def copy_entry(window: Any, source: int, target: int) -> None:
-    a, b = window[source], window[target]
-    b.key, b.tie, b.left_us, b.shape_id, b.tried = a.key, a.tie, a.left_us, a.shape_id, a.tried
+    window[target] = window[source]
 
 
 @kernel

@@ -1,8 +1,8 @@
 """The reservation of EASY backfill: when and where the head is expected to start.
 
-`state.avail[node]` caches, sorted, the instants at which the node's devices are expected
-to be whole free (0 = free already); entry 0 is the earliest of those still to come, and when
-that has passed a job has outlived its estimate and the row is made anew.
+`state.avail[k, node]` caches the instant at which k devices of the node are expected to be
+whole free (0 = they are). Row 0 is when that may change: the earliest end expected there, or
+STALE. When that has passed, the column is made anew: a job came, went or outlived its estimate.
 """
 
 from __future__ import annotations
@@ -26,43 +26,40 @@ ZERO = np.uint64(0)
 
 @kernel
 def refresh(state: Any, node_id: int, now: int) -> None:
-    """Make the node's row of `avail` anew."""
+    """Make the node's column of `avail` anew."""
     node = state.nodes[node_id]
     capacity = state.pools[node.pool].capacity
-    times = state.avail[node_id]
-    times[0] = FOREVER_US
-    for at in range(capacity):
-        times[at + 1] = 0
+    avail = state.avail
+    avail[0, node_id] = FOREVER_US
+    for at in range(1, capacity + 1):
+        avail[at, node_id] = FOREVER_US if node.down else 0
     row_id = node.first_row
     while row_id >= 0:
         row = state.rows[row_id]
         end = expected_end(state.jobs[row.job], state.runs[row.job], now)
-        times[0] = min(times[0], end)
+        avail[0, node_id] = min(avail[0, node_id], end)
         rest = row.mask
         while rest != ZERO:
-            at = lowest_bit(rest)
+            at = lowest_bit(rest) + 1
             rest &= rest - ONE
-            times[at + 1] = max(times[at + 1], end)
+            avail[at, node_id] = max(avail[at, node_id], end)
         row_id = row.sibling
     for i in range(2, capacity + 1):
-        value = times[i]
+        value = avail[i, node_id]
         at = i
-        while at > 1 and times[at - 1] > value:
-            times[at] = times[at - 1]
+        while at > 1 and avail[at - 1, node_id] > value:
+            avail[at, node_id] = avail[at - 1, node_id]
             at -= 1
-        times[at] = value
-    node.stale = 0
+        avail[at, node_id] = value
 
 
 @kernel
-def free_at(state: Any, node_id: int, devices: int, now: int) -> int:
-    """When the node is expected to have that many whole free devices."""
-    node = state.nodes[node_id]
-    if node.down:
-        return FOREVER_US
-    if node.stale or state.avail[node_id, 0] <= now:
-        refresh(state, node_id, now)
-    return int(max(now, state.avail[node_id, devices]))
+def refresh_pool(state: Any, pool_id: int, now: int) -> None:
+    """Make anew what may have changed in a pool."""
+    pool = state.pools[pool_id]
+    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
+        if state.avail[0, node_id] <= now:
+            refresh(state, node_id, now)
 
 
 @kernel
@@ -71,7 +68,7 @@ def earliest_node(state: Any, pool_id: int, devices: int, now: int) -> tuple:  #
     pool = state.pools[pool_id]
     best_us, best = FOREVER_US, -1
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
-        free_us = free_at(state, node_id, devices, now)
+        free_us = max(now, state.avail[devices, node_id])
         if free_us < best_us:
             best_us, best = free_us, node_id
     return best_us, best
@@ -86,7 +83,7 @@ def earliest_nodes(state: Any, pool_id: int, count: int, now: int) -> int:
     pool, shortlist = state.pools[pool_id], state.shortlist
     for local in range(pool.nodes):
         node_id = pool.first_node + local
-        free_us = free_at(state, node_id, pool.capacity, now)
+        free_us = max(now, state.avail[pool.capacity, node_id])
         if local < count:
             heap.push(shortlist, 0, local, -free_us, -node_id)
         elif free_us < -shortlist[0].key:
@@ -136,6 +133,7 @@ def reserve(state: Any, job_id: int, now: int) -> None:
     while pools != ZERO:
         pool_id = lowest_bit(pools)
         pools &= pools - ONE
+        refresh_pool(state, pool_id, now)
         pool = state.pools[pool_id]
         node_id = -1
         if job.devices <= pool.capacity:

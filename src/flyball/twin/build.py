@@ -11,6 +11,7 @@ from flyball.core import state as s
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
+from flyball.core.grouping import group_rows
 from flyball.core.knobs import Knobs
 from flyball.core.state import Records, State, assemble, records
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_DEVICE, to_us
@@ -60,12 +61,12 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         ),
         "rows": rows,
         "shapes": shapes,
-        "queue": records(len(jobs), s.ENTRY),
+        "queue": records(int(shapes.begin[-1]) + len(jobs), s.ENTRY),
         "window": records(window_size(knobs, len(jobs)), s.WINDOW),
         "events": records(most_running + most_running // 4 + len(nodes) + 64, s.EVENT),
         "groups": groups,
         "bitmaps": _bitmaps(pools),
-        "avail": np.zeros((len(nodes), int(pools.capacity.max()) + 1), np.int64),
+        "avail": np.full((int(pools.capacity.max()) + 1, len(nodes)), s.STALE, np.int64),
         "node_scratch": records(len(nodes), s.SCRATCH),
         "device_scratch": records(device_count, s.SCRATCH),
         "shortlist": records(len(nodes), s.EVENT),
@@ -156,17 +157,18 @@ def _shapes(workload: Workload, jobs: Records, pools: Records, rates: Records) -
     _refuse_impossible(workload, could, packed, limit, pools)
     mask = (could * (np.uint64(1) << np.arange(len(pools), dtype=np.uint64))).sum(axis=1)
     memory = np.where(fraction, jobs.memory_mib, 0)
-    columns = np.stack(
-        [jobs.devices, jobs.milli, memory, jobs.profile, mask.astype(np.int64)], axis=1
-    )
-    unique, first, of_job = np.unique(columns, axis=0, return_index=True, return_inverse=True)
-    jobs.shape_id = np.ravel(of_job)
-    shapes = records(len(unique), s.SHAPE)
-    shapes.devices, shapes.milli, shapes.memory_mib, shapes.profile = unique[:, :4].T
-    shapes.pools = mask[first]
-    counts = np.bincount(jobs.shape_id, minlength=len(unique))
-    shapes.begin = np.cumsum(counts) - counts
-    shapes.too_long_us = np.inf
+    groups = group_rows(jobs.devices, jobs.milli, memory, jobs.profile, mask.view(np.int64))
+    jobs.shape_id = groups.of_row
+    shapes = records(len(groups.first), s.SHAPE)
+    for name in ("devices", "milli", "profile"):
+        shapes[name] = jobs[name][groups.first]
+    shapes.memory_mib = memory[groups.first]
+    shapes.pools = mask[groups.first]
+    counts = np.bincount(groups.of_row)
+    room = -(-counts // 4) * 4 + 4
+    shapes.begin = np.cumsum(room) - room + s.HEAP_OFFSET
+    shapes.too_long_us = shapes.shortest_us = np.inf
+    shapes["sample"] = groups.first
     return shapes
 
 
@@ -221,7 +223,6 @@ def _nodes(pools: Records, start_us: int) -> tuple[Records, int]:
         first_device += capacity * int(pool.nodes)
     nodes.since_us = nodes.idle_since_us = start_us
     nodes.first_row = -1
-    nodes.stale = 1
     return nodes, first_device
 
 

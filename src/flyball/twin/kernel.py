@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from flyball.core.knobs import Preempt
-from flyball.core.state import ActionKind, EventKind, Status
+from flyball.core.state import HEAP_OFFSET, STALE, ActionKind, EventKind, Status
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import entry, kernel
 from flyball.physics.energy import busy_at, energy_at, touch
@@ -50,7 +50,7 @@ def next_instant(state: Any, knobs: Any) -> int:
     drop_stale_events(state)
     when = FOREVER_US
     if clock.event_count > 0:
-        when = state.events[0].key
+        when = state.events[HEAP_OFFSET].key
     if clock.next_job < len(state.jobs):
         when = min(when, state.jobs[clock.next_job].submit_us)
     if clock.finished < len(state.jobs) and clock.next_outage < len(state.outages):
@@ -68,9 +68,9 @@ def advance(state: Any, knobs: Any, now: int) -> None:
     clock = state.clock[0]
     clock.now_us = now
     # 1. Ends, then repairs: that is the order of the ties.
-    while clock.event_count > 0 and state.events[0].key == now:
-        tie = state.events[0].tie
-        heap.drop_top(state.events, 0, clock.event_count)
+    while clock.event_count > 0 and state.events[HEAP_OFFSET].key == now:
+        tie = state.events[HEAP_OFFSET].tie
+        heap.drop_top(state.events, HEAP_OFFSET, clock.event_count)
         clock.event_count -= 1
         subject = tie & ((1 << KIND_BITS) - 1)
         if tie >> KIND_BITS == REPAIR_EVENT:
@@ -193,6 +193,7 @@ def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
     node.idle_since_us = -1
     node.down = 1
     index.discard(state.bitmaps, pool, node.free, node_id - pool.first_node)
+    state.avail[0, node_id] = STALE
     clock.capacity_grew = 1
     clock.failures += 1
     push_event(state, up_us, REPAIR_EVENT, node_id)
@@ -218,7 +219,7 @@ def repair(state: Any, knobs: Any, node_id: int, now: int) -> None:
     node.down = 0
     node.idle_since_us = now
     node.power_w = pool.host_w + pool.capacity * pool.idle_w
-    node.stale = 1
+    state.avail[0, node_id] = STALE
     clock.power_w += node.power_w
     index.insert(state.bitmaps, pool, node.free, node_id - pool.first_node)
     clock.capacity_grew = 1
@@ -294,9 +295,9 @@ def enact(state: Any, knobs: Any, now: int) -> int:
 @kernel
 def push_event(state: Any, when: int, kind: int, subject: int) -> None:
     clock = state.clock[0]
-    if clock.event_count == len(state.events):
+    if HEAP_OFFSET + clock.event_count == len(state.events):
         compact_events(state)
-    heap.push(state.events, 0, clock.event_count, when, (kind << KIND_BITS) + subject)
+    heap.push(state.events, HEAP_OFFSET, clock.event_count, when, (kind << KIND_BITS) + subject)
     clock.event_count += 1
 
 
@@ -313,8 +314,8 @@ def is_stale(state: Any, event: Any) -> bool:
 def drop_stale_events(state: Any) -> None:
     """Take overtaken ends off the top."""
     clock = state.clock[0]
-    while clock.event_count > 0 and is_stale(state, state.events[0]):
-        heap.drop_top(state.events, 0, clock.event_count)
+    while clock.event_count > 0 and is_stale(state, state.events[HEAP_OFFSET]):
+        heap.drop_top(state.events, HEAP_OFFSET, clock.event_count)
         clock.event_count -= 1
 
 
@@ -324,12 +325,12 @@ def compact_events(state: Any) -> None:
     clock = state.clock[0]
     kept = 0
     for at in range(clock.event_count):
-        event = state.events[at]
+        event = state.events[HEAP_OFFSET + at]
         if not is_stale(state, event):
-            target = state.events[kept]
+            target = state.events[HEAP_OFFSET + kept]
             target.key, target.tie = event.key, event.tie
             kept += 1
-    heap.heapify(state.events, 0, kept)
+    heap.heapify(state.events, HEAP_OFFSET, kept)
     clock.event_count = kept
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.cluster import Cluster, Network
+from flyball.core.grouping import group_rows
 from flyball.core.state import CAP, CAP_LEVELS, RATE, Records, records
 from flyball.core.workload import JobClass, Workload
 from flyball.physics import catalogue
@@ -53,20 +54,21 @@ def find_profiles(workload: Workload) -> Profiles:
         UnknownName: a model or a device that nobody knows.
     """
     kinds = np.where(workload.kind >= 0, workload.kind, _classified(workload))
-    columns = np.stack([workload.model, kinds, workload.device, workload.devices], axis=1)
-    unique, of_job = np.unique(columns, axis=0, return_inverse=True)
+    groups = group_rows(workload.model, kinds, workload.device, workload.devices)
     found = []
-    to_reference = np.ones(len(unique))
+    to_reference = np.ones(len(groups.first))
     reference = catalogue.reference()
-    for at, (model, kind, device, devices) in enumerate(unique):
+    for at, job in enumerate(groups.first):
+        model, device = workload.model[job], workload.device[job]
         base = workload.device_names[device] if device >= 0 else reference.name
         name = workload.models[model] if model >= 0 else None
-        profile = Profile(name, JobClass(int(kind)), catalogue.get(base).name, int(devices))
+        kind, devices = JobClass(int(kinds[job])), int(workload.devices[job])
+        profile = Profile(name, kind, catalogue.get(base).name, devices)
         found.append(profile)
         faster = _speed(profile, reference.name, False, Network())[0]
         if faster > 0:  # else the reference cannot run it: count its own time
             to_reference[at] = 1.0 / faster
-    return Profiles(tuple(found), np.ravel(of_job).astype(np.int64), kinds, to_reference)
+    return Profiles(tuple(found), groups.of_row, kinds, to_reference)
 
 
 def _classified(workload: Workload) -> npt.NDArray[np.int64]:
