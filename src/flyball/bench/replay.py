@@ -134,7 +134,10 @@ def run_all(
 
 
 def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Each policy less the first one, paired by seed, with 95 % confidence intervals."""
+    """Each policy less the first one, paired by seed, with 95 % confidence intervals.
+
+    `percent` is (mean, low, high) of the change of each seed relative to the first policy.
+    """
     by_policy: dict[str, list[Run]] = {}
     for run in runs:
         by_policy.setdefault(run.policy, []).append(run)
@@ -147,6 +150,9 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
             theirs = [value(run.summary) for run in by_policy[base]]
             mean, low, high = paired(ours, theirs)
             row[name] = {"mean": mean, "low": low, "high": high}
+            if all(theirs):
+                changes = [100 * (a - b) / b for a, b in zip(ours, theirs, strict=True)]
+                row[name]["percent"] = list(paired(changes, [0.0] * len(changes)))
         out.append(row)
     return out
 

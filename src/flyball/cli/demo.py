@@ -21,7 +21,7 @@ TRIES = 8
 EXAMPLES = """\b
 Examples:
   flyball demo
-  flyball demo --seeds 5 --load 1.1 --out /tmp/demo
+  flyball demo --seeds 1 --load 0.7 --out /tmp/demo
 """
 
 
@@ -29,9 +29,9 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the trace and the figure.")] = Path(
         "demo-out"
     ),
-    seeds: Annotated[int, typer.Option(help="Weeks to generate, seeds 0, 1, ...")] = 1,
+    seeds: Annotated[int, typer.Option(help="Weeks to generate, seeds 0, 1, ...")] = 5,
     days: Annotated[float, typer.Option(help="Length of each.")] = 7.0,
-    load: Annotated[float, typer.Option(help="Offered load; 1 = all devices always busy.")] = 0.7,
+    load: Annotated[float, typer.Option(help="Offered load; 1 = all devices always busy.")] = 1.2,
     cluster: Annotated[
         str, typer.Option("--cluster", "-c", help="Cluster file or preset.")
     ] = CLUSTER,

@@ -142,16 +142,28 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+CHANGE_COLUMNS = {
+    "completion_s": "completion",
+    "work_per_window": "work",
+    "utilisation": "in use",
+    "energy_kwh": "energy",
+    "cost": "cost",
+}
+
+
 def _print_differences(runs: Sequence[Run]) -> None:
     gaps = differences(runs)
-    rows = []
-    for gap in gaps:
-        for name, value in gap.items():
-            if isinstance(value, dict):
-                cells = (f"{value[each]:+,.4g}" for each in ("mean", "low", "high"))
-                rows.append([gap["policy"], name, *cells])
-    title = f"Less {gaps[0]['against']}, paired by seed, with a 95 % confidence interval"
-    print_table(title, ("policy", "metric", "mean", "from", "to"), rows, 2)
+    rows = [[gap["policy"], *(_change(gap[name]) for name in CHANGE_COLUMNS)] for gap in gaps]
+    title = f"Change from {gaps[0]['against']} in percent, paired by seed, with a 95 % interval"
+    print_table(title, ("policy", *CHANGE_COLUMNS.values()), rows)
+
+
+def _change(gap: dict[str, Any]) -> str:
+    """`-62 (-80..-44)`: the mean and its interval."""
+    if "percent" not in gap:
+        return "-"
+    mean, low, high = gap["percent"]
+    return f"{mean:+.0f} ({low:+.0f}..{high:+.0f})"
 
 
 def write_per_job(path: Path, runs: Sequence[Run], case: Case) -> None:

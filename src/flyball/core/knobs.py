@@ -86,7 +86,7 @@ class Knobs:
     span: Span = _choice(Span.WHOLE, "whether a gang that fits a node may span several")
     depth: int = knob(1000, "jobs", 1, 100_000, "how far a backfill scan looks down the queue")
     hold_s: float = knob(
-        600.0,
+        14_400.0,
         "s",
         0.0,
         1e9,
