@@ -29,7 +29,7 @@ TIMES_H = {
     "6 h": 6.0,
     "1 d": 24.0,
     "1 week": 168.0,
-    "1 month": 720.0,
+    "5 weeks": 840.0,
 }
 """Ticks of an axis of durations."""
 STYLES = ("-", "--", "-.", ":")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from flyball.cli.output import check_writable, note, print_json, print_table
+from flyball.core.errors import BadInput
 
 app = typer.Typer(
     help="Look at traces, convert them, make them.", no_args_is_help=True, rich_markup_mode=None
@@ -77,11 +78,18 @@ def convert(
 Examples:
   flyball trace generate mixed week.csv --days 7 --devices 40 --load 0.8
   flyball trace generate helios-like month.csv.gz --days 30 --seed 3
+  flyball trace generate --compare philly-like
 """
 )
 def generate(
     preset: Annotated[str, typer.Argument(help="mixed, philly-like or helios-like.")],
-    out: Annotated[Path, typer.Argument(help="File to write; .gz is compressed.")],
+    out: Annotated[
+        Path | None, typer.Argument(help="File to write; .gz is compressed.", show_default=False)
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Compare the preset with the real data; no file.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --compare: JSON.")] = False,
     days: Annotated[float, typer.Option(help="Length of the trace.")] = 7.0,
     seed: Annotated[int, typer.Option(help="Same seed, same trace.")] = 0,
     devices: Annotated[int, typer.Option(help="Devices of the cluster it is meant for.")] = 64,
@@ -91,6 +99,11 @@ def generate(
     ] = None,
 ) -> None:
     """Make a trace that has the statistics of a real cluster's."""
+    if compare:
+        _compare(preset, as_json)
+        return
+    if out is None:
+        raise BadInput("no file to write", "name one, e.g. week.csv, or use --compare")
     check_writable(out)
     from flyball.twin.generate import generate as make
     from flyball.twin.traces import write_trace
@@ -98,6 +111,31 @@ def generate(
     workload = make(preset, seed=seed, days=days, devices=devices, load=load)
     write_trace(workload, out, to)
     note(f"wrote {len(workload)} jobs to {out}")
+
+
+def _compare(preset: str, as_json: bool) -> None:
+    """Print real and generated statistics side by side."""
+    from dataclasses import asdict
+
+    from flyball.twin.generate.compare import compare_with_data
+
+    rows = compare_with_data(preset)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    cells = [
+        (
+            row.figure,
+            f"{row.measured:,.4g}",
+            f"{row.generated:,.4g}",
+            f"{row.low:,.4g} .. {row.high:,.4g}",
+            row.tolerance,
+            "yes" if row.close else "NO",
+        )
+        for row in rows
+    ]
+    header = ("figure", "measured", "generated", "over the seeds", "tolerance", "close")
+    print_table(f"{preset} against the data it is fitted to, seeds 0 to 4", header, cells)
 
 
 def _rows(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -60,6 +60,7 @@ class Workload:
         limit_us: kill an attempt after this long, 0 = never.
         group: job array with a limit on tasks at a time: index in `group_limits`, -1 = none.
         outcome: how it ends (an `Outcome`).
+        row: the row of the file it came from (the header is row 1), -1 = none.
         after_job, after_on: pairs: job index `after_job[i]` waits for the end of job `after_on[i]`.
     """
 
@@ -80,6 +81,7 @@ class Workload:
     limit_us: Ints
     group: Ints
     outcome: Ints
+    row: Ints
     models: tuple[str, ...] = ()
     device_names: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
@@ -169,5 +171,6 @@ COLUMNS: dict[str, type[Any] | None] = {
     "limit_us": np.int64,
     "group": np.int64,
     "outcome": np.int64,
+    "row": np.int64,
 }
 """The per-job columns and their types."""

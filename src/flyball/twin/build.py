@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core import errors
 from flyball.core import state as s
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
 from flyball.core.effects import Effects
@@ -196,8 +197,10 @@ def _refuse_impossible(
     else:
         why = f"finds no pool with {devices} devices of {memory / MIB_PER_GIB:g} GiB that runs it"
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    row = int(workload.row[at])
+    where = errors.at(workload.name, row if row >= 0 else None)
     raise BadInput(
-        f"{workload.name}: job {workload.ids[at]!s} {why}{more}",
+        f"{where}: job {workload.ids[at]!s} {why}{more}",
         "drop it, or choose a larger cluster",
     )
 

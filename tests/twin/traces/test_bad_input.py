@@ -67,7 +67,7 @@ def refused(path: Path, format: str | None = None) -> str:
         (f"{HEADER},priority\n{GOOD},nan", "row 2: priority = 'nan' is not a number"),
         (f"{HEADER},after\n{GOOD},zz", "row 2: after = 'zz' is not the id of a job"),
         (f"{HEADER},after\njob-1,0,1,1,\nb,0,1,1,job-2", "did you mean 'job-1'?"),
-        (f"{HEADER},after\n{GOOD},a", "in a circle: a -> a"),
+        (f"{HEADER},after\n{GOOD},a", "in a cycle: a -> a"),
         (f"{HEADER},after\na,0,1,1,c\nb,0,1,1,a\nc,0,1,1,b\nd,0,1,1,a", "a -> c -> b -> a"),
         (f"{HEADER},array,array_limit\n{GOOD},x,0", "row 2: array_limit = '0' is outside"),
         (

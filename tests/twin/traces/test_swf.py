@@ -114,7 +114,7 @@ def test_whole_seconds_come_back(
         (LINE.replace(" 10 ", " -1 "), "has no job that ran"),
         (LINE + LINE, "row 2: job number = '1' is also the id in row 1"),
         (LINE.replace("-1 -1\n", "77 -1\n"), "preceding job = '77' is not a job number"),
-        (LINE.replace("-1 -1\n", "1 -1\n"), "wait for each other in a circle: 1 -> 1"),
+        (LINE.replace("-1 -1\n", "1 -1\n"), "wait for each other in a cycle: 1 -> 1"),
     ],
 )
 def test_bad_lines(tmp_path: Path, text: str, says: str) -> None:

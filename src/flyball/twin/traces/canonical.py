@@ -76,6 +76,7 @@ def make(table: Table, ids: npt.NDArray[np.str_] | None = None) -> Workload:
     got = table.columns
     columns: dict[str, Any] = {} if ids is None else {"ids": ids}
     columns["duration_us"] = _us(got["duration_s"])
+    columns["row"] = table.rows
     for source, target, convert in _NUMBERS:
         if source in got:
             columns[target] = convert(got[source])

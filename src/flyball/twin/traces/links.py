@@ -71,20 +71,20 @@ def refuse_cycle(file: Path, ids: npt.NDArray[np.str_], jobs: Ints, waits_on: In
         more = f" ... ({len(cycle)} jobs)" if len(cycle) > 8 else ""
         chain = " -> ".join([*shown, *([more.strip()] if more else []), shown[0]])
         raise BadInput(
-            f"{file}: jobs wait for each other in a circle: {chain}",
+            f"{file}: jobs wait for each other in a cycle: {chain}",
             "remove one of these waits from `after`",
         )
 
 
 def find_cycle(jobs: Ints, waits_on: Ints) -> list[int]:
-    """The jobs of one circle, each waiting for the next; empty if there is none."""
+    """The jobs of one cycle, each waiting for the next; empty if there is none."""
     waits: dict[int, list[int]] = {}
     followers: dict[int, list[int]] = {}
     for job, other in zip(jobs.tolist(), waits_on.tolist(), strict=True):
         waits.setdefault(job, []).append(other)
         followers.setdefault(other, []).append(job)
     open_waits = {job: len(others) for job, others in waits.items()}
-    # Take away jobs that wait for nothing until only circles and what hangs on them is left.
+    # Take away jobs that wait for nothing until only cycles and what hangs on them is left.
     free = [job for job in followers if job not in open_waits]
     while free:
         for job in followers.get(free.pop(), ()):

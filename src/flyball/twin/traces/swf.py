@@ -161,6 +161,7 @@ def _workload(table: Table, everything: set[str], notes: list[str]) -> Workload:
         tenants=group_names,
         after_job=after_job,
         after_on=after_on,
+        row=table.rows,
     )
 
 
