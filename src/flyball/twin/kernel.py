@@ -31,9 +31,10 @@ KIND_BITS = 48
 """An event's tie is kind * 2**48 + index, so that ends come before repairs."""
 
 
-@kernel
-def run(state: Any, knobs: Any, until_us: int) -> None:
+@entry
+def run(state: Any, packed: Any, until_us: int) -> None:
     """Handle every instant up to and including `until_us`."""
+    knobs = packed[0]
     while True:
         now = next_instant(state, knobs)
         if now > until_us:
@@ -357,11 +358,6 @@ def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
 
 
 # What plain Python calls: these take the knobs as packed, an array of one record ----------
-
-
-@entry
-def run_until(state: Any, packed: Any, until_us: int) -> None:
-    run(state, packed[0], until_us)
 
 
 @entry

@@ -71,7 +71,7 @@ class Twin:
 
     def run(self, until_us: int | None = None) -> None:
         """Handle every instant up to and including `until_us` (all there are, if None)."""
-        kernel.run_until(self.state, self._packed, FOREVER_US - 1 if until_us is None else until_us)
+        kernel.run(self.state, self._packed, FOREVER_US - 1 if until_us is None else until_us)
 
     def replay(self, progress: Callable[[float], None] | None = None) -> Results:
         """Run from here to the end, taking the marks that window metrics need.
