@@ -167,6 +167,10 @@ def scan_window(
         return
     for shape_id in range(len(state.shapes)):
         state.shapes[shape_id].next_shortest_us = np.inf
+    for at in range(first):  # not tried here, but perhaps in a later scan
+        entry = state.window[at]
+        shape = state.shapes[entry.shape_id]
+        shape.next_shortest_us = min(shape.next_shortest_us, entry.left_us)
     started, ended_early = False, False
     skipped = first > 0
     for at in range(first, clock.window_count):

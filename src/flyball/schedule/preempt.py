@@ -37,7 +37,7 @@ def collect_victims(state: Any, knobs: Any, worse_than: float, now: int) -> None
         while row_id >= 0:
             job_id = state.rows[row_id].job
             run = state.runs[job_id]
-            if run.first_row == row_id and now - run.since_us >= knobs.round_us:
+            if run.first_row == row_id and now - run.ready_us >= knobs.round_us:
                 key = key_of(state.jobs[job_id], run, True, knobs, now)
                 if key > worse_than + knobs.margin_s:
                     victim = state.victims[count]

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flyball.core import errors
 from flyball.core import state as s
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
-from flyball.core.grouping import group_rows
-from flyball.core.knobs import Knobs
+from flyball.core.knobs import Knobs, Preempt
 from flyball.core.state import Records, State, assemble, records
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_DEVICE, to_us
 from flyball.core.workload import Workload
@@ -22,8 +20,7 @@ from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
 from flyball.twin.outages import draw_outages
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
-
-Ints = npt.NDArray[np.int64]
+from flyball.twin.shapes import Offer, group_shapes
 
 
 def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects) -> State:
@@ -34,15 +31,23 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     """
     if len(workload) == 0:
         raise BadInput(f"{workload.name} has no jobs", "nothing can be replayed")
+    if knobs.preempt != Preempt.NEVER and knobs.round_s <= effects.checkpoint_s:
+        raise BadInput(
+            f"rounds of {knobs.round_s:g} s are not longer than a checkpoint "
+            f"({effects.checkpoint_s:g} s): jobs might never progress",
+            "use a longer round_s",
+        )
     profiles = find_profiles(workload)
     rates = rate_table(profiles, cluster, effects.network)
     pools = _pools(cluster)
     jobs = _jobs(workload, profiles, effects)
-    shapes = _shapes(workload, jobs, pools, rates)
     links = _links(workload, jobs)
     outages = draw_outages(cluster, workload, effects)
     start_us = int(workload.submit_us[0])
     nodes, device_count = _nodes(pools, start_us)
+    caps = cap_table(cluster)
+    clock = _clock(cluster, effects, nodes, start_us)
+    shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock))
     most_running, most_rows = _most(workload, device_count)
     rows = records(most_rows, s.ROW)
     rows.next = np.append(np.arange(1, most_rows), -1)
@@ -52,7 +57,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "jobs": jobs,
         "pools": pools,
         "rates": rates,
-        "caps": cap_table(cluster),
+        "caps": caps,
         "links": links,
         "outages": outages,
         "runs": _runs(jobs),
@@ -73,7 +78,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "shortlist": records(len(nodes), s.EVENT),
         "victims": records(most_running, s.ENTRY),
         "plan": records(most_rows + most_running + len(nodes), s.ACTION),
-        "clock": _clock(cluster, effects, nodes, start_us),
+        "clock": clock,
     }
     return assemble(arrays)
 
@@ -144,65 +149,6 @@ def _links(workload: Workload, jobs: Records) -> npt.NDArray[np.int32]:
     jobs.successors = np.cumsum(counts) - counts
     jobs.predecessors = np.bincount(workload.after_job, minlength=len(jobs))
     return workload.after_job[order].astype(np.int32)
-
-
-def _shapes(workload: Workload, jobs: Records, pools: Records, rates: Records) -> Records:
-    """Group jobs that ask for the same thing; refuses what no pool can hold."""
-    fraction = jobs.milli < MILLI_PER_DEVICE
-    packed = rates.packed.reshape(-1, len(pools))[jobs.profile]
-    limit = np.where(
-        fraction[:, None], pools.capacity, pools.capacity * pools.nodes.astype(np.int64)
-    )
-    could = (packed > 0) & (jobs.memory_mib[:, None] <= pools.memory_mib)
-    could &= jobs.devices[:, None] <= limit
-    _refuse_impossible(workload, could, packed, limit, pools)
-    mask = (could * (np.uint64(1) << np.arange(len(pools), dtype=np.uint64))).sum(axis=1)
-    memory = np.where(fraction, jobs.memory_mib, 0)
-    groups = group_rows(jobs.devices, jobs.milli, memory, jobs.profile, mask.view(np.int64))
-    jobs.shape_id = groups.of_row
-    shapes = records(len(groups.first), s.SHAPE)
-    for name in ("devices", "milli", "profile"):
-        shapes[name] = jobs[name][groups.first]
-    shapes.memory_mib = memory[groups.first]
-    shapes.pools = mask[groups.first]
-    counts = np.bincount(groups.of_row)
-    room = -(-counts // 4) * 4 + 4
-    shapes.begin = np.cumsum(room) - room + s.HEAP_OFFSET
-    shapes.too_long_us = shapes.shortest_us = np.inf
-    shapes["sample"] = groups.first
-    return shapes
-
-
-def _refuse_impossible(
-    workload: Workload,
-    could: npt.NDArray[np.bool_],
-    packed: npt.NDArray[np.float64],
-    limit: Ints,
-    pools: Records,
-) -> None:
-    bad = np.flatnonzero(~could.any(axis=1))
-    if not len(bad):
-        return
-    at = int(bad[0])
-    devices, memory = int(workload.devices[at]), int(workload.memory_mib[at])
-    if devices > limit[at].max():
-        why = f"asks for {devices} devices and the largest pool offers it {limit[at].max()}"
-    elif memory > pools.memory_mib.max():
-        why = (
-            f"needs {memory / MIB_PER_GIB:g} GiB on a device "
-            f"and the largest has {pools.memory_mib.max() / MIB_PER_GIB:g}"
-        )
-    elif not (packed[at] > 0).any():
-        why = "has a model that runs on none of the device types"
-    else:
-        why = f"finds no pool with {devices} devices of {memory / MIB_PER_GIB:g} GiB that runs it"
-    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    row = int(workload.row[at])
-    where = errors.at(workload.name, row if row >= 0 else None)
-    raise BadInput(
-        f"{where}: job {workload.ids[at]!s} {why}{more}",
-        "drop it, or choose a larger cluster",
-    )
 
 
 def _runs(jobs: Records) -> Records:

@@ -165,7 +165,7 @@ def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job
     ranked = sorted(
         (key_s(cluster, each), each.index)
         for each in cluster.with_status(Status.RUNNING)
-        if cluster.now_us - each.since_us >= cluster.round_us
+        if cluster.now_us - each.ready_us >= cluster.round_us
     )
     worst_first = [cluster.jobs[index] for key, index in reversed(ranked) if key > behind]
     for pool in [cluster.pools[index] for index in job.pools]:
