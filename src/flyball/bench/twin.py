@@ -192,9 +192,12 @@ def million_jobs_cpu_s() -> float:
     case = Case("million", 1_000, 50_000, 950_000 - filling, Knobs(), overload=1.0)
     cluster, workload = saturated(case)
     assert len(workload) == 1_000_000
-    began = time.process_time()
-    Twin(cluster, workload, Knobs()).run()
-    return time.process_time() - began
+    best_s = float("inf")
+    for _ in range(REPEATS):
+        began = time.process_time()
+        Twin(cluster, workload, Knobs()).run()
+        best_s = min(best_s, time.process_time() - began)
+    return best_s
 
 
 def philly_a() -> dict[str, Any]:

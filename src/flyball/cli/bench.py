@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,9 +47,35 @@ def twin(
     ]
     header = ("case", "nodes", "mean pending", "events", "events per CPU-second")
     print_table("The twin on saturated clusters", header, cases)
-    rest = [(name, _shown(value)) for name, value in figures.items() if name != "cases"]
+    lengths = [
+        (name, *(f"{value:,.0f}" for value in by_pending.values()))
+        for name, by_pending in _scaling(figures).items()
+    ]
+    pending = [f"{int(each):,} pending" for each in next(iter(_scaling(figures).values()))]
+    print_table("Nanoseconds per event, 1,000 nodes", ("order", *pending), lengths)
+    rest = [(_NAMES[name], _shown(figures[name])) for name in _NAMES]
     print_table("", ("figure", "value"), rest)
 
 
+_NAMES = {
+    "first_compile_s": "first compile (s)",
+    "reference_ratio": "times faster than the reference",
+    "clone_us_1k": "clone into an earlier clone, 1,000 nodes (us)",
+    "clone_fresh_us_1k": "clone afresh (us)",
+    "clone_kib": "size of that clone (KiB)",
+    "clone_jobs": "jobs in it",
+    "clone_running": "of these running",
+    "million_jobs_cpu_s": "a million jobs, without files (CPU-s)",
+    "philly_a_fifo_cpu_s": "Philly A under fifo, without reading it (CPU-s)",
+    "philly_a_read_cpu_s": "reading Philly A (CPU-s)",
+}
+
+
+def _scaling(figures: dict[str, Any]) -> dict[str, dict[str, float]]:
+    return figures["ns_per_event_by_pending"]  # type: ignore[no-any-return]
+
+
 def _shown(value: object) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return "no data here"
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flyball import __version__
-from flyball.cli import bench, catalogue, demo, doctor, replay, trace
+from flyball.cli import bench, catalogue, demo, doctor, explain, replay, trace
 from flyball.core.errors import FlyballError
 
 INTERRUPTED = 130
@@ -48,6 +48,7 @@ def _top(
 
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
+app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.add_typer(trace.app, name="trace")
 app.command("policies", epilog=catalogue.POLICIES_EXAMPLES)(catalogue.policies)
 app.command("clusters", epilog=catalogue.CLUSTERS_EXAMPLES)(catalogue.clusters)

@@ -95,11 +95,11 @@ def replay(
         checkpoint_every_s=checkpoint_every_s,
         mtbf_h=mtbf_h,
         repair_h=repair_h,
-        estimate_sigma=_sigma(estimates),
+        estimate_sigma=estimate_sigma(estimates),
         restart_s=Effects.restart_s if restart_s is None else (restart_s,) * 3,
     )
     # 2. Read.
-    workload = _workload(trace, trace_format, target, load, limit_jobs, estimates != "trace")
+    workload = read_workload(trace, trace_format, target, load, limit_jobs, estimates != "trace")
     if seeds > 1 and not _chance(workload, effects):
         note(
             "note: nothing here is random, so every seed gives the same; see --estimates, --mtbf-h"
@@ -129,7 +129,7 @@ def run_with_progress(case: Case, workers: int = 0) -> list[Run]:
         return run_all(case, workers or None, lambda run: advance(run.policy), note)
 
 
-def _workload(
+def read_workload(
     path: Path,
     trace_format: str | None,
     cluster: Cluster,
@@ -162,7 +162,7 @@ def _workload(
     return workload
 
 
-def _sigma(estimates: str) -> float:
+def estimate_sigma(estimates: str) -> float:
     """The spread of the errors that `exact` or `noisy:SIGMA` asks for."""
     if estimates in ("trace", "exact"):
         return 0.0

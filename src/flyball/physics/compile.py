@@ -141,12 +141,17 @@ def _drop_old_versions() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# Two machine instructions Python has no name for ----------------------------
+# Machine instructions Python has no name for ----------------------------
 
 
 def lowest_bit(mask: Any) -> int:
     """The index of the lowest set bit; `mask` is not 0."""
     return (int(mask) & -int(mask)).bit_length() - 1
+
+
+def highest_bit(mask: Any) -> int:
+    """The index of the highest set bit; `mask` is not 0."""
+    return int(mask).bit_length() - 1
 
 
 def bit_count(mask: Any) -> int:
@@ -163,6 +168,14 @@ def _cttz(_context: Any, _mask: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def _ctlz(_context: Any, _mask: Any) -> Any:
+    def emit(_c: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def _ctpop(_context: Any, _mask: Any) -> Any:
     def emit(_c: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])
@@ -174,6 +187,14 @@ def _ctpop(_context: Any, _mask: Any) -> Any:
 def _compiled_lowest_bit(mask: Any) -> Any:
     def compiled(mask: Any) -> Any:
         return _cttz(np.uint64(mask))
+
+    return compiled
+
+
+@overload(highest_bit)  # type: ignore[untyped-decorator]
+def _compiled_highest_bit(mask: Any) -> Any:
+    def compiled(mask: Any) -> Any:
+        return 63 - _ctlz(np.uint64(mask))
 
     return compiled
 

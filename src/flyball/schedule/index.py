@@ -3,7 +3,8 @@
 Each pool has one bitmap per free count f = 0..capacity over its nodes, laid out in
 `state.bitmaps` as `[nodes in it, summary words, words]`. A summary bit says that a
 64-node word is not empty, so the lowest node of a bitmap is two look-ups away even with
-ten thousand nodes. Nodes that are down are in none.
+ten thousand nodes. Before them stands one word whose bit f - 1 says that some node has f
+whole free devices. Nodes that are down are in none.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def summary_words(words: int) -> int:
 
 def index_size(words: int, capacity: int) -> int:
     """Length of a pool's part of the index."""
-    return (capacity + 1) * (1 + summary_words(words) + words)
+    return 1 + (capacity + 1) * (1 + summary_words(words) + words)
 
 
 @kernel
 def base_of(pool: Any, free: int) -> int:
     """Where the pool's bitmap for this free count begins."""
-    return int(pool.index + free * (1 + (pool.words + 63) // 64 + pool.words))
+    return int(pool.index + 1 + free * (1 + (pool.words + 63) // 64 + pool.words))
 
 
 @kernel
@@ -42,6 +43,8 @@ def insert(index: Any, pool: Any, free: int, local: int) -> None:
     summary = base + 1 + (word >> 6)
     words = base + 1 + ((pool.words + 63) // 64)
     index[base] += ONE
+    if free > 0:
+        index[pool.index] |= ONE << np.uint64(free - 1)
     index[summary] |= ONE << np.uint64(word & 63)
     index[words + word] |= ONE << np.uint64(local & 63)
 
@@ -53,9 +56,17 @@ def discard(index: Any, pool: Any, free: int, local: int) -> None:
     word = local >> 6
     words = base + 1 + ((pool.words + 63) // 64)
     index[base] -= ONE
+    if free > 0 and index[base] == ZERO:
+        index[pool.index] &= ~(ONE << np.uint64(free - 1))
     index[words + word] &= ~(ONE << np.uint64(local & 63))
     if index[words + word] == ZERO:
         index[base + 1 + (word >> 6)] &= ~(ONE << np.uint64(word & 63))
+
+
+@kernel
+def free_counts(index: Any, pool: Any, least: int) -> Any:
+    """Which free counts some node has: bit i stands for `least` + i whole devices."""
+    return index[pool.index] >> np.uint64(least - 1)
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 
 from flyball.core.knobs import Place, Span
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.physics.compile import bit_count, kernel, lowest_bit
+from flyball.physics.compile import bit_count, highest_bit, kernel, lowest_bit
 from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, own_w, rate_of
 from flyball.schedule.order import guess
@@ -55,12 +55,13 @@ def node_with(state: Any, pool_id: int, free: int, avoid: bool) -> int:
 @kernel
 def fit_node(state: Any, pool_id: int, devices: int, emptiest: bool, avoid: bool) -> int:
     """One node with that many whole free devices: the fullest such node, or the emptiest."""
-    capacity = state.pools[pool_id].capacity
-    for step in range(capacity - devices + 1):
-        free = capacity - step if emptiest else devices + step
-        node_id = node_with(state, pool_id, free, avoid)
+    counts = index.free_counts(state.bitmaps, state.pools[pool_id], devices)
+    while counts != ZERO:
+        above = highest_bit(counts) if emptiest else lowest_bit(counts)
+        node_id = node_with(state, pool_id, devices + above, avoid)
         if node_id >= 0:
             return int(node_id)
+        counts &= ~(ONE << np.uint64(above))
     return NOWHERE
 
 

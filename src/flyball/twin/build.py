@@ -115,28 +115,46 @@ def _pools(cluster: Cluster) -> Records:
 
 
 def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
-    size = len(workload)
-    jobs = records(size, s.JOB)
-    jobs.submit_us, jobs.work_us = workload.submit_us, workload.duration_us
-    jobs.estimate_us = _estimates(workload, effects)
     share = workload.devices * workload.milli / MILLI_PER_DEVICE
-    jobs.reference_us = workload.duration_us * profiles.to_reference[profiles.of_job] * share
-    jobs.limit_us = workload.limit_us
     restart = np.array([to_us(each) for each in effects.restart_s])
-    jobs.restart_us = restart[np.searchsorted([1, 8], workload.devices)]
-    jobs.checkpoint_us = to_us(effects.checkpoint_s)
-    jobs.priority, jobs.devices, jobs.milli = workload.priority, workload.devices, workload.milli
-    jobs.memory_mib, jobs.profile = workload.memory_mib, profiles.of_job
-    jobs.tenant, jobs.group = workload.tenant, workload.group
-    jobs.kind, jobs.outcome = profiles.kinds, workload.outcome
+    columns = {
+        "reference_us": workload.duration_us * profiles.to_reference[profiles.of_job] * share,
+        "restart_us": restart[np.searchsorted([1, 8], workload.devices)],
+        "work_us": workload.duration_us,
+        "estimate_us": _estimates(workload, effects),
+        "profile": profiles.of_job,
+        "kind": profiles.kinds,
+    }
+    for name in (
+        *("submit_us", "limit_us", "priority", "devices", "milli", "memory_mib"),
+        *("tenant", "group", "outcome"),
+    ):
+        columns[name] = getattr(workload, name)
+    jobs = records(len(workload), s.JOB)
+    _fill(jobs, columns)
+    if effects.checkpoint_s:
+        jobs.checkpoint_us = to_us(effects.checkpoint_s)
     return jobs
+
+
+CHUNK = 8192
+
+
+def _fill(table: Records, columns: dict[str, Any]) -> None:
+    """Write columns into records, a stretch at a time so that it stays in the cache."""
+    plain = table.view(np.ndarray)
+    fields = [(plain[name], values) for name, values in columns.items()]
+    for begin in range(0, len(table), CHUNK):
+        for field, values in fields:
+            field[begin : begin + CHUNK] = values[begin : begin + CHUNK]
 
 
 def _estimates(workload: Workload, effects: Effects) -> npt.NDArray[np.float64]:
     """Stated estimates; elsewhere the duration with a log-normal error (see `Effects`)."""
     rng = np.random.default_rng([effects.seed, 1])
-    error = np.exp(effects.estimate_sigma * rng.standard_normal(len(workload)))
-    guessed = workload.duration_us * error if effects.estimate_sigma else workload.duration_us
+    guessed = workload.duration_us
+    if effects.estimate_sigma:
+        guessed = guessed * np.exp(effects.estimate_sigma * rng.standard_normal(len(workload)))
     stated = workload.estimate_us
     return np.maximum(1.0, np.where(np.isnan(stated), guessed, stated))
 
@@ -144,6 +162,8 @@ def _estimates(workload: Workload, effects: Effects) -> npt.NDArray[np.float64]:
 def _links(workload: Workload, jobs: Records) -> npt.NDArray[np.int32]:
     """Successors of each job, end to end; sets the counts in `jobs`."""
     order = np.lexsort((workload.after_job, workload.after_on))
+    if not len(order):
+        return np.zeros(0, np.int32)
     counts = np.bincount(workload.after_on, minlength=len(jobs))
     jobs.successor_count = counts
     jobs.successors = np.cumsum(counts) - counts
@@ -153,9 +173,9 @@ def _links(workload: Workload, jobs: Records) -> npt.NDArray[np.int32]:
 
 def _runs(jobs: Records) -> Records:
     runs = records(len(jobs), s.RUN)
-    runs.first_start_us = runs.end_us = -1
-    runs.first_row = runs.pool = runs.link = -1
-    runs.waiting_on = jobs.predecessors
+    none = np.broadcast_to(np.int64(-1), len(jobs))
+    columns = dict.fromkeys(("first_start_us", "end_us", "first_row", "pool", "link"), none)
+    _fill(runs, {**columns, "waiting_on": jobs.predecessors})
     return runs
 
 
@@ -182,7 +202,8 @@ def _bitmaps(pools: Records) -> npt.NDArray[np.uint64]:
     for pool in pools:
         words = int(pool.words)
         summaries = (words + 63) // 64
-        base = int(pool.index) + int(pool.capacity) * (1 + summaries + words)
+        base = int(pool.index) + 1 + int(pool.capacity) * (1 + summaries + words)
+        bitmaps[pool.index] = 1 << (int(pool.capacity) - 1)
         bitmaps[base] = pool.nodes
         bitmaps[base + 1 : base + 1 + summaries] = _ones(words)
         bitmaps[base + 1 + summaries : base + 1 + summaries + words] = _ones(int(pool.nodes))

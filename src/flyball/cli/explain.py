@@ -1,0 +1,235 @@
+"""`flyball explain`: why jobs wait at an instant of a replay, and what would help."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flyball.cli.output import note, print_json, print_table, whole_number
+from flyball.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from flyball.app import Twin
+    from flyball.core.workload import Workload
+    from flyball.schedule.explain import Explanation
+
+EXAMPLES = """\b
+Examples:
+  flyball explain jobs.csv --cluster five-mixed --policy easy --at 6h
+  flyball explain jobs.csv --cluster mine.yaml --policy fifo --at 90m --job j42
+  flyball explain jobs.csv --cluster mine.yaml --policy ect --set hold_s=60 --at 2d --json
+\b
+Every token is listed in docs/guide/why.md.
+"""
+
+UNITS_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+COLUMNS = ("job", "devices", "submitted", "token", "why it waits", "what would help")
+MOST_SUGGESTED = 2000
+"""Beyond this many jobs an unknown one is not compared with all the others."""
+
+
+def explain(
+    trace: Annotated[
+        Path, typer.Argument(help="Trace file: canonical CSV, Philly or SWF; .gz too.")
+    ],
+    cluster: Annotated[
+        str, typer.Option("--cluster", "-c", help="Cluster file (YAML) or preset; see `clusters`.")
+    ],
+    at: Annotated[
+        str, typer.Option(help="When, after the first submission: seconds, or e.g. 90m, 6h, 2d.")
+    ],
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="The policy; see `policies`.")
+    ] = "easy",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="knob=value; may be repeated.")
+    ] = None,
+    job: Annotated[str | None, typer.Option(help="Only this job, whatever it does.")] = None,
+    most: Annotated[int, typer.Option("--most", help="Jobs in the table at most.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    estimates: Annotated[
+        str,
+        typer.Option(
+            help="Run times policies see: trace (its own, else exact), exact or noisy:SIGMA."
+        ),
+    ] = "trace",
+    mtbf_h: Annotated[
+        float, typer.Option(help="Mean time between failures of a node; 0 = never.")
+    ] = 0.0,
+    repair_h: Annotated[float, typer.Option(help="Mean time to repair.")] = 4.0,
+    seed: Annotated[int, typer.Option(help="Of whatever is drawn at random.")] = 0,
+    load: Annotated[
+        float | None, typer.Option(help="Stretch or compress arrivals to this offered load.")
+    ] = None,
+    limit_jobs: Annotated[int | None, typer.Option(help="Only the first N jobs.")] = None,
+    trace_format: Annotated[
+        str | None, typer.Option("--format", help="canonical, philly or swf. [default: detect]")
+    ] = None,
+) -> None:
+    """Stop a replay at an instant and say why each waiting job waits, and what would help."""
+    # 1. Refuse what can be refused before the long part.
+    at_s = seconds_of(at)
+    whole_number(most, "--most", 1, 1_000_000)
+    whole_number(seed, "--seed", 0, 1_000_000)
+    from flyball.app import build_twin, policy_settings, warm
+    from flyball.cli.replay import estimate_sigma, read_workload
+    from flyball.core.effects import Effects
+    from flyball.core.units import to_us
+    from flyball.schedule.explain import Names, explain_pending
+    from flyball.schedule.explain import explain as explain_one
+    from flyball.twin.cluster_file import load_cluster
+
+    chosen = policy_settings(policy, settings or [])
+    if len(chosen) != 1:
+        raise BadInput(f"--policy {policy} names {len(chosen)} policies", "name one")
+    target = load_cluster(cluster)
+    effects = Effects(
+        mtbf_h=mtbf_h, repair_h=repair_h, estimate_sigma=estimate_sigma(estimates), seed=seed
+    )
+    # 2. Read, and run up to the instant.
+    workload = read_workload(trace, trace_format, target, load, limit_jobs, estimates != "trace")
+    wanted = None if job is None else _index_of(workload, job)
+    twin = build_twin(target, workload, chosen[0].knobs, effects)
+    warm(note)
+    _note_compile(twin, mtbf_h > 0)
+    twin.run(int(twin.state.clock[0].start_us) + to_us(at_s))
+    # 3. Explain.
+    names = Names.of(workload.ids.tolist(), target.groups)
+    if wanted is None:
+        found = explain_pending(twin.state, twin.knobs, names)
+    else:
+        found = [explain_one(twin.state, twin.knobs, wanted, names)]
+    # 4. Print.
+    if as_json:
+        head = {"trace": workload.name, "cluster": target.name, "policy": chosen[0].name}
+        print_json({**head, **_as_json(found, twin, workload, at_s)})
+    elif wanted is None:
+        _print_table(found, twin, workload, at_s, most)
+    else:
+        _print_one(found[0], twin, workload)
+
+
+def _note_compile(twin: Twin, with_failures: bool) -> None:
+    """Say so if explaining must be compiled first."""
+    from flyball.core.knobs import Preempt
+    from flyball.physics.compile import cache_folder
+
+    wanted = ["find_now"]
+    if twin.knobs.preempt == Preempt.ROUNDS or with_failures:
+        wanted.append("decide_now")
+    if not all(any(cache_folder().rglob(f"*.{each}-*.nbi")) for each in wanted):
+        note("compiling what explains (first run only, about 10 s)")
+
+
+def seconds_of(text: str) -> float:
+    """`3600`, `90m`, `1.5h`, `2d` in seconds.
+
+    Raises:
+        BadInput: anything else.
+    """
+    digits = text.strip().lower().rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = text.strip().lower()[len(digits) :] or "s"
+    try:
+        value = float(digits) * UNITS_S[unit]
+    except (ValueError, KeyError):
+        value = math.nan
+    if not 0 <= value < 1e12:
+        raise BadInput(f"--at {text!r} is not a time", "use seconds, or e.g. 90m, 6h, 2d")
+    return value
+
+
+def _index_of(workload: Workload, job: str) -> int:
+    found = (workload.ids == job).nonzero()[0]
+    if len(found):
+        return int(found[0])
+    ids = workload.ids.tolist()
+    if len(ids) <= MOST_SUGGESTED:
+        import difflib
+
+        near = difflib.get_close_matches(job, ids, n=1, cutoff=0.5)
+        remedy = f"did you mean {near[0]!r}?" if near else f"its jobs are {ids[0]} to {ids[-1]}"
+    else:
+        remedy = f"its {len(ids):,} jobs are {ids[0]} to {ids[-1]}"
+    raise BadInput(f"{workload.name} has no job {job!r}", remedy)
+
+
+def _as_json(
+    found: list[Explanation], twin: Twin, workload: Workload, at_s: float
+) -> dict[str, Any]:
+    from flyball.core.state import Status
+    from flyball.core.units import to_s
+
+    state, clock = twin.state, twin.state.clock[0]
+    rows = [
+        {
+            "job": str(workload.ids[each.job]),
+            "devices": int(state.jobs[each.job].devices),
+            "gpu_milli": int(state.jobs[each.job].milli),
+            "status": Status(int(state.runs[each.job].status)).name.lower(),
+            "submit_s": to_s(int(state.jobs[each.job].submit_us - clock.start_us)),
+            "waits_s": to_s(int(clock.now_us - state.jobs[each.job].submit_us)),
+            "token": each.token,
+            "sentence": each.sentence,
+            "remedy": each.remedy,
+            "numbers": each.numbers,
+        }
+        for each in found
+    ]
+    return {
+        "at_s": at_s,
+        "decided_s": to_s(int(clock.now_us - clock.start_us)),
+        "running": int(clock.running),
+        "tokens": dict(Counter(each.token for each in found).most_common()),
+        "jobs": rows,
+    }
+
+
+def _print_table(
+    found: list[Explanation], twin: Twin, workload: Workload, at_s: float, most: int
+) -> None:
+    from flyball.core.units import duration_text, to_s
+
+    clock = twin.state.clock[0]
+    decided_s = to_s(int(clock.now_us - clock.start_us))
+    when = f"{duration_text(at_s)} after the first submission"
+    if twin.finished:
+        typer.echo(f"At {when} nothing waits: the last job ended at {duration_text(decided_s)}.")
+        return
+    running = f"{int(clock.running):,} running"
+    if not found:
+        typer.echo(f"At {when} nothing waits ({running}).")
+        return
+    rows = [_cells(each, twin, workload) for each in found[:most]]
+    tokens = ", ".join(
+        f"{count:,} {token}" for token, count in Counter(e.token for e in found).most_common()
+    )
+    print_table(f"At {when}: {len(found):,} waiting, {running}", COLUMNS, rows, len(COLUMNS))
+    typer.echo(f"Reasons: {tokens}.")
+    if at_s > decided_s:
+        ago = duration_text(at_s - decided_s)
+        typer.echo(f"Times count from the last decision, {ago} before that.")
+    if len(found) > most:
+        typer.echo(f"The first {most} in the queue's order; --most {len(found)} shows all.")
+
+
+def _cells(each: Explanation, twin: Twin, workload: Workload) -> tuple[str, ...]:
+    from flyball.core.units import duration_text, to_s
+
+    job = twin.state.jobs[each.job]
+    share = f"{job.devices}" if job.milli == 1000 else f"{job.devices} x {job.milli / 1000:g}"
+    waited_s = to_s(twin.now_us - int(job.submit_us))
+    submitted = f"{duration_text(waited_s)} ago" if waited_s >= 0 else "not yet"
+    name = str(workload.ids[each.job])
+    return name, share, submitted, each.token, each.sentence, each.remedy
+
+
+def _print_one(each: Explanation, twin: Twin, workload: Workload) -> None:
+    name, devices, ago, *_rest = _cells(each, twin, workload)
+    unit = "device" if devices == "1" else "devices"
+    typer.echo(f"{name}: {devices} {unit}, submitted {ago}")
+    typer.echo(f"  {each.token}: {each.sentence}")
+    typer.echo(f"  {each.remedy}")

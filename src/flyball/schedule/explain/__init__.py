@@ -1,0 +1,15 @@
+"""Why a job waits, and why an action was taken: tokens, sentences with numbers, remedies."""
+
+from flyball.schedule.explain.actions import reason_text, reason_token
+from flyball.schedule.explain.answer import Explanation
+from flyball.schedule.explain.why import explain, explain_pending
+from flyball.schedule.explain.wording import Names
+
+__all__ = [
+    "Explanation",
+    "Names",
+    "explain",
+    "explain_pending",
+    "reason_text",
+    "reason_token",
+]

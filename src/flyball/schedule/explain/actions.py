@@ -1,0 +1,43 @@
+"""Why a plan's actions were taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.core.state import Reason
+from flyball.core.units import duration_text
+from flyball.schedule.explain.wording import ANOTHER_LEVEL_S, Names, sentence, span_text
+
+
+def reason_token(action: Any) -> str:
+    """The reason of a plan's action as a token: `in-order`, `backfilled`, ..."""
+    return Reason(int(action.reason)).name.lower().replace("_", "-")
+
+
+def reason_text(action: Any, names: Names | None = None, now_us: int | None = None) -> str:
+    """Why a plan's action was taken, as a sentence.
+
+    Args:
+        action: a row of `state.plan`.
+        names: what users call things.
+        now_us: when it was taken, to say how long from then.
+    """
+    reason, gain = Reason(int(action.reason)), float(action.gain)
+    job = (names or Names()).job(int(action.job))
+    by = duration_text(gain) if 0 < gain < ANOTHER_LEVEL_S else "a level of the queue"
+    if reason == Reason.IN_ORDER:
+        why = f"{job} is next in the queue's order and fits"
+    elif reason == Reason.SKIPPED_AHEAD:
+        why = f"{job} fits, and a job before it does not"
+    elif reason == Reason.BACKFILLED:
+        why = f"{job} fits and is not expected to delay the first job that waits"
+    elif reason == Reason.MADE_ROOM and gain == 0:
+        why = f"{job} fits in what is left of the room made for another"
+    elif reason == Reason.MADE_ROOM:
+        why = f"{job} comes before jobs that ran there, by at least {by}, and took their devices"
+    elif reason == Reason.GAVE_WAY:
+        why = f"{job} comes after a job that waited, by {by}, and gave its devices to it"
+    else:
+        when = f" in about {span_text(gain - now_us)}" if now_us is not None else ""
+        why = f"kept for {job}, the first that does not fit, which is expected to start{when}"
+    return sentence(why)

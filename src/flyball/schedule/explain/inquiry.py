@@ -1,0 +1,273 @@
+"""What explanations need to know of the whole queue and cluster, found out once when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flyball.core.knobs import Backfill, Knobs, Place, Preempt, Span
+from flyball.core.state import ActionKind, State, Status, clone
+from flyball.core.units import FOREVER_US, MILLI_PER_DEVICE, to_us
+from flyball.schedule import diagnose
+from flyball.schedule.explain.whatif import Probe
+from flyball.schedule.explain.wording import Names
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Room:
+    """Devices that a job could run on, and how many of them could serve it now.
+
+    Attributes:
+        total: devices of the pools, those of nodes that are down included.
+        free: of these, free for the job.
+        most_in_pool, most_on_node: the most free in one pool and on one node.
+        nodes, empty: nodes of the pools, and how many of them are wholly free.
+        down: those that are down.
+        short_of_memory: devices with a large enough share free, but not the memory.
+        could_hold: whether the nodes that are up could hold it, were they idle.
+    """
+
+    total: int
+    free: int
+    most_in_pool: int
+    most_on_node: int
+    nodes: int
+    empty: int
+    down: tuple[int, ...]
+    short_of_memory: int
+    could_hold: bool
+
+
+class Inquiry:
+    """One state, right after a decision, and what follows from it."""
+
+    def __init__(self, state: State, knobs: Knobs, names: Names) -> None:
+        self.state, self.knobs, self.names = state, knobs, names
+        self.now_us = int(state.clock[0].now_us)
+        self._packed = knobs.pack()
+        self._rooms: dict[int, Room] = {}
+        self._earliest: dict[tuple[int, int], int] = {}
+
+    # The queue ----------------------------------------------------------------
+
+    @cached_property
+    def _keys_and_ends(self) -> tuple[npt.NDArray[np.float64], Ints]:
+        keys = np.full(len(self.state.jobs), np.nan)
+        ends = np.full(len(self.state.jobs), FOREVER_US, np.int64)
+        diagnose.list_keys(self.state, self._packed, keys, ends)
+        return keys, ends
+
+    @property
+    def keys(self) -> npt.NDArray[np.float64]:
+        """The key of every job that is pending or running."""
+        return self._keys_and_ends[0]
+
+    @cached_property
+    def keys_then(self) -> npt.NDArray[np.float64]:
+        """The same at the next round."""
+        clock: Any = self.state.clock.copy()
+        clock.now_us = self.next_round_us
+        keys = np.full(len(self.state.jobs), np.nan)
+        ends = np.zeros(len(self.state.jobs), np.int64)
+        diagnose.list_keys(self.state._replace(clock=clock), self._packed, keys, ends)
+        return keys
+
+    @property
+    def ends(self) -> Ints:
+        """When each running job is expected to end."""
+        return self._keys_and_ends[1]
+
+    @cached_property
+    def order(self) -> Ints:
+        """The pending jobs, first to last."""
+        pending = np.flatnonzero(self.state.runs.status == Status.PENDING)
+        return pending[np.lexsort((pending, self.keys[pending]))]
+
+    @cached_property
+    def _place_of(self) -> dict[int, int]:
+        return {int(job_id): place for place, job_id in enumerate(self.order, 1)}
+
+    def place_of(self, job_id: int) -> int:
+        """The job's place in the queue, from 1."""
+        return self._place_of[job_id]
+
+    @property
+    def head(self) -> int:
+        """The first pending job, or -1."""
+        return int(self.order[0]) if len(self.order) else -1
+
+    @cached_property
+    def _scanned(self) -> set[int] | None:
+        """The jobs that the last scan looked at; None = all of them."""
+        if self.knobs.backfill != Backfill.EASY and self.knobs.place != Place.HOLD:
+            return None
+        count = int(self.state.clock[0].window_count)
+        return {int(job_id) for job_id in self.state.window["tie"][:count]}
+
+    def is_scanned(self, job_id: int) -> bool:
+        """Whether the job is within the part of the queue that a decision looks at."""
+        return self._scanned is None or job_id in self._scanned
+
+    def depth_for(self, job_id: int) -> int:
+        """The knob `depth` with which the last scan would have reached the job."""
+        started = self.knobs.depth - len(self._scanned or ())
+        return self.place_of(job_id) + max(0, started)
+
+    def probe(self, job_id: int) -> Probe:
+        """To ask whether the job would find a place."""
+        respects = self.knobs.backfill == Backfill.EASY and job_id != self.head
+        return Probe(self.state, self.knobs, job_id, respects)
+
+    def predecessors(self, job_id: int) -> list[int]:
+        """The jobs not ended that a held job waits for."""
+        owners, links = self._links
+        first, last = np.searchsorted(links, [job_id, job_id + 1])
+        final = self.state.runs.status >= Status.DONE
+        return [int(each) for each in np.sort(owners[first:last]) if not final[each]]
+
+    @cached_property
+    def _links(self) -> tuple[Ints, Ints]:
+        owners = np.repeat(np.arange(len(self.state.jobs)), self.state.jobs.successor_count)
+        by_follower = np.argsort(self.state.links, kind="stable")
+        return owners[by_follower], self.state.links[by_follower].astype(np.int64)
+
+    # The cluster --------------------------------------------------------------
+
+    def pools_of(self, job_id: int) -> list[int]:
+        """The pools the job could run on."""
+        mask = int(self.state.shapes[self.state.jobs[job_id].shape_id].pools)
+        return [pool_id for pool_id in range(len(self.state.pools)) if mask >> pool_id & 1]
+
+    def room(self, job_id: int) -> Room:
+        """How much is free for the job on the pools it could run on."""
+        shape_id = int(self.state.jobs[job_id].shape_id)
+        if shape_id not in self._rooms:
+            self._rooms[shape_id] = self._count_room(job_id)
+        return self._rooms[shape_id]
+
+    def _count_room(self, job_id: int) -> Room:
+        job = self.state.jobs[job_id]
+        down: list[int] = []
+        total = free = most_in_pool = most_on_node = nodes = empty = short = 0
+        could_hold = False
+        for pool_id in self.pools_of(job_id):
+            pool = self.state.pools[pool_id]
+            first, count, capacity = int(pool.first_node), int(pool.nodes), int(pool.capacity)
+            mine: Any = self.state.nodes[first : first + count]
+            up = mine.down == 0
+            here = mine.free.astype(np.int64)
+            if job.milli < MILLI_PER_DEVICE:
+                shares, without_memory = self._open_devices(mine, capacity, job)
+                here, short = here + shares, short + int(without_memory[up].sum())
+            here = here[up]
+            empty += int((mine.free[up] == capacity).sum())
+            down += [first + int(each) for each in np.flatnonzero(~up)]
+            total, nodes = total + count * capacity, nodes + count
+            free += int(here.sum())
+            most_in_pool = max(most_in_pool, int(here.sum()))
+            most_on_node = max(most_on_node, int(here.max(initial=0)))
+            could_hold |= int(up.sum()) >= -(-int(job.devices) // capacity)
+        return Room(
+            total, free, most_in_pool, most_on_node, nodes, empty, tuple(down), short, could_hold
+        )
+
+    def _open_devices(self, nodes: Any, capacity: int, job: Any) -> tuple[Ints, Ints]:
+        """Per node: devices in use with a share free for the job, and those short of memory."""
+        at = np.arange(capacity)
+        in_part = (nodes.open_mask[:, None] >> at.astype(np.uint64)) & np.uint64(1) == 1
+        places = np.where(in_part, nodes.first_device[:, None] + at, 0)
+        devices: Any = self.state.devices[places]
+        share = in_part & (devices["free_milli"] >= job.milli)
+        fits = devices["free_mib"] >= job.memory_mib
+        return (share & fits).sum(axis=1), (share & ~fits).sum(axis=1)
+
+    def running_on(self, pool_ids: list[int]) -> Ints:
+        """The jobs that run in these pools."""
+        runs = self.state.runs
+        return np.flatnonzero((runs.status == Status.RUNNING) & np.isin(runs.pool, pool_ids))
+
+    def most_on_node_without(self, jobs: set[int]) -> int:
+        """The most whole devices that one node would have free if these jobs were gone."""
+        state = self.state
+        free = np.where(state.nodes.down == 0, state.nodes.free, 0).astype(np.int64)
+        for job_id in jobs:
+            at = int(state.runs[job_id].first_row)
+            while at >= 0:
+                row = state.rows[at]
+                if row.milli == MILLI_PER_DEVICE:
+                    free[row.node] += int(row.mask).bit_count()
+                at = int(row.next)
+        return int(free.max())
+
+    # The future ---------------------------------------------------------------
+
+    @cached_property
+    def _scratch(self) -> State:
+        return clone(self.state)
+
+    def earliest_us(self, job_id: int, pool_ids: list[int] | None = None) -> int | None:
+        """When the job is expected to fit if nothing else starts before it; None = unknown.
+
+        By the estimates of the running jobs, with the code that makes reservations. It knows
+        whole devices on whole nodes or one node, and no power budget.
+        """
+        job = self.state.jobs[job_id]
+        usable = pool_ids or self.pools_of(job_id)
+        capacities = [int(self.state.pools[each].capacity) for each in usable]
+        spread = self.knobs.span == Span.ANY and job.devices > 1
+        rest = any(job.devices > each and job.devices % each for each in capacities)
+        if spread or rest or job.milli < MILLI_PER_DEVICE:
+            return None
+        mask = sum(1 << each for each in usable)
+        asked = (int(job.shape_id), mask)
+        if asked not in self._earliest:
+            shape: Any = self._scratch.shapes[job.shape_id]
+            before, shape.pools = int(shape.pools), np.uint64(mask)
+            when, _pool = diagnose.reserve_for(self._scratch, job_id)
+            shape.pools = np.uint64(before)
+            self._earliest[asked] = int(when)
+        when = self._earliest[asked]
+        return when if when < FOREVER_US else None
+
+    @cached_property
+    def starts_if_repaired(self) -> set[int]:
+        """The jobs that would start now if every node were up."""
+        from flyball.schedule.kernel import decide_now
+
+        own = clone(self.state)
+        diagnose.bring_up(own)
+        decide_now(own, self._packed)
+        plan: Any = own.plan[: own.clock[0].actions]
+        return {int(each) for each in plan.job[plan.kind == ActionKind.START]}
+
+    @cached_property
+    def next_round_us(self) -> int:
+        """The next instant at which running jobs may be set aside."""
+        every = to_us(self.knobs.round_s)
+        return (self.now_us // every + 1) * every
+
+    @cached_property
+    def next_round(self) -> dict[int, list[int]]:
+        """Jobs that would start in the next round if nothing else happened, and who gives way."""
+        from flyball.schedule.kernel import decide_now
+
+        if self.knobs.preempt != Preempt.ROUNDS:
+            return {}
+        own = clone(self.state)
+        clock: Any = own.clock[0]
+        clock.now_us = self.next_round_us
+        decide_now(own, self._packed)
+        found: dict[int, list[int]] = {}
+        aside: list[int] = []
+        for action in own.plan[: own.clock[0].actions]:
+            if action.kind == ActionKind.PREEMPT:
+                aside.append(int(action.job))
+            elif action.kind == ActionKind.START and int(action.job) not in found:
+                found[int(action.job)], aside = aside, []
+        return found

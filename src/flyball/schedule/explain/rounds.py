@@ -1,0 +1,109 @@
+"""Preemption in rounds: why a job may not take the devices of others, or not yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.core.knobs import Order
+from flyball.core.units import duration_text, to_s, to_us
+from flyball.schedule.explain.answer import (
+    NOTHING_TO_DO,
+    Explanation,
+    made,
+    smaller,
+    wait,
+)
+from flyball.schedule.explain.inquiry import Inquiry, Ints
+from flyball.schedule.explain.room import no_free
+from flyball.schedule.explain.whatif import Probe
+from flyball.schedule.explain.wording import ANOTHER_LEVEL_S, counted, listed, span_text
+
+MEASURE = {
+    Order.SUBMIT: "of submission",
+    Order.SHORTEST: "of estimated run time",
+    Order.AREA: "of estimated device time",
+    Order.REMAINING: "of estimated work left",
+    Order.ATTAINED: "of submission",
+}
+"""What a second of key stands for."""
+
+
+def nobody_gives_way(ask: Inquiry, job_id: int, probe: Probe) -> Explanation | None:
+    """Why no room is made for a job that comes before running ones; None if it does not."""
+    room = ask.room(job_id)
+    if room.down and not room.could_hold:
+        return None
+    running = ask.running_on(ask.pools_of(job_id))
+    behind = running[ask.keys_then[running] > ask.keys[job_id]]
+    if len(behind):
+        return _not_far_enough(ask, job_id, probe, behind, len(running))
+    if room.free < ask.state.jobs[job_id].devices and len(running):
+        before = f"each of the {counted(len(running), 'job')} running there comes before it"
+        return no_free(ask, job_id, probe, room, before)
+    return None
+
+
+def waits_for_round(ask: Inquiry, job_id: int) -> Explanation:
+    """The next round will start it."""
+    aside = [ask.names.job(each) for each in ask.next_round[job_id]]
+    in_us = ask.next_round_us - ask.now_us
+    room = f"the devices of {listed(aside)}" if aside else "devices that come free then"
+    why = f"may not start now, but may take {room} in the next round, in {span_text(in_us)}"
+    remedy = f"{NOTHING_TO_DO}: rounds come every {duration_text(ask.knobs.round_s)} (round_s)"
+    numbers = {"expected_in_s": to_s(in_us), "set_aside": aside, "round_s": ask.knobs.round_s}
+    return made(ask, job_id, "waits-for-round", why, [remedy], **numbers)
+
+
+def _not_far_enough(
+    ask: Inquiry, job_id: int, probe: Probe, behind: Ints, running: int
+) -> Explanation:
+    knobs, gaps_s = ask.knobs, ask.keys_then[behind] - ask.keys[job_id]
+    far = behind[gaps_s > knobs.margin_s]
+    there = f"of the {counted(running, 'job')} running there"
+    numbers: dict[str, Any] = {
+        "running": running,
+        "behind": len(behind),
+        "behind_by_margin": len(far),
+        "furthest_s": float(gaps_s.max()),
+        "margin_s": knobs.margin_s,
+    }
+    if len(far):
+        too_little = _too_little(ask, job_id, far, numbers)
+        why = f"no room; {there} {len(far)} may give way to it, {too_little}"
+    elif knobs.order == Order.ATTAINED and knobs.margin_s >= ANOTHER_LEVEL_S:
+        why = (
+            f"no room, and {there} none is demoted below it; that takes "
+            f"{duration_text(knobs.attained_s)} of device time (attained_s)"
+        )
+    else:
+        why = (
+            f"no room; {there} {_come(len(behind))} after it, the furthest by "
+            f"{_gap(numbers['furthest_s'], knobs.order)}, and gives way only for more than "
+            f"{duration_text(knobs.margin_s)} (margin_s)"
+        )
+    remedies = [wait(ask, job_id, numbers), smaller(ask, job_id, probe)]
+    return made(ask, job_id, "not-far-enough-ahead", why, remedies, **numbers)
+
+
+def _too_little(ask: Inquiry, job_id: int, far: Ints, numbers: dict[str, Any]) -> str:
+    """Why those who would give way do not make enough room."""
+    began_us = ask.state.runs.since_us[far]
+    young = far[ask.next_round_us - began_us < to_us(ask.knobs.round_s)]
+    numbers["too_young"] = len(young)
+    if len(young) == len(far):
+        return f"but not before they have run for {duration_text(ask.knobs.round_s)} (round_s)"
+    most = ask.most_on_node_without(set(far.tolist()) - set(young.tolist()))
+    numbers["most_on_node_then"] = most
+    if most < ask.state.jobs[job_id].devices:
+        return f"but that leaves at most {counted(most, 'device')} free on one node"
+    return "but jobs before it take that room, or the power budget forbids it"
+
+
+def _come(count: int) -> str:
+    return f"{count} comes" if count == 1 else f"{count} come"
+
+
+def _gap(seconds: float, order: Order) -> str:
+    if seconds >= ANOTHER_LEVEL_S:
+        return "a level of the queue"
+    return f"{duration_text(seconds)} {MEASURE[order]}"

@@ -1,0 +1,155 @@
+"""What if a job asked for something else: the placement code is asked again with that changed.
+
+Nothing is decided and nothing of the state is changed: the question is put with copies of the
+one job, its shape and the clock, and with the nodes as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from flyball.core.knobs import Knobs
+from flyball.core.state import State
+from flyball.schedule import diagnose
+from flyball.schedule.explain.wording import Names, counted
+from flyball.schedule.place import GATHERED
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place where a job would go: a pool, and a node or (below 0) several nodes of it."""
+
+    pool: int
+    fit: int
+
+    def text(self, state: State, names: Names) -> str:
+        """`on a3`, or `over empty nodes of a`."""
+        if self.fit >= 0:
+            return f"on {names.node(state, self.fit)}"
+        kind = "several" if self.fit == GATHERED else "empty"
+        return f"over {kind} nodes of {names.group(self.pool)}"
+
+
+class Probe:
+    """One job and the question whether it would find a place now."""
+
+    def __init__(self, state: State, knobs: Knobs, job_id: int, respect_head: bool) -> None:
+        self._state, self._knobs, self._respect_head = state, knobs, respect_head
+        self._job_id = job_id
+
+    def place(
+        self,
+        *,
+        respect_head: bool | None = None,
+        within_budget: bool = True,
+        knobs: dict[str, Any] | None = None,
+        pools: int | None = None,
+        **request: Any,
+    ) -> Spot | None:
+        """Where the job would start now, None if nowhere.
+
+        Args:
+            respect_head: whether the reservation counts, if other than in truth.
+            within_budget: False lifts the power budget.
+            knobs: changes of knobs.
+            pools: other pools it may use, as a mask.
+            request: changes of the job's own fields.
+        """
+        asked = self._copy(within_budget, pools, request)
+        packed = replace(self._knobs, **(knobs or {})).pack()
+        respect = self._respect_head if respect_head is None else respect_head
+        pool_id, fit = diagnose.find_now(asked, packed, 0, respect)
+        return Spot(int(pool_id), int(fit)) if pool_id >= 0 else None
+
+    def most_devices(self) -> tuple[int, Spot] | None:
+        """The largest smaller gang that would find a place now, all else the same."""
+        asked = self._copy(True, None, {})
+        devices, pool_id, fit = diagnose.most_devices(
+            asked, self._knobs.pack(), 0, self._respect_head
+        )
+        return (int(devices), Spot(int(pool_id), int(fit))) if devices else None
+
+    def largest_share(self) -> tuple[int, Spot] | None:
+        """The largest smaller share of each device that would find a place now."""
+        low, high = 0, int(self._state.jobs[self._job_id].milli)
+        found = None
+        while high - low > 1:
+            middle = (low + high) // 2
+            spot = self.place(milli=middle)
+            if spot is None:
+                high = middle
+            else:
+                low, found = middle, (middle, spot)
+        return found
+
+    def figures(self, pool_id: int, cap: float | None = None, **request: Any) -> Figures:
+        """What policies know of the job in a pool, perhaps with another cap or request."""
+        knobs = self._knobs if cap is None else replace(self._knobs, cap=cap)
+        made = diagnose.figures(self._copy(True, None, request), knobs.pack(), 0, pool_id)
+        return Figures(*map(float, made))
+
+    def _copy(self, within_budget: bool, pools: int | None, request: dict[str, Any]) -> State:
+        state, at = self._state, self._job_id
+        jobs: Any = state.jobs[at : at + 1].copy()
+        shape_id = int(jobs[0].shape_id)
+        shapes: Any = state.shapes[shape_id : shape_id + 1].copy()
+        clock: Any = state.clock.copy()
+        jobs.shape_id = 0
+        for name, value in request.items():
+            jobs[name] = value
+        if pools is not None:
+            shapes.pools = np.uint64(pools)
+        if not within_budget:
+            clock.budget_w = 0.0
+        runs: Any = state.runs[at : at + 1].copy()
+        return state._replace(jobs=jobs, shapes=shapes, runs=runs, clock=clock)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What policies know of a job in a pool: its key, estimated work left, rate and extra draw."""
+
+    key_s: float
+    left_us: float
+    rate: float
+    added_w: float
+
+    @property
+    def run_us(self) -> float:
+        """Expected run time there."""
+        return self.left_us / self.rate
+
+
+def would_run(state: State, job_id: int, memory_mib: int) -> int:
+    """The mask of pools that could run the job if it needed this much memory on a device."""
+    job, mask = state.jobs[job_id], 0
+    for pool_id, pool in enumerate(state.pools):
+        rate = state.rates[int(job.profile) * len(state.pools) + pool_id]
+        fraction = int(job.milli) < 1000
+        room = int(pool.capacity) * (1 if fraction else int(pool.nodes))
+        if rate.packed > 0 and memory_mib <= pool.memory_mib and job.devices <= room:
+            mask |= 1 << pool_id
+    return mask
+
+
+def smaller_text(probe: Probe, state: State, names: Names, job_id: int, verb: str) -> str:
+    """What a smaller request would bring: `ask for 4 devices instead of 8: ...`, or nothing."""
+    job = state.jobs[job_id]
+    fewer = probe.most_devices()
+    if fewer is not None:
+        count, spot = fewer
+        return (
+            f"ask for {counted(count, 'device')} instead of {job.devices}: with the same estimate "
+            f"it would {verb} now {spot.text(state, names)}"
+        )
+    share = probe.largest_share() if job.milli < 1000 else None
+    if share is not None:
+        milli, spot = share
+        return (
+            f"ask for {milli / 1000:g} of a device instead of {job.milli / 1000:g}: it would "
+            f"{verb} now {spot.text(state, names)}"
+        )
+    return ""
