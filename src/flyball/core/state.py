@@ -413,6 +413,7 @@ def clone(state: State, into: State | None = None) -> State:
     """
     if into is not None:
         np.copyto(into.arena, state.arena)
+        into.clock["actions"] = 0
         for name in STAMPED:
             getattr(into, name)["stamp"].fill(0)
         into.avail[0].fill(STALE)
@@ -429,4 +430,5 @@ def clone(state: State, into: State | None = None) -> State:
         for name, array in zip(SCRATCH_ARRAYS, state[17:-1], strict=True)
     }
     fresh["avail"][0].fill(STALE)
+    moved["clock"]["actions"] = 0
     return state._replace(**moved, **fresh, arena=arena)

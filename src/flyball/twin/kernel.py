@@ -298,7 +298,9 @@ def push_event(state: Any, when: int, kind: int, subject: int) -> None:
     clock = state.clock[0]
     if HEAP_OFFSET + clock.event_count == len(state.events):
         compact_events(state)
-    heap.push(state.events, HEAP_OFFSET, clock.event_count, when, (kind << KIND_BITS) + subject)
+    heap.push(
+        state.events, HEAP_OFFSET, clock.event_count, when, (kind << KIND_BITS) + int(subject)
+    )
     clock.event_count += 1
 
 

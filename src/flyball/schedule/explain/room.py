@@ -95,13 +95,15 @@ def _fragmented(ask: Inquiry, job_id: int, probe: Probe, room: Room) -> Explanat
 def _unsuitable(ask: Inquiry, job_id: int, probe: Probe) -> dict[int, str]:
     """Pools with room for the job that cannot run it, and why."""
     job, found = ask.state.jobs[job_id], {}
-    for pool_id in set(range(len(ask.state.pools))) - set(ask.pools_of(job_id)):
+    for pool_id in sorted(set(range(len(ask.state.pools))) - set(ask.pools_of(job_id))):
         pool = ask.state.pools[pool_id]
         rate = ask.state.rates[int(job.profile) * len(ask.state.pools) + pool_id]
         if rate.packed <= 0:
             why = "does not run it"
         elif job.memory_mib > pool.memory_mib:
             why = f"has {pool.memory_mib / MIB_PER_GIB:g} GiB"
+        elif would_run(ask.state, job_id, int(job.memory_mib)) >> pool_id & 1:
+            why = "would break the power budget even alone"
         else:
             continue
         plain = {"place": Place.BEST_FIT}
