@@ -35,6 +35,7 @@ KERNEL_SOURCES = (
     "physics/compile.py",
     "physics/energy.py",
     "schedule/*.py",
+    "twin/events.py",
     "twin/kernel.py",
 )
 

@@ -11,24 +11,22 @@ import math
 from typing import Any
 
 from flyball.core.knobs import Preempt
-from flyball.core.state import HEAP_OFFSET, STALE, ActionKind, EventKind, Status
+from flyball.core.state import STALE, ActionKind, Status
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import entry, kernel
 from flyball.physics.energy import busy_at, energy_at, touch
-from flyball.schedule import heap, index, queue
+from flyball.schedule import index, queue
 from flyball.schedule.allocate import release
 from flyball.schedule.kernel import decide
 from flyball.schedule.order import progress
 from flyball.schedule.reserve import drop_reservation, reserve_as_planned
 from flyball.schedule.start import can_start_as_planned, start_as_planned
+from flyball.twin.events import END_EVENT, REPAIR_EVENT, next_event_us, pop_event, push_event
 
 HELD = int(Status.HELD)
 RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
 ROUNDS = int(Preempt.ROUNDS)
-END_EVENT, REPAIR_EVENT = int(EventKind.END), int(EventKind.REPAIR)
-KIND_BITS = 48
-"""An event's tie is kind * 2**48 + index, so that ends come before repairs."""
 
 
 @entry
@@ -48,10 +46,7 @@ def run(state: Any, packed: Any, until_us: int) -> None:
 def next_instant(state: Any, knobs: Any) -> int:
     """When something happens next: FOREVER_US if nothing ever will."""
     clock = state.clock[0]
-    drop_stale_events(state)
-    when = FOREVER_US
-    if clock.event_count > 0:
-        when = state.events[HEAP_OFFSET].key
+    when = next_event_us(state)
     if clock.next_job < len(state.jobs):
         when = min(when, state.jobs[clock.next_job].submit_us)
     if clock.finished < len(state.jobs) and clock.next_outage < len(state.outages):
@@ -69,14 +64,11 @@ def advance(state: Any, knobs: Any, now: int) -> None:
     clock = state.clock[0]
     clock.now_us = now
     # 1. Ends, then repairs: that is the order of the ties.
-    while clock.event_count > 0 and state.events[HEAP_OFFSET].key == now:
-        tie = state.events[HEAP_OFFSET].tie
-        heap.drop_top(state.events, HEAP_OFFSET, clock.event_count)
-        clock.event_count -= 1
-        subject = tie & ((1 << KIND_BITS) - 1)
-        if tie >> KIND_BITS == REPAIR_EVENT:
+    while next_event_us(state) == now:
+        kind, subject = pop_event(state)
+        if kind == REPAIR_EVENT:
             repair(state, knobs, subject, now)
-        elif state.runs[subject].status == RUNNING and state.runs[subject].end_us == now:
+        else:
             finish(state, knobs, subject, now)
     # 2. Failures.
     while clock.next_outage < len(state.outages):
@@ -291,50 +283,6 @@ def enact(state: Any, knobs: Any, now: int) -> int:
             at = reserve_as_planned(state, at)
     carry_out(state, knobs, now)
     return -1
-
-
-@kernel
-def push_event(state: Any, when: int, kind: int, subject: int) -> None:
-    clock = state.clock[0]
-    if HEAP_OFFSET + clock.event_count == len(state.events):
-        compact_events(state)
-    heap.push(
-        state.events, HEAP_OFFSET, clock.event_count, when, (kind << KIND_BITS) + int(subject)
-    )
-    clock.event_count += 1
-
-
-@kernel
-def is_stale(state: Any, event: Any) -> bool:
-    """Whether an end was overtaken: its job was preempted or failed since."""
-    if event.tie >> KIND_BITS != END_EVENT:
-        return False
-    run_ = state.runs[event.tie]
-    return bool(run_.status != RUNNING or run_.end_us != event.key)
-
-
-@kernel
-def drop_stale_events(state: Any) -> None:
-    """Take overtaken ends off the top."""
-    clock = state.clock[0]
-    while clock.event_count > 0 and is_stale(state, state.events[HEAP_OFFSET]):
-        heap.drop_top(state.events, HEAP_OFFSET, clock.event_count)
-        clock.event_count -= 1
-
-
-@kernel
-def compact_events(state: Any) -> None:
-    """Drop every overtaken end, to make room."""
-    clock = state.clock[0]
-    kept = 0
-    for at in range(clock.event_count):
-        event = state.events[HEAP_OFFSET + at]
-        if not is_stale(state, event):
-            target = state.events[HEAP_OFFSET + kept]
-            target.key, target.tie = event.key, event.tie
-            kept += 1
-    heap.heapify(state.events, HEAP_OFFSET, kept)
-    clock.event_count = kept
 
 
 @kernel

@@ -1,0 +1,74 @@
+"""The list of events to come: ends of running jobs and repairs of nodes, in one heap.
+
+A job that is preempted leaves its end behind in the list; such an end is overtaken, and is
+dropped when it comes to the top or when the list is full.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.core.state import HEAP_OFFSET, EventKind, Status
+from flyball.core.units import FOREVER_US
+from flyball.physics.compile import kernel
+from flyball.schedule import heap
+
+RUNNING = int(Status.RUNNING)
+END_EVENT, REPAIR_EVENT = int(EventKind.END), int(EventKind.REPAIR)
+KIND_BITS = 48
+"""An event's tie is kind * 2**48 + index, so that ends come before repairs."""
+
+
+@kernel
+def push_event(state: Any, when: int, kind: int, subject: int) -> None:
+    clock = state.clock[0]
+    if HEAP_OFFSET + clock.event_count == len(state.events):
+        compact_events(state)
+    heap.push(
+        state.events, HEAP_OFFSET, clock.event_count, when, (kind << KIND_BITS) + int(subject)
+    )
+    clock.event_count += 1
+
+
+@kernel
+def is_stale(state: Any, event: Any) -> bool:
+    """Whether an end was overtaken: its job was preempted or failed since."""
+    if event.tie >> KIND_BITS != END_EVENT:
+        return False
+    run_ = state.runs[event.tie]
+    return bool(run_.status != RUNNING or run_.end_us != event.key)
+
+
+@kernel
+def next_event_us(state: Any) -> int:
+    """When the next end or repair is due; drops overtaken ends on the way."""
+    clock = state.clock[0]
+    while clock.event_count > 0 and is_stale(state, state.events[HEAP_OFFSET]):
+        heap.drop_top(state.events, HEAP_OFFSET, clock.event_count)
+        clock.event_count -= 1
+    return int(state.events[HEAP_OFFSET].key) if clock.event_count > 0 else FOREVER_US
+
+
+@kernel
+def pop_event(state: Any) -> tuple:  # type: ignore[type-arg]
+    """Take the next event off the list: (kind, job or node)."""
+    clock = state.clock[0]
+    tie = state.events[HEAP_OFFSET].tie
+    heap.drop_top(state.events, HEAP_OFFSET, clock.event_count)
+    clock.event_count -= 1
+    return tie >> KIND_BITS, tie & ((1 << KIND_BITS) - 1)
+
+
+@kernel
+def compact_events(state: Any) -> None:
+    """Drop every overtaken end, to make room."""
+    clock = state.clock[0]
+    kept = 0
+    for at in range(clock.event_count):
+        event = state.events[HEAP_OFFSET + at]
+        if not is_stale(state, event):
+            target = state.events[HEAP_OFFSET + kept]
+            target.key, target.tie = event.key, event.tie
+            kept += 1
+    heap.heapify(state.events, HEAP_OFFSET, kept)
+    clock.event_count = kept
