@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
 
 app = typer.Typer(
@@ -26,7 +27,7 @@ Examples:
 """
 )
 def twin(
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Events per CPU-second of the twin on saturated clusters, and what a clone costs."""
     from flyball.bench.twin import run

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flyball.cli.options import AsJson
 from flyball.cli.output import check_writable, note, print_json, whole_number
 from flyball.core.units import S_PER_DAY, US_PER_S
 
@@ -35,7 +36,7 @@ def demo(
     cluster: Annotated[
         str, typer.Option("--cluster", "-c", help="Cluster file or preset.")
     ] = CLUSTER,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Replay a generated week on five mixed nodes under every policy."""
     whole_number(seeds, "--seeds", 1, 100)

@@ -9,10 +9,9 @@ import subprocess
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import typer
-
+from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
 from flyball.core.errors import FlyballError
 from flyball.core.shared_data import shared_data
@@ -41,7 +40,7 @@ class Finding(NamedTuple):
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what this machine offers, what is missing and how to get it."""
     findings = list(examine())

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flyball.cli.options import (
+    AsJson,
+    ClusterName,
+    Estimates,
+    FirstJobs,
+    Load,
+    MtbfHours,
+    RepairHours,
+    TraceFile,
+    TraceFormat,
+)
 from flyball.cli.output import note, print_json, print_table, whole_number
 from flyball.core.errors import BadInput
 
@@ -33,12 +43,8 @@ MOST_SUGGESTED = 2000
 
 
 def explain(
-    trace: Annotated[
-        Path, typer.Argument(help="Trace file: canonical CSV, Philly or SWF; .gz too.")
-    ],
-    cluster: Annotated[
-        str, typer.Option("--cluster", "-c", help="Cluster file (YAML) or preset; see `clusters`.")
-    ],
+    trace: TraceFile,
+    cluster: ClusterName,
     at: Annotated[
         str, typer.Option(help="When, after the first submission: seconds, or e.g. 90m, 6h, 2d.")
     ],
@@ -50,25 +56,14 @@ def explain(
     ] = None,
     job: Annotated[str | None, typer.Option(help="Only this job, whatever it does.")] = None,
     most: Annotated[int, typer.Option("--most", help="Jobs in the table at most.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
-    estimates: Annotated[
-        str,
-        typer.Option(
-            help="Run times policies see: trace (its own, else exact), exact or noisy:SIGMA."
-        ),
-    ] = "trace",
-    mtbf_h: Annotated[
-        float, typer.Option(help="Mean time between failures of a node; 0 = never.")
-    ] = 0.0,
-    repair_h: Annotated[float, typer.Option(help="Mean time to repair.")] = 4.0,
+    as_json: AsJson = False,
+    estimates: Estimates = "trace",
+    mtbf_h: MtbfHours = 0.0,
+    repair_h: RepairHours = 4.0,
     seed: Annotated[int, typer.Option(help="Of whatever is drawn at random.")] = 0,
-    load: Annotated[
-        float | None, typer.Option(help="Stretch or compress arrivals to this offered load.")
-    ] = None,
-    limit_jobs: Annotated[int | None, typer.Option(help="Only the first N jobs.")] = None,
-    trace_format: Annotated[
-        str | None, typer.Option("--format", help="canonical, philly or swf. [default: detect]")
-    ] = None,
+    load: Load = None,
+    limit_jobs: FirstJobs = None,
+    trace_format: TraceFormat = None,
 ) -> None:
     """Stop a replay at an instant and say why each waiting job waits, and what would help."""
     # 1. Refuse what can be refused before the long part.

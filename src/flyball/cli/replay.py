@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flyball.cli.options import (
+    AsJson,
+    ClusterName,
+    Estimates,
+    FirstJobs,
+    Load,
+    MtbfHours,
+    RepairHours,
+    TraceFile,
+    TraceFormat,
+)
 from flyball.cli.output import check_writable, note, print_json, progress, whole_number
 from flyball.core.errors import BadInput
 
@@ -29,12 +40,8 @@ Examples:
 
 
 def replay(
-    trace: Annotated[
-        Path, typer.Argument(help="Trace file: canonical CSV, Philly or SWF; .gz too.")
-    ],
-    cluster: Annotated[
-        str, typer.Option("--cluster", "-c", help="Cluster file (YAML) or preset; see `clusters`.")
-    ],
+    trace: TraceFile,
+    cluster: ClusterName,
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="Policies, by comma, or `all`; see `policies`.")
     ] = "all",
@@ -43,23 +50,16 @@ def replay(
         typer.Option("--set", help="knob=value for every policy named; may be repeated."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs per policy, under seeds 0, 1, ...")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: AsJson = False,
     per_job: Annotated[
         Path | None, typer.Option(help="Write one row per policy, seed and job to this CSV.")
     ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Write a figure: a .png, .svg or .pdf file.")
     ] = None,
-    estimates: Annotated[
-        str,
-        typer.Option(
-            help="Run times policies see: trace (its own, else exact), exact or noisy:SIGMA."
-        ),
-    ] = "trace",
-    mtbf_h: Annotated[
-        float, typer.Option(help="Mean time between failures of a node; 0 = never.")
-    ] = 0.0,
-    repair_h: Annotated[float, typer.Option(help="Mean time to repair.")] = 4.0,
+    estimates: Estimates = "trace",
+    mtbf_h: MtbfHours = 0.0,
+    repair_h: RepairHours = 4.0,
     checkpoint_s: Annotated[float, typer.Option(help="Time to write a checkpoint.")] = 0.0,
     checkpoint_every_s: Annotated[
         float, typer.Option(help="Periodic checkpoints that survive failures; 0 = none.")
@@ -68,13 +68,9 @@ def replay(
         float | None,
         typer.Option(help="Set-up time of a restart. [default: by gang size, 7/30/60]"),
     ] = None,
-    load: Annotated[
-        float | None, typer.Option(help="Stretch or compress arrivals to this offered load.")
-    ] = None,
-    limit_jobs: Annotated[int | None, typer.Option(help="Only the first N jobs.")] = None,
-    trace_format: Annotated[
-        str | None, typer.Option("--format", help="canonical, philly or swf. [default: detect]")
-    ] = None,
+    load: Load = None,
+    limit_jobs: FirstJobs = None,
+    trace_format: TraceFormat = None,
     workers: Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")] = 0,
 ) -> None:
     """Replay a trace on a cluster's twin and compare policies."""

@@ -8,16 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from flyball.cli.options import AsJson, TraceFormat
 from flyball.cli.output import check_writable, note, print_json, print_table
 from flyball.core.errors import BadInput
 
 app = typer.Typer(
     help="Look at traces, convert them, make them.", no_args_is_help=True, rich_markup_mode=None
 )
-
-FormatOption = Annotated[
-    str | None, typer.Option("--format", help="canonical, philly or swf. [default: detect]")
-]
 
 
 @app.command(
@@ -29,8 +26,8 @@ Examples:
 )
 def describe(
     trace: Annotated[Path, typer.Argument(help="Trace file.")],
-    trace_format: FormatOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    trace_format: TraceFormat = None,
+    as_json: AsJson = False,
 ) -> None:
     """Say what is in a trace: sizes, durations, arrivals, tenants."""
     from flyball.twin.traces import read_trace
@@ -56,7 +53,7 @@ Examples:
 def convert(
     trace: Annotated[Path, typer.Argument(help="Trace file to read.")],
     out: Annotated[Path, typer.Argument(help="File to write; .gz is compressed.")],
-    trace_format: FormatOption = None,
+    trace_format: TraceFormat = None,
     to: Annotated[
         str | None, typer.Option(help="canonical or swf. [default: by the file's name]")
     ] = None,

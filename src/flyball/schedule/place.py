@@ -9,7 +9,7 @@ import numpy as np
 
 from flyball.core.knobs import Place, Span
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.physics.compile import bit_count, highest_bit, kernel, lowest_bit
+from flyball.physics.compile import highest_bit, kernel, lowest_bit
 from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, own_w, rate_of
 from flyball.schedule.order import guess
@@ -284,14 +284,3 @@ def find_for(
         if best_pool < 0 or value < best_score:
             best_pool, best_node, best_avoid, best_score = pool_id, node_id, avoid, value
     return best_pool, best_node, best_avoid
-
-
-@kernel
-def free_in_pool(state: Any, pool_id: int) -> int:
-    """Whole free devices of a pool, for explanations."""
-    pool = state.pools[pool_id]
-    total = 0
-    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
-        if not state.nodes[node_id].down:
-            total += bit_count(state.nodes[node_id].free_mask)
-    return total

@@ -1,0 +1,29 @@
+"""Arguments and options that several commands share: one help text each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TraceFile = Annotated[
+    Path, typer.Argument(help="Trace file: canonical CSV, Philly or SWF; .gz too.")
+]
+ClusterName = Annotated[
+    str, typer.Option("--cluster", "-c", help="Cluster file (YAML) or preset; see `clusters`.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
+Estimates = Annotated[
+    str,
+    typer.Option(help="Run times policies see: trace (its own, else exact), exact or noisy:SIGMA."),
+]
+MtbfHours = Annotated[float, typer.Option(help="Mean time between failures of a node; 0 = never.")]
+RepairHours = Annotated[float, typer.Option(help="Mean time to repair.")]
+Load = Annotated[
+    float | None, typer.Option(help="Stretch or compress arrivals to this offered load.")
+]
+FirstJobs = Annotated[int | None, typer.Option(help="Only the first N jobs.")]
+TraceFormat = Annotated[
+    str | None, typer.Option("--format", help="canonical, philly or swf. [default: detect]")
+]
