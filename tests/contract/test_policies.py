@@ -25,11 +25,12 @@ from tests.property.record import (
 from tests.twin.strategies import Problem, problems
 
 from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.errors import UnknownName
 from flyball.core.knobs import Knobs
 from flyball.core.protocols import Forecast
-from flyball.core.state import ACTION, ActionKind, Reason, Records, State, Status, records
+from flyball.core.state import ACTION, Records, State, records
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy, names

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from flyball.core import metrics
+from flyball.core.codes import Status
 from flyball.core.results import Mark, Results
-from flyball.core.state import Status
 
 S = 1_000_000
 H = 3600 * S

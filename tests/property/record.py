@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from tests.twin.strategies import Problem
 
+from flyball.core.codes import ActionKind
 from flyball.core.knobs import Knobs
 from flyball.core.protocols import Forecast
-from flyball.core.state import CHANGED, ActionKind, Records, State
+from flyball.core.state import CHANGED, Records, State
 from flyball.core.units import FOREVER_US
 from flyball.schedule.policies.preset import Preset
 from flyball.twin.twin import Twin

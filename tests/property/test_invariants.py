@@ -24,8 +24,9 @@ from tests.property.record import (
 from tests.twin.strategies import Problem, knobs, problems
 
 from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Knobs
-from flyball.core.state import State, Status
+from flyball.core.state import State
 from flyball.core.units import FOREVER_US, MILLI_PER_DEVICE
 from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy, names

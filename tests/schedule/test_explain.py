@@ -17,9 +17,10 @@ from tests.twin.strategies import Problem, problems
 
 from flyball.core import state as dtypes
 from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
-from flyball.core.state import Reason, Status, records
+from flyball.core.state import records
 from flyball.core.units import to_s, to_us
 from flyball.core.workload import JobClass, Workload
 from flyball.schedule.explain import (

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from numba.core import config
 
 from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import Status
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order
-from flyball.core.state import State, Status
+from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule import queue
 from flyball.twin.build import build_state

@@ -8,9 +8,10 @@ from numba.core import config
 
 from flyball.core import state as dtypes
 from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import EventKind, Status
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
-from flyball.core.state import EventKind, State, Status, records
+from flyball.core.state import State, records
 from flyball.core.units import FOREVER_US, to_us
 from flyball.core.workload import Workload
 from flyball.schedule.kernel import decide_now

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from tests.twin.strategies import Problem, problems
 
 from flyball.core import state as dtypes
+from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
-from flyball.core.state import CAP_LEVELS, ActionKind, State, Status, records
+from flyball.core.state import CAP_LEVELS, State, records
 from flyball.core.units import to_us
 from flyball.twin.build import build_state
 from flyball.twin.reference import Reference

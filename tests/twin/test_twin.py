@@ -15,10 +15,11 @@ import pytest
 
 from flyball.core import state as dtypes
 from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import Status
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
-from flyball.core.state import Status, records
+from flyball.core.state import records
 from flyball.core.units import FOREVER_US, to_us
 from flyball.core.workload import JobClass, Workload
 from flyball.schedule.policies.registry import get_policy

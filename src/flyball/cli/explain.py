@@ -155,7 +155,7 @@ def _index_of(workload: Workload, job: str) -> int:
 def _as_json(
     found: list[Explanation], twin: Twin, workload: Workload, at_s: float
 ) -> dict[str, Any]:
-    from flyball.core.state import Status
+    from flyball.core.codes import Status
     from flyball.core.units import to_s
 
     state, clock = twin.state, twin.state.clock[0]

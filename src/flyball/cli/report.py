@@ -12,8 +12,8 @@ from typing import Any
 from flyball.bench.replay import Case, Run, differences
 from flyball.cli.output import print_table
 from flyball.core.cluster import Cluster
+from flyball.core.codes import Status
 from flyball.core.metrics import Summary
-from flyball.core.state import Status
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, US_PER_S, duration_text
 from flyball.core.workload import Workload
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core.codes import Status
 from flyball.core.results import Floats, Ints, Results
-from flyball.core.state import Status
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
 
 US_PER_HOUR = US_PER_S * S_PER_HOUR

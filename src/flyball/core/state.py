@@ -10,58 +10,12 @@ a run, so clones share them; those in `CHANGED` are what a clone copies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Records = np.recarray[Any, Any]
-
-
-class Status(IntEnum):
-    """Where a job stands. Everything from DONE on is final."""
-
-    FUTURE = 0  # not submitted yet
-    HELD = 1  # submitted; waits for other jobs or for its array's turn
-    PENDING = 2  # in the queue
-    RUNNING = 3
-    DONE = 4
-    TIMEOUT = 5  # killed by its own explicit limit
-
-
-class Outcome(IntEnum):
-    """How a job ends after its duration; a failed job used its devices all the same."""
-
-    COMPLETED = 0
-    FAILED = 1
-    CANCELLED = 2
-
-
-class EventKind(IntEnum):
-    """Order of events that fall on the same microsecond."""
-
-    END = 0
-    REPAIR = 1
-
-
-class ActionKind(IntEnum):
-    """What a plan can say."""
-
-    START = 0  # a row for each node it starts on
-    PREEMPT = 1
-    RESERVE = 2  # a row for each node kept for the head; `gain` is the instant in microseconds
-
-
-class Reason(IntEnum):
-    """Why an action was taken. `schedule.explain` has the sentences."""
-
-    IN_ORDER = 0  # next in the queue's order and it fits
-    SKIPPED_AHEAD = 1  # a job before it does not fit; this one does
-    BACKFILLED = 2  # does not delay the reservation of the head
-    MADE_ROOM = 3  # started on devices taken from jobs behind it
-    GAVE_WAY = 4  # preempted for a job before it
-    KEPT_FOR_HEAD = 5  # reserved for the first job that does not fit
 
 
 ALIGNMENT = 64

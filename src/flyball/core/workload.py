@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flyball.core.state import Outcome
+from flyball.core.codes import Outcome
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 
 Ints = npt.NDArray[np.int64]

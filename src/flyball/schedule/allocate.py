@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core.state import CAP_LEVELS, STALE, ActionKind, Status
+from flyball.core.codes import ActionKind, Status
+from flyball.core.state import CAP_LEVELS, STALE
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.physics.energy import asleep, touch

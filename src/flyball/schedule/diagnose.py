@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flyball.core.state import Status
+from flyball.core.codes import Status
 from flyball.physics.compile import entry
 from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, rate_of

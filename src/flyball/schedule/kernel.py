@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from flyball.core.codes import Reason
 from flyball.core.knobs import Backfill, Preempt
-from flyball.core.state import Reason
 from flyball.physics.compile import entry, kernel
 from flyball.schedule.place import find, find_for
 from flyball.schedule.preempt import preemption_round

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core.state import ActionKind, Reason
+from flyball.core.codes import ActionKind, Reason
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.schedule import heap

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Place
-from flyball.core.state import Status
 from flyball.physics.compile import kernel
 from flyball.schedule import heap
 from flyball.schedule.order import guess, key_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core.state import ActionKind, Reason
+from flyball.core.codes import ActionKind, Reason
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import kernel, lowest_bit
 from flyball.schedule import heap

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flyball.core.state import HEAP_OFFSET, EventKind, Status
+from flyball.core.codes import EventKind, Status
+from flyball.core.state import HEAP_OFFSET
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import kernel
 from flyball.schedule import heap

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Preempt
-from flyball.core.state import STALE, ActionKind, Status
+from flyball.core.state import STALE
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import entry, kernel
 from flyball.physics.energy import busy_at, energy_at, touch

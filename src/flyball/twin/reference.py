@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from flyball.core.codes import Status
 from flyball.core.knobs import Knobs, Preempt
 from flyball.core.results import Mark
-from flyball.core.state import State, Status
+from flyball.core.state import State
 from flyball.twin.reference_cluster import Cluster
 from flyball.twin.reference_decide import decide
 from flyball.twin.reference_parts import Action, Job, Node

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 
+from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Knobs
-from flyball.core.state import ActionKind, State, Status
+from flyball.core.state import State
 from flyball.twin.reference_parts import (
     Action,
     Device,

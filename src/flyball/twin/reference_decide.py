@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection
 from copy import copy
 
+from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Order, Place
-from flyball.core.state import Status
 from flyball.twin.reference_cluster import Cluster, give_back
 from flyball.twin.reference_parts import Device, Job, Node, Placement, Pool, Reservation
 from flyball.twin.reference_place import choose, eligible, row_on, within_budget

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from flyball.core.state import CAP_LEVELS, ActionKind, Records, State, Status
+from flyball.core.codes import ActionKind, Status
+from flyball.core.state import CAP_LEVELS, Records, State
 from flyball.core.units import MILLI_PER_DEVICE
 
 

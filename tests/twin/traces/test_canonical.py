@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
-from flyball.core.state import Outcome
 from flyball.core.workload import COLUMNS, JobClass, Workload
 from flyball.twin.traces import read_trace, write_trace
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
-from flyball.core.state import Outcome
 from flyball.core.workload import Workload
 from flyball.twin.traces import read_trace, swf, write_trace
 

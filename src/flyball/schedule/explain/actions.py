@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flyball.core.state import Reason
+from flyball.core.codes import Reason
 from flyball.core.units import duration_text
 from flyball.schedule.explain.wording import ANOTHER_LEVEL_S, Names, sentence, span_text
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Preempt
-from flyball.core.state import Status
 from flyball.core.units import MILLI_PER_DEVICE, to_s
 from flyball.schedule.explain.inquiry import Inquiry
 from flyball.schedule.explain.whatif import Probe, smaller_text

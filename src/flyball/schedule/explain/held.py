@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from flyball.core.codes import Status
 from flyball.core.knobs import Backfill
-from flyball.core.state import State, Status
+from flyball.core.state import State
 from flyball.core.units import FOREVER_US, to_s
 from flyball.schedule.explain.answer import NOTHING_TO_DO, Explanation, key_of, made
 from flyball.schedule.explain.inquiry import Inquiry

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Backfill, Knobs, Place, Preempt, Span
-from flyball.core.state import ActionKind, State, Status, clone
+from flyball.core.state import State, clone
 from flyball.core.units import FOREVER_US, MILLI_PER_DEVICE, to_us
 from flyball.schedule import diagnose
 from flyball.schedule.explain.whatif import Probe

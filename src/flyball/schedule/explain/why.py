@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
-from flyball.core.state import State, Status
+from flyball.core.state import State
 from flyball.core.units import to_s
 from flyball.schedule.explain.answer import NOTHING_TO_DO, Explanation, key_of, made, wait
 from flyball.schedule.explain.held import array_limit, does_not_wait, waits_for_jobs

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core.codes import Outcome
 from flyball.core.errors import UnknownName, at
-from flyball.core.state import Outcome
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
 from flyball.twin.traces.files import replacing

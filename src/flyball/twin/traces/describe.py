@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flyball.core.state import Outcome
+from flyball.core.codes import Outcome
 from flyball.core.units import (
     MIB_PER_GIB,
     MILLI_PER_DEVICE,

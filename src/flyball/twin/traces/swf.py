@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput, at
-from flyball.core.state import Outcome
 from flyball.core.units import MIB_PER_GIB, US_PER_S
 from flyball.core.workload import Workload
 from flyball.twin.traces.files import opened
