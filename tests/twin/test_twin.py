@@ -472,3 +472,20 @@ def test_a_dump_of_another_version_is_refused(
 
 def test_warm_says_how_long_it_took() -> None:
     assert warm() >= 0.0
+
+
+def test_a_budget_that_just_admits_a_job_admits_it_after_any_drift() -> None:
+    # Shares of odd size leave the sum of watts an ulp or two off; the last job needs it all.
+    group = (NodeGroup("n", 3, "T4", 4),)
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        milli = np.append(rng.integers(1, 999, 11), 1000)
+        devices = np.append(np.ones(11, np.int64), 4)
+        submit = np.append(rng.integers(0, 20, 11), 100)
+        workload = Workload.of("w", submit, rng.integers(1, 30, 12), devices, milli=milli, kind=2)
+        state = Twin(Cluster("c", group), workload, Knobs()).state
+        watts = float(state.rates[int(state.jobs[-1].profile)].watts)
+        just_w = float(state.clock[0].power_w) + 4 * (watts - float(state.pools[0].idle_w))
+        twin = Twin(Cluster("c", group, just_w), workload, Knobs())
+        twin.run()
+        assert twin.finished

@@ -36,7 +36,7 @@ class ActionKind(IntEnum):
 
     START = 0  # a row for each node it starts on
     PREEMPT = 1
-    RESERVE = 2  # a row for each node kept for the head; `gain` is the instant in microseconds
+    RESERVE = 2  # a row for each node kept for the head (-1 = none); `gain` is the instant (us)
 
 
 class Reason(IntEnum):

@@ -21,6 +21,10 @@ FOREVER_US = (1 << 62) - 1
 """Later than any event: the time of something that never happens."""
 
 
+POWER_SLACK = 1.0 + 1e-9
+"""A power budget is kept to a billionth: sums of watts are not exact."""
+
+
 def to_us(seconds: float) -> int:
     """Seconds as whole microseconds, to the nearest."""
     return round(seconds * US_PER_S)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.knobs import Place, Span
-from flyball.core.units import MILLI_PER_DEVICE
+from flyball.core.units import MILLI_PER_DEVICE, POWER_SLACK
 from flyball.physics.compile import highest_bit, kernel, lowest_bit
 from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, own_w, rate_of
@@ -215,7 +215,7 @@ def within_budget(state: Any, knobs: Any, job: Any, pool_id: int, power_w: float
     if clock.budget_w <= 0.0:
         return True
     added = extra_w(state, job, pool_id, knobs.cap, job.devices)
-    return bool(power_w + added <= clock.budget_w)
+    return bool(power_w + added <= clock.budget_w * POWER_SLACK)
 
 
 @kernel

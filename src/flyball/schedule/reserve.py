@@ -113,6 +113,8 @@ def reserve_as_planned(state: Any, first: int) -> int:
     plan, clock = state.plan, state.clock[0]
     drop_reservation(state)
     clock.reserved_job = plan[first].job
+    if plan[first].node < 0:
+        return first + 1
     clock.reserved_us = int(plan[first].gain)
     clock.reserved_pool = state.nodes[plan[first].node].pool
     at = first
@@ -143,7 +145,8 @@ def reserve(state: Any, job_id: int, now: int) -> None:
             free_us = earliest_nodes(state, pool_id, count, now)
         if free_us < clock.reserved_us:
             clock.reserved_us, clock.reserved_pool, best_node = free_us, pool_id, node_id
-    if clock.reserved_pool < 0:
+    if clock.reserved_pool < 0:  # nowhere, while nodes are down
+        record(state, RESERVE, job_id, -1, ZERO, KEPT_FOR_HEAD, 0.0)
         return
     if best_node >= 0:
         keep_node(state, best_node)

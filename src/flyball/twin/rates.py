@@ -82,7 +82,9 @@ def _classified(workload: Workload) -> npt.NDArray[np.int64]:
     )
 
 
-def _speed(profile: Profile, device: str, spread: bool, network: Network) -> tuple[float, bool]:
+def _speed(
+    profile: Profile, device: str, spread: bool, network: Network, devices_per_node: int = 0
+) -> tuple[float, bool]:
     found = speed(
         profile.model,
         profile.kind,
@@ -91,6 +93,7 @@ def _speed(profile: Profile, device: str, spread: bool, network: Network) -> tup
         profile.devices,
         spread,
         network,
+        devices_per_node,
     )
     return found.value, found.estimated
 
@@ -105,7 +108,7 @@ def rate_table(profiles: Profiles, cluster: Cluster, with_network: bool) -> Reco
             row.packed, row.estimated = _speed(profile, group.device, False, cluster.network)
             row.spread = row.packed
             if with_network:
-                row.spread = _speed(profile, group.device, True, cluster.network)[0]
+                row.spread = _speed(profile, group.device, True, cluster.network, group.devices)[0]
             row.watts = draw_w(catalogue.get(group.device), profile.kind)
     return table
 

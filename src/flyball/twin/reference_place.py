@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection
 
 from flyball.core.knobs import Place, Span
+from flyball.core.units import POWER_SLACK
 from flyball.twin.reference_cluster import Cluster
 from flyball.twin.reference_parts import Job, Node, Placement, Pool, Reservation, Row
 
@@ -35,7 +36,7 @@ def choose(cluster: Cluster, job: Job, reserved: Reservation | None = None) -> P
 def within_budget(cluster: Cluster, job: Job, pool: Pool, power_w: float) -> bool:
     """Whether a cluster that draws `power_w` may start the job in this pool."""
     added = cluster.added_w(job, pool, job.devices)
-    return cluster.budget_w == 0 or power_w + added <= cluster.budget_w
+    return cluster.budget_w == 0 or power_w + added <= cluster.budget_w * POWER_SLACK
 
 
 def fit(cluster: Cluster, job: Job, pool: Pool, avoid: Collection[int] = ()) -> Placement | None:

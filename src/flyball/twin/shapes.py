@@ -12,7 +12,7 @@ from flyball.core.errors import BadInput, at
 from flyball.core.grouping import group_rows
 from flyball.core.knobs import Knobs
 from flyball.core.state import CAP_LEVELS, Records, records
-from flyball.core.units import MIB_PER_GIB, MILLI_PER_DEVICE
+from flyball.core.units import MIB_PER_GIB, MILLI_PER_DEVICE, POWER_SLACK
 from flyball.core.workload import Workload
 
 Bools = npt.NDArray[np.bool_]
@@ -74,7 +74,7 @@ def _limits(jobs: Records, offer: Offer) -> Limits:
         cap_power = offer.caps.power.reshape(-1, CAP_LEVELS)[:, offer.knobs.pack()[0].cap]
         share = (jobs.devices * jobs.milli / MILLI_PER_DEVICE)[:, None]
         extra_w = share * (rates.watts[jobs.profile] * cap_power - pools.idle_w)
-        power = clock.power_w + extra_w <= clock.budget_w
+        power = clock.power_w + extra_w <= clock.budget_w * POWER_SLACK
     return Limits(
         runs=rates.packed[jobs.profile] > 0,
         memory=jobs.memory_mib[:, None] <= pools.memory_mib,
