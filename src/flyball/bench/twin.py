@@ -23,6 +23,7 @@ from flyball.core.errors import DataAbsent
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
 from flyball.core.shared_data import shared_data
 from flyball.core.state import clone
+from flyball.core.units import US_PER_S
 from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.reference import Reference
@@ -36,29 +37,22 @@ DEVICES_PER_NODE = 8
 
 @dataclass(frozen=True)
 class Case:
-    """A saturated cluster: `pending` jobs wait at the start, and more work arrives than is done.
-
-    Attributes:
-        jobs: that arrive after those at the start.
-        overload: work that arrives over work the devices could do. Above 1 by enough that
-            narrow jobs wait too, and not only the wide ones they overtake.
-    """
+    """A full cluster with `pending` jobs in the queue at the start while `jobs` more arrive."""
 
     name: str
     nodes: int
     pending: int
     jobs: int
     knobs: Knobs
-    overload: float = 1.2
 
 
 SRTF = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=60.0)
 EASY = Knobs(backfill=Backfill.EASY, depth=1000)
 CASES = (
-    Case("priority-1k", 1_000, 50_000, 150_000, Knobs()),
-    Case("priority-10k", 10_000, 100_000, 200_000, Knobs(), overload=1.3),
+    Case("priority-1k", 1_000, 80_000, 150_000, Knobs()),
+    Case("priority-10k", 10_000, 90_000, 250_000, Knobs()),
     Case("easy-1k", 1_000, 50_000, 150_000, EASY),
-    Case("preempt-1k", 1_000, 50_000, 150_000, SRTF),
+    Case("preempt-1k", 1_000, 90_000, 150_000, SRTF),
 )
 QUEUE_LENGTHS = (1_000, 10_000, 100_000)
 SCALING = {
@@ -70,18 +64,24 @@ SCALING = {
 
 
 def saturated(case: Case, seed: int = 0) -> tuple[Cluster, Workload]:
-    """The case's cluster, and jobs of mixed size, length and priority that keep it full."""
+    """The case's cluster, and jobs of mixed size, length and priority that keep it full.
+
+    A job arrives whenever one starts, so that the queue keeps its length: the instants are those
+    of the starts if all jobs were there from the beginning.
+    """
     rng = np.random.default_rng(seed)
     filling = case.nodes * DEVICES_PER_NODE // 2  # start at once and fill the devices
     jobs = filling + case.pending + case.jobs
     devices = rng.choice([1, 2, 4, 8, 16], jobs, p=[0.70, 0.10, 0.10, 0.08, 0.02])
     duration_s = np.minimum(rng.lognormal(7.0, 1.5, jobs), 200_000.0)
-    rate = case.nodes * DEVICES_PER_NODE / float(np.mean(devices * duration_s))
-    gaps_s = rng.exponential(1.0 / (case.overload * rate), case.jobs)
-    submit_s = np.concatenate([np.zeros(jobs - case.jobs), np.cumsum(gaps_s)])
     priority = rng.integers(0, 3, jobs).astype(np.float64)
     cluster = Cluster(case.name, (NodeGroup("n", case.nodes, "V100", DEVICES_PER_NODE),))
-    return cluster, Workload.of(case.name, submit_s, duration_s, devices, priority=priority)
+    columns = (duration_s, devices)
+    pilot = Twin(cluster, Workload.of("pilot", np.zeros(jobs), *columns), Knobs())
+    pilot.run()
+    starts_s = np.sort(pilot.state.runs.first_start_us) / US_PER_S
+    submit_s = np.concatenate([np.zeros(jobs - case.jobs), starts_s[filling:][: case.jobs]])
+    return cluster, Workload.of(case.name, submit_s, *columns, priority=priority)
 
 
 def run(note: Note) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def clone_us() -> dict[str, Any]:
 def million_jobs_cpu_s() -> float:
     """CPU time of a million jobs from columns in memory to the last end, building included."""
     filling = 1_000 * DEVICES_PER_NODE // 2
-    case = Case("million", 1_000, 50_000, 950_000 - filling, Knobs(), overload=1.0)
+    case = Case("million", 1_000, 50_000, 950_000 - filling, Knobs())
     cluster, workload = saturated(case)
     assert len(workload) == 1_000_000
     best_s = float("inf")
