@@ -31,7 +31,7 @@ from flyball.twin.traces import read_trace
 from flyball.twin.twin import Twin, warm
 
 Note = Callable[[str], None]
-REPEATS = 3
+REPEATS = 4
 DEVICES_PER_NODE = 8
 
 
@@ -50,7 +50,7 @@ SRTF = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=60.0)
 EASY = Knobs(backfill=Backfill.EASY, depth=1000)
 CASES = (
     Case("priority-1k", 1_000, 80_000, 150_000, Knobs()),
-    Case("priority-10k", 10_000, 90_000, 250_000, Knobs()),
+    Case("priority-10k", 10_000, 100_000, 250_000, Knobs()),
     Case("easy-1k", 1_000, 50_000, 150_000, EASY),
     Case("preempt-1k", 1_000, 90_000, 150_000, SRTF),
 )
