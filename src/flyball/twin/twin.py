@@ -73,30 +73,26 @@ class Twin:
         """Handle every instant up to and including `until_us` (all there are, if None)."""
         kernel.run(self.state, self._packed, FOREVER_US - 1 if until_us is None else until_us)
 
-    def replay(self, progress: Callable[[float], None] | None = None) -> Results:
+    def replay(self, policy: Decider | None = None) -> Results:
         """Run from here to the end, taking the marks that window metrics need.
 
         Args:
-            progress: told now and then which part of the jobs has ended, 0..1.
+            policy: asked at every decision; None = the compiled kernel decides by the knobs.
         """
         begin_us, end_us = self.window_us()
-        self._run_watched(begin_us, progress)
+        self._go(begin_us, policy)
         first = self.mark(begin_us)
-        self._run_watched(end_us, progress)
+        self._go(end_us, policy)
         second = self.mark(end_us)
-        self._run_watched(None, progress)
+        self._go(FOREVER_US - 1, policy)
         return self.results((first, second))
 
-    def _run_watched(self, until_us: int | None, progress: Callable[[float], None] | None) -> None:
-        if progress is None:
+    def _go(self, until_us: int, policy: Decider | None) -> None:
+        if policy is None:
             self.run(until_us)
             return
-        jobs = self.state.jobs
-        pause_us = max(1, int(jobs.submit_us[-1] - jobs.submit_us[0]) // 50)
-        limit_us = FOREVER_US - 1 if until_us is None else until_us
-        while not self.finished and self.next_us <= limit_us:
-            self.run(min(limit_us, self.next_us + pause_us))
-            progress(int(self.state.clock[0].finished) / len(jobs))
+        while self.next_us <= until_us:
+            self.step(policy)
 
     def window_us(self) -> tuple[int, int]:
         """The window of the honest metrics: 10 % to 100 % of the arrival span."""
