@@ -1,0 +1,118 @@
+"""Small states made by hand, and what the reference does with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flyball.core import state as dtypes
+from flyball.core.codes import ActionKind
+from flyball.core.knobs import Knobs
+from flyball.core.state import CAP_LEVELS, State, records
+from flyball.core.units import to_us
+from flyball.twin.reference import Reference
+
+MANY = 1e4
+"""Longer than any case looks at."""
+
+
+def pool(nodes: int = 1, capacity: int = 1, **fields: float) -> dict[str, float]:
+    usual = {"memory_mib": 1000, "host_w": 80.0, "idle_w": 20.0, "sleep_w": 5.0}
+    return {"nodes": nodes, "capacity": capacity, **usual, **fields}
+
+
+def job(submit_s: float, work_s: float, devices: int = 1, **fields: Any) -> dict[str, Any]:
+    """A job; `rates` is (packed, spread, watts) pool by pool, the estimate is exact if not given.
+
+    `after` lists jobs to wait for; a pool with rate 0 is one it could not run on.
+    """
+    return {"submit_s": submit_s, "work_s": work_s, "devices": devices, **fields}
+
+
+def make_state(
+    pools: list[dict[str, float]],
+    jobs: list[dict[str, Any]],
+    outages: list[tuple[float, float, int]] | None = None,
+    limits: tuple[int, ...] = (),
+    budget_w: float = 0.0,
+    checkpoint_every_s: float = 0.0,
+) -> State:
+    """The parts of an initial state that describe the problem; every job has its own profile."""
+    made: dict[str, Any] = {
+        "pools": records(len(pools), dtypes.POOL),
+        "caps": records(len(pools) * CAP_LEVELS, dtypes.CAP),
+        "jobs": records(len(jobs), dtypes.JOB),
+        "rates": records(len(jobs) * len(pools), dtypes.RATE),
+        "shapes": records(len(jobs), dtypes.SHAPE),
+        "groups": records(len(limits), dtypes.GROUP),
+        "outages": records(len(outages or ()), dtypes.OUTAGE),
+        "clock": records(1, dtypes.CLOCK),
+    }
+    made["caps"].slowdown = made["caps"].power = 1.0
+    made["caps"][CAP_LEVELS - 1 :: CAP_LEVELS] = (1.25, 0.5)  # the cap at half the draw
+    first = 0
+    for index, spec in enumerate(pools):
+        row = made["pools"][index]
+        row.first_node = first
+        first += int(spec["nodes"])
+        row.wake_us = to_us(spec.get("wake_s", 0))
+        for name in spec.keys() - {"wake_s"}:
+            row[name] = spec[name]
+    for index, spec in enumerate(jobs):
+        _fill_job(made, index, spec, len(pools))
+    links: list[int] = []
+    for index in range(len(jobs)):
+        after = [j for j, spec in enumerate(jobs) if index in spec.get("after", ())]
+        made["jobs"][index].successors, made["jobs"][index].successor_count = len(links), len(after)
+        links += after
+    for row, (down_s, up_s, node) in zip(made["outages"], outages or (), strict=True):
+        row.down_us, row.up_us, row.node = to_us(down_s), to_us(up_s), node
+    made["groups"].limit = limits
+    clock = made["clock"][0]
+    clock.start_us, clock.budget_w = made["jobs"].submit_us.min(), budget_w
+    clock.checkpoint_every_us = to_us(checkpoint_every_s)
+    empty = {name: np.zeros(0) for name in State._fields if name not in made}
+    return State(**{**empty, **made, "links": np.array(links, np.int32)})
+
+
+def _fill_job(made: dict[str, Any], index: int, spec: dict[str, Any], pools: int) -> None:
+    row = made["jobs"][index]
+    row.submit_us, row.work_us = to_us(spec["submit_s"]), spec["work_s"] * 1e6
+    row.estimate_us = spec.get("estimate_s", spec["work_s"]) * 1e6
+    row.devices, row.milli = spec["devices"], spec.get("milli", 1000)
+    row.reference_us = row.work_us * row.devices
+    row.memory_mib, row.group = spec.get("memory_mib", 0), spec.get("group", -1)
+    row.priority, row.predecessors = spec.get("priority", 0.0), len(spec.get("after", ()))
+    for name in ("limit", "restart", "checkpoint"):
+        row[f"{name}_us"] = to_us(spec.get(f"{name}_s", 0))
+    row.profile = row.shape_id = index
+    for at, rate in enumerate(spec.get("rates", [(1.0, 0.5, 300.0)] * pools)):
+        made["rates"][index * pools + at] = (*rate, 0)
+        made["shapes"][index].pools |= np.uint64((rate[0] > 0) << at)
+
+
+def run(pools: list[dict[str, float]], jobs: list[dict[str, Any]], **rest: Any) -> Reference:
+    """A whole run, or one until `until_s`; `knobs` are its settings."""
+    knobs, until_s = rest.pop("knobs", {}), rest.pop("until_s", None)
+    twin = Reference(make_state(pools, jobs, **rest), Knobs(**knobs))
+    twin.run(None if until_s is None else to_us(until_s))
+    return twin
+
+
+def starts(twin: Reference) -> dict[int, float]:
+    """The first start of every job that started, in seconds."""
+    return {j.index: j.first_start_us / 1e6 for j in twin.jobs if j.attempt}
+
+
+def places(twin: Reference) -> dict[int, list[tuple[int, int]]]:
+    """(node, mask) of every job's last start."""
+    return {
+        index: [(row.node, row.mask) for row in rows]
+        for _, kind, index, rows in twin.schedule()
+        if kind == ActionKind.START
+    }
+
+
+def actions(twin: Reference) -> list[tuple[float, str, int]]:
+    return [(time_us / 1e6, kind.name, index) for time_us, kind, index, _ in twin.schedule()]
