@@ -138,7 +138,6 @@ class Cluster:
 
     def enqueue(self, job: Job) -> None:
         job.status = Status.PENDING
-        job.queued_us = self.now_us
 
     # Accounts ----------------------------------------------------------------
 

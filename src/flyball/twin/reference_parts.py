@@ -139,7 +139,6 @@ class Job:
     lost_us: float = 0.0
     first_start_us: int = -1
     end_us: int = -1  # planned while running, actual after, else -1
-    queued_us: int = -1
     attempt: int = 0
     preemptions: int = 0
     failures: int = 0
