@@ -182,9 +182,15 @@ def test_control_c_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "pipe.csv"
     os.mkfifo(path)  # whoever reads this waits for ever
     command = [sys.executable, "-m", "flyball", "trace", "describe", str(path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    # A shell that starts tests in the background has them ignore Ctrl-C: undo that for the child.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
+    try:
         time.sleep(1.0)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert said == ""
