@@ -302,9 +302,11 @@ class State(NamedTuple):
     arena: npt.NDArray[np.uint8]
 
 
-SHARED = State._fields[:6]
-CHANGED = State._fields[6:17]
-SCRATCH_ARRAYS = State._fields[17:-1]
+_FIRST_CHANGED = State._fields.index("runs")
+_FIRST_SCRATCH = State._fields.index("avail")
+SHARED = State._fields[:_FIRST_CHANGED]
+CHANGED = State._fields[_FIRST_CHANGED:_FIRST_SCRATCH]
+SCRATCH_ARRAYS = State._fields[_FIRST_SCRATCH:-1]
 STAMPED = ("node_scratch", "device_scratch")
 """Of these, the ones whose entries count only with the right stamp."""
 STALE = -1
@@ -377,11 +379,11 @@ def clone(state: State, into: State | None = None) -> State:
     begin = state.arena.ctypes.data
     moved = {
         name: _window(arena, array.ctypes.data - begin, array)
-        for name, array in zip(CHANGED, state[6:17], strict=True)
+        for name, array in zip(CHANGED, state[_FIRST_CHANGED:_FIRST_SCRATCH], strict=True)
     }
     fresh = {
         name: _blank(array, name in STAMPED)
-        for name, array in zip(SCRATCH_ARRAYS, state[17:-1], strict=True)
+        for name, array in zip(SCRATCH_ARRAYS, state[_FIRST_SCRATCH:-1], strict=True)
     }
     fresh["avail"][0].fill(STALE)
     moved["clock"]["actions"] = 0
