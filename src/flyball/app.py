@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.knobs import Knobs
+from flyball.core.protocols import Allocator
 from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy, names
 from flyball.twin.twin import Twin, warm
@@ -16,10 +17,11 @@ __all__ = ["PolicySetting", "Twin", "build_twin", "policy_settings", "warm"]
 
 @dataclass(frozen=True)
 class PolicySetting:
-    """A policy's name and its knobs with the user's settings applied."""
+    """A policy's name, its knobs with the user's settings applied, and what sets its shares."""
 
     name: str
     knobs: Knobs
+    allocator: Allocator | None = None
 
 
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
@@ -30,13 +32,19 @@ def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
     """
     wanted = [each.strip() for each in text.split(",") if each.strip()]
     chosen = names() if wanted == ["all"] or not wanted else list(dict.fromkeys(wanted))
-    return [PolicySetting(each, get_policy(each).knobs.with_settings(settings)) for each in chosen]
+    policies = [get_policy(each) for each in chosen]
+    return [
+        PolicySetting(each.name, each.knobs.with_settings(settings), each.allocator)
+        for each in policies
+    ]
 
 
-def build_twin(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects) -> Twin:
+def build_twin(
+    cluster: Cluster, workload: Workload, policy: PolicySetting, effects: Effects
+) -> Twin:
     """The cluster's twin before the first submission.
 
     Raises:
         BadInput: a job that no node can ever hold, or no job at all.
     """
-    return Twin(cluster, workload, knobs, effects)
+    return Twin(cluster, workload, policy.knobs, effects, policy.allocator)

@@ -88,7 +88,7 @@ def _fill_job(made: dict[str, Any], index: int, spec: dict[str, Any], pools: int
         row[f"{name}_us"] = to_us(spec.get(f"{name}_s", 0))
     row.profile = row.shape_id = index
     for at, rate in enumerate(spec.get("rates", [(1.0, 0.5, 300.0)] * pools)):
-        made["rates"][index * pools + at] = (*rate, 0)
+        made["rates"][index * pools + at] = (*rate, 1.0, 0)
         made["shapes"][index].pools |= np.uint64((rate[0] > 0) << at)
 
 

@@ -34,15 +34,15 @@ def state_of(submit_s: list[float], duration_s: list[float], knobs: Knobs = KNOB
 def test_next_instant_is_the_earliest_of_all() -> None:
     state = state_of([0, 50], [100, 10])
     assert kernel.next_us(state, PACKED) == 0
-    kernel.run(state, PACKED, 0)
+    kernel.run(state, PACKED, 0, False)
     assert kernel.next_us(state, PACKED) == to_us(50)  # the second arrival
     outages = records(1, dtypes.OUTAGE)
     outages[0] = (to_us(20), to_us(30), 1)
     broken = state._replace(outages=outages)
     assert kernel.next_us(broken, PACKED) == to_us(20)
-    kernel.run(broken, PACKED, to_us(20))
+    kernel.run(broken, PACKED, to_us(20), False)
     assert kernel.next_us(broken, PACKED) == to_us(30)  # its repair
-    kernel.run(broken, PACKED, FOREVER_US - 1)
+    kernel.run(broken, PACKED, FOREVER_US - 1, False)
     assert kernel.next_us(broken, PACKED) == FOREVER_US
     assert broken.clock[0].now_us == to_us(100)
 
@@ -51,9 +51,9 @@ def test_a_round_is_due_while_somebody_waits_and_somebody_runs() -> None:
     knobs = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=7.0)
     packed = knobs.pack()
     state = state_of([0, 0, 1], [100, 100, 100], knobs)
-    kernel.run(state, packed, 0)
+    kernel.run(state, packed, 0, False)
     assert kernel.next_us(state, packed) == to_us(1)
-    kernel.run(state, packed, to_us(1))
+    kernel.run(state, packed, to_us(1), False)
     assert kernel.next_us(state, packed) == to_us(7)
 
 
@@ -71,7 +71,7 @@ def test_ends_come_before_repairs_at_one_instant() -> None:
     outages = records(1, dtypes.OUTAGE)
     outages[0] = (to_us(5), to_us(10), 1)
     state = state_of([0, 6], [10, 10])._replace(outages=outages)
-    kernel.run(state, PACKED, to_us(10))
+    kernel.run(state, PACKED, to_us(10), False)
     # Both nodes are free at 10. The job that waits takes the lowest.
     assert state.runs[1].since_us == to_us(10)
     assert state.rows[state.runs[1].first_row].node == 0
@@ -79,7 +79,7 @@ def test_ends_come_before_repairs_at_one_instant() -> None:
 
 def test_totals_change_nothing() -> None:
     state = state_of([0], [100])
-    kernel.run(state, PACKED, 0)
+    kernel.run(state, PACKED, 0, False)
     before = {name: getattr(state, name).copy() for name in dtypes.CHANGED}
     work_us, energy_j, busy_us = kernel.totals_at(state, PACKED, to_us(40))
     assert work_us == pytest.approx(40e6)
@@ -90,7 +90,7 @@ def test_totals_change_nothing() -> None:
 
 def test_settle_books_what_totals_sees() -> None:
     state = state_of([0], [100])
-    kernel.run(state, PACKED, 0)
+    kernel.run(state, PACKED, 0, False)
     seen = kernel.totals_at(state, PACKED, to_us(40))
     kernel.settle(state, PACKED, to_us(40))
     assert state.nodes.energy_j.sum() == pytest.approx(seen[1])
@@ -100,13 +100,13 @@ def test_settle_books_what_totals_sees() -> None:
 
 def test_another_order_for_those_who_wait() -> None:
     state = state_of([0, 0, 1, 1, 1], [100, 100, 30, 20, 10])
-    kernel.run(state, PACKED, to_us(1))
+    kernel.run(state, PACKED, to_us(1), False)
     shortest = Knobs(order=Order.SHORTEST, backfill=Backfill.EASY).pack()
     kernel.rebuild_queue(state, PACKED, shortest)
     clock = state.clock[0]
     assert (clock.pending, clock.window_count) == (3, 3)
     assert state.window.tie[:3].tolist() == [4, 3, 2]
-    kernel.run(state, shortest, FOREVER_US - 1)
+    kernel.run(state, shortest, FOREVER_US - 1, False)
     assert state.runs.first_start_us.tolist() == [0, 0, to_us(110), to_us(100), to_us(100)]
 
 
@@ -115,11 +115,11 @@ def test_a_node_that_fails_is_in_no_bitmap() -> None:
     outages[0] = (to_us(1), to_us(3), 0)
     outages[1] = (to_us(2), to_us(3), 1)
     state = state_of([0, 0], [10, 10])._replace(outages=outages)
-    kernel.run(state, PACKED, to_us(2))
+    kernel.run(state, PACKED, to_us(2), False)
     assert not state.bitmaps.any()
     assert state.clock[0].power_w == pytest.approx(0.0)
     assert (state.runs.status == Status.PENDING).all()
-    kernel.run(state, PACKED, to_us(3))
+    kernel.run(state, PACKED, to_us(3), False)
     assert (state.runs.status == Status.RUNNING).all()
     assert state.runs.failures.tolist() == [1, 1]
 
@@ -129,7 +129,7 @@ def test_a_node_that_fails_is_in_no_bitmap() -> None:
 )
 def test_only_ends_can_be_overtaken() -> None:
     state = state_of([0], [10])
-    kernel.run(state, PACKED, 0)
+    kernel.run(state, PACKED, 0, False)
     clock = state.clock[0]
     events.push_event(state, to_us(5), EventKind.END, 0)  # an end that is no longer true
     events.push_event(state, to_us(6), EventKind.REPAIR, 1)

@@ -80,7 +80,7 @@ class Case:
         """The twin of one run, before its first event."""
         workload = self.workloads[seed if len(self.workloads) > 1 else 0]
         effects = replace(self.effects, seed=self.effects.seed + seed)
-        return build_twin(self.cluster, workload, self.policies[policy].knobs, effects)
+        return build_twin(self.cluster, workload, self.policies[policy], effects)
 
     def run(self, policy: int, seed: int, twin: Twin | None = None) -> Run:
         """One run, here and now; `twin` if it is built already."""

@@ -88,7 +88,7 @@ def explain(
     # 2. Read, and run up to the instant.
     workload = read_workload(trace, trace_format, target, load, limit_jobs, estimates != "trace")
     wanted = None if job is None else _index_of(workload, job)
-    twin = build_twin(target, workload, chosen[0].knobs, effects)
+    twin = build_twin(target, workload, chosen[0], effects)
     warm(note)
     _note_compile(twin, mtbf_h > 0)
     twin.run(int(twin.state.clock[0].start_us) + to_us(at_s))

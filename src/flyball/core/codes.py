@@ -48,3 +48,4 @@ class Reason(IntEnum):
     MADE_ROOM = 3  # started on devices taken from jobs behind it
     GAVE_WAY = 4  # preempted for a job before it
     KEPT_FOR_HEAD = 5  # reserved for the first job that does not fit
+    ITS_TURN = 6  # furthest behind its target share of those that fit

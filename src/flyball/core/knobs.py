@@ -26,6 +26,7 @@ class Order(IntEnum):
     AREA = 2  # least estimated run time x devices
     REMAINING = 3  # least estimated work left
     ATTAINED = 4  # two queues: device time received below / above a threshold
+    SHARES = 5  # least served of its target share, in rounds; the policy sets the targets
 
 
 class Backfill(IntEnum):
@@ -107,6 +108,9 @@ class Knobs:
     )
     cap: float = knob(1.0, "of the draw", 0.5, 1.0, "power cap of a running device (steps of 0.05)")
     sleep_s: float = knob(-1.0, "s", -1.0, 1e9, "idle time after which a node sleeps; -1 = never")
+    solve_s: float = knob(
+        0.0, "s", 0.0, 1e9, "order=shares: least time between two solutions for the targets"
+    )
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -117,7 +121,14 @@ class Knobs:
                     f"knob {each.name} = {value} is out of range",
                     f"use {low:g} to {high:g} ({each.metadata['unit']})",
                 )
-        scans = self.backfill != Backfill.SKIP or self.place == Place.HOLD
+        self._check_rounds()
+
+    def _check_rounds(self) -> None:
+        shares = self.order == Order.SHARES
+        if shares and self.preempt != Preempt.ROUNDS:
+            raise BadInput("order=shares works in rounds only", "set preempt=rounds")
+        whole = (Backfill.SKIP, Backfill.STRICT) if shares else (Backfill.SKIP,)
+        scans = self.backfill not in whole or self.place == Place.HOLD
         if self.preempt != Preempt.NEVER and scans:
             raise BadInput(
                 "preempt=rounds does not go with this backfill or with place=hold",
@@ -162,6 +173,7 @@ class Knobs:
         row.attained_us = self.attained_s * 1e6
         row.cap = min(CAP_LEVELS - 1, round((1.0 - self.cap) / 0.05))
         row.sleep_us = FOREVER_US if self.sleep_s < 0 else to_us(self.sleep_s)
+        row.solve_us = to_us(self.solve_s)
         return out
 
 
@@ -193,6 +205,7 @@ KNOBS = np.dtype(
         ("attained_us", "f8"),
         ("round_us", "i8"),
         ("sleep_us", "i8"),
+        ("solve_us", "i8"),
     ],
     align=True,
 )

@@ -1,7 +1,4 @@
-"""The contracts between the parts, all structural: a class with these methods fits.
-
-Time is in seconds since the clock's origin; states and plans are arrays of `core.state`.
-"""
+"""The contracts between the parts, all structural. Time is in seconds since the clock's origin."""
 
 from __future__ import annotations
 
@@ -40,9 +37,7 @@ class Receipt:
     accepted: bool
 
 
-class Clock(Protocol):
-    """Real or virtual time."""
-
+class Clock(Protocol):  # real or virtual time
     def now(self) -> float: ...
     def sleep(self, seconds: float) -> None: ...
 
@@ -62,7 +57,7 @@ class Forecaster(Protocol):
 
 
 class Estimator(Protocol):
-    """Predicts run time or demand from descriptions: one row of quantiles per row given."""
+    """Predicts run time or demand: one row of quantiles per description."""
 
     def fit(self, rows: Sequence[Mapping[str, object]]) -> None: ...
     def predict(self, rows: Sequence[Mapping[str, object]]) -> Floats: ...
@@ -72,6 +67,12 @@ class Decider(Protocol):
     """A policy. Pure: the same state and forecast give the same plan (records of `ACTION`)."""
 
     def decide(self, state: State, forecast: Forecast | None) -> Records: ...
+
+
+class Allocator(Protocol):
+    """Sets target shares (order = shares): a row per job, a column per pool. Pure."""
+
+    def targets(self, state: State) -> Floats: ...
 
 
 class Tuner(Protocol):
@@ -87,9 +88,7 @@ class Engine(Protocol):
     def apply(self, action: Records) -> Receipt: ...
 
 
-class Ticket(Protocol):
-    """A promise of durability."""
-
+class Ticket(Protocol):  # a promise of durability
     def wait(self) -> None: ...
 
 

@@ -80,6 +80,7 @@ POOL = np.dtype(
         ("idle_w", "f8"),  # one idle device
         ("sleep_w", "f8"),  # the whole node asleep
         ("wake_us", "i8"),
+        ("visit", "i4"),  # in the k-th record: the pool a round looks at k-th
     ],
     align=True,
 )
@@ -89,6 +90,7 @@ RATE = np.dtype(
         ("packed", "f8"),  # progress per microsecond on the fewest nodes; 0 = cannot run here
         ("spread", "f8"),  # the same over more nodes than needed
         ("watts", "f8"),  # draw of one device while running, without a cap
+        ("steps", "f8"),  # the model's steps per second of progress; 1 if not known
         ("estimated", "u1"),  # 1 = from the roofline, 0 = measured
     ],
     align=True,
@@ -211,6 +213,29 @@ EVENT = np.dtype([("key", "i8"), ("tie", "i8")], align=True)
 
 GROUP = np.dtype([("limit", "i4"), ("admitted", "i4"), ("head", "i4"), ("tail", "i4")], align=True)
 
+SHARE = np.dtype(
+    [
+        ("target", "f8"),  # part of the time the job should run in the pool
+        ("received_us", "f8"),  # time it ran there since the policy was last asked
+        ("deficit_us", "f8"),  # what it should have got more, up to then
+    ],
+    align=True,
+)
+"""One row per (job, pool): `shares[job * len(pools) + pool]`; none unless order = shares."""
+
+CLAIM = np.dtype(
+    [
+        ("alone_us", "f8"),  # how long its work so far would have taken with its own part alone
+        ("alone_rate", "f8"),  # its progress with its own part when the policy was last asked
+        ("done_us", "f8"),  # its work done then
+    ],
+    align=True,
+)
+"""What finish-time fairness remembers of a job; none unless order = shares."""
+
+RANK = np.dtype([("first", "f8"), ("second", "f8"), ("job", "i8")], align=True)
+"""A place in a ranking: highest (first, second) on top, then the lowest job."""
+
 ACTION = np.dtype(
     [
         ("mask", "u8"),
@@ -258,6 +283,10 @@ CLOCK = np.dtype(
         ("failures", "i8"),
         ("repairs", "i8"),
         ("decisions", "i8"),
+        ("asked_us", "i8"),  # when the policy last set the target shares; -1 = never
+        ("first_live", "i4"),  # every job before this one has ended
+        ("shares_due", "u1"),  # jobs or nodes changed since then
+        ("settled", "u1"),  # the last round left everything idle, and nothing happened since
     ],
     align=True,
 )
@@ -290,6 +319,8 @@ class State(NamedTuple):
     window: Records  # the first pending jobs in order, for scans that go past a head
     events: Records  # a heap
     groups: Records
+    shares: Records
+    claims: Records
     bitmaps: npt.NDArray[np.uint64]  # of nodes by pool and whole free devices
     clock: Records  # one row
     # Of no meaning between decisions; clones get their own.
@@ -298,6 +329,8 @@ class State(NamedTuple):
     device_scratch: Records
     shortlist: Records  # a heap: the nodes that are wholly free earliest
     victims: Records  # running jobs that may be set aside in this round
+    ranking: Records  # active jobs of a round
+    assigned: npt.NDArray[np.int32]  # the pool each job has this round, -1 = none
     plan: Records
     arena: npt.NDArray[np.uint8]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.codes import Reason
-from flyball.core.knobs import Backfill, Preempt
+from flyball.core.knobs import Backfill, Order, Preempt
 from flyball.physics.compile import entry, kernel
 from flyball.schedule.place import find, find_for
 from flyball.schedule.preempt import preemption_round
@@ -26,10 +26,12 @@ from flyball.schedule.queue import (
     uses_window,
 )
 from flyball.schedule.reserve import drop_reservation, reserve
+from flyball.schedule.rounds import share_round
 from flyball.schedule.start import start
 
 STRICT, EASY = int(Backfill.STRICT), int(Backfill.EASY)
 ROUNDS = int(Preempt.ROUNDS)
+SHARES = int(Order.SHARES)
 IN_ORDER, SKIPPED_AHEAD = int(Reason.IN_ORDER), int(Reason.SKIPPED_AHEAD)
 BACKFILLED = int(Reason.BACKFILLED)
 
@@ -47,11 +49,16 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
     clock = state.clock[0]
     clock.actions = 0
     clock.decisions += 1
+    # 0. Target shares have rounds of their own.
+    if knobs.order == SHARES and is_round:
+        share_round(state, knobs, now)
+        clock.capacity_grew = 0
+        return
     # 1. If capacity came back, what did not fit before may fit now.
     if clock.capacity_grew:
         forget_failures(state)
     # 2. Go through the queue and start what fits.
-    if clock.pending > 0:
+    if clock.pending > 0 and not (knobs.order == SHARES and knobs.backfill == STRICT):
         if not uses_window(knobs):
             start_heads(state, knobs, now)
         elif knobs.backfill == EASY:

@@ -15,6 +15,7 @@ SUBMIT = int(Order.SUBMIT)
 SHORTEST = int(Order.SHORTEST)
 AREA = int(Order.AREA)
 REMAINING = int(Order.REMAINING)
+SHARES = int(Order.SHARES)
 DEMOTED_S = 1e10
 """Added to the key of a job that has received its share (order = attained)."""
 
@@ -48,7 +49,7 @@ def expected_end(job: Any, run: Any, now: int) -> int:
 @kernel
 def key_of(job: Any, run: Any, running: bool, knobs: Any, now: int) -> float:
     """The job's place in the order; the smallest key is first."""
-    if knobs.order == SUBMIT:
+    if knobs.order == SUBMIT or knobs.order == SHARES:
         key = job.submit_us / 1e6
     elif knobs.order == SHORTEST:
         key = guess(job, run.done_us) / 1e6

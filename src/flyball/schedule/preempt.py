@@ -18,6 +18,7 @@ from flyball.schedule.allocate import extra_w, fewest_nodes, record, release
 from flyball.schedule.order import key_of
 from flyball.schedule.place import CLEARED, NOWHERE, count_nodes, find, is_cleared, within_budget
 from flyball.schedule.queue import drop_first, first_shape
+from flyball.schedule.slices import give_way
 from flyball.schedule.start import start
 
 PREEMPT = int(ActionKind.PREEMPT)
@@ -227,6 +228,7 @@ def evict(
             row_id = state.rows[row_id].next
         if really:
             record(state, PREEMPT, victim_id, -1, ZERO, GAVE_WAY, -victim.key - key)
+            give_way(state, victim_id, now)
             release(state, knobs, victim_id, now)
             victim.tie = SET_ASIDE
     return float(power_w)

@@ -11,7 +11,7 @@ from flyball.core import state as s
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
-from flyball.core.knobs import Knobs, Preempt
+from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.state import Records, State, assemble, records
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_DEVICE, to_us
 from flyball.core.workload import Workload
@@ -49,6 +49,8 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     clock = _clock(cluster, effects, nodes, start_us)
     shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock))
     most_running, most_rows = _most(workload, device_count)
+    by_shares = knobs.order == Order.SHARES
+    _order_of_visits(pools, rates, shapes, jobs)
     rows = records(most_rows, s.ROW)
     rows.next = np.append(np.arange(1, most_rows), -1)
     groups = records(len(workload.group_limits), s.GROUP)
@@ -71,16 +73,30 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "window": records(window_size(knobs, len(jobs)), s.WINDOW),
         "events": records(most_running + most_running // 4 + len(nodes) + 64, s.EVENT),
         "groups": groups,
+        "shares": records(len(jobs) * len(pools) if by_shares else 0, s.SHARE),
+        "claims": records(len(jobs) if by_shares else 0, s.CLAIM),
         "bitmaps": _bitmaps(pools),
         "avail": np.full((int(pools.capacity.max()) + 1, len(nodes)), s.STALE, np.int64),
         "node_scratch": records(len(nodes), s.SCRATCH),
         "device_scratch": records(device_count, s.SCRATCH),
         "shortlist": records(len(nodes), s.EVENT),
         "victims": records(most_running, s.ENTRY),
+        "ranking": records(2 * len(jobs) if by_shares else 0, s.RANK),
+        "assigned": np.full(len(jobs) if by_shares else 0, -1, np.int32),
         "plan": records(most_rows + most_running + len(nodes), s.ACTION),
         "clock": clock,
     }
     return assemble(arrays)
+
+
+def _order_of_visits(pools: Records, rates: Records, shapes: Records, jobs: Records) -> None:
+    """Rounds look at the pools that are fastest for the workload first."""
+    bits = np.uint64(1) << np.arange(len(pools), dtype=np.uint64)
+    could = (shapes.pools[:, None] & bits) > 0
+    packed = rates.packed.reshape(-1, len(pools))[shapes.profile] * could
+    relative = packed / packed.max(axis=1, keepdims=True)
+    counts = np.bincount(jobs.shape_id, minlength=len(shapes))
+    pools.visit = np.argsort(-(counts @ relative), kind="stable")
 
 
 def window_size(knobs: Knobs, jobs: int) -> int:
@@ -239,4 +255,5 @@ def _clock(cluster: Cluster, effects: Effects, nodes: Records, start_us: int) ->
     clock.reserved_job = clock.reserved_pool = -1
     clock.reserved_us = FOREVER_US
     clock.reserved_stamp = 1
+    clock.asked_us = -1
     return out

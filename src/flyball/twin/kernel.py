@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from flyball.core.codes import ActionKind, Status
-from flyball.core.knobs import Preempt
+from flyball.core.knobs import Order, Preempt
 from flyball.core.state import STALE
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import entry, kernel
@@ -21,24 +21,39 @@ from flyball.schedule.allocate import release
 from flyball.schedule.kernel import decide
 from flyball.schedule.order import progress
 from flyball.schedule.reserve import drop_reservation, reserve_as_planned
+from flyball.schedule.rounds import targets_due
+from flyball.schedule.slices import account, cut_short, give_way
 from flyball.schedule.start import can_start_as_planned, start_as_planned
 from flyball.twin.events import END_EVENT, REPAIR_EVENT, next_event_us, pop_event, push_event
 
 HELD = int(Status.HELD)
 RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
-ROUNDS = int(Preempt.ROUNDS)
+ROUNDS, SHARES = int(Preempt.ROUNDS), int(Order.SHARES)
 
 
 @entry
-def run(state: Any, packed: Any, until_us: int) -> None:
-    """Handle every instant up to and including `until_us`."""
+def run(state: Any, packed: Any, until_us: int, resume: bool) -> bool:
+    """Handle every instant up to and including `until_us`.
+
+    Args:
+        resume: go on with the decision of the present instant, for which targets were due.
+
+    Returns:
+        True if the policy must set its targets before the run can go on; call again then.
+    """
     knobs = packed[0]
     while True:
-        now = next_instant(state, knobs)
-        if now > until_us:
-            return
-        advance(state, knobs, now)
+        if resume:
+            now = state.clock[0].now_us
+            resume = False
+        else:
+            now = next_instant(state, knobs)
+            if now > until_us:
+                return False
+            advance(state, knobs, now)
+            if targets_due(state, knobs, now):
+                return True
         decide(state, knobs, now, now % knobs.round_us == 0)
         carry_out(state, knobs, now)
 
@@ -52,7 +67,7 @@ def next_instant(state: Any, knobs: Any) -> int:
         when = min(when, state.jobs[clock.next_job].submit_us)
     if clock.finished < len(state.jobs) and clock.next_outage < len(state.outages):
         when = min(when, state.outages[clock.next_outage].down_us)
-    if knobs.preempt == ROUNDS and clock.pending > 0 and clock.running > 0:
+    if knobs.preempt == ROUNDS and round_follows(clock, knobs):
         when = min(when, (clock.now_us // knobs.round_us + 1) * knobs.round_us)
     if clock.finished == len(state.jobs):
         return FOREVER_US
@@ -60,10 +75,19 @@ def next_instant(state: Any, knobs: Any) -> int:
 
 
 @kernel
+def round_follows(clock: Any, knobs: Any) -> bool:
+    """Whether there is anything for another round to decide."""
+    if knobs.order == SHARES:
+        return bool(clock.running > 0 or (clock.pending > 0 and not clock.settled))
+    return bool(clock.pending > 0 and clock.running > 0)
+
+
+@kernel
 def advance(state: Any, knobs: Any, now: int) -> None:
     """Let everything happen that happens at `now`, short of the decision."""
     clock = state.clock[0]
     clock.now_us = now
+    before = clock.arrivals + clock.ends + clock.failures + clock.repairs
     # 1. Ends, then repairs: that is the order of the ties.
     while next_event_us(state) == now:
         kind, subject = pop_event(state)
@@ -85,6 +109,9 @@ def advance(state: Any, knobs: Any, now: int) -> None:
         clock.next_job += 1
         clock.arrivals += 1
         arrive(state, knobs, clock.next_job - 1, now)
+    # 4. Jobs or nodes changed: targets may change, and a round may have something to do.
+    if clock.arrivals + clock.ends + clock.failures + clock.repairs > before:
+        clock.shares_due, clock.settled = 1, 0
 
 
 @kernel
@@ -111,14 +138,6 @@ def admit(state: Any, knobs: Any, job_id: int, now: int) -> None:
             return
         group.admitted += 1
     queue.enqueue(state, knobs, job_id, now)
-
-
-@kernel
-def account(state: Any, job_id: int, now: int) -> None:
-    """Book the running slice's device time and energy to the job."""
-    job, run_ = state.jobs[job_id], state.runs[job_id]
-    run_.service_us += (now - run_.since_us) * job.devices * job.milli / 1000
-    run_.energy_j += run_.watts * (now - run_.since_us) / 1e6
 
 
 @kernel
@@ -156,17 +175,6 @@ def natural_end(job: Any, run_: Any) -> int:
 
 
 @kernel
-def put_back(state: Any, knobs: Any, job_id: int, kept_us: float, now: int) -> None:
-    """Book a slice that was cut short, keep `kept_us` of its progress, and queue the job."""
-    run_ = state.runs[job_id]
-    run_.lost_us += progress(run_, now) - kept_us
-    account(state, job_id, now)
-    run_.done_us += kept_us
-    run_.end_us = -1
-    queue.enqueue(state, knobs, job_id, now)
-
-
-@kernel
 def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
     """A node goes down: its jobs fall back to their last checkpoint and queue again."""
     clock, node = state.clock[0], state.nodes[node_id]
@@ -180,7 +188,8 @@ def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
         kept = 0.0
         if every > 0:
             kept = (max(0, now - run_.ready_us) // every) * every * run_.rate
-        put_back(state, knobs, job_id, kept, now)
+        cut_short(state, job_id, kept, now)
+        queue.enqueue(state, knobs, job_id, now)
     touch(node, pool.sleep_w, knobs.sleep_us, now)
     clock.power_w -= node.power_w
     node.power_w = 0.0
@@ -231,8 +240,10 @@ def carry_out(state: Any, knobs: Any, now: int) -> None:
             if job_id != last:
                 schedule_end(state, job_id)
             last = job_id
-        elif plan[at].kind == PREEMPT:
-            set_aside(state, knobs, job_id, now)
+        elif plan[at].kind == PREEMPT and state.runs[job_id].first_row < 0:
+            queue.enqueue(state, knobs, job_id, now)  # unless it starts again elsewhere
+    if state.clock[0].running == 0 and now % knobs.round_us == 0:
+        state.clock[0].settled = 1
 
 
 @kernel
@@ -246,13 +257,13 @@ def schedule_end(state: Any, job_id: int) -> None:
 
 
 @kernel
-def set_aside(state: Any, knobs: Any, job_id: int, now: int) -> None:
-    """A preempted job writes its checkpoint out of the end of its slice and queues again."""
-    job, run_, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
-    kept = max(0, now - run_.ready_us - job.checkpoint_us) * run_.rate
-    run_.preemptions += 1
-    clock.preemptions += 1
-    put_back(state, knobs, job_id, kept, now)
+def is_free_to_start(state: Any, job_id: int) -> bool:
+    """Whether the job is pending, and then takes it out of the queue; or was just set aside."""
+    run_ = state.runs[job_id]
+    if run_.status == RUNNING and run_.first_row < 0:
+        state.clock[0].pending += 1  # as if it had gone through the queue
+        return True
+    return bool(run_.status == queue.PENDING and queue.remove(state, job_id))
 
 
 @kernel
@@ -270,14 +281,13 @@ def enact(state: Any, knobs: Any, now: int) -> int:
         action = state.plan[at]
         run_ = state.runs[action.job]
         if action.kind == START:
-            if run_.status != queue.PENDING or not queue.remove(state, action.job):
-                return at
-            if not can_start_as_planned(state, at):
+            if not is_free_to_start(state, action.job) or not can_start_as_planned(state, at):
                 return at
             at = start_as_planned(state, knobs, at, now)
         elif action.kind == PREEMPT:
             if run_.status != RUNNING or run_.first_row < 0:
                 return at
+            give_way(state, action.job, now)
             release(state, knobs, action.job, now)
             at += 1
         else:
@@ -317,8 +327,10 @@ def next_us(state: Any, packed: Any) -> int:
 
 
 @entry
-def advance_to(state: Any, packed: Any, now: int) -> None:
+def advance_to(state: Any, packed: Any, now: int) -> bool:
+    """Returns whether the policy must set its targets before the decision."""
     advance(state, packed[0], now)
+    return targets_due(state, packed[0], now)
 
 
 @entry

@@ -15,7 +15,7 @@ from flyball.core.cluster import Cluster, Network
 from flyball.core.grouping import group_rows
 from flyball.core.state import CAP, CAP_LEVELS, RATE, Records, records
 from flyball.core.workload import JobClass, Workload
-from flyball.physics import catalogue
+from flyball.physics import catalogue, measured
 from flyball.physics.power import cap_factors, draw_w
 from flyball.physics.speed import speed
 from flyball.schedule.classify import classify
@@ -110,7 +110,18 @@ def rate_table(profiles: Profiles, cluster: Cluster, with_network: bool) -> Reco
             if with_network:
                 row.spread = _speed(profile, group.device, True, cluster.network, group.devices)[0]
             row.watts = draw_w(catalogue.get(group.device), profile.kind)
+            row.steps = _steps_per_s(profile)
     return table
+
+
+def _steps_per_s(profile: Profile) -> float:
+    """Training steps per second on the device the duration is for; 1 if not measured."""
+    key = measured.model_key(profile.model)
+    device = catalogue.get(profile.base).measured_as
+    if key is None or not device:
+        return 1.0
+    count = measured.measured_count(key, profile.devices)
+    return measured.steps_per_s(device, key, count) or 1.0
 
 
 def cap_table(cluster: Cluster) -> Records:

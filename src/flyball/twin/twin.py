@@ -22,13 +22,14 @@ import numpy as np
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
-from flyball.core.knobs import Knobs
-from flyball.core.protocols import Decider, Forecast
+from flyball.core.knobs import Knobs, Order
+from flyball.core.protocols import Allocator, Decider, Forecast
 from flyball.core.results import Mark, Results
 from flyball.core.state import Records, State, assemble, clone, records
 from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
+from flyball.schedule.targets import set_targets
 from flyball.twin import kernel
 from flyball.twin.build import build_state, window_size
 
@@ -47,17 +48,27 @@ class Twin:
     Attributes:
         state: the arrays; read them freely between calls.
         knobs: what decides.
+        allocator: what sets the target shares (order = shares).
     """
 
     def __init__(
-        self, cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects | None = None
+        self,
+        cluster: Cluster,
+        workload: Workload,
+        knobs: Knobs,
+        effects: Effects | None = None,
+        allocator: Allocator | None = None,
     ) -> None:
+        if knobs.order == Order.SHARES and allocator is None:
+            raise BadInput("order=shares needs a policy that sets the shares", "e.g. max-min")
         self.state = build_state(cluster, workload, knobs, effects or Effects())
+        self.allocator = allocator
         self._set(knobs)
 
     def _set(self, knobs: Knobs) -> None:
         self.knobs = knobs
         self._packed = knobs.pack()
+        self._blank: Records | None = None
 
     @property
     def now_us(self) -> int:
@@ -71,7 +82,23 @@ class Twin:
 
     def run(self, until_us: int | None = None) -> None:
         """Handle every instant up to and including `until_us` (all there are, if None)."""
-        kernel.run(self.state, self._packed, FOREVER_US - 1 if until_us is None else until_us)
+        until = FOREVER_US - 1 if until_us is None else until_us
+        asks = kernel.run(self.state, self._packed, until, False)
+        while asks:
+            self._ask()
+            asks = kernel.run(self.state, self._packed, until, True)
+
+    def _ask(self) -> None:
+        """Let the policy set its target shares for the present instant."""
+        assert self.allocator is not None
+        set_targets(self.state, self.allocator.targets(self._visible()))
+
+    def _visible(self) -> State:
+        """The state itself, but with the true durations blanked."""
+        if self._blank is None:
+            self._blank = self.state.jobs.copy()
+            self._blank.work_us = np.nan
+        return self.state._replace(jobs=self._blank)
 
     def replay(self, policy: Decider | None = None) -> Results:
         """Run from here to the end, taking the marks that window metrics need.
@@ -123,7 +150,8 @@ class Twin:
         now = self.next_us
         if now >= FOREVER_US:
             return None
-        kernel.advance_to(self.state, self._packed, now)
+        if kernel.advance_to(self.state, self._packed, now):
+            self._ask()
         plan = policy.decide(self.snapshot(), forecast)
         clock = self.state.clock[0]
         clock.decisions += 1
@@ -142,9 +170,7 @@ class Twin:
 
     def snapshot(self) -> State:
         """The state as a policy may see it: a copy, with the true durations blanked."""
-        jobs = self.state.jobs.copy()
-        jobs.work_us = np.nan
-        return clone(self.state)._replace(jobs=jobs)
+        return clone(self._visible())
 
     # Copies -----------------------------------------------------------------
 
@@ -157,10 +183,17 @@ class Twin:
         twin = Twin.__new__(Twin) if into is None else into
         twin.state = clone(self.state, None if into is None else into.state)
         twin.knobs, twin._packed = self.knobs, self._packed
+        twin.allocator, twin._blank = self.allocator, self._blank
         return twin
 
     def set_knobs(self, knobs: Knobs) -> None:
-        """Decide by other knobs from now on."""
+        """Decide by other knobs from now on.
+
+        Raises:
+            BadInput: from or to order = shares, which needs other arrays.
+        """
+        if (knobs.order == Order.SHARES) != (self.knobs.order == Order.SHARES):
+            raise BadInput("order=shares cannot be set or left during a run", "build a new twin")
         if window_size(knobs, len(self.state.jobs)) > len(self.state.window):
             bigger = records(window_size(knobs, len(self.state.jobs)), self.state.window.dtype)
             bigger[: len(self.state.window)] = self.state.window
@@ -181,8 +214,12 @@ class Twin:
         os.replace(file.name, path)
 
     @classmethod
-    def load(cls, path: Path | str) -> Twin:
+    def load(cls, path: Path | str, allocator: Allocator | None = None) -> Twin:
         """The twin that `dump` wrote.
+
+        Args:
+            path: the file.
+            allocator: what sets the target shares, if the twin had one.
 
         Raises:
             BadInput: not such a file, or one of another version.
@@ -196,6 +233,7 @@ class Twin:
         if meta["format"] != DUMP_FORMAT:
             raise BadInput(f"{path} has format {meta['format']}", f"this version: {DUMP_FORMAT}")
         twin = cls.__new__(cls)
+        twin.allocator = allocator
         twin.state = assemble(
             {
                 name: array.view(np.recarray) if array.dtype.names else array

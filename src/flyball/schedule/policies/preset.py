@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Allocator, Forecast
 from flyball.core.state import Records, State, clone
 
 
@@ -17,11 +17,13 @@ class Preset:
         name: as users write it.
         summary: the rule in a line.
         knobs: the setting.
+        allocator: what sets the target shares of a policy with order = shares.
     """
 
     name: str
     summary: str
     knobs: Knobs
+    allocator: Allocator | None = None
 
     def decide(self, state: State, forecast: Forecast | None = None) -> Records:
         """The plan for this snapshot, which is left as it is. Forecasts are not used."""

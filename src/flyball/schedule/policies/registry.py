@@ -21,6 +21,13 @@ BUILT_IN = {
     "srtf": "flyball.schedule.policies.srtf:POLICY",
     "las": "flyball.schedule.policies.las:POLICY",
     "ect": "flyball.schedule.policies.ect:POLICY",
+    "fifo-fast": "flyball.schedule.policies.fifo_fast:POLICY",
+    "max-min": "flyball.schedule.policies.max_min:POLICY",
+    "max-min-het": "flyball.schedule.policies.max_min_het:POLICY",
+    "finish-time-fair": "flyball.schedule.policies.finish_time_fair:POLICY",
+    "min-makespan": "flyball.schedule.policies.min_makespan:POLICY",
+    "max-throughput": "flyball.schedule.policies.max_throughput:POLICY",
+    "max-speed": "flyball.schedule.policies.max_speed:POLICY",
 }
 
 

@@ -1,0 +1,66 @@
+"""Max-min fairness over devices, whatever their type (Gavel's agnostic policy, OSDI 2020).
+
+Every active job gets the same number of devices over time; who cannot use that many gives
+the rest to others. Types are not told apart: each job gets its part of every pool it could
+run in. Jobs take turns in rounds of `round_s`; `solve_s` is the least time between two new
+divisions. Fair without knowing any speed; on mixed hardware `max-min-het` gives everybody
+more. Loses to shortest-first orders on mean completion, as all fair policies do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.results import Floats
+from flyball.core.state import State
+from flyball.schedule.demand import Demand, targets_by
+from flyball.schedule.linear import group, max_min
+from flyball.schedule.policies.preset import Preset
+
+
+@dataclass(frozen=True)
+class EqualDevices:
+    """Target shares with equal devices for every job."""
+
+    def targets(self, state: State) -> Floats:
+        return targets_by(state, equal_devices)
+
+
+def equal_devices(demand: Demand) -> Floats:
+    """Shares with equal devices: in closed form if all could run everywhere, else by programme."""
+    runs = (demand.speeds > 0).astype(np.float64)
+    if runs[:, demand.capacity > 0].all():
+        return _evenly(demand)
+    groups = group(demand.asks, runs * demand.asks[:, None])
+    return max_min(groups, demand.capacity)[1][groups.of_job]
+
+
+def _evenly(demand: Demand) -> Floats:
+    """The optimum that treats all alike, if every job could run in every pool."""
+    devices = float(demand.capacity.sum())
+    level = water_level(demand.asks, devices)
+    part = np.minimum(demand.asks, level) / demand.asks
+    shares: Floats = part[:, None] * (demand.capacity / devices)
+    return shares
+
+
+def water_level(asks: Floats, devices: float) -> float:
+    """The level at which the sum of min(asks, level) is `devices`, or the most asked."""
+    ordered = np.sort(asks)
+    below = np.concatenate(([0.0], np.cumsum(ordered)))[:-1]
+    needed = below + ordered * np.arange(len(ordered), 0, -1)
+    at = int(np.searchsorted(needed, devices))
+    if at == len(ordered):
+        return float(ordered[-1])
+    return float((devices - below[at]) / (len(ordered) - at))
+
+
+POLICY = Preset(
+    name="max-min",
+    summary="equal devices for every job over time, in rounds; blind to device types",
+    knobs=Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=360.0),
+    allocator=EqualDevices(),
+)

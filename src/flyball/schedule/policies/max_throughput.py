@@ -1,0 +1,49 @@
+"""Greatest total throughput in training steps per second (Gavel's policy, OSDI 2020).
+
+A linear programme gives devices to the jobs that make most steps per second on them; jobs
+with slow steps get what is left over. Steps are the models' own, where their speed was
+measured; else a step is a second of the job's run time. Since steps of different models are
+not comparable, it favours models with short steps: `max-speed` compares each job with itself
+and is the stronger rule. Unfair by intent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.results import Floats
+from flyball.core.state import State
+from flyball.schedule.demand import Demand, targets_by
+from flyball.schedule.linear import group, max_sum
+from flyball.schedule.policies.preset import Preset
+
+
+@dataclass(frozen=True)
+class MostSteps:
+    """Target shares with most steps per second in all."""
+
+    def targets(self, state: State) -> Floats:
+        return targets_by(state, lambda demand: most_steps(demand, _steps(state, demand)))
+
+
+def _steps(state: State, demand: Demand) -> Floats:
+    """Steps each job makes per second of its own progress."""
+    steps: Floats = state.rates.steps.reshape(-1, len(state.pools))[:, 0][
+        state.jobs.profile[demand.jobs]
+    ]
+    return steps
+
+
+def most_steps(demand: Demand, steps: Floats) -> Floats:
+    groups = group(demand.asks, demand.speeds, steps)
+    gains = groups.speeds * groups.needs[:, None]
+    return max_sum(groups, demand.capacity, gains)[groups.of_job]
+
+
+POLICY = Preset(
+    name="max-throughput",
+    summary="most training steps per second in all, in rounds",
+    knobs=Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=360.0),
+    allocator=MostSteps(),
+)

@@ -1,0 +1,39 @@
+"""What a running slice leaves in a job's books when it ends, however it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.physics.compile import kernel
+from flyball.schedule.order import progress
+
+
+@kernel
+def account(state: Any, job_id: int, now: int) -> None:
+    """Book the running slice's device time and energy to the job."""
+    job, run = state.jobs[job_id], state.runs[job_id]
+    run.service_us += (now - run.since_us) * job.devices * job.milli / 1000
+    run.energy_j += run.watts * (now - run.since_us) / 1e6
+    if len(state.shares) > 0:
+        share = state.shares[job_id * len(state.pools) + run.pool]
+        share.received_us += now - max(run.since_us, state.clock[0].asked_us)
+
+
+@kernel
+def cut_short(state: Any, job_id: int, kept_us: float, now: int) -> None:
+    """Book a slice that ends before its job does; `kept_us` of its progress is saved."""
+    run = state.runs[job_id]
+    run.lost_us += progress(run, now) - kept_us
+    account(state, job_id, now)
+    run.done_us += kept_us
+    run.end_us = -1
+
+
+@kernel
+def give_way(state: Any, job_id: int, now: int) -> None:
+    """A preempted job writes its checkpoint out of the end of its slice."""
+    job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
+    kept = max(0, now - run.ready_us - job.checkpoint_us) * run.rate
+    run.preemptions += 1
+    clock.preemptions += 1
+    cut_short(state, job_id, kept, now)
