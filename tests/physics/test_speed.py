@@ -20,7 +20,10 @@ COMPUTE = JobClass.COMPUTE_INTENSIVE
 
 devices = st.sampled_from(list(catalogue.load().values()))
 kinds = st.sampled_from(list(JobClass))
-models = st.sampled_from([None, "unheard-of", "A3C", *(key.text for key in measured.models())])
+STEP_TIMED = ("bert:384", "cifar10:2048", "imagenet", "ncf:32768", "yolov3:64")
+models = st.sampled_from(
+    [None, "unheard-of", "A3C", *STEP_TIMED, *(key.text for key in measured.models())]
+)
 counts = st.integers(1, 64)
 
 

@@ -1,16 +1,23 @@
-"""Gavel's measured training speeds: `flyball/data/gavel_speeds.csv`.
+"""Tables of measured training speeds.
 
-Steps per second of seven models at several batch sizes, on 1 to 8 K80, P100 or V100,
-on as few nodes as possible or spread over nodes.
+* Gavel's (`flyball/data/gavel_speeds.csv`): steps per second of seven models at several
+  batch sizes, on 1 to 8 K80, P100 or V100, on as few nodes as possible or spread over nodes.
+* ElasticFlow's (`flyball/data/elasticflow_speeds.csv`): iterations per second of twelve
+  models on 1 to 64 A100 or T4. Each model and batch size was measured on one of the two
+  types only, so they give run times but no ratio between types.
 """
 
 from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+
+from flyball.physics.catalogue import REFERENCE, DeviceType
 
 ANCHOR = "v100"
 """Measured for every model and count, so what links measured and unmeasured types."""
@@ -35,6 +42,80 @@ class Row(NamedTuple):
     key: ModelKey
     devices: int
     packed: bool
+
+
+class Rate(NamedTuple):
+    """A measured ratio of speeds, and what was not quite as asked ("" = measured just so)."""
+
+    value: float
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class GavelSpeeds:
+    """What Gavel measured of one model, for `flyball.physics.speed`."""
+
+    key: ModelKey
+    anchor: ClassVar[str] = REFERENCE
+
+    @property
+    def text(self) -> str:
+        """The source and the model, for people."""
+        return f"Gavel, {self.key.text}"
+
+    def rate(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
+        """Speed of a packed gang relative to the same on the anchor; None = not measured.
+
+        A count that was not measured takes the nearest lower one that was.
+        """
+        used = measured_count(self.key, count)
+        steps = steps_per_s(device.measured_as, self.key, used)
+        anchor = steps_per_s(ANCHOR, self.key, used)
+        if steps is None or not anchor:
+            return None
+        return Rate(steps / anchor, _remark(used, count))
+
+    def apart(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
+        """Speed of a gang spread over nodes relative to packed; None = not measured."""
+        used = measured_count(self.key, count)
+        packed = steps_per_s(device.measured_as, self.key, used, packed=True)
+        apart = steps_per_s(device.measured_as, self.key, used, packed=False)
+        if used == 1 or not packed or apart is None:
+            return None
+        return Rate(apart / packed, _remark(used, count))
+
+
+def _remark(used: int, count: int) -> str:
+    return "" if used == count else f"{used} devices instead of {count}"
+
+
+ELASTICFLOW_TYPES = {"A100": "A100-40GB", "T4": "T4"}
+"""Its types in the catalogue; its A100s were those of Azure's ND96asr machines, 40 GB."""
+
+
+class Iterations(NamedTuple):
+    """What ElasticFlow measured of a model at one batch size.
+
+    Attributes:
+        device: the one type of the catalogue it was measured on.
+        per_s: iterations a second by number of devices.
+    """
+
+    device: str
+    per_s: dict[int, float]
+
+
+@cache
+def elasticflow() -> Mapping[tuple[str, int], Iterations]:
+    """ElasticFlow's table by model and batch size (of all devices together)."""
+    table: dict[tuple[str, int], Iterations] = {}
+    for row in _rows("elasticflow_speeds.csv"):
+        key = row["model"], int(row["global_batch_size"])
+        device = ELASTICFLOW_TYPES[row["gpu_type"]]
+        found = table.setdefault(key, Iterations(device, {}))
+        assert found.device == device, f"{key} is measured on two types"
+        found.per_s[int(row["num_gpus"])] = float(row["iters_per_s"])
+    return table
 
 
 def model_key(model: str | None) -> ModelKey | None:
@@ -79,8 +160,6 @@ def measured_count(key: ModelKey, count: int) -> int:
 
 @cache
 def _table() -> dict[Row, float]:
-    text = resources.files("flyball.data").joinpath("gavel_speeds.csv").read_text("utf-8")
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {
         Row(
             row["gpu_type"],
@@ -88,8 +167,13 @@ def _table() -> dict[Row, float]:
             int(row["num_gpus"]),
             row["consolidated"] == "1",
         ): float(row["steps_per_s"])
-        for row in csv.DictReader(lines)
+        for row in _rows("gavel_speeds.csv")
     }
+
+
+def _rows(file: str) -> list[dict[str, str]]:
+    text = resources.files("flyball.data").joinpath(file).read_text("utf-8")
+    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 
 
 @cache

@@ -1,19 +1,20 @@
 """How fast a job runs on a type of device, relative to the type its duration is for.
 
-Measured where Gavel measured both types for this model; else from the roofline, and
-then marked `estimated`.
+Measured where both types were measured for this model, by Gavel or in the step times of
+Pollux and Sia; else from the roofline, and then marked `estimated`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from flyball.core.cluster import Network
 from flyball.core.errors import BadInput
 from flyball.core.workload import JobClass
-from flyball.physics import measured
+from flyball.physics import catalogue, measured, step_time
 from flyball.physics.catalogue import DeviceType
-from flyball.physics.measured import ANCHOR, ModelKey
+from flyball.physics.measured import GavelSpeeds, Rate
 from flyball.physics.network import spread_factor
 from flyball.physics.roofline import relative_speed
 
@@ -33,12 +34,27 @@ class Speed:
     basis: str = ""
 
 
-@dataclass(frozen=True)
-class _Rate:
-    """Speed of a gang relative to the anchor type, at the same count, packed."""
+class Evidence(Protocol):
+    """What was measured of a model; ratios hold for the same gang and batch size."""
 
-    value: float
-    measured: bool
+    anchor: ClassVar[str]
+    """A device type measured for it, which links measured and unmeasured types."""
+
+    @property
+    def text(self) -> str:
+        """The source and the model, for people."""
+
+    def rate(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
+        """Speed of a packed gang relative to the same on the anchor; 0 = it does not fit."""
+
+    def apart(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
+        """Speed of a gang spread over nodes relative to packed."""
+
+
+def evidence(model: str | None) -> Evidence | None:
+    """What was measured of a model as users write it, None if nothing was."""
+    key = measured.model_key(model)
+    return step_time.find(model) if key is None else GavelSpeeds(key)
 
 
 def speed(
@@ -53,11 +69,12 @@ def speed(
 ) -> Speed:
     """Speed of a gang on `device` relative to the same gang on `base`, packed.
 
-    * Both types measured for this model: the ratio of the measured steps. A count that
-      was not measured takes the nearest lower one that was, and is marked estimated.
+    * Both types measured for this model: the ratio of the measured steps. Marked estimated
+      where it is not quite this gang: Gavel's nearest lower count, a fit used beyond what
+      was profiled or a poor one, a like type's figures.
     * Neither measured: the ratio of the rooflines.
-    * One of them measured: that one's measured ratio to the V100, the other one's
-      roofline ratio to the V100.
+    * One of them measured: that one's measured ratio to the anchor (V100 for Gavel's models,
+      A100-40GB for step times), the other one's roofline ratio to the anchor.
 
     Spread over nodes, the measured ratio applies where there is one, else the network's
     factor. An estimated speed is never higher spread than packed; some measured are.
@@ -71,79 +88,72 @@ def speed(
         spread: on more nodes than it needs.
         cluster_network: bandwidth inside and between nodes.
         devices_per_node: of `device`; a gang that needs several nodes anyway loses
-            nothing more by spreading. 0 = not stated.
+            nothing more by spreading. 0 = not stated; step times then take the catalogue's.
 
     Returns:
         Exactly 1.0 if `device` is `base` and the gang is packed.
     """
     if count < 1:
         raise BadInput(f"a gang of {count} devices", "ask for 1 or more")
-    key = measured.model_key(model)
-    packed = _packed(key, kind, device, base, count)
+    known = evidence(model)
+    packed = _packed(known, kind, device, base, count, devices_per_node)
     if not spread or count == 1 or packed.value == 0.0:
         return packed
-    return _spread(packed, key, kind, device, count, cluster_network, devices_per_node)
+    return _spread(packed, known, kind, device, count, cluster_network, devices_per_node)
 
 
 def _packed(
-    key: ModelKey | None, kind: JobClass, device: DeviceType, base: DeviceType, count: int
+    known: Evidence | None,
+    kind: JobClass,
+    device: DeviceType,
+    base: DeviceType,
+    count: int,
+    devices_per_node: int,
 ) -> Speed:
     if device.name == base.name:
         return Speed(1.0, False, f"the {base.name} its duration is for")
-    own, other = _rate(key, kind, device, count), _rate(key, kind, base, count)
-    if other.measured and other.value == 0.0:  # it ran there, whatever the table says
-        own, other = _rate(None, kind, device, count), _rate(None, kind, base, count)
-    if other.value == 0.0:
+    own = known.rate(device, count, devices_per_node) if known else None
+    other = known.rate(base, count) if known else None
+    ran_though_unfit = other is not None and other.value == 0.0  # whatever the table says
+    if known is None or ran_though_unfit or (own is None and other is None):
+        value = relative_speed(device, kind) / _possible(base, kind)
+        return Speed(value, True, f"roofline, {kind.label}")
+    if own is not None and other is not None:
+        value = own.value / other.value
+        remark = "; ".join(dict.fromkeys(filter(None, (own.remark, other.remark))))
+        basis = f"measured: {known.text}, {remark or f'{count} devices'}"
+        return Speed(value, bool(remark) and value != 0.0, basis)
+    anchor = relative_speed(catalogue.get(known.anchor), kind)
+    there = own.value if own else relative_speed(device, kind) / anchor
+    here = other.value if other else _possible(base, kind) / anchor
+    basis = f"roofline against {known.anchor}, {kind.label}, and {known.text}"
+    return Speed(there / here, True, basis)
+
+
+def _possible(base: DeviceType, kind: JobClass) -> float:
+    """The roofline speed of the type a duration is for: it cannot be 0."""
+    value = relative_speed(base, kind)
+    if value == 0.0:
         raise BadInput(
             f"no {kind.label} job can run on {base.name}", "state another device for its duration"
         )
-    value = own.value / other.value
-    if key is None or not (own.measured or other.measured):
-        return Speed(value, True, f"roofline, {kind.label}")
-    if not (own.measured and other.measured):
-        return Speed(value, True, f"roofline against V100, {kind.label}, and Gavel, {key.text}")
-    used = measured.measured_count(key, count)
-    exact = used == count or value == 0.0
-    at = f"{used} devices" if used == count else f"{used} devices instead of {count}"
-    return Speed(value, not exact, f"measured: Gavel, {key.text}, {at}")
-
-
-def _rate(key: ModelKey | None, kind: JobClass, device: DeviceType, count: int) -> _Rate:
-    if key is not None and device.measured_as:
-        used = measured.measured_count(key, count)
-        steps = measured.steps_per_s(device.measured_as, key, used)
-        anchor = measured.steps_per_s(ANCHOR, key, used)
-        if steps is not None and anchor:
-            return _Rate(steps / anchor, True)
-    return _Rate(relative_speed(device, kind), False)
+    return value
 
 
 def _spread(
     packed: Speed,
-    key: ModelKey | None,
+    known: Evidence | None,
     kind: JobClass,
     device: DeviceType,
     count: int,
     network: Network,
     devices_per_node: int,
 ) -> Speed:
-    ratio = _measured_spread(key, device, count)
-    if ratio is not None and key is not None:
-        estimated = packed.estimated or measured.measured_count(key, count) != count
-        factor = min(1.0, ratio) if estimated else ratio
+    ratio = known.apart(device, count, devices_per_node) if known else None
+    if ratio is not None:
+        estimated = packed.estimated or bool(ratio.remark)
+        factor = min(1.0, ratio.value) if estimated else ratio.value
         return Speed(packed.value * factor, estimated, f"{packed.basis}; spread: measured")
     crosses_anyway = 0 < devices_per_node < count
     factor = 1.0 if crosses_anyway else spread_factor(device, kind, count, network)
     return Speed(packed.value * factor, True, f"{packed.basis}; spread: by network")
-
-
-def _measured_spread(key: ModelKey | None, device: DeviceType, count: int) -> float | None:
-    """Speed spread over speed packed, if both were measured for a gang."""
-    if key is None or not device.measured_as:
-        return None
-    used = measured.measured_count(key, count)
-    if used == 1:
-        return None
-    packed = measured.steps_per_s(device.measured_as, key, used, packed=True)
-    apart = measured.steps_per_s(device.measured_as, key, used, packed=False)
-    return apart / packed if packed and apart is not None else None

@@ -105,7 +105,9 @@ def rate_table(profiles: Profiles, cluster: Cluster, with_network: bool) -> Reco
     for at, profile in enumerate(profiles.profiles):
         for pool_id, group in enumerate(pools):
             row = table[at * len(pools) + pool_id]
-            row.packed, row.estimated = _speed(profile, group.device, False, cluster.network)
+            row.packed, row.estimated = _speed(
+                profile, group.device, False, cluster.network, group.devices
+            )
             row.spread = row.packed
             if with_network:
                 row.spread = _speed(profile, group.device, True, cluster.network, group.devices)[0]
