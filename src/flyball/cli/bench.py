@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from flyball.cli.bench_shares import shares
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
 
@@ -57,6 +58,14 @@ def twin(
     rest = [(_NAMES[name], _shown(figures[name])) for name in _NAMES]
     print_table("", ("figure", "value"), rest)
 
+
+app.command(
+    epilog="""\b
+Examples:
+  flyball bench shares
+  flyball bench shares --policy max-min-het --json
+"""
+)(shares)
 
 _NAMES = {
     "first_compile_s": "first compile (s)",
