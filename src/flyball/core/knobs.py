@@ -26,6 +26,7 @@ class Order(IntEnum):
     AREA = 2  # least estimated run time x devices
     REMAINING = 3  # least estimated work left
     ATTAINED = 4  # two queues: device time received below / above a threshold
+    SHARES = 5  # a policy's target share of the time, job by job and pool by pool
 
 
 class Backfill(IntEnum):
@@ -107,6 +108,9 @@ class Knobs:
     )
     cap: float = knob(1.0, "of the draw", 0.5, 1.0, "power cap of a running device (steps of 0.05)")
     sleep_s: float = knob(-1.0, "s", -1.0, 1e9, "idle time after which a node sleeps; -1 = never")
+    solve_s: float = knob(
+        0.0, "s", 0.0, 1e9, "order=shares: least time between two solutions for the targets"
+    )
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -118,10 +122,22 @@ class Knobs:
                     f"use {low:g} to {high:g} ({each.metadata['unit']})",
                 )
         scans = self.backfill != Backfill.SKIP or self.place == Place.HOLD
-        if self.preempt != Preempt.NEVER and scans:
+        if self.order == Order.SHARES:
+            self._check_shares()
+        elif self.preempt != Preempt.NEVER and scans:
             raise BadInput(
                 "preempt=rounds does not go with this backfill or with place=hold",
                 "use backfill=skip and another place rule",
+            )
+
+    def _check_shares(self) -> None:
+        """Targets are met in rounds, which neither reserve nor hold."""
+        if self.preempt != Preempt.ROUNDS:
+            raise BadInput("order=shares does not go without rounds", "use preempt=rounds")
+        if self.backfill == Backfill.EASY or self.place == Place.HOLD:
+            raise BadInput(
+                "order=shares does not go with backfill=easy or with place=hold",
+                "use backfill=skip or strict and another place rule",
             )
 
     def with_settings(self, settings: list[str]) -> Knobs:
@@ -162,6 +178,7 @@ class Knobs:
         row.attained_us = self.attained_s * 1e6
         row.cap = min(CAP_LEVELS - 1, round((1.0 - self.cap) / 0.05))
         row.sleep_us = FOREVER_US if self.sleep_s < 0 else to_us(self.sleep_s)
+        row.solve_us = to_us(self.solve_s)
         return out
 
 
@@ -193,6 +210,7 @@ KNOBS = np.dtype(
         ("attained_us", "f8"),
         ("round_us", "i8"),
         ("sleep_us", "i8"),
+        ("solve_us", "i8"),
     ],
     align=True,
 )
