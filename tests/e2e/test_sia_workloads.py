@@ -36,7 +36,7 @@ def test_every_job_finishes_under_every_policy(part: str) -> None:
     cluster = load_cluster("sia-mixed")
     assert cluster.device_count == 64
     for policy in policy_settings("all", []):
-        results = build_twin(cluster, workload, policy.knobs, Effects()).replay()
+        results = build_twin(cluster, workload, policy, Effects()).replay()
         assert (results.status == Status.DONE).all(), policy.name
         assert (results.first_start_us >= results.submit_us).all(), policy.name
         assert (results.end_us > results.first_start_us).all(), policy.name

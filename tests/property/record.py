@@ -21,7 +21,9 @@ Schedule = list[tuple[int, int, int, tuple[tuple[int, int, int], ...]]]
 
 def twin_of(problem: Problem) -> Twin:
     """The problem's twin before its first event."""
-    return Twin(problem.cluster, problem.workload, problem.knobs, problem.effects)
+    return Twin(
+        problem.cluster, problem.workload, problem.knobs, problem.effects, problem.allocator
+    )
 
 
 def preset(knobs: Knobs) -> Preset:

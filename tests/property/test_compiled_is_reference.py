@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numba.core import config
 from tests.property.record import Schedule, run_recorded, twin_of
 from tests.twin import strategies
-from tests.twin.strategies import Problem, problems
+from tests.twin.strategies import Problem, problems, share_knobs
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
@@ -68,7 +68,8 @@ def reference_schedule(plain: Reference) -> Schedule:
 def check(problem: Problem, share: float) -> None:
     """One problem in one go, recorded, and with a stop on the way."""
     in_one_go = twin_of(problem)
-    plain = Reference(in_one_go.state, problem.knobs)
+    targets = problem.allocator
+    plain = Reference(in_one_go.state, problem.knobs, targets.at if targets else None)
     stopped, recorded = in_one_go.clone(), in_one_go.clone()
     in_one_go.run()
     begin_us = int(in_one_go.state.clock[0].start_us)
@@ -95,6 +96,13 @@ def check(problem: Problem, share: float) -> None:
 @settings(max_examples=EXAMPLES, **QUIET)
 @given(problems(), st.sampled_from((0.3, 0.5, 0.9)))
 def test_compiled_is_reference(problem: Problem, share: float) -> None:
+    check(problem, share)
+
+
+@pytest.mark.nojit
+@settings(max_examples=EXAMPLES, **QUIET)
+@given(problems(rules=share_knobs()), st.sampled_from((0.3, 0.5, 0.9)))
+def test_compiled_is_reference_with_shares(problem: Problem, share: float) -> None:
     check(problem, share)
 
 

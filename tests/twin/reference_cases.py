@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from flyball.core import state as dtypes
 from flyball.core.codes import ActionKind
-from flyball.core.knobs import Knobs
+from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 from flyball.core.state import CAP_LEVELS, State, records
 from flyball.core.units import to_us
+from flyball.twin.build import order_of_visits
 from flyball.twin.reference import Reference
 
 MANY = 1e4
@@ -61,6 +63,7 @@ def make_state(
             row[name] = spec[name]
     for index, spec in enumerate(jobs):
         _fill_job(made, index, spec, len(pools))
+    order_of_visits(made["pools"], made["rates"], made["shapes"], made["jobs"])
     links: list[int] = []
     for index in range(len(jobs)):
         after = [j for j, spec in enumerate(jobs) if index in spec.get("after", ())]
@@ -90,12 +93,14 @@ def _fill_job(made: dict[str, Any], index: int, spec: dict[str, Any], pools: int
     for at, rate in enumerate(spec.get("rates", [(1.0, 0.5, 300.0)] * pools)):
         made["rates"][index * pools + at] = (*rate, 1.0, 0)
         made["shapes"][index].pools |= np.uint64((rate[0] > 0) << at)
+    made["shapes"][index].profile = index
 
 
 def run(pools: list[dict[str, float]], jobs: list[dict[str, Any]], **rest: Any) -> Reference:
-    """A whole run, or one until `until_s`; `knobs` are its settings."""
+    """A whole run, or one until `until_s`; `knobs` are its settings, `targets` its policy."""
     knobs, until_s = rest.pop("knobs", {}), rest.pop("until_s", None)
-    twin = Reference(make_state(pools, jobs, **rest), Knobs(**knobs))
+    targets = rest.pop("targets", None)
+    twin = Reference(make_state(pools, jobs, **rest), Knobs(**knobs), targets)
     twin.run(None if until_s is None else to_us(until_s))
     return twin
 
@@ -116,3 +121,35 @@ def places(twin: Reference) -> dict[int, list[tuple[int, int]]]:
 
 def actions(twin: Reference) -> list[tuple[float, str, int]]:
     return [(time_us / 1e6, kind.name, index) for time_us, kind, index, _ in twin.schedule()]
+
+
+# Shares ----------------------------------------------------------------------
+
+SHARES: dict[str, Any] = {"order": Order.SHARES, "preempt": Preempt.ROUNDS, "round_s": 10.0}
+STRICT = {**SHARES, "backfill": Backfill.STRICT}
+SPREAD = {**SHARES, "place": Place.SPREAD}
+
+
+class Policy:
+    """Gives active jobs these targets: one answer after the other, the last for good."""
+
+    def __init__(self, *answers: list[list[float]]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[float, tuple[int, ...]]] = []  # when (s), and for whom
+
+    def __call__(self, now_us: int, active: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        self.asked.append((now_us / 1e6, active))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        targets = np.zeros_like(np.array(answer))
+        for index in active:
+            targets[index] = answer[index]
+        return targets
+
+
+def equal(jobs: int, pools: int = 1) -> Policy:
+    return Policy([[1.0] * pools] * jobs)
+
+
+def deficits_s(twin: Reference) -> list[float]:
+    """What the jobs were owed in pool 0 when the policy was last asked."""
+    return [each.shares[0].deficit_us / 1e6 for each in twin.jobs]

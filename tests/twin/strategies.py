@@ -15,8 +15,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import Status
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
+from flyball.core.results import Floats
+from flyball.core.state import State
 from flyball.core.units import MIB_PER_GIB, US_PER_S
 from flyball.core.workload import JobClass, Workload
 from flyball.physics import catalogue
@@ -43,6 +46,13 @@ class Problem:
     workload: Workload
     knobs: Knobs
     effects: Effects
+
+    @property
+    def allocator(self) -> DrawnTargets | None:
+        """What sets the shares, if the knobs go by shares."""
+        if self.knobs.order != Order.SHARES:
+            return None
+        return DrawnTargets(len(self.workload), len(self.cluster.groups))
 
 
 def node_groups() -> st.SearchStrategy[NodeGroup]:
@@ -109,6 +119,26 @@ def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
     }
 
 
+ORDERS = tuple(order for order in Order if order != Order.SHARES)
+"""Those with a key; target shares are drawn by `share_knobs`."""
+
+
+@st.composite
+def share_knobs(draw: st.DrawFn) -> Knobs:
+    """Settings of target shares; nodes do not sleep, as a wake may be longer than a round."""
+    return Knobs(
+        order=Order.SHARES,
+        preempt=Preempt.ROUNDS,
+        backfill=draw(st.sampled_from((Backfill.SKIP, Backfill.STRICT))),
+        place=draw(st.sampled_from([place for place in Place if place != Place.HOLD])),
+        span=draw(st.sampled_from(Span)),
+        priority_s=draw(st.sampled_from((0.0, 1e12))),
+        round_s=draw(st.sampled_from((10.0, 30.0, 60.0))),
+        solve_s=draw(st.sampled_from((0.0, 0.0, 45.0, 120.0))),
+        cap=draw(st.sampled_from((1.0, 0.7))),
+    )
+
+
 @st.composite
 def knobs(draw: st.DrawFn) -> Knobs:
     """Any setting that `Knobs` accepts; rounds are longer than a restart and its checkpoint."""
@@ -116,7 +146,7 @@ def knobs(draw: st.DrawFn) -> Knobs:
     rounds = preempt == Preempt.ROUNDS
     places = [place for place in Place if not (rounds and place == Place.HOLD)]
     return Knobs(
-        order=draw(st.sampled_from(Order)),
+        order=draw(st.sampled_from(ORDERS)),
         backfill=Backfill.SKIP if rounds else draw(st.sampled_from(BACKFILLS)),
         place=draw(st.sampled_from(places)),
         preempt=preempt,
@@ -147,15 +177,35 @@ def effects() -> st.SearchStrategy[Effects]:
     )
 
 
+@dataclass(frozen=True)
+class DrawnTargets:
+    """Target shares out of nowhere, the same for the same instant and active jobs."""
+
+    jobs: int
+    pools: int
+
+    def targets(self, state: State) -> Floats:
+        active = np.flatnonzero(np.isin(state.runs.status, (Status.PENDING, Status.RUNNING)))
+        return self.at(int(state.clock[0].now_us), tuple(int(each) for each in active))
+
+    def at(self, now_us: int, active: tuple[int, ...]) -> Floats:
+        rng = np.random.default_rng((now_us, *active))
+        table = rng.choice((0.0, 0.0, 0.25, 0.5, 1.0), (self.jobs, self.pools))
+        table[[job for job in range(self.jobs) if job not in active]] = 0.0
+        return table
+
+
 @st.composite
-def problems(draw: st.DrawFn, most: int = 20) -> Problem:
+def problems(
+    draw: st.DrawFn, most: int = 20, rules: st.SearchStrategy[Knobs] | None = None
+) -> Problem:
     """A cluster, a workload, knobs and effects."""
     groups = tuple(draw(st.lists(node_groups(), min_size=1, max_size=3)))
     workload = draw(workloads(groups, most))
     slack = draw(st.sampled_from((None, None, None, 1.001, 1.1, 1.5)))
     budget_w = 0.0 if slack is None else _idle_w(groups) + slack * _most_added_w(groups, workload)
     cluster = Cluster("drawn", groups, budget_w)
-    return Problem(cluster, workload, draw(knobs()), draw(effects()))
+    return Problem(cluster, workload, draw(knobs() if rules is None else rules), draw(effects()))
 
 
 def _idle_w(groups: tuple[NodeGroup, ...]) -> float:

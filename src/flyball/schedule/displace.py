@@ -15,7 +15,7 @@ from flyball.schedule.place import CLEARED, NOWHERE, within_budget
 
 
 @kernel
-def displace(state: Any, knobs: Any, job: Any, pool_id: int, now: int) -> tuple:  # type: ignore[type-arg]
+def displace(state: Any, knobs: Any, job: Any, pool_id: int) -> tuple:  # type: ignore[type-arg]
     """Where the job would fit if narrower jobs moved.
 
     Returns:
@@ -24,13 +24,14 @@ def displace(state: Any, knobs: Any, job: Any, pool_id: int, now: int) -> tuple:
     if job.milli < MILLI_PER_DEVICE:
         return NOWHERE, 0
     pool = state.pools[pool_id]
+    state.clock[0].stamp += 1  # no node is listed yet
     if job.devices <= pool.capacity:
-        fit = best_node(state, pool, job.devices, job.devices, now)
+        fit = best_node(state, pool, job.devices, job.devices)
         moved = 0
         if fit != NOWHERE:
-            moved = list_movers(state, fit, job.devices, job.devices, 0, now)
+            moved = list_movers(state, fit, job.devices, job.devices, 0)
     else:
-        fit, moved = clear_nodes(state, pool, job.devices, now)
+        fit, moved = clear_nodes(state, pool, job.devices)
     if fit != NOWHERE and not within_budget(
         state, knobs, job, pool_id, power_without(state, pool_id, moved)
     ):
@@ -39,29 +40,29 @@ def displace(state: Any, knobs: Any, job: Any, pool_id: int, now: int) -> tuple:
 
 
 @kernel
-def movable_devices(state: Any, row: Any, devices: int, now: int) -> int:
+def movable_devices(state: Any, row: Any, devices: int) -> int:
     """Devices of a row whose job may move for a job of `devices`; 0 if it may not."""
     job, run = state.jobs[row.job], state.runs[row.job]
     if job.milli < MILLI_PER_DEVICE or job.devices >= devices:
         return 0
-    if run.nodes > 1 or run.since_us == now:
+    if run.nodes > 1:
         return 0
     return int(bit_count(row.mask))
 
 
 @kernel
-def could_be_free(state: Any, node_id: int, devices: int, now: int) -> int:
+def could_be_free(state: Any, node_id: int, devices: int) -> int:
     """Whole free devices of a node if everybody who may move did."""
     free = state.nodes[node_id].free
     row_id = state.nodes[node_id].first_row
     while row_id >= 0:
-        free += movable_devices(state, state.rows[row_id], devices, now)
+        free += movable_devices(state, state.rows[row_id], devices)
         row_id = state.rows[row_id].sibling
     return int(free)
 
 
 @kernel
-def best_node(state: Any, pool: Any, needed: int, devices: int, now: int) -> int:
+def best_node(state: Any, pool: Any, needed: int, devices: int) -> int:
     """The node with most whole free devices of those where `needed` could be; not yet listed."""
     best, most = NOWHERE, -1
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
@@ -69,13 +70,13 @@ def best_node(state: Any, pool: Any, needed: int, devices: int, now: int) -> int
         listed = scratch.stamp == state.clock[0].stamp and scratch.value == CLEARED
         if node.down or listed or node.free <= most:
             continue
-        if could_be_free(state, node_id, devices, now) >= needed:
+        if could_be_free(state, node_id, devices) >= needed:
             best, most = node_id, node.free
     return int(best)
 
 
 @kernel
-def list_movers(state: Any, node_id: int, needed: int, devices: int, count: int, now: int) -> int:
+def list_movers(state: Any, node_id: int, needed: int, devices: int, count: int) -> int:
     """List who moves from a node, fewest devices first, until `needed` are free; the new count."""
     free = state.nodes[node_id].free
     before, before_job = 0, -1
@@ -84,7 +85,7 @@ def list_movers(state: Any, node_id: int, needed: int, devices: int, count: int,
         row_id = state.nodes[node_id].first_row
         while row_id >= 0:
             row = state.rows[row_id]
-            has = movable_devices(state, row, devices, now)
+            has = movable_devices(state, row, devices)
             later = has > before or (has == before and row.job > before_job)
             sooner = best < 0 or has < least or (has == least and row.job < best)
             if has > 0 and later and sooner:
@@ -98,17 +99,16 @@ def list_movers(state: Any, node_id: int, needed: int, devices: int, count: int,
 
 
 @kernel
-def clear_nodes(state: Any, pool: Any, devices: int, now: int) -> tuple:  # type: ignore[type-arg]
+def clear_nodes(state: Any, pool: Any, devices: int) -> tuple:  # type: ignore[type-arg]
     """Mark the nodes that a gang larger than a node would fill, and list who moves."""
     clock, count = state.clock[0], 0
-    clock.stamp += 1
     for _ in range(fewest_nodes(devices, pool.capacity)):
-        node_id = best_node(state, pool, pool.capacity, devices, now)
+        node_id = best_node(state, pool, pool.capacity, devices)
         if node_id == NOWHERE:
             return NOWHERE, 0
         scratch = state.node_scratch[node_id]
         scratch.stamp, scratch.value = clock.stamp, CLEARED
-        count = list_movers(state, node_id, pool.capacity, devices, count, now)
+        count = list_movers(state, node_id, pool.capacity, devices, count)
     return CLEARED, count
 
 

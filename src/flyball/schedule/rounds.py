@@ -39,6 +39,8 @@ def targets_due(state: Any, knobs: Any, now: int) -> bool:
     clock = state.clock[0]
     if knobs.order != SHARES or not clock.shares_due or now % knobs.round_us != 0:
         return False
+    if clock.pending + clock.running == 0:
+        return False
     return bool(clock.asked_us < 0 or now - clock.asked_us >= knobs.solve_us)
 
 
@@ -83,31 +85,35 @@ def received_us(state: Any, job_id: int, pool_id: int, now: int) -> float:
 
 
 @kernel
-def anybody_has_a_target(state: Any) -> bool:
-    clock, pools = state.clock[0], len(state.pools)
-    for job_id in range(clock.first_live, clock.next_job):
-        if is_active(state.runs[job_id]):
-            for pool_id in range(pools):
-                if state.shares[job_id * pools + pool_id].target > 0.0:
-                    return True
-    return False
-
-
-@kernel
 def choose(state: Any, knobs: Any, now: int) -> int:
     """Give each pool's capacity to the jobs furthest behind; returns the number of newcomers.
 
     Writes `state.assigned` and, in the second half of `state.ranking`, the newcomers.
     """
-    clock, ranks, half = state.clock[0], state.ranking, len(state.jobs)
-    positive_only = knobs.backfill == STRICT and anybody_has_a_target(state)
+    clock = state.clock[0]
     for job_id in range(clock.first_live, clock.next_job):
         state.assigned[job_id] = -1
-    chosen, newcomers = 0, 0
+    chosen, newcomers, anybody = choose_by_rank(state, knobs, True, 0, 0, now)
+    if knobs.backfill != STRICT or not anybody:
+        chosen, newcomers, anybody = choose_by_rank(state, knobs, False, chosen, newcomers, now)
+    return int(newcomers)
+
+
+@kernel
+def choose_by_rank(
+    state: Any, knobs: Any, with_target: bool, chosen: int, newcomers: int, now: int
+) -> tuple:  # type: ignore[type-arg]
+    """Choose pool by pool among the jobs with a target there, or among those without.
+
+    Returns:
+        (chosen so far, newcomers so far, whether any job was there to choose from).
+    """
+    ranks, half, anybody = state.ranking, len(state.jobs), False
     for at in range(len(state.pools)):
         pool_id = state.pools[at].visit
-        left = up_milli(state, pool_id)
-        count = rank_pool(state, knobs, pool_id, positive_only, now)
+        count = rank_pool(state, knobs, pool_id, with_target, now)
+        anybody = anybody or count > 0
+        left = left_milli(state, pool_id) if count > 0 else 0
         while count > 0 and left > 0:
             job_id = ranks[0].job
             ranking.drop_top(ranks, 0, count)
@@ -122,22 +128,25 @@ def choose(state: Any, knobs: Any, now: int) -> int:
             if run.status != RUNNING or run.pool != pool_id:
                 ranking.push(ranks, half, newcomers, asks, -chosen, job_id)
                 newcomers += 1
-    return newcomers
+    return chosen, newcomers, anybody
 
 
 @kernel
-def up_milli(state: Any, pool_id: int) -> int:
-    """Thousandths of devices on the pool's nodes that are up."""
-    pool = state.pools[pool_id]
-    up = 0
+def left_milli(state: Any, pool_id: int) -> int:
+    """Thousandths of devices up in the pool and not given to anybody in this round."""
+    pool, clock = state.pools[pool_id], state.clock[0]
+    left = 0
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
         if not state.nodes[node_id].down:
-            up += 1
-    return int(up * pool.capacity * MILLI_PER_DEVICE)
+            left += pool.capacity * MILLI_PER_DEVICE
+    for job_id in range(clock.first_live, clock.next_job):
+        if state.assigned[job_id] == pool_id:
+            left -= state.jobs[job_id].devices * state.jobs[job_id].milli
+    return int(left)
 
 
 @kernel
-def rank_pool(state: Any, knobs: Any, pool_id: int, positive_only: bool, now: int) -> int:
+def rank_pool(state: Any, knobs: Any, pool_id: int, with_target: bool, now: int) -> int:
     """Rank the jobs that could have the pool, in the first half of `ranking`; their number."""
     clock, pools, count = state.clock[0], len(state.pools), 0
     bit = ONE << np.uint64(pool_id)
@@ -147,7 +156,7 @@ def rank_pool(state: Any, knobs: Any, pool_id: int, positive_only: bool, now: in
         if state.shapes[state.jobs[job_id].shape_id].pools & bit == ZERO:
             continue
         share = state.shares[job_id * pools + pool_id]
-        if positive_only and share.target <= 0.0:
+        if (share.target > 0.0) != with_target:
             continue
         served_us = received_us(state, job_id, pool_id, now)
         rank = state.ranking[count]
@@ -179,7 +188,7 @@ def start_newcomers(state: Any, knobs: Any, count: int, now: int) -> None:
         job = state.jobs[job_id]
         fit, _plain = fit_pool(state, knobs, job, pool_id, False)
         if fit == NOWHERE:
-            fit, moved = displace(state, knobs, job, pool_id, now)
+            fit, moved = displace(state, knobs, job, pool_id)
             for at in range(moved):
                 victim_id = state.victims[at].tie
                 set_aside(state, knobs, victim_id, now)

@@ -37,6 +37,8 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
             f"({effects.checkpoint_s:g} s): jobs might never progress",
             "use a longer round_s",
         )
+    if knobs.order == Order.SHARES:
+        _check_rounds_make_progress(cluster, knobs, effects)
     profiles = find_profiles(workload)
     rates = rate_table(profiles, cluster, effects.network)
     pools = _pools(cluster)
@@ -50,7 +52,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock))
     most_running, most_rows = _most(workload, device_count)
     by_shares = knobs.order == Order.SHARES
-    _order_of_visits(pools, rates, shapes, jobs)
+    order_of_visits(pools, rates, shapes, jobs)
     rows = records(most_rows, s.ROW)
     rows.next = np.append(np.arange(1, most_rows), -1)
     groups = records(len(workload.group_limits), s.GROUP)
@@ -89,7 +91,20 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     return assemble(arrays)
 
 
-def _order_of_visits(pools: Records, rates: Records, shapes: Records, jobs: Records) -> None:
+def _check_rounds_make_progress(cluster: Cluster, knobs: Knobs, effects: Effects) -> None:
+    """A slice of one round must outlast what it costs to begin and to end it."""
+    cost_s = effects.checkpoint_s + max(effects.restart_s)
+    if knobs.sleep_s >= 0:
+        cost_s += max(catalogue.get(group.device).wake_s for group in cluster.groups)
+    if knobs.round_s <= cost_s:
+        raise BadInput(
+            f"rounds of {knobs.round_s:g} s are not longer than a checkpoint, a restart and a "
+            f"wake together ({cost_s:g} s): jobs might never progress",
+            f"set round_s above {cost_s:g}",
+        )
+
+
+def order_of_visits(pools: Records, rates: Records, shapes: Records, jobs: Records) -> None:
     """Rounds look at the pools that are fastest for the workload first."""
     bits = np.uint64(1) << np.arange(len(pools), dtype=np.uint64)
     could = (shapes.pools[:, None] & bits) > 0

@@ -78,7 +78,8 @@ def next_instant(state: Any, knobs: Any) -> int:
 def round_follows(clock: Any, knobs: Any) -> bool:
     """Whether there is anything for another round to decide."""
     if knobs.order == SHARES:
-        return bool(clock.running > 0 or (clock.pending > 0 and not clock.settled))
+        waits = clock.pending > 0 and (clock.shares_due or not clock.settled)
+        return bool(clock.running > 0 or waits)
     return bool(clock.pending > 0 and clock.running > 0)
 
 

@@ -3,7 +3,8 @@
 `flyball.twin.kernel` does the same thing compiled; tests demand the same result to the last
 bit over random workloads. Everything here is found by looking at everything: no heap, no
 index, no cache. Read `Reference.run` first, then `reference_decide` (who starts),
-`reference_place` (where) and `reference_cluster` (what a start or an end does to the numbers).
+`reference_place` (where) and `reference_cluster` (what a start or an end does to the numbers);
+with order = shares `reference_rounds` says who starts.
 
     >>> twin = Reference(build_state(cluster, workload, knobs, effects), knobs)
     >>> twin.run()
@@ -17,12 +18,14 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from flyball.core.codes import Status
-from flyball.core.knobs import Knobs, Preempt
+from flyball.core.errors import BadInput
+from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.results import Mark
 from flyball.core.state import State
 from flyball.twin.reference_cluster import Cluster
 from flyball.twin.reference_decide import decide
 from flyball.twin.reference_parts import Action, Job, Node
+from flyball.twin.reference_rounds import Targets, ask, decide_by_shares
 
 
 @dataclass(slots=True)
@@ -45,8 +48,13 @@ class Reference:
         arrivals, decisions: counted so far.
     """
 
-    def __init__(self, state: State, knobs: Knobs) -> None:
+    def __init__(self, state: State, knobs: Knobs, targets: Targets | None = None) -> None:
+        """A run that has not begun; with order = shares `targets` is the policy to ask."""
+        if knobs.order == Order.SHARES and targets is None:
+            raise BadInput("order=shares needs a policy to ask for targets", "give it as targets")
         self.cluster = Cluster(state, knobs)
+        self._targets = targets
+        self._eventful = False  # whether anything happened since a round left all idle
         self.arrivals = 0
         self.decisions = 0
         self._arrays = [Array(int(group.limit)) for group in state.groups]
@@ -65,15 +73,21 @@ class Reference:
             self.cluster.now_us = now_us
 
             # 1. What happens at this instant.
+            before = self._events()
             self._ends()
             self._node_repairs()
             self._node_failures()
             self._arrivals()
+            if self._events() > before:
+                self._eventful = self.cluster.changed = True
 
             # 2. One decision, whose actions take effect at this instant.
             rounds = self.cluster.knobs.preempt == Preempt.ROUNDS
-            decide(self.cluster, round_due=rounds and now_us % self.cluster.round_us == 0)
+            at_multiple = now_us % self.cluster.round_us == 0
+            self._decide(round_due=rounds and at_multiple)
             self.decisions += 1
+            if at_multiple and not self.cluster.with_status(Status.RUNNING):
+                self._eventful = False
 
     def schedule(self) -> list[Action]:
         """Every action so far in the order decided: (time_us, kind, job, rows)."""
@@ -94,18 +108,39 @@ class Reference:
 
     # What happens ------------------------------------------------------------
 
+    def _decide(self, round_due: bool) -> None:
+        if self.cluster.knobs.order != Order.SHARES:
+            decide(self.cluster, round_due)
+            return
+        assert self._targets is not None
+        if round_due:
+            ask(self.cluster, self._targets)
+        decide_by_shares(self.cluster, round_due)
+
+    def _events(self) -> int:
+        """How many there were so far; rounds are none."""
+        return self.arrivals + self.ends + self.failures + self.repairs
+
     def _next_instant_us(self) -> int | None:
         """When something happens next: perhaps now again, None if never."""
         cluster = self.cluster
-        pending = cluster.with_status(Status.PENDING)
         running = cluster.with_status(Status.RUNNING)
         instants = [job.end_us for job in running]
         instants += [up_us for up_us, _ in self._repairs]
         instants += [down_us for down_us, _, _ in self._outages[self._next_outage :]]
         instants += [job.submit_us for job in cluster.with_status(Status.FUTURE)]
-        if cluster.knobs.preempt == Preempt.ROUNDS and pending and running:
+        if cluster.knobs.preempt == Preempt.ROUNDS and self._round_wanted():
             instants.append((cluster.now_us // cluster.round_us + 1) * cluster.round_us)
         return max(cluster.now_us, min(instants)) if instants else None
+
+    def _round_wanted(self) -> bool:
+        """Whether the twin decides at the next multiple even if nothing happens then."""
+        pending = bool(self.cluster.with_status(Status.PENDING))
+        running = bool(self.cluster.with_status(Status.RUNNING))
+        if self.cluster.knobs.order == Order.SHARES:
+            # A round that starts nobody in an idle cluster would be followed by others like it.
+            return running or (pending and (self._eventful or self.cluster.changed))
+        return pending and running
 
     def _ends(self) -> None:
         ending = [
@@ -155,7 +190,7 @@ class Reference:
                 array.held.append(job)
                 return
             array.admitted += 1
-        self.cluster.enqueue(job)
+        self.cluster.admit(job)
 
     # The cluster's figures, by their names in the state -----------------------
 

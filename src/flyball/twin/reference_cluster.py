@@ -38,6 +38,7 @@ class Cluster:
         self.attained_us = float(packed.attained_us)
         self.round_us = int(packed.round_us)
         self.sleep_us = int(packed.sleep_us)
+        self.solve_us = int(packed.solve_us)
         self.budget_w = float(clock.budget_w)
         self.checkpoint_every_us = int(clock.checkpoint_every_us)
         self.start_us = self.now_us = int(clock.start_us)
@@ -52,6 +53,9 @@ class Cluster:
         self.peak_power_w = self.power_w
         self.capacity_grew = False  # something was released since the last decision
         self.reservation: Reservation | None = None
+        self.asked_us = -1  # when the policy was last asked for targets, -1 = never
+        self.changed = False  # something happened since then
+        self.fastest_first = [self.pools[each] for each in state.pools.visit]
         self.actions: list[Action] = []
         self.starts = self.ends = self.preemptions = self.failures = self.repairs = 0
 
@@ -136,7 +140,8 @@ class Cluster:
         self.repairs += 1
         self.capacity_grew = True
 
-    def enqueue(self, job: Job) -> None:
+    def admit(self, job: Job) -> None:
+        """The job joins the queue for the first time."""
         job.status = Status.PENDING
 
     # Accounts ----------------------------------------------------------------
@@ -173,6 +178,10 @@ class Cluster:
         watts = job.rates[pool.index].watts
         return share * (watts * pool.cap_power) + pool.host_w * share / pool.capacity
 
+    def slice_us(self, job: Job) -> int:
+        """Time of the running slice since the policy was last asked for targets."""
+        return self.now_us - max(job.since_us, self.asked_us)
+
     def _bring_up_to_date(self, node: Node) -> None:
         node.energy_j, node.busy_us, node.asleep_us = self.accounts(node, self.now_us)
         node.since_us = self.now_us
@@ -190,12 +199,13 @@ class Cluster:
         job.lost_us += progress - kept
         job.done_us += kept
         job.end_us = -1
-        self.enqueue(job)
+        job.status = Status.PENDING
 
     def _close_slice(self, job: Job) -> None:
         assert job.status == Status.RUNNING
         job.service_us += (self.now_us - job.since_us) * job.devices * job.milli / 1000
         job.energy_j += job.watts * (self.now_us - job.since_us) / 1e6
+        job.shares[job.pool].received_us += self.slice_us(job)
         for row in job.rows:
             self._give_back(job, row)
         job.rows = ()

@@ -18,7 +18,7 @@ def decide(cluster: Cluster, round_due: bool) -> None:
     knobs = cluster.knobs
 
     # 1. The queue in order.
-    queue = _in_order(cluster)
+    queue = in_order(cluster)
 
     # 2. Who starts on what is free.
     if knobs.backfill == Backfill.STRICT:
@@ -26,12 +26,12 @@ def decide(cluster: Cluster, round_due: bool) -> None:
     elif knobs.backfill == Backfill.SKIP:
         scan = queue[: knobs.depth] if knobs.place == Place.HOLD else queue
         for job in scan:
-            _start_if_fits(cluster, job)
+            start_if_fits(cluster, job)
     else:
         blocked = _start_until_blocked(cluster, queue)
         _reserve(cluster, blocked)
         for job in blocked[1 : knobs.depth]:
-            _start_if_fits(cluster, job, cluster.reservation)
+            start_if_fits(cluster, job, cluster.reservation)
 
     # 3. In a round, who starts on what others must give back.
     if round_due:
@@ -46,7 +46,7 @@ def key_s(cluster: Cluster, job: Job) -> float:
     now_us, order = cluster.now_us, cluster.knobs.order
     running = job.status == Status.RUNNING
     submit_s = job.submit_us / 1e6
-    if order == Order.SUBMIT:
+    if order in (Order.SUBMIT, Order.SHARES):
         key = submit_s
     elif order == Order.SHORTEST:
         key = job.guess(job.done_us) / 1e6
@@ -63,12 +63,14 @@ def key_s(cluster: Cluster, job: Job) -> float:
     return key + cluster.knobs.ageing * submit_s - cluster.knobs.priority_s * job.priority
 
 
-def _in_order(cluster: Cluster) -> list[Job]:
+def in_order(cluster: Cluster) -> list[Job]:
+    """The pending jobs as the queue has them."""
     pending = cluster.with_status(Status.PENDING)
     return sorted(pending, key=lambda job: (key_s(cluster, job), job.index))
 
 
-def _start_if_fits(cluster: Cluster, job: Job, reserved: Reservation | None = None) -> bool:
+def start_if_fits(cluster: Cluster, job: Job, reserved: Reservation | None = None) -> bool:
+    """Starts the job where the place rule finds room (without delaying `reserved`), if it does."""
     placement = choose(cluster, job, reserved)
     if placement is not None:
         cluster.start(job, placement)
@@ -78,7 +80,7 @@ def _start_if_fits(cluster: Cluster, job: Job, reserved: Reservation | None = No
 def _start_until_blocked(cluster: Cluster, queue: list[Job]) -> list[Job]:
     """Starts jobs in order; returns the head, which does not fit, and all behind it."""
     for place, job in enumerate(queue):
-        if not _start_if_fits(cluster, job):
+        if not start_if_fits(cluster, job):
             return queue[place:]
     return []
 
@@ -139,9 +141,9 @@ def _expected_free_us(cluster: Cluster, node: Node) -> list[int]:
 def _make_room(cluster: Cluster) -> None:
     """Takes devices from running jobs for pending jobs well before them in the order."""
     passed_over = set()
-    for job in _in_order(cluster):  # a job preempted below is not in this list
+    for job in in_order(cluster):  # a job preempted below is not in this list
         shape = _shape(cluster, job)
-        if shape in passed_over or _start_if_fits(cluster, job):
+        if shape in passed_over or start_if_fits(cluster, job):
             continue
         found = _find_victims(cluster, job)
         if found is None:
@@ -150,7 +152,7 @@ def _make_room(cluster: Cluster) -> None:
         pool, nodes, victims = found
         for victim in victims:
             cluster.preempt(victim)
-        cluster.start(job, _place_on(cluster, job, pool, nodes))
+        cluster.start(job, place_on(cluster, job, pool, nodes))
 
 
 def _shape(cluster: Cluster, job: Job) -> tuple[object, ...]:
@@ -175,7 +177,7 @@ def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job
             nodes = _room_without(cluster, job, pool, added)
             if nodes:
                 evicted = [each for each in added if _touches(each, nodes)]
-                if within_budget(cluster, job, pool, _power_without(cluster, evicted)):
+                if within_budget(cluster, job, pool, power_without(cluster, evicted)):
                     return pool, nodes, evicted
                 break
     return None
@@ -213,7 +215,7 @@ def _node_without(cluster: Cluster, node: Node, gone: list[Job]) -> Node:
     return after
 
 
-def _power_without(cluster: Cluster, gone: list[Job]) -> float:
+def power_without(cluster: Cluster, gone: list[Job]) -> float:
     """The cluster's draw after these jobs were released, in this order, row by row."""
     power_w = cluster.power_w
     for job in gone:
@@ -226,7 +228,7 @@ def _touches(job: Job, nodes: Collection[int]) -> bool:
     return any(row.node in nodes for row in job.rows)
 
 
-def _place_on(cluster: Cluster, job: Job, pool: Pool, nodes: list[int]) -> Placement:
+def place_on(cluster: Cluster, job: Job, pool: Pool, nodes: list[int]) -> Placement:
     """The job on nodes cleared for it: each gives what it can until the gang is complete."""
     rows = []
     wanted = job.devices

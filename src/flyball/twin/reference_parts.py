@@ -57,6 +57,15 @@ class Rate:
 
 
 @dataclass(slots=True)
+class Share:
+    """What one job is to have of one pool, and has had since the policy was last asked."""
+
+    target: float = 0.0  # part of the time
+    received_us: int = 0  # in slices that are over
+    deficit_us: float = 0.0  # target less received, up to when the policy was last asked
+
+
+@dataclass(slots=True)
 class Device:
     free_milli: int
     free_mib: int
@@ -131,6 +140,7 @@ class Job:
     waiting_on: int
     pools: list[int]  # those it could run on
     rates: list[Rate]  # by pool
+    shares: list[Share]  # by pool
 
     status: Status = Status.FUTURE
     done_us: float = 0.0  # work saved when the running slice began
@@ -250,6 +260,7 @@ def read_jobs(state: State) -> list[Job]:
                 waiting_on=row["predecessors"],
                 pools=[pool for pool in pools if masks[row["shape_id"]] >> pool & 1],
                 rates=rates[profile * len(pools) : (profile + 1) * len(pools)],
+                shares=[Share() for _ in pools],
                 **{name: row[name] for name in JOB_FIELDS},
             )
         )
