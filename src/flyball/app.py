@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
+from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs
 from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy, names
+from flyball.schedule.policies.tuned import parse_tuned
 from flyball.twin.twin import Twin, warm
 
 __all__ = ["PolicySetting", "Twin", "build_twin", "policy_settings", "warm"]
@@ -25,12 +28,28 @@ class PolicySetting:
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
     """The policies of a comma-separated list (`all` = every one), each with `settings`.
 
+    `tuned:FILE` is the setting that `flyball bench tune-heuristics` wrote to that file.
+
     Raises:
         BadInput: an unknown policy or knob, or a value out of range.
     """
     wanted = [each.strip() for each in text.split(",") if each.strip()]
-    chosen = names() if wanted == ["all"] or not wanted else list(dict.fromkeys(wanted))
-    return [PolicySetting(each, get_policy(each).knobs.with_settings(settings)) for each in chosen]
+    listed = [names() if each == "all" else [each] for each in wanted or ["all"]]
+    chosen = dict.fromkeys(name for each in listed for name in each)
+    return [PolicySetting(each, _knobs(each).with_settings(settings)) for each in chosen]
+
+
+def _knobs(policy: str) -> Knobs:
+    """The knobs of a policy of the shelf, or of a file."""
+    kind, colon, path = policy.partition(":")
+    if kind != "tuned" or not colon:
+        return get_policy(policy).knobs
+    try:
+        return parse_tuned(Path(path).read_text("utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        remedy = "name a file that `flyball bench tune-heuristics --out` wrote"
+        raise BadInput(f"policy {policy}: {why}", remedy) from None
 
 
 def build_twin(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects) -> Twin:

@@ -21,6 +21,7 @@ BUILT_IN = {
     "srtf": "flyball.schedule.policies.srtf:POLICY",
     "las": "flyball.schedule.policies.las:POLICY",
     "ect": "flyball.schedule.policies.ect:POLICY",
+    "tuned": "flyball.schedule.policies.tuned:POLICY",
 }
 
 
