@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flyball.app import policy_settings
-from flyball.bench import replay
+from flyball.bench import replay, workers
 from flyball.bench.figures import queue_curve, replay_figure
 from flyball.bench.replay import Case, Run, differences, run_all
 from flyball.core.cluster import Cluster, NodeGroup
@@ -110,7 +110,7 @@ def test_differences_are_paired() -> None:
 
 
 def test_cores() -> None:
-    assert 1 <= replay.usable_cores() <= (os.cpu_count() or 1)
+    assert 1 <= workers.usable_cores() <= (os.cpu_count() or 1)
 
 
 @pytest.mark.parametrize(

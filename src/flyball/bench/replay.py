@@ -6,29 +6,20 @@ same for each policy, so differences between policies are paired by seed.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from flyball.app import PolicySetting, Twin, build_twin, warm
+from flyball.bench.workers import POOL_PAYS_S, Workers, usable_cores
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
-from flyball.core.errors import DataAbsent, FlyballError
 from flyball.core.metrics import Summary, paired, summarise
 from flyball.core.results import Results
 from flyball.core.workload import Workload
 
 Task = tuple[int, int]  # policy, seed
-
-POOL_PAYS_S = 4.0
-"""Starting workers costs about two seconds of imports: below this it is quicker to go on alone."""
 
 COMPARED: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("completion_s", lambda summary: summary.completion_s.mean),
@@ -126,10 +117,11 @@ def run_all(
         if done is not None:
             done(runs[task])
     # 3. What would take long goes to workers.
-    for task, run in _in_workers(case, left, min(limit, len(left))):
-        runs[task] = run
-        if done is not None:
-            done(run)
+    with Workers(case, limit) as crew:
+        for task, run in crew.send(left):
+            runs[task] = run
+            if done is not None:
+                done(run)
     return [runs[task] for task in case.tasks()]
 
 
@@ -155,56 +147,3 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
                 row[name]["percent"] = list(paired(changes, [0.0] * len(changes)))
         out.append(row)
     return out
-
-
-def usable_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _in_workers(case: Case, tasks: list[Task], workers: int) -> Iterator[tuple[Task, Run]]:
-    if not tasks:
-        return
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, spawn, initializer=_start_worker, initargs=(case,))
-    try:
-        waiting = {pool.submit(_work, task): task for task in tasks}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
-    except BrokenProcessPool:
-        raise DataAbsent(
-            "a worker process died, perhaps for lack of memory", "try again with --workers 1"
-        ) from None
-    except BaseException:
-        for child in multiprocessing.active_children():
-            child.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-_case: Case | None = None  # in a worker: sent once, not with every task
-
-
-def _start_worker(case: Case) -> None:
-    global _case
-    _case = case
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a word
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    warm()
-
-
-def _leave_with_parent() -> None:
-    """Whatever ends the parent ends its workers; they would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _work(task: Task) -> Run:
-    assert _case is not None
-    try:
-        return _case.run(*task)
-    except FlyballError as error:  # as one that survives the way between processes
-        raise FlyballError(str(error)) from None

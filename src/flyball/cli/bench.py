@@ -1,4 +1,4 @@
-"""`flyball bench`: how fast this is, here."""
+"""`flyball bench`: how fast this is here, and how policies compare."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from typing import Any
 
 import typer
 
+from flyball.cli import bench_compare, bench_tune
 from flyball.cli.bench_shares import shares
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
 
 app = typer.Typer(
-    help="Measure this machine and this code.", no_args_is_help=True, rich_markup_mode=None
+    help="Measure this machine, this code and the policies.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
+app.command("compare", epilog=bench_compare.EXAMPLES)(bench_compare.compare)
+app.command("tune-heuristics", epilog=bench_tune.EXAMPLES)(bench_tune.tune_heuristics)
 
 
 @app.callback()

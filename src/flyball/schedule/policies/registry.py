@@ -28,6 +28,7 @@ BUILT_IN = {
     "min-makespan": "flyball.schedule.policies.min_makespan:POLICY",
     "max-throughput": "flyball.schedule.policies.max_throughput:POLICY",
     "max-speed": "flyball.schedule.policies.max_speed:POLICY",
+    "tuned": "flyball.schedule.policies.tuned:POLICY",
 }
 
 

@@ -1,0 +1,324 @@
+"""Comparisons: each run once, the sums right on paper, the file read back as it was."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flyball.app import policy_settings
+from flyball.bench import compare_runs, workers
+from flyball.bench.compare import Comparison, compare, load_comparison, summary_of
+from flyball.bench.compare_figure import compare_figure
+from flyball.bench.compare_report import change_table, markdown, relative_table, scenario_table
+from flyball.bench.compare_runs import BOUND, Plan, Record, RunFile, code_version, run_plan
+from flyball.bench.scenarios import Scenario
+from flyball.core.errors import BadInput, UnknownName
+
+NODES = {"nodes": [{"name": "a", "device": "V100", "devices": 8}]}
+TINY = Scenario("tiny", "a small one", NODES, "mixed", 30, 0.9, effects={"estimate_sigma": 0.5})
+HEAP = replace(TINY, name="heap", load=None)
+
+
+def plan(policies: str = "fifo-skip,fifo,srtf", seeds: int = 3) -> Plan:
+    return Plan((TINY, HEAP), tuple(policy_settings(policies, [])), tuple(range(seeds)))
+
+
+def untimed(records: list[Record]) -> list[Record]:
+    return [{name: value for name, value in r.items() if name != "run_s"} for r in records]
+
+
+def run_in(path: Path, what: Plan, **more: Any) -> list[Record]:
+    with RunFile(path) as runs:
+        return run_plan(what, runs, workers=1, **more)
+
+
+# Runs -------------------------------------------------------------------------------
+
+
+def test_every_run_and_a_bound_for_each_problem(tmp_path: Path) -> None:
+    records = run_in(tmp_path / "runs.jsonl", plan())
+    assert [(r["seed"], r["scenario"], r.get("policy")) for r in records] == [
+        (seed, scenario, policy)
+        for seed in range(3)
+        for scenario in ("tiny", "heap")
+        for policy in ("fifo-skip", "fifo", "srtf", None)
+    ]
+    assert all(("bounds" in r) != ("summary" in r) for r in records)
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == records
+
+
+def test_broken_off_and_gone_on_with(tmp_path: Path) -> None:
+    whole = run_in(tmp_path / "whole.jsonl", plan())
+    path, seen = tmp_path / "parts.jsonl", list[Record]()
+
+    def stop_after_five(record: Record) -> None:
+        seen.append(record)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in(path, plan(), done=stop_after_five)
+    assert len(path.read_text().splitlines()) == 5
+    made = list[Record]()
+    assert untimed(run_in(path, plan(), done=made.append)) == untimed(whole)
+    assert untimed(made) == untimed(whole)  # told of each, found or made
+    lines = path.read_text().splitlines()
+    assert len(lines) == len(whole)  # nothing was run twice
+    assert [json.loads(line) for line in lines[:5]] == seen
+
+
+def test_only_what_is_new_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "runs.jsonl"
+    run_in(path, plan("fifo-skip,fifo", 2))
+    run = Plan.run
+    made: list[tuple[int, int, int]] = []
+
+    def counted(self: Plan, seed: int, scenario: int, arm: int) -> Record:
+        made.append((seed, scenario, arm))
+        return run(self, seed, scenario, arm)
+
+    monkeypatch.setattr(Plan, "run", counted)
+    run_in(path, plan("fifo-skip,fifo", 2))
+    assert made == []
+    run_in(path, plan("fifo-skip,srtf,fifo", 2))  # one policy more, in between
+    assert made == [(seed, scenario, 1) for seed in range(2) for scenario in range(2)]
+
+
+def test_a_damaged_line_is_run_again(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    whole = run_in(path, plan())
+    text = path.read_text()
+    path.write_text(text[: len(text) - 40])  # as a power cut leaves it
+    notes: list[str] = []
+    with RunFile(path, notes.append) as runs:
+        assert len(runs.records) == len(whole) - 1
+        assert untimed(run_plan(plan(), runs, 1)) == untimed(whole)
+    assert len(notes) == 1
+    assert f"{path} row {len(whole)} is damaged" in notes[0]
+    # The damaged line stands alone; the run made again is on a line of its own.
+    lines = path.read_text().splitlines()
+    assert len(lines) == len(whole) + 1
+    assert json.loads(lines[-1])["key"] == whole[-1]["key"]
+
+
+def test_rubbish_is_not_a_run(tmp_path: Path) -> None:
+    path, notes = tmp_path / "runs.jsonl", list[str]()
+    path.write_bytes(b'[1, 2]\n{"no": "key"}\n\xff\xfe\n\n')
+    with RunFile(path, notes.append) as runs:
+        assert runs.records == {}
+    assert "row 1, 2, 3 is damaged" in notes[0]
+    with pytest.raises(BadInput, match="name another folder"):
+        RunFile(tmp_path)
+
+
+def test_keys_follow_all_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {plan().key(*task) for task in plan().tasks()}
+    assert len(keys) == len(plan().tasks())
+    first = plan().key(0, 0, 0)
+    deeper = Plan((TINY,), tuple(policy_settings("fifo-skip", ["depth=7"])), (0,))
+    assert deeper.key(0, 0, 0) not in keys
+    assert deeper.key(0, 0, BOUND) in keys
+    longer = Plan((replace(TINY, jobs=31),), plan().policies, (0,))
+    assert longer.key(0, 0, 0) not in keys
+    monkeypatch.setattr(compare_runs, "code_version", lambda: "another")
+    assert plan().key(0, 0, 0) != first
+
+
+def test_the_code_version_follows_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert code_version().startswith("0.")
+    (tmp_path / "schedule" / "policies").mkdir(parents=True)
+    source = tmp_path / "schedule" / "policies" / "x.py"
+    source.write_text("a = 1\n")
+    monkeypatch.setattr(compare_runs, "PACKAGE", tmp_path)
+    versions = []
+    for text in ("a = 1\n", "a = 2\n"):
+        source.write_text(text)
+        compare_runs.code_version.cache_clear()
+        versions.append(compare_runs.code_version())
+    compare_runs.code_version.cache_clear()
+    assert versions[0] != versions[1]
+
+
+def test_workers_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = run_in(tmp_path / "alone.jsonl", plan())
+    monkeypatch.setattr(workers, "POOL_PAYS_S", -1.0)
+    with RunFile(tmp_path / "together.jsonl") as runs:
+        together = run_plan(plan(), runs, workers=2)
+    assert untimed(alone) == untimed(together)
+
+
+def test_a_killed_process_leaves_whole_lines(tmp_path: Path) -> None:
+    arguments = ["bench", "compare", "--scenarios", "batch", "--policies", "fifo,fifo-skip"]
+    arguments += ["--seeds", "200", "--workers", "1", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flyball", *arguments], stderr=subprocess.DEVNULL
+    )
+    runs = tmp_path / "runs.jsonl"
+    try:
+        until = time.monotonic() + 60
+        while not runs.exists() or runs.read_bytes().count(b"\n") < 4:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    whole = runs.read_bytes().count(b"\n")
+    with RunFile(runs) as kept:
+        assert len(kept.records) == whole >= 4
+
+
+# What they come to ---------------------------------------------------------------------
+
+
+def summary(mean_s: float) -> dict[str, Any]:
+    """A run's summary with this mean completion time and little else."""
+    times = {"mean": mean_s, "p50": mean_s, "p95": mean_s, "p99": mean_s}
+    rest = {
+        "makespan_s": 10.0, "work_per_window": 1.0, "jobs_per_window": 1, "utilisation": 0.5,
+        "energy_kwh": 2.0, "energy_per_work": 2.0, "peak_power_kw": 1.0, "cost": 3.0,
+        "balance": None, "preemptions": 0, "lost_work": 0.0, "fairness_jain": 1.0,
+        "finish_fairness_p95": 1.0, "events": 3, "slowdown_p95": 2.0,
+    }  # fmt: skip
+    return {"jobs": 1, "completion_s": times, "wait_s": times, **rest}
+
+
+def on_paper() -> Comparison:
+    """Two scenarios, two seeds, two policies: fifo takes 2 and 8 times as long as fifo-skip."""
+    means = {
+        ("tiny", "fifo-skip"): (100.0, 200.0),
+        ("tiny", "fifo"): (200.0, 400.0),
+        ("heap", "fifo-skip"): (10.0, 20.0),
+        ("heap", "fifo"): (80.0, 160.0),
+    }
+    records: list[Record] = [
+        {"scenario": scenario, "seed": seed, "policy": policy, "summary": summary(m), "run_s": 0.1}
+        for (scenario, policy), both in means.items()
+        for seed, m in enumerate(both)
+    ]
+    for scenario, half in (("tiny", 50.0), ("heap", 5.0)):
+        for seed in (0, 1):
+            best = half * (1 + seed)
+            bounds = {"solo_s": best, "shared_s": 0.0, "priced_s": 0.0, "best_s": best}
+            records.append({"scenario": scenario, "seed": seed, "bounds": bounds, "run_s": 0.0})
+    return compare(plan("fifo-skip,fifo", 2), records)
+
+
+def test_sums_on_paper() -> None:
+    found = on_paper()
+    assert found.against == ["fifo-skip", "fifo"]
+    assert [row["policy"] for row in found.overall] == ["fifo-skip", "fifo"]
+    best, worst = found.overall
+    assert best["relative"] == pytest.approx(1.0)
+    assert worst["relative"] == pytest.approx(4.0)  # the geometric mean of 2 and 8
+    assert best["regret"] == pytest.approx(1.0)  # twice the bound everywhere
+    assert worst["regret"] == pytest.approx((3.0 + 15.0) / 2)
+    assert worst["change"]["fifo-skip"] == pytest.approx([300.0, 300.0, 300.0])
+    assert best["change"]["fifo"] == pytest.approx([-75.0, -75.0, -75.0])
+    mean = found.mean("heap", "fifo")
+    assert (mean["completion_s"], mean["regret"]) == (120.0, 15.0)
+    assert mean["relative"] == pytest.approx(8.0)
+    change = next(
+        row for row in found.changes
+        if row["scenario"] == "heap" and row["policy"] == "fifo" and row["against"] == "fifo-skip"
+    )  # fmt: skip
+    assert change["completion_s"]["mean"] == (70 + 140) / 2
+    assert change["completion_s"]["percent"] == [700.0, 700.0, 700.0]
+
+
+def test_tables_on_paper() -> None:
+    found = on_paper()
+    relative = relative_table(found)
+    assert relative.header == ("policy", "tiny", "heap", "overall", "regret")
+    assert relative.rows == [
+        ("fifo-skip", "1.00", "1.00", "1.00", "100 %"),
+        ("fifo", "2.00", "8.00", "4.00", "900 %"),
+        ("lower bound", "0.50", "0.50", "0.50", ""),
+    ]
+    assert change_table(found).rows[1] == ("fifo", "+300 (+300..+300)", "-")
+    heap = scenario_table(found, "heap")
+    assert "all at time 0" in heap.title
+    assert heap.rows[1][-2:] == ("1500 %", "+700 (+700..+700)")
+    page = markdown(found, "the command", "compare.png")
+    assert "| fifo | 2.00 | 8.00 | 4.00 | 900 % |" in page
+    assert "`the command`" in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_figure(kind: str, magic: bytes) -> None:
+    image = compare_figure(on_paper(), kind)
+    assert image.startswith(magic)
+    assert len(image) > 5_000
+
+
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
+    one = plan("fifo-skip,fifo", 1)
+    found = compare(one, run_in(tmp_path / "runs.jsonl", one))
+    fifo = next(row for row in found.overall if row["policy"] == "fifo")
+    mean, low, high = fifo["change"]["fifo-skip"]
+    assert math.isnan(low)
+    assert math.isnan(high)
+    assert ("fifo", f"{mean:+.0f}", "-") in change_table(found).rows
+    assert compare_figure(found).startswith(b"\x89PNG")
+
+
+def test_read_back_as_written(tmp_path: Path) -> None:
+    found = compare(plan(), run_in(tmp_path / "runs.jsonl", plan()))
+    path = tmp_path / "compare.json"
+    path.write_text(json.dumps(found.as_dict(), allow_nan=False))
+    again = load_comparison(tmp_path)
+    assert again.as_dict() == found.as_dict()
+    assert again.overall[0]["policy"] == "srtf"
+    promised = {"relative", "regret", "completion_s", "makespan_s", "utilisation", "run_s"}
+    assert promised <= set(again.means[0])
+    assert {"solo_s", "shared_s", "priced_s", "best_s"} <= set(again.scenarios["tiny"]["bounds"][0])
+    assert relative_table(again) == relative_table(found)
+    assert compare_figure(again) == compare_figure(found)
+
+
+def test_regret_is_never_negative(tmp_path: Path) -> None:
+    found = compare(plan(), run_in(tmp_path / "runs.jsonl", plan()))
+    assert min(row["regret"] for row in found.results) >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a comparison"),
+        ('{"format": 99}', "not a comparison of format 1"),
+        ('{"format": 1}', "has no 'code'"),
+    ],
+)
+def test_not_a_comparison(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "compare.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=words):
+        load_comparison(path)
+    with pytest.raises(BadInput, match="flyball bench compare"):
+        load_comparison(tmp_path / "gone.json")
+
+
+def test_a_baseline_must_be_there() -> None:
+    with pytest.raises(UnknownName, match="easy"):
+        compare(plan("fifo-skip,fifo"), [], "easy")
+
+
+def test_summaries_survive_json() -> None:
+    run = TINY.case(plan().policies[0], 0).run(0, 0)
+    assert summary_of(json.loads(json.dumps(run.summary.as_dict()))) == run.summary

@@ -1,0 +1,196 @@
+"""The tuner: a space read off the knobs, a search that cannot lose, and the file it leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flyball.app import policy_settings
+from flyball.bench import workers
+from flyball.bench.scenarios import TRAINING_SEED, Scenario
+from flyball.bench.tune import WINNER, Trainer, Tuned, held_out, tune
+from flyball.bench.tune_space import LEFT_ALONE, MATTERS, USUAL, draw, neighbours, normal
+from flyball.core.errors import BadInput
+from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, choices
+from flyball.schedule.policies.registry import get_policy
+from flyball.schedule.policies.tuned import parse_tuned
+
+NODES = {
+    "nodes": [
+        {"name": "a", "device": "V100", "devices": 8},
+        {"name": "b", "device": "K80", "devices": 8},
+    ]
+}
+TINY = Scenario("tiny", "", NODES, "mixed", 40, 1.0, effects={"estimate_sigma": 0.5})
+HEAP = replace(TINY, name="heap", load=None)
+SEEDS = range(TRAINING_SEED, TRAINING_SEED + 3)
+
+
+def search(budget: int = 24, search_seed: int = 0, starts: str = "fifo,easy,saf") -> Tuned:
+    return tune((TINY, HEAP), policy_settings(starts, []), SEEDS, budget, search_seed, workers=1)
+
+
+# The space ----------------------------------------------------------------------------
+
+
+def test_the_tables_name_knobs_that_exist() -> None:
+    known = {each.name for each in fields(Knobs)}
+    assert {*LEFT_ALONE, *USUAL, *MATTERS} <= known
+
+
+def test_draws_reach_every_choice_and_are_all_good() -> None:
+    rng = np.random.default_rng(0)
+    drawn = [draw(rng) for _ in range(400)]
+    for kind in (Order, Backfill, Place, Preempt):
+        name = kind.__name__.lower()
+        assert {each.as_dict()[name] for each in drawn} == set(choices(kind))
+    plain = Knobs()
+    for each in drawn:
+        assert each == normal(each)
+        assert all(getattr(each, name) == getattr(plain, name) for name in LEFT_ALONE)
+    assert len({each.round_s for each in drawn}) > 50
+    assert {each.ageing == 0 for each in drawn} == {True, False}
+
+
+def test_neighbours_differ_in_one_knob() -> None:
+    start = normal(Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, ageing=0.1))
+    seen: set[str] = set()
+    for each in neighbours(start, 2.0):
+        changed = {name for name, value in each.as_dict().items() if value != start.as_dict()[name]}
+        # Turning preemption off also puts its idle knobs back to their default.
+        assert len(changed - {"round_s", "margin_s"}) == 1 or changed <= {"round_s", "margin_s"}
+        seen |= changed
+    assert {"order", "place", "preempt", "span", "ageing", "round_s", "margin_s"} <= seen
+    assert not {"depth", "hold_s", "attained_s", "cap", "sleep_s", "priority_s"} & seen
+    values = {each.round_s for each in neighbours(start, 2.0)}
+    assert values == {30.0, 60.0, 120.0}
+    assert {each.ageing for each in neighbours(start, 2.0)} == {0.0, 0.05, 0.1, 0.2}
+    # What Knobs refuses is left out: easy and hold do not go with rounds.
+    assert all(each.backfill == Backfill.SKIP for each in neighbours(start, 2.0))
+
+
+def test_idle_knobs_do_not_make_two_settings_of_one() -> None:
+    assert normal(Knobs(round_s=7.0, hold_s=3.0, attained_s=1.0)) == Knobs()
+    assert normal(Knobs(place=Place.HOLD, hold_s=3.0)).hold_s == 3.0
+
+
+# The search ----------------------------------------------------------------------------
+
+
+def test_the_same_search_finds_the_same() -> None:
+    first = search()
+    assert first == search()
+    assert first.tried == 24
+    assert search(search_seed=1).history != first.history
+
+
+def test_workers_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "POOL_PAYS_S", -1.0)
+    shelf = policy_settings("fifo,easy,saf", [])
+    assert tune((TINY, HEAP), shelf, SEEDS, 24, workers=2) == search()
+
+
+def test_never_worse_than_the_best_start() -> None:
+    found = search()
+    assert set(found.starts) == {"fifo", "easy", "saf"}
+    assert found.objective < found.starts[found.best_start]
+    assert [value for _, value in found.history] == sorted(
+        (value for _, value in found.history), reverse=True
+    )
+    # A start that nothing near beats stays: no budget to speak of.
+    alone = search(budget=1)
+    assert alone.objective <= alone.starts[alone.best_start]
+
+
+def test_the_objective_is_what_it_says() -> None:
+    found = search(budget=1, starts="fifo,saf")
+    trainer = Trainer((TINY, HEAP))
+    logs = {
+        name: [trainer.run(get_policy(name).knobs, at, s) for at in range(2) for s in SEEDS]
+        for name in ("fifo", "saf")
+    }
+    best = [min(pair) for pair in zip(logs["fifo"], logs["saf"], strict=True)]
+    wanted = np.mean(np.array(logs["fifo"]) - np.array(best))
+    assert found.starts["fifo"] == pytest.approx(wanted)
+    run = TINY.case(policy_settings("fifo", [])[0], SEEDS[0]).run(0, 0)
+    assert math.exp(logs["fifo"][0]) == pytest.approx(run.summary.completion_s.mean)
+
+
+def test_settings_the_twin_refuses_lose() -> None:
+    slow = replace(TINY, effects={"checkpoint_s": 100.0})
+    refused = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=50.0)
+    assert Trainer((slow,)).run(refused, 0, 0) == math.inf
+    found = tune((slow,), policy_settings("fifo,saf", []), SEEDS, 20, workers=1)
+    assert math.isfinite(found.objective)
+    with pytest.raises(BadInput, match="no policy to start from"):
+        tune((slow,), policy_settings("srtf", []), SEEDS, 20, workers=1)
+
+
+def test_judged_on_other_seeds() -> None:
+    judged = held_out((TINY, HEAP), policy_settings("fifo,saf", []), Knobs(), range(2), workers=1)
+    assert judged.seeds == [0, 1]
+    assert judged.baseline == WINNER
+    assert {row["policy"] for row in judged.overall} == {WINNER, "fifo", "saf"}
+    fifo = next(row for row in judged.overall if row["policy"] == "fifo")
+    mean, low, high = fifo["change"][WINNER]
+    assert low <= mean <= high
+
+
+# The file ------------------------------------------------------------------------------
+
+
+def test_the_shipped_setting() -> None:
+    text = files("flyball").joinpath("data", "tuned.json").read_text("utf-8")
+    made = json.loads(text)["made"]
+    assert get_policy("tuned").knobs == parse_tuned(text, "tuned.json")
+    assert made["command"].startswith("flyball bench tune-heuristics ")
+    assert min(made["training_seeds"]) >= TRAINING_SEED
+    assert max(made["held_out_seeds"]) < TRAINING_SEED
+    assert made["objective"]["found"] == min(made["objective"].values())
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    wanted = Knobs(order=Order.AREA, place=Place.FASTEST, ageing=0.25)
+    path.write_text(json.dumps({"format": 1, "knobs": wanted.as_dict()}))
+    [setting] = policy_settings(f"tuned:{path}", [])
+    assert setting.name == f"tuned:{path}"
+    assert setting.knobs == wanted
+    # Knobs it does not know of yet take their default; `--set` still applies.
+    path.write_text(json.dumps({"format": 1, "knobs": {"order": "area"}}))
+    assert policy_settings(f"tuned:{path}", ["depth=9"])[0].knobs == Knobs(Order.AREA, depth=9)
+    assert policy_settings(f"all,tuned:{path}", [])[-1].knobs == Knobs(Order.AREA)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "mine.json is not JSON"),
+        ("[]", "mine.json is not a tuned setting"),
+        ('{"format": 2}', "of format 1"),
+        ('{"format": 1}', "has no 'knobs'"),
+        ('{"format": 1, "knobs": {"odrer": "area"}}', "mine.json: .*did you mean 'order'"),
+        ('{"format": 1, "knobs": {"order": "best"}}', "mine.json: .*value of knob order"),
+        ('{"format": 1, "knobs": {"depth": null}}', "mine.json: .*not a number"),
+        ('{"format": 1, "knobs": {"depth": 0}}', "mine.json: .*out of range"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=words):
+        policy_settings(f"tuned:{path}", [])
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"tuned:.*gone\.json: No such file"):
+        policy_settings(f"tuned:{tmp_path / 'gone.json'}", [])
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="not UTF-8"):
+        policy_settings(f"tuned:{tmp_path / 'bytes.json'}", [])

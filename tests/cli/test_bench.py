@@ -1,0 +1,162 @@
+"""`flyball bench compare` and `bench tune-heuristics`, as users call them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flyball.bench.compare import load_comparison
+from flyball.bench.compare_runs import Plan, Record
+from flyball.cli.main import run
+
+COMPARE = ("bench", "compare", "--scenarios", "uniform", "--seeds", "2", "--workers", "1")
+TUNE = ("bench", "tune-heuristics", "--scenarios", "uniform", "--seeds", "1", "--held-out", "2")
+
+
+def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    """Only JSON may be on stdout."""
+    assert run([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line on stderr of a command that must fail."""
+    assert run([str(each) for each in arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1, shown.err
+    return shown.err
+
+
+@pytest.mark.parametrize("command", ["compare", "tune-heuristics"])
+def test_examples(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert run(["bench", command, "--help"]) == 0
+    assert f"  flyball bench {command}" in capsys.readouterr().out
+
+
+def test_compare_writes_and_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    arguments = [*COMPARE, "--policies", "fifo-skip,fifo,srtf", "--out", str(out)]
+    assert run(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "lower bound" in shown
+    assert "from fifo-skip" in shown
+    assert {each.name for each in out.iterdir()} == {
+        "runs.jsonl", "compare.json", "compare.md", "compare.png"
+    }  # fmt: skip
+    assert (out / "compare.png").read_bytes().startswith(b"\x89PNG")
+    page = (out / "compare.md").read_text()
+    assert "`flyball bench compare --scenarios uniform" in page
+    assert "](compare.png)" in page
+    before = {each.name: each.read_bytes() for each in out.iterdir()}
+    # Again: nothing is run, and everything comes out as before.
+    made = json_of(capsys, *arguments)
+    assert {each.name: each.read_bytes() for each in out.iterdir()} == before
+    assert made == load_comparison(out).as_dict()
+    assert made["against"] == ["fifo-skip", "fifo"]
+    assert made["seeds"] == [0, 1]
+
+
+def test_control_c_keeps_what_is_done(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    run_one = Plan.run
+
+    def interrupted(self: Plan, *task: int) -> Record:
+        made.append(1)
+        if len(made) == 4:
+            raise KeyboardInterrupt
+        return run_one(self, *task)
+
+    monkeypatch.setattr(Plan, "run", interrupted)
+    arguments = [*COMPARE, "--policies", "fifo-skip,fifo", "--out", str(tmp_path)]
+    assert run(arguments) == 130
+    assert "broken off after 3 new runs" in capsys.readouterr().err
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 3
+    assert not (tmp_path / "compare.json").exists()
+    assert run(arguments) == 0
+    assert len(made) == 4 + 3  # two policies and a bound for two seeds, three of them kept
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    made = json_of(capsys, "bench", "compare", "--list")["scenarios"]
+    assert len(made) >= 8
+    assert {"scenario", "about", "devices", "jobs", "load", "groups"} == set(made[0])
+    assert run(["bench", "compare", "--list", "--scenarios", "batch,uniform"]) == 0
+    shown = capsys.readouterr().out
+    assert "at once" in shown
+    assert "saturated" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--scenarios", "btach"], "did you mean 'batch'"),
+        (["--scenarios", ","], "no scenario is named"),
+        (["--policies", "fifi"], "did you mean 'fifo'"),
+        (["--policies", "tuned:no-such.json"], "no-such.json"),
+        (["--policies", "fifo,easy"], "unknown baseline"),
+        (["--baseline", "fifo-skp"], "did you mean 'fifo-skip'"),
+        (["--seeds", "0"], "--seeds 0 is out of range"),
+        (["--workers", "-1"], "--workers"),
+        (["--seeds", "few"], "--seeds"),
+    ],
+)
+def test_bad_comparisons(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str], words: str
+) -> None:
+    out = tmp_path / "out"
+    assert words in refused(capsys, "bench", "compare", "--out", out, *options)
+    assert not out.exists()
+
+
+def test_a_folder_that_cannot_be(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for out in (file, file / "sub"):
+        assert str(out) in refused(capsys, *COMPARE, "--policies", "fifo-skip", "--out", out)
+    (tmp_path / "out" / "compare.json").mkdir(parents=True)
+    line = refused(capsys, *COMPARE, "--policies", "fifo-skip", "--out", tmp_path / "out")
+    assert "is a folder" in line
+
+
+def test_tune_writes_a_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "mine.json"
+    arguments = (*TUNE, "--budget", "6", "--starts", "fifo,saf", "--workers", "1", "--out", out)
+    made = json_of(capsys, *arguments)
+    assert json.loads(out.read_text()) == made
+    assert made["made"]["tried"] == 6
+    assert made["made"]["objective"]["found"] <= made["made"]["objective"]["saf"]
+    assert set(made["made"]["held_out"]) == {"found", "fifo", "saf"}
+    assert made["made"]["held_out"]["fifo"]["percent_from_found"][0] > 0
+    assert "--starts fifo,saf --budget 6" in made["made"]["command"]
+    listed = json_of(
+        capsys, *COMPARE, "--policies", f"fifo-skip,tuned:{out}", "--out", tmp_path / "o"
+    )
+    assert listed["policies"][f"tuned:{out}"] == made["knobs"]
+    assert listed["against"] == ["fifo-skip", f"tuned:{out}"]
+    assert run([*map(str, TUNE), "--budget", "2", "--starts", "saf", "--workers", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "The setting found" in shown.out
+    assert "not seen" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--budget", "0"], "--budget 0 is out of range"),
+        (["--seeds", "0"], "--seeds"),
+        (["--held-out", "1"], "--held-out 1 is out of range"),
+        (["--search-seed", "-1"], "--search-seed"),
+        (["--starts", "fifi"], "did you mean 'fifo'"),
+        (["--scenarios", "btach"], "did you mean 'batch'"),
+        (["--out", "mine.yaml"], "use .json"),
+        (["--out", "no/such/folder/mine.json"], "no folder"),
+    ],
+)
+def test_bad_tuning(capsys: pytest.CaptureFixture[str], options: list[str], words: str) -> None:
+    assert words in refused(capsys, "bench", "tune-heuristics", *options)
