@@ -200,7 +200,7 @@ def test_trace_round_trip(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     jobs = [json_of(capsys, "trace", "describe", each)["jobs"] for each in (made, swf, back)]
     assert jobs[0] == jobs[1] == jobs[2] > 10
     assert run(["trace", "describe", str(back)]) == 0
-    assert "jobs_per_day" in capsys.readouterr().out
+    assert "jobs a day" in capsys.readouterr().out
 
 
 def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -7,8 +7,16 @@ from typing import Annotated
 
 import typer
 
+FORMATS = (
+    *("canonical", "elasticflow", "gavel", "journal", "kubernetes", "philly", "sacct"),
+    *("sacct-json", "sia", "swf"),
+)
+"""Trace formats that are read; named here so that `--help` need not load the readers."""
+WRITTEN = ("canonical", "journal", "swf")
+"""Trace formats that are written."""
+
 TraceFile = Annotated[
-    Path, typer.Argument(help="Trace file: canonical CSV, Philly or SWF; .gz too.")
+    Path, typer.Argument(help="Trace file, plain or .gz; FILE#PART for one of several workloads.")
 ]
 ClusterName = Annotated[
     str, typer.Option("--cluster", "-c", help="Cluster file (YAML) or preset; see `clusters`.")
@@ -25,5 +33,8 @@ Load = Annotated[
 ]
 FirstJobs = Annotated[int | None, typer.Option(help="Only the first N jobs.")]
 TraceFormat = Annotated[
-    str | None, typer.Option("--format", help="canonical, philly or swf. [default: detect]")
+    str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}. [default: detect]")
+]
+WrittenFormat = Annotated[
+    str | None, typer.Option("--to", help=f"{', '.join(WRITTEN)}. [default: by the file's name]")
 ]

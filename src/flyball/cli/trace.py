@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from flyball.cli.options import AsJson, TraceFormat
+from flyball.cli.options import AsJson, TraceFormat, WrittenFormat
 from flyball.cli.output import check_writable, note, print_json, print_table
 from flyball.core.errors import BadInput
 
@@ -21,6 +20,7 @@ app = typer.Typer(
     epilog="""\b
 Examples:
   flyball trace describe jobs.csv.gz
+  flyball trace describe sacct.txt
   flyball trace describe jobs.swf --json
 """
 )
@@ -29,7 +29,7 @@ def describe(
     trace_format: TraceFormat = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is in a trace: sizes, durations, arrivals, tenants."""
+    """Say what is in a trace: arrivals, run times, sizes, workload classes, tenants."""
     from flyball.twin.traces import read_trace
     from flyball.twin.traces.describe import describe as describe_workload
 
@@ -40,7 +40,9 @@ def describe(
     if as_json:
         print_json(facts)
     else:
-        print_table(str(trace), ("what", "value"), list(_rows(facts)), 2)
+        from flyball.cli.trace_report import print_description
+
+        print_description(facts)
 
 
 @app.command(
@@ -48,15 +50,14 @@ def describe(
 Examples:
   flyball trace convert jobs.swf jobs.csv.gz
   flyball trace convert philly.csv jobs.swf --to swf
+  flyball trace convert pods.jsonl jobs.csv --format kubernetes
 """
 )
 def convert(
     trace: Annotated[Path, typer.Argument(help="Trace file to read.")],
     out: Annotated[Path, typer.Argument(help="File to write; .gz is compressed.")],
     trace_format: TraceFormat = None,
-    to: Annotated[
-        str | None, typer.Option(help="canonical or swf. [default: by the file's name]")
-    ] = None,
+    to: WrittenFormat = None,
 ) -> None:
     """Read a trace in one format and write it in another."""
     check_writable(out)
@@ -91,9 +92,7 @@ def generate(
     seed: Annotated[int, typer.Option(help="Same seed, same trace.")] = 0,
     devices: Annotated[int, typer.Option(help="Devices of the cluster it is meant for.")] = 64,
     load: Annotated[float, typer.Option(help="Offered load on those devices.")] = 0.9,
-    to: Annotated[
-        str | None, typer.Option(help="canonical or swf. [default: by the file's name]")
-    ] = None,
+    to: WrittenFormat = None,
 ) -> None:
     """Make a trace that has the statistics of a real cluster's."""
     if compare:
@@ -133,18 +132,3 @@ def _compare(preset: str, as_json: bool) -> None:
     ]
     header = ("figure", "measured", "generated", "over the seeds", "tolerance", "close")
     print_table(f"{preset} against the data it is fitted to, seeds 0 to 4", header, cells)
-
-
-def _rows(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested facts as (what, value) rows."""
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            yield from _rows(value, f"{prefix}{name} ")
-        elif isinstance(value, list | tuple):
-            yield f"{prefix}{name}", " ".join(_shown(each) for each in value)
-        else:
-            yield f"{prefix}{name}", _shown(value)
-
-
-def _shown(value: object) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)

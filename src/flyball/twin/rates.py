@@ -18,7 +18,7 @@ from flyball.core.workload import JobClass, Workload
 from flyball.physics import catalogue, measured
 from flyball.physics.power import cap_factors, draw_w
 from flyball.physics.speed import speed
-from flyball.schedule.classify import classify
+from flyball.schedule.classify import classify_workload
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def find_profiles(workload: Workload) -> Profiles:
     Raises:
         UnknownName: a model or a device that nobody knows.
     """
-    kinds = np.where(workload.kind >= 0, workload.kind, _classified(workload))
+    kinds = classify_workload(workload).kind
     groups = group_rows(workload.model, kinds, workload.device, workload.devices)
     found = []
     to_reference = np.ones(len(groups.first))
@@ -69,17 +69,6 @@ def find_profiles(workload: Workload) -> Profiles:
         if faster > 0:  # else the reference cannot run it: count its own time
             to_reference[at] = 1.0 / faster
     return Profiles(tuple(found), groups.of_row, kinds, to_reference)
-
-
-def _classified(workload: Workload) -> npt.NDArray[np.int64]:
-    return classify(
-        workload.memory_mib,
-        workload.devices,
-        workload.milli,
-        workload.estimate_us,
-        workload.model,
-        workload.models,
-    )
 
 
 def _speed(

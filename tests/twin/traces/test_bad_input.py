@@ -150,7 +150,7 @@ def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
 def test_unknown_formats() -> None:
     with pytest.raises(UnknownName, match="did you mean 'philly'"):
         read_trace("x.csv", "phily")
-    with pytest.raises(UnknownName, match="known: canonical, swf"):
+    with pytest.raises(UnknownName, match="known: canonical, journal, swf"):
         write_trace(Workload.of("x", [0], [1]), "x.csv", "philly")
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flyball.core.workload import Workload
+from flyball.core.workload import JobClass, Workload
+from flyball.schedule.classify import classify_one
 from flyball.twin.traces import read_trace
 from flyball.twin.traces.describe import autocorrelation, describe, dispersion
 
@@ -37,6 +38,36 @@ def test_a_small_case() -> None:
     assert got["tenants"]["top_1"] == 0.75
     assert got["outcomes"]["cancelled"]["jobs"] == 0.25
     assert got["fields"] == ["tenant", "outcome"]
+
+
+def test_the_mix_of_classes() -> None:
+    # 10 + 10 device seconds of one device with 1 GiB, 10 of a quarter with 2 GiB (2.5), and
+    # 2 x 77.5 of a gang whose class is stated.
+    workload = Workload.of(
+        "four", [0, 1, 2, 3], [10, 10, 10, 77.5], [1, 1, 1, 2], milli=[1000, 1000, 250, 1000],
+        memory_mib=[1024, 1024, 2048, 0], kind=[-1, -1, -1, JobClass.MIXED],
+    )  # fmt: skip
+    got = describe(workload)["classes"]
+    assert list(got) == ["compute-intensive", "latency-sensitive", "mixed"]
+    total = 10 + 10 + 2.5 + 155
+    assert got["compute-intensive"] == {
+        "jobs": 0.5,
+        "device_time": pytest.approx(20 / total),
+        "confidence": pytest.approx(classify_one(memory_mib=1024).confidence),
+        "reason": "1.0 GiB a device, the class has 0.5 to 2",
+    }
+    assert got["latency-sensitive"]["jobs"] == 0.25
+    assert got["latency-sensitive"]["reason"] == "25 % of one device, 2.0 GiB"
+    assert got["mixed"]["confidence"] == 1.0
+    assert got["mixed"]["reason"] == "stated in the trace"
+
+
+def test_the_commonest_reason() -> None:
+    # All five are gangs; 32 devices without memory stated is the commonest case.
+    memory_mib = [9, 0, 9, 0, 0]
+    workload = Workload.of("five", np.arange(5), 1.0, [16, 32, 16, 32, 32], memory_mib=memory_mib)
+    found = describe(workload)["classes"]
+    assert found["bandwidth-limited"]["reason"] == "a gang of 32, more than one node of 8"
 
 
 def test_calendar() -> None:

@@ -35,6 +35,10 @@ def reason_text(action: Any, names: Names | None = None, now_us: int | None = No
         why = f"{job} fits in what is left of the room made for another"
     elif reason == Reason.MADE_ROOM:
         why = f"{job} comes before jobs that ran there, by at least {by}, and took their devices"
+    elif reason == Reason.ITS_TURN:
+        why = f"{job} is furthest behind its share of those that fit"
+    elif reason == Reason.GAVE_WAY and gain == 0:
+        why = f"{job} has had its turn: others are further behind their shares"
     elif reason == Reason.GAVE_WAY:
         why = f"{job} comes after a job that waited, by {by}, and gave its devices to it"
     else:

@@ -20,6 +20,7 @@ from flyball.schedule.explain.inquiry import Inquiry
 from flyball.schedule.explain.room import no_room
 from flyball.schedule.explain.rounds import nobody_gives_way, waits_for_round
 from flyball.schedule.explain.rules import forbidden
+from flyball.schedule.explain.turns import waits_for_turn
 from flyball.schedule.explain.whatif import Probe, Spot
 from flyball.schedule.explain.wording import Names, at_most_text, counted, span_text
 
@@ -43,6 +44,8 @@ def _explain(ask: Inquiry, job_id: int) -> Explanation:
         return waits_for_jobs(ask, job_id) if waits_on else array_limit(ask, job_id)
     if status != Status.PENDING:
         return does_not_wait(ask, job_id)
+    if ask.knobs.order == Order.SHARES:
+        return waits_for_turn(ask, job_id)
     probe = ask.probe(job_id)
     # 1. In strict order only the first is looked at.
     if ask.knobs.backfill == Backfill.STRICT and job_id != ask.head:

@@ -6,33 +6,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.workload import Workload
-from flyball.twin.traces.files import opened
+from flyball.twin.traces.files import MAX_LINE, opened
 
 READERS = {
     "canonical": "flyball.twin.traces.canonical:read",
     "elasticflow": "flyball.twin.traces.elasticflow:read",
     "gavel": "flyball.twin.traces.gavel:read",
+    "journal": "flyball.twin.traces.journal:read",
+    "kubernetes": "flyball.twin.traces.kubernetes:read",
     "philly": "flyball.twin.traces.philly:read",
+    "sacct": "flyball.twin.traces.sacct:read",
+    "sacct-json": "flyball.twin.traces.sacct_json:read",
     "sia": "flyball.twin.traces.sia:read",
     "swf": "flyball.twin.traces.swf:read",
 }
 WRITERS = {
     "canonical": "flyball.twin.traces.canonical:write",
+    "journal": "flyball.twin.traces.journal_write:write",
     "swf": "flyball.twin.traces.swf_write:write",
 }
-PHILLY_HEADER = {"submit_s", "duration_s", "num_gpus", "vc"}
-HEADERS = {
-    "elasticflow": {"job_id", "submit_time", "iteration", "model_name"},
-    "gavel": {"job_type", "scale_factor", "total_steps"},
-    "sia": {"application", "num_replicas", "batch_size"},
-}
-"""Columns that tell a format; none of these has a `duration_s`, which canonical needs."""
+ENDINGS = {"swf": (".swf", ".swf.gz"), "journal": (".jsonl", ".jsonl.gz")}
+"""Names that say which format to write."""
 
 IN_PARTS = ("sia",)
 """Formats whose files may hold several workloads; `FILE#PART` names one."""
@@ -45,7 +46,7 @@ def read_trace(
 
     Args:
         path: the file; `FILE#PART` for one workload of a file that holds several.
-        format: a name in `READERS`; None looks at the name and the first line.
+        format: a name in `READERS`; None looks at the name and the first lines.
         notes: gets a sentence for everything left out (rows skipped and the like).
 
     Raises:
@@ -74,32 +75,93 @@ def write_trace(workload: Workload, path: str | Path, format: str | None = None)
     Args:
         workload: the jobs.
         path: the file; one that exists is replaced.
-        format: a name in `WRITERS`; None is `swf` for `.swf` and `.swf.gz`, else `canonical`.
+        format: a name in `WRITERS`; None goes by `ENDINGS`, else it is `canonical`.
     """
     path = Path(path)
-    name = format or ("swf" if _named_swf(path) else "canonical")
+    named = (name for name, endings in ENDINGS.items() if path.name.lower().endswith(endings))
+    name = format or next(named, "canonical")
     _loaded("format to write", name, WRITERS)(workload, path)
 
 
 def detect(path: Path) -> str:
-    """The format of a file, from its name and its first line with text."""
-    if _named_swf(path):
+    """The format of a file, from its name and its first lines with text."""
+    if path.name.lower().endswith(ENDINGS["swf"]):
         return "swf"
+    head = _head(path)
+    return next((name for name, recognises in SIGNS if recognises(head)), "canonical")
+
+
+def _head(path: Path) -> list[str]:
+    """The first lines with text, up to a length that one line may have."""
+    head: list[str] = []
+    length = 0
     with opened(path) as lines:
-        first = next((line for line in lines if line.strip()), "")
-    if first.lstrip().startswith(";") or _all_numbers(first.split()):
-        return "swf"
-    if first.count("\t") >= 8:  # Gavel's lines have nine fields or more and no header
-        return "gavel"
-    columns = {column.strip().strip('"') for column in first.split(",")}
-    for name, header in HEADERS.items():
-        if columns >= header and "duration_s" not in columns:
-            return name
-    return "philly" if columns >= PHILLY_HEADER and "job" not in columns else "canonical"
+        for line in lines:
+            if line.strip():
+                head.append(line.strip())
+                length += len(line)
+            if length >= MAX_LINE or (head and not head[0].startswith(("{", "["))):
+                break  # only JSON is spread over lines
+    return head or [""]
 
 
-def _named_swf(path: Path) -> bool:
-    return path.name.lower().endswith((".swf", ".swf.gz"))
+def _is_swf(head: list[str]) -> bool:
+    return head[0].startswith(";") or _all_numbers(head[0].split())
+
+
+def _is_journal(head: list[str]) -> bool:
+    return head[0].startswith("{") and '"flyball_journal"' in head[0]
+
+
+def _is_kubernetes(head: list[str]) -> bool:
+    text = "".join(head)
+    return text.startswith(("{", "[")) and ('"metadata"' in text or '"apiVersion"' in text)
+
+
+def _is_sacct_json(head: list[str]) -> bool:
+    return head[0].startswith("{")
+
+
+def _is_sacct(head: list[str]) -> bool:
+    return bool({"jobid", "jobidraw"} & set(head[0].lower().split("|"))) and "|" in head[0]
+
+
+def _is_gavel(head: list[str]) -> bool:
+    if head[0].count("\t") >= 8:  # Gavel's own lines have nine fields or more and no header
+        return True
+    return _has_columns(head, {"job_type", "scale_factor", "total_steps"}, "duration_s")
+
+
+def _is_elasticflow(head: list[str]) -> bool:
+    return _has_columns(head, {"job_id", "submit_time", "iteration", "model_name"}, "duration_s")
+
+
+def _is_sia(head: list[str]) -> bool:
+    return _has_columns(head, {"application", "num_replicas", "batch_size"}, "duration_s")
+
+
+def _is_philly(head: list[str]) -> bool:
+    return _has_columns(head, {"submit_s", "duration_s", "num_gpus", "vc"}, "job")
+
+
+def _has_columns(head: list[str], wanted: set[str], unwanted: str) -> bool:
+    """Whether the first line is a CSV header with these columns and without that one."""
+    columns = {column.strip().strip('"') for column in head[0].split(",")}
+    return columns >= wanted and unwanted not in columns
+
+
+SIGNS: tuple[tuple[str, Callable[[list[str]], bool]], ...] = (
+    ("swf", _is_swf),
+    ("journal", _is_journal),
+    ("kubernetes", _is_kubernetes),
+    ("sacct-json", _is_sacct_json),
+    ("sacct", _is_sacct),
+    ("gavel", _is_gavel),
+    ("elasticflow", _is_elasticflow),
+    ("sia", _is_sia),
+    ("philly", _is_philly),
+)
+"""What each format is recognised by, in the order they are tried; `canonical` if none fits."""
 
 
 def _all_numbers(words: list[str]) -> bool:

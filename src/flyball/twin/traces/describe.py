@@ -1,4 +1,4 @@
-"""What a workload looks like, in numbers: arrivals, durations, sizes, tenants, load.
+"""What a workload looks like, in numbers: arrivals, durations, sizes, tenants, classes, load.
 
 Every figure is a plain number in nested dictionaries, NaN where it has no meaning.
 Hours and weekdays take time 0 as midnight at the start of `start_weekday`.
@@ -19,7 +19,8 @@ from flyball.core.units import (
     S_PER_HOUR,
     US_PER_S,
 )
-from flyball.core.workload import CLASS_LABELS, Workload
+from flyball.core.workload import Workload
+from flyball.twin.traces.class_mix import class_mix
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -52,7 +53,7 @@ def describe(workload: Workload, start_weekday: int = 0) -> dict[str, Any]:
         },
         "tenants": _owners(workload.tenant, workload.tenants, device_s),
         "users": _owners(workload.user, workload.users, device_s),
-        "classes": _mix(workload.kind, CLASS_LABELS, device_s),
+        "classes": class_mix(workload, device_s),
         "models": _mix(workload.model, workload.models, device_s),
         "outcomes": _mix(workload.outcome, [each.name.lower() for each in Outcome], device_s),
         "memory_gib": _quantiles(workload.memory_mib[workload.memory_mib > 0] / MIB_PER_GIB),
