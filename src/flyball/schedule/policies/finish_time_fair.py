@@ -60,6 +60,6 @@ def least_rho(demand: Demand, alone_us: Floats, alone_rate: Floats) -> Floats:
 POLICY = Preset(
     name="finish-time-fair",
     summary="the least greatest ratio of finish time to that with an even part, in rounds",
-    knobs=Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=360.0),
+    knobs=Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=360.0, solve_s=1920.0),
     allocator=EqualRho(),
 )
