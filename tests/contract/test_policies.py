@@ -98,7 +98,7 @@ def test_unknown_policy_says_what_was_perhaps_meant() -> None:
 @EVERY_POLICY
 @pytest.mark.nojit
 def test_stepping_gives_the_compiled_schedule(policy: Preset) -> None:
-    compiled = Twin(MIXED, mixed_workload(), policy.knobs, EFFECTS)
+    compiled = Twin(MIXED, mixed_workload(), policy.knobs, EFFECTS, policy.allocator)
     stepped = compiled.clone()
     schedule = run_recorded(compiled)
     assert step_recorded(stepped, policy) == schedule
@@ -109,7 +109,10 @@ def test_stepping_gives_the_compiled_schedule(policy: Preset) -> None:
 
 @EVERY_POLICY
 def test_deciding_is_pure(policy: Preset) -> None:
-    twin, keeper = Twin(MIXED, mixed_workload(60), policy.knobs, EFFECTS), Keeper(policy)
+    twin, keeper = (
+        Twin(MIXED, mixed_workload(60), policy.knobs, EFFECTS, policy.allocator),
+        Keeper(policy),
+    )
     while (made := twin.step(keeper)) is not None:
         seen = keeper.snapshots.pop()
         before = {name: getattr(seen, name).tobytes() for name in State._fields}
@@ -122,7 +125,7 @@ def test_deciding_is_pure(policy: Preset) -> None:
 
 @EVERY_POLICY
 def test_every_action_has_a_reason(policy: Preset) -> None:
-    twin = Twin(MIXED, mixed_workload(60), policy.knobs, EFFECTS)
+    twin = Twin(MIXED, mixed_workload(60), policy.knobs, EFFECTS, policy.allocator)
     while (plan := twin.step(policy)) is not None:
         for action in plan:
             kind, reason = ActionKind(int(action.kind)), Reason(int(action.reason))
@@ -136,7 +139,9 @@ def test_every_action_has_a_reason(policy: Preset) -> None:
 @given(problem=problems())
 def test_stepping_gives_the_compiled_schedule_of_any_problem(name: str, problem: Problem) -> None:
     policy = get_policy(name)
-    compiled = Twin(problem.cluster, problem.workload, policy.knobs, problem.effects)
+    compiled = Twin(
+        problem.cluster, problem.workload, policy.knobs, problem.effects, policy.allocator
+    )
     stepped = compiled.clone()
     assert run_recorded(compiled) == step_recorded(stepped, policy)
     assert summary(stepped.state) == summary(compiled.state)
@@ -165,7 +170,7 @@ def test_deciding_is_pure_for_any_knobs(problem: Problem) -> None:
 
 def test_compiled_and_stepped_instants_can_alternate() -> None:
     policy = get_policy("easy")
-    whole = Twin(MIXED, mixed_workload(), policy.knobs, EFFECTS)
+    whole = Twin(MIXED, mixed_workload(), policy.knobs, EFFECTS, policy.allocator)
     mixed = whole.clone()
     whole.run()
     steps = 0

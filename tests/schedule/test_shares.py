@@ -131,9 +131,10 @@ def test_equal_devices_where_a_job_fits_one_pool_only() -> None:
 
 def test_equal_speed_gives_each_job_what_suits_it() -> None:
     # One fast and one slow device. Job 0 is 4 times as fast on the first, job 1 the same on
-    # both: they do not share the fast one.
+    # both: job 1 has the slow one. Its speed is that of an even part, 1; so job 0 needs no
+    # more than its even part either, (4 + 1) / 2, which is 5/8 of the fast device.
     shares = equal_speed(demand([1, 1], [[4, 1], [1, 1]], [1, 1]))
-    assert shares == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]), abs=CLOSE)
+    assert shares == pytest.approx(np.array([[0.625, 0.0], [0.0, 1.0]]), abs=CLOSE)
 
 
 def test_equal_end_by_hand() -> None:
