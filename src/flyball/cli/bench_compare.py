@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_SEEDS = 1000
 RUNS, JSON, PAGE, FIGURE = "runs.jsonl", "compare.json", "compare.md", "compare.png"
+POLICIES = "policies.md"
 
 EXAMPLES = """\b
 Examples:
@@ -68,7 +69,7 @@ def compare(
     settings = policy_settings(policies, [])
     baselines([each.name for each in settings], baseline)
     make_folder(out)
-    for name in (RUNS, JSON, PAGE, FIGURE):
+    for name in (RUNS, JSON, PAGE, FIGURE, POLICIES):
         check_writable(out / name)
     # 2. Run what is missing.
     plan = Plan(tuple(chosen), tuple(settings), tuple(range(seeds)))
@@ -83,7 +84,7 @@ def compare(
         print_json(found.as_dict())
     else:
         print_comparison(found)
-    note(f"wrote {out / JSON}, {PAGE} and {FIGURE}")
+    note(f"wrote {out / JSON}, {PAGE}, {POLICIES} and {FIGURE}")
 
 
 def _run(plan: Plan, path: Path, workers: int) -> list[Record]:
@@ -137,12 +138,15 @@ def _write(comparison: Comparison, out: Path, command: str) -> None:
 
     from flyball.bench.compare_figure import compare_figure
     from flyball.bench.compare_report import markdown
+    from flyball.bench.policy_page import policy_page
     from flyball.twin.traces.files import replacing
 
     with replacing(out / JSON) as file:
         file.write(json.dumps(comparison.as_dict(), indent=1, allow_nan=False) + "\n")
     with replacing(out / PAGE) as file:
         file.write(markdown(comparison, command, FIGURE))
+    with replacing(out / POLICIES) as file:
+        file.write(policy_page(comparison, command))
     image = compare_figure(comparison)
     with replacing(out / FIGURE) as file:
         file.buffer.write(image)

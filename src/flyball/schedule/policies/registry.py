@@ -43,13 +43,23 @@ def get_policy(name: str) -> Preset:
     Raises:
         UnknownName: there is none.
     """
-    where = BUILT_IN.get(name) or _outside().get(name)
-    if where is None:
-        raise UnknownName("policy", name, names())
+    where = location(name)
     module, _, attribute = where.partition(":")
     found = getattr(import_module(module), attribute)
     assert isinstance(found, Preset), f"{where} is not a policy preset"
     return found
+
+
+def location(name: str) -> str:
+    """Where the policy is: `module:attribute`.
+
+    Raises:
+        UnknownName: there is none of this name.
+    """
+    where = BUILT_IN.get(name) or _outside().get(name)
+    if where is None:
+        raise UnknownName("policy", name, names())
+    return where
 
 
 def _outside() -> dict[str, str]:
