@@ -48,3 +48,6 @@ class Reason(IntEnum):
     MADE_ROOM = 3  # started on devices taken from jobs behind it
     GAVE_WAY = 4  # preempted for a job before it
     KEPT_FOR_HEAD = 5  # reserved for the first job that does not fit
+    BORROWED = 6  # started beyond its tenant's quota, on devices nobody else could use
+    RECLAIMED = 7  # started within its tenant's quota, on devices taken back from borrowers
+    GAVE_BACK = 8  # preempted: it ran on borrowed devices

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core import state as s
+from flyball.core.accounts import HISTORY, MEMO, own_rows
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
-from flyball.core.knobs import Knobs, Preempt
+from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.state import Records, State, assemble, records
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_DEVICE, to_us
 from flyball.core.workload import Workload
@@ -19,8 +20,10 @@ from flyball.physics import catalogue
 from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
 from flyball.twin.outages import draw_outages
+from flyball.twin.peers import find_peers, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
 from flyball.twin.shapes import Offer, group_shapes
+from flyball.twin.tenants import refuse_beyond_limit, tenant_table
 
 
 def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects) -> State:
@@ -48,6 +51,10 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     caps = cap_table(cluster)
     clock = _clock(cluster, effects, nodes, start_us)
     shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock))
+    tenants = tenant_table(cluster, workload, start_us)
+    if knobs.order == Order.FAIR:
+        refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload)
+    memos, history = blank_memory(jobs, knobs)
     most_running, most_rows = _most(workload, device_count)
     rows = records(most_rows, s.ROW)
     rows.next = np.append(np.arange(1, most_rows), -1)
@@ -79,6 +86,9 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "victims": records(most_running, s.ENTRY),
         "plan": records(most_rows + most_running + len(nodes), s.ACTION),
         "clock": clock,
+        "tenants": tenants,
+        "history": history,
+        "memos": memos,
     }
     return assemble(arrays)
 
@@ -86,6 +96,14 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
 def window_size(knobs: Knobs, jobs: int) -> int:
     """Room for the part of the queue a scan may look at."""
     return min(knobs.depth, jobs)
+
+
+def blank_memory(jobs: Records, knobs: Knobs) -> tuple[Records, Records]:
+    """Memos and history before anything happened, as large as the order needs them."""
+    memos = records(len(jobs) if knobs.remembers else 1, MEMO)
+    if knobs.order == Order.HISTORY:
+        return memos, find_peers(jobs, memos)
+    return memos, records(1, HISTORY)
 
 
 def _pools(cluster: Cluster) -> Records:
@@ -124,10 +142,11 @@ def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
         "estimate_us": _estimates(workload, effects),
         "profile": profiles.of_job,
         "kind": profiles.kinds,
+        "owner": owners(workload),
     }
     for name in (
         *("submit_us", "limit_us", "priority", "devices", "milli", "memory_mib"),
-        *("tenant", "group", "outcome"),
+        *("tenant", "group", "outcome", "model"),
     ):
         columns[name] = getattr(workload, name)
     jobs = records(len(workload), s.JOB)

@@ -17,7 +17,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from flyball.core.codes import Status
-from flyball.core.knobs import Knobs, Preempt
+from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.results import Mark
 from flyball.core.state import State
 from flyball.twin.reference_cluster import Cluster
@@ -69,10 +69,14 @@ class Reference:
             self._node_repairs()
             self._node_failures()
             self._arrivals()
+            knobs = self.cluster.knobs
+            rounds = knobs.preempt == Preempt.ROUNDS
+            round_due = rounds and now_us % self.cluster.round_us == 0
+            if round_due and knobs.order == Order.ATTAINED and knobs.promote > 0:
+                self.cluster.promote_starved()
 
             # 2. One decision, whose actions take effect at this instant.
-            rounds = self.cluster.knobs.preempt == Preempt.ROUNDS
-            decide(self.cluster, round_due=rounds and now_us % self.cluster.round_us == 0)
+            decide(self.cluster, round_due)
             self.decisions += 1
 
     def schedule(self) -> list[Action]:

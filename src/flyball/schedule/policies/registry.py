@@ -21,6 +21,9 @@ BUILT_IN = {
     "srtf": "flyball.schedule.policies.srtf:POLICY",
     "las": "flyball.schedule.policies.las:POLICY",
     "ect": "flyball.schedule.policies.ect:POLICY",
+    "fair": "flyball.schedule.policies.fair:POLICY",
+    "tiresias": "flyball.schedule.policies.tiresias:POLICY",
+    "qssf": "flyball.schedule.policies.qssf:POLICY",
 }
 
 
