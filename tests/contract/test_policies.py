@@ -73,6 +73,9 @@ def mixed_workload(jobs: int = MANY, seed: int = 5) -> Workload:
         memory_mib=np.where(fraction, 2_048, 0),
         priority=rng.integers(0, 2, jobs).astype(float),
         kind=rng.integers(0, 5, jobs),
+        tenant=rng.integers(-1, 3, jobs),
+        user=rng.integers(-1, 6, jobs),
+        tenants=("red", "green", "blue"),
     )
 
 
@@ -129,7 +132,8 @@ def test_every_action_has_a_reason(policy: Preset) -> None:
     while (plan := twin.step(policy)) is not None:
         for action in plan:
             kind, reason = ActionKind(int(action.kind)), Reason(int(action.reason))
-            assert (kind == ActionKind.PREEMPT) == (reason == Reason.GAVE_WAY)
+            set_aside = reason in (Reason.GAVE_WAY, Reason.GAVE_BACK)
+            assert (kind == ActionKind.PREEMPT) == set_aside
             assert (kind == ActionKind.RESERVE) == (reason == Reason.KEPT_FOR_HEAD)
             assert np.isfinite(action.gain)
 

@@ -13,6 +13,7 @@ from tests.property.record import Schedule, run_recorded, twin_of
 from tests.twin import strategies
 from tests.twin.strategies import Problem, problems, share_knobs
 
+from flyball.core.accounts import own_rows
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order
@@ -51,9 +52,28 @@ def seen(jobs: Any, nodes: Any, clock: Any) -> list[Any]:
     return out
 
 
+def remembered(twin: Twin, plain: Reference) -> tuple[list[Any], list[Any]]:
+    """What both remember of tenants and jobs, where the order makes use of it."""
+    accounts = ("used_milli", "usage", "since_us")
+    tenants = [
+        plain.cluster.tenants.rows,
+        own_rows(twin.state.tenants, len(twin.state.pools)) if plain.cluster.tenants.counts else (),
+    ]
+    theirs, ours = ([[getattr(row, name) for name in accounts] for row in each] for each in tenants)
+    if twin.knobs.remembers:
+        ours += [twin.state.memos.promoted_us.tolist(), twin.state.memos.predicted_us.tolist()]
+        theirs += [
+            [job.promoted_us for job in plain.jobs],
+            [job.predicted_us for job in plain.jobs],
+        ]
+    return ours, theirs
+
+
 def assert_same(twin: Twin, plain: Reference) -> None:
     ours = seen(twin.state.runs, twin.state.nodes, twin.state.clock[0])
     theirs = seen(plain.jobs, plain.nodes, plain)
+    for mine, yours in zip(*remembered(twin, plain), strict=True):
+        assert mine == yours
     different = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
     assert not different
 

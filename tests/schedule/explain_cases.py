@@ -24,6 +24,7 @@ TOKENS = {
     "waits-for-jobs", "array-limit", "behind-head", "beyond-depth", "next-decision",
     "would-delay-head", "power-budget", "held-for-faster", "nodes-down", "fragmented",
     "no-suitable-devices", "no-free-devices", "waits-for-round", "not-far-enough-ahead",
+    "tenant-limit", "after-others", "beyond-quota", "nothing-to-take-back",
 }  # fmt: skip
 STRICT = Knobs(backfill=Backfill.STRICT)
 SKIP = Knobs(backfill=Backfill.SKIP)

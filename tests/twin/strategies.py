@@ -8,13 +8,13 @@ comes to its end.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.cluster import OTHERS, Cluster, NodeGroup, Tenant
 from flyball.core.codes import Status
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
@@ -29,6 +29,8 @@ DEVICES = ("V100", "P100", "K80", "A100", "T4")
 """Measured and unmeasured types, of different memory."""
 
 MODELS = ("ResNet-18:32", "LM:20", "Recommendation:2048")
+TENANTS = ("red", "green", "blue")
+USERS = ("ann", "bob")
 
 SECONDS = st.integers(0, 60) | st.floats(0.1, 300.0, allow_nan=False).map(lambda s: round(s, 3))
 LONGER = st.sampled_from((30, 60, 90, 100, 200, 400)) | SECONDS
@@ -87,6 +89,8 @@ def workloads(draw: st.DrawFn, groups: tuple[NodeGroup, ...], most: int = 20) ->
         **columns,
         models=MODELS,
         device_names=DEVICES,
+        tenants=TENANTS,
+        users=USERS,
         group_limits=tuple(limits),
         after_job=np.array([late for late, _ in waits], np.int64),
         after_on=np.array([early for _, early in waits], np.int64),
@@ -116,6 +120,8 @@ def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
         "priority": float(draw(st.sampled_from((0, 0, 0, 1, 2)))),
         "estimate_us": math.nan if error is None else duration_s * error * US_PER_S,
         "limit_us": round(limit_s * US_PER_S),
+        "tenant": draw(st.integers(-1, len(TENANTS) - 1)),
+        "user": draw(st.sampled_from((-1, -1, 0, 1))),
     }
 
 
@@ -140,14 +146,33 @@ def share_knobs(draw: st.DrawFn) -> Knobs:
 
 
 @st.composite
+def tenants(draw: st.DrawFn, devices: int, workload: Workload) -> tuple[Tenant, ...]:
+    """None, or some with quotas the devices allow and limits that admit each of their jobs."""
+    names = draw(st.just([]) | st.lists(st.sampled_from((*TENANTS, OTHERS)), unique=True))
+    left, found = devices, []
+    for name in names:
+        quota = draw(st.integers(0, left))
+        left -= quota
+        code = TENANTS.index(name) if name in TENANTS else -1
+        mine = workload.tenant == code
+        largest = math.ceil((workload.devices * workload.milli)[mine].max(initial=0) / 1000)
+        least = max(0, largest - quota)
+        borrow = draw(st.none() | st.integers(least, least + devices))
+        found.append(Tenant(name, quota, borrow, draw(st.sampled_from((1.0, 1.0, 2.0, 0.5)))))
+    return tuple(found)
+
+
+@st.composite
 def knobs(draw: st.DrawFn) -> Knobs:
     """Any setting that `Knobs` accepts; rounds are longer than a restart and its checkpoint."""
     preempt = draw(st.sampled_from((Preempt.NEVER, Preempt.ROUNDS, Preempt.NEVER)))
-    rounds = preempt == Preempt.ROUNDS
-    places = [place for place in Place if not (rounds and place == Place.HOLD)]
+    order = draw(st.sampled_from(ORDERS))
+    plain = preempt == Preempt.ROUNDS or order == Order.FAIR
+    places = [place for place in Place if not (plain and place == Place.HOLD)]
+    attained_s = draw(st.sampled_from((0.0, 30.0, 200.0)))
     return Knobs(
-        order=draw(st.sampled_from(ORDERS)),
-        backfill=Backfill.SKIP if rounds else draw(st.sampled_from(BACKFILLS)),
+        order=order,
+        backfill=Backfill.SKIP if plain else draw(st.sampled_from(BACKFILLS)),
         place=draw(st.sampled_from(places)),
         preempt=preempt,
         span=draw(st.sampled_from(Span)),
@@ -157,7 +182,10 @@ def knobs(draw: st.DrawFn) -> Knobs:
         priority_s=draw(st.sampled_from((0.0, 100.0, 1e12))),
         round_s=draw(st.sampled_from((10.0, 30.0, 60.0))),
         margin_s=draw(st.sampled_from((0.0, 20.0))),
-        attained_s=draw(st.sampled_from((0.0, 30.0, 200.0))),
+        attained_s=attained_s,
+        attained2_s=draw(st.sampled_from((0.0, attained_s + 30.0, 1e12))),
+        promote=draw(st.sampled_from((0.0, 0.5, 2.0))),
+        half_life_s=draw(st.sampled_from((10.0, 100.0, 86_400.0))),
         cap=draw(st.sampled_from((1.0, 1.0, 0.9, 0.7, 0.5))),
         sleep_s=draw(st.sampled_from((-1.0, -1.0, 0.0, 5.0, 60.0))),
     )
@@ -205,6 +233,7 @@ def problems(
     slack = draw(st.sampled_from((None, None, None, 1.001, 1.1, 1.5)))
     budget_w = 0.0 if slack is None else _idle_w(groups) + slack * _most_added_w(groups, workload)
     cluster = Cluster("drawn", groups, budget_w)
+    cluster = replace(cluster, tenants=draw(tenants(cluster.device_count, workload)))
     return Problem(cluster, workload, draw(knobs() if rules is None else rules), draw(effects()))
 
 

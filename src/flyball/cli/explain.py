@@ -93,7 +93,7 @@ def explain(
     _note_compile(twin, mtbf_h > 0)
     twin.run(int(twin.state.clock[0].start_us) + to_us(at_s))
     # 3. Explain.
-    names = Names.of(workload.ids.tolist(), target.groups)
+    names = Names.of(workload.ids.tolist(), target.groups, workload.tenants)
     if wanted is None:
         found = explain_pending(twin.state, twin.knobs, names)
     else:

@@ -37,13 +37,35 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Tenant:
+    """Who shares the cluster, under order = fair.
+
+    Attributes:
+        name: as in the workload; `others` stands for jobs without a tenant.
+        quota: devices that are its own whenever it wants them.
+        borrow: devices it may use on top while nobody else wants them; None = no limit.
+        weight: how much it may use, relative to others, before they come first.
+    """
+
+    name: str
+    quota: int
+    borrow: int | None = None
+    weight: float = 1.0
+
+
+OTHERS = "others"
+"""The tenant of jobs without one."""
+
+
+@dataclass(frozen=True)
 class Cluster:
-    """Nodes, network and budget. Nodes are numbered group by group, in this order."""
+    """Nodes, network, budget, tenants. Nodes are numbered group by group, in this order."""
 
     name: str
     groups: tuple[NodeGroup, ...]
     power_budget_w: float = 0.0
     network: Network = field(default_factory=Network)
+    tenants: tuple[Tenant, ...] = ()
 
     @property
     def node_count(self) -> int:

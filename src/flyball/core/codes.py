@@ -49,3 +49,6 @@ class Reason(IntEnum):
     GAVE_WAY = 4  # preempted for a job before it
     KEPT_FOR_HEAD = 5  # reserved for the first job that does not fit
     ITS_TURN = 6  # furthest behind its target share of those that fit
+    BORROWED = 7  # started beyond its tenant's quota, on devices nobody else could use
+    RECLAIMED = 8  # started within its tenant's quota, on devices taken back from borrowers
+    GAVE_BACK = 9  # preempted: it ran on borrowed devices

@@ -7,6 +7,7 @@ kernel; continuous ones are what the learning agent and the gradient phase move.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any
@@ -25,8 +26,10 @@ class Order(IntEnum):
     SHORTEST = 1  # least estimated run time
     AREA = 2  # least estimated run time x devices
     REMAINING = 3  # least estimated work left
-    ATTAINED = 4  # two queues: device time received below / above a threshold
+    ATTAINED = 4  # queues by device time received
     SHARES = 5  # least served of its target share, in rounds; the policy sets the targets
+    FAIR = 6  # the tenant with the least dominant share, now and lately; within its quota first
+    HISTORY = 7  # least device time, as predicted from jobs of the same owner that ended
 
 
 class Backfill(IntEnum):
@@ -111,6 +114,15 @@ class Knobs:
     solve_s: float = knob(
         0.0, "s", 0.0, 1e9, "order=shares: least time between two solutions for the targets"
     )
+    attained2_s: float = knob(
+        0.0, "device-s", 0.0, 1e12, "order=attained: demoted once more after this much; 0 = never"
+    )
+    promote: float = knob(
+        0.0, "", 0.0, 1e9, "order=attained: first queue after waiting so many run times; 0 = never"
+    )
+    half_life_s: float = knob(
+        86_400.0, "s", 1.0, 1e9, "order=fair: time in which past usage comes to count half"
+    )
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -134,6 +146,22 @@ class Knobs:
                 "preempt=rounds does not go with this backfill or with place=hold",
                 "use backfill=skip and another place rule",
             )
+        if self.order == Order.FAIR and scans:
+            raise BadInput(
+                "order=fair does not go with this backfill or with place=hold",
+                "use backfill=skip and another place rule",
+            )
+        if 0 < self.attained2_s <= self.attained_s:
+            raise BadInput(
+                f"attained2_s = {self.attained2_s:g} is not above attained_s = {self.attained_s:g}",
+                "raise it, or set it to 0",
+            )
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the order needs a memo of every job."""
+        promotes = self.order == Order.ATTAINED and self.promote > 0
+        return promotes or self.order in (Order.FAIR, Order.HISTORY)
 
     def with_settings(self, settings: list[str]) -> Knobs:
         """These knobs with `name=value` settings applied, as a user writes them.
@@ -174,6 +202,8 @@ class Knobs:
         row.cap = min(CAP_LEVELS - 1, round((1.0 - self.cap) / 0.05))
         row.sleep_us = FOREVER_US if self.sleep_s < 0 else to_us(self.sleep_s)
         row.solve_us = to_us(self.solve_s)
+        row.attained2_us, row.promote = self.attained2_s * 1e6, self.promote
+        row.decay = math.log(2.0) / (self.half_life_s * 1e6)
         return out
 
 
@@ -206,6 +236,9 @@ KNOBS = np.dtype(
         ("round_us", "i8"),
         ("sleep_us", "i8"),
         ("solve_us", "i8"),
+        ("attained2_us", "f8"),
+        ("promote", "f8"),
+        ("decay", "f8"),  # of past usage, per microsecond
     ],
     align=True,
 )

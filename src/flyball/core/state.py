@@ -62,6 +62,8 @@ JOB = np.dtype(
         ("tenant", "i4"),
         ("kind", "i4"),  # workload class
         ("outcome", "i4"),
+        ("owner", "i4"),  # user, else tenant, each with its own numbers
+        ("model", "i4"),
     ],
     align=True,
 )
@@ -323,6 +325,9 @@ class State(NamedTuple):
     claims: Records
     bitmaps: npt.NDArray[np.uint64]  # of nodes by pool and whole free devices
     clock: Records  # one row
+    tenants: Records
+    history: Records
+    memos: Records
     # Of no meaning between decisions; clones get their own.
     avail: npt.NDArray[np.int64]  # avail[k, node]: when k whole devices are expected free
     node_scratch: Records

@@ -30,6 +30,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).resolve().parent.parent
 KERNEL_SOURCES = (
+    "core/accounts.py",
     "core/codes.py",
     "core/state.py",
     "core/knobs.py",

@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 
 from flyball.core.codes import ActionKind, Status
+from flyball.core.knobs import Order
 from flyball.core.state import CAP_LEVELS, STALE
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.physics.energy import asleep, touch
 from flyball.schedule import index
+from flyball.schedule.tenants import charge
 
 START = int(ActionKind.START)
 RUNNING = int(Status.RUNNING)
+FAIR = int(Order.FAIR)
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 
@@ -162,6 +165,8 @@ def begin_slice(
     clock.running += 1
     clock.starts += 1
     clock.peak_power_w = max(clock.peak_power_w, clock.power_w)
+    if knobs.order == FAIR:
+        charge(state, knobs, job_id, pool_id, 1, now)
 
 
 @kernel
@@ -214,6 +219,8 @@ def release(state: Any, knobs: Any, job_id: int, now: int) -> None:
     run.first_row = -1
     clock.running -= 1
     clock.capacity_grew = 1
+    if knobs.order == FAIR:
+        charge(state, knobs, job_id, run.pool, -1, now)
 
 
 @kernel

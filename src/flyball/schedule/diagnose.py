@@ -11,9 +11,10 @@ from flyball.core.codes import Status
 from flyball.physics.compile import entry
 from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, rate_of
-from flyball.schedule.order import expected_end, guess, key_of
+from flyball.schedule.order import expected_end, guess, key_of, memo_of
 from flyball.schedule.place import find
 from flyball.schedule.reserve import reserve
+from flyball.schedule.tenants import usage_at
 
 PENDING, RUNNING = int(Status.PENDING), int(Status.RUNNING)
 
@@ -44,7 +45,9 @@ def most_devices(state: Any, packed: Any, job_id: int, respect_head: bool) -> tu
 def figures(state: Any, packed: Any, job_id: int, pool_id: int) -> tuple:  # type: ignore[type-arg]
     """What policies know of a job: (key, estimated work left, rate and watts added in a pool)."""
     job, run, knobs = state.jobs[job_id], state.runs[job_id], packed[0]
-    key = key_of(job, run, run.status == RUNNING, knobs, state.clock[0].now_us)
+    key = key_of(
+        job, run, memo_of(state, job_id), run.status == RUNNING, knobs, state.clock[0].now_us
+    )
     left_us = guess(job, run.done_us) - run.done_us
     rate = rate_of(state, job, pool_id, knobs.cap, False)
     return key, left_us, rate, extra_w(state, job, pool_id, knobs.cap, job.devices)
@@ -57,9 +60,19 @@ def list_keys(state: Any, packed: Any, keys: Any, ends: Any) -> None:
     for job_id in range(len(state.jobs)):
         job, run = state.jobs[job_id], state.runs[job_id]
         if run.status == PENDING or run.status == RUNNING:
-            keys[job_id] = key_of(job, run, run.status == RUNNING, packed[0], now)
+            memo = memo_of(state, job_id)
+            keys[job_id] = key_of(job, run, memo, run.status == RUNNING, packed[0], now)
         if run.status == RUNNING:
             ends[job_id] = expected_end(job, run, now)
+
+
+@entry
+def list_levels(state: Any, packed: Any, levels: Any) -> None:
+    """Write the level of every tenant, in the order of their own rows."""
+    for at in range(len(levels)):
+        tenant = state.tenants[at * (1 + len(state.pools))]
+        usage = usage_at(tenant, packed[0], state.clock[0].now_us)
+        levels[at] = (usage + tenant.share) / tenant.weight
 
 
 @entry

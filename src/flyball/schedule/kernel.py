@@ -15,6 +15,9 @@ import numpy as np
 from flyball.core.codes import Reason
 from flyball.core.knobs import Backfill, Order, Preempt
 from flyball.physics.compile import entry, kernel
+from flyball.schedule.attained import promote_starved, promotes
+from flyball.schedule.fair import fair_reason, fairest_shape
+from flyball.schedule.order import FAIR
 from flyball.schedule.place import find, find_for
 from flyball.schedule.preempt import preemption_round
 from flyball.schedule.queue import (
@@ -28,6 +31,7 @@ from flyball.schedule.queue import (
 from flyball.schedule.reserve import drop_reservation, reserve
 from flyball.schedule.rounds import share_round
 from flyball.schedule.start import start
+from flyball.schedule.tenants import refresh_levels
 
 STRICT, EASY = int(Backfill.STRICT), int(Backfill.EASY)
 ROUNDS = int(Preempt.ROUNDS)
@@ -79,9 +83,14 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
 @kernel
 def start_heads(state: Any, knobs: Any, now: int) -> None:
     """Start the first job of each shape while it fits: strict, or skipping who does not."""
-    strict = knobs.backfill == STRICT
+    strict, fair = knobs.backfill == STRICT, knobs.order == FAIR
+    if fair:
+        refresh_levels(state, knobs, now)
     while True:
-        shape_id = first_shape(state, not strict, False)
+        if fair:
+            shape_id = fairest_shape(state, False, False)
+        else:
+            shape_id = first_shape(state, not strict, False)
         if shape_id < 0:
             return
         shape = state.shapes[shape_id]
@@ -91,7 +100,10 @@ def start_heads(state: Any, knobs: Any, now: int) -> None:
         job_id, key = top.tie, top.key
         pool_id, fit, avoid = find(state, knobs, job_id, False, now)
         if pool_id >= 0:
-            reason = SKIPPED_AHEAD if behind_blocked(state, key, job_id) else IN_ORDER
+            if fair:
+                reason = fair_reason(state, shape_id)
+            else:
+                reason = SKIPPED_AHEAD if behind_blocked(state, key, job_id) else IN_ORDER
             drop_first(state, shape)
             start(state, knobs, job_id, pool_id, fit, avoid, now, reason, 0.0)
         else:
@@ -229,4 +241,6 @@ def any_could_start(state: Any, knobs: Any, respect_head: bool, now: int) -> boo
 def decide_now(state: Any, packed: Any) -> None:
     """`decide` at the state's own instant, for plain Python; knobs as packed."""
     now = state.clock[0].now_us
+    if promotes(packed[0], now):
+        promote_starved(state, packed[0], now)
     decide(state, packed[0], now, now % packed[0].round_us == 0)

@@ -16,17 +16,29 @@ SHORTEST = int(Order.SHORTEST)
 AREA = int(Order.AREA)
 REMAINING = int(Order.REMAINING)
 SHARES = int(Order.SHARES)
+FAIR, HISTORY = int(Order.FAIR), int(Order.HISTORY)
 DEMOTED_S = 1e10
-"""Added to the key of a job that has received its share (order = attained)."""
+"""Added to the key for every queue that a job was demoted (order = attained)."""
+
+
+@kernel
+def doubled(value: float, done_us: float) -> float:
+    """A guess at a job's whole work, doubled until the job has not outlived it."""
+    while value <= done_us:
+        value *= 2.0
+    return float(value)
 
 
 @kernel
 def guess(job: Any, done_us: float) -> float:
-    """The estimate of a job's whole work: doubled until the job has not outlived it."""
-    value = job.estimate_us
-    while value <= done_us:
-        value *= 2.0
-    return float(value)
+    """The estimate of a job's whole work, as far as the job has not outlived it."""
+    return doubled(job.estimate_us, done_us)
+
+
+@kernel
+def memo_of(state: Any, job_id: int) -> Any:
+    """What the order remembers of a job; a blank one where it remembers nothing."""
+    return state.memos[job_id if len(state.memos) > 1 else 0]
 
 
 @kernel
@@ -47,24 +59,41 @@ def expected_end(job: Any, run: Any, now: int) -> int:
 
 
 @kernel
-def key_of(job: Any, run: Any, running: bool, knobs: Any, now: int) -> float:
+def attained_us(job: Any, run: Any, memo: Any, running: bool, now: int) -> float:
+    """Device time received, since its promotion if it had one."""
+    service_us = run.service_us
+    if running:
+        service_us += (now - run.since_us) * job.devices * job.milli / 1000
+    return float(service_us - memo.promoted_us)
+
+
+@kernel
+def demotions(knobs: Any, service_us: float) -> int:
+    """The queue of a job that has received so much: 0 is the first."""
+    if knobs.attained2_us > 0.0 and service_us >= knobs.attained2_us:
+        return 2
+    return 1 if service_us >= knobs.attained_us else 0
+
+
+@kernel
+def key_of(job: Any, run: Any, memo: Any, running: bool, knobs: Any, now: int) -> float:
     """The job's place in the order; the smallest key is first."""
-    if knobs.order == SUBMIT or knobs.order == SHARES:
+    if knobs.order == SUBMIT or knobs.order == SHARES or knobs.order == FAIR:
         key = job.submit_us / 1e6
     elif knobs.order == SHORTEST:
         key = guess(job, run.done_us) / 1e6
     elif knobs.order == AREA:
         key = guess(job, run.done_us) / 1e6 * job.devices * job.milli / 1000
+    elif knobs.order == HISTORY:
+        key = doubled(memo.predicted_us, run.done_us) / 1e6 * job.devices * job.milli / 1000
     elif knobs.order == REMAINING:
         done_us = run.done_us
         if running:
             done_us += progress(run, now)
         key = (guess(job, done_us) - done_us) / 1e6
     else:
-        service_us = run.service_us
-        if running:
-            service_us += (now - run.since_us) * job.devices * job.milli / 1000
         key = job.submit_us / 1e6
-        if service_us >= knobs.attained_us:
-            key += DEMOTED_S
+        if knobs.attained2_us > 0.0 and run.attempt > 0:
+            key = run.first_start_us / 1e6
+        key += DEMOTED_S * demotions(knobs, attained_us(job, run, memo, running, now))
     return float(key + knobs.ageing * (job.submit_us / 1e6) - knobs.priority_s * job.priority)

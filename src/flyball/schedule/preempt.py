@@ -15,15 +15,17 @@ from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.schedule import heap
 from flyball.schedule.allocate import extra_w, fewest_nodes, record, release
-from flyball.schedule.order import key_of
+from flyball.schedule.fair import fairest_shape
+from flyball.schedule.order import FAIR, key_of, memo_of
 from flyball.schedule.place import CLEARED, NOWHERE, count_nodes, find, is_cleared, within_budget
 from flyball.schedule.queue import drop_first, first_shape
+from flyball.schedule.reclaim import begin_walk, gives_back, is_borrowed, list_borrowers
 from flyball.schedule.slices import give_way
 from flyball.schedule.start import start
 
 PREEMPT = int(ActionKind.PREEMPT)
-GAVE_WAY = int(Reason.GAVE_WAY)
-MADE_ROOM = int(Reason.MADE_ROOM)
+GAVE_WAY, GAVE_BACK = int(Reason.GAVE_WAY), int(Reason.GAVE_BACK)
+MADE_ROOM, RECLAIMED = int(Reason.MADE_ROOM), int(Reason.RECLAIMED)
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 
@@ -39,7 +41,7 @@ def collect_victims(state: Any, knobs: Any, worse_than: float, now: int) -> None
             job_id = state.rows[row_id].job
             run = state.runs[job_id]
             if run.first_row == row_id and now - run.ready_us >= knobs.round_us:
-                key = key_of(state.jobs[job_id], run, True, knobs, now)
+                key = key_of(state.jobs[job_id], run, memo_of(state, job_id), True, knobs, now)
                 if key > worse_than + knobs.margin_s:
                     victim = state.victims[count]
                     victim.key, victim.tie = -key, -job_id
@@ -212,10 +214,12 @@ def evict(
 
     With `really` false nothing happens but the sum.
     """
-    power_w = state.clock[0].power_w
+    power_w, fair = state.clock[0].power_w, knobs.order == FAIR
+    if fair:
+        begin_walk(state)
     for n in range(upto + 1):
         victim = state.victims[nth_victim(state, n)]
-        if victim.tie == SET_ASIDE:
+        if victim.tie == SET_ASIDE or (fair and not is_borrowed(state, -victim.tie)):
             continue
         victim_id = -victim.tie
         run, job = state.runs[victim_id], state.jobs[victim_id]
@@ -227,7 +231,10 @@ def evict(
             power_w -= extra_w(state, job, pool_id, run.cap, devices)
             row_id = state.rows[row_id].next
         if really:
-            record(state, PREEMPT, victim_id, -1, ZERO, GAVE_WAY, -victim.key - key)
+            reason, gain = GAVE_WAY, -victim.key - key
+            if fair:
+                reason, gain = GAVE_BACK, gives_back(state, victim_id)
+            record(state, PREEMPT, victim_id, -1, ZERO, reason, gain)
             give_way(state, victim_id, now)
             release(state, knobs, victim_id, now)
             victim.tie = SET_ASIDE
@@ -242,9 +249,15 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
     needed = fewest_nodes(job.devices, capacity)
     empty = count_nodes(state, pool_id, capacity, False)
     clock.stamp += 1
+    fair = knobs.order == FAIR
+    if fair:
+        begin_walk(state)
     for n in range(clock.victim_count):
         victim = state.victims[nth_victim(state, n)]
-        if -victim.key <= key + knobs.margin_s:
+        if fair:
+            if victim.tie == SET_ASIDE or not is_borrowed(state, -victim.tie):
+                continue
+        elif -victim.key <= key + knobs.margin_s:
             return False
         if victim.tie == SET_ASIDE or state.runs[-victim.tie].pool != pool_id:
             continue
@@ -268,7 +281,10 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
             return False
         evict(state, knobs, pool_id, n, node_id, key, True, now)
         drop_first(state, state.shapes[job.shape_id])
-        start(state, knobs, job_id, pool_id, fit, False, now, MADE_ROOM, -victim.key - key)
+        reason, gain = MADE_ROOM, -victim.key - key
+        if fair:
+            reason, gain = RECLAIMED, 1.0
+        start(state, knobs, job_id, pool_id, fit, False, now, reason, gain)
         return True
     return False
 
@@ -286,15 +302,29 @@ def make_room(state: Any, knobs: Any, job_id: int, key: float, now: int) -> bool
 
 
 @kernel
+def next_in_round(state: Any, fair: bool) -> int:
+    """The shape whose first job is the next to make room for, or -1."""
+    if fair:
+        return fairest_shape(state, True, True)
+    return first_shape(state, False, True)
+
+
+@kernel
 def preemption_round(state: Any, knobs: Any, now: int) -> bool:
-    """Let pending jobs take devices from jobs behind them; True if anybody gave way."""
-    clock = state.clock[0]
+    """Let pending jobs take devices from jobs behind them; True if anybody gave way.
+
+    With order = fair, let those within their tenant's quota take devices from borrowers.
+    """
+    clock, fair = state.clock[0], knobs.order == FAIR
     for shape_id in range(len(state.shapes)):
         state.shapes[shape_id].passed = 0
-    shape_id = first_shape(state, False, True)
+    shape_id = next_in_round(state, fair)
     if shape_id < 0 or clock.running == 0:
         return False
-    collect_victims(state, knobs, state.queue[state.shapes[shape_id].begin].key, now)
+    if fair:
+        list_borrowers(state, now)
+    else:
+        collect_victims(state, knobs, state.queue[state.shapes[shape_id].begin].key, now)
     evicted = False
     while shape_id >= 0 and clock.victim_count > 0:
         shape = state.shapes[shape_id]
@@ -305,10 +335,11 @@ def preemption_round(state: Any, knobs: Any, now: int) -> bool:
             pool_id, fit, _avoid = find(state, knobs, job_id, False, now)
         if pool_id >= 0:
             drop_first(state, shape)
-            start(state, knobs, job_id, pool_id, fit, False, now, MADE_ROOM, 0.0)
+            reason = RECLAIMED if fair else MADE_ROOM
+            start(state, knobs, job_id, pool_id, fit, False, now, reason, 0.0)
         elif make_room(state, knobs, job_id, key, now):
             evicted = True
         else:
             shape.passed = 1
-        shape_id = first_shape(state, False, True)
+        shape_id = next_in_round(state, fair)
     return evicted

@@ -16,7 +16,8 @@ from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Place
 from flyball.physics.compile import kernel
 from flyball.schedule import heap
-from flyball.schedule.order import guess, key_of
+from flyball.schedule.history import predict
+from flyball.schedule.order import HISTORY, guess, key_of, memo_of
 
 EASY = int(Backfill.EASY)
 HOLD = int(Place.HOLD)
@@ -32,8 +33,13 @@ def uses_window(knobs: Any) -> bool:
 def enqueue(state: Any, knobs: Any, job_id: int, now: int) -> None:
     """Put a job into the queue."""
     job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
+    memo = memo_of(state, job_id)
+    if run.status != PENDING:
+        memo.queued_us = now
+    if knobs.order == HISTORY:
+        predict(state, job_id)
     run.status = PENDING
-    key = key_of(job, run, False, knobs, now)
+    key = key_of(job, run, memo, False, knobs, now)
     if uses_window(knobs) and belongs_in_window(state, key, job_id):
         insert_in_window(state, knobs, key, job_id)
     else:

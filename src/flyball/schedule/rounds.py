@@ -19,7 +19,7 @@ from flyball.physics.compile import kernel
 from flyball.schedule import ranking
 from flyball.schedule.allocate import record, release
 from flyball.schedule.displace import displace
-from flyball.schedule.order import key_of
+from flyball.schedule.order import key_of, memo_of
 from flyball.schedule.place import NOWHERE, fit_pool, within_budget
 from flyball.schedule.queue import push_to_heap
 from flyball.schedule.slices import give_way
@@ -214,5 +214,6 @@ def refill_queue(state: Any, knobs: Any, now: int) -> None:
     for job_id in range(clock.first_live, clock.next_job):
         run = state.runs[job_id]
         if run.status == PENDING:
-            push_to_heap(state, key_of(state.jobs[job_id], run, False, knobs, now), job_id)
+            key = key_of(state.jobs[job_id], run, memo_of(state, job_id), False, knobs, now)
+            push_to_heap(state, key, job_id)
             clock.pending += 1

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core import state as s
+from flyball.core.accounts import HISTORY, MEMO, own_rows
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
@@ -19,8 +20,10 @@ from flyball.physics import catalogue
 from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
 from flyball.twin.outages import draw_outages
+from flyball.twin.peers import find_peers, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
 from flyball.twin.shapes import Offer, group_shapes
+from flyball.twin.tenants import refuse_beyond_limit, tenant_table
 
 
 def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects) -> State:
@@ -50,6 +53,10 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     caps = cap_table(cluster)
     clock = _clock(cluster, effects, nodes, start_us)
     shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock))
+    tenants = tenant_table(cluster, workload, start_us)
+    if knobs.order == Order.FAIR:
+        refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload)
+    memos, history = blank_memory(jobs, knobs)
     most_running, most_rows = _most(workload, device_count)
     by_shares = knobs.order == Order.SHARES
     order_of_visits(pools, rates, shapes, jobs)
@@ -87,6 +94,9 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "assigned": np.full(len(jobs) if by_shares else 0, -1, np.int32),
         "plan": records(most_rows + most_running + len(nodes), s.ACTION),
         "clock": clock,
+        "tenants": tenants,
+        "history": history,
+        "memos": memos,
     }
     return assemble(arrays)
 
@@ -117,6 +127,14 @@ def order_of_visits(pools: Records, rates: Records, shapes: Records, jobs: Recor
 def window_size(knobs: Knobs, jobs: int) -> int:
     """Room for the part of the queue a scan may look at."""
     return min(knobs.depth, jobs)
+
+
+def blank_memory(jobs: Records, knobs: Knobs) -> tuple[Records, Records]:
+    """Memos and history before anything happened, as large as the order needs them."""
+    memos = records(len(jobs) if knobs.remembers else 1, MEMO)
+    if knobs.order == Order.HISTORY:
+        return memos, find_peers(jobs, memos)
+    return memos, records(1, HISTORY)
 
 
 def _pools(cluster: Cluster) -> Records:
@@ -155,10 +173,11 @@ def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
         "estimate_us": _estimates(workload, effects),
         "profile": profiles.of_job,
         "kind": profiles.kinds,
+        "owner": owners(workload),
     }
     for name in (
         *("submit_us", "limit_us", "priority", "devices", "milli", "memory_mib"),
-        *("tenant", "group", "outcome"),
+        *("tenant", "group", "outcome", "model"),
     ):
         columns[name] = getattr(workload, name)
     jobs = records(len(workload), s.JOB)

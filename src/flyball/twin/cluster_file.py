@@ -8,6 +8,8 @@ A cluster file is YAML:
     network:                                 # optional
       between_nodes_gbit_s: 100
       inside_node_gbit_s: 1200
+    tenants:                                 # optional: who shares it, for order = fair
+      - {name: vision, quota: 32, borrow: 16, weight: 1}
 
 Every group of nodes needs `device` and `devices`; the rest has a default. What is not
 understood is refused, with the place and what was perhaps meant.
@@ -23,9 +25,17 @@ from typing import Any
 
 import yaml
 
-from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster, Network, NodeGroup
+from flyball.core.cluster import (
+    MAX_DEVICES_PER_NODE,
+    MAX_POOLS,
+    Cluster,
+    Network,
+    NodeGroup,
+    Tenant,
+)
 from flyball.core.errors import BadInput, UnknownName
 from flyball.physics import catalogue
+from flyball.twin.tenants import check_tenants
 
 MAX_FILE_BYTES = 1_000_000
 MAX_NODES = 100_000
@@ -33,8 +43,10 @@ MAX_GBIT_S = 1e6
 MAX_BUDGET_KW = 1e6
 
 NODE_KEYS = ("name", "count", "device", "devices", "cpus", "memory_gib")
-CLUSTER_KEYS = ("name", "about", "nodes", "power_budget_kw", "network")
+CLUSTER_KEYS = ("name", "about", "nodes", "power_budget_kw", "network", "tenants")
 NETWORK_KEYS = ("between_nodes_gbit_s", "inside_node_gbit_s")
+TENANT_KEYS = ("name", "quota", "borrow", "weight")
+MAX_QUOTA = 100_000_000
 
 
 def load_cluster(name_or_path: str | Path) -> Cluster:
@@ -83,12 +95,15 @@ def parse_cluster(content: Any, where: str, name: str = "cluster") -> Cluster:
     groups = tuple(_group(row, f"{where}: nodes[{i}]", i) for i, row in enumerate(rows))
     _check_groups(groups, where)
     budget_kw = _number(top, "power_budget_kw", where, 0.0, 0.0, MAX_BUDGET_KW)
-    return Cluster(
+    cluster = Cluster(
         name=_text(top, "name", where, name),
         groups=groups,
         power_budget_w=budget_kw * 1000.0,
         network=_network(top.get("network"), f"{where}: network"),
+        tenants=_tenants(top.get("tenants"), where),
     )
+    check_tenants(cluster, where)
+    return cluster
 
 
 def _group(row: Any, where: str, index: int) -> NodeGroup:
@@ -121,6 +136,31 @@ def _check_groups(groups: tuple[NodeGroup, ...], where: str) -> None:
     total = sum(group.count for group in groups)
     if total > MAX_NODES:
         raise BadInput(f"{where}: {total} nodes in all", f"use at most {MAX_NODES}")
+
+
+def _tenants(content: Any, where: str) -> tuple[Tenant, ...]:
+    if content is None:
+        return ()
+    if not isinstance(content, list):
+        raise BadInput(
+            f"{where}: 'tenants' must be a list, not {_kind(content)}",
+            "e.g. tenants: [{name: vision, quota: 32}]",
+        )
+    return tuple(_tenant(row, f"{where}: tenants[{i}]") for i, row in enumerate(content))
+
+
+def _tenant(row: Any, where: str) -> Tenant:
+    fields = _mapping(row, where, TENANT_KEYS)
+    for needed in ("name", "quota"):
+        if needed not in fields:
+            raise BadInput(f"{where} has no {needed!r}", "e.g. {name: vision, quota: 32}")
+    limited = fields.get("borrow") not in (None, "none")
+    return Tenant(
+        name=_text(fields, "name", where, ""),
+        quota=_whole(fields, "quota", where, 0, 0, MAX_QUOTA),
+        borrow=_whole(fields, "borrow", where, 0, 0, MAX_QUOTA) if limited else None,
+        weight=_number(fields, "weight", where, 1.0, 1e-6, 1e6),
+    )
 
 
 def _network(content: Any, where: str) -> Network:

@@ -18,12 +18,15 @@ from flyball.physics.compile import entry, kernel
 from flyball.physics.energy import busy_at, energy_at, touch
 from flyball.schedule import index, queue
 from flyball.schedule.allocate import release
+from flyball.schedule.attained import promote_starved, promotes
+from flyball.schedule.history import learn, predict
 from flyball.schedule.kernel import decide
-from flyball.schedule.order import progress
+from flyball.schedule.order import FAIR, HISTORY, progress
 from flyball.schedule.reserve import drop_reservation, reserve_as_planned
 from flyball.schedule.rounds import targets_due
 from flyball.schedule.slices import account, cut_short, give_way
 from flyball.schedule.start import can_start_as_planned, start_as_planned
+from flyball.schedule.tenants import recount
 from flyball.twin.events import END_EVENT, REPAIR_EVENT, next_event_us, pop_event, push_event
 
 HELD = int(Status.HELD)
@@ -113,6 +116,9 @@ def advance(state: Any, knobs: Any, now: int) -> None:
     # 4. Jobs or nodes changed: targets may change, and a round may have something to do.
     if clock.arrivals + clock.ends + clock.failures + clock.repairs > before:
         clock.shares_due, clock.settled = 1, 0
+    # 5. Jobs that waited too long in a lower queue.
+    if promotes(knobs, now):
+        promote_starved(state, knobs, now)
 
 
 @kernel
@@ -155,6 +161,8 @@ def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
     release(state, knobs, job_id, now)
     clock.finished += 1
     clock.ends += 1
+    if knobs.order == HISTORY:
+        learn(state, job_id)
     for at in range(job.successors, job.successors + job.successor_count):
         follower = state.links[at]
         state.runs[follower].waiting_on -= 1
@@ -364,5 +372,9 @@ def rebuild_queue(state: Any, packed: Any, new: Any) -> None:
     for job_id in range(clock.next_job):
         if state.runs[job_id].status == queue.PENDING:
             queue.enqueue(state, new[0], job_id, clock.now_us)
+        elif new[0].order == HISTORY and state.runs[job_id].status == RUNNING:
+            predict(state, job_id)
+    if new[0].order == FAIR and packed[0].order != FAIR:
+        recount(state, RUNNING)
     drop_reservation(state)
     clock.capacity_grew = 1

@@ -80,10 +80,13 @@ class Reference:
             self._arrivals()
             if self._events() > before:
                 self._eventful = self.cluster.changed = True
+            knobs = self.cluster.knobs
+            rounds = knobs.preempt == Preempt.ROUNDS
+            at_multiple = now_us % self.cluster.round_us == 0
+            if rounds and at_multiple and knobs.order == Order.ATTAINED and knobs.promote > 0:
+                self.cluster.promote_starved()
 
             # 2. One decision, whose actions take effect at this instant.
-            rounds = self.cluster.knobs.preempt == Preempt.ROUNDS
-            at_multiple = now_us % self.cluster.round_us == 0
             self._decide(round_due=rounds and at_multiple)
             self.decisions += 1
             if at_multiple and not self.cluster.with_status(Status.RUNNING):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from flyball.core.codes import ActionKind, Status
-from flyball.core.knobs import Knobs
+from flyball.core.knobs import Knobs, Order
 from flyball.core.state import State
 from flyball.twin.reference_parts import (
     Action,
@@ -25,6 +25,7 @@ from flyball.twin.reference_parts import (
     read_jobs,
     read_pools,
 )
+from flyball.twin.reference_tenants import Tenants
 
 
 class Cluster:
@@ -36,6 +37,7 @@ class Cluster:
         self.knobs = knobs
         self.hold_us = float(packed.hold_us)
         self.attained_us = float(packed.attained_us)
+        self.attained2_us = float(packed.attained2_us)
         self.round_us = int(packed.round_us)
         self.sleep_us = int(packed.sleep_us)
         self.solve_us = int(packed.solve_us)
@@ -46,6 +48,8 @@ class Cluster:
         self.pools = read_pools(state, int(packed.cap))
         self.nodes = [node for pool in self.pools for node in idle_nodes(pool, self.now_us)]
         self.jobs = read_jobs(state)
+        self.tenants = Tenants(state, self.pools, float(packed.decay), knobs.order)
+        self.history: dict[object, float] = {}  # mean work of the jobs that ended, by group
 
         self.power_w = 0.0
         for node in self.nodes:
@@ -95,6 +99,8 @@ class Cluster:
             self._take(job, row)
         self.peak_power_w = max(self.peak_power_w, self.power_w)
         self.starts += 1
+        job.start_number = self.starts
+        self.tenants.charge(job, 1, self.now_us)
         self.actions.append(Action(self.now_us, ActionKind.START, job.index, job.rows))
 
     def end(self, job: Job) -> None:
@@ -104,6 +110,9 @@ class Cluster:
         job.status = Status.TIMEOUT if job.by_limit else Status.DONE
         job.done_us = job.done_us + progress if job.by_limit else job.work_us
         self.ends += 1
+        for group in job.peers:
+            known = self.history.get(group)
+            self.history[group] = job.done_us if known is None else (known + job.done_us) / 2
 
     def preempt(self, job: Job) -> None:
         """Set a running job aside; the end of its slice went into the checkpoint."""
@@ -143,6 +152,32 @@ class Cluster:
     def admit(self, job: Job) -> None:
         """The job joins the queue for the first time."""
         job.status = Status.PENDING
+        job.queued_us = self.now_us
+        if self.knobs.order == Order.HISTORY and job.predicted_us == 0:
+            known = [self.history[group] for group in job.peers if group in self.history]
+            job.predicted_us = max(1.0, known[0]) if known else 3600.0 * 1e6
+
+    def attained_service_us(self, job: Job) -> float:
+        """Device time received so far, since its promotion if it had one."""
+        service_us = job.service_us
+        if job.status == Status.RUNNING:
+            service_us += (self.now_us - job.since_us) * job.devices * job.milli / 1000
+        return service_us - job.promoted_us
+
+    def demotions(self, job: Job) -> int:
+        """The queue it is in with order = attained; 0 is the first."""
+        service_us = self.attained_service_us(job)
+        if self.attained2_us > 0 and service_us >= self.attained2_us:
+            return 2
+        return 1 if service_us >= self.attained_us else 0
+
+    def promote_starved(self) -> None:
+        """Jobs that waited too long for what they received go back to the first queue."""
+        for job in self.with_status(Status.PENDING):
+            waited_us = (self.now_us - job.queued_us) * job.devices * job.milli / 1000
+            starved = waited_us >= self.knobs.promote * self.attained_service_us(job)
+            if starved and self.demotions(job) > 0:
+                job.promoted_us = job.service_us
 
     # Accounts ----------------------------------------------------------------
 
@@ -208,6 +243,7 @@ class Cluster:
         job.shares[job.pool].received_us += self.slice_us(job)
         for row in job.rows:
             self._give_back(job, row)
+        self.tenants.charge(job, -1, self.now_us)
         job.rows = ()
         self.capacity_grew = True
 

@@ -9,8 +9,17 @@ from copy import copy
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Order, Place
 from flyball.twin.reference_cluster import Cluster, give_back
-from flyball.twin.reference_parts import Device, Job, Node, Placement, Pool, Reservation
+from flyball.twin.reference_parts import (
+    Device,
+    Job,
+    Node,
+    Placement,
+    Pool,
+    Reservation,
+    doubled,
+)
 from flyball.twin.reference_place import choose, eligible, row_on, within_budget
+from flyball.twin.reference_tenants import borrowed_jobs
 
 
 def decide(cluster: Cluster, round_due: bool) -> None:
@@ -21,7 +30,9 @@ def decide(cluster: Cluster, round_due: bool) -> None:
     queue = in_order(cluster)
 
     # 2. Who starts on what is free.
-    if knobs.backfill == Backfill.STRICT:
+    if knobs.order == Order.FAIR:
+        _start_fairly(cluster)
+    elif knobs.backfill == Backfill.STRICT:
         _start_until_blocked(cluster, queue)
     elif knobs.backfill == Backfill.SKIP:
         scan = queue[: knobs.depth] if knobs.place == Place.HOLD else queue
@@ -34,7 +45,9 @@ def decide(cluster: Cluster, round_due: bool) -> None:
             start_if_fits(cluster, job, cluster.reservation)
 
     # 3. In a round, who starts on what others must give back.
-    if round_due:
+    if round_due and knobs.order == Order.FAIR:
+        _reclaim(cluster)
+    elif round_due:
         _make_room(cluster)
 
     # 4. What is released from here on is news to the next decision.
@@ -46,8 +59,11 @@ def key_s(cluster: Cluster, job: Job) -> float:
     now_us, order = cluster.now_us, cluster.knobs.order
     running = job.status == Status.RUNNING
     submit_s = job.submit_us / 1e6
-    if order in (Order.SUBMIT, Order.SHARES):
+    if order in (Order.SUBMIT, Order.SHARES, Order.FAIR):
         key = submit_s
+    elif order == Order.HISTORY:
+        predicted_us = doubled(job.predicted_us, job.done_us)
+        key = predicted_us / 1e6 * job.devices * job.milli / 1000
     elif order == Order.SHORTEST:
         key = job.guess(job.done_us) / 1e6
     elif order == Order.AREA:
@@ -56,10 +72,9 @@ def key_s(cluster: Cluster, job: Job) -> float:
         done_us = job.done_us + job.progress(now_us) if running else job.done_us
         key = (job.guess(done_us) - done_us) / 1e6
     else:
-        service_us = job.service_us
-        if running:
-            service_us += (now_us - job.since_us) * job.devices * job.milli / 1000
-        key = submit_s + (1e10 if service_us >= cluster.attained_us else 0)
+        started = cluster.attained2_us > 0 and job.attempt > 0
+        base = job.first_start_us / 1e6 if started else submit_s
+        key = base + 1e10 * cluster.demotions(job)
     return key + cluster.knobs.ageing * submit_s - cluster.knobs.priority_s * job.priority
 
 
@@ -83,6 +98,63 @@ def _start_until_blocked(cluster: Cluster, queue: list[Job]) -> list[Job]:
         if not start_if_fits(cluster, job):
             return queue[place:]
     return []
+
+
+# Tenants ---------------------------------------------------------------------
+
+
+def _fairest(cluster: Cluster, jobs: list[Job]) -> Job:
+    """Within the quota first, then of the tenant with the lowest level, then by key."""
+    tenants, now_us = cluster.tenants, cluster.now_us
+    return min(
+        jobs,
+        key=lambda job: (
+            tenants.borrows(job),
+            tenants.level(tenants.of(job), now_us),
+            key_s(cluster, job),
+            job.index,
+        ),
+    )
+
+
+def _start_fairly(cluster: Cluster) -> None:
+    """One job after the other, as use and levels are by then."""
+    blocked = set()
+    while True:
+        candidates = [
+            job
+            for job in cluster.with_status(Status.PENDING)
+            if _shape(cluster, job) not in blocked and cluster.tenants.may_start(job)
+        ]
+        if not candidates:
+            return
+        job = _fairest(cluster, candidates)
+        if not start_if_fits(cluster, job):
+            blocked.add(_shape(cluster, job))
+
+
+def _reclaim(cluster: Cluster) -> None:
+    """Jobs within their tenant's quota take back what others borrowed."""
+    passed_over = set()
+    waiting = cluster.with_status(Status.PENDING)  # who is set aside below is not in this list
+    while True:
+        candidates = [
+            job
+            for job in waiting
+            if job.status == Status.PENDING
+            and _shape(cluster, job) not in passed_over
+            and not cluster.tenants.borrows(job)
+        ]
+        if not candidates:
+            return
+        job = _fairest(cluster, candidates)
+        if start_if_fits(cluster, job):
+            continue
+        found = _first_that_serves(cluster, job, borrowed_jobs(cluster))
+        if found is None:
+            passed_over.add(_shape(cluster, job))
+        else:
+            _set_aside(cluster, job, *found)
 
 
 # Reservation -----------------------------------------------------------------
@@ -149,20 +221,26 @@ def _make_room(cluster: Cluster) -> None:
         if found is None:
             passed_over.add(shape)
             continue
-        pool, nodes, victims = found
-        for victim in victims:
-            cluster.preempt(victim)
-        cluster.start(job, place_on(cluster, job, pool, nodes))
+        _set_aside(cluster, job, *found)
+
+
+def _set_aside(
+    cluster: Cluster, job: Job, pool: Pool, nodes: list[int], victims: list[Job]
+) -> None:
+    for victim in victims:
+        cluster.preempt(victim)
+    cluster.start(job, place_on(cluster, job, pool, nodes))
 
 
 def _shape(cluster: Cluster, job: Job) -> tuple[object, ...]:
     """What the job asks for: if one of a shape finds no victims, none does."""
     memory_mib = job.memory_mib if job.fractional else 0
-    return job.devices, job.milli, memory_mib, tuple(job.pools), job.profile
+    tenant = job.tenant if cluster.tenants.counts else None
+    return job.devices, job.milli, memory_mib, tuple(job.pools), job.profile, tenant
 
 
 def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job]] | None:
-    """The first pool that serves: its nodes to use and the jobs to preempt, worst first."""
+    """Who gives way to a job that comes well before them: see `_first_that_serves`."""
     behind = key_s(cluster, job) + cluster.knobs.margin_s
     ranked = sorted(
         (key_s(cluster, each), each.index)
@@ -170,6 +248,13 @@ def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job
         if cluster.now_us - each.ready_us >= cluster.round_us
     )
     worst_first = [cluster.jobs[index] for key, index in reversed(ranked) if key > behind]
+    return _first_that_serves(cluster, job, worst_first)
+
+
+def _first_that_serves(
+    cluster: Cluster, job: Job, worst_first: list[Job]
+) -> tuple[Pool, list[int], list[Job]] | None:
+    """The first pool that serves: its nodes to use and the jobs to preempt, worst first."""
     for pool in [cluster.pools[index] for index in job.pools]:
         added: list[Job] = []
         for victim in [each for each in worst_first if each.pool == pool.index]:

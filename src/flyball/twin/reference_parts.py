@@ -141,6 +141,9 @@ class Job:
     pools: list[int]  # those it could run on
     rates: list[Rate]  # by pool
     shares: list[Share]  # by pool
+    tenant: int
+    owner: int
+    model: int
 
     status: Status = Status.FUTURE
     done_us: float = 0.0  # work saved when the running slice began
@@ -152,6 +155,10 @@ class Job:
     attempt: int = 0
     preemptions: int = 0
     failures: int = 0
+    queued_us: int = 0  # when it last became pending
+    promoted_us: float = 0.0  # device time forgiven at its last promotion
+    predicted_us: float = 0.0  # 0: not yet
+    start_number: int = 0  # its last start was the cluster's n-th
 
     # The running slice, or the last one.
     pool: int = -1
@@ -168,6 +175,20 @@ class Job:
         return self.milli < MILLI_PER_DEVICE
 
     @property
+    def peers(self) -> list[tuple[str, *tuple[int, ...]]]:
+        """The groups of jobs whose history it shares, nearest first."""
+        return [
+            ("alike", self.owner, self.model, self.devices),
+            ("of owner", self.owner, self.devices),
+            ("of size", self.devices),
+            ("all",),
+        ]
+
+    @property
+    def asks_milli(self) -> int:
+        return self.devices * self.milli
+
+    @property
     def final(self) -> bool:
         return self.status >= Status.DONE
 
@@ -177,10 +198,7 @@ class Job:
 
     def guess(self, done_us: float) -> float:
         """What policies take for its work: the estimate, doubled until it is above `done_us`."""
-        guess = self.estimate_us
-        while guess <= done_us:
-            guess *= 2
-        return guess
+        return doubled(self.estimate_us, done_us)
 
     def expected_end_us(self, now_us: int) -> int:
         """When policies expect the running slice to end: always after `now_us`."""
@@ -192,6 +210,13 @@ class Job:
             guess *= 2
 
 
+def doubled(guess: float, done_us: float) -> float:
+    """A guess at a job's work, doubled until it is above `done_us`."""
+    while guess <= done_us:
+        guess *= 2
+    return guess
+
+
 # Reading a State -------------------------------------------------------------
 
 POOL_FIELDS = (
@@ -201,7 +226,7 @@ POOL_FIELDS = (
 JOB_FIELDS = (
     *("submit_us", "work_us", "estimate_us", "reference_us"),
     *("limit_us", "restart_us", "checkpoint_us", "priority"),
-    *("devices", "milli", "memory_mib", "profile", "group"),
+    *("devices", "milli", "memory_mib", "profile", "group", "tenant", "owner", "model"),
 )
 """Fields that are taken over under their own names."""
 

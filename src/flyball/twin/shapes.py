@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from flyball.core import state as s
 from flyball.core.errors import BadInput, at
-from flyball.core.grouping import group_rows
-from flyball.core.knobs import Knobs
+from flyball.core.grouping import Groups, group_rows
+from flyball.core.knobs import Knobs, Order
 from flyball.core.state import CAP_LEVELS, Records, records
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_DEVICE, POWER_SLACK
 from flyball.core.workload import Workload
@@ -49,19 +49,28 @@ def group_shapes(workload: Workload, jobs: Records, offer: Offer) -> Records:
     bits = np.uint64(1) << np.arange(len(offer.pools), dtype=np.uint64)
     mask = (could * bits).sum(axis=1)
     memory = np.where(jobs.milli < MILLI_PER_DEVICE, jobs.memory_mib, 0)
-    groups = group_rows(jobs.devices, jobs.milli, memory, jobs.profile, mask.view(np.int64))
+    columns = [jobs.devices, jobs.milli, memory, jobs.profile, mask.view(np.int64)]
+    if offer.knobs.order == Order.FAIR:
+        columns.append(jobs.tenant)
+    groups = group_rows(*columns)
     jobs.shape_id = groups.of_row
     shapes = records(len(groups.first), s.SHAPE)
     for name in ("devices", "milli", "profile"):
         shapes[name] = jobs[name][groups.first]
     shapes.memory_mib = memory[groups.first]
     shapes.pools = mask[groups.first]
+    lay_out(shapes, groups)
+    return shapes
+
+
+def lay_out(shapes: Records, groups: Groups) -> None:
+    """Give every shape its stretch of the queue, empty."""
     counts = np.bincount(groups.of_row)
     room = -(-counts // 4) * 4 + 4
     shapes.begin = np.cumsum(room) - room + s.HEAP_OFFSET
+    shapes.pending = shapes.blocked = shapes.passed = 0
     shapes.too_long_us = shapes.shortest_us = np.inf
     shapes["sample"] = groups.first
-    return shapes
 
 
 def _limits(jobs: Records, offer: Offer) -> Limits:

@@ -25,15 +25,17 @@ from flyball.core.errors import BadInput, FlyballError
 from flyball.core.knobs import Knobs, Order
 from flyball.core.protocols import Allocator, Decider, Forecast
 from flyball.core.results import Mark, Results
-from flyball.core.state import Records, State, assemble, clone, records
+from flyball.core.state import Records, State, assemble, clone
 from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
+from flyball.schedule.history import relearn
 from flyball.schedule.targets import set_targets
 from flyball.twin import kernel
-from flyball.twin.build import build_state, window_size
+from flyball.twin.build import build_state
+from flyball.twin.refit import ended_in_order, refit
 
-DUMP_FORMAT = 1
+DUMP_FORMAT = 2
 WINDOW_BEGINS = 0.1
 """Metrics of a window leave out this first part of the arrival span."""
 
@@ -194,12 +196,9 @@ class Twin:
         """
         if (knobs.order == Order.SHARES) != (self.knobs.order == Order.SHARES):
             raise BadInput("order=shares cannot be set or left during a run", "build a new twin")
-        if window_size(knobs, len(self.state.jobs)) > len(self.state.window):
-            bigger = records(window_size(knobs, len(self.state.jobs)), self.state.window.dtype)
-            bigger[: len(self.state.window)] = self.state.window
-            arrays = {**self.state._asdict(), "window": bigger}
-            del arrays["arena"]
-            self.state = assemble(arrays)
+        self.state = refit(self.state, self.knobs, knobs)
+        if knobs.order == Order.HISTORY and knobs.order != self.knobs.order:
+            relearn(self.state, ended_in_order(self.state))
         kernel.rebuild_queue(self.state, self._packed, knobs.pack())
         self._set(knobs)
 

@@ -41,6 +41,14 @@ def reason_text(action: Any, names: Names | None = None, now_us: int | None = No
         why = f"{job} has had its turn: others are further behind their shares"
     elif reason == Reason.GAVE_WAY:
         why = f"{job} comes after a job that waited, by {by}, and gave its devices to it"
+    elif reason == Reason.BORROWED:
+        why = f"{job} is beyond its tenant's quota, and fits on devices that nobody before it uses"
+    elif reason == Reason.RECLAIMED and gain == 0:
+        why = f"{job} is within its tenant's quota and fits in what is left of devices taken back"
+    elif reason == Reason.RECLAIMED:
+        why = f"{job} is within its tenant's quota and took back devices that others borrowed"
+    elif reason == Reason.GAVE_BACK:
+        why = f"{job} ran on borrowed devices: its tenant used {gain:g} more than its quota"
     else:
         when = f" in about {span_text(gain - now_us)}" if now_us is not None else ""
         why = f"kept for {job}, the first that does not fit, which is expected to start{when}"

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core.accounts import own_rows
 from flyball.core.codes import ActionKind, Status
-from flyball.core.knobs import Backfill, Knobs, Place, Preempt, Span
-from flyball.core.state import State, clone
+from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
+from flyball.core.state import Records, State, clone
 from flyball.core.units import FOREVER_US, MILLI_PER_DEVICE, to_us
 from flyball.schedule import diagnose
 from flyball.schedule.explain.whatif import Probe
@@ -43,6 +44,23 @@ class Room:
     down: tuple[int, ...]
     short_of_memory: int
     could_hold: bool
+
+
+@dataclass(frozen=True)
+class Account:
+    """A tenant's account, and what one of its jobs asks; in thousandths of a device."""
+
+    name: str
+    asks_milli: int
+    used_milli: int
+    quota_milli: int
+    limit_milli: int
+    level: float
+
+    @property
+    def borrows(self) -> bool:
+        """Whether the job would go beyond the quota."""
+        return self.used_milli + self.asks_milli > self.quota_milli
 
 
 class Inquiry:
@@ -88,7 +106,41 @@ class Inquiry:
     def order(self) -> Ints:
         """The pending jobs, first to last."""
         pending = np.flatnonzero(self.state.runs.status == Status.PENDING)
-        return pending[np.lexsort((pending, self.keys[pending]))]
+        ranks = [pending, self.keys[pending]]
+        if self.knobs.order == Order.FAIR:
+            accounts = [self.account(int(each)) for each in pending]
+            ranks.append(np.array([each.level for each in accounts]))
+            ranks.append(np.array([each.borrows for each in accounts]))
+        return pending[np.lexsort(ranks)]
+
+    @property
+    def reclaims(self) -> bool:
+        """Whether rounds take borrowed devices back."""
+        return self.knobs.order == Order.FAIR and self.knobs.preempt == Preempt.ROUNDS
+
+    @cached_property
+    def tenants(self) -> Records:
+        """The tenants' own accounts."""
+        return own_rows(self.state.tenants, len(self.state.pools))
+
+    @cached_property
+    def _levels(self) -> npt.NDArray[np.float64]:
+        levels = np.zeros(len(self.tenants))
+        diagnose.list_levels(self.state, self._packed, levels)
+        return levels
+
+    def account(self, job_id: int) -> Account:
+        """Where the tenant of a job stands, and what the job asks of it."""
+        job = self.state.jobs[job_id]
+        tenant: Any = self.tenants[int(job.tenant)]  # -1 is the last
+        return Account(
+            self.names.tenant(int(job.tenant)),
+            int(job.devices) * int(job.milli),
+            int(tenant.used_milli),
+            int(tenant.quota_milli),
+            int(tenant.limit_milli),
+            float(self._levels[int(job.tenant)]),
+        )
 
     @cached_property
     def _place_of(self) -> dict[int, int]:

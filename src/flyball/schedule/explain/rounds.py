@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flyball.core.knobs import Order
-from flyball.core.units import duration_text, to_s, to_us
+from flyball.core.units import MILLI_PER_DEVICE, duration_text, to_s, to_us
 from flyball.schedule.explain.answer import (
     NOTHING_TO_DO,
     Explanation,
@@ -24,6 +24,7 @@ MEASURE = {
     Order.AREA: "of estimated device time",
     Order.REMAINING: "of estimated work left",
     Order.ATTAINED: "of submission",
+    Order.HISTORY: "of predicted device time",
 }
 """What a second of key stands for."""
 
@@ -71,18 +72,34 @@ def _not_far_enough(
         too_little = _too_little(ask, job_id, far, numbers)
         why = f"no room; {there} {len(far)} may give way to it, {too_little}"
     elif knobs.order == Order.ATTAINED and knobs.margin_s >= ANOTHER_LEVEL_S:
-        why = (
-            f"no room, and {there} none is demoted below it; that takes "
-            f"{duration_text(knobs.attained_s)} of device time (attained_s)"
-        )
+        takes = f"{duration_text(knobs.attained_s)} of device time (attained_s)"
+        if knobs.attained2_s:
+            takes += f" or {duration_text(knobs.attained2_s)} (attained2_s)"
+        why = f"no room, and {there} none is demoted below it; that takes {takes}"
     else:
         why = (
             f"no room; {there} {_come(len(behind))} after it, the furthest by "
             f"{_gap(numbers['furthest_s'], knobs.order)}, and gives way only for more than "
             f"{duration_text(knobs.margin_s)} (margin_s)"
         )
-    remedies = [wait(ask, job_id, numbers), smaller(ask, job_id, probe)]
+    remedies = [wait(ask, job_id, numbers), _promotion(ask, job_id, numbers)]
+    remedies.append(smaller(ask, job_id, probe))
     return made(ask, job_id, "not-far-enough-ahead", why, remedies, **numbers)
+
+
+def _promotion(ask: Inquiry, job_id: int, numbers: dict[str, Any]) -> str:
+    """When a job in a lower queue goes back to the first, if it still waits then."""
+    knobs, run, job = ask.knobs, ask.state.runs[job_id], ask.state.jobs[job_id]
+    if knobs.order != Order.ATTAINED or not knobs.promote:
+        return ""
+    memo = ask.state.memos[job_id if len(ask.state.memos) > 1 else 0]
+    service_us = float(run.service_us - memo.promoted_us)
+    if service_us < knobs.attained_s * 1e6:
+        return ""
+    ran_us = service_us / (int(job.devices) * int(job.milli) / MILLI_PER_DEVICE)
+    in_us = int(memo.queued_us) + knobs.promote * ran_us - ask.now_us
+    numbers["promoted_in_s"] = to_s(in_us)
+    return f"wait: in about {span_text(in_us)} it goes back to the first queue (promote)"
 
 
 def _too_little(ask: Inquiry, job_id: int, far: Ints, numbers: dict[str, Any]) -> str:

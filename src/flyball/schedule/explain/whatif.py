@@ -105,7 +105,8 @@ class Probe:
         if not within_budget:
             clock.budget_w = 0.0
         runs: Any = state.runs[at : at + 1].copy()
-        return state._replace(jobs=jobs, shapes=shapes, runs=runs, clock=clock)
+        memos: Any = state.memos[at : at + 1] if len(state.memos) > 1 else state.memos
+        return state._replace(jobs=jobs, shapes=shapes, runs=runs, clock=clock, memos=memos)
 
 
 @dataclass(frozen=True)

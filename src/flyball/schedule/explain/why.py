@@ -17,6 +17,7 @@ from flyball.core.units import to_s
 from flyball.schedule.explain.answer import NOTHING_TO_DO, Explanation, key_of, made, wait
 from flyball.schedule.explain.held import array_limit, does_not_wait, waits_for_jobs
 from flyball.schedule.explain.inquiry import Inquiry
+from flyball.schedule.explain.quota import after_others, beyond_limit, nothing_to_take_back
 from flyball.schedule.explain.room import no_room
 from flyball.schedule.explain.rounds import nobody_gives_way, waits_for_round
 from flyball.schedule.explain.rules import forbidden
@@ -50,8 +51,14 @@ def _explain(ask: Inquiry, job_id: int) -> Explanation:
     # 1. In strict order only the first is looked at.
     if ask.knobs.backfill == Backfill.STRICT and job_id != ask.head:
         return _behind_head(ask, job_id, probe)
+    if ask.knobs.order == Order.FAIR:
+        limited = beyond_limit(ask, job_id, probe)
+        if limited is not None:
+            return limited
     # 2. It fits, so it was not looked at.
     spot = probe.place()
+    if spot is not None and ask.reclaims and job_id not in ask.next_round:
+        return after_others(ask, job_id, spot)
     if spot is not None and not ask.is_scanned(job_id):
         return _beyond_depth(ask, job_id, spot)
     if spot is not None:
@@ -61,9 +68,11 @@ def _explain(ask: Inquiry, job_id: int) -> Explanation:
         return waits_for_round(ask, job_id)
     # 4. There is room, but a rule forbids it; or there is none, and nobody gives way.
     rule = forbidden(ask, job_id, probe)
-    if rule is None and ask.knobs.preempt == Preempt.ROUNDS:
-        rule = nobody_gives_way(ask, job_id, probe)
-    return rule or no_room(ask, job_id, probe)
+    if rule is not None or ask.knobs.preempt != Preempt.ROUNDS:
+        return rule or no_room(ask, job_id, probe)
+    if ask.reclaims:
+        return nothing_to_take_back(ask, job_id, probe, no_room(ask, job_id, probe))
+    return nobody_gives_way(ask, job_id, probe) or no_room(ask, job_id, probe)
 
 
 def _behind_head(ask: Inquiry, job_id: int, probe: Probe) -> Explanation:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from flyball.core.cluster import NodeGroup
+from flyball.core.cluster import OTHERS, NodeGroup
 from flyball.core.state import State
 from flyball.core.units import (
     MILLI_PER_DEVICE,
@@ -29,16 +29,21 @@ class Names:
         jobs: by job index.
         groups: the prefix of the nodes' names, by pool.
         types: the device type, by pool.
+        tenants: by the jobs' tenant.
     """
 
     jobs: Sequence[str] = ()
     groups: Sequence[str] = ()
     types: Sequence[str] = ()
+    tenants: Sequence[str] = ()
 
     @classmethod
-    def of(cls, ids: Sequence[str], groups: Sequence[NodeGroup]) -> Names:
-        """The names of a workload's jobs and of a cluster's nodes."""
-        return cls(ids, [each.name for each in groups], [each.device for each in groups])
+    def of(
+        cls, ids: Sequence[str], groups: Sequence[NodeGroup], tenants: Sequence[str] = ()
+    ) -> Names:
+        """The names of a workload's jobs and tenants and of a cluster's nodes."""
+        devices = [each.device for each in groups]
+        return cls(ids, [each.name for each in groups], devices, tenants)
 
     def job(self, job_id: int) -> str:
         return str(self.jobs[job_id]) if len(self.jobs) else f"#{job_id}"
@@ -48,6 +53,12 @@ class Names:
 
     def type(self, pool_id: int) -> str:
         return self.types[pool_id] if self.types else f"pool {pool_id}"
+
+    def tenant(self, tenant_id: int) -> str:
+        """The tenant of this code in the workload; the last row of all is that of no tenant."""
+        if 0 <= tenant_id < len(self.tenants):
+            return self.tenants[tenant_id]
+        return OTHERS if tenant_id < 0 or self.tenants else f"#{tenant_id}"
 
     def node(self, state: State, node_id: int) -> str:
         """The group's name and the number within the group."""

@@ -28,6 +28,9 @@ BUILT_IN = {
     "min-makespan": "flyball.schedule.policies.min_makespan:POLICY",
     "max-throughput": "flyball.schedule.policies.max_throughput:POLICY",
     "max-speed": "flyball.schedule.policies.max_speed:POLICY",
+    "fair": "flyball.schedule.policies.fair:POLICY",
+    "tiresias": "flyball.schedule.policies.tiresias:POLICY",
+    "qssf": "flyball.schedule.policies.qssf:POLICY",
     "tuned": "flyball.schedule.policies.tuned:POLICY",
 }
 

@@ -1,0 +1,130 @@
+"""Quotas: a tenant is at its limit, or may not take devices back, or there are none to take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.core.accounts import NO_LIMIT_MILLI
+from flyball.core.codes import Status
+from flyball.core.units import MILLI_PER_DEVICE
+from flyball.schedule.explain.answer import Explanation, made, request_text, smaller
+from flyball.schedule.explain.inquiry import Account, Inquiry
+from flyball.schedule.explain.whatif import Probe, Spot
+from flyball.schedule.explain.wording import counted
+
+
+def beyond_limit(ask: Inquiry, job_id: int, probe: Probe) -> Explanation | None:
+    """The tenant may not use that much more; None if it may."""
+    account = ask.account(job_id)
+    if account.used_milli + account.asks_milli <= account.limit_milli:
+        return None
+    used, quota = _devices(account.used_milli), _devices(account.quota_milli)
+    borrow_milli = account.limit_milli - account.quota_milli
+    why = (
+        f"needs {request_text(ask, job_id)}; tenant {account.name} uses {used} of its quota of "
+        f"{quota} devices and may not borrow"
+    )
+    why += f" more than {_devices(borrow_milli)}" if borrow_milli else ""
+    numbers = _numbers(account)
+    lacking = account.used_milli + account.asks_milli - account.limit_milli
+    whole = -(-(borrow_milli + lacking) // MILLI_PER_DEVICE)
+    numbers["borrow_at_least"] = whole
+    spot = probe.place()
+    then = f": it would fit now {spot.text(ask.state, ask.names)}" if spot is not None else ""
+    remedies = [
+        f"wait for jobs of {account.name} to end",
+        f"let it borrow {counted(whole, 'device')}, or raise its quota by "
+        f"{-(-lacking // MILLI_PER_DEVICE)}{then}",
+        _fewer(ask, job_id, probe, account, numbers),
+    ]
+    return made(ask, job_id, "tenant-limit", why, remedies, **numbers)
+
+
+def _fewer(
+    ask: Inquiry, job_id: int, probe: Probe, account: Account, numbers: dict[str, Any]
+) -> str:
+    """The gang that the limit still allows, if it would find a place."""
+    left_milli = account.limit_milli - account.used_milli
+    count = left_milli // int(ask.state.jobs[job_id].milli)
+    spot = probe.place(devices=count) if count > 0 else None
+    if spot is None:
+        return ""
+    numbers["devices_at_most"] = count
+    return (
+        f"ask for {counted(count, 'device')}: with the same estimate it would start now "
+        f"{spot.text(ask.state, ask.names)}"
+    )
+
+
+def after_others(ask: Inquiry, job_id: int, spot: Spot) -> Explanation:
+    """It fits, but others come first in the next decision."""
+    account = ask.account(job_id)
+    why = (
+        f"would fit now {spot.text(ask.state, ask.names)}, where a job was set aside, but jobs "
+        f"before it will take that room: it is number {ask.place_of(job_id):,} in the queue, and "
+        f"{_standing(account)}"
+    )
+    return made(
+        ask, job_id, "after-others", why, ["wait for running jobs to end"], **_numbers(account)
+    )
+
+
+def nothing_to_take_back(ask: Inquiry, job_id: int, probe: Probe, room: Explanation) -> Explanation:
+    """There is no room (`room` says why), and rounds do not make any."""
+    account = ask.account(job_id)
+    lacks = f"{room.sentence.rstrip('.')}; {_standing(account)}"
+    numbers = {**room.numbers, **_numbers(account)}
+    for name in ("devices", "share", "place", "queue", "preemptions"):
+        numbers.pop(name, None)  # `made` adds them
+    remedies = ["wait for running jobs to end", smaller(ask, job_id, probe)]
+    if account.borrows:
+        why = f"{lacks}, so it may have idle devices, but none are taken back for it"
+        remedies.insert(1, f"wait for jobs of {account.name} to end: it would be within the quota")
+        return made(ask, job_id, "beyond-quota", why, remedies, **numbers)
+    borrowed, holders = _borrowed(ask, job_id)
+    numbers["borrowed"] = borrowed
+    what = "nobody holds borrowed devices there"
+    if borrowed:
+        what = (
+            f"the {counted(borrowed, 'device')} borrowed by {counted(holders, 'job')} there would "
+            "not make enough room for it"
+        )
+    return made(ask, job_id, "nothing-to-take-back", f"{lacks}, but {what}", remedies, **numbers)
+
+
+def _borrowed(ask: Inquiry, job_id: int) -> tuple[int, int]:
+    """Devices on loan in the pools of a job, and how many jobs hold them."""
+    state, pools = ask.state, ask.pools_of(job_id)
+    running = (state.runs.status == Status.RUNNING).nonzero()[0]
+    up_to: dict[int, int] = {}
+    milli = holders = 0
+    number = state.memos.start_number
+    for each in sorted(running.tolist(), key=lambda at: (int(number[at]), at)):
+        job = state.jobs[each]
+        tenant = int(job.tenant)
+        asks = int(job.devices) * int(job.milli)
+        up_to[tenant] = up_to.get(tenant, 0) + asks
+        if up_to[tenant] > ask.tenants.quota_milli[tenant] and state.runs[each].pool in pools:
+            milli, holders = milli + asks, holders + 1
+    return -(-milli // MILLI_PER_DEVICE), holders
+
+
+def _standing(account: Account) -> str:
+    used, quota = _devices(account.used_milli), _devices(account.quota_milli)
+    return f"tenant {account.name} uses {used} of its quota of {quota} devices"
+
+
+def _numbers(account: Account) -> dict[str, Any]:
+    numbers: dict[str, Any] = {
+        "tenant": account.name,
+        "tenant_used": account.used_milli / MILLI_PER_DEVICE,
+        "tenant_quota": account.quota_milli / MILLI_PER_DEVICE,
+        "tenant_level": account.level,
+    }
+    if account.limit_milli < NO_LIMIT_MILLI:
+        numbers["tenant_limit"] = account.limit_milli / MILLI_PER_DEVICE
+    return numbers
+
+
+def _devices(milli: int) -> str:
+    return f"{milli / MILLI_PER_DEVICE:g}"

@@ -1,0 +1,59 @@
+"""Who comes first with order = fair: tenants within their quota, then whoever uses least.
+
+A tenant is part of a shape here, so all jobs of a shape share tenant, request and level, and only
+the first of each shape need be compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.core.codes import Reason
+from flyball.physics.compile import kernel
+from flyball.schedule.tenants import asks_milli, tenant_of
+
+IN_ORDER, SKIPPED_AHEAD = int(Reason.IN_ORDER), int(Reason.SKIPPED_AHEAD)
+BORROWED = int(Reason.BORROWED)
+
+
+@kernel
+def fairest_shape(state: Any, within_quota: bool, with_blocked: bool) -> int:
+    """The shape whose first job comes first of those that may start, or -1.
+
+    Args:
+        within_quota: leave out those that would borrow, and those passed over in this round.
+        with_blocked: do not leave out those that did not fit.
+    """
+    best, best_borrows = -1, False
+    best_level, best_key, best_tie = 0.0, 0.0, 0
+    for shape_id in range(len(state.shapes)):
+        shape = state.shapes[shape_id]
+        if shape.pending == 0 or (shape.blocked and not with_blocked):
+            continue
+        tenant = state.tenants[tenant_of(state, shape.sample)]
+        used_milli = tenant.used_milli + asks_milli(shape)
+        borrows = used_milli > tenant.quota_milli
+        if used_milli > tenant.limit_milli or (within_quota and (borrows or shape.passed)):
+            continue
+        top = state.queue[shape.begin]
+        first = best < 0
+        if not first and borrows != best_borrows:
+            first = not borrows
+        elif not first and tenant.level != best_level:
+            first = tenant.level < best_level
+        elif not first:
+            first = top.key < best_key or (top.key == best_key and top.tie < best_tie)
+        if first:
+            best, best_borrows = shape_id, borrows
+            best_level, best_key, best_tie = tenant.level, top.key, top.tie
+    return best
+
+
+@kernel
+def fair_reason(state: Any, shape_id: int) -> int:
+    """Why the first job of this shape starts now."""
+    shape = state.shapes[shape_id]
+    tenant = state.tenants[tenant_of(state, shape.sample)]
+    if tenant.used_milli + asks_milli(shape) > tenant.quota_milli:
+        return BORROWED
+    return IN_ORDER if fairest_shape(state, False, True) == shape_id else SKIPPED_AHEAD

@@ -1,0 +1,67 @@
+"""Which running jobs give way with order = fair: those on borrowed devices, latest started first.
+
+The round itself is that of `preempt`. Take a tenant's running jobs in the order of their starts:
+one is borrowed if those up to it hold more than the quota. Going through the victims latest first,
+what a tenant's jobs up to the present one hold is what they all hold less what was passed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.core.units import MILLI_PER_DEVICE
+from flyball.physics.compile import kernel
+from flyball.schedule import heap
+from flyball.schedule.order import memo_of
+from flyball.schedule.tenants import asks_milli, tenant_of
+
+
+@kernel
+def list_borrowers(state: Any, now: int) -> None:
+    """List the jobs that started before now, of tenants whose such jobs exceed the quota."""
+    clock = state.clock[0]
+    for at in range(len(state.tenants)):
+        state.tenants[at].standing_milli = 0
+    count = 0
+    for counting in (True, False):
+        for node_id in range(len(state.nodes)):
+            row_id = state.nodes[node_id].first_row
+            while row_id >= 0:
+                job_id = state.rows[row_id].job
+                run = state.runs[job_id]
+                if run.first_row == row_id and run.since_us < now:
+                    tenant = state.tenants[tenant_of(state, job_id)]
+                    if counting:
+                        tenant.standing_milli += asks_milli(state.jobs[job_id])
+                    elif tenant.standing_milli > tenant.quota_milli:
+                        victim = state.victims[count]
+                        victim.key = -float(memo_of(state, job_id).start_number)
+                        victim.tie = -job_id
+                        count += 1
+                row_id = state.rows[row_id].sibling
+    heap.heapify(state.victims, 0, count)
+    clock.victim_count, clock.victims_sorted = count, 0
+
+
+@kernel
+def begin_walk(state: Any) -> None:
+    """Before going through the victims with `is_borrowed`, latest started first."""
+    for at in range(len(state.tenants)):
+        state.tenants[at].walk_milli = state.tenants[at].standing_milli
+
+
+@kernel
+def is_borrowed(state: Any, victim_id: int) -> bool:
+    """Whether the tenant's jobs up to this one use more than its quota; each is asked once."""
+    tenant = state.tenants[tenant_of(state, victim_id)]
+    beyond = tenant.walk_milli > tenant.quota_milli
+    tenant.walk_milli -= asks_milli(state.jobs[victim_id])
+    return bool(beyond)
+
+
+@kernel
+def gives_back(state: Any, victim_id: int) -> float:
+    """Note that a borrowed job is set aside; returns how far its tenant is beyond its quota."""
+    tenant = state.tenants[tenant_of(state, victim_id)]
+    tenant.standing_milli -= asks_milli(state.jobs[victim_id])
+    return float((tenant.used_milli - tenant.quota_milli) / MILLI_PER_DEVICE)

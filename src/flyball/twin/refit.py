@@ -1,0 +1,71 @@
+"""Making a state ready to go on under other knobs: bigger arrays, other shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flyball.core import state as s
+from flyball.core.accounts import own_rows
+from flyball.core.codes import Status
+from flyball.core.grouping import group_rows
+from flyball.core.knobs import Knobs, Order
+from flyball.core.state import Records, State, assemble, records
+from flyball.twin.build import blank_memory, window_size
+from flyball.twin.shapes import lay_out
+from flyball.twin.tenants import refuse_beyond_limit
+
+
+def refit(state: State, old: Knobs, new: Knobs) -> State:
+    """The state with room for what `new` needs; the same one if it has that already.
+
+    The queue is left for the caller to fill anew.
+
+    Raises:
+        BadInput: a job that its tenant's limit would never let start.
+    """
+    changes: dict[str, Any] = {}
+    jobs = len(state.jobs)
+    if window_size(new, jobs) > len(state.window):
+        changes["window"] = records(window_size(new, jobs), state.window.dtype)
+        changes["window"][: len(state.window)] = state.window
+    if new.order != old.order or (new.remembers and not old.remembers):
+        changes["memos"], changes["history"] = blank_memory(state.jobs, new)
+        changes["memos"].queued_us = state.clock[0].now_us
+    if (new.order == Order.FAIR) != (old.order == Order.FAIR):
+        changes |= _regrouped(state, new.order == Order.FAIR)
+    if new.order == Order.FAIR:
+        refuse_beyond_limit(own_rows(state.tenants, len(state.pools)), state.jobs)
+    if not changes:
+        return state
+    arrays = {**state._asdict(), **changes}
+    del arrays["arena"]
+    return assemble(arrays)
+
+
+def _regrouped(state: State, by_tenant: bool) -> dict[str, Records]:
+    """Jobs, shapes and an empty queue with the tenant as part of the shape, or without."""
+    before: Any = state.shapes[state.jobs.shape_id]
+    columns = [before[name] for name in ("devices", "milli", "memory_mib", "profile")]
+    columns.append(before.pools.view(np.int64))
+    if by_tenant:
+        columns.append(state.jobs.tenant)
+    groups = group_rows(*columns)
+    jobs = records(len(state.jobs), s.JOB)
+    jobs[:] = state.jobs
+    jobs.shape_id = groups.of_row
+    shapes = records(len(groups.first), s.SHAPE)
+    shapes[:] = before[groups.first]
+    lay_out(shapes, groups)
+    queue = records(int(shapes.begin[-1]) + len(jobs), s.ENTRY)
+    return {"jobs": jobs, "shapes": shapes, "queue": queue}
+
+
+def ended_in_order(state: State) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The jobs that ended, first to last; those of one instant by index."""
+    ended = np.flatnonzero(state.runs.status >= Status.DONE)
+    order: np.ndarray[Any, np.dtype[np.int64]] = ended[
+        np.argsort(state.runs.end_us[ended], kind="stable")
+    ]
+    return order

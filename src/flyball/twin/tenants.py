@@ -1,0 +1,117 @@
+"""Tenants as a cluster lists them, and as the kernel counts them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from flyball.core.accounts import NO_LIMIT_MILLI, TENANT, own_rows
+from flyball.core.cluster import OTHERS, Cluster, Tenant
+from flyball.core.errors import BadInput, at
+from flyball.core.state import Records, records
+from flyball.core.units import MILLI_PER_DEVICE
+from flyball.core.workload import Workload
+
+
+def check_tenants(cluster: Cluster, where: str) -> None:
+    """Refuse tenants that cannot all have what they are promised.
+
+    Args:
+        cluster: whose tenants.
+        where: for messages.
+
+    Raises:
+        BadInput: two of one name, or quotas of more devices than there are.
+    """
+    seen: set[str] = set()
+    for tenant in cluster.tenants:
+        if tenant.name in seen:
+            raise BadInput(
+                f"{where}: two tenants are named {tenant.name!r}", "give each its own name"
+            )
+        seen.add(tenant.name)
+    promised = sum(tenant.quota for tenant in cluster.tenants)
+    if promised > cluster.device_count:
+        raise BadInput(
+            f"{where}: the tenants' quotas sum to {promised} devices "
+            f"and the cluster has {cluster.device_count}",
+            "lower some; what a tenant leaves idle others may borrow",
+        )
+
+
+def tenant_table(cluster: Cluster, workload: Workload, start_us: int) -> Records:
+    """The accounts of every tenant of the workload, and at last of jobs without a tenant.
+
+    Raises:
+        BadInput: see `check_tenants`.
+    """
+    check_tenants(cluster, cluster.name)
+    codes = max(len(workload.tenants), int(workload.tenant.max()) + 1)
+    table = records((codes + 1) * (1 + len(cluster.groups)), TENANT)
+    table.since_us = start_us
+    for first, group in enumerate(cluster.groups, 1):
+        of_pool = slice(first, None, 1 + len(cluster.groups))
+        table.limit_milli[of_pool] = MILLI_PER_DEVICE * group.count * group.devices
+    own = own_rows(table, len(cluster.groups))
+    own.limit_milli, own.weight = NO_LIMIT_MILLI, 1.0
+    if cluster.tenants:
+        names = [*workload.tenants, *[""] * (codes - len(workload.tenants)), OTHERS]
+        _fill_listed(own, names, cluster.tenants)
+    else:
+        present = np.flatnonzero(np.bincount(rows_of(workload.tenant, len(own))))
+        own.quota_milli[present] = MILLI_PER_DEVICE * cluster.device_count // len(present)
+    return table
+
+
+def _fill_listed(own: Records, names: list[str], tenants: tuple[Tenant, ...]) -> None:
+    """Give the tenants that are listed what they are promised."""
+    listed = {tenant.name: tenant for tenant in tenants}
+    for row, name in enumerate(names):
+        if name in listed:
+            tenant = listed[name]
+            own.quota_milli[row] = MILLI_PER_DEVICE * tenant.quota
+            own.weight[row] = tenant.weight
+            if tenant.borrow is not None:
+                own.limit_milli[row] = MILLI_PER_DEVICE * (tenant.quota + tenant.borrow)
+
+
+def rows_of(tenant: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
+    """Which of so many own rows is that of each job's tenant."""
+    return np.where(tenant < 0, rows - 1, tenant)
+
+
+def refuse_beyond_limit(tenants: Records, jobs: Records, workload: Workload | None = None) -> None:
+    """Refuse a job that its tenant's limit would never let start.
+
+    Args:
+        tenants: their own rows.
+        jobs: as in the state.
+        workload: to name the job and its tenant by; None = by number.
+
+    Raises:
+        BadInput: there is such a job.
+    """
+    row = rows_of(jobs.tenant.astype(np.int64), len(tenants))
+    asks_milli = jobs.devices.astype(np.int64) * jobs.milli
+    bad = np.flatnonzero(asks_milli > tenants.limit_milli[row])
+    if not len(bad):
+        return
+    job = int(bad[0])
+    name, whose = f"job #{job}", f"tenant #{row[job]}"
+    if workload is not None:
+        line = int(workload.row[job])
+        where = at(workload.name, line if line >= 0 else None)
+        name = f"{where}: job {workload.ids[job]!s}"
+        whose = f"tenant {tenant_name(workload.tenants, int(row[job]))}"
+    most = int(tenants.limit_milli[row[job]]) / MILLI_PER_DEVICE
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    raise BadInput(
+        f"{name} asks for {int(asks_milli[job]) / MILLI_PER_DEVICE:g} devices and {whose} may use "
+        f"{most:g} at most{more}",
+        "raise its quota or what it may borrow, or drop the job",
+    )
+
+
+def tenant_name(names: tuple[str, ...], row: int) -> str:
+    """What users call the tenant of this row."""
+    return names[row] if row < len(names) else OTHERS
