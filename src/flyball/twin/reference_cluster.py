@@ -150,7 +150,7 @@ class Cluster:
         self.capacity_grew = True
 
     def admit(self, job: Job) -> None:
-        """The job joins the queue for the first time."""
+        """The job joins the queue, for the first time or again."""
         job.status = Status.PENDING
         job.queued_us = self.now_us
         if self.knobs.order == Order.HISTORY and job.predicted_us == 0:
@@ -234,7 +234,7 @@ class Cluster:
         job.lost_us += progress - kept
         job.done_us += kept
         job.end_us = -1
-        job.status = Status.PENDING
+        self.admit(job)
 
     def _close_slice(self, job: Job) -> None:
         assert job.status == Status.RUNNING
