@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from flyball.cli import bench_placement
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
 
@@ -57,6 +58,8 @@ def twin(
     rest = [(_NAMES[name], _shown(figures[name])) for name in _NAMES]
     print_table("", ("figure", "value"), rest)
 
+
+app.command("placement", epilog=bench_placement.EXAMPLES)(bench_placement.placement)
 
 _NAMES = {
     "first_compile_s": "first compile (s)",

@@ -10,7 +10,8 @@ A cluster file is YAML:
       inside_node_gbit_s: 1200
 
 Every group of nodes needs `device` and `devices`; the rest has a default. What is not
-understood is refused, with the place and what was perhaps meant.
+understood is refused, with the place and what was perhaps meant. A name that ends in `.csv`
+or `.csv.gz` is a list of nodes: see `twin/node_list.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import yaml
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster, Network, NodeGroup
 from flyball.core.errors import BadInput, UnknownName
 from flyball.physics import catalogue
+from flyball.twin.node_list import is_node_list, read_nodes
 
 MAX_FILE_BYTES = 1_000_000
 MAX_NODES = 100_000
@@ -38,7 +40,7 @@ NETWORK_KEYS = ("between_nodes_gbit_s", "inside_node_gbit_s")
 
 
 def load_cluster(name_or_path: str | Path) -> Cluster:
-    """A preset by name, or the cluster a YAML file describes.
+    """A preset by name, or the cluster that a YAML file or a list of nodes (CSV) describes.
 
     Raises:
         BadInput: no such file or preset, or a file that cannot be used as it is.
@@ -49,9 +51,11 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         return parse_cluster(known[text], where=f"preset {text}", name=text)
     path = Path(name_or_path)
     if not path.exists():
-        if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        if path.suffix in (".yaml", ".yml", ".csv", ".gz") or len(path.parts) > 1:
             raise BadInput(f"{text}: no such cluster file", "write one, or see `flyball clusters`")
         raise UnknownName("cluster", text, known)
+    if is_node_list(path):
+        return read_nodes(path)
     return parse_cluster(_read(path), where=text, name=path.stem)
 
 

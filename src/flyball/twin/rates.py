@@ -85,6 +85,8 @@ def _classified(workload: Workload) -> npt.NDArray[np.int64]:
 def _speed(
     profile: Profile, device: str, spread: bool, network: Network, devices_per_node: int = 0
 ) -> tuple[float, bool]:
+    if profile.devices == 0:  # the host alone: no device makes it faster
+        return 1.0, False
     found = speed(
         profile.model,
         profile.kind,

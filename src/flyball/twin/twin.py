@@ -22,7 +22,7 @@ import numpy as np
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
-from flyball.core.knobs import Knobs
+from flyball.core.knobs import Knobs, Place
 from flyball.core.protocols import Decider, Forecast
 from flyball.core.results import Mark, Results
 from flyball.core.state import Records, State, assemble, clone, records
@@ -31,6 +31,7 @@ from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
 from flyball.twin import kernel
 from flyball.twin.build import build_state, window_size
+from flyball.twin.usual import score_cache
 
 DUMP_FORMAT = 1
 WINDOW_BEGINS = 0.1
@@ -167,6 +168,9 @@ class Twin:
             arrays = {**self.state._asdict(), "window": bigger}
             del arrays["arena"]
             self.state = assemble(arrays)
+        if knobs.place == Place.FGD and not len(self.state.scores):
+            size = len(self.state.shapes), len(self.state.nodes)
+            self.state = self.state._replace(scores=score_cache(knobs, *size))
         kernel.rebuild_queue(self.state, self._packed, knobs.pack())
         self._set(knobs)
 

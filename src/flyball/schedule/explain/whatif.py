@@ -15,7 +15,7 @@ from flyball.core.knobs import Knobs
 from flyball.core.state import State
 from flyball.schedule import diagnose
 from flyball.schedule.explain.wording import Names, counted
-from flyball.schedule.place import GATHERED
+from flyball.schedule.nodes import GATHERED
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ class Probe:
         if not within_budget:
             clock.budget_w = 0.0
         runs: Any = state.runs[at : at + 1].copy()
-        return state._replace(jobs=jobs, shapes=shapes, runs=runs, clock=clock)
+        scores = state.scores[:0]  # those of another request are of no use
+        return state._replace(jobs=jobs, shapes=shapes, runs=runs, clock=clock, scores=scores)
 
 
 @dataclass(frozen=True)

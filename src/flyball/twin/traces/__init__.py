@@ -16,6 +16,7 @@ from flyball.twin.traces.files import opened
 
 READERS = {
     "canonical": "flyball.twin.traces.canonical:read",
+    "openb": "flyball.twin.traces.openb:read",
     "philly": "flyball.twin.traces.philly:read",
     "swf": "flyball.twin.traces.swf:read",
 }
@@ -23,6 +24,7 @@ WRITERS = {
     "canonical": "flyball.twin.traces.canonical:write",
     "swf": "flyball.twin.traces.swf_write:write",
 }
+OPENB_HEADER = {"creation_time", "cpu_milli", "num_gpu", "gpu_milli"}
 PHILLY_HEADER = {"submit_s", "duration_s", "num_gpus", "vc"}
 
 
@@ -68,6 +70,8 @@ def detect(path: Path) -> str:
     if first.lstrip().startswith(";") or _all_numbers(first.split()):
         return "swf"
     columns = {column.strip().strip('"') for column in first.split(",")}
+    if columns >= OPENB_HEADER:
+        return "openb"
     return "philly" if columns >= PHILLY_HEADER and "job" not in columns else "canonical"
 
 
