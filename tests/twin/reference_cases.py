@@ -14,6 +14,7 @@ from flyball.core.state import CAP_LEVELS, State, records
 from flyball.core.units import to_us
 from flyball.twin.build import order_of_visits
 from flyball.twin.reference import Reference
+from flyball.twin.usual import EVERYWHERE, USUAL
 
 MANY = 1e4
 """Longer than any case looks at."""
@@ -39,8 +40,12 @@ def make_state(
     limits: tuple[int, ...] = (),
     budget_w: float = 0.0,
     checkpoint_every_s: float = 0.0,
+    usual: list[dict[str, int]] | None = None,
 ) -> State:
-    """The parts of an initial state that describe the problem; every job has its own profile."""
+    """The parts of an initial state that describe the problem; every job has its own profile.
+
+    `usual` are the usual jobs of place = fgd: count, devices, milli, cpu_milli, host_mib.
+    """
     made: dict[str, Any] = {
         "pools": records(len(pools), dtypes.POOL),
         "caps": records(len(pools) * CAP_LEVELS, dtypes.CAP),
@@ -50,7 +55,12 @@ def make_state(
         "groups": records(len(limits), dtypes.GROUP),
         "outages": records(len(outages or ()), dtypes.OUTAGE),
         "clock": records(1, dtypes.CLOCK),
+        "usual": records(len(usual or ()), USUAL),
     }
+    for row, kind in zip(made["usual"], usual or (), strict=True):
+        row.pools = EVERYWHERE
+        for name, value in kind.items():
+            row[name] = value
     made["caps"].slowdown = made["caps"].power = 1.0
     made["caps"][CAP_LEVELS - 1 :: CAP_LEVELS] = (1.25, 0.5)  # the cap at half the draw
     first = 0
@@ -90,6 +100,8 @@ def _fill_job(made: dict[str, Any], index: int, spec: dict[str, Any], pools: int
     for name in ("limit", "restart", "checkpoint"):
         row[f"{name}_us"] = to_us(spec.get(f"{name}_s", 0))
     row.profile = row.shape_id = index
+    for name in ("cpu_milli", "host_mib"):
+        made["shapes"][index][name] = spec.get(name, 0)
     for at, rate in enumerate(spec.get("rates", [(1.0, 0.5, 300.0)] * pools)):
         made["rates"][index * pools + at] = (*rate, 1.0, 0)
         made["shapes"][index].pools |= np.uint64((rate[0] > 0) << at)

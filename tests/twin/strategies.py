@@ -21,7 +21,7 @@ from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
 from flyball.core.results import Floats
 from flyball.core.state import State
 from flyball.core.units import MIB_PER_GIB, US_PER_S
-from flyball.core.workload import JobClass, Workload
+from flyball.core.workload import JobClass, Mix, Workload
 from flyball.physics import catalogue
 from flyball.physics.power import draw_w, host_w
 
@@ -64,6 +64,8 @@ def node_groups() -> st.SearchStrategy[NodeGroup]:
         count=st.sampled_from((2, 3, 1, 4)),
         device=st.sampled_from(DEVICES),
         devices=st.sampled_from((4, 2, 3, 1, 8)),
+        cpus=st.sampled_from((64, 8, 3)),
+        memory_gib=st.sampled_from((512.0, 10.5)),
     )
 
 
@@ -81,7 +83,7 @@ def workloads(draw: st.DrawFn, groups: tuple[NodeGroup, ...], most: int = 20) ->
     pairs = [(late, early) for late in range(size) for early in range(late)]
     dependent = bool(pairs) and draw(st.booleans())
     waits = draw(st.lists(st.sampled_from(pairs), max_size=5, unique=True)) if dependent else []
-    return Workload.of(
+    workload = Workload.of(
         "drawn",
         columns.pop("submit_s"),
         columns.pop("duration_s"),
@@ -95,6 +97,10 @@ def workloads(draw: st.DrawFn, groups: tuple[NodeGroup, ...], most: int = 20) ->
         after_job=np.array([late for late, _ in waits], np.int64),
         after_on=np.array([early for _, early in waits], np.int64),
     )
+    known = draw(st.sampled_from((None, None, 1, 3)))
+    if known is None:
+        return workload
+    return replace(workload, mix=Mix.of(workload.take(np.arange(min(known, size)))))
 
 
 @st.composite
@@ -104,6 +110,9 @@ def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
     whole = draw(st.booleans() | st.just(True))
     largest = home.devices * (home.count if whole else 1)
     devices = draw(st.integers(1, min(largest, home.devices)) | st.integers(1, largest))
+    bare = whole and draw(st.sampled_from((False,) * 7 + (True,)))
+    devices = 0 if bare else devices
+    asks_host = bare or draw(st.booleans())
     memory_mib = int(catalogue.get(home.device).memory_gib * MIB_PER_GIB)
     duration_s = float(draw(LONGER))
     error = draw(st.sampled_from((None, 1.0, 0.1, 0.5, 0.9, 1.5, 10.0)))
@@ -112,6 +121,8 @@ def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
         "submit_s": draw(st.sampled_from((0, 1, 0, 2, 10, 30, 60, 120)) | SECONDS),
         "duration_s": duration_s,
         "devices": devices,
+        "cpu_milli": draw(_demands(home, devices, home.cpus * 1000)) + bare if asks_host else 0,
+        "host_mib": draw(_demands(home, devices, int(home.memory_gib * 1024))) if asks_host else 0,
         "milli": 1000 if whole else draw(st.sampled_from((100, 250, 300, 500, 999))),
         "memory_mib": draw(st.sampled_from((0, memory_mib // 4, memory_mib // 2, memory_mib))),
         "device": DEVICES.index(home.device),
@@ -160,6 +171,12 @@ def tenants(draw: st.DrawFn, devices: int, workload: Workload) -> tuple[Tenant, 
         borrow = draw(st.none() | st.integers(least, least + devices))
         found.append(Tenant(name, quota, borrow, draw(st.sampled_from((1.0, 1.0, 2.0, 0.5)))))
     return tuple(found)
+
+
+def _demands(home: NodeGroup, devices: int, has: int) -> st.SearchStrategy[int]:
+    """What a gang may ask of its hosts, if each of them `has` so much."""
+    most = has * max(home.devices, devices) // home.devices - 1
+    return st.sampled_from((0, most // 4, most // 2 + 1, most // 3, most))
 
 
 @st.composite

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from flyball.cli import bench_compare, bench_tune
+from flyball.cli import bench_compare, bench_placement, bench_tune
 from flyball.cli.bench_shares import shares
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
@@ -71,6 +71,7 @@ Examples:
   flyball bench shares --policy max-min-het --json
 """
 )(shares)
+app.command("placement", epilog=bench_placement.EXAMPLES)(bench_placement.placement)
 
 _NAMES = {
     "first_compile_s": "first compile (s)",

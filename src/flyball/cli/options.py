@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 FORMATS = (
-    *("canonical", "elasticflow", "gavel", "journal", "kubernetes", "philly", "sacct"),
-    *("sacct-json", "sia", "swf"),
+    *("canonical", "elasticflow", "gavel", "journal", "kubernetes", "openb", "philly"),
+    *("sacct", "sacct-json", "sia", "swf"),
 )
 """Trace formats that are read; named here so that `--help` need not load the readers."""
 WRITTEN = ("canonical", "journal", "swf")

@@ -49,6 +49,8 @@ class Place(IntEnum):
     FASTEST = 3  # fastest pool for this job, then best fit
     EFFICIENT = 4  # least energy per work for this job, then best fit
     HOLD = 5  # fastest free pool, but only if waiting would not pay (see `hold_s`)
+    FGD = 6  # least growth of what is free but of no use to the usual jobs
+    RANDOM = 7  # any node where it fits, by a draw that is the same in every run
 
 
 class Preempt(IntEnum):

@@ -142,12 +142,17 @@ def waits_s(results: Results) -> Floats:
 
     For a job that was never set aside this is its start less its submission; for others
     the waits after a preemption or a failure are in it too. Time held back by a
-    predecessor or an array's limit counts, as the user waits all the same.
+    predecessor or an array's limit counts, as the user waits all the same. Of a job without
+    devices only the wait before its first start is known.
     """
     done = ended(results)
-    running_us = results.service_us[done] / shares(results)[done]
+    asked, alone_us = shares(results)[done], (results.end_us - results.first_start_us)[done]
+    running_us = np.where(
+        asked > 0, results.service_us[done] / np.where(asked > 0, asked, 1.0), alone_us
+    )
     waited_us = (results.end_us - results.submit_us)[done] - running_us
-    return np.maximum(0.0, np.rint(waited_us)) / US_PER_S
+    waited_s: Floats = np.maximum(0.0, np.rint(waited_us)) / US_PER_S
+    return waited_s
 
 
 def slowdowns(results: Results) -> Floats:

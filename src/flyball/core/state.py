@@ -83,6 +83,8 @@ POOL = np.dtype(
         ("sleep_w", "f8"),  # the whole node asleep
         ("wake_us", "i8"),
         ("visit", "i4"),  # in the k-th record: the pool a round looks at k-th
+        ("cpu_milli", "i4"),  # host cores of a node, in thousandths
+        ("host_mib", "i4"),  # host memory of a node
     ],
     align=True,
 )
@@ -152,6 +154,8 @@ NODE = np.dtype(
         ("used_milli", "i4"),
         ("first_row", "i4"),  # allocations on this node, -1 = none
         ("down", "u1"),
+        ("free_cpu_milli", "i4"),  # of its host
+        ("free_host_mib", "i4"),
     ],
     align=True,
 )
@@ -187,6 +191,8 @@ SHAPE = np.dtype(
         ("sample", "i4"),  # some job of the shape, for trials
         ("blocked", "u1"),  # did not fit, and no capacity came back since
         ("passed", "u1"),  # no room could be made for it in this round
+        ("cpu_milli", "i8"),  # host cores of the whole gang, in thousandths; 0 = not stated
+        ("host_mib", "i8"),  # host memory of the whole gang; 0 = not stated
     ],
     align=True,
 )
@@ -293,7 +299,10 @@ CLOCK = np.dtype(
     align=True,
 )
 
-SCRATCH = np.dtype([("stamp", "i8"), ("value", "i4"), ("memory_mib", "i4")], align=True)
+SCRATCH = np.dtype(
+    [("stamp", "i8"), *((each, "i4") for each in ("value", "memory_mib", "cpu_milli", "host_mib"))],
+    align=True,
+)
 """A number that counts only if its stamp is the clock's: cleared by moving the stamp on."""
 
 
@@ -311,6 +320,7 @@ class State(NamedTuple):
     caps: Records
     links: npt.NDArray[np.int32]  # successors of every job, end to end
     outages: Records
+    usual: Records  # kinds of jobs it usually sees (`twin/usual.py`)
     # Changed by a run; clones copy these.
     runs: Records
     nodes: Records
@@ -336,6 +346,7 @@ class State(NamedTuple):
     victims: Records  # running jobs that may be set aside in this round
     ranking: Records  # active jobs of a round
     assigned: npt.NDArray[np.int32]  # the pool each job has this round, -1 = none
+    scores: npt.NDArray[np.int64]  # scores[shape, node] of place = fgd; none for other rules
     plan: Records
     arena: npt.NDArray[np.uint8]
 
@@ -348,7 +359,7 @@ SCRATCH_ARRAYS = State._fields[_FIRST_SCRATCH:-1]
 STAMPED = ("node_scratch", "device_scratch")
 """Of these, the ones whose entries count only with the right stamp."""
 STALE = -1
-"""In the first row of `avail`: this node's column must be made anew."""
+"""In the first row of `avail`: this node's column must be made anew; in `scores`: this score."""
 
 
 def records(size: int, dtype: np.dtype[Any]) -> Records:
@@ -411,6 +422,7 @@ def clone(state: State, into: State | None = None) -> State:
         into.clock["stamp"] = newest  # so that nothing in its scratch arrays counts
         into.clock["actions"] = 0
         into.avail[0].fill(STALE)
+        into.scores.fill(STALE)
         return into
     arena = _aligned(state.arena.nbytes, zeroed=False)
     np.copyto(arena, state.arena)
@@ -424,5 +436,6 @@ def clone(state: State, into: State | None = None) -> State:
         for name, array in zip(SCRATCH_ARRAYS, state[_FIRST_SCRATCH:-1], strict=True)
     }
     fresh["avail"][0].fill(STALE)
+    fresh["scores"].fill(STALE)
     moved["clock"]["actions"] = 0
     return state._replace(**moved, **fresh, arena=arena)

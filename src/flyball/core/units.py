@@ -16,6 +16,7 @@ S_PER_WEEK = 7 * S_PER_DAY
 MIB_PER_GIB = 1024
 MILLI_PER_DEVICE = 1000
 """A whole device is 1000 thousandths; capacity is counted in these."""
+MILLI_PER_CORE = 1000
 J_PER_KWH = 3_600_000.0
 FOREVER_US = (1 << 62) - 1
 """Later than any event: the time of something that never happens."""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.codes import Outcome
+from flyball.core.grouping import group_rows
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 
 Ints = npt.NDArray[np.int64]
@@ -40,6 +41,34 @@ NOT_STATED = -1
 
 
 @dataclass(frozen=True)
+class Mix:
+    """Kinds of jobs, and how many there are of each: what a cluster usually sees.
+
+    Attributes:
+        devices, milli, cpu_milli, host_mib: what a job of the kind asks for, as in `Workload`.
+        count: jobs of the kind.
+    """
+
+    devices: Ints
+    milli: Ints
+    cpu_milli: Ints
+    host_mib: Ints
+    count: Ints
+
+    @classmethod
+    def of(cls, workload: Workload) -> Mix:
+        """The mix of a workload's jobs."""
+        asked = [getattr(workload, name) for name in ASKED]
+        groups = group_rows(*asked)
+        counts = np.bincount(groups.of_row).astype(np.int64)
+        devices, milli, cpu_milli, host_mib = (column[groups.first] for column in asked)
+        return cls(devices, milli, cpu_milli, host_mib, counts)
+
+
+ASKED = ("devices", "milli", "cpu_milli", "host_mib")
+
+
+@dataclass(frozen=True)
 class Workload:
     """Jobs, by column. Build one with `Workload.of`, which fills what is not given.
 
@@ -48,7 +77,7 @@ class Workload:
         ids: the jobs' own names, unique.
         submit_us: submission, not decreasing.
         duration_us: true run time on `device` (else the reference device) at `devices`.
-        devices: gang size.
+        devices: gang size; 0 = a job for the host alone.
         milli: thousandths of each device, 1..1000.
         memory_mib: memory needed on each device, 0 = not stated.
         model: code in `models`.
@@ -61,7 +90,10 @@ class Workload:
         group: job array with a limit on tasks at a time: index in `group_limits`, -1 = none.
         outcome: how it ends (an `Outcome`).
         row: the row of the file it came from (the header is row 1), -1 = none.
+        cpu_milli: thousandths of host cores for the whole gang, 0 = not stated.
+        host_mib: host memory for the whole gang, 0 = not stated.
         after_job, after_on: pairs: job index `after_job[i]` waits for the end of job `after_on[i]`.
+        mix: the jobs that the cluster usually sees; None = these.
     """
 
     name: str
@@ -82,6 +114,8 @@ class Workload:
     group: Ints
     outcome: Ints
     row: Ints
+    cpu_milli: Ints
+    host_mib: Ints
     models: tuple[str, ...] = ()
     device_names: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
@@ -89,6 +123,7 @@ class Workload:
     group_limits: tuple[int, ...] = ()
     after_job: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     after_on: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    mix: Mix | None = None
 
     def __len__(self) -> int:
         return len(self.submit_us)
@@ -121,6 +156,8 @@ class Workload:
             "priority": 0.0,
             "estimate_us": np.nan,
             "limit_us": 0,
+            "cpu_milli": 0,
+            "host_mib": 0,
             "outcome": int(Outcome.COMPLETED),
         }
         given = {
@@ -172,5 +209,7 @@ COLUMNS: dict[str, type[Any] | None] = {
     "group": np.int64,
     "outcome": np.int64,
     "row": np.int64,
+    "cpu_milli": np.int64,
+    "host_mib": np.int64,
 }
 """The per-job columns and their types."""

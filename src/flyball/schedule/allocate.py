@@ -13,6 +13,7 @@ from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.physics.energy import asleep, touch
 from flyball.schedule import index
+from flyball.schedule.host import take_host
 from flyball.schedule.tenants import charge
 
 START = int(ActionKind.START)
@@ -51,7 +52,15 @@ def rate_of(state: Any, job: Any, pool_id: int, cap: int, spread: bool) -> float
 
 @kernel
 def fewest_nodes(devices: int, capacity: int) -> int:
-    return (devices + capacity - 1) // capacity
+    return max(1, (devices + capacity - 1) // capacity)
+
+
+@kernel
+def forget(avail: Any, scores: Any, node_id: int) -> None:
+    """Something on the node changed: what was worked out about it no longer holds."""
+    avail[0, node_id] = STALE
+    for shape_id in range(len(scores)):
+        scores[shape_id, node_id] = STALE
 
 
 @kernel
@@ -131,9 +140,10 @@ def take_row(
     else:
         set_free(state, node, node_id, open_devices(state, node, job, mask))
     devices = bit_count(mask)
+    take_host(node, state.shapes[job.shape_id], devices, job.devices, 1)
     node.used_milli += devices * job.milli
     node.idle_since_us = -1
-    state.avail[0, node_id] = STALE
+    forget(state.avail, state.scores, node_id)
     added = extra_w(state, job, node.pool, knobs.cap, devices)
     node.power_w += added
     clock.power_w += added
@@ -202,16 +212,17 @@ def release(state: Any, knobs: Any, job_id: int, now: int) -> None:
         else:
             set_free(state, node, row.node, close_devices(state, node, job, row.mask))
         devices = bit_count(row.mask)
+        take_host(node, state.shapes[job.shape_id], devices, job.devices, -1)
         node.used_milli -= devices * row.milli
-        state.avail[0, row.node] = STALE
+        forget(state.avail, state.scores, row.node)
         removed = extra_w(state, job, node.pool, run.cap, devices)
         clock.power_w -= removed
-        if node.used_milli == 0:
+        unlink(state, node, row_id)
+        if node.first_row < 0:
             node.power_w = pool.host_w + pool.capacity * pool.idle_w
             node.idle_since_us = now
         else:
             node.power_w -= removed
-        unlink(state, node, row_id)
         following = row.next
         row.next = clock.free_row
         clock.free_row = row_id

@@ -7,7 +7,7 @@ variables per shape (or per shape and need), not per job.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class Demand:
         done_us: work each has done so far.
         left_us: estimated work left.
         total: number of jobs in the workload, active or not.
+        hosted: active jobs without devices: they take part in nothing here and may always run.
     """
 
     jobs: Ints
@@ -41,6 +42,7 @@ class Demand:
     done_us: Floats
     left_us: Floats
     total: int
+    hosted: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def of(cls, state: State) -> Demand:
@@ -50,7 +52,9 @@ class Demand:
         capacity = np.array([_up_devices(state, each) for each in range(len(pools))])
         active = np.flatnonzero((runs.status == Status.PENDING) | (runs.status == Status.RUNNING))
         speeds = _speeds(state, active) * (capacity > 0)
-        active, speeds = active[speeds.any(axis=1)], speeds[speeds.any(axis=1)]
+        able = speeds.any(axis=1) & (jobs.devices[active] > 0)
+        hosted = active[jobs.devices[active] == 0]
+        active, speeds = active[able], speeds[able]
         done_us = _done_us(state, active, now)
         return cls(
             jobs=active,
@@ -61,6 +65,7 @@ class Demand:
             done_us=done_us,
             left_us=_guesses_us(jobs.estimate_us[active], done_us) - done_us,
             total=len(jobs),
+            hosted=hosted,
         )
 
     @property
@@ -73,6 +78,7 @@ class Demand:
         """Shares of the active jobs as the table of all jobs that the state holds."""
         table = np.zeros((self.total, self.speeds.shape[1]))
         table[self.jobs] = np.clip(shares, 0.0, 1.0)
+        table[self.hosted] = 1.0
         return table
 
     def alone_rates(self) -> Floats:

@@ -11,7 +11,9 @@ from typing import Any
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel
 from flyball.schedule.allocate import extra_w, fewest_nodes
-from flyball.schedule.place import CLEARED, NOWHERE, within_budget
+from flyball.schedule.host import asks_host
+from flyball.schedule.nodes import CLEARED, NOWHERE
+from flyball.schedule.place import within_budget
 
 
 @kernel
@@ -21,7 +23,7 @@ def displace(state: Any, knobs: Any, job: Any, pool_id: int) -> tuple:  # type: 
     Returns:
         (node, CLEARED or NOWHERE; how many must move: `state.victims[:n].tie`, in order).
     """
-    if job.milli < MILLI_PER_DEVICE:
+    if job.milli < MILLI_PER_DEVICE or asks_host(state.shapes[job.shape_id]):
         return NOWHERE, 0
     pool = state.pools[pool_id]
     state.clock[0].stamp += 1  # no node is listed yet

@@ -16,6 +16,7 @@ from flyball.core.units import FOREVER_US
 from flyball.physics.compile import kernel, lowest_bit
 from flyball.schedule import heap
 from flyball.schedule.allocate import fewest_nodes, record
+from flyball.schedule.host import asks_host, room_us
 from flyball.schedule.order import expected_end
 
 RESERVE = int(ActionKind.RESERVE)
@@ -63,27 +64,41 @@ def refresh_pool(state: Any, pool_id: int, now: int) -> None:
 
 
 @kernel
-def earliest_node(state: Any, pool_id: int, devices: int, now: int) -> tuple:  # type: ignore[type-arg]
+def with_host_us(state: Any, job: Any, node_id: int, devices: int, now: int) -> int:
+    """When the node is expected to have the devices free and the host for them."""
+    if state.nodes[node_id].down:
+        return FOREVER_US
+    when = room_us(state, job, node_id, devices, now)
+    return max(when, state.avail[devices, node_id]) if devices > 0 else int(when)
+
+
+@kernel
+def earliest_node(state: Any, job: Any, pool_id: int, now: int) -> tuple:  # type: ignore[type-arg]
     """(instant, node) at which one node of the pool has the devices."""
-    pool = state.pools[pool_id]
+    pool, on_host = state.pools[pool_id], asks_host(state.shapes[job.shape_id])
     best_us, best = FOREVER_US, -1
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
-        free_us = max(now, state.avail[devices, node_id])
+        free_us = max(now, state.avail[job.devices, node_id])
+        if on_host:
+            free_us = with_host_us(state, job, node_id, job.devices, now)
         if free_us < best_us:
             best_us, best = free_us, node_id
     return best_us, best
 
 
 @kernel
-def earliest_nodes(state: Any, pool_id: int, count: int, now: int) -> int:
+def earliest_nodes(state: Any, job: Any, pool_id: int, count: int, now: int) -> int:
     """The instant at which `count` nodes of the pool are wholly free.
 
     These nodes are then in `shortlist`: a heap with the latest on top.
     """
     pool, shortlist = state.pools[pool_id], state.shortlist
+    on_host = asks_host(state.shapes[job.shape_id])
     for local in range(pool.nodes):
         node_id = pool.first_node + local
         free_us = max(now, state.avail[pool.capacity, node_id])
+        if on_host:
+            free_us = with_host_us(state, job, node_id, pool.capacity, now)
         if local < count:
             heap.push(shortlist, 0, local, -free_us, -node_id)
         elif free_us < -shortlist[0].key:
@@ -92,9 +107,9 @@ def earliest_nodes(state: Any, pool_id: int, count: int, now: int) -> int:
 
 
 @kernel
-def keep_nodes(state: Any, pool_id: int, count: int, now: int) -> None:
+def keep_nodes(state: Any, job: Any, pool_id: int, count: int, now: int) -> None:
     """Keep for the head the `count` nodes of the pool that are wholly free earliest."""
-    earliest_nodes(state, pool_id, count, now)
+    earliest_nodes(state, job, pool_id, count, now)
     for at in range(count):
         keep_node(state, -state.shortlist[at].tie)
 
@@ -139,10 +154,10 @@ def reserve(state: Any, job_id: int, now: int) -> None:
         pool = state.pools[pool_id]
         node_id = -1
         if job.devices <= pool.capacity:
-            free_us, node_id = earliest_node(state, pool_id, job.devices, now)
+            free_us, node_id = earliest_node(state, job, pool_id, now)
         else:
             count = fewest_nodes(job.devices, pool.capacity)
-            free_us = earliest_nodes(state, pool_id, count, now)
+            free_us = earliest_nodes(state, job, pool_id, count, now)
         if free_us < clock.reserved_us:
             clock.reserved_us, clock.reserved_pool, best_node = free_us, pool_id, node_id
     if clock.reserved_pool < 0:  # nowhere, while nodes are down
@@ -152,7 +167,7 @@ def reserve(state: Any, job_id: int, now: int) -> None:
         keep_node(state, best_node)
     else:
         count = fewest_nodes(job.devices, state.pools[clock.reserved_pool].capacity)
-        keep_nodes(state, clock.reserved_pool, count, now)
+        keep_nodes(state, job, clock.reserved_pool, count, now)
 
 
 @kernel

@@ -19,8 +19,9 @@ from flyball.physics.compile import kernel
 from flyball.schedule import ranking
 from flyball.schedule.allocate import record, release
 from flyball.schedule.displace import displace
+from flyball.schedule.nodes import NOWHERE
 from flyball.schedule.order import key_of, memo_of
-from flyball.schedule.place import NOWHERE, fit_pool, within_budget
+from flyball.schedule.place import fit_pool, within_budget
 from flyball.schedule.queue import push_to_heap
 from flyball.schedule.slices import give_way
 from flyball.schedule.start import start
@@ -111,10 +112,10 @@ def choose_by_rank(
     ranks, half, anybody = state.ranking, len(state.jobs), False
     for at in range(len(state.pools)):
         pool_id = state.pools[at].visit
-        count = rank_pool(state, knobs, pool_id, with_target, now)
+        count, hosted = rank_pool(state, knobs, pool_id, with_target, now)
         anybody = anybody or count > 0
         left = left_milli(state, pool_id) if count > 0 else 0
-        while count > 0 and left > 0:
+        while count > 0 and (left > 0 or hosted):
             job_id = ranks[0].job
             ranking.drop_top(ranks, 0, count)
             count -= 1
@@ -146,9 +147,13 @@ def left_milli(state: Any, pool_id: int) -> int:
 
 
 @kernel
-def rank_pool(state: Any, knobs: Any, pool_id: int, with_target: bool, now: int) -> int:
-    """Rank the jobs that could have the pool, in the first half of `ranking`; their number."""
-    clock, pools, count = state.clock[0], len(state.pools), 0
+def rank_pool(state: Any, knobs: Any, pool_id: int, with_target: bool, now: int) -> tuple:  # type: ignore[type-arg]
+    """Rank the jobs that could have the pool, in the first half of `ranking`.
+
+    Returns:
+        (how many; whether one of them asks for no device).
+    """
+    clock, pools, count, hosted = state.clock[0], len(state.pools), 0, False
     bit = ONE << np.uint64(pool_id)
     for job_id in range(clock.first_live, clock.next_job):
         if state.assigned[job_id] >= 0 or not is_active(state.runs[job_id]):
@@ -162,9 +167,10 @@ def rank_pool(state: Any, knobs: Any, pool_id: int, with_target: bool, now: int)
         rank = state.ranking[count]
         rank.first = share.target / (knobs.round_us / 2 + served_us)
         rank.second, rank.job = share.deficit_us, job_id
+        hosted = hosted or state.jobs[job_id].devices == 0
         count += 1
     ranking.heapify(state.ranking, 0, count)
-    return count
+    return count, hosted
 
 
 @kernel

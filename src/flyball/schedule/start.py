@@ -6,48 +6,30 @@ from typing import Any
 
 import numpy as np
 
+from flyball.core.knobs import Place
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.schedule.allocate import START, begin_slice, record, take_row, wakes
-from flyball.schedule.place import (
-    GATHERED,
-    WHOLE_NODES,
-    eligible,
-    fit_node,
-    is_cleared,
-    lowest_devices,
-    node_with,
-    pick_fraction,
-)
+from flyball.schedule.frag import least_devices
+from flyball.schedule.gang import list_gang
+from flyball.schedule.host import has_room
+from flyball.schedule.lottery import drawn_devices
+from flyball.schedule.nodes import eligible, lowest_devices, pick_fraction
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
+FGD, RANDOM = int(Place.FGD), int(Place.RANDOM)
 
 
 @kernel
-def give(
-    state: Any, knobs: Any, job_id: int, node_id: int, mask: Any, after: int, now: int,
-    reason: int, gain: float,
-) -> int:  # fmt: skip
-    """Take the devices of one node for the job and note it in the plan; returns the row."""
-    record(state, START, job_id, node_id, mask, reason, gain)
-    return take_row(state, knobs, job_id, node_id, mask, after, now)
-
-
-@kernel
-def next_node(state: Any, pool_id: int, fit: int, left: int, before: int, avoid: bool) -> int:
-    """The node that gives a gang over several nodes its next devices."""
-    pool = state.pools[pool_id]
-    if fit == GATHERED:
-        return fit_node(state, pool_id, 1, True, avoid)
-    if fit == WHOLE_NODES:
-        if left >= pool.capacity:
-            return node_with(state, pool_id, pool.capacity, avoid)
-        return fit_node(state, pool_id, left, False, avoid)
-    node_id = max(before + 1, pool.first_node)
-    while not is_cleared(state, node_id):
-        node_id += 1
-    return int(node_id)
+def pick_shared(state: Any, knobs: Any, job: Any, node_id: int) -> Any:
+    """The devices of a node that a fractional job takes which fits there."""
+    if knobs.place == FGD:
+        return least_devices(state, job, node_id)[0]
+    if knobs.place == RANDOM:
+        return drawn_devices(state, job, node_id)
+    node = state.nodes[node_id]
+    return pick_fraction(state, node, job.devices, job.milli, job.memory_mib)[0]
 
 
 @kernel
@@ -56,28 +38,20 @@ def start(
     reason: int, gain: float,
 ) -> None:  # fmt: skip
     """Start a job in a pool, where it was found to fit."""
-    job = state.jobs[job_id]
-    woken = False
-    nodes = 0
-    row = -1
-    left = job.devices
-    node_id = fit
-    while left > 0:
-        if fit < 0:
-            node_id = next_node(state, pool_id, fit, left, node_id, avoid)
-        node = state.nodes[node_id]
-        count = left
-        if job.milli == MILLI_PER_DEVICE:
-            count = min(left, node.free)
-        woken = wakes(state, knobs, node_id, now) or woken
-        if job.milli < MILLI_PER_DEVICE:
-            mask = pick_fraction(state, node, count, job.milli, job.memory_mib)[0]
-        else:
-            mask = lowest_devices(node.free_mask, count)
-        row = give(state, knobs, job_id, node_id, mask, row, now, reason, gain)
-        nodes += 1
-        left -= count
-    begin_slice(state, knobs, job_id, pool_id, nodes, woken, now)
+    job, plan, first = state.jobs[job_id], state.plan, state.clock[0].actions
+    if fit < 0:
+        rows = list_gang(state, pool_id, job, fit, avoid)
+        for at in range(first, first + rows):
+            record(state, START, job_id, plan[at].node, plan[at].mask, reason, gain)
+        start_as_planned(state, knobs, first, now)
+        return
+    mask = lowest_devices(state.nodes[fit].free_mask, job.devices)
+    if job.milli < MILLI_PER_DEVICE:
+        mask = pick_shared(state, knobs, job, fit)
+    record(state, START, job_id, fit, mask, reason, gain)
+    woken = wakes(state, knobs, fit, now)
+    take_row(state, knobs, job_id, fit, mask, -1, now)
+    begin_slice(state, knobs, job_id, pool_id, 1, woken, now)
 
 
 @kernel
@@ -106,22 +80,26 @@ def can_start_as_planned(state: Any, first: int) -> bool:
     plan, count = state.plan, state.clock[0].actions
     job_id = plan[first].job
     job = state.jobs[job_id]
+    shape = state.shapes[job.shape_id]
     pool_id = state.nodes[plan[first].node].pool
-    if (state.shapes[job.shape_id].pools >> np.uint64(pool_id)) & ONE == ZERO:
+    if (shape.pools >> np.uint64(pool_id)) & ONE == ZERO:
         return False
     devices, before = 0, -1
     at = first
     while at < count and plan[at].kind == START and plan[at].job == job_id:
         action = plan[at]
         node = state.nodes[action.node]
-        if node.pool != pool_id or node.down or action.node == before or action.mask == ZERO:
+        here = bit_count(action.mask)
+        if node.pool != pool_id or node.down or action.node == before:
+            return False
+        if (here == 0 and job.devices > 0) or not has_room(node, shape, here, job.devices):
             return False
         if action.milli != job.milli or not are_free(state, node, job, action.mask):
             return False
-        devices += bit_count(action.mask)
+        devices += here
         before = action.node
         at += 1
-    return bool(devices == job.devices)
+    return bool(devices == job.devices and (devices > 0 or at == first + 1))
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,12 @@ import numpy.typing as npt
 
 from flyball.core import state as s
 from flyball.core.accounts import HISTORY, MEMO, own_rows
-from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
+from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.state import Records, State, assemble, records
-from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_DEVICE, to_us
+from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, to_us
 from flyball.core.workload import Workload
 from flyball.physics import catalogue
 from flyball.physics.power import host_w
@@ -24,6 +25,7 @@ from flyball.twin.peers import find_peers, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
 from flyball.twin.shapes import Offer, group_shapes
 from flyball.twin.tenants import refuse_beyond_limit, tenant_table
+from flyball.twin.usual import score_cache, usual_jobs
 
 
 def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects) -> State:
@@ -71,6 +73,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "caps": caps,
         "links": links,
         "outages": outages,
+        "usual": usual_jobs(workload, jobs, shapes),
         "runs": _runs(jobs),
         "nodes": nodes,
         "devices": records(
@@ -97,6 +100,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "tenants": tenants,
         "history": history,
         "memos": memos,
+        "scores": score_cache(knobs, len(shapes), len(nodes)),
     }
     return assemble(arrays)
 
@@ -158,9 +162,24 @@ def _pools(cluster: Cluster) -> Records:
         pool.words, pool.index = (group.count + 63) // 64, index
         pool.host_w, pool.idle_w = host_w(device, group.devices), device.idle_w
         pool.sleep_w, pool.wake_us = device.sleep_w, to_us(device.wake_s)
+        pool.cpu_milli, pool.host_mib = host_size(group)
         first += group.count
         index += index_size(int(pool.words), group.devices)
     return pools
+
+
+def host_size(group: NodeGroup) -> tuple[int, int]:
+    """Host cores in thousandths and host memory in MiB of a node.
+
+    Raises:
+        BadInput: a host that is too large to count.
+    """
+    if not 0 <= group.cpus <= MAX_CPUS or not 0 <= group.memory_gib <= MAX_HOST_GIB:
+        raise BadInput(
+            f"group {group.name} has {group.cpus} cores and {group.memory_gib:g} GiB a node",
+            f"use at most {MAX_CPUS} cores and {MAX_HOST_GIB:g} GiB",
+        )
+    return group.cpus * MILLI_PER_CORE, math.floor(group.memory_gib * MIB_PER_GIB)
 
 
 def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
@@ -180,6 +199,7 @@ def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
         *("tenant", "group", "outcome", "model"),
     ):
         columns[name] = getattr(workload, name)
+    columns["milli"] = np.where(workload.devices > 0, workload.milli, MILLI_PER_DEVICE)
     jobs = records(len(workload), s.JOB)
     _fill(jobs, columns)
     if effects.checkpoint_s:
@@ -187,6 +207,8 @@ def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
     return jobs
 
 
+MAX_CPUS = 200_000
+MAX_HOST_GIB = 1e6
 CHUNK = 8192
 
 
@@ -237,6 +259,7 @@ def _nodes(pools: Records, start_us: int) -> tuple[Records, int]:
         mine: Any = nodes[pool.first_node : pool.first_node + pool.nodes]
         mine.pool, mine.free = pool_id, capacity
         mine.free_mask = np.uint64((1 << capacity) - 1)
+        mine.free_cpu_milli, mine.free_host_mib = pool.cpu_milli, pool.host_mib
         mine.power_w = pool.host_w + pool.capacity * pool.idle_w
         mine.first_device = first_device + capacity * np.arange(pool.nodes)
         first_device += capacity * int(pool.nodes)
@@ -271,8 +294,9 @@ def _ones(count: int) -> npt.NDArray[np.uint64]:
 def _most(workload: Workload, devices: int) -> tuple[int, int]:
     """Bounds on jobs running at a time and on rows in use."""
     per_device = MILLI_PER_DEVICE // int(workload.milli.min())
-    running = min(len(workload), devices * per_device)
-    rows = min(int(workload.devices.sum()), devices * per_device)
+    bare = int((workload.devices == 0).sum())  # host-only jobs: a row each, as many as there are
+    running = min(len(workload), devices * per_device + bare)
+    rows = min(int(workload.devices.sum()), devices * per_device) + bare
     return running, max(rows, 1)
 
 

@@ -12,7 +12,8 @@ A cluster file is YAML:
       - {name: vision, quota: 32, borrow: 16, weight: 1}
 
 Every group of nodes needs `device` and `devices`; the rest has a default. What is not
-understood is refused, with the place and what was perhaps meant.
+understood is refused, with the place and what was perhaps meant. A name that ends in `.csv`
+or `.csv.gz` is a list of nodes: see `twin/node_list.py`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from flyball.core.cluster import (
 )
 from flyball.core.errors import BadInput, UnknownName
 from flyball.physics import catalogue
+from flyball.twin.node_list import is_node_list, read_nodes
 from flyball.twin.tenants import check_tenants
 
 MAX_FILE_BYTES = 1_000_000
@@ -50,7 +52,7 @@ MAX_QUOTA = 100_000_000
 
 
 def load_cluster(name_or_path: str | Path) -> Cluster:
-    """A preset by name, or the cluster a YAML file describes.
+    """A preset by name, or the cluster that a YAML file or a list of nodes (CSV) describes.
 
     Raises:
         BadInput: no such file or preset, or a file that cannot be used as it is.
@@ -61,9 +63,11 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         return parse_cluster(known[text], where=f"preset {text}", name=text)
     path = Path(name_or_path)
     if not path.exists():
-        if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        if path.suffix in (".yaml", ".yml", ".csv", ".gz") or len(path.parts) > 1:
             raise BadInput(f"{text}: no such cluster file", "write one, or see `flyball clusters`")
         raise UnknownName("cluster", text, known)
+    if is_node_list(path):
+        return read_nodes(path)
     return parse_cluster(_read(path), where=text, name=path.stem)
 
 

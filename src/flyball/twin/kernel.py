@@ -12,12 +12,11 @@ from typing import Any
 
 from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Order, Preempt
-from flyball.core.state import STALE
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import entry, kernel
 from flyball.physics.energy import busy_at, energy_at, touch
 from flyball.schedule import index, queue
-from flyball.schedule.allocate import release
+from flyball.schedule.allocate import forget, release
 from flyball.schedule.attained import promote_starved, promotes
 from flyball.schedule.history import learn, predict
 from flyball.schedule.kernel import decide
@@ -205,7 +204,7 @@ def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
     node.idle_since_us = -1
     node.down = 1
     index.discard(state.bitmaps, pool, node.free, node_id - pool.first_node)
-    state.avail[0, node_id] = STALE
+    forget(state.avail, state.scores, node_id)
     clock.capacity_grew = 1
     clock.failures += 1
     push_event(state, up_us, REPAIR_EVENT, node_id)
@@ -231,7 +230,7 @@ def repair(state: Any, knobs: Any, node_id: int, now: int) -> None:
     node.down = 0
     node.idle_since_us = now
     node.power_w = pool.host_w + pool.capacity * pool.idle_w
-    state.avail[0, node_id] = STALE
+    forget(state.avail, state.scores, node_id)
     clock.power_w += node.power_w
     index.insert(state.bitmaps, pool, node.free, node_id - pool.first_node)
     clock.capacity_grew = 1

@@ -74,6 +74,8 @@ def find_profiles(workload: Workload) -> Profiles:
 def _speed(
     profile: Profile, device: str, spread: bool, network: Network, devices_per_node: int = 0
 ) -> tuple[float, bool]:
+    if profile.devices == 0:  # the host alone: no device makes it faster
+        return 1.0, False
     found = speed(
         profile.model,
         profile.kind,

@@ -24,6 +24,7 @@ from flyball.twin.reference_parts import (
     idle_nodes,
     read_jobs,
     read_pools,
+    read_usual,
 )
 from flyball.twin.reference_tenants import Tenants
 
@@ -50,6 +51,7 @@ class Cluster:
         self.jobs = read_jobs(state)
         self.tenants = Tenants(state, self.pools, float(packed.decay), knobs.order)
         self.history: dict[object, float] = {}  # mean work of the jobs that ended, by group
+        self.usual = read_usual(state)
 
         self.power_w = 0.0
         for node in self.nodes:
@@ -76,7 +78,7 @@ class Cluster:
         assert job.status == Status.PENDING
         pool = self.pools[placement.pool]
         rate = job.rates[pool.index]
-        fewest = math.ceil(job.devices / pool.capacity)
+        fewest = max(1, math.ceil(job.devices / pool.capacity))
         wake_us = pool.wake_us if self._any_asleep(placement.rows) else 0
         restart_us = job.restart_us if job.attempt > 0 else 0
 
@@ -256,6 +258,11 @@ class Cluster:
             device.free_mib -= job.memory_mib if job.fractional else device.free_mib
             assert device.free_milli >= 0
             assert device.free_mib >= 0
+        cpu_milli, host_mib = job.on_host(row.mask.bit_count())
+        node.free_cpu_milli -= cpu_milli
+        node.free_host_mib -= host_mib
+        assert node.free_cpu_milli >= 0
+        assert node.free_host_mib >= 0
         added = self.added_w(job, self.pools[job.pool], row.mask.bit_count())
         node.power_w += added
         self.power_w += added
@@ -267,6 +274,9 @@ class Cluster:
         self._bring_up_to_date(node)
         for device in _masked(node.devices, row.mask):
             give_back(device, job, pool)
+        cpu_milli, host_mib = job.on_host(row.mask.bit_count())
+        node.free_cpu_milli += cpu_milli
+        node.free_host_mib += host_mib
         added = self.added_w(job, pool, row.mask.bit_count())
         node.power_w -= added
         self.power_w -= added

@@ -18,7 +18,7 @@ from flyball.twin.reference_parts import (
     Reservation,
     doubled,
 )
-from flyball.twin.reference_place import choose, eligible, row_on, within_budget
+from flyball.twin.reference_place import choose, fitting, pick, row_on, within_budget
 from flyball.twin.reference_tenants import borrowed_jobs
 
 
@@ -186,8 +186,8 @@ def _expected_room(cluster: Cluster, head: Job, pool: Pool) -> Reservation | Non
         wanted, needed = 1, head.devices
     else:
         wanted, needed = math.ceil(head.devices / pool.capacity), pool.capacity
-    # The instant at which `needed` whole devices are free on a node, node by node.
-    instants = sorted((_expected_free_us(cluster, node)[needed - 1], node.index) for node in up)
+    # The instant at which `needed` whole devices and the host for them are free, node by node.
+    instants = sorted((_expected_us(cluster, head, node, needed), node.index) for node in up)
     if len(instants) < wanted:
         return None
     chosen = instants[:wanted]
@@ -195,16 +195,20 @@ def _expected_room(cluster: Cluster, head: Job, pool: Pool) -> Reservation | Non
     return Reservation(head.index, pool.index, nodes, chosen[-1][0])
 
 
-def _expected_free_us(cluster: Cluster, node: Node) -> list[int]:
-    """When each device of the node is expected whole free, earliest first."""
-    instants = [cluster.now_us] * len(node.devices)
-    for job in [cluster.jobs[index] for index in node.jobs]:
-        for row in job.rows:
-            for number in range(len(node.devices)):
-                if row.node == node.index and row.mask >> number & 1:
-                    end_us = job.expected_end_us(cluster.now_us)
-                    instants[number] = max(instants[number], end_us)
-    return sorted(instants)
+def _expected_us(cluster: Cluster, head: Job, node: Node, needed: int) -> int:
+    """When the node is expected to have `needed` whole devices free, and the host for them.
+
+    That is now, or when one of the jobs on it is expected to end: the first instant at which
+    those that are then gone leave enough.
+    """
+    on_it = [cluster.jobs[index] for index in node.jobs]
+    ends_us = {job.index: job.expected_end_us(cluster.now_us) for job in on_it}
+    for instant_us in sorted({cluster.now_us, *ends_us.values()}):
+        gone = [job for job in on_it if ends_us[job.index] <= instant_us]
+        after = _node_without(cluster, node, gone)
+        if len(after.whole_free()) >= needed and after.hosts(head, needed):
+            return instant_us
+    raise AssertionError("an idle node holds what could run there")
 
 
 # Preemption ------------------------------------------------------------------
@@ -235,8 +239,9 @@ def _set_aside(
 def _shape(cluster: Cluster, job: Job) -> tuple[object, ...]:
     """What the job asks for: if one of a shape finds no victims, none does."""
     memory_mib = job.memory_mib if job.fractional else 0
+    host = job.cpu_milli, job.host_mib
     tenant = job.tenant if cluster.tenants.counts else None
-    return job.devices, job.milli, memory_mib, tuple(job.pools), job.profile, tenant
+    return job.devices, job.milli, memory_mib, host, tuple(job.pools), job.profile, tenant
 
 
 def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job]] | None:
@@ -274,15 +279,17 @@ def _room_without(cluster: Cluster, job: Job, pool: Pool, added: list[Job]) -> l
         # The node that reaches it can only be one of the job added last.
         for index in sorted(row.node for row in added[-1].rows):
             after = _node_without(cluster, cluster.nodes[index], added)
-            fits = eligible(job, after) if job.fractional else after.whole_free()
-            if len(fits) >= job.devices:
+            if len(fitting(job, after)) >= job.devices and after.hosts(job, job.devices):
                 return [index]
         return []
     needed = math.ceil(job.devices / pool.capacity)
+    then = [_node_without(cluster, node, added) for node in cluster.nodes_of(pool)]
     empty = [
         node.index
-        for node in cluster.nodes_of(pool)
-        if not node.down and len(_node_without(cluster, node, added).whole_free()) == pool.capacity
+        for node in then
+        if not node.down
+        and len(node.whole_free()) == pool.capacity
+        and node.hosts(job, pool.capacity)
     ]
     return empty[:needed] if len(empty) >= needed else []
 
@@ -293,9 +300,12 @@ def _node_without(cluster: Cluster, node: Node, gone: list[Job]) -> Node:
     after.devices = [Device(each.free_milli, each.free_mib) for each in node.devices]
     pool = cluster.pool_of(node)
     for job in gone:
-        for row in job.rows:
+        for row in [each for each in job.rows if each.node == node.index]:
+            cpu_milli, host_mib = job.on_host(row.mask.bit_count())
+            after.free_cpu_milli += cpu_milli
+            after.free_host_mib += host_mib
             for number, device in enumerate(after.devices):
-                if row.node == node.index and row.mask >> number & 1:
+                if row.mask >> number & 1:
                     give_back(device, job, pool)
     return after
 
@@ -318,7 +328,7 @@ def place_on(cluster: Cluster, job: Job, pool: Pool, nodes: list[int]) -> Placem
     rows = []
     wanted = job.devices
     for node in [cluster.nodes[index] for index in nodes]:
-        devices = (eligible(job, node) if job.fractional else node.whole_free())[:wanted]
+        devices = pick(cluster, job, node) if len(nodes) == 1 else node.whole_free()[:wanted]
         rows.append(row_on(job, node, devices))
         wanted -= len(devices)
     assert wanted == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from flyball.core.codes import ActionKind, Status
@@ -34,7 +35,7 @@ class Placement:
 
     pool: int
     rows: tuple[Row, ...]
-    cost: float = 0.0
+    cost: tuple[float, ...] = ()
 
 
 @dataclass(slots=True)
@@ -66,6 +67,18 @@ class Share:
 
 
 @dataclass(slots=True)
+class Kind:
+    """Jobs that the cluster usually sees, and how many of them there are."""
+
+    devices: int
+    milli: int
+    cpu_milli: int
+    host_mib: int
+    pools: int
+    count: int
+
+
+@dataclass(slots=True)
 class Device:
     free_milli: int
     free_mib: int
@@ -79,6 +92,8 @@ class Device:
 class Node:
     index: int
     devices: list[Device]
+    free_cpu_milli: int
+    free_host_mib: int
     power_w: float
     since_us: int
     idle_since_us: int | None  # None: busy or down
@@ -88,13 +103,22 @@ class Node:
     busy_us: float = 0.0
     asleep_us: float = 0.0
 
+    def hosts(self, job: Job, count: int) -> bool:
+        """Whether its host has room for `count` devices of the job."""
+        cpu_milli, host_mib = job.on_host(count)
+        return self.free_cpu_milli >= cpu_milli and self.free_host_mib >= host_mib
+
     def whole_free(self) -> list[int]:
         """Its whole free devices, by number."""
         return [number for number, device in enumerate(self.devices) if device.whole_free]
 
     @property
+    def free_milli(self) -> int:
+        return sum(device.free_milli for device in self.devices)
+
+    @property
     def used_milli(self) -> int:
-        return sum(MILLI_PER_DEVICE - device.free_milli for device in self.devices)
+        return len(self.devices) * MILLI_PER_DEVICE - self.free_milli
 
 
 @dataclass(slots=True)
@@ -106,6 +130,8 @@ class Pool:
     nodes: int
     capacity: int
     memory_mib: int
+    cpu_milli: int
+    host_mib: int
     host_w: float
     idle_w: float
     sleep_w: float
@@ -134,6 +160,8 @@ class Job:
     devices: int
     milli: int
     memory_mib: int
+    cpu_milli: int
+    host_mib: int
     profile: int
     group: int
     successors: list[int]
@@ -192,6 +220,15 @@ class Job:
     def final(self) -> bool:
         return self.status >= Status.DONE
 
+    def on_host(self, count: int) -> tuple[int, int]:
+        """Cores (thousandths) and memory (MiB) that `count` of its devices take of a host."""
+        if self.devices == 0:
+            return self.cpu_milli, self.host_mib
+        return (
+            math.ceil(Fraction(self.cpu_milli * count, self.devices)),
+            math.ceil(Fraction(self.host_mib * count, self.devices)),
+        )
+
     def progress(self, now_us: int) -> float:
         """Work of the running slice so far."""
         return max(0, now_us - self.ready_us) * self.rate
@@ -220,7 +257,7 @@ def doubled(guess: float, done_us: float) -> float:
 # Reading a State -------------------------------------------------------------
 
 POOL_FIELDS = (
-    *("first_node", "nodes", "capacity", "memory_mib"),
+    *("first_node", "nodes", "capacity", "memory_mib", "cpu_milli", "host_mib"),
     *("host_w", "idle_w", "sleep_w", "wake_us"),
 )
 JOB_FIELDS = (
@@ -261,6 +298,8 @@ def idle_nodes(pool: Pool, now_us: int) -> list[Node]:
         Node(
             index=pool.first_node + offset,
             devices=[Device(MILLI_PER_DEVICE, pool.memory_mib) for _ in range(pool.capacity)],
+            free_cpu_milli=pool.cpu_milli,
+            free_host_mib=pool.host_mib,
             power_w=pool.idle_draw_w,
             since_us=now_us,
             idle_since_us=now_us,
@@ -274,19 +313,27 @@ def read_jobs(state: State) -> list[Job]:
     pools = range(len(state.pools))
     rates = [Rate(row["packed"], row["spread"], row["watts"]) for row in _rows(state.rates)]
     links = state.links.tolist()
-    masks = [row["pools"] for row in _rows(state.shapes)]
+    shapes = _rows(state.shapes)
     jobs = []
     for index, row in enumerate(_rows(state.jobs)):
-        first, profile = row["successors"], row["profile"]
+        first, profile, shape = row["successors"], row["profile"], shapes[row["shape_id"]]
         jobs.append(
             Job(
                 index=index,
                 successors=links[first : first + row["successor_count"]],
                 waiting_on=row["predecessors"],
-                pools=[pool for pool in pools if masks[row["shape_id"]] >> pool & 1],
+                pools=[pool for pool in pools if shape["pools"] >> pool & 1],
+                cpu_milli=shape["cpu_milli"],
+                host_mib=shape["host_mib"],
                 rates=rates[profile * len(pools) : (profile + 1) * len(pools)],
                 shares=[Share() for _ in pools],
                 **{name: row[name] for name in JOB_FIELDS},
             )
         )
     return jobs
+
+
+def read_usual(state: State) -> list[Kind]:
+    """The usual jobs by kind."""
+    names = Kind.__slots__
+    return [Kind(**{name: row[name] for name in names}) for row in _rows(state.usual)]

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from flyball.core.knobs import Place, Span
 from flyball.core.units import POWER_SLACK
 from flyball.twin.reference_cluster import Cluster
+from flyball.twin.reference_frag import cost_on, draw, growth, least_devices, level
 from flyball.twin.reference_parts import Job, Node, Placement, Pool, Reservation, Row
 
 IN_POOL_ORDER = (Place.FASTEST, Place.EFFICIENT, Place.HOLD)
@@ -42,15 +43,19 @@ def within_budget(cluster: Cluster, job: Job, pool: Pool, power_w: float) -> boo
 def fit(cluster: Cluster, job: Job, pool: Pool, avoid: Collection[int] = ()) -> Placement | None:
     """Where in this pool the job would go, as if the nodes in `avoid` did not exist."""
     nodes = [node for node in cluster.nodes_of(pool) if not node.down and node.index not in avoid]
-    if job.fractional:
-        return _share(cluster, job, pool, nodes) or _one_node(cluster, job, pool, nodes)
-    if job.devices <= pool.capacity:
-        placement = _one_node(cluster, job, pool, nodes)
+    if job.fractional or job.devices <= pool.capacity:
+        placement = _on_one(cluster, job, pool, nodes)
     else:
         placement = _empty_nodes(cluster, job, pool, nodes)
-    if placement is None and cluster.knobs.span == Span.ANY:
+    gathers = cluster.knobs.span == Span.ANY and not job.fractional and job.devices > 0
+    if placement is None and gathers:
         placement = _gather(cluster, job, pool, nodes)
     return placement
+
+
+def fitting(job: Job, node: Node) -> list[int]:
+    """Devices of the node that could take the job, in the order in which it takes them."""
+    return eligible(job, node) if job.fractional else node.whole_free()
 
 
 def eligible(job: Job, node: Node) -> list[int]:
@@ -72,6 +77,41 @@ def row_on(job: Job, node: Node, devices: list[int]) -> Row:
 # Inside a pool ---------------------------------------------------------------
 
 
+def _on_one(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Placement | None:
+    """The place rule's node for a job that a node can hold."""
+    hosts = [node for node in nodes if node.hosts(job, job.devices)]
+    if cluster.knobs.place in (Place.FGD, Place.RANDOM):
+        return _compared(cluster, job, pool, hosts)
+    if job.fractional:
+        return _share(cluster, job, pool, hosts) or _one_node(cluster, job, pool, hosts)
+    return _one_node(cluster, job, pool, hosts)
+
+
+def _compared(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Placement | None:
+    """Every node where the job fits has its own cost; ties: lowest index."""
+    found = []
+    for node in nodes:
+        if len(fitting(job, node)) >= job.devices:
+            devices = pick(cluster, job, node)
+            cost = (
+                (float(draw(cluster, node.index)),)
+                if cluster.knobs.place == Place.RANDOM
+                else cost_on(cluster, job, node, devices)
+            )
+            found.append(Placement(pool.index, (row_on(job, node, devices),), cost))
+    return min(found, key=lambda each: each.cost, default=None)
+
+
+def pick(cluster: Cluster, job: Job, node: Node) -> list[int]:
+    """The devices that a job takes of a node that has room for it."""
+    devices = fitting(job, node)
+    if cluster.knobs.place == Place.FGD:
+        return least_devices(cluster, job, node, devices)
+    if cluster.knobs.place == Place.RANDOM and job.fractional:
+        devices = sorted(devices, key=lambda number: (draw(cluster, node.index, number), number))
+    return devices[: job.devices]
+
+
 def _one_node(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Placement | None:
     """The place rule's node with enough whole free devices; the lowest numbered of them."""
     large = [node for node in nodes if len(node.whole_free()) >= job.devices]
@@ -85,23 +125,28 @@ def _one_node(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Plac
     free = len(node.whole_free())
     cost = {Place.SPREAD: -free, Place.PACK: -(pool.capacity - free)}.get(place, free - job.devices)
     row = row_on(job, node, node.whole_free()[: job.devices])
-    return Placement(pool.index, (row,), cost)
+    return Placement(pool.index, (row,), (float(cost),))
 
 
 def _empty_nodes(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Placement | None:
     """A gang larger than a node: empty nodes, and best fit for what remains."""
     count, rest = divmod(job.devices, pool.capacity)
-    chosen = [node for node in nodes if len(node.whole_free()) == pool.capacity][:count]
+    empty = [node for node in nodes if len(node.whole_free()) == pool.capacity]
+    chosen = [node for node in empty if node.hosts(job, pool.capacity)][:count]
     if len(chosen) < count:
         return None
     rows = [row_on(job, node, node.whole_free()) for node in chosen]
     if rest:
-        others = [node for node in nodes if node not in chosen and len(node.whole_free()) >= rest]
+        others = [
+            node
+            for node in nodes
+            if node not in chosen and len(node.whole_free()) >= rest and node.hosts(job, rest)
+        ]
         if not others:
             return None
         last = min(others, key=lambda each: len(each.whole_free()))
         rows.append(row_on(job, last, last.whole_free()[:rest]))
-    return Placement(pool.index, tuple(rows), _cost_of_many(cluster))
+    return Placement(pool.index, tuple(rows), _cost_of_many(cluster, job, pool, rows))
 
 
 def _gather(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Placement | None:
@@ -109,11 +154,14 @@ def _gather(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Placem
     rows = []
     wanted = job.devices
     for node in sorted(nodes, key=lambda each: -len(each.whole_free())):  # ties: lowest index
-        given = node.whole_free()[:wanted]
+        most = max((k for k in range(wanted + 1) if node.hosts(job, k)), default=0)
+        given = node.whole_free()[:most]
         if given:
             rows.append(row_on(job, node, given))
             wanted -= len(given)
-    return None if wanted else Placement(pool.index, tuple(rows), _cost_of_many(cluster))
+    if wanted:
+        return None
+    return Placement(pool.index, tuple(rows), _cost_of_many(cluster, job, pool, rows))
 
 
 def _share(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Placement | None:
@@ -128,12 +176,25 @@ def _share(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Placeme
         spare = sum(node.devices[number].free_milli for number in devices)
         if best is None or spare < best[0]:
             best = spare, row_on(job, node, devices)
-    return None if best is None else Placement(pool.index, (best[1],), _cost_of_many(cluster))
+    if best is None:
+        return None
+    return Placement(pool.index, (best[1],), _cost_of_many(cluster, job, pool, [best[1]]))
 
 
-def _cost_of_many(cluster: Cluster) -> float:
-    """Gangs over several nodes and shared devices: 0, which for spread counts as the most free."""
-    return -math.inf if cluster.knobs.place == Place.SPREAD else 0.0
+def _cost_of_many(cluster: Cluster, job: Job, pool: Pool, rows: list[Row]) -> tuple[float, ...]:
+    """Gangs over several nodes and shared devices: 0, which for spread counts as the most free.
+
+    For fgd the level of all that the rows add; for random the draw of the pool's first node.
+    """
+    if cluster.knobs.place == Place.RANDOM:
+        return (float(draw(cluster, pool.first_node)),)
+    if cluster.knobs.place == Place.FGD:
+        grown = 0
+        for row in rows:
+            devices = [each for each in range(pool.capacity) if row.mask >> each & 1]
+            grown += growth(cluster, job, cluster.nodes[row.node], devices)
+        return (float(level(cluster, grown)), 0.0, 0.0)
+    return (-math.inf,) if cluster.knobs.place == Place.SPREAD else (0.0,)
 
 
 # Which pools -----------------------------------------------------------------

@@ -158,7 +158,7 @@ def _room_to_make(cluster: Cluster, job: Job, pool: Pool) -> tuple[list[int], li
 
     No nodes if it would fit nowhere.
     """
-    if job.fractional:
+    if job.fractional or job.cpu_milli or job.host_mib:
         return [], []
     if job.devices <= pool.capacity:
         wanted, needed = 1, job.devices
@@ -187,7 +187,7 @@ def _movable(cluster: Cluster, job: Job, node: Node) -> list[Job]:
     smaller = [
         each
         for each in (cluster.jobs[index] for index in node.jobs)
-        if not each.fractional and each.devices < job.devices and each.nodes == 1
+        if not each.fractional and 0 < each.devices < job.devices and each.nodes == 1
     ]
     return sorted(smaller, key=lambda each: (each.devices, each.index))
 

@@ -47,7 +47,8 @@ def refit(state: State, old: Knobs, new: Knobs) -> State:
 def _regrouped(state: State, by_tenant: bool) -> dict[str, Records]:
     """Jobs, shapes and an empty queue with the tenant as part of the shape, or without."""
     before: Any = state.shapes[state.jobs.shape_id]
-    columns = [before[name] for name in ("devices", "milli", "memory_mib", "profile")]
+    asked = ("devices", "milli", "memory_mib", "cpu_milli", "host_mib", "profile")
+    columns = [before[name] for name in asked]
     columns.append(before.pools.view(np.int64))
     if by_tenant:
         columns.append(state.jobs.tenant)

@@ -12,7 +12,7 @@ from flyball.core.errors import BadInput, at
 from flyball.core.grouping import Groups, group_rows
 from flyball.core.knobs import Knobs, Order
 from flyball.core.state import CAP_LEVELS, Records, records
-from flyball.core.units import MIB_PER_GIB, MILLI_PER_DEVICE, POWER_SLACK
+from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, POWER_SLACK
 from flyball.core.workload import Workload
 
 Bools = npt.NDArray[np.bool_]
@@ -35,6 +35,7 @@ class Limits(NamedTuple):
     memory: Bools
     devices: Bools
     power: Bools
+    host: Bools
 
 
 def group_shapes(workload: Workload, jobs: Records, offer: Offer) -> Records:
@@ -43,13 +44,15 @@ def group_shapes(workload: Workload, jobs: Records, offer: Offer) -> Records:
     Raises:
         BadInput: a job that no pool could ever hold.
     """
-    limits = _limits(jobs, offer)
-    could = limits.runs & limits.memory & limits.devices & limits.power
+    _refuse_nothing(workload)
+    limits = _limits(workload, jobs, offer)
+    could = limits.runs & limits.memory & limits.devices & limits.power & limits.host
     _refuse_impossible(workload, could, limits, offer)
     bits = np.uint64(1) << np.arange(len(offer.pools), dtype=np.uint64)
     mask = (could * bits).sum(axis=1)
     memory = np.where(jobs.milli < MILLI_PER_DEVICE, jobs.memory_mib, 0)
-    columns = [jobs.devices, jobs.milli, memory, jobs.profile, mask.view(np.int64)]
+    columns = [jobs.devices, jobs.milli, memory, workload.cpu_milli, workload.host_mib]
+    columns += [jobs.profile, mask.view(np.int64)]
     if offer.knobs.order == Order.FAIR:
         columns.append(jobs.tenant)
     groups = group_rows(*columns)
@@ -58,6 +61,8 @@ def group_shapes(workload: Workload, jobs: Records, offer: Offer) -> Records:
     for name in ("devices", "milli", "profile"):
         shapes[name] = jobs[name][groups.first]
     shapes.memory_mib = memory[groups.first]
+    shapes.cpu_milli = workload.cpu_milli[groups.first]
+    shapes.host_mib = workload.host_mib[groups.first]
     shapes.pools = mask[groups.first]
     lay_out(shapes, groups)
     return shapes
@@ -73,7 +78,7 @@ def lay_out(shapes: Records, groups: Groups) -> None:
     shapes["sample"] = groups.first
 
 
-def _limits(jobs: Records, offer: Offer) -> Limits:
+def _limits(workload: Workload, jobs: Records, offer: Offer) -> Limits:
     pools, clock = offer.pools, offer.clock[0]
     rates: Any = offer.rates.reshape(-1, len(pools))
     fraction = (jobs.milli < MILLI_PER_DEVICE)[:, None]
@@ -89,7 +94,33 @@ def _limits(jobs: Records, offer: Offer) -> Limits:
         memory=jobs.memory_mib[:, None] <= pools.memory_mib,
         devices=jobs.devices[:, None] <= room,
         power=power,
+        host=(_on_a_node(workload, workload.cpu_milli, pools) <= pools.cpu_milli)
+        & (_on_a_node(workload, workload.host_mib, pools) <= pools.host_mib),
     )
+
+
+def _on_a_node(workload: Workload, demand: npt.NDArray[np.int64], pools: Records) -> Any:
+    """Per job and pool: the most of a demand on hosts that one node must meet."""
+    if not demand.any():
+        return np.zeros((len(workload), len(pools)), np.int64)
+    whole, gang = demand[:, None], np.maximum(1, workload.devices)[:, None]
+    spread = -(-whole * pools.capacity.astype(np.int64) // gang)
+    return np.where(gang > pools.capacity, spread, whole)
+
+
+def _refuse_nothing(workload: Workload) -> None:
+    """A job must ask for something: devices, or a part of a host."""
+    empty = (workload.devices == 0) & (workload.cpu_milli == 0) & (workload.host_mib == 0)
+    bad = np.flatnonzero(empty | (workload.cpu_milli < 0) | (workload.host_mib < 0))
+    if len(bad):
+        job = int(bad[0])
+        row, cores = int(workload.row[job]), workload.cpu_milli[job] / MILLI_PER_CORE
+        raise BadInput(
+            f"{at(workload.name, row if row >= 0 else None)}: job {workload.ids[job]!s} asks for "
+            f"{workload.devices[job]} devices, {cores:g} cores and "
+            f"{workload.host_mib[job] / MIB_PER_GIB:g} GiB of a host",
+            "drop it, or say what it needs",
+        )
 
 
 def _refuse_impossible(workload: Workload, could: Bools, limits: Limits, offer: Offer) -> None:
@@ -117,6 +148,8 @@ def _why(workload: Workload, job: int, limits: Limits, offer: Offer) -> str:
     if not limits.memory[job].any():
         most_gib = pools.memory_mib.max() / MIB_PER_GIB
         return f"needs {memory_gib:g} GiB on a device and the largest has {most_gib:g}"
+    if not limits.host[job].any():
+        return _why_host(workload, job, pools)
     if not limits.runs[job].any():
         return "has a model that runs on none of the device types"
     if not limits.power[job].any():
@@ -124,4 +157,17 @@ def _why(workload: Workload, job: int, limits: Limits, offer: Offer) -> str:
             f"would exceed the power budget of {clock.budget_w / 1000:g} kW even alone: "
             f"the idle cluster draws {clock.power_w / 1000:.3g} kW"
         )
-    return f"finds no pool with {devices} devices of {memory_gib:g} GiB that runs it"
+    host = " on a host large enough" if workload.cpu_milli[job] or workload.host_mib[job] else ""
+    return f"finds no pool with {devices} devices of {memory_gib:g} GiB that runs it{host}"
+
+
+def _why_host(workload: Workload, job: int, pools: Records) -> str:
+    """What it asks of a node's host, and what the largest hosts have."""
+    of_one: Any = workload.take(np.array([job]))
+    cpu_milli = _on_a_node(of_one, of_one.cpu_milli, pools).min()
+    host_mib = _on_a_node(of_one, of_one.host_mib, pools).min()
+    return (
+        f"needs {cpu_milli / MILLI_PER_CORE:g} cores and {host_mib / MIB_PER_GIB:g} GiB of a "
+        f"node's host, and the largest hosts have {pools.cpu_milli.max() / MILLI_PER_CORE:g} cores "
+        f"and {pools.host_mib.max() / MIB_PER_GIB:g} GiB"
+    )

@@ -34,6 +34,7 @@ from flyball.schedule.targets import set_targets
 from flyball.twin import kernel
 from flyball.twin.build import build_state
 from flyball.twin.refit import ended_in_order, refit
+from flyball.twin.usual import score_cache
 
 DUMP_FORMAT = 2
 WINDOW_BEGINS = 0.1
@@ -199,6 +200,9 @@ class Twin:
         self.state = refit(self.state, self.knobs, knobs)
         if knobs.order == Order.HISTORY and knobs.order != self.knobs.order:
             relearn(self.state, ended_in_order(self.state))
+        scores = score_cache(knobs, len(self.state.shapes), len(self.state.nodes))
+        if scores.shape != self.state.scores.shape:
+            self.state = self.state._replace(scores=scores)
         kernel.rebuild_queue(self.state, self._packed, knobs.pack())
         self._set(knobs)
 

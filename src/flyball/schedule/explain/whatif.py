@@ -15,7 +15,7 @@ from flyball.core.knobs import Knobs
 from flyball.core.state import State
 from flyball.schedule import diagnose
 from flyball.schedule.explain.wording import Names, counted
-from flyball.schedule.place import GATHERED
+from flyball.schedule.nodes import GATHERED
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,10 @@ class Probe:
             clock.budget_w = 0.0
         runs: Any = state.runs[at : at + 1].copy()
         memos: Any = state.memos[at : at + 1] if len(state.memos) > 1 else state.memos
-        return state._replace(jobs=jobs, shapes=shapes, runs=runs, clock=clock, memos=memos)
+        scores = state.scores[:0]  # those of another request are of no use
+        return state._replace(
+            jobs=jobs, shapes=shapes, runs=runs, clock=clock, memos=memos, scores=scores
+        )
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ BUILT_IN = {
     "fair": "flyball.schedule.policies.fair:POLICY",
     "tiresias": "flyball.schedule.policies.tiresias:POLICY",
     "qssf": "flyball.schedule.policies.qssf:POLICY",
+    "fgd": "flyball.schedule.policies.fgd:POLICY",
     "tuned": "flyball.schedule.policies.tuned:POLICY",
 }
 

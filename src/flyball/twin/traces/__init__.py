@@ -21,6 +21,7 @@ READERS = {
     "gavel": "flyball.twin.traces.gavel:read",
     "journal": "flyball.twin.traces.journal:read",
     "kubernetes": "flyball.twin.traces.kubernetes:read",
+    "openb": "flyball.twin.traces.openb:read",
     "philly": "flyball.twin.traces.philly:read",
     "sacct": "flyball.twin.traces.sacct:read",
     "sacct-json": "flyball.twin.traces.sacct_json:read",
@@ -140,6 +141,10 @@ def _is_sia(head: list[str]) -> bool:
     return _has_columns(head, {"application", "num_replicas", "batch_size"}, "duration_s")
 
 
+def _is_openb(head: list[str]) -> bool:
+    return _has_columns(head, {"creation_time", "cpu_milli", "num_gpu", "gpu_milli"}, "duration_s")
+
+
 def _is_philly(head: list[str]) -> bool:
     return _has_columns(head, {"submit_s", "duration_s", "num_gpus", "vc"}, "job")
 
@@ -159,6 +164,7 @@ SIGNS: tuple[tuple[str, Callable[[list[str]], bool]], ...] = (
     ("gavel", _is_gavel),
     ("elasticflow", _is_elasticflow),
     ("sia", _is_sia),
+    ("openb", _is_openb),
     ("philly", _is_philly),
 )
 """What each format is recognised by, in the order they are tried; `canonical` if none fits."""

@@ -21,6 +21,7 @@ from flyball.twin.traces.table import MAX_DEVICES, Field, Table, read_table
 OUTCOMES = tuple(each.name.lower() for each in Outcome)
 MAX_MEMORY_GIB = 1e6
 MAX_LIMIT = 2**31 - 1
+MAX_CPU_MILLI = 1e12
 
 FIELDS = (
     Field("job", "text", required=True),
@@ -30,9 +31,8 @@ FIELDS = (
         "num_gpus",
         "whole",
         required=True,
-        low=1,
         high=MAX_DEVICES,
-        remedy="the number of devices, 1 or more; leave out jobs that need none",
+        remedy="the number of devices; 0 only with a demand on the host",
     ),
     Field("model", "name"),
     Field("class", "name"),
@@ -61,6 +61,14 @@ FIELDS = (
         remedy="how many tasks of the array may run at a time, 1 or more",
     ),
     Field("outcome", "name"),
+    Field(
+        "cpu_milli",
+        "whole",
+        high=MAX_CPU_MILLI,
+        empty=0,
+        remedy="thousandths of host cores for all its devices together, or empty",
+    ),
+    Field("host_gib", high=MAX_MEMORY_GIB, empty=0, remedy="GiB of host memory, or empty"),
 )
 
 
@@ -97,6 +105,12 @@ def make(table: Table, ids: npt.NDArray[np.str_] | None = None) -> Workload:
     if "after" in got:
         columns["after_job"], columns["after_on"] = resolve(table, "job", "after")
     devices = got["num_gpus"].astype(np.int64)
+    nothing = devices == 0
+    for name in _HOST:
+        nothing &= got.get(name, np.zeros(len(table))) == 0
+    if nothing.any():
+        remedy = "give it a device, or cpu_milli or host_gib"
+        raise table.fault(int(np.argmax(nothing)), "num_gpus", 0, "asks for nothing", remedy)
     return Workload.of(table.file.name, got["submit_s"], got["duration_s"], devices, **columns)
 
 
@@ -110,7 +124,10 @@ _NUMBERS: tuple[tuple[str, str, Callable[[npt.NDArray[np.float64]], npt.NDArray[
     ("estimate_s", "estimate_us", _us),
     ("gpu_milli", "milli", lambda milli: milli.astype(np.int64)),
     ("limit_s", "limit_us", lambda seconds: _us(seconds).astype(np.int64)),
+    ("cpu_milli", "cpu_milli", lambda milli: milli.astype(np.int64)),
+    ("host_gib", "host_mib", lambda gib: np.ceil(gib * MIB_PER_GIB).astype(np.int64)),
 )
+_HOST = ("cpu_milli", "host_gib")
 
 
 def _known(table: Table, column: str, labels: Sequence[str], empty: int) -> npt.NDArray[np.int64]:
@@ -176,6 +193,8 @@ def _texts(workload: Workload) -> dict[str, list[str] | None]:
         "array": [f"a{g}" if g >= 0 else "" for g in groups] if limits else None,
         "array_limit": [str(limits[g]) if g >= 0 else "" for g in groups] if limits else None,
         "outcome": _unless(w.outcome, int(Outcome.COMPLETED), OUTCOMES.__getitem__),
+        "cpu_milli": _unless(w.cpu_milli, 0, str),
+        "host_gib": _unless(w.host_mib, 0, lambda mib: repr(mib / MIB_PER_GIB)),
     }
 
 

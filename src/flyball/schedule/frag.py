@@ -1,0 +1,206 @@
+"""place = fgd: fragmentation gradient descent (Weng et al., USENIX ATC 2023).
+
+A node's fragmentation is what is free on its devices and of no use to the usual jobs: for a
+usual job that the node cannot run now, all of it; for one that it can, the devices with too
+little left each. `fragments` adds that up over `state.usual`, each kind as often as it occurs,
+so it is a whole number and the order of adding does not matter. A job goes where it adds
+least; the increase is rounded to a level, as its authors do.
+
+`state.scores` remembers each shape's score on each node and, in its last row, each node's
+fragmentation; `allocate.forget` makes a node's column STALE when something on the node changes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from flyball.core.state import STALE
+from flyball.core.units import MILLI_PER_DEVICE
+from flyball.physics.compile import bit_count, kernel, lowest_bit
+from flyball.schedule.gang import list_gang
+from flyball.schedule.host import share_of
+from flyball.schedule.nodes import (
+    NOWHERE,
+    eligible,
+    fits_on,
+    kept_back,
+    lowest_devices,
+    pick_fraction,
+)
+
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
+LEVEL = 1 << 44
+"""A score is level * LEVEL + free milli of the node * MILLI + free cores (thousandths)."""
+MILLI = 1 << 28
+FINER = 1000
+BORDERS = np.array(
+    [math.ceil(MILLI_PER_DEVICE * FINER * math.log(k / (100 - k))) for k in range(1, 100)]
+)
+"""k of these are passed if 100 / (1 + e^(increase in devices)) >= k; in 1/FINER of a milli."""
+NOT_HERE = 1 << 62
+"""The score of a node where the job does not fit: more than any other."""
+
+
+@kernel
+def fragments(
+    state: Any, node: Any, taken: Any, milli: int, cpu_milli: int, host_mib: int
+) -> int:  # fmt: skip
+    """What is free and of no use, if the node gave `milli` of each device in `taken`.
+
+    Args:
+        cpu_milli, host_mib: what its host would have free then.
+    """
+    part = MILLI_PER_DEVICE - milli
+    whole, begun = bit_count(node.free_mask & ~taken), bit_count(node.free_mask & taken)
+    free = whole * MILLI_PER_DEVICE + begun * part
+    rest = node.open_mask
+    while rest != ZERO:
+        free += left_on(state.devices, node, lowest_bit(rest), taken, milli)
+        rest &= rest - ONE
+    if free == 0:
+        return 0
+    total, asked, enough, too_small = 0, -1, 0, 0
+    for at in range(len(state.usual)):
+        kind = state.usual[at]
+        if kind.milli != asked:  # kinds come in order of their share of a device
+            asked = kind.milli
+            enough, too_small = whole, 0
+            if part >= asked:
+                enough += begun
+            else:
+                too_small = begun * part
+            rest = node.open_mask
+            while rest != ZERO:
+                left = left_on(state.devices, node, lowest_bit(rest), taken, milli)
+                if left >= asked:
+                    enough += 1
+                else:
+                    too_small += left
+                rest &= rest - ONE
+        runs = enough >= kind.devices and cpu_milli >= kind.cpu_milli and host_mib >= kind.host_mib
+        if runs and (kind.pools >> np.uint64(node.pool)) & ONE != ZERO:
+            total += kind.count * too_small
+        else:
+            total += kind.count * free
+    return total
+
+
+@kernel
+def left_on(devices: Any, node: Any, at: int, taken: Any, milli: int) -> int:
+    """What an open device would have left."""
+    left = devices[node.first_device + at].free_milli
+    if (taken >> np.uint64(at)) & ONE != ZERO:
+        left -= milli
+    return int(left)
+
+
+@kernel
+def increase(state: Any, job: Any, node_id: int, taken: Any) -> int:
+    """How much the node's fragmentation grows if the job takes these devices of it."""
+    node, shape = state.nodes[node_id], state.shapes[job.shape_id]
+    count = bit_count(taken)
+    cpu_milli = node.free_cpu_milli - share_of(shape.cpu_milli, count, job.devices)
+    host_mib = node.free_host_mib - share_of(shape.host_mib, count, job.devices)
+    after = fragments(state, node, taken, job.milli, cpu_milli, host_mib)
+    last = len(state.scores) - 1
+    if last >= 0 and state.scores[last, node_id] != STALE:
+        return after - int(state.scores[last, node_id])
+    before = fragments(state, node, ZERO, 0, node.free_cpu_milli, node.free_host_mib)
+    if last >= 0:
+        state.scores[last, node_id] = before
+    return after - before
+
+
+@kernel
+def level_of(usual: Any, growth: int) -> int:
+    """The level of an increase, 0 (best) to 99: the borders that it does not stay below.
+
+    Increases are sums over all usual jobs; the borders are for one.
+    """
+    jobs = usual[len(usual) - 1].covered if len(usual) > 0 else 0
+    low, high = 0, len(BORDERS)
+    while low < high:
+        middle = (low + high) // 2
+        if -growth * FINER >= BORDERS[middle] * jobs:
+            low = middle + 1
+        else:
+            high = middle
+    return len(BORDERS) - low
+
+
+@kernel
+def least_devices(state: Any, job: Any, node_id: int) -> tuple:  # type: ignore[type-arg]
+    """The devices that the job, which fits on the node, takes there: (mask, level)."""
+    node = state.nodes[node_id]
+    if job.milli == MILLI_PER_DEVICE:
+        mask = lowest_devices(node.free_mask, job.devices)
+        return mask, level_of(state.usual, increase(state, job, node_id, mask))
+    if job.devices > 1:
+        mask = pick_fraction(state, node, job.devices, job.milli, job.memory_mib)[0]
+        return mask, level_of(state.usual, increase(state, job, node_id, mask))
+    best, least, least_left = ZERO, len(BORDERS) + 1, 0
+    rest = node.open_mask | lowest_devices(node.free_mask, min(1, node.free))
+    while rest != ZERO:
+        at = lowest_bit(rest)
+        bit = ONE << np.uint64(at)
+        rest &= ~bit
+        left = MILLI_PER_DEVICE
+        if node.open_mask & bit != ZERO:
+            if not eligible(state, node, at, job.milli, job.memory_mib):
+                continue
+            left = state.devices[node.first_device + at].free_milli
+        level = level_of(state.usual, increase(state, job, node_id, bit))
+        if level < least or (level == least and left < least_left):
+            best, least, least_left = bit, level, left
+    return best, least
+
+
+@kernel
+def score_on(state: Any, job: Any, node_id: int) -> int:
+    """The job's score on a node; the smallest is best."""
+    if not fits_on(state, job, node_id):
+        return NOT_HERE
+    node = state.nodes[node_id]
+    free_milli = state.pools[node.pool].capacity * MILLI_PER_DEVICE - node.used_milli
+    level = least_devices(state, job, node_id)[1]
+    return int(level * LEVEL + free_milli * MILLI + node.free_cpu_milli)
+
+
+@kernel
+def known_score(state: Any, job: Any, node_id: int) -> int:
+    """The same, from the cache if it is there."""
+    if len(state.scores) == 0:
+        return score_on(state, job, node_id)
+    if state.scores[job.shape_id, node_id] == STALE:
+        state.scores[job.shape_id, node_id] = score_on(state, job, node_id)
+    return int(state.scores[job.shape_id, node_id])
+
+
+@kernel
+def least_fragmenting(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
+    """The node of the pool with the smallest score, or NOWHERE."""
+    pool, scores, shape_id = state.pools[pool_id], state.scores, job.shape_id
+    best, least = NOWHERE, NOT_HERE
+    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
+        # Most scores are known: looked up here, since a call would cost more than the look.
+        score = scores[shape_id, node_id] if len(scores) > 0 else STALE
+        if score == STALE:
+            score = known_score(state, job, node_id)
+        if score < least and not (avoid and kept_back(state, node_id)):
+            best, least = node_id, score
+    return int(best)
+
+
+@kernel
+def gang_score(state: Any, job: Any, pool_id: int, fit: int, avoid: bool) -> int:
+    """The score of a gang over several nodes: the level of what it adds in all."""
+    growth = 0
+    first = state.clock[0].actions
+    for at in range(first, first + list_gang(state, pool_id, job, fit, avoid)):
+        action = state.plan[at]
+        growth += increase(state, job, action.node, action.mask)
+    return level_of(state.usual, growth) * LEVEL

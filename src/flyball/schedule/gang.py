@@ -1,0 +1,153 @@
+"""Several nodes for a gang: whether it fits, and which nodes give it how many devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.physics.compile import kernel
+from flyball.schedule import index
+from flyball.schedule.host import asks_host, most_carried
+from flyball.schedule.nodes import (
+    GATHERED,
+    WHOLE_NODES,
+    is_cleared,
+    kept_back,
+    lowest_devices,
+    node_with,
+    usable,
+)
+
+
+@kernel
+def count_usable(state: Any, pool_id: int, job: Any, free: int, count: int, avoid: bool) -> int:
+    """How many nodes have exactly `free` whole devices, and a host for `count` of the job's."""
+    pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
+    if not avoid and not asks_host(shape):
+        return int(state.bitmaps[index.base_of(pool, free)])
+    found = 0
+    local = index.next_after(state.bitmaps, pool, free, -1)
+    while local >= 0:
+        node = state.nodes[pool.first_node + local]
+        if usable(node, clock, shape, count, job.devices, avoid):
+            found += 1
+        local = index.next_after(state.bitmaps, pool, free, local)
+    return found
+
+
+@kernel
+def fits_whole_nodes(state: Any, pool_id: int, job: Any, avoid: bool) -> bool:
+    """Whether a gang larger than a node finds empty nodes, and room for its remainder."""
+    capacity = state.pools[pool_id].capacity
+    full, rest = job.devices // capacity, job.devices % capacity
+    empty = count_usable(state, pool_id, job, capacity, capacity, avoid)
+    if empty < full:
+        return False
+    if rest == 0 or empty > full:
+        return True
+    for free in range(rest, capacity):
+        if node_with(state, pool_id, job, free, rest, avoid) >= 0:
+            return True
+    # An empty node whose host is too small for a full share may do for the remainder.
+    return count_usable(state, pool_id, job, capacity, rest, avoid) > empty
+
+
+@kernel
+def fits_gathered(state: Any, pool_id: int, job: Any, avoid: bool) -> bool:
+    """Whether the pool has that many whole free devices in all, on hosts with room for them."""
+    pool, shape = state.pools[pool_id], state.shapes[job.shape_id]
+    total = 0
+    if not asks_host(shape):
+        for free in range(1, pool.capacity + 1):
+            total += free * count_usable(state, pool_id, job, free, free, avoid)
+        return bool(total >= job.devices)
+    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
+        node = state.nodes[node_id]
+        if not node.down and not (avoid and kept_back(state, node_id)):
+            total += min(node.free, most_carried(node, shape, job.devices))
+    return bool(total >= job.devices)
+
+
+@kernel
+def note_row(state: Any, at: int, node_id: int, count: int) -> None:
+    """Write a node and its lowest whole free devices behind the plan."""
+    action = state.plan[state.clock[0].actions + at]
+    action.node = node_id
+    action.mask = lowest_devices(state.nodes[node_id].free_mask, count)
+
+
+@kernel
+def list_gang(state: Any, pool_id: int, job: Any, fit: int, avoid: bool) -> int:
+    """List the nodes of a gang that was found to fit so, in the order in which it takes them.
+
+    Returns:
+        How many rows now stand behind the plan's last action, with node and mask.
+    """
+    if fit == GATHERED:
+        return list_gathered(state, pool_id, job, avoid)
+    if fit == WHOLE_NODES:
+        return list_whole_nodes(state, pool_id, job, avoid)
+    rows, left, node_id = 0, job.devices, state.pools[pool_id].first_node
+    while left > 0:
+        if is_cleared(state, node_id):
+            count = min(left, state.nodes[node_id].free)
+            note_row(state, rows, node_id, count)
+            rows += 1
+            left -= count
+        node_id += 1
+    return rows
+
+
+@kernel
+def list_whole_nodes(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
+    """Empty nodes, lowest first, then the fullest node with room for what remains."""
+    pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
+    capacity = pool.capacity
+    rows, left, local = 0, job.devices, -1
+    while left >= capacity:
+        local = index.next_after(state.bitmaps, pool, capacity, local)
+        node = state.nodes[pool.first_node + local]
+        if usable(node, clock, shape, capacity, job.devices, avoid):
+            note_row(state, rows, pool.first_node + local, capacity)
+            rows += 1
+            left -= capacity
+    if left > 0:
+        note_row(state, rows, last_node(state, pool_id, job, left, local, avoid), left)
+        rows += 1
+    return rows
+
+
+@kernel
+def last_node(state: Any, pool_id: int, job: Any, rest: int, taken: int, avoid: bool) -> int:
+    """The node for a gang's remainder; empty nodes up to `taken` are its own where they can be."""
+    pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
+    for free in range(rest, pool.capacity):
+        node_id = node_with(state, pool_id, job, free, rest, avoid)
+        if node_id >= 0:
+            return int(node_id)
+    local = -1
+    while True:
+        local = index.next_after(state.bitmaps, pool, pool.capacity, local)
+        node = state.nodes[pool.first_node + local]
+        own = usable(node, clock, shape, pool.capacity, job.devices, avoid) and local <= taken
+        if not own and usable(node, clock, shape, rest, job.devices, avoid):
+            return int(pool.first_node + local)
+
+
+@kernel
+def list_gathered(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
+    """Most whole free devices first, each node giving what it has and its host can carry."""
+    pool, shape = state.pools[pool_id], state.shapes[job.shape_id]
+    rows, left = 0, job.devices
+    for step in range(pool.capacity):
+        free = pool.capacity - step
+        local = index.next_after(state.bitmaps, pool, free, -1)
+        while local >= 0 and left > 0:
+            node_id = pool.first_node + local
+            carried = most_carried(state.nodes[node_id], shape, job.devices)
+            count = min(left, min(free, carried))
+            if count > 0 and not (avoid and kept_back(state, node_id)):
+                note_row(state, rows, node_id, count)
+                rows += 1
+                left -= count
+            local = index.next_after(state.bitmaps, pool, free, local)
+    return rows

@@ -1,0 +1,74 @@
+"""place = random: a draw that is the same in every run of the same problem.
+
+The n-th start of a run draws a number for every node, and for every device of it, by a hash of
+(n, node, device). The hash mixes 32 bits at a time, so that plain Python and compiled code,
+which has 64, agree without overflow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flyball.physics.compile import kernel, lowest_bit
+from flyball.schedule.nodes import NOWHERE, eligible, fits_on, kept_back
+
+BITS = 0xFFFFFFFF
+FACTOR = 0x45D9F3B
+NO_DRAW = 1 << 32
+"""More than any draw."""
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
+
+
+@kernel
+def mixed(value: int) -> int:
+    """32 bits in, 32 bits out, each of which depends on all."""
+    value &= BITS
+    value = ((value ^ (value >> 16)) * FACTOR) & BITS
+    value = ((value ^ (value >> 16)) * FACTOR) & BITS
+    return value ^ (value >> 16)
+
+
+@kernel
+def draw(state: Any, node_id: int) -> int:
+    """The node's number for the next start."""
+    return mixed(mixed(state.clock[0].starts) + node_id)
+
+
+@kernel
+def drawn_node(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
+    """The node of lowest number among those where the job fits now, or NOWHERE."""
+    pool = state.pools[pool_id]
+    best, least = NOWHERE, NO_DRAW
+    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
+        if avoid and kept_back(state, node_id):
+            continue
+        if fits_on(state, job, node_id):
+            number = draw(state, node_id)
+            if number < least:
+                best, least = node_id, number
+    return int(best)
+
+
+@kernel
+def drawn_devices(state: Any, job: Any, node_id: int) -> Any:
+    """The devices of lowest number among those of the node with room for a fractional job."""
+    node = state.nodes[node_id]
+    base = draw(state, node_id)
+    chosen = ZERO
+    for _ in range(job.devices):
+        best, least = -1, NO_DRAW
+        rest = (node.free_mask | node.open_mask) & ~chosen
+        while rest != ZERO:
+            at = lowest_bit(rest)
+            rest &= rest - ONE
+            is_open = node.open_mask & (ONE << np.uint64(at)) != ZERO
+            if is_open and not eligible(state, node, at, job.milli, job.memory_mib):
+                continue
+            number = mixed(base + 1 + at)
+            if number < least:
+                best, least = at, number
+        chosen |= ONE << np.uint64(best)
+    return chosen
