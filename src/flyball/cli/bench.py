@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from flyball.cli import bench_compare, bench_placement, bench_tune
+from flyball.cli import bench_compare, bench_fairness, bench_placement, bench_tune
 from flyball.cli.bench_shares import shares
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
@@ -17,6 +17,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("compare", epilog=bench_compare.EXAMPLES)(bench_compare.compare)
+app.command("fairness", epilog=bench_fairness.EXAMPLES)(bench_fairness.fairness)
 app.command("tune-heuristics", epilog=bench_tune.EXAMPLES)(bench_tune.tune_heuristics)
 
 
