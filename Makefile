@@ -1,6 +1,6 @@
 # One command each. Everything happens in .venv; nothing else on the machine is touched.
 #
-#   make demo     the main job: a generated week on five mixed nodes under every policy
+#   make demo     the main job: a generated week on five mixed nodes under eight policies
 #   make test     every check, the same here and in CI
 #   make install  set-up alone; does nothing when it is up to date
 

@@ -10,6 +10,7 @@ import numpy as np
 from flyball.core.knobs import Place, Span
 from flyball.core.units import MILLI_PER_DEVICE, POWER_SLACK
 from flyball.physics.compile import kernel, lowest_bit
+from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, own_w, rate_of
 from flyball.schedule.frag import gang_score, known_score, least_fragmenting
 from flyball.schedule.gang import fits_gathered, fits_whole_nodes
@@ -23,6 +24,14 @@ BEST_FIT, PACK, SPREAD = int(Place.BEST_FIT), int(Place.PACK), int(Place.SPREAD)
 FASTEST, EFFICIENT, HOLD = int(Place.FASTEST), int(Place.EFFICIENT), int(Place.HOLD)
 FGD, RANDOM = int(Place.FGD), int(Place.RANDOM)
 SPAN_ANY = int(Span.ANY)
+
+
+@kernel
+def hopeless(bitmaps: Any, pool: Any, job: Any) -> bool:
+    """Whether it takes no more than a look to see that a gang that does not gather cannot fit."""
+    if job.devices > pool.capacity:
+        return bool(bitmaps[index.base_of(pool, pool.capacity)] < job.devices // pool.capacity)
+    return bool(job.devices > 0 and index.free_counts(bitmaps, pool, job.devices) == ZERO)
 
 
 @kernel
@@ -144,6 +153,7 @@ def find_for(
     """`find` for a job like this one with so much left."""
     pools = state.shapes[job.shape_id].pools
     power_w = state.clock[0].power_w
+    whole = job.milli == MILLI_PER_DEVICE and knobs.span != SPAN_ANY
     longest_us = 0.0
     if knobs.place == HOLD:
         longest_us = slowest_worth_using(state, knobs, job, left_us, pools)
@@ -151,6 +161,8 @@ def find_for(
     while pools != ZERO:
         pool_id = lowest_bit(pools)
         pools &= pools - ONE
+        if whole and hopeless(state.bitmaps, state.pools[pool_id], job):
+            continue
         avoid = respect_head and would_delay_head(
             state, knobs, job, left_us, restart_us, pool_id, now
         )
@@ -160,6 +172,8 @@ def find_for(
         if knobs.place == HOLD:
             if left_us / rate_of(state, job, pool_id, knobs.cap, False) > longest_us:
                 continue
+        if best_pool < 0 and pools == ZERO:  # nothing to compare it with
+            return pool_id, node_id, avoid
         value = score(state, knobs, job, pool_id, node_id, plain, avoid)
         if best_pool < 0 or value < best_score:
             best_pool, best_node, best_avoid, best_score = pool_id, node_id, avoid, value

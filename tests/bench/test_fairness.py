@@ -1,0 +1,35 @@
+"""Tenants shared and alone: the workload is as stated, and `fair` keeps its promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flyball.bench.fairness import DAYS, DEVICES, NODES, draw, own_cluster, run, shared_cluster
+from flyball.core.units import S_PER_DAY
+from flyball.twin.traces.describe import device_seconds
+
+
+def test_the_draw_has_the_load_and_every_job_twice() -> None:
+    case = draw(0.9, 3)
+    assert len(case.together) == sum(len(each) for each in case.own)
+    offered_s = shared_cluster().device_count * DAYS * S_PER_DAY
+    # Durations under a second were lifted to one.
+    assert device_seconds(case.together).sum() / offered_s == pytest.approx(0.9, rel=0.02)
+    for at, own in enumerate(case.own):
+        mine = case.together.tenant == at
+        assert np.array_equal(np.sort(case.together.duration_us[mine]), np.sort(own.duration_us))
+        assert own.devices.max() <= own_cluster().device_count
+    assert np.array_equal(draw(0.9, 3).together.duration_us, case.together.duration_us)
+
+
+def test_quotas_are_whole_nodes_of_one_cluster() -> None:
+    cluster = shared_cluster()
+    assert [each.quota for each in cluster.tenants] == [NODES * DEVICES] * 4
+    assert sum(each.quota for each in cluster.tenants) == cluster.device_count
+
+
+def test_nobody_is_worse_off_under_fair() -> None:
+    figures = run("fifo-skip,fair", 0.9, 2, lambda _: None)
+    plain, fair = figures["policies"]
+    assert fair["worst"] <= 2.0 < plain["worst"]
