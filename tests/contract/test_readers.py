@@ -50,7 +50,8 @@ def test_reads_its_sample(reader: str) -> None:
     assert np.isfinite(got.duration_us).all()
     assert (got.duration_us >= 0).all()
     assert got.duration_us.sum() > 0
-    assert (got.devices >= 1).all()
+    assert (got.devices >= 0).all()
+    assert ((got.devices > 0) | (got.cpu_milli > 0) | (got.host_mib > 0)).all()
     assert ((got.milli >= 1) & (got.milli <= MILLI_PER_DEVICE)).all()
     assert (got.memory_mib >= 0).all()
     assert (got.limit_us >= 0).all()
@@ -134,6 +135,8 @@ def test_everything_that_is_read_can_be_written(reader: str, writer: str, tmp_pa
     path = tmp_path / "out"
     write_trace(got, path, writer)
     again = read_trace(path, writer)
+    if writer == "swf":  # which knows no jobs without processors
+        got = got.take(np.flatnonzero(got.devices > 0))
     assert len(again) == len(got)
     assert again.devices.tolist() == got.devices.tolist()
     if writer != "swf":  # which rounds to seconds

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from flyball.core.results import Floats
 from flyball.core.state import Records, State
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """What one collector saw at one instant; units are in the names of the values."""
 
     source: str
@@ -19,8 +17,7 @@ class Sample:
     values: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(NamedTuple):
     """A series ahead: `quantiles[i, h]` is the level `levels[i]` at step h of the horizon."""
 
     levels: tuple[float, ...]
@@ -28,8 +25,7 @@ class Forecast:
     mean: Floats
 
 
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(NamedTuple):
     """An engine's answer to one action; the same (job, attempt) always gets the same one."""
 
     job: str
@@ -37,7 +33,9 @@ class Receipt:
     accepted: bool
 
 
-class Clock(Protocol):  # real or virtual time
+class Clock(Protocol):
+    """Real or virtual time."""
+
     def now(self) -> float: ...
     def sleep(self, seconds: float) -> None: ...
 
@@ -88,7 +86,9 @@ class Engine(Protocol):
     def apply(self, action: Records) -> Receipt: ...
 
 
-class Ticket(Protocol):  # a promise of durability
+class Ticket(Protocol):
+    """A promise of durability."""
+
     def wait(self) -> None: ...
 
 

@@ -165,9 +165,9 @@ def score_on(state: Any, job: Any, node_id: int) -> int:
     if not fits_on(state, job, node_id):
         return NOT_HERE
     node = state.nodes[node_id]
-    free_milli = state.pools[node.pool].capacity * MILLI_PER_DEVICE - node.used_milli
+    free_milli = int(state.pools[node.pool].capacity * MILLI_PER_DEVICE - node.used_milli)
     level = least_devices(state, job, node_id)[1]
-    return int(level * LEVEL + free_milli * MILLI + node.free_cpu_milli)
+    return int(level * LEVEL + free_milli * MILLI + int(node.free_cpu_milli))
 
 
 @kernel

@@ -45,9 +45,10 @@ def start(
             record(state, START, job_id, plan[at].node, plan[at].mask, reason, gain)
         start_as_planned(state, knobs, first, now)
         return
-    mask = lowest_devices(state.nodes[fit].free_mask, job.devices)
     if job.milli < MILLI_PER_DEVICE:
         mask = pick_shared(state, knobs, job, fit)
+    else:
+        mask = lowest_devices(state.nodes[fit].free_mask, job.devices)
     record(state, START, job_id, fit, mask, reason, gain)
     woken = wakes(state, knobs, fit, now)
     take_row(state, knobs, job_id, fit, mask, -1, now)

@@ -40,7 +40,7 @@ def refused(path: Path, format: str | None = None) -> str:
         (f"{HEADER},job\n{GOOD},b", "column 'job' appears twice"),
         (f"{HEADER}\n{GOOD}\nb,-5,10,1", "row 3: submit_s = '-5' is negative"),
         (f"{HEADER}\n\na,0,-1,1", "row 3: duration_s = '-1' is negative"),
-        (f"{HEADER}\na,0,10,0", "row 2: num_gpus = '0' is outside 1 to 1e+06"),
+        (f"{HEADER}\na,0,10,0", "row 2: num_gpus = '0' asks for nothing"),
         (f"{HEADER}\na,0,10,-2", "row 2: num_gpus = '-2' is negative"),
         (f"{HEADER}\na,0,10,1.5", "row 2: num_gpus = '1.5' is not a whole number"),
         (f"{HEADER}\na,0,10,1000001", "row 2: num_gpus = '1000001' is outside"),

@@ -204,7 +204,7 @@ def test_a_run_of_the_twin(tmp_path: Path) -> None:
         ([HEAD, SUBMITTED.replace("1,", "-1,")], "row 2: time_s = '-1' is outside 0 to 1e+11"),
         ([HEAD, SUBMITTED.replace("1,", "1e9999,")], "row 2: time_s = '1E+9999' is outside"),
         ([HEAD, SUBMITTED.replace("1,", '"x",')], "row 2: time_s = 'x' is not a number"),
-        ([HEAD, SUBMITTED.replace("1}", "0}")], "row 2: devices = '0' is outside 1 to 1e+06"),
+        ([HEAD, SUBMITTED.replace("1}", "-1}")], "row 2: devices = '-1' is outside 0 to 1e+06"),
         ([HEAD, SUBMITTED.replace("1}", "1.5}")], "row 2: devices = '1.5' is not a whole number"),
         ([HEAD, SUBMITTED.replace("1}", "true}")], "row 2: devices = 'True' is not a number"),
         ([HEAD, SUBMITTED.replace("}", ', "after": "a"}')], "after = 'a' is not a list of ids"),

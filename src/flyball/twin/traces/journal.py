@@ -40,7 +40,7 @@ NAMED = {"model": "models", "device": "device_names", "tenant": "tenants", "user
 
 COLUMNS = (
     *("submit_us", "devices", "milli", "memory_mib", "kind", "priority"),
-    *("estimate_us", "limit_us", "group"),
+    *("estimate_us", "limit_us", "group", "cpu_milli", "host_mib"),
 )
 DEVICE = list(NAMED).index("device")
 MAX_MIB = 2**40
@@ -233,7 +233,7 @@ def _submitted(entry: Entry, groups: int) -> Job:
     kind = entry.one_of("class", CLASS_LABELS, "")
     columns = (
         round(entry.us("time_s")),
-        entry.whole("devices", 1, MAX_DEVICES),
+        entry.whole("devices", 0, MAX_DEVICES),
         entry.whole("gpu_milli", 1, MILLI_PER_DEVICE, MILLI_PER_DEVICE),
         entry.whole("memory_mib", 0, MAX_MIB, 0),
         CLASS_LABELS.index(kind) if kind else NOT_STATED,
@@ -241,6 +241,8 @@ def _submitted(entry: Entry, groups: int) -> Job:
         float(entry.us("estimate_s")) if "estimate_s" in values else np.nan,
         round(entry.us("limit_s")) if "limit_s" in values else 0,
         entry.whole("array", 0, groups - 1) if "array" in values else NOT_STATED,
+        entry.whole("cpu_milli", 0, MAX_LIMIT, 0),
+        entry.whole("host_mib", 0, MAX_LIMIT, 0),
     )
     return Job(
         entry.row,

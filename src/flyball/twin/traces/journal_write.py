@@ -87,6 +87,8 @@ def _described(w: Workload, row: dict[str, Any], waits: list[str]) -> dict[str, 
     for name, column, default in (
         ("gpu_milli", "milli", MILLI_PER_DEVICE),
         ("memory_mib", "memory_mib", 0),
+        ("cpu_milli", "cpu_milli", 0),
+        ("host_mib", "host_mib", 0),
         ("priority", "priority", 0.0),
         ("class", "kind", NOT_STATED),
         ("outcome", "outcome", Outcome.COMPLETED),
