@@ -45,7 +45,7 @@ def test_compare_writes_and_prints(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "lower bound" in shown
     assert "from fifo-skip" in shown
     assert {each.name for each in out.iterdir()} == {
-        "runs.jsonl", "compare.json", "compare.md", "compare.png"
+        "runs.jsonl", "compare.json", "compare.md", "compare.png", "policies.md"
     }  # fmt: skip
     assert (out / "compare.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "compare.md").read_text()

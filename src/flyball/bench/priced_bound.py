@@ -48,8 +48,9 @@ def priced_s(demand: Demand, weights: Floats) -> float:
         demand: of the jobs.
         weights: of the pools, to begin with; see `bounds.best_shared`.
     """
-    real = demand.solo_s > 0  # a job without work ends at its release
-    total = float(demand.release_s[~real].sum() - demand.submit_s.sum())
+    # A job without work ends at its release, one without devices takes nobody's room.
+    real = (demand.solo_s > 0) & (demand.share > 0)
+    total = float((demand.release_s + demand.solo_s)[~real].sum() - demand.submit_s.sum())
     if real.any():
         busy = demand.only(real)
         total += _ascend(busy, weights) + float(busy.solo_s.sum()) / 2
