@@ -48,7 +48,7 @@ def compare_figure(comparison: Comparison, kind: str = "png") -> bytes:
 
 def _draw_heat(axes: Axes, comparison: Comparison) -> None:
     scenarios = list(comparison.scenarios)
-    names = [row["policy"] for row in comparison.overall]
+    names = [_short(row["policy"]) for row in comparison.overall]
     values = np.array(
         [
             [comparison.mean(each, row["policy"])["relative"] for each in scenarios]
@@ -77,6 +77,12 @@ def _draw_heat(axes: Axes, comparison: Comparison) -> None:
     axes.tick_params(which="minor", length=0)
     axes.axvline(len(scenarios) - 0.5, color="white", linewidth=7)
     axes.set_title("Mean completion time / best policy of the scenario", fontsize=11, pad=12)
+
+
+def _short(policy: str) -> str:
+    """A policy's name; of one in a file (`tuned:FILE`), without the folders."""
+    kind, colon, path = policy.partition(":")
+    return f"{kind}:{path.rpartition('/')[2]}" if colon else policy
 
 
 def _write(
