@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,20 @@ def held(state: State) -> dict[tuple[int, int], list[int]]:
     return out
 
 
+def on_host(state: State, node_id: int) -> tuple[int, int]:
+    """Cores (thousandths) and memory that the jobs on a node take of its host."""
+    cpu_milli, host_mib, row_id = 0, 0, int(state.nodes[node_id].first_row)
+    while row_id >= 0:
+        row = state.rows[row_id]
+        job = state.jobs[row.job]
+        shape, devices = state.shapes[job.shape_id], int(job.devices)
+        part = Fraction(int(row.mask).bit_count(), devices) if devices else Fraction(1)
+        cpu_milli += math.ceil(int(shape.cpu_milli) * part)
+        host_mib += math.ceil(int(shape.host_mib) * part)
+        row_id = int(row.sibling)
+    return cpu_milli, host_mib
+
+
 def assert_sound(state: State) -> None:
     """No device holds more than it has, and the books on capacity agree with the rows."""
     holders = held(state)
@@ -79,6 +95,9 @@ def assert_sound(state: State) -> None:
             assert bool(int(node.free_mask) >> device & 1) == (milli == 0)
         assert all(device < pool.capacity for at, device in holders if at == node_id)
         assert used_milli == node.used_milli
+        cpu_milli, host_mib = on_host(state, node_id)
+        assert node.free_cpu_milli == pool.cpu_milli - cpu_milli >= 0
+        assert node.free_host_mib == pool.host_mib - host_mib >= 0
         assert not (node.down and used_milli)
     running = np.flatnonzero(state.runs.status == Status.RUNNING)
     assert len(running) == state.clock[0].running

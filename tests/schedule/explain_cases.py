@@ -23,8 +23,9 @@ from flyball.twin.twin import Twin
 TOKENS = {
     "waits-for-jobs", "array-limit", "behind-head", "beyond-depth", "next-decision",
     "would-delay-head", "power-budget", "held-for-faster", "nodes-down", "fragmented",
-    "no-suitable-devices", "no-free-devices", "waits-for-round", "not-far-enough-ahead",
-    "tenant-limit", "after-others", "beyond-quota", "nothing-to-take-back",
+    "no-suitable-devices", "no-free-devices", "host-full", "waits-for-round",
+    "not-far-enough-ahead", "tenant-limit", "after-others", "beyond-quota",
+    "nothing-to-take-back",
 }  # fmt: skip
 STRICT = Knobs(backfill=Backfill.STRICT)
 SKIP = Knobs(backfill=Backfill.SKIP)

@@ -12,6 +12,7 @@ from tests.schedule.explain_cases import (
     nodes,
 )
 
+from flyball.core.cluster import NodeGroup
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Span
 from flyball.core.units import to_us
 
@@ -112,6 +113,42 @@ def test_no_suitable_devices_for_its_memory() -> None:
     assert found.numbers["memory_at_most_gib"] == 16
     assert case.with_job(1, memory_mib=16 * GIB).runs(1)
     assert not case.with_job(1, memory_mib=16 * GIB + 1).runs(1)
+
+
+@pytest.mark.nojit
+def test_host_full() -> None:
+    # Two nodes of 4 devices, 8 cores and 16 GiB: each has 2 devices free, and 2 and 3 cores.
+    group = NodeGroup("a", 2, "V100", 4, cpus=8, memory_gib=16.0)
+    workload = jobs(
+        (0, 100, 2), (0, 80, 2), (0, 50, 2),
+        cpu_milli=[6000, 5000, 4000], host_mib=[8 * GIB, 4 * GIB, 2 * GIB],
+    )  # fmt: skip
+    case = Case([group], workload, SKIP)
+    found = case.why(2)
+    assert found.token == "host-full"
+    assert found.sentence == (
+        "Needs 4 cores and 2 GiB of a host; of the nodes with devices free for it in a none has "
+        "that: at most 3 cores and 12 GiB."
+    )
+    assert "not before about 80 s" in found.remedy
+    assert "ask less of the host: without that it would start now on a0" in found.remedy
+    assert found.numbers["most_cores_free"] == 3
+    assert case.with_job(2, cpu_milli=3000).runs(2)
+    assert not case.with_job(2, cpu_milli=3001).runs(2)
+    assert not case.changed(at_s=79).runs(2)
+    assert case.changed(at_s=80).runs(2)
+
+
+def test_a_job_for_the_host_alone_waits_for_cores() -> None:
+    group = NodeGroup("a", 1, "V100", 2, cpus=4, memory_gib=16.0)
+    workload = jobs((0, 100, 1), (0, 50, 0), cpu_milli=[3000, 1500])
+    case = Case([group], workload, SKIP)
+    found = case.why(1)
+    assert found.token == "host-full"
+    assert found.sentence == (
+        "Needs 1.5 cores of a host; of the nodes in a none has that: at most 1 core and 16 GiB."
+    )
+    assert case.with_job(1, cpu_milli=1000).runs(1)
 
 
 def test_no_suitable_devices_for_its_model() -> None:

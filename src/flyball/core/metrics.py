@@ -147,9 +147,8 @@ def waits_s(results: Results) -> Floats:
     """
     done = ended(results)
     asked, alone_us = shares(results)[done], (results.end_us - results.first_start_us)[done]
-    running_us = np.where(
-        asked > 0, results.service_us[done] / np.where(asked > 0, asked, 1.0), alone_us
-    )
+    held_us = results.service_us[done] / np.where(asked > 0, asked, 1.0)
+    running_us = np.where(asked > 0, held_us, alone_us.astype(np.float64))
     waited_us = (results.end_us - results.submit_us)[done] - running_us
     waited_s: Floats = np.maximum(0.0, np.rint(waited_us)) / US_PER_S
     return waited_s

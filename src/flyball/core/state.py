@@ -277,6 +277,7 @@ CLOCK = np.dtype(
         ("reserved_pool", "i4"),
         ("capacity_grew", "u1"),  # something was released since the last decision
         ("scan_due", "u1"),  # the window has jobs that were never tried
+        ("hosts", "u1"),  # some job asks something of hosts
         ("reserved_us", "i8"),  # when the head is expected to start
         ("reserved_stamp", "i8"),  # marks the nodes of the reservation
         ("stamp", "i8"),  # marks entries of `scratch` as belonging to this pass

@@ -47,7 +47,7 @@ NOT_HERE = 1 << 62
 
 @kernel
 def fragments(
-    state: Any, node: Any, taken: Any, milli: int, cpu_milli: int, host_mib: int
+    usual: Any, devices: Any, node: Any, taken: Any, milli: int, cpu_milli: int, host_mib: int
 ) -> int:  # fmt: skip
     """What is free and of no use, if the node gave `milli` of each device in `taken`.
 
@@ -59,13 +59,13 @@ def fragments(
     free = whole * MILLI_PER_DEVICE + begun * part
     rest = node.open_mask
     while rest != ZERO:
-        free += left_on(state.devices, node, lowest_bit(rest), taken, milli)
+        free += left_on(devices, node, lowest_bit(rest), taken, milli)
         rest &= rest - ONE
     if free == 0:
         return 0
     total, asked, enough, too_small = 0, -1, 0, 0
-    for at in range(len(state.usual)):
-        kind = state.usual[at]
+    for at in range(len(usual)):
+        kind = usual[at]
         if kind.milli != asked:  # kinds come in order of their share of a device
             asked = kind.milli
             enough, too_small = whole, 0
@@ -75,7 +75,7 @@ def fragments(
                 too_small = begun * part
             rest = node.open_mask
             while rest != ZERO:
-                left = left_on(state.devices, node, lowest_bit(rest), taken, milli)
+                left = left_on(devices, node, lowest_bit(rest), taken, milli)
                 if left >= asked:
                     enough += 1
                 else:
@@ -102,14 +102,15 @@ def left_on(devices: Any, node: Any, at: int, taken: Any, milli: int) -> int:
 def increase(state: Any, job: Any, node_id: int, taken: Any) -> int:
     """How much the node's fragmentation grows if the job takes these devices of it."""
     node, shape = state.nodes[node_id], state.shapes[job.shape_id]
+    usual, devices = state.usual, state.devices
     count = bit_count(taken)
     cpu_milli = node.free_cpu_milli - share_of(shape.cpu_milli, count, job.devices)
     host_mib = node.free_host_mib - share_of(shape.host_mib, count, job.devices)
-    after = fragments(state, node, taken, job.milli, cpu_milli, host_mib)
+    after = fragments(usual, devices, node, taken, job.milli, cpu_milli, host_mib)
     last = len(state.scores) - 1
     if last >= 0 and state.scores[last, node_id] != STALE:
         return after - int(state.scores[last, node_id])
-    before = fragments(state, node, ZERO, 0, node.free_cpu_milli, node.free_host_mib)
+    before = fragments(usual, devices, node, ZERO, 0, node.free_cpu_milli, node.free_host_mib)
     if last >= 0:
         state.scores[last, node_id] = before
     return after - before
@@ -140,7 +141,7 @@ def least_devices(state: Any, job: Any, node_id: int) -> tuple:  # type: ignore[
         mask = lowest_devices(node.free_mask, job.devices)
         return mask, level_of(state.usual, increase(state, job, node_id, mask))
     if job.devices > 1:
-        mask = pick_fraction(state, node, job.devices, job.milli, job.memory_mib)[0]
+        mask = pick_fraction(state.devices, node, job)[0]
         return mask, level_of(state.usual, increase(state, job, node_id, mask))
     best, least, least_left = ZERO, len(BORDERS) + 1, 0
     rest = node.open_mask | lowest_devices(node.free_mask, min(1, node.free))
@@ -150,7 +151,7 @@ def least_devices(state: Any, job: Any, node_id: int) -> tuple:  # type: ignore[
         rest &= ~bit
         left = MILLI_PER_DEVICE
         if node.open_mask & bit != ZERO:
-            if not eligible(state, node, at, job.milli, job.memory_mib):
+            if not eligible(state.devices, node, at, job):
                 continue
             left = state.devices[node.first_device + at].free_milli
         level = level_of(state.usual, increase(state, job, node_id, bit))
@@ -161,23 +162,18 @@ def least_devices(state: Any, job: Any, node_id: int) -> tuple:  # type: ignore[
 
 @kernel
 def score_on(state: Any, job: Any, node_id: int) -> int:
-    """The job's score on a node; the smallest is best."""
-    if not fits_on(state, job, node_id):
-        return NOT_HERE
-    node = state.nodes[node_id]
-    free_milli = int(state.pools[node.pool].capacity * MILLI_PER_DEVICE - node.used_milli)
-    level = least_devices(state, job, node_id)[1]
-    return int(level * LEVEL + free_milli * MILLI + int(node.free_cpu_milli))
-
-
-@kernel
-def known_score(state: Any, job: Any, node_id: int) -> int:
-    """The same, from the cache if it is there."""
-    if len(state.scores) == 0:
-        return score_on(state, job, node_id)
-    if state.scores[job.shape_id, node_id] == STALE:
-        state.scores[job.shape_id, node_id] = score_on(state, job, node_id)
-    return int(state.scores[job.shape_id, node_id])
+    """The job's score on a node, the smallest being best; remembered if there is room for that."""
+    node, known = state.nodes[node_id], len(state.scores) > 0
+    if known and state.scores[job.shape_id, node_id] != STALE:
+        return int(state.scores[job.shape_id, node_id])
+    score = NOT_HERE
+    if fits_on(state.devices, node, state.shapes[job.shape_id], job):
+        free_milli = state.pools[node.pool].capacity * MILLI_PER_DEVICE - node.used_milli
+        level = least_devices(state, job, node_id)[1]
+        score = int(level) * LEVEL + int(free_milli) * MILLI + int(node.free_cpu_milli)
+    if known:
+        state.scores[job.shape_id, node_id] = score
+    return score
 
 
 @kernel
@@ -189,7 +185,7 @@ def least_fragmenting(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
         # Most scores are known: looked up here, since a call would cost more than the look.
         score = scores[shape_id, node_id] if len(scores) > 0 else STALE
         if score == STALE:
-            score = known_score(state, job, node_id)
+            score = score_on(state, job, node_id)
         if score < least and not (avoid and kept_back(state, node_id)):
             best, least = node_id, score
     return int(best)
@@ -199,8 +195,7 @@ def least_fragmenting(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
 def gang_score(state: Any, job: Any, pool_id: int, fit: int, avoid: bool) -> int:
     """The score of a gang over several nodes: the level of what it adds in all."""
     growth = 0
-    first = state.clock[0].actions
-    for at in range(first, first + list_gang(state, pool_id, job, fit, avoid)):
+    for at in range(state.clock[0].actions, list_gang(state, pool_id, job, fit, avoid)):
         action = state.plan[at]
         growth += increase(state, job, action.node, action.mask)
     return level_of(state.usual, growth) * LEVEL

@@ -68,11 +68,11 @@ def fits_gathered(state: Any, pool_id: int, job: Any, avoid: bool) -> bool:
 
 
 @kernel
-def note_row(state: Any, at: int, node_id: int, count: int) -> None:
-    """Write a node and its lowest whole free devices behind the plan."""
-    action = state.plan[state.clock[0].actions + at]
-    action.node = node_id
-    action.mask = lowest_devices(state.nodes[node_id].free_mask, count)
+def note_row(plan: Any, at: int, nodes: Any, node_id: int, count: int) -> int:
+    """Write a node and its lowest whole free devices into a row of the plan; the next row."""
+    plan[at].node = node_id
+    plan[at].mask = lowest_devices(nodes[node_id].free_mask, count)
+    return at + 1
 
 
 @kernel
@@ -80,21 +80,20 @@ def list_gang(state: Any, pool_id: int, job: Any, fit: int, avoid: bool) -> int:
     """List the nodes of a gang that was found to fit so, in the order in which it takes them.
 
     Returns:
-        How many rows now stand behind the plan's last action, with node and mask.
+        Where the list ends that now stands behind the plan's last action, with node and mask.
     """
     if fit == GATHERED:
         return list_gathered(state, pool_id, job, avoid)
     if fit == WHOLE_NODES:
         return list_whole_nodes(state, pool_id, job, avoid)
-    rows, left, node_id = 0, job.devices, state.pools[pool_id].first_node
+    at, left, node_id = state.clock[0].actions, job.devices, state.pools[pool_id].first_node
     while left > 0:
         if is_cleared(state, node_id):
             count = min(left, state.nodes[node_id].free)
-            note_row(state, rows, node_id, count)
-            rows += 1
+            at = note_row(state.plan, at, state.nodes, node_id, count)
             left -= count
         node_id += 1
-    return rows
+    return int(at)
 
 
 @kernel
@@ -102,18 +101,17 @@ def list_whole_nodes(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
     """Empty nodes, lowest first, then the fullest node with room for what remains."""
     pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
     capacity = pool.capacity
-    rows, left, local = 0, job.devices, -1
+    at, left, local = clock.actions, job.devices, -1
     while left >= capacity:
         local = index.next_after(state.bitmaps, pool, capacity, local)
         node = state.nodes[pool.first_node + local]
         if usable(node, clock, shape, capacity, job.devices, avoid):
-            note_row(state, rows, pool.first_node + local, capacity)
-            rows += 1
+            at = note_row(state.plan, at, state.nodes, pool.first_node + local, capacity)
             left -= capacity
     if left > 0:
-        note_row(state, rows, last_node(state, pool_id, job, left, local, avoid), left)
-        rows += 1
-    return rows
+        node_id = last_node(state, pool_id, job, left, local, avoid)
+        at = note_row(state.plan, at, state.nodes, node_id, left)
+    return int(at)
 
 
 @kernel
@@ -137,7 +135,7 @@ def last_node(state: Any, pool_id: int, job: Any, rest: int, taken: int, avoid: 
 def list_gathered(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
     """Most whole free devices first, each node giving what it has and its host can carry."""
     pool, shape = state.pools[pool_id], state.shapes[job.shape_id]
-    rows, left = 0, job.devices
+    at, left = state.clock[0].actions, job.devices
     for step in range(pool.capacity):
         free = pool.capacity - step
         local = index.next_after(state.bitmaps, pool, free, -1)
@@ -146,8 +144,7 @@ def list_gathered(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
             carried = most_carried(state.nodes[node_id], shape, job.devices)
             count = min(left, min(free, carried))
             if count > 0 and not (avoid and kept_back(state, node_id)):
-                note_row(state, rows, node_id, count)
-                rows += 1
+                at = note_row(state.plan, at, state.nodes, node_id, count)
                 left -= count
             local = index.next_after(state.bitmaps, pool, free, local)
-    return rows
+    return int(at)

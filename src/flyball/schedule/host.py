@@ -41,9 +41,9 @@ def most_carried(node: Any, shape: Any, devices: int) -> int:
     """The most of a gang's devices for which the node's host has room."""
     most = devices
     if shape.cpu_milli > 0:
-        most = min(most, node.free_cpu_milli * devices // shape.cpu_milli)
+        most = min(most, int(node.free_cpu_milli) * devices // shape.cpu_milli)
     if shape.host_mib > 0:
-        most = min(most, node.free_host_mib * devices // shape.host_mib)
+        most = min(most, int(node.free_host_mib) * devices // shape.host_mib)
     return int(most)
 
 

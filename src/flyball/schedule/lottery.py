@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from flyball.physics.compile import kernel, lowest_bit
-from flyball.schedule.nodes import NOWHERE, eligible, fits_on, kept_back
+from flyball.schedule.nodes import NOWHERE, eligible, fits_on
 
 BITS = 0xFFFFFFFF
 FACTOR = 0x45D9F3B
@@ -32,21 +32,22 @@ def mixed(value: int) -> int:
 
 
 @kernel
-def draw(state: Any, node_id: int) -> int:
+def draw(clock: Any, node_id: int) -> int:
     """The node's number for the next start."""
-    return mixed(mixed(state.clock[0].starts) + node_id)
+    return mixed(mixed(clock.starts) + node_id)
 
 
 @kernel
 def drawn_node(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
     """The node of lowest number among those where the job fits now, or NOWHERE."""
-    pool = state.pools[pool_id]
+    pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
     best, least = NOWHERE, NO_DRAW
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
-        if avoid and kept_back(state, node_id):
+        node = state.nodes[node_id]
+        if avoid and node.reserved_stamp == clock.reserved_stamp:
             continue
-        if fits_on(state, job, node_id):
-            number = draw(state, node_id)
+        if fits_on(state.devices, node, shape, job):
+            number = draw(clock, node_id)
             if number < least:
                 best, least = node_id, number
     return int(best)
@@ -56,7 +57,7 @@ def drawn_node(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
 def drawn_devices(state: Any, job: Any, node_id: int) -> Any:
     """The devices of lowest number among those of the node with room for a fractional job."""
     node = state.nodes[node_id]
-    base = draw(state, node_id)
+    base = draw(state.clock[0], node_id)
     chosen = ZERO
     for _ in range(job.devices):
         best, least = -1, NO_DRAW
@@ -65,7 +66,7 @@ def drawn_devices(state: Any, job: Any, node_id: int) -> Any:
             at = lowest_bit(rest)
             rest &= rest - ONE
             is_open = node.open_mask & (ONE << np.uint64(at)) != ZERO
-            if is_open and not eligible(state, node, at, job.milli, job.memory_mib):
+            if is_open and not eligible(state.devices, node, at, job):
                 continue
             number = mixed(base + 1 + at)
             if number < least:

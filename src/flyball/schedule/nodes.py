@@ -111,14 +111,14 @@ def count_nodes(state: Any, pool_id: int, free: int, avoid: bool) -> int:
 
 
 @kernel
-def eligible(state: Any, node: Any, at: int, milli: int, memory_mib: int) -> bool:
-    """Whether an open device has room for this fraction."""
-    device = state.devices[node.first_device + at]
-    return bool(device.free_milli >= milli and device.free_mib >= memory_mib)
+def eligible(devices: Any, node: Any, at: int, job: Any) -> bool:
+    """Whether an open device has room for a fractional job."""
+    device = devices[node.first_device + at]
+    return bool(device.free_milli >= job.milli and device.free_mib >= job.memory_mib)
 
 
 @kernel
-def pick_fraction(state: Any, node: Any, devices: int, milli: int, memory_mib: int) -> tuple:  # type: ignore[type-arg]
+def pick_fraction(devices: Any, node: Any, job: Any) -> tuple:  # type: ignore[type-arg]
     """The devices of a node for a fractional job: smallest remainders first.
 
     Returns:
@@ -127,7 +127,7 @@ def pick_fraction(state: Any, node: Any, devices: int, milli: int, memory_mib: i
     chosen = ZERO
     total = 0
     with_open = False
-    for _ in range(devices):
+    for _ in range(job.devices):
         best, least = -1, MILLI_PER_DEVICE + 1
         rest = (node.free_mask | node.open_mask) & ~chosen
         while rest != ZERO:
@@ -136,9 +136,9 @@ def pick_fraction(state: Any, node: Any, devices: int, milli: int, memory_mib: i
             rest &= ~bit
             left = MILLI_PER_DEVICE
             if node.open_mask & bit != ZERO:
-                if not eligible(state, node, at, milli, memory_mib):
+                if not eligible(devices, node, at, job):
                     continue
-                left = state.devices[node.first_device + at].free_milli
+                left = devices[node.first_device + at].free_milli
             if left < least:
                 best, least = at, left
         if best < 0:
@@ -162,23 +162,22 @@ def fit_open(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
             continue
         if picky and not usable(node, clock, shape, job.devices, job.devices, avoid):
             continue
-        mask, total, with_open = pick_fraction(state, node, job.devices, job.milli, job.memory_mib)
+        mask, total, with_open = pick_fraction(state.devices, node, job)
         if mask != ZERO and with_open and (best == NOWHERE or total < least):
             best, least = node_id, total
     return int(best)
 
 
 @kernel
-def fits_on(state: Any, job: Any, node_id: int) -> bool:
+def fits_on(devices: Any, node: Any, shape: Any, job: Any) -> bool:
     """Whether the whole job fits on this node now."""
-    node = state.nodes[node_id]
-    if node.down or not has_room(node, state.shapes[job.shape_id], job.devices, job.devices):
+    if node.down or not has_room(node, shape, job.devices, job.devices):
         return False
     count = node.free
     if job.milli < MILLI_PER_DEVICE and count < job.devices:
         rest = node.open_mask
         while rest != ZERO:
-            if eligible(state, node, lowest_bit(rest), job.milli, job.memory_mib):
+            if eligible(devices, node, lowest_bit(rest), job):
                 count += 1
             rest &= rest - ONE
     return bool(count >= job.devices)

@@ -12,7 +12,7 @@ from flyball.core.units import MILLI_PER_DEVICE, POWER_SLACK
 from flyball.physics.compile import kernel, lowest_bit
 from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, own_w, rate_of
-from flyball.schedule.frag import gang_score, known_score, least_fragmenting
+from flyball.schedule.frag import gang_score, least_fragmenting, score_on
 from flyball.schedule.gang import fits_gathered, fits_whole_nodes
 from flyball.schedule.lottery import draw, drawn_node
 from flyball.schedule.nodes import GATHERED, NOWHERE, WHOLE_NODES, fit_host, fit_node, fit_open
@@ -45,12 +45,15 @@ def fit_pool(state: Any, knobs: Any, job: Any, pool_id: int, avoid: bool) -> tup
     if job.devices > state.pools[pool_id].capacity:
         if fits_whole_nodes(state, pool_id, job, avoid):
             return WHOLE_NODES, False
-    elif job.devices == 0 and knobs.place < FGD:
-        return fit_host(state, pool_id, job, knobs.place == SPREAD, avoid), True
     elif knobs.place >= FGD:
-        node_id = compared_node(state, knobs, job, pool_id, avoid)
+        if knobs.place == FGD:
+            node_id = least_fragmenting(state, job, pool_id, avoid)
+        else:
+            node_id = drawn_node(state, job, pool_id, avoid)
         if node_id >= 0:
             return node_id, True
+    elif job.devices == 0:
+        return fit_host(state, pool_id, job, knobs.place == SPREAD, avoid), True
     else:
         if job.milli < MILLI_PER_DEVICE:
             node_id = fit_open(state, pool_id, job, avoid)
@@ -66,24 +69,17 @@ def fit_pool(state: Any, knobs: Any, job: Any, pool_id: int, avoid: bool) -> tup
 
 
 @kernel
-def compared_node(state: Any, knobs: Any, job: Any, pool_id: int, avoid: bool) -> int:
-    """The node for a job, by a rule that looks at every node where it fits."""
-    if knobs.place == FGD:
-        return least_fragmenting(state, job, pool_id, avoid)
-    return drawn_node(state, job, pool_id, avoid)
-
-
-@kernel
 def score(
     state: Any, knobs: Any, job: Any, pool_id: int, node_id: int, plain: bool, avoid: bool
 ) -> float:
     """What the place rule compares between pools; least is best."""
     if knobs.place == FGD:
         if node_id >= 0:
-            return float(known_score(state, job, node_id))
+            return float(score_on(state, job, node_id))
         return float(gang_score(state, job, pool_id, node_id, avoid))
     if knobs.place == RANDOM:
-        return float(draw(state, node_id if node_id >= 0 else state.pools[pool_id].first_node))
+        drawn = node_id if node_id >= 0 else state.pools[pool_id].first_node
+        return float(draw(state.clock[0], drawn))
     if knobs.place >= FASTEST:
         rate = rate_of(state, job, pool_id, knobs.cap, False)
         return own_w(state, job, pool_id, knobs.cap) / rate if knobs.place == EFFICIENT else -rate

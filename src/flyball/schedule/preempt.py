@@ -16,7 +16,7 @@ from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.schedule import heap
 from flyball.schedule.allocate import extra_w, fewest_nodes, record, release
 from flyball.schedule.fair import fairest_shape
-from flyball.schedule.host import asks_host, share_of
+from flyball.schedule.host import share_of
 from flyball.schedule.nodes import CLEARED, NOWHERE, count_nodes, is_cleared
 from flyball.schedule.order import FAIR, key_of, memo_of
 from flyball.schedule.place import find, within_budget
@@ -83,19 +83,18 @@ def would_be_whole(state: Any, node_id: int) -> int:
 
 
 @kernel
-def host_would_do(state: Any, job: Any, node_id: int, count: int) -> bool:
-    """Whether the host would have room for `count` devices of the job without those victims."""
-    shape, node, scratch = (
-        state.shapes[job.shape_id],
-        state.nodes[node_id],
-        state.node_scratch[node_id],
-    )
+def host_would_do(
+    node: Any, scratch: Any, clock: Any, shape: Any, count: int, devices: int
+) -> bool:
+    """Whether the host would have room for `count` of a gang's devices without those victims."""
+    if not clock.hosts:
+        return True
     cpu_milli, host_mib = node.free_cpu_milli, node.free_host_mib
-    if scratch.stamp == state.clock[0].stamp:
+    if scratch.stamp == clock.stamp:
         cpu_milli += scratch.cpu_milli
         host_mib += scratch.host_mib
-    enough = cpu_milli >= share_of(shape.cpu_milli, count, job.devices)
-    return bool(enough and host_mib >= share_of(shape.host_mib, count, job.devices))
+    enough = cpu_milli >= share_of(shape.cpu_milli, count, devices)
+    return bool(enough and host_mib >= share_of(shape.host_mib, count, devices))
 
 
 @kernel
@@ -116,15 +115,15 @@ def add_row(state: Any, row: Any, for_fraction: bool) -> None:
     scratch = state.node_scratch[row.node]
     if scratch.stamp != stamp:
         scratch.stamp, scratch.value, scratch.cpu_milli, scratch.host_mib = stamp, 0, 0, 0
-    job = state.jobs[row.job]
-    shape, count = state.shapes[job.shape_id], bit_count(row.mask)
-    if asks_host(shape):
+    if state.clock[0].hosts:
+        job = state.jobs[row.job]
+        shape, count = state.shapes[job.shape_id], bit_count(row.mask)
         scratch.cpu_milli += share_of(shape.cpu_milli, count, job.devices)
         scratch.host_mib += share_of(shape.host_mib, count, job.devices)
     if row.milli == MILLI_PER_DEVICE and not for_fraction:
         scratch.value += bit_count(row.mask)
         return
-    node, memory = state.nodes[row.node], job.memory_mib
+    node, memory = state.nodes[row.node], state.jobs[row.job].memory_mib
     rest = row.mask
     while rest != ZERO:
         at = lowest_bit(rest)
@@ -174,7 +173,7 @@ def fractions_on(state: Any, node_id: int, at: int) -> bool:
 @kernel
 def serving_node(state: Any, job: Any, victim_id: int) -> int:
     """The lowest node of this victim on which the job would now fit, or NOWHERE."""
-    best = NOWHERE
+    best, clock, shape = NOWHERE, state.clock[0], state.shapes[job.shape_id]
     row_id = state.runs[victim_id].first_row
     while row_id >= 0:
         row = state.rows[row_id]
@@ -183,7 +182,8 @@ def serving_node(state: Any, job: Any, victim_id: int) -> int:
                 serves = would_serve_fraction(state, row.node, job)
             else:
                 serves = would_be_whole(state, row.node) >= job.devices
-            if serves and host_would_do(state, job, row.node, job.devices):
+            node, scratch = state.nodes[row.node], state.node_scratch[row.node]
+            if serves and host_would_do(node, scratch, clock, shape, job.devices, job.devices):
                 best = row.node
         row_id = row.next
     return int(best)
@@ -204,36 +204,28 @@ def newly_empty(state: Any, victim_id: int) -> int:
 
 
 @kernel
-def would_be_empty(state: Any, job: Any, node_id: int) -> bool:
-    """Whether a node would be wholly free, with a host that can carry a full share of the gang."""
-    node = state.nodes[node_id]
-    capacity = state.pools[node.pool].capacity
-    if node.down or would_be_whole(state, node_id) < capacity:
-        return False
-    return host_would_do(state, job, node_id, capacity)
+def mark_empty_nodes(state: Any, job: Any, pool_id: int, needed: int) -> bool:
+    """Mark as cleared the lowest nodes that would be wholly free, with a host for a full share.
 
-
-@kernel
-def count_empty(state: Any, job: Any, pool_id: int) -> int:
-    """How many nodes of the pool would be so."""
-    pool, count = state.pools[pool_id], 0
+    Returns:
+        Whether there are as many as needed; if not, none is marked.
+    """
+    pool, clock, shape = state.pools[pool_id], state.clock[0], state.shapes[job.shape_id]
+    found = 0
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
-        if would_be_empty(state, job, node_id):
-            count += 1
-    return count
-
-
-@kernel
-def mark_empty_nodes(state: Any, job: Any, pool_id: int, count: int) -> None:
-    """Mark as cleared the lowest `count` nodes that would be so."""
-    pool, stamp = state.pools[pool_id], state.clock[0].stamp
-    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
-        if count == 0:
-            return
-        if would_be_empty(state, job, node_id):
-            scratch = state.node_scratch[node_id]
-            scratch.stamp, scratch.value = stamp, CLEARED
-            count -= 1
+        node, scratch = state.nodes[node_id], state.node_scratch[node_id]
+        if node.down or would_be_whole(state, node_id) < pool.capacity:
+            continue
+        if not host_would_do(node, scratch, clock, shape, pool.capacity, job.devices):
+            continue
+        state.shortlist[found].tie = node_id
+        found += 1
+        if found == needed:
+            for at in range(found):
+                cleared = state.node_scratch[state.shortlist[at].tie]
+                cleared.stamp, cleared.value = clock.stamp, CLEARED
+            return True
+    return False
 
 
 @kernel
@@ -289,7 +281,7 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
     """Make room for the job in this pool and start it there; False if it cannot be done."""
     clock, job = state.clock[0], state.jobs[job_id]
     capacity = state.pools[pool_id].capacity
-    needed, on_host = fewest_nodes(job.devices, capacity), asks_host(state.shapes[job.shape_id])
+    needed = fewest_nodes(job.devices, capacity)
     empty = count_nodes(state, pool_id, capacity, False)
     clock.stamp += 1
     fair = knobs.order == FAIR
@@ -316,9 +308,8 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
                 continue
         else:
             empty += newly_empty(state, -victim.tie)
-            if empty < needed or (on_host and count_empty(state, job, pool_id) < needed):
+            if empty < needed or not mark_empty_nodes(state, job, pool_id, needed):
                 continue
-            mark_empty_nodes(state, job, pool_id, needed)
         power_w = evict(state, knobs, pool_id, n, node_id, key, False, now)
         if not within_budget(state, knobs, job, pool_id, power_w):
             return False

@@ -28,8 +28,7 @@ def pick_shared(state: Any, knobs: Any, job: Any, node_id: int) -> Any:
         return least_devices(state, job, node_id)[0]
     if knobs.place == RANDOM:
         return drawn_devices(state, job, node_id)
-    node = state.nodes[node_id]
-    return pick_fraction(state, node, job.devices, job.milli, job.memory_mib)[0]
+    return pick_fraction(state.devices, state.nodes[node_id], job)[0]
 
 
 @kernel
@@ -40,8 +39,7 @@ def start(
     """Start a job in a pool, where it was found to fit."""
     job, plan, first = state.jobs[job_id], state.plan, state.clock[0].actions
     if fit < 0:
-        rows = list_gang(state, pool_id, job, fit, avoid)
-        for at in range(first, first + rows):
+        for at in range(first, list_gang(state, pool_id, job, fit, avoid)):
             record(state, START, job_id, plan[at].node, plan[at].mask, reason, gain)
         start_as_planned(state, knobs, first, now)
         return
@@ -95,7 +93,7 @@ def can_start_as_planned(state: Any, first: int) -> bool:
             return False
         if (here == 0 and job.devices > 0) or not has_room(node, shape, here, job.devices):
             return False
-        if action.milli != job.milli or not are_free(state, node, job, action.mask):
+        if action.milli != job.milli or not are_free(state.devices, node, job, action.mask):
             return False
         devices += here
         before = action.node
@@ -104,7 +102,7 @@ def can_start_as_planned(state: Any, first: int) -> bool:
 
 
 @kernel
-def are_free(state: Any, node: Any, job: Any, mask: Any) -> bool:
+def are_free(devices: Any, node: Any, job: Any, mask: Any) -> bool:
     """Whether each device of the mask has room for the job's share."""
     shared = mask & ~node.free_mask
     if job.milli == MILLI_PER_DEVICE:
@@ -112,7 +110,7 @@ def are_free(state: Any, node: Any, job: Any, mask: Any) -> bool:
     if shared & ~node.open_mask != ZERO:
         return False
     while shared != ZERO:
-        if not eligible(state, node, lowest_bit(shared), job.milli, job.memory_mib):
+        if not eligible(devices, node, lowest_bit(shared), job):
             return False
         shared &= shared - ONE
     return True

@@ -59,6 +59,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     if knobs.order == Order.FAIR:
         refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload)
     memos, history = blank_memory(jobs, knobs)
+    clock.hosts = bool(shapes.cpu_milli.any() or shapes.host_mib.any())
     most_running, most_rows = _most(workload, device_count)
     by_shares = knobs.order == Order.SHARES
     order_of_visits(pools, rates, shapes, jobs)

@@ -99,6 +99,19 @@ def test_columns_that_say_nothing_are_left_out(tmp_path: Path) -> None:
     assert text == "job,submit_s,duration_s,num_gpus\nj0,0,10,1\nj1,1.5,20,2\n"
 
 
+def test_a_job_for_the_host_alone(tmp_path: Path) -> None:
+    path = tmp_path / "host.csv"
+    path.write_text(
+        "job,submit_s,duration_s,num_gpus,cpu_milli,host_gib\na,0,1,0,1500,\nb,0,1,2,,0.5\n"
+    )
+    got = read_trace(path)
+    assert got.devices.tolist() == [0, 2]
+    assert got.cpu_milli.tolist() == [1500, 0]
+    assert got.host_mib.tolist() == [0, 512]
+    write_trace(got, tmp_path / "again.csv")
+    assert same(got, read_trace(tmp_path / "again.csv"))
+
+
 def test_same_workload_same_bytes(tmp_path: Path) -> None:
     workload = read_trace(SAMPLES / "jobs.csv")
     for name in ("a.csv.gz", "b.csv.gz"):
@@ -143,6 +156,8 @@ def workloads(draw: st.DrawFn) -> Workload:
         duration_us=column(st.integers(0, 10**15)),
         milli=column(st.integers(1, 1000)),
         memory_mib=column(st.integers(0, 10**9)),
+        cpu_milli=column(st.integers(0, 10**12)),
+        host_mib=column(st.integers(0, 10**9)),
         kind=column(st.integers(-1, 4)),
         tenant=column(st.integers(-1, len(tenants) - 1)),
         tenants=tenants,

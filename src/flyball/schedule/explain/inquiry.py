@@ -225,7 +225,7 @@ class Inquiry:
             free += int(here.sum())
             most_in_pool = max(most_in_pool, int(here.sum()))
             most_on_node = max(most_on_node, int(here.max(initial=0)))
-            could_hold |= int(up.sum()) >= -(-int(job.devices) // capacity)
+            could_hold |= int(up.sum()) >= max(1, -(-int(job.devices) // capacity))
         return Room(
             total, free, most_in_pool, most_on_node, nodes, empty, tuple(down), short, could_hold
         )

@@ -14,6 +14,7 @@ from flyball.schedule.explain.answer import (
     types_text,
     wait,
 )
+from flyball.schedule.explain.host import host_full, host_text
 from flyball.schedule.explain.inquiry import Inquiry, Room
 from flyball.schedule.explain.whatif import Probe, would_run
 from flyball.schedule.explain.wording import are, counted, listed
@@ -24,6 +25,9 @@ def no_room(ask: Inquiry, job_id: int, probe: Probe) -> Explanation:
     room, job = ask.room(job_id), ask.state.jobs[job_id]
     if room.down and (not room.could_hold or job_id in ask.starts_if_repaired):
         return _nodes_down(ask, job_id, probe, room)
+    spot = probe.place(on_host=False)
+    if spot is not None:
+        return host_full(ask, job_id, probe, spot)
     if room.free >= job.devices:
         return _fragmented(ask, job_id, probe, room)
     idle = _unsuitable(ask, job_id, probe)
@@ -40,6 +44,9 @@ def _numbers(room: Room) -> dict[str, Any]:
 def _of_total(ask: Inquiry, job_id: int, room: Room) -> str:
     """`needs 8 of the 64 devices it can run on (V100)`."""
     job, pools = ask.state.jobs[job_id], ask.pools_of(job_id)
+    if job.devices == 0:
+        shape = ask.state.shapes[job.shape_id]
+        return f"needs {host_text(int(shape.cpu_milli), int(shape.host_mib))} of a host"
     if job.milli < MILLI_PER_DEVICE:
         text = f"needs {request_text(ask, job_id)}"
         if job.memory_mib:

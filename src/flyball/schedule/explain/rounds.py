@@ -113,7 +113,8 @@ def _too_little(ask: Inquiry, job_id: int, far: Ints, numbers: dict[str, Any]) -
     numbers["most_on_node_then"] = most
     if most < ask.state.jobs[job_id].devices:
         return f"but that leaves at most {counted(most, 'device')} free on one node"
-    return "but jobs before it take that room, or the power budget forbids it"
+    full = "hosts are too full, " if ask.state.clock[0].hosts else ""
+    return f"but jobs before it take that room, {full}or the power budget forbids it"
 
 
 def _come(count: int) -> str:

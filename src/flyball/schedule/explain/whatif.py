@@ -47,6 +47,7 @@ class Probe:
         within_budget: bool = True,
         knobs: dict[str, Any] | None = None,
         pools: int | None = None,
+        on_host: bool = True,
         **request: Any,
     ) -> Spot | None:
         """Where the job would start now, None if nowhere.
@@ -56,9 +57,12 @@ class Probe:
             within_budget: False lifts the power budget.
             knobs: changes of knobs.
             pools: other pools it may use, as a mask.
+            on_host: False lifts what it asks of hosts.
             request: changes of the job's own fields.
         """
         asked = self._copy(within_budget, pools, request)
+        if not on_host:
+            asked.shapes.cpu_milli = asked.shapes.host_mib = 0
         packed = replace(self._knobs, **(knobs or {})).pack()
         respect = self._respect_head if respect_head is None else respect_head
         pool_id, fit = diagnose.find_now(asked, packed, 0, respect)
@@ -134,9 +138,22 @@ def would_run(state: State, job_id: int, memory_mib: int) -> int:
         rate = state.rates[int(job.profile) * len(state.pools) + pool_id]
         fraction = int(job.milli) < 1000
         room = int(pool.capacity) * (1 if fraction else int(pool.nodes))
-        if rate.packed > 0 and memory_mib <= pool.memory_mib and job.devices <= room:
+        cpu_milli, host_mib = on_a_node(state, job_id, pool_id)
+        hosted = cpu_milli <= pool.cpu_milli and host_mib <= pool.host_mib
+        if rate.packed > 0 and memory_mib <= pool.memory_mib and job.devices <= room and hosted:
             mask |= 1 << pool_id
     return mask
+
+
+def on_a_node(state: State, job_id: int, pool_id: int) -> tuple[int, int]:
+    """Cores (thousandths) and memory (MiB) that the job asks of a host in a pool."""
+    job, capacity = state.jobs[job_id], int(state.pools[pool_id].capacity)
+    shape, devices = state.shapes[job.shape_id], int(job.devices)
+    asked = int(shape.cpu_milli), int(shape.host_mib)
+    if devices <= capacity:
+        return asked
+    cpu_milli, host_mib = (-(-each * capacity // devices) for each in asked)
+    return cpu_milli, host_mib
 
 
 def smaller_text(probe: Probe, state: State, names: Names, job_id: int, verb: str) -> str:

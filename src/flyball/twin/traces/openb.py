@@ -14,15 +14,16 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from flyball.core.codes import Outcome
-from flyball.core.results import Floats
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
-from flyball.core.workload import Workload
+from flyball.core.workload import Floats, Ints, Workload
 from flyball.twin.traces.files import opened
 from flyball.twin.traces.links import check_ids
 from flyball.twin.traces.table import Field, Table, read_table
 
+Bools = npt.NDArray[np.bool_]
 IDS = ("name", "pod")
 MAX_HOST_MIB = 2**31
 FIELDS = (
@@ -93,11 +94,11 @@ def _id_column(path: Path) -> str:
     return next((name for name in IDS if name in names), IDS[0])
 
 
-def _times(table: Table, column: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _times(table: Table, column: str) -> Floats:
     return table.columns.get(column, np.full(len(table), np.nan))
 
 
-def _check(table: Table, devices: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+def _check(table: Table, devices: Ints) -> None:
     """A pod asks for something, and for some of each GPU it names."""
     milli, cpu_milli = table.columns["gpu_milli"], table.columns["cpu_milli"]
     memory = table.columns.get("memory_mib", np.zeros(len(table)))
@@ -116,28 +117,24 @@ def _priorities(table: Table) -> Floats:
     if "qos" not in table.columns:
         return np.zeros(len(table))
     high = [float(name != BEST_EFFORT) for name in table.names["qos"]]
-    priorities: Floats = np.array([*high, 0.0])[table.columns["qos"]]
-    return priorities
+    return np.array([*high, 0.0]).take(table.columns["qos"])  # code -1 picks the last one
 
 
-def _outcomes(
-    table: Table, waited: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _outcomes(table: Table, waited: Bools) -> Ints:
     outcome = np.full(len(table), int(Outcome.COMPLETED))
     if "pod_phase" in table.columns:
         names = [*table.names["pod_phase"], ""]
-        outcome = np.array([int(OUTCOMES.get(name, Outcome.COMPLETED)) for name in names])[
-            table.columns["pod_phase"]
-        ]
+        meanings = np.array([int(OUTCOMES.get(name, Outcome.COMPLETED)) for name in names])
+        outcome = meanings.take(table.columns["pod_phase"])
     return np.where(waited, int(Outcome.CANCELLED), outcome)
 
 
 def _tell(
     table: Table,
     notes: list[str],
-    waited: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    there: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    bare: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    waited: Bools,
+    there: Bools,
+    bare: Bools,
 ) -> None:
     """Say what was made of the odd pods."""
     if waited.any():
