@@ -61,7 +61,8 @@ def remembered(twin: Twin, plain: Reference) -> tuple[list[Any], list[Any]]:
     ]
     theirs, ours = ([[getattr(row, name) for name in accounts] for row in each] for each in tenants)
     if twin.knobs.remembers:
-        ours += [twin.state.memos.promoted_us.tolist(), twin.state.memos.predicted_us.tolist()]
+        memos: Any = twin.state.memos[: len(plain.jobs)]  # those of groups follow
+        ours += [memos.promoted_us.tolist(), memos.predicted_us.tolist()]
         theirs += [
             [job.promoted_us for job in plain.jobs],
             [job.predicted_us for job in plain.jobs],

@@ -16,6 +16,7 @@ from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 from flyball.core.state import State
 from flyball.core.units import FOREVER_US, MILLI_PER_DEVICE, to_us
+from flyball.core.workload import Workload
 from flyball.twin.twin import Twin
 
 QUIET: dict[str, Any] = {
@@ -34,6 +35,13 @@ def fair(problem: Problem, **changes: Any) -> Problem:
 
 def asks_milli(state: State) -> Any:
     return state.jobs.devices.astype(np.int64) * state.jobs.milli
+
+
+def without_hosts(workload: Workload) -> Workload:
+    """The same jobs, none with a demand on hosts: a full host may stand in a reclaim's way."""
+    none = np.zeros_like(workload.cpu_milli)
+    devices = np.maximum(1, workload.devices)
+    return replace(workload, cpu_milli=none, host_mib=none, devices=devices)
 
 
 def accounts(state: State) -> Any:
@@ -128,6 +136,7 @@ def test_only_borrowers_are_set_aside_and_only_for_jobs_within_their_quota(
 def test_borrowed_devices_come_back_in_one_round(problem: Problem) -> None:
     problem = fair(problem, preempt=Preempt.ROUNDS)
     problem = replace(problem, cluster=replace(problem.cluster, power_budget_w=0.0))
+    problem = replace(problem, workload=without_hosts(problem.workload))
     every_us = to_us(problem.knobs.round_s)
     for _before, _plan, twin in stepped(problem):
         if twin.now_us % every_us == 0:

@@ -293,7 +293,8 @@ def test_first_decision_is_the_same_for_other_true_durations() -> None:
     for name in names():
         plans = []
         for workload in (short, long):
-            twin = Twin(cluster, workload, get_policy(name).knobs)
+            policy = get_policy(name)
+            twin = Twin(cluster, workload, policy.knobs, allocator=policy.allocator)
             twin.run(0)
             plans.append(actions(0, plan_of(twin.state)))
         assert plans[0] == plans[1], name

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flyball.core.cluster import Tenant
 from flyball.core.errors import BadInput
 from flyball.twin.cluster_file import load_cluster, presets
 
@@ -28,6 +29,10 @@ def test_a_full_file(tmp_path: Path) -> None:
           - {name: b, device: t4, devices: 4}
         power_budget_kw: 20.5
         network: {between_nodes_gbit_s: 25}
+        tenants:
+          - {name: vision, quota: 32, borrow: 16, weight: 2}
+          - {name: speech, quota: 36, borrow: none}
+          - {name: others, quota: 0}
         """,
     )
     cluster = load_cluster(path)
@@ -41,6 +46,11 @@ def test_a_full_file(tmp_path: Path) -> None:
     assert cluster.power_budget_w == 20_500.0
     assert cluster.network.between_nodes_gbit_s == 25.0
     assert cluster.network.inside_node_gbit_s == 1200.0
+    assert cluster.tenants == (
+        Tenant("vision", 32, 16, 2.0),
+        Tenant("speech", 36),
+        Tenant("others", 0),
+    )
 
 
 def test_the_name_is_the_files(tmp_path: Path) -> None:
@@ -96,6 +106,25 @@ def test_presets_users_rely_on() -> None:
         (f"nodes: [{GROUP}]\nnetwork: {{between_gbit: 1}}", "did you mean 'between_nodes_gbit_s'"),
         (f"nodes: [{GROUP}]\nnetwork: {{inside_node_gbit_s: 0}}", "inside_node_gbit_s = 0"),
         ("nodes: [{device: V100, devices: 0x" + "f" * 9000 + "}]", "a huge number"),
+        (
+            f"nodes: [{GROUP}]\ntenants: {{name: a, quota: 1}}",
+            "'tenants' must be a list, not a dict",
+        ),
+        (f"nodes: [{GROUP}]\ntenants: [a]", r"tenants\[0\] must be keys with values"),
+        (f"nodes: [{GROUP}]\ntenants: [{{name: a}}]", r"tenants\[0\] has no 'quota'"),
+        (f"nodes: [{GROUP}]\ntenants: [{{quota: 1}}]", r"tenants\[0\] has no 'name'"),
+        (f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: -1}}]", "quota = -1 is no use"),
+        (f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 1, borow: 1}}]", "did you mean 'borrow'"),
+        (
+            f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 1, borrow: x}}]",
+            "borrow = 'x' is no use",
+        ),
+        (f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 1, weight: 0}}]", "weight = 0 is no use"),
+        (f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 9}}]", "sum to 9 .* has 8; lower some"),
+        (
+            f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 1}}, {{name: a, quota: 2}}]",
+            "two tenants are named 'a'",
+        ),
     ],
 )
 def test_refused_with_place_and_remedy(tmp_path: Path, text: str, words: str) -> None:

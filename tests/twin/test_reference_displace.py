@@ -204,5 +204,5 @@ def test_every_job_ends_and_what_was_received_is_what_it_held(data: st.DataObjec
     assert twin.starts == twin.ends + twin.preemptions + sum(each.failures for each in twin.jobs)
     assert not any(node.jobs or node.used_milli for node in twin.nodes)
     for each in twin.jobs:
-        held_us = each.service_us / (each.devices * each.milli / 1000)
-        assert received_us[each.index] == pytest.approx(held_us)
+        held_us = received_us[each.index] * each.devices * each.milli / 1000
+        assert each.service_us == pytest.approx(held_us)

@@ -1,7 +1,7 @@
 """What the state remembers of tenants and of jobs that ended: dtypes, as in `core.state`.
 
-`tenants` counts only while the order is fair, `memos` and `history` only for the orders that need
-them; `docs/concept/twin.md` has the rules.
+`tenants` counts only while the order is fair, `memos` only for the orders that need them;
+`docs/concept/twin.md` has the rules.
 """
 
 from __future__ import annotations
@@ -29,23 +29,22 @@ TENANT = np.dtype(
 much of it the tenant uses, and as its limit how much there is. Tenants come in the order of the
 workload, at last that of jobs without a tenant."""
 
-HISTORY = np.dtype([("mean_us", "f8"), ("count", "i8")], align=True)
-"""The work of jobs that ended, the newest counting half. Row 0 is that of all jobs."""
-
 MEMO = np.dtype(
     [
-        ("predicted_us", "f8"),  # order = history: work expected when it joined; 0 = not yet
+        ("predicted_us", "f8"),  # order = history: expected work; 0 = not yet
         ("promoted_us", "f8"),  # order = attained: device time forgiven at its promotion
         ("queued_us", "i8"),  # when it last became pending
         ("start_number", "i8"),  # order = fair: its last start was the cluster's n-th
-        # order = history: rows of `history`, of jobs like this one
+        # order = history: the rows of groups of jobs like this one
         ("alike", "i4"),  # same owner, model and devices
         ("of_owner", "i4"),  # same owner and devices
         ("of_size", "i4"),  # same devices
+        ("ended", "i4"),  # of a group: how many jobs it has learned from
     ],
     align=True,
 )
-"""One row per job where the order needs it, else one row that nobody reads."""
+"""One row per job where the order needs it, else one row that nobody reads. With order = history
+rows of groups follow: what is expected of the group's next job. The last is that of all jobs."""
 
 NO_LIMIT_MILLI = 1 << 60
 """The limit of a tenant that may borrow whatever is idle."""

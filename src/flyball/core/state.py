@@ -337,7 +337,6 @@ class State(NamedTuple):
     bitmaps: npt.NDArray[np.uint64]  # of nodes by pool and whole free devices
     clock: Records  # one row
     tenants: Records
-    history: Records
     memos: Records
     # Of no meaning between decisions; clones get their own.
     avail: npt.NDArray[np.int64]  # avail[k, node]: when k whole devices are expected free

@@ -81,9 +81,23 @@ def kernel(function: Function) -> Function:
     Such a function is compiled once, whatever the widths of the integers it is given: numba
     would make one version for each combination, and another for each literal argument.
     """
+    return _inner(function, inline=False)
+
+
+def hot(function: Function) -> Function:
+    """The same, for what every event goes through: the code stands where it is called.
+
+    A call that stays a call hands over every array of the state, seven words each.
+    """
+    return _inner(function, inline=True)
+
+
+def _inner(function: Function, inline: bool) -> Function:
     if config.DISABLE_JIT:
         return function
-    compiled = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
+    compiled = numba.njit(
+        no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=inline, **OPTIONS
+    )(function)
     resolve = compiled.get_call_template
 
     def resolve_widened(args: Any, kws: Any) -> Any:

@@ -10,7 +10,7 @@ from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Order
 from flyball.core.state import CAP_LEVELS, STALE
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.physics.compile import bit_count, kernel, lowest_bit
+from flyball.physics.compile import bit_count, hot, kernel, lowest_bit
 from flyball.physics.energy import asleep, touch
 from flyball.schedule import index
 from flyball.schedule.host import take_host
@@ -117,7 +117,7 @@ def close_devices(state: Any, node: Any, job: Any, mask: Any) -> Any:
     return free_mask
 
 
-@kernel
+@hot
 def take_row(
     state: Any, knobs: Any, job_id: int, node_id: int, mask: Any, after: int, now: int
 ) -> int:
@@ -150,7 +150,7 @@ def take_row(
     return int(row_id)
 
 
-@kernel
+@hot
 def begin_slice(
     state: Any, knobs: Any, job_id: int, pool_id: int, nodes: int, woken: bool, now: int
 ) -> None:
@@ -197,7 +197,7 @@ def unlink(state: Any, node: Any, row_id: int) -> None:
     state.rows[at].sibling = state.rows[row_id].sibling
 
 
-@kernel
+@hot
 def release(state: Any, knobs: Any, job_id: int, now: int) -> None:
     """Take back everything a job holds."""
     job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]

@@ -11,6 +11,7 @@ from flyball.core.codes import Status
 from flyball.physics.compile import entry
 from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, rate_of
+from flyball.schedule.history import expected_us
 from flyball.schedule.order import expected_end, guess, key_of, memo_of
 from flyball.schedule.place import find
 from flyball.schedule.reserve import reserve
@@ -64,6 +65,12 @@ def list_keys(state: Any, packed: Any, keys: Any, ends: Any) -> None:
             keys[job_id] = key_of(job, run, memo, run.status == RUNNING, packed[0], now)
         if run.status == RUNNING:
             ends[job_id] = expected_end(job, run, now)
+
+
+@entry
+def prediction(state: Any, job_id: int) -> float:
+    """The work of a job that history would predict if it joined the queue now."""
+    return expected_us(state, job_id)
 
 
 @entry

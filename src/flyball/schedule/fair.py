@@ -10,7 +10,10 @@ from typing import Any
 
 from flyball.core.codes import Reason
 from flyball.physics.compile import kernel
-from flyball.schedule.tenants import asks_milli, tenant_of
+from flyball.schedule.place import find
+from flyball.schedule.queue import drop_first
+from flyball.schedule.start import start
+from flyball.schedule.tenants import asks_milli, refresh_levels, tenant_of
 
 IN_ORDER, SKIPPED_AHEAD = int(Reason.IN_ORDER), int(Reason.SKIPPED_AHEAD)
 BORROWED = int(Reason.BORROWED)
@@ -57,3 +60,22 @@ def fair_reason(state: Any, shape_id: int) -> int:
     if tenant.used_milli + asks_milli(shape) > tenant.quota_milli:
         return BORROWED
     return IN_ORDER if fairest_shape(state, False, True) == shape_id else SKIPPED_AHEAD
+
+
+@kernel
+def start_fairly(state: Any, knobs: Any, now: int) -> None:
+    """Start jobs tenant by tenant, as long as any fits that may start."""
+    refresh_levels(state, knobs, now)
+    while True:
+        shape_id = fairest_shape(state, False, False)
+        if shape_id < 0:
+            return
+        shape = state.shapes[shape_id]
+        job_id = state.queue[shape.begin].tie
+        pool_id, fit, avoid = find(state, knobs, job_id, False, now)
+        if pool_id >= 0:
+            reason = fair_reason(state, shape_id)
+            drop_first(state, shape)
+            start(state, knobs, job_id, pool_id, fit, avoid, now, reason, 0.0)
+        else:
+            shape.blocked = 1

@@ -14,9 +14,9 @@ import numpy as np
 
 from flyball.core.codes import Reason
 from flyball.core.knobs import Backfill, Order, Preempt
-from flyball.physics.compile import entry, kernel
+from flyball.physics.compile import entry, hot, kernel
 from flyball.schedule.attained import promote_starved, promotes
-from flyball.schedule.fair import fair_reason, fairest_shape
+from flyball.schedule.fair import start_fairly
 from flyball.schedule.order import FAIR
 from flyball.schedule.place import find, find_for
 from flyball.schedule.preempt import preemption_round
@@ -31,7 +31,6 @@ from flyball.schedule.queue import (
 from flyball.schedule.reserve import drop_reservation, reserve
 from flyball.schedule.rounds import share_round
 from flyball.schedule.start import start
-from flyball.schedule.tenants import refresh_levels
 
 STRICT, EASY = int(Backfill.STRICT), int(Backfill.EASY)
 ROUNDS = int(Preempt.ROUNDS)
@@ -40,7 +39,7 @@ IN_ORDER, SKIPPED_AHEAD = int(Reason.IN_ORDER), int(Reason.SKIPPED_AHEAD)
 BACKFILLED = int(Reason.BACKFILLED)
 
 
-@kernel
+@hot
 def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
     """Decide once, at one instant. The plan is `state.plan[: state.clock[0].actions]`.
 
@@ -63,7 +62,9 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
         forget_failures(state)
     # 2. Go through the queue and start what fits.
     if clock.pending > 0 and not (knobs.order == SHARES and knobs.backfill == STRICT):
-        if not uses_window(knobs):
+        if knobs.order == FAIR:
+            start_fairly(state, knobs, now)
+        elif not uses_window(knobs):
             start_heads(state, knobs, now)
         elif knobs.backfill == EASY:
             backfill(state, knobs, now)
@@ -80,17 +81,12 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
     clock.capacity_grew = 1 if gave_way else 0
 
 
-@kernel
+@hot
 def start_heads(state: Any, knobs: Any, now: int) -> None:
     """Start the first job of each shape while it fits: strict, or skipping who does not."""
-    strict, fair = knobs.backfill == STRICT, knobs.order == FAIR
-    if fair:
-        refresh_levels(state, knobs, now)
+    strict = knobs.backfill == STRICT
     while True:
-        if fair:
-            shape_id = fairest_shape(state, False, False)
-        else:
-            shape_id = first_shape(state, not strict, False)
+        shape_id = first_shape(state, not strict, False)
         if shape_id < 0:
             return
         shape = state.shapes[shape_id]
@@ -100,10 +96,7 @@ def start_heads(state: Any, knobs: Any, now: int) -> None:
         job_id, key = top.tie, top.key
         pool_id, fit, avoid = find(state, knobs, job_id, False, now)
         if pool_id >= 0:
-            if fair:
-                reason = fair_reason(state, shape_id)
-            else:
-                reason = SKIPPED_AHEAD if behind_blocked(state, key, job_id) else IN_ORDER
+            reason = SKIPPED_AHEAD if behind_blocked(state, key, job_id) else IN_ORDER
             drop_first(state, shape)
             start(state, knobs, job_id, pool_id, fit, avoid, now, reason, 0.0)
         else:

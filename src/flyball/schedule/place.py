@@ -9,7 +9,7 @@ import numpy as np
 
 from flyball.core.knobs import Place, Span
 from flyball.core.units import MILLI_PER_DEVICE, POWER_SLACK
-from flyball.physics.compile import kernel, lowest_bit
+from flyball.physics.compile import hot, kernel, lowest_bit
 from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, own_w, rate_of
 from flyball.schedule.frag import gang_score, least_fragmenting, score_on
@@ -126,7 +126,7 @@ def slowest_worth_using(state: Any, knobs: Any, job: Any, left_us: float, pools:
     return float(left_us / best + knobs.hold_us)
 
 
-@kernel
+@hot
 def find(state: Any, knobs: Any, job_id: int, respect_head: bool, now: int) -> tuple:  # type: ignore[type-arg]
     """Where the job should start now.
 
@@ -142,7 +142,7 @@ def find(state: Any, knobs: Any, job_id: int, respect_head: bool, now: int) -> t
     return find_for(state, knobs, job, left_us, restart_us, respect_head, now)
 
 
-@kernel
+@hot
 def find_for(
     state: Any, knobs: Any, job: Any, left_us: float, restart_us: int, respect_head: bool, now: int
 ) -> tuple:  # type: ignore[type-arg]

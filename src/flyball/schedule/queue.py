@@ -14,7 +14,7 @@ import numpy as np
 
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Place
-from flyball.physics.compile import kernel
+from flyball.physics.compile import hot, kernel
 from flyball.schedule import heap
 from flyball.schedule.history import predict
 from flyball.schedule.order import HISTORY, guess, key_of, memo_of
@@ -29,7 +29,7 @@ def uses_window(knobs: Any) -> bool:
     return bool(knobs.backfill == EASY or knobs.place == HOLD)
 
 
-@kernel
+@hot
 def enqueue(state: Any, knobs: Any, job_id: int, now: int) -> None:
     """Put a job into the queue."""
     job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from flyball.core.knobs import Place
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.physics.compile import bit_count, kernel, lowest_bit
+from flyball.physics.compile import bit_count, hot, kernel, lowest_bit
 from flyball.schedule.allocate import START, begin_slice, record, take_row, wakes
 from flyball.schedule.frag import least_devices
 from flyball.schedule.gang import list_gang
@@ -31,7 +31,7 @@ def pick_shared(state: Any, knobs: Any, job: Any, node_id: int) -> Any:
     return pick_fraction(state.devices, state.nodes[node_id], job)[0]
 
 
-@kernel
+@hot
 def start(
     state: Any, knobs: Any, job_id: int, pool_id: int, fit: int, avoid: bool, now: int,
     reason: int, gain: float,

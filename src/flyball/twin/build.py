@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core import state as s
-from flyball.core.accounts import HISTORY, MEMO, own_rows
+from flyball.core.accounts import own_rows
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
@@ -21,7 +21,7 @@ from flyball.physics import catalogue
 from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
 from flyball.twin.outages import draw_outages
-from flyball.twin.peers import find_peers, owners
+from flyball.twin.peers import blank_memos, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
 from flyball.twin.shapes import Offer, group_shapes
 from flyball.twin.tenants import refuse_beyond_limit, tenant_table
@@ -58,7 +58,6 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     tenants = tenant_table(cluster, workload, start_us)
     if knobs.order == Order.FAIR:
         refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload)
-    memos, history = blank_memory(jobs, knobs)
     clock.hosts = bool(shapes.cpu_milli.any() or shapes.host_mib.any())
     most_running, most_rows = _most(workload, device_count)
     by_shares = knobs.order == Order.SHARES
@@ -99,8 +98,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "plan": records(most_rows + most_running + len(nodes), s.ACTION),
         "clock": clock,
         "tenants": tenants,
-        "history": history,
-        "memos": memos,
+        "memos": blank_memos(jobs, knobs),
         "scores": score_cache(knobs, len(shapes), len(nodes)),
     }
     return assemble(arrays)
@@ -132,14 +130,6 @@ def order_of_visits(pools: Records, rates: Records, shapes: Records, jobs: Recor
 def window_size(knobs: Knobs, jobs: int) -> int:
     """Room for the part of the queue a scan may look at."""
     return min(knobs.depth, jobs)
-
-
-def blank_memory(jobs: Records, knobs: Knobs) -> tuple[Records, Records]:
-    """Memos and history before anything happened, as large as the order needs them."""
-    memos = records(len(jobs) if knobs.remembers else 1, MEMO)
-    if knobs.order == Order.HISTORY:
-        return memos, find_peers(jobs, memos)
-    return memos, records(1, HISTORY)
 
 
 def _pools(cluster: Cluster) -> Records:

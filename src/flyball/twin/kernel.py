@@ -13,7 +13,7 @@ from typing import Any
 from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Order, Preempt
 from flyball.core.units import FOREVER_US
-from flyball.physics.compile import entry, kernel
+from flyball.physics.compile import entry, hot, kernel
 from flyball.physics.energy import busy_at, energy_at, touch
 from flyball.schedule import index, queue
 from flyball.schedule.allocate import forget, release
@@ -60,7 +60,7 @@ def run(state: Any, packed: Any, until_us: int, resume: bool) -> bool:
         carry_out(state, knobs, now)
 
 
-@kernel
+@hot
 def next_instant(state: Any, knobs: Any) -> int:
     """When something happens next: FOREVER_US if nothing ever will."""
     clock = state.clock[0]
@@ -85,7 +85,7 @@ def round_follows(clock: Any, knobs: Any) -> bool:
     return bool(clock.pending > 0 and clock.running > 0)
 
 
-@kernel
+@hot
 def advance(state: Any, knobs: Any, now: int) -> None:
     """Let everything happen that happens at `now`, short of the decision."""
     clock = state.clock[0]
@@ -120,7 +120,7 @@ def advance(state: Any, knobs: Any, now: int) -> None:
         promote_starved(state, knobs, now)
 
 
-@kernel
+@hot
 def arrive(state: Any, knobs: Any, job_id: int, now: int) -> None:
     """A job is submitted: it waits for its predecessors, then for its array, or queues."""
     run_ = state.runs[job_id]
@@ -129,7 +129,7 @@ def arrive(state: Any, knobs: Any, job_id: int, now: int) -> None:
         admit(state, knobs, job_id, now)
 
 
-@kernel
+@hot
 def admit(state: Any, knobs: Any, job_id: int, now: int) -> None:
     """Queue a job that waits for nobody, unless its array is at its limit."""
     group_id = state.jobs[job_id].group
@@ -146,7 +146,7 @@ def admit(state: Any, knobs: Any, job_id: int, now: int) -> None:
     queue.enqueue(state, knobs, job_id, now)
 
 
-@kernel
+@hot
 def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
     """A job ends: of itself, or by its own limit."""
     job, run_, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
@@ -237,7 +237,7 @@ def repair(state: Any, knobs: Any, node_id: int, now: int) -> None:
     clock.repairs += 1
 
 
-@kernel
+@hot
 def carry_out(state: Any, knobs: Any, now: int) -> None:
     """Let the plan take effect: devices are taken or given back already."""
     plan, count = state.plan, state.clock[0].actions
@@ -254,7 +254,7 @@ def carry_out(state: Any, knobs: Any, now: int) -> None:
         state.clock[0].settled = 1
 
 
-@kernel
+@hot
 def schedule_end(state: Any, job_id: int) -> None:
     """The true end of a slice that just began."""
     job, run_ = state.jobs[job_id], state.runs[job_id]

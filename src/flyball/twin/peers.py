@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from flyball.core.accounts import HISTORY
+from flyball.core.accounts import MEMO
 from flyball.core.grouping import group_rows
+from flyball.core.knobs import Knobs, Order
 from flyball.core.state import Records, records
 from flyball.core.workload import Workload
 
@@ -16,12 +17,15 @@ def owners(workload: Workload) -> npt.NDArray[np.int64]:
     return np.where(workload.user >= 0, workload.user, -2 - workload.tenant)
 
 
-def find_peers(jobs: Records, memos: Records) -> Records:
-    """Write every job's peers into its memo.
+def blank_memos(jobs: Records, knobs: Knobs) -> Records:
+    """Memos before anything happened, as many as the order needs."""
+    if knobs.order == Order.HISTORY:
+        return _with_peers(jobs)
+    return records(len(jobs) if knobs.remembers else 1, MEMO)
 
-    Returns:
-        A history of nothing yet: row 0 for all jobs, then one for every group.
-    """
+
+def _with_peers(jobs: Records) -> Records:
+    """A memo for every job, which names its groups, for every group, and for all jobs."""
     alike = group_rows(jobs.owner, jobs.model, jobs.devices)
     # The coarser groups are made of the finer ones: there are far fewer of these than jobs.
     some = jobs[alike.first]
@@ -30,8 +34,10 @@ def find_peers(jobs: Records, memos: Records) -> Records:
         "of_owner": group_rows(some["owner"], some["devices"]).of_row,
         "of_size": group_rows(some["devices"]).of_row,
     }
-    first = 1
-    for name, of_alike in groups.items():
-        memos[name] = first + of_alike[alike.of_row]
-        first += int(of_alike.max()) + 1
-    return records(first, HISTORY)
+    sizes = [int(each.max()) + 1 for each in groups.values()]
+    memos = records(len(jobs) + sum(sizes) + 1, MEMO)
+    first = len(jobs)
+    for (name, of_alike), size in zip(groups.items(), sizes, strict=True):
+        memos[name][: len(jobs)] = first + of_alike[alike.of_row]
+        first += size
+    return memos

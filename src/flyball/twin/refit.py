@@ -12,7 +12,8 @@ from flyball.core.codes import Status
 from flyball.core.grouping import group_rows
 from flyball.core.knobs import Knobs, Order
 from flyball.core.state import Records, State, assemble, records
-from flyball.twin.build import blank_memory, window_size
+from flyball.twin.build import window_size
+from flyball.twin.peers import blank_memos
 from flyball.twin.shapes import lay_out
 from flyball.twin.tenants import refuse_beyond_limit
 
@@ -31,7 +32,7 @@ def refit(state: State, old: Knobs, new: Knobs) -> State:
         changes["window"] = records(window_size(new, jobs), state.window.dtype)
         changes["window"][: len(state.window)] = state.window
     if new.order != old.order or (new.remembers and not old.remembers):
-        changes["memos"], changes["history"] = blank_memory(state.jobs, new)
+        changes["memos"] = blank_memos(state.jobs, new)
         changes["memos"].queued_us = state.clock[0].now_us
     if (new.order == Order.FAIR) != (old.order == Order.FAIR):
         changes |= _regrouped(state, new.order == Order.FAIR)

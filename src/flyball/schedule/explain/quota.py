@@ -18,13 +18,9 @@ def beyond_limit(ask: Inquiry, job_id: int, probe: Probe) -> Explanation | None:
     account = ask.account(job_id)
     if account.used_milli + account.asks_milli <= account.limit_milli:
         return None
-    used, quota = _devices(account.used_milli), _devices(account.quota_milli)
     borrow_milli = account.limit_milli - account.quota_milli
-    why = (
-        f"needs {request_text(ask, job_id)}; tenant {account.name} uses {used} of its quota of "
-        f"{quota} devices and may not borrow"
-    )
-    why += f" more than {_devices(borrow_milli)}" if borrow_milli else ""
+    why = f"needs {request_text(ask, job_id)}; {_standing(account)}, and may not borrow more"
+    why += f" than {_devices(borrow_milli)}" if borrow_milli else ""
     numbers = _numbers(account)
     lacking = account.used_milli + account.asks_milli - account.limit_milli
     whole = -(-(borrow_milli + lacking) // MILLI_PER_DEVICE)
@@ -78,8 +74,9 @@ def nothing_to_take_back(ask: Inquiry, job_id: int, probe: Probe, room: Explanat
         numbers.pop(name, None)  # `made` adds them
     remedies = ["wait for running jobs to end", smaller(ask, job_id, probe)]
     if account.borrows:
-        why = f"{lacks}, so it may have idle devices, but none are taken back for it"
-        remedies.insert(1, f"wait for jobs of {account.name} to end: it would be within the quota")
+        asks = f"with the {_devices(account.asks_milli)} of this job it would be beyond it"
+        why = f"{lacks}, and {asks}: it may have idle devices, but none are taken back for it"
+        remedies.insert(1, _within(account, numbers))
         return made(ask, job_id, "beyond-quota", why, remedies, **numbers)
     borrowed, holders = _borrowed(ask, job_id)
     numbers["borrowed"] = borrowed
@@ -90,6 +87,19 @@ def nothing_to_take_back(ask: Inquiry, job_id: int, probe: Probe, room: Explanat
             "not make enough room for it"
         )
     return made(ask, job_id, "nothing-to-take-back", f"{lacks}, but {what}", remedies, **numbers)
+
+
+def _within(account: Account, numbers: dict[str, Any]) -> str:
+    """What would bring a job that borrows within the quota."""
+    if account.asks_milli > account.quota_milli:
+        numbers["quota_at_least"] = -(-account.asks_milli // MILLI_PER_DEVICE)
+        return f"give {account.name} a quota of {numbers['quota_at_least']} or more"
+    most_milli = account.quota_milli - account.asks_milli
+    numbers["tenant_used_at_most"] = most_milli / MILLI_PER_DEVICE
+    return (
+        f"wait until {account.name} uses {_devices(most_milli)} or less: devices that others "
+        "borrowed are then taken back for it"
+    )
 
 
 def _borrowed(ask: Inquiry, job_id: int) -> tuple[int, int]:
@@ -111,7 +121,10 @@ def _borrowed(ask: Inquiry, job_id: int) -> tuple[int, int]:
 
 def _standing(account: Account) -> str:
     used, quota = _devices(account.used_milli), _devices(account.quota_milli)
-    return f"tenant {account.name} uses {used} of its quota of {quota} devices"
+    if account.used_milli <= account.quota_milli:
+        return f"tenant {account.name} uses {used} of its quota of {quota} devices"
+    beyond = _devices(account.used_milli - account.quota_milli)
+    return f"tenant {account.name} uses {used} devices, {beyond} beyond its quota of {quota}"
 
 
 def _numbers(account: Account) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from flyball.core.knobs import Order
@@ -97,7 +98,8 @@ def _promotion(ask: Inquiry, job_id: int, numbers: dict[str, Any]) -> str:
     if service_us < knobs.attained_s * 1e6:
         return ""
     ran_us = service_us / (int(job.devices) * int(job.milli) / MILLI_PER_DEVICE)
-    in_us = int(memo.queued_us) + knobs.promote * ran_us - ask.now_us
+    rounds = math.ceil((int(memo.queued_us) + knobs.promote * ran_us) / to_us(knobs.round_s))
+    in_us = max(ask.next_round_us, rounds * to_us(knobs.round_s)) - ask.now_us
     numbers["promoted_in_s"] = to_s(in_us)
     return f"wait: in about {span_text(in_us)} it goes back to the first queue (promote)"
 

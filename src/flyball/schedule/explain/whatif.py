@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core.knobs import Knobs
+from flyball.core.knobs import Knobs, Order
 from flyball.core.state import State
 from flyball.schedule import diagnose
 from flyball.schedule.explain.wording import Names, counted
@@ -109,7 +109,9 @@ class Probe:
         if not within_budget:
             clock.budget_w = 0.0
         runs: Any = state.runs[at : at + 1].copy()
-        memos: Any = state.memos[at : at + 1] if len(state.memos) > 1 else state.memos
+        memos: Any = state.memos[at : at + 1].copy() if len(state.memos) > 1 else state.memos
+        if self._knobs.order == Order.HISTORY and memos[0].predicted_us == 0:
+            memos.predicted_us = diagnose.prediction(state, at)  # it has not joined the queue yet
         scores = state.scores[:0]  # those of another request are of no use
         return state._replace(
             jobs=jobs, shapes=shapes, runs=runs, clock=clock, memos=memos, scores=scores
