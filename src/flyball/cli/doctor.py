@@ -82,7 +82,7 @@ def _cache() -> Finding:
     kernels = sum(1 for _ in folder.rglob("*.nbi")) if folder.is_dir() else 0
     if kernels:
         return Finding("compiled kernels", "ok", f"{kernels} in {_homely(folder)}")
-    remedy = "made by the first replay, once, in about 20 s"
+    remedy = "made by the first replay, once, in about half a minute"
     return Finding("compiled kernels", "absent", f"none in {_homely(folder)}", remedy)
 
 

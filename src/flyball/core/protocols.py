@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from flyball.core.live import Event, Launch, LiveNode, Report, Stop
 from flyball.core.results import Floats
 from flyball.core.state import Records, State
 
@@ -28,7 +29,7 @@ class Forecast(NamedTuple):
 class Receipt(NamedTuple):
     """An engine's answer to one action; the same (job, attempt) always gets the same one."""
 
-    job: str
+    job: int
     attempt: int
     accepted: bool
 
@@ -80,19 +81,22 @@ class Tuner(Protocol):
 
 
 class Engine(Protocol):
-    """Acts on real nodes. Every action is idempotent by (job, attempt)."""
+    """Acts on nodes, real or not. Every action is idempotent by (job, attempt)."""
 
-    def observe(self) -> State: ...
-    def apply(self, action: Records) -> Receipt: ...
+    def nodes(self) -> Sequence[LiveNode]: ...
+    def apply(self, action: Launch | Stop) -> Receipt: ...
+    def observe(self) -> Sequence[Report]: ...
+    def acknowledge(self, reports: Sequence[Report]) -> None: ...
+    def reconcile(self, expected: Sequence[tuple[int, int]]) -> Sequence[Report]: ...
 
 
 class Ticket(Protocol):
-    """A promise of durability."""
+    """A promise of durability; `wait` raises if it cannot be kept."""
 
-    def wait(self) -> None: ...
+    def wait(self) -> int: ...
 
 
 class Journal(Protocol):
     """Durable memory: an action launches only after its intent's ticket."""
 
-    def append(self, events: Sequence[Mapping[str, object]]) -> Ticket: ...
+    def append(self, events: Sequence[Event]) -> Ticket: ...

@@ -24,6 +24,10 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import config, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.typed_passes import AnnotateTypes
 from numba.extending import intrinsic, overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -96,7 +100,11 @@ def _inner(function: Function, inline: bool) -> Function:
     if config.DISABLE_JIT:
         return function
     compiled = numba.njit(
-        no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=inline, **OPTIONS
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        forceinline=inline,
+        pipeline_class=PartCompiler,
+        **OPTIONS,
     )(function)
     resolve = compiled.get_call_template
 
@@ -106,6 +114,69 @@ def _inner(function: Function, inline: bool) -> Function:
 
     compiled.get_call_template = resolve_widened
     return compiled  # type: ignore[no-any-return]
+
+
+class Part(JITCodeLibrary):  # type: ignore[misc]
+    """The code of an inner function: only ever a part of its callers.
+
+    Numba would optimise it and make machine code of it, with all that it calls, once for itself
+    and again in every caller up to the entry. Only what the entry makes of it is ever run.
+    """
+
+    def _optimize_functions(self, module: Any) -> None:
+        pass
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        return _Unaddressed(self._codegen)
+
+
+class _Unaddressed:
+    """A code generator for a part: it has no address at which an environment could be set."""
+
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+    def set_env(self, name: str, env: Any) -> None:
+        pass
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class MakePart(AnalysisPass):  # type: ignore[misc]
+    """Put the code of the function that is compiled into a `Part`."""
+
+    _name = "make_part"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        return False
+
+
+class PartCompiler(CompilerBase):  # type: ignore[misc]
+    """Numba's own way to machine code, short of machine code."""
+
+    def define_pipelines(self) -> list[Any]:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(MakePart, AnnotateTypes)
+        passes.finalize()
+        return [passes]
 
 
 NUMBA_TYPES: Any = types
@@ -140,7 +211,7 @@ def warm(compile_all: Callable[[], None], note: Callable[[str], None] | None = N
     began = time.perf_counter()
     first = not config.DISABLE_JIT and not any(cache_folder().rglob("*.nbi"))
     if first and note is not None:
-        note("compiling the kernel (first run only, about 20 s)")
+        note("compiling the kernel (first run only, about half a minute)")
     compile_all()
     if first:
         _drop_old_versions()

@@ -1,0 +1,176 @@
+"""A live job: what its owner asked for, and where it stands. The words are Slurm's.
+
+Ids are whole numbers from 1, in the order of submission; the tasks of an array have ids of their
+own and share `array`. Times are microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self
+
+from flyball.core.errors import BadInput
+
+
+class JobState(StrEnum):
+    """Where a job stands. Everything but the first three is final."""
+
+    PENDING = "PENDING"  # waits: for devices, other jobs, its array, or after a preemption
+    RUNNING = "RUNNING"  # an attempt is intended or alive
+    COMPLETING = "COMPLETING"  # told to stop; its processes are not gone yet
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"  # ended with another exit code than 0
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"  # killed by its own limit
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    NODE_FAIL = "NODE_FAIL"  # its supervisor was lost and it is not to be run again
+    BOOT_FAIL = "BOOT_FAIL"  # could not be started: no such program, no such folder
+
+    @property
+    def final(self) -> bool:
+        return self not in ACTIVE
+
+
+ACTIVE = (JobState.PENDING, JobState.RUNNING, JobState.COMPLETING)
+
+
+class Dependency(StrEnum):
+    """When a job may follow another."""
+
+    AFTEROK = "afterok"
+    AFTERANY = "afterany"
+    AFTERNOTOK = "afternotok"
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What is asked for.
+
+    Attributes:
+        argv: the command and its arguments; never seen by a shell.
+        name: for people; default: the command's own name.
+        cwd: absolute; where it runs.
+        env: added to a small, clean environment.
+        user, tenant: who asks, and on whose account.
+        cpus: cores.
+        gpus: devices; 0 = none.
+        milli: thousandths of each device, 1..1000.
+        memory_mib: host memory, a limit; 0 = not stated.
+        limit_s: killed after this long; 0 = never.
+        estimate_s: what the owner expects it to take; 0 = not stated.
+        priority: higher goes first.
+        kind: workload class (`compute-intensive`, ...), "" = to be classified.
+        model: what it trains, if stated.
+        after: (how, job) pairs it waits for.
+        array, array_index, array_limit: the id of the array's first task, the number of this task,
+            tasks at a time (0 = any number).
+        requeue: whether it may run again after its node or supervisor was lost.
+        preemptible: whether it may be set aside.
+        grace_s: between SIGTERM and SIGKILL.
+        checkpoint_signal: sent, if not 0, before SIGTERM when it is set aside.
+        nice: niceness of its processes, 0..19.
+        stdout: absolute path of its output; "" = under the state folder.
+    """
+
+    argv: tuple[str, ...]
+    name: str = ""
+    cwd: str = "/"
+    env: dict[str, str] = field(default_factory=dict)
+    user: str = ""
+    tenant: str = ""
+    cpus: int = 1
+    gpus: int = 0
+    milli: int = 1000
+    memory_mib: int = 0
+    limit_s: float = 0.0
+    estimate_s: float = 0.0
+    priority: float = 0.0
+    kind: str = ""
+    model: str = ""
+    after: tuple[tuple[str, int], ...] = ()
+    array: int = 0
+    array_index: int = -1
+    array_limit: int = 0
+    requeue: bool = True
+    preemptible: bool = True
+    grace_s: float = 5.0
+    checkpoint_signal: int = 0
+    nice: int = 0
+    stdout: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, only those that differ from the default."""
+        plain = asdict(self)
+        return {
+            each.name: plain[each.name]
+            for each in fields(self)
+            if each.name == "argv" or plain[each.name] != _default(each)
+        }
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        """The spec that `as_dict` gave.
+
+        Raises:
+            BadInput: a field that there is not.
+        """
+        known = {each.name for each in fields(cls)}
+        if extra := sorted(set(values) - known):
+            raise BadInput(f"unknown field {extra[0]!r} in a job", f"known: {', '.join(known)}")
+        values = {**values, "argv": tuple(values["argv"])}
+        if "after" in values:
+            values["after"] = tuple((str(how), int(job)) for how, job in values["after"])
+        return cls(**values)
+
+
+def _default(each: Any) -> Any:
+    return {} if each.name == "env" else each.default
+
+
+@dataclass(frozen=True)
+class Row:
+    """A part of an allocation: devices of one node."""
+
+    node: int
+    mask: int
+
+
+@dataclass
+class Job:
+    """A job as the journal knows it.
+
+    Attributes:
+        attempt: the number of its last attempt, 0 = never intended to run.
+        rows: where that attempt runs, while it does.
+        since_us: when the attempt was intended.
+        started_us: when its processes began; 0 = not known (yet).
+        stopping: why it was told to stop ("cancel", "preempt"), "" = it was not.
+        service_us: device time of ended attempts.
+        preemptions, failures: attempts that ended so.
+        values: what is known of its end: exit code, signal, cpu_s, max_rss_mib, energy_j, ...
+    """
+
+    id: int
+    spec: JobSpec
+    submit_us: int
+    state: JobState = JobState.PENDING
+    attempt: int = 0
+    rows: tuple[Row, ...] = ()
+    since_us: int = 0
+    started_us: int = 0
+    first_start_us: int = 0
+    end_us: int = 0
+    stopping: str = ""
+    service_us: float = 0.0
+    preemptions: int = 0
+    failures: int = 0
+    reason: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """As people write it: `12`, or `12_3` for a task of an array."""
+        if self.spec.array:
+            return f"{self.spec.array}_{self.spec.array_index}"
+        return str(self.id)

@@ -1,0 +1,84 @@
+"""What the live parts say to each other: actions for an engine, reports from it, events to keep.
+
+An *event* is a plain mapping that JSON can hold, with `kind` and `time_us`, and `job` and
+`attempt` where it is about one. `EventKind` lists the kinds and what each carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from flyball.core.jobs import JobSpec, Row
+
+Event = Mapping[str, Any]
+
+
+class EventKind(StrEnum):
+    """What can happen. The journal keeps these for ever, in order."""
+
+    OPENED = "opened"  # version, policy, knobs, cluster: a control plane began
+    SUBMITTED = "submitted"  # job, spec
+    INTENDED = "intended"  # job, attempt, rows, decision: durable before anything is launched
+    STARTED = "started"  # job, attempt, pid
+    ENDED = "ended"  # job, attempt, state, values: the attempt is over and the job with it
+    REQUEUED = "requeued"  # job, attempt, why ("preempt", "lost", "void"), values: it pends again
+    CANCEL = "cancel"  # job: somebody wants it to end
+    STOPPING = "stopping"  # job, attempt, why: durable before the engine is told to stop it
+    DECIDED = "decided"  # number, seen, digest, plan: one decision
+    NODE = "node"  # node, up
+    AUDIT = "audit"  # what, who: refused tokens and the like
+
+
+class Launch(NamedTuple):
+    """Start an attempt."""
+
+    job: int
+    attempt: int
+    spec: JobSpec
+    rows: tuple[Row, ...]
+
+
+class Stop(NamedTuple):
+    """End an attempt: checkpoint signal (if set aside), SIGTERM, grace, SIGKILL."""
+
+    job: int
+    attempt: int
+    why: str
+    """`cancel` or `preempt`."""
+
+
+class Report(NamedTuple):
+    """What an engine saw of an attempt. Seen again and again until it is acknowledged.
+
+    Attributes:
+        what: `started`, `ended`, `lost` (no supervisor and no record of an end: its processes are
+            gone) or `void` (it never began and never will).
+        time_us: when it happened.
+        values: of a start: pid. Of an end: exit_code, signal, why (`exit`, `limit`, `memory`,
+            `stopped`, `boot`), message, cpu_s, max_rss_mib.
+    """
+
+    job: int
+    attempt: int
+    what: str
+    time_us: int
+    values: Mapping[str, Any]
+
+
+class LiveNode(NamedTuple):
+    """A node as an engine describes it.
+
+    Attributes:
+        device: its type, a name in the catalogue.
+        uuids: of its devices, in order; empty where cores are the devices.
+    """
+
+    name: str
+    device: str
+    devices: int
+    cpus: int
+    memory_mib: int
+    uuids: tuple[str, ...] = ()
+    up: bool = True
