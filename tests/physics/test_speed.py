@@ -48,7 +48,7 @@ def test_speeds_are_finite_and_not_negative(
     spread: bool,
 ) -> None:
     found = speed(model, kind, device, base, count, spread, NETWORK)
-    assert 0.0 <= found.value < 100.0
+    assert 0.0 <= found.value < 10_000.0  # a board against a single core
     assert found.basis
 
 

@@ -36,3 +36,19 @@ class RealClock(VirtualClock):
 
     def sleep(self, seconds: float) -> None:
         time.sleep(max(0.0, seconds))
+
+
+class LiveClock:
+    """Microseconds since 1970 that never go back, whatever is done to the time of day.
+
+    It starts at the later of the time of day and `not_before_us` (the last thing on record), and
+    then follows the machine's monotonic clock.
+    """
+
+    def __init__(self, not_before_us: int = 0) -> None:
+        self._origin_us = max(time.time_ns() // 1000, not_before_us + 1)
+        self._began_ns = time.monotonic_ns()
+
+    def now_us(self) -> int:
+        """The present."""
+        return self._origin_us + (time.monotonic_ns() - self._began_ns) // 1000

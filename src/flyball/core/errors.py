@@ -39,6 +39,20 @@ class DataAbsent(FlyballError):
     exit_code = 75
 
 
+class NotFound(BadInput):
+    """Something that is asked for by its name or number and is not there."""
+
+
+class Conflict(BadInput):
+    """What is asked for contradicts what was asked for before."""
+
+
+class Unavailable(FlyballError):
+    """It cannot be done just now; trying later may help."""
+
+    exit_code = 75
+
+
 class UnknownName(BadInput):
     """A name that is not in a registry; says what was perhaps meant."""
 

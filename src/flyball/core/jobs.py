@@ -136,7 +136,7 @@ class Row:
     mask: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Job:
     """A job as the journal knows it.
 

@@ -21,12 +21,12 @@ class EventKind(StrEnum):
     OPENED = "opened"  # version, policy, knobs, cluster: a control plane began
     SUBMITTED = "submitted"  # job, spec
     INTENDED = "intended"  # job, attempt, rows, decision: durable before anything is launched
-    STARTED = "started"  # job, attempt, pid
-    ENDED = "ended"  # job, attempt, state, values: the attempt is over and the job with it
-    REQUEUED = "requeued"  # job, attempt, why ("preempt", "lost", "void"), values: it pends again
-    CANCEL = "cancel"  # job: somebody wants it to end
+    STARTED = "started"  # job, attempt, began_us, pid
+    ENDED = "ended"  # job, attempt, over_us, state, values: the attempt and the job are over
+    REQUEUED = "requeued"  # job, attempt, over_us, why ("preempt", "lost", "void"): it pends again
+    CANCEL = "cancel"  # job, who, reason: somebody wants it to end
     STOPPING = "stopping"  # job, attempt, why: durable before the engine is told to stop it
-    DECIDED = "decided"  # number, seen, digest, plan: one decision
+    DECIDED = "decided"  # number, seen, own, now_us, is_round, digest, plan: one decision
     NODE = "node"  # node, up
     AUDIT = "audit"  # what, who: refused tokens and the like
 
@@ -47,6 +47,14 @@ class Stop(NamedTuple):
     attempt: int
     why: str
     """`cancel` or `preempt`."""
+
+
+class Receipt(NamedTuple):
+    """An engine's answer to one action; the same (job, attempt) always gets the same one."""
+
+    job: int
+    attempt: int
+    accepted: bool
 
 
 class Report(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from flyball.core.live import Event, Launch, LiveNode, Report, Stop
+from flyball.core.live import Receipt as Receipt
 from flyball.core.results import Floats
 from flyball.core.state import Records, State
 
@@ -24,14 +25,6 @@ class Forecast(NamedTuple):
     levels: tuple[float, ...]
     quantiles: Floats
     mean: Floats
-
-
-class Receipt(NamedTuple):
-    """An engine's answer to one action; the same (job, attempt) always gets the same one."""
-
-    job: int
-    attempt: int
-    accepted: bool
 
 
 class Clock(Protocol):

@@ -43,6 +43,7 @@ KERNEL_SOURCES = (
     "schedule/*.py",
     "twin/events.py",
     "twin/kernel.py",
+    "twin/live_kernel.py",
 )
 
 
