@@ -2,6 +2,30 @@
 
 Importing this package loads nothing heavy and compiles nothing; the parts are imported
 where they are used (`flyball.twin.twin`, `flyball.schedule.policies`, ...).
+
+    client = flyball.Client()           a control plane, from outside
+    flyball.report(step=10, loss=0.3)   how far this job has come, from inside
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flyball.sdk.client import Client
+    from flyball.sdk.reporting import report
+
+__all__ = ["Client", "__version__", "report"]
 __version__ = "0.1.0"
+
+_LAZY = {"Client": "flyball.sdk.client", "report": "flyball.sdk.reporting"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'flyball' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
@@ -15,7 +17,12 @@ from flyball.schedule.policies.registry import get_policy, names
 from flyball.schedule.policies.tuned import parse_tuned
 from flyball.twin.twin import Twin, warm
 
-__all__ = ["PolicySetting", "Twin", "build_twin", "policy_settings", "warm"]
+if TYPE_CHECKING:
+    from flyball.control.driver import Driver
+    from flyball.control.plane import Plane
+    from flyball.control.receipts import Prices
+
+__all__ = ["Live", "PolicySetting", "Twin", "build_live", "build_twin", "policy_settings", "warm"]
 
 
 @dataclass(frozen=True)
@@ -68,3 +75,83 @@ def build_twin(
         BadInput: a job that no node can ever hold, or no job at all.
     """
     return Twin(cluster, workload, policy.knobs, effects, policy.allocator)
+
+
+@dataclass(frozen=True)
+class Live:
+    """A live system, not started yet.
+
+    Attributes:
+        recovered: attempts of an earlier control plane that turned out to be over.
+    """
+
+    plane: Plane
+    driver: Driver
+    engine: Any
+    recovered: int
+
+    def close(self) -> None:
+        """Stop deciding; jobs run on."""
+        self.driver.stop()
+        self.plane.close()
+        self.engine.close()
+
+
+def build_live(
+    state: Path,
+    policy: PolicySetting,
+    prices: Prices,
+    simulated: Cluster | None = None,
+    passing: Callable[[str], None] = lambda point: None,
+) -> Live:
+    """The control plane of a state folder, recovered and ready to start.
+
+    Args:
+        state: the folder, checked and locked by the caller.
+        policy: what decides.
+        prices: for receipts.
+        simulated: nodes that only pass time; None = this machine.
+        passing: told of each point of a cycle; fault tests end the process there.
+
+    Raises:
+        BadInput: a policy that cannot decide live, or a journal that cannot be used.
+    """
+    from flyball.control.driver import Driver
+    from flyball.control.journal import Journal
+    from flyball.control.plane import JOURNAL, Plane
+    from flyball.core.clock import LiveClock
+    from flyball.monitor.reader import Telemetry
+
+    if policy.allocator is not None:
+        raise BadInput(
+            f"policy {policy.name} sets target shares, which only replays realise as yet",
+            "use easy, srtf, fair, tuned, ...; `flyball policies` lists them",
+        )
+    with Journal(state / JOURNAL, lambda events: {}, inline=True) as journal:
+        clock = LiveClock(journal.last().time_us)
+    engine, wait = _engine(state, clock, simulated)
+    plane = Plane(
+        state, engine, policy.name, policy.knobs, lambda _last: clock.now_us, prices,
+        passing=passing,
+    )  # fmt: skip
+    plane.sensors = Telemetry(state / "telemetry")
+    recovered = plane.open()
+    return Live(plane, Driver(plane, wait), engine, recovered)
+
+
+def _engine(
+    state: Path, clock: Any, simulated: Cluster | None
+) -> tuple[Any, Callable[[float], bool]]:
+    """An engine, and what waits until it has something to report."""
+    if simulated is not None:
+        from flyball.twin.engine import VirtualEngine, nodes_of
+
+        virtual = VirtualEngine(nodes_of(simulated), clock.now_us)
+        return virtual, virtual.wait
+    from flyball.engines.local.engine import LocalEngine
+    from flyball.physics import catalogue
+    from flyball.twin.traces.gpus import device_of
+
+    reference = catalogue.reference().name
+    local = LocalEngine(state, clock, name_device=lambda name: device_of(name) or reference)
+    return local, local.wait

@@ -9,7 +9,25 @@ from typing import Annotated
 import typer
 
 from flyball import __version__
-from flyball.cli import bench, catalogue, demo, doctor, explain, replay, trace
+from flyball.cli import (
+    bench,
+    cancel,
+    catalogue,
+    demo,
+    doctor,
+    explain,
+    logs,
+    nodes,
+    queue,
+    receipt,
+    replay,
+    show,
+    submit,
+    top,
+    trace,
+    up,
+    why,
+)
 from flyball.core.errors import FlyballError
 
 INTERRUPTED = 130
@@ -46,6 +64,16 @@ def _top(
     pass
 
 
+app.command("up", epilog=up.EXAMPLES)(up.up)
+app.command("submit", epilog=submit.EXAMPLES)(submit.submit)
+app.command("queue", epilog=queue.EXAMPLES)(queue.queue)
+app.command("show", epilog=show.EXAMPLES)(show.show)
+app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
+app.command("cancel", epilog=cancel.EXAMPLES)(cancel.cancel)
+app.command("why", epilog=why.EXAMPLES)(why.why)
+app.command("receipt", epilog=receipt.EXAMPLES)(receipt.receipt)
+app.command("nodes", epilog=nodes.EXAMPLES)(nodes.nodes)
+app.command("top", epilog=top.EXAMPLES)(top.top)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 
+from flyball.core.units import US_PER_S
+
 
 class VirtualClock:
     """Time that passes only when somebody sleeps. For the twin and for tests."""
@@ -52,3 +54,11 @@ class LiveClock:
     def now_us(self) -> int:
         """The present."""
         return self._origin_us + (time.monotonic_ns() - self._began_ns) // 1000
+
+    def now(self) -> float:
+        """The same in seconds."""
+        return self.now_us() / US_PER_S
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        time.sleep(max(0.0, seconds))

@@ -1,0 +1,1 @@
+"""The REST interface: a thin, guarded HTTP skin over the control plane."""

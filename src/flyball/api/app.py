@@ -1,0 +1,107 @@
+"""The app: routes, errors, schema and guard put together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from flyball import __version__
+from flyball.api.bridge import Bridge
+from flyball.api.guard import Guard
+from flyball.api.metrics_text import Counts
+from flyball.api.models import BATCH, JOB, ONE, REPORT, schema_of
+from flyball.api.plane_like import PlaneLike
+from flyball.api.problems import Problem, ProblemDocument
+from flyball.api.routes import cluster, jobs, logs, service
+from flyball.api.settings import ApiSettings
+from flyball.api.specs import faulty
+
+DESCRIPTION = (
+    "Jobs, queue, nodes and decisions of a Flyball control plane. Every request needs the token of "
+    "the state folder as a bearer token. Errors are problem documents (RFC 9457) with a remedy."
+)
+
+
+def create_app(
+    plane: PlaneLike, settings: ApiSettings, clock: Callable[[], float] = time.monotonic
+) -> FastAPI:
+    """The API over a plane. `app.state.bridge.close()` (or the lifespan's end) lets it go.
+
+    Args:
+        clock: for rates and times in the access log.
+    """
+    bridge, counts = Bridge(plane, settings), Counts()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            bridge.close()
+
+    app = FastAPI(
+        title="Flyball",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.bridge, app.state.counts = bridge, counts
+    app.add_middleware(Guard, settings=settings, audit=bridge.audit, counts=counts, clock=clock)
+    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    for each in (jobs, logs, cluster, service):
+        app.include_router(each.router)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return error.response()
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    """What the router itself refuses: no such path, no such method, a body it cannot read."""
+    assert isinstance(error, HTTPException)
+    remedy = "see /docs for what there is"
+    return Problem(error.status_code, str(error.detail), remedy, "", error.headers).response()
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return faulty(list(error.errors())).response()
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The schema: what FastAPI knows, the bodies that the routes read, problems, the token."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        components = document.setdefault("components", {})
+        schemas = components.setdefault("schemas", {})
+        for adapter in (ONE, JOB, BATCH, REPORT):
+            schema = schema_of(adapter)
+            schemas.update(schema.pop("$defs", {}))
+            schemas[schema["title"]] = schema
+        schemas["Problem"] = ProblemDocument.model_json_schema(
+            ref_template="#/components/schemas/{model}"
+        )
+        schemas.update(schemas["Problem"].pop("$defs", {}))
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        app.openapi_schema = document
+    return app.openapi_schema

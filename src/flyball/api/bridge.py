@@ -1,0 +1,106 @@
+"""From the event loop to the plane and back: the plane blocks, the loop must not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from fastapi import Request
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from flyball.api.plane_like import PlaneLike
+from flyball.api.problems import problem_of
+from flyball.api.settings import ApiSettings
+from flyball.core.errors import FlyballError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LISTEN_S = 1.0
+"""How long one call waits for events; also how long a stop may have to wait for it."""
+
+logger = logging.getLogger("flyball.api")
+
+
+class Bridge:
+    """Calls the plane in threads of its own, and lets any number of streams wait for events.
+
+    Attributes:
+        closing: the server stops; streams end.
+        streams: how many are open.
+    """
+
+    def __init__(self, plane: PlaneLike, settings: ApiSettings) -> None:
+        self.plane, self.settings = plane, settings
+        self.closing = False
+        self.streams = 0
+        self._pool = ThreadPoolExecutor(settings.workers, "flyball-api")
+        self._newest = 0
+        self._listener: asyncio.Task[None] | None = None
+
+    async def call(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """Call a method of the plane.
+
+        Raises:
+            Problem: the plane said no.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, partial(function, *args, **named))
+        except FlyballError as error:
+            raise problem_of(error) from error
+
+    async def newer(self, after: int, timeout_s: float) -> int:
+        """The number of the newest event, as soon as it is above `after` or the time is up.
+
+        All streams share one call to the plane: a thousand of them hold one thread.
+        """
+        end_s = self.now_s() + timeout_s
+        while self._newest <= after and not self.closing and (left_s := end_s - self.now_s()) > 0:
+            if self._listener is None or self._listener.done():
+                self._listener = asyncio.create_task(self._listen())
+            done, _ = await asyncio.wait({self._listener}, timeout=left_s)
+            for each in done:
+                each.result()
+        return self._newest
+
+    async def _listen(self) -> None:
+        seen = await self.call(self.plane.wait_events, self._newest, LISTEN_S)
+        self._newest = max(self._newest, seen)
+
+    @staticmethod
+    def now_s() -> float:
+        """The loop's own clock, for deadlines."""
+        return asyncio.get_running_loop().time()
+
+    def audit(self, what: str, who: str) -> None:
+        """Have an event kept, some time; never blocks and never fails the request."""
+        self._pool.submit(self._audit, what, who)
+
+    def _audit(self, what: str, who: str) -> None:
+        try:
+            self.plane.audit(what, who)
+        except FlyballError as error:
+            logger.warning("not audited: %s by %s: %s", what, who, error)
+
+    def close(self) -> None:
+        """Let go of the threads; what is being done is done to its end."""
+        self.closing = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def bridge_of(request: Request) -> Bridge:
+    """The bridge of the app that serves a request."""
+    bridge: Bridge = request.app.state.bridge
+    return bridge
+
+
+def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """JSON; what is not a number (NaN) is null."""
+    body = to_json(value, inf_nan_mode="null", serialize_unknown=True)
+    return Response(body, status, headers, "application/json")

@@ -1,0 +1,230 @@
+"""What every request must pass before a route sees it: host, origin, token, rates, size.
+
+Plain ASGI, because it lies on the path of every submit. The order matters: the Host and Origin
+checks come first and cost nothing, so that a web page the user happens to look at learns nothing,
+not even whether a token would be right.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from flyball.api.metrics_text import Counts
+from flyball.api.problems import Problem
+from flyball.api.rates import Bucket, Buckets
+from flyball.api.settings import ApiSettings
+
+BATCH_PATH = "/api/v1/jobs/batch"
+OPEN_PATHS = frozenset({"/healthz", "/docs"})
+"""Need no token. Probes of supervisors and load balancers carry none, and /healthz tells them
+one word; the docs page tells what the source code tells."""
+
+HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"cache-control": b"no-store",
+    b"referrer-policy": b"no-referrer",
+    b"x-frame-options": b"DENY",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+}
+"""Set on every answer that does not set them itself."""
+
+logger = logging.getLogger("flyball.api")
+access = logging.getLogger("flyball.api.access")
+
+
+class Guard:
+    """Refuses what must be refused, bounds bodies, sets headers, writes the access log.
+
+    Args:
+        app: what is guarded.
+        audit: told of refused tokens and strange hosts, `(what, who)`; must not block.
+        counts: told of every answer.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ApiSettings,
+        audit: Callable[[str, str], None],
+        counts: Counts,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.app, self.settings, self.audit, self.clock = app, settings, audit, clock
+        self.counts = counts
+        self._secret = settings.token.encode()
+        self._failures = Buckets(settings.failure_rate, settings.failure_burst, clock)
+        self._open = Buckets(settings.open_rate, settings.open_burst, clock)
+        self._all = Bucket(settings.rate, settings.burst, clock())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:  # there are no web sockets here
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began_s = self.clock()
+        status = 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                present = {name for name, _ in message["headers"]}
+                missing = [pair for pair in HEADERS.items() if pair[0] not in present]
+                message["headers"] = [*message["headers"], *missing]
+            await send(message)
+
+        try:
+            limit = self._admit(scope)
+            await self.app(scope, _limited(receive, limit), send_with_headers)
+        except Problem as problem:
+            await problem.response()(scope, receive, send_with_headers)
+        except Exception:
+            logger.exception("a request failed: %s", _line(scope))
+            if status:  # the answer has begun: cut it off, so that nobody takes it for complete
+                raise
+            own = Problem(500, "an error of the server's own", "see the control plane's log")
+            await own.response()(scope, receive, send_with_headers)
+        finally:
+            self.counts.add(scope["method"], status, self.clock() - began_s)
+            if access.isEnabledFor(logging.INFO):
+                took_ms = (self.clock() - began_s) * 1e3
+                access.info("%s %s %d %.1f ms", _client(scope), _line(scope), status, took_ms)
+
+    def _admit(self, scope: Scope) -> int:
+        """The largest body the request may have.
+
+        Raises:
+            Problem: it is refused.
+        """
+        headers = _Headers(scope)
+        self._check_host(headers, scope)
+        self._check_token(headers, scope)
+        is_batch = scope["path"] == BATCH_PATH
+        limit = self.settings.batch_bytes if is_batch else self.settings.one_bytes
+        length = headers.one(b"content-length")
+        if length is not None and length.isdigit() and int(length[:20]) > limit:
+            raise _too_large(limit)
+        return limit
+
+    def _check_host(self, headers: _Headers, scope: Scope) -> None:
+        host = (headers.one(b"host") or b"").decode("latin-1").lower()
+        if not self._is_ours(host):
+            self._audit_bounded(f"host {host[:100]!r} refused", scope)
+            raise Problem(
+                421, "the Host header is no name of this server",
+                "use the URL that `flyball up` prints",
+            )  # fmt: skip
+        for origin in headers.all(b"origin"):
+            text = origin.decode("latin-1").lower()
+            if text not in (f"http://{host}", f"https://{host}"):
+                self._audit_bounded(f"origin {text[:100]!r} refused", scope)
+                raise Problem(
+                    403, "the Origin header names another site",
+                    "call the API from its own pages, or without a browser",
+                )  # fmt: skip
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a Host header, with or without port, is a name of this server."""
+        try:
+            parts = urlsplit(f"//{host}")
+            name, port = parts.hostname or "", parts.port
+        except ValueError:
+            return False
+        name = f"[{name}]" if ":" in name else name
+        plain = name if port is None else f"{name}:{port}"
+        return plain == host and name in self.settings.hosts
+
+    def _check_token(self, headers: _Headers, scope: Scope) -> None:
+        given = headers.one(b"authorization") or b""
+        scheme, _, secret = given.partition(b" ")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(secret.strip(), self._secret):
+            if wait_s := self._all.take(self.clock()):
+                raise _too_many(wait_s)
+        elif scope["path"] in OPEN_PATHS:
+            if wait_s := self._open.take(_client(scope)):
+                raise _too_many(wait_s)
+        else:
+            if wait_s := self._failures.take(_client(scope)):
+                raise _too_many(wait_s)
+            if given:
+                self.audit("token refused", _client(scope))
+            raise Problem(
+                401, "the token is wrong" if given else "a token is needed",
+                "send `Authorization: Bearer TOKEN`; the token is in the file `token` of the "
+                "state folder", headers={"WWW-Authenticate": 'Bearer realm="flyball"'},
+            )  # fmt: skip
+
+    def _audit_bounded(self, what: str, scope: Scope) -> None:
+        """Tell the audit, but no faster than refused tokens may come."""
+        if not self._failures.take(_client(scope)):
+            self.audit(what, _client(scope))
+
+
+class _Headers:
+    """The raw headers of a request; a name that must be single and is not counts as absent."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._pairs: list[tuple[bytes, bytes]] = scope["headers"]
+
+    def all(self, name: bytes) -> list[bytes]:
+        return [value for key, value in self._pairs if key == name]
+
+    def one(self, name: bytes) -> bytes | None:
+        found = self.all(name)
+        return found[0] if len(found) == 1 else None
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
+    """The same body, cut off by an error where it grows too large."""
+    seen = 0
+
+    async def receive_limited() -> Message:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > limit:
+                raise _too_large(limit)
+        return message
+
+    return receive_limited
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(
+        413, f"the body is larger than {limit:,} bytes", "send fewer jobs at a time",
+        headers={"Connection": "close"},
+    )  # fmt: skip
+
+
+def _too_many(wait_s: float) -> Problem:
+    whole_s = 3600 if math.isinf(wait_s) else max(1, math.ceil(wait_s))
+    return Problem(
+        429, "too many requests", f"try again in {whole_s} s",
+        headers={"Retry-After": str(whole_s)},
+    )  # fmt: skip
+
+
+def _client(scope: Scope) -> str:
+    client: Any = scope.get("client")
+    return str(client[0]) if client else "unknown"
+
+
+def _line(scope: Scope) -> str:
+    """Method and path for a log: still percent-encoded, without the query, bounded."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    path = raw.partition(b"?")[0][:200].decode("ascii", "backslashreplace")
+    return f"{scope['method']} {path}"

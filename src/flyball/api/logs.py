@@ -1,0 +1,196 @@
+"""What a job printed: the current file and those rotated away, read as one.
+
+`ID.ATTEMPT.out` is the newest part, `.1` the one before, `.2` the one before that. Parts are
+held open while they are read, so a rotation in between neither repeats nor skips a byte.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+CHUNK = 65_536
+MOST_PARTS = 100
+MOST_TRIES = 10
+
+
+@dataclass
+class Part:
+    """One open file of a log, with the size it had when it was opened."""
+
+    descriptor: int
+    size: int
+    key: tuple[int, int]
+
+
+class Log:
+    """A log as it was at one moment.
+
+    Attributes:
+        size: bytes of all parts together.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._parts = _open_all(path)
+        self.exists = bool(self._parts)
+        self.size = sum(part.size for part in self._parts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._parts:
+            os.close(self._parts.pop().descriptor)
+
+    def read(self, start: int, most: int = CHUNK) -> bytes:
+        """Bytes from an offset on, up to the end of the part they are in; empty at the end."""
+        for part in self._parts:
+            if start < part.size:
+                return os.pread(part.descriptor, min(most, part.size - start), start)
+            start -= part.size
+        return b""
+
+    def chunks(self, start: int, stop: int) -> Iterator[bytes]:
+        """The bytes from `start` to `stop`; closes the log at the end."""
+        with self:
+            while start < stop and (chunk := self.read(start, min(CHUNK, stop - start))):
+                start += len(chunk)
+                yield chunk
+
+    def tail_start(self, lines: int) -> int:
+        """Where the last lines begin. A last line without an end counts."""
+        if lines == 0:
+            return self.size
+        stop = self.size
+        # The end of the last line does not begin another one.
+        wanted = lines + (self.size > 0 and self.read(self.size - 1, 1) == b"\n")
+        while stop > 0:
+            start = max(stop - CHUNK, 0)
+            block = b"".join(self._between(start, stop))
+            found = block.count(b"\n")
+            if found >= wanted:
+                at = len(block)
+                for _ in range(wanted):
+                    at = block.rindex(b"\n", 0, at)
+                return start + at + 1
+            wanted -= found
+            stop = start
+        return 0
+
+    def _between(self, start: int, stop: int) -> Iterator[bytes]:
+        while start < stop and (chunk := self.read(start, stop - start)):
+            start += len(chunk)
+            yield chunk
+
+
+class Follower:
+    """Reads a log while it grows, from part to part.
+
+    Attributes:
+        offset: bytes read or passed over so far, counted from the oldest part there was.
+    """
+
+    def __init__(self, path: Path, tail: int | None = None, start: int = 0) -> None:
+        self.path = path
+        self.offset = 0
+        self._part: Part | None = None
+        self._at = 0
+        with Log(path) as log:
+            self._skip_to = min(start, log.size) if tail is None else log.tail_start(tail)
+
+    def read(self) -> bytes:
+        """What is new, up to a chunk; empty if there is nothing now."""
+        while True:
+            if self._part is None and not self._next():
+                return b""
+            assert self._part is not None
+            size = os.fstat(self._part.descriptor).st_size
+            if size < self._at:  # emptied in place: it begins anew
+                self._at = 0
+            if self._skip_to > self.offset:
+                step = min(self._skip_to - self.offset, size - self._at)
+                self._at += step
+                self.offset += step
+            if chunk := os.pread(self._part.descriptor, CHUNK, self._at):
+                self._at += len(chunk)
+                self.offset += len(chunk)
+                return chunk
+            if not self._next():
+                return b""
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._part is not None:
+            os.close(self._part.descriptor)
+            self._part = None
+
+    def _next(self) -> bool:
+        """Go on to the part after ours, if there is one."""
+        parts = _open_all(self.path)
+        keys = [part.key for part in parts]
+        place = keys.index(self._part.key) + 1 if self._part and self._part.key in keys else 0
+        for number, part in enumerate(parts):
+            if number != place:
+                os.close(part.descriptor)
+        if place >= len(parts):
+            return False
+        self.close()
+        self._part, self._at = parts[place], 0
+        return True
+
+
+def _open_all(path: Path) -> list[Part]:
+    """The parts there are, oldest first, opened between two rotations and not across one."""
+    parts: list[Part] = []
+    for _ in range(MOST_TRIES):
+        before = [_key(each) for each in _names(path)]
+        parts = [part for each in _names(path) if (part := _open(each)) is not None]
+        if before == [_key(each) for each in _names(path)]:
+            break
+        for part in parts:
+            os.close(part.descriptor)
+        parts = []
+    return parts
+
+
+def _names(path: Path) -> list[Path]:
+    """The parts there may be, oldest first."""
+    count = 0
+    while count < MOST_PARTS and os.path.lexists(f"{path}.{count + 1}"):
+        count += 1
+    return [Path(f"{path}.{number}") for number in range(count, 0, -1)] + [path]
+
+
+def _open(path: Path) -> Part | None:
+    """Open one part; None if there is none. Only plain files: a pipe could hang us."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        return None
+    return Part(descriptor, status.st_size, (status.st_dev, status.st_ino))
+
+
+def _key(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,70 @@
+"""Prometheus' text format, written by its own library; and what the API counts of itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from flyball.api.plane_like import Metric as Row
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METHODS = frozenset({"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"})
+
+
+class Counts:
+    """Answers by method and status, and the seconds they took."""
+
+    def __init__(self) -> None:
+        self._answers: Counter[tuple[str, int]] = Counter()
+        self._seconds: Counter[str] = Counter()
+
+    def add(self, method: str, status: int, took_s: float) -> None:
+        """Count an answer. Methods nobody knows count as one: clients invent no labels."""
+        known = method if method in METHODS else "other"
+        self._answers[known, status] += 1
+        self._seconds[known] += took_s  # type: ignore[assignment]  # a Counter holds floats too
+
+    def rows(self) -> list[Row]:
+        """The counts as metrics."""
+        answers: list[Row] = [
+            ("flyball_api_answers_total", {"method": method, "status": str(status)}, float(count))
+            for (method, status), count in sorted(self._answers.items())
+        ]
+        seconds: list[Row] = [
+            ("flyball_api_seconds_total", {"method": method}, float(took_s))
+            for method, took_s in sorted(self._seconds.items())
+        ]
+        return answers + seconds
+
+
+class _Rows(Collector):
+    """Rows as families: one per name, its labels those of its first row."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, tuple[CounterMetricFamily | GaugeMetricFamily, list[str]]] = {}
+        for name, labels, value in self._rows:
+            if name not in families:
+                kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+                families[name] = kind(name, _words(name), labels=sorted(labels)), sorted(labels)
+            family, names = families[name]
+            family.add_metric([labels[each] for each in names], value)
+        return [family for family, _ in families.values()]
+
+
+def _words(name: str) -> str:
+    """`flyball_jobs_running` as help: `jobs running`."""
+    return name.removeprefix("flyball_").replace("_", " ")
+
+
+def text_of(rows: Sequence[Row]) -> bytes:
+    """Metrics as Prometheus reads them."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Rows(rows))
+    return generate_latest(registry)

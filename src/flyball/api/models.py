@@ -1,0 +1,226 @@
+"""What the API takes: every value typed, bounded and clean before anything else sees it.
+
+A job arrives as a plain mapping (`JobIn`), not as a model object: a batch of ten thousand is
+checked by one call into compiled code.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from flyball.core.jobs import JobState
+
+MOST_ID = 2**53 - 1
+"""Beyond this, programs that know only doubles would confuse two jobs."""
+MOST_TASKS = 10_000
+"""Tasks of an array, and jobs of a batch."""
+
+# Words for people and folders: no control characters, which could forge lines on a terminal.
+PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*$"
+# Arguments may hold lines and tabs (`sh -c "..."`), but nothing that steers a terminal.
+TEXT = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*$"
+ABSOLUTE = r"^/[^\x00-\x1f\x7f-\x9f]*$"
+MOST_TEXT = 131_071
+"""Bytes of one argument or variable that Linux takes."""
+
+Name = Annotated[str, StringConstraints(max_length=200, pattern=PLAIN)]
+Account = Annotated[str, StringConstraints(max_length=64, pattern=PLAIN)]
+Text = Annotated[str, StringConstraints(max_length=MOST_TEXT, pattern=TEXT)]
+Folder = Annotated[str, StringConstraints(max_length=4096, pattern=ABSOLUTE)]
+EnvName = Annotated[str, StringConstraints(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+JobNumber = Annotated[int, Field(ge=1, le=MOST_ID)]
+Devices = Annotated[int, Field(ge=0, le=65_536)]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True, title="JobIn"))
+class JobIn(TypedDict, total=False):
+    """A job as it is submitted. Only `argv` is required."""
+
+    argv: Required[
+        Annotated[
+            list[Text],
+            Field(
+                min_length=1,
+                max_length=4096,
+                description="The command and its arguments; never seen by a shell.",
+            ),
+        ]
+    ]
+    name: Annotated[Name, Field(description="For people; default: the command's own name.")]
+    cwd: Annotated[Folder, Field(description="Absolute; where it runs.")]
+    env: Annotated[
+        dict[EnvName, Text],
+        Field(max_length=1024, description="Added to a small, clean environment."),
+    ]
+    user: Annotated[Account, Field(description="Who asks.")]
+    tenant: Annotated[Account, Field(description="On whose account.")]
+    cpus: Annotated[int, Field(ge=1, le=65_536, description="Cores.")]
+    gpus: Annotated[Devices, Field(description="Devices; 0 = none.")]
+    milli: Annotated[int, Field(ge=1, le=1000, description="Thousandths of each device.")]
+    memory_mib: Annotated[
+        int, Field(ge=0, le=2**31 - 1, description="Host memory, a limit; 0 = not stated.")
+    ]
+    limit_s: Annotated[Seconds, Field(description="Killed after this long; 0 = never.")]
+    estimate_s: Annotated[Seconds, Field(description="What it is expected to take; 0 = unknown.")]
+    priority: Annotated[
+        float, Field(ge=-1e9, le=1e9, allow_inf_nan=False, description="Higher goes first.")
+    ]
+    kind: Annotated[
+        Literal[
+            "",
+            "compute-intensive",
+            "memory-bound",
+            "latency-sensitive",
+            "bandwidth-limited",
+            "mixed",
+        ],
+        Field(description="Workload class; empty = to be classified."),
+    ]
+    model: Annotated[Name, Field(description="What it trains, if stated.")]
+    after: Annotated[
+        list[tuple[Literal["afterok", "afterany", "afternotok"], JobNumber]],
+        Field(max_length=1000, description="(how, job) pairs it waits for."),
+    ]
+    requeue: Annotated[bool, Field(description="Run again after its node was lost.")]
+    preemptible: Annotated[bool, Field(description="May be set aside.")]
+    grace_s: Annotated[
+        float, Field(ge=0, le=86_400, allow_inf_nan=False, description="SIGTERM to SIGKILL.")
+    ]
+    checkpoint_signal: Annotated[
+        int, Field(ge=0, le=64, description="Sent before SIGTERM when set aside; 0 = none.")
+    ]
+    nice: Annotated[int, Field(ge=0, le=19, description="Niceness of its processes.")]
+    stdout: Annotated[
+        str,
+        StringConstraints(max_length=4096, pattern=r"^(/[^\x00-\x1f\x7f-\x9f]*)?$"),
+        Field(description="Absolute path of its output; empty = under the state folder."),
+    ]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True, title="OneIn"))
+class OneIn(JobIn, total=False):
+    """A job, or an array of them."""
+
+    array: Annotated[
+        str,
+        StringConstraints(
+            max_length=1000,
+            pattern=r"^[0-9]{1,7}(-[0-9]{1,7}(:[0-9]{1,7})?)?"
+            r"(,[0-9]{1,7}(-[0-9]{1,7}(:[0-9]{1,7})?)?)*(%[0-9]{1,7})?$",
+        ),
+        Field(
+            description="Many tasks from one description, as in Slurm: `0-9`, `1,3,5`, `0-99:10`, "
+            f"`0-99%4` (four at a time). At most {MOST_TASKS:,} tasks."
+        ),
+    ]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True, title="BatchIn"))
+class BatchIn(TypedDict):
+    """Many jobs, accepted or refused together."""
+
+    jobs: Annotated[list[JobIn], Field(min_length=1, max_length=MOST_TASKS)]
+
+
+Value = Annotated[float, Field(allow_inf_nan=False)] | bool | Annotated[Name, Field()]
+ValueName = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True, title="ReportIn"))
+class ReportIn(TypedDict, total=False):
+    """How far an attempt has come, said by the job itself."""
+
+    attempt: Annotated[int, Field(ge=0, le=2**31 - 1, description="0 or absent: the last one.")]
+    values: Required[
+        Annotated[
+            dict[ValueName, Value],
+            Field(min_length=1, max_length=64, description="Names and numbers: step, loss, ..."),
+        ]
+    ]
+
+
+ONE: TypeAdapter[OneIn] = TypeAdapter(OneIn)
+JOB: TypeAdapter[JobIn] = TypeAdapter(JobIn)
+BATCH: TypeAdapter[BatchIn] = TypeAdapter(BatchIn)
+REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
+
+
+# What queries may say ---------------------------------------------------------------
+
+
+class Query(BaseModel):
+    """Parameters of a request. An unknown one is refused: it is a filter misspelt."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NoQuery(Query):
+    """No parameters."""
+
+
+class JobsQuery(Query):
+    """Which jobs, and how many at a time."""
+
+    state: list[JobState] = Field([], max_length=20, description="In one of these states.")
+    user: Account = Field("", description="Of this user.")
+    tenant: Account = Field("", description="Of this tenant.")
+    name: Name = Field("", description="Its name contains this, whatever the case.")
+    array: int = Field(0, ge=0, le=MOST_ID, description="Tasks of the array with this id.")
+    since: float = Field(0, ge=0, le=1e11, description="Submitted then or later; since 1970.")
+    until: float = Field(0, ge=0, le=1e11, description="Submitted before; 0 = now.")
+    limit: int = Field(100, ge=1, le=1000, description="Jobs in a page.")
+    cursor: str = Field(
+        "", max_length=16, pattern=r"^[0-9]*$", description="`next` of the page before."
+    )
+
+
+class QueueQuery(Query):
+    """How much of the queue."""
+
+    limit: int = Field(1000, ge=1, le=10_000, description="Jobs at most.")
+
+
+class EventsQuery(Query):
+    """Which events, and whether to wait for more."""
+
+    after: int | None = Field(
+        None, ge=0, le=MOST_ID,
+        description="Newer than this number. Default: 0 for a list, the newest for a stream.",
+    )  # fmt: skip
+    limit: int = Field(1000, ge=1, le=10_000, description="Events in a list.")
+    kind: list[Annotated[str, StringConstraints(max_length=32, pattern=r"^[a-z_]+$")]] = Field(
+        [], max_length=20, description="Of one of these kinds."
+    )
+    job: int = Field(0, ge=0, le=MOST_ID, description="About this job; 0 = all.")
+    follow: bool = Field(False, description="Stream, as `text/event-stream`.")
+
+
+class DecisionsQuery(Query):
+    """Which decisions."""
+
+    after: int = Field(0, ge=0, le=MOST_ID, description="Newer than this number.")
+    limit: int = Field(100, ge=1, le=1000)
+
+
+class LogsQuery(Query):
+    """Which part of what a job printed."""
+
+    attempt: int = Field(0, ge=0, le=2**31 - 1, description="0 = the last one.")
+    tail: int | None = Field(None, ge=0, le=1_000_000, description="Only the last lines.")
+    follow: bool = Field(False, description="Stream until the job ends, as `text/event-stream`.")
+
+
+class SeriesQuery(Query):
+    """Which series, and how far back."""
+
+    name: str = Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")
+    seconds: float = Field(3600.0, gt=0, le=31_536_000.0, description="How far back.")
+
+
+def schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """The JSON schema of a body."""
+    return adapter.json_schema(ref_template="#/components/schemas/{model}")

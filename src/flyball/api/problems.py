@@ -1,0 +1,137 @@
+"""Errors as RFC 9457 problem documents: what went wrong, and what to do about it.
+
+`token` is stable and meant for programs, `detail` and `remedy` for people. The types are URNs of
+our own: a problem must be understood without the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, Field
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from flyball.core.errors import Conflict, FlyballError, NotFound
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 1
+TRY_LATER = 75
+"""Exit code of errors that may pass."""
+
+TOKENS = {
+    400: "bad-request",
+    401: "unauthorized",
+    403: "origin-refused",
+    404: "not-found",
+    405: "method-not-allowed",
+    409: "conflict",
+    413: "too-large",
+    415: "not-json",
+    416: "range-not-satisfiable",
+    421: "host-refused",
+    422: "bad-input",
+    429: "too-many-requests",
+    500: "internal-error",
+    503: "unavailable",
+}
+"""The usual token of a status; a problem may have one that says more."""
+
+CLIENT_ERRORS = (400, 401, 403, 405, 413, 421, 429)
+"""What any route may answer: given by the guard or the server before the route is reached."""
+
+MEANINGS = {
+    400: "The request cannot be read.",
+    401: "The token is missing or wrong.",
+    403: "The Origin is another site.",
+    404: "There is no such thing.",
+    405: "The path does not know this method.",
+    409: "The Idempotency-Key was used before with other jobs.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    416: "The range lies outside the log.",
+    421: "The Host is not a name of this server.",
+    422: "A value is not as it must be.",
+    429: "Too many requests; Retry-After says when to go on.",
+    500: "An error of the server's own.",
+    503: "The control plane cannot do this now; try later.",
+}
+
+
+class Fault(BaseModel):
+    """One wrong value of a request."""
+
+    where: str = Field(description="Path to the value, parts joined by dots.")
+    why: str
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457 problem details."""
+
+    type: str = Field(description="A URN made of the token.")
+    title: str = Field(description="The status in words.")
+    status: int
+    detail: str = Field(description="What went wrong, with numbers.")
+    remedy: str = Field(description="What can be done about it; may be empty.")
+    token: str = Field(description="Stable; for programs.")
+    errors: list[Fault] | None = Field(None, description="The wrong values, the first 20.")
+
+
+class Problem(Exception):
+    """An answer that is an error."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        remedy: str = "",
+        token: str = "",
+        headers: Mapping[str, str] | None = None,
+        errors: list[dict[str, str]] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.remedy = remedy
+        self.token = token or TOKENS.get(status, "error")
+        self.headers = dict(headers or {})
+        self.errors = errors
+
+    def response(self) -> Response:
+        """The document, ready to be sent."""
+        body: dict[str, Any] = {
+            "type": f"urn:flyball:problem:{self.token}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "remedy": self.remedy,
+            "token": self.token,
+        }
+        if self.errors:
+            body["errors"] = self.errors
+        return Response(to_json(body), self.status, self.headers, MEDIA_TYPE)
+
+
+def problem_of(error: FlyballError) -> Problem:
+    """The problem that an error of the plane is."""
+    if isinstance(error, NotFound):
+        status = 404
+    elif isinstance(error, Conflict):
+        status = 409
+    else:
+        status = 503 if error.exit_code == TRY_LATER else 422
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
+    return Problem(status, Exception.__str__(error), error.remedy, headers=headers)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that may answer with these problems and with the usual ones."""
+    return {
+        status: {
+            "description": MEANINGS[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in sorted({*CLIENT_ERRORS, 500, *statuses})
+    }

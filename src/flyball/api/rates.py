@@ -1,0 +1,49 @@
+"""Token buckets: how often something may happen."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+
+
+class Bucket:
+    """Holds up to `burst` tokens and gains `rate` a second; `now` is the caller's clock."""
+
+    __slots__ = ("burst", "filled_s", "held", "rate")
+
+    def __init__(self, rate: float, burst: float, now_s: float) -> None:
+        self.rate, self.burst = rate, burst
+        self.held, self.filled_s = burst, now_s
+
+    def take(self, now_s: float) -> float:
+        """Take a token; 0, or the seconds until there is one."""
+        passed_s = max(now_s - self.filled_s, 0.0)
+        self.held = min(self.burst, self.held + passed_s * self.rate)
+        self.filled_s = now_s
+        if self.held >= 1:
+            self.held -= 1
+            return 0.0
+        return (1 - self.held) / self.rate if self.rate > 0 else math.inf
+
+
+class Buckets:
+    """A bucket per client. The least recently seen is forgotten: memory stays bounded."""
+
+    def __init__(
+        self, rate: float, burst: float, clock: Callable[[], float], most: int = 4096
+    ) -> None:
+        self._rate, self._burst = rate, burst
+        self._clock, self._most = clock, most
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, client: str) -> float:
+        """Take a token of a client's; 0, or the seconds until there is one."""
+        now_s = self._clock()
+        bucket = self._buckets.get(client)
+        if bucket is None:
+            bucket = self._buckets[client] = Bucket(self._rate, self._burst, now_s)
+            if len(self._buckets) > self._most:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(client)
+        return bucket.take(now_s)

@@ -1,0 +1,93 @@
+"""The cluster as a whole: queue, nodes, decisions, events, telemetry, forecast."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from flyball.api import sse
+from flyball.api.bridge import answer, bridge_of
+from flyball.api.models import DecisionsQuery, EventsQuery, QueueQuery, SeriesQuery
+from flyball.api.problems import documented
+from flyball.api.routes.jobs import Nothing
+from flyball.api.views import Decisions, Events, Nodes, Queue, View
+
+router = APIRouter(prefix="/api/v1", tags=["cluster"])
+
+USUAL = documented(422, 503)
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}}
+}
+
+
+@router.get("/queue", response_model=Queue, responses=USUAL)
+async def queue(request: Request, query: Annotated[QueueQuery, Query()]) -> Response:
+    """The active jobs, in the order of the queue."""
+    bridge = bridge_of(request)
+    plane = bridge.plane
+
+    def views() -> dict[str, Any]:
+        jobs = plane.queue()
+        return {"jobs": [plane.view(job) for job in jobs[: query.limit]], "total": len(jobs)}
+
+    return answer(await bridge.call(views))
+
+
+@router.get("/nodes", response_model=Nodes, responses=USUAL)
+async def nodes(request: Request, query: Nothing) -> Response:
+    """The nodes: what they have, what is used."""
+    bridge = bridge_of(request)
+    return answer({"nodes": await bridge.call(bridge.plane.nodes)})
+
+
+@router.get("/decisions", response_model=Decisions, responses=USUAL)
+async def decisions(request: Request, query: Annotated[DecisionsQuery, Query()]) -> Response:
+    """What was decided, and why."""
+    bridge = bridge_of(request)
+    rows = await bridge.call(bridge.plane.decisions, query.after, query.limit)
+    return answer({"decisions": rows})
+
+
+@router.get("/events", response_model=Events, responses={**STREAM, **USUAL})
+async def events(
+    request: Request,
+    query: Annotated[EventsQuery, Query()],
+    accept: Annotated[str | None, Header(max_length=1000)] = None,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", max_length=40, description="Go on from there.")
+    ] = None,
+) -> Response:
+    """What happened, in order. A stream with `follow=true` or `Accept: text/event-stream`."""
+    bridge = bridge_of(request)
+    after, kinds = query.after, tuple(query.kind)
+    if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
+        after = int(last_event_id)
+    if query.follow or sse.MEDIA_TYPE in (accept or ""):
+        if after is None:
+            after = await bridge.call(bridge.plane.wait_events, 0, 0.0)
+        return sse.streaming(bridge, sse.event_frames(bridge, after, kinds, query.job))
+    rows = await bridge.call(bridge.plane.events, after or 0, query.limit, kinds, query.job)
+    return answer({"events": rows})
+
+
+@router.get("/telemetry", response_model=View, responses=USUAL)
+async def telemetry(request: Request, query: Nothing) -> Response:
+    """The newest sample of every sensor."""
+    bridge = bridge_of(request)
+    return answer(await bridge.call(bridge.plane.telemetry))
+
+
+@router.get("/telemetry/series", response_model=View, responses=documented(404, 422, 503))
+async def series(request: Request, query: Annotated[SeriesQuery, Query()]) -> Response:
+    """One series, from some time ago until now."""
+    bridge = bridge_of(request)
+    return answer(await bridge.call(bridge.plane.series, query.name, query.seconds))
+
+
+@router.get("/forecast", response_model=View, responses=USUAL)
+async def forecast(request: Request, query: Nothing) -> Response:
+    """When what waits will start, and how loaded the cluster will be."""
+    bridge = bridge_of(request)
+    return answer(await bridge.call(bridge.plane.forecast))

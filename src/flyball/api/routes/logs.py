@@ -1,0 +1,150 @@
+"""What a job printed: whole, a range, the last lines, or as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.concurrency import iterate_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from flyball.api import sse
+from flyball.api.bridge import Bridge, bridge_of
+from flyball.api.logs import Follower, Log
+from flyball.api.models import LogsQuery
+from flyball.api.problems import Problem, documented
+from flyball.api.routes.jobs import JobId, found
+from flyball.core.jobs import Job
+
+router = APIRouter(prefix="/api/v1", tags=["jobs"])
+
+TEXT = "text/plain; charset=utf-8"
+CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "What it printed, or (`follow`) a stream: each event's data is "
+        '`{"text", "attempt"}`; the last event, `end`, says how the job ended. Bytes that are no '
+        "UTF-8 are lone surrogates there (`surrogateescape`).",
+        "content": {
+            "text/plain": {"schema": {"type": "string"}},
+            sse.MEDIA_TYPE: {"schema": {"type": "string"}},
+        },
+    },
+    206: {
+        "description": "The range that was asked for.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    },
+}
+RANGE = re.compile(r"^bytes=(\d{0,18})-(\d{0,18})$")
+
+
+@router.get(
+    "/jobs/{job}/logs",
+    response_class=Response,
+    responses={**CONTENT, **documented(404, 416, 422, 503)},
+)
+async def logs(
+    request: Request,
+    job: JobId,
+    query: Annotated[LogsQuery, Query()],
+    range: Annotated[str | None, Header(max_length=100, description="`bytes=0-999`")] = None,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", max_length=40, description="Go on from there.")
+    ] = None,
+) -> Response:
+    """What a job printed, stdout and stderr together."""
+    bridge = bridge_of(request)
+    one = await found(bridge, job)
+    if query.follow:
+        return sse.streaming(bridge, _frames(bridge, one, query, last_event_id or ""))
+    path = await bridge.call(bridge.plane.log_path, one.id, query.attempt)
+    log = await bridge.call(Log, path)
+    if not log.exists:
+        raise Problem(
+            404, f"job {one.label} has printed nothing: it is {one.state.value}",
+            f"`flyball why {one.label}` says what it waits for", "no-log",
+        )  # fmt: skip
+    try:
+        if query.tail is not None:
+            start, stop = await bridge.call(log.tail_start, query.tail), log.size
+        else:
+            start, stop = _asked(range, log.size)
+    except BaseException:
+        log.close()
+        raise
+    partial = query.tail is None and range is not None and RANGE.match(range) is not None
+    headers = {"Accept-Ranges": "bytes"}
+    if partial:
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{log.size}"
+    chunks = iterate_in_threadpool(log.chunks(start, stop))
+    return StreamingResponse(chunks, 206 if partial else 200, headers, TEXT)
+
+
+def _asked(range: str | None, size: int) -> tuple[int, int]:
+    """First byte and the one after the last. What is no single range of bytes is passed over."""
+    match = RANGE.match(range or "")
+    if match is None:
+        return 0, size
+    first, last = match.groups()
+    if first:
+        start, stop = int(first), min(int(last) + 1 if last else size, size)
+    else:  # the last so many bytes
+        start, stop = max(size - int(last or 0), 0), size
+    if start >= stop:
+        raise Problem(
+            416, f"{range} lies outside the log of {size:,} bytes", "ask for less",
+            headers={"Content-Range": f"bytes */{size}"},
+        )  # fmt: skip
+    return start, stop
+
+
+async def _frames(bridge: Bridge, job: Job, query: LogsQuery, last: str) -> AsyncIterator[bytes]:
+    """The log as it grows, from attempt to attempt, until the job has ended."""
+    settings, plane = bridge.settings, bridge.plane
+    end_s = bridge.now_s() + settings.stream_s
+    attempt, start = _resumed(last, query.attempt or job.attempt)
+    tail = None if last else query.tail
+    follower: Follower | None = None
+    spoke_s = bridge.now_s()
+    try:
+        while not bridge.closing and bridge.now_s() < end_s:
+            # The state is asked before the read: an end seen here means all has been written.
+            now = await bridge.call(plane.job, job.id)
+            if attempt > 0:
+                path = await bridge.call(plane.log_path, job.id, attempt)
+                if follower is None or follower.path != path:  # attempts may share a file
+                    if follower:
+                        follower.close()
+                    follower = await bridge.call(Follower, path, tail, start)
+            while follower and (chunk := await bridge.call(follower.read)):
+                yield _chunk(chunk, attempt, follower.offset)
+                spoke_s = bridge.now_s()
+            if now.attempt > attempt and not query.attempt:  # it was requeued and runs again
+                attempt, start, tail = now.attempt, 0, None
+                continue
+            if now.state.final or now.attempt > attempt:
+                yield sse.frame(await bridge.call(plane.view, now), "end")
+                return
+            if bridge.now_s() - spoke_s >= settings.heartbeat_s:
+                yield sse.HEARTBEAT
+                spoke_s = bridge.now_s()
+            await asyncio.sleep(settings.poll_s)
+    finally:
+        if follower:
+            follower.close()
+
+
+def _chunk(chunk: bytes, attempt: int, offset: int) -> bytes:
+    # Not `to_json`, which refuses the lone surrogates that stand for bytes that are no UTF-8.
+    text = chunk.decode("utf-8", "surrogateescape")
+    data = json.dumps({"text": text, "attempt": attempt}).encode()
+    return sse.frame(data, "", f"{attempt}-{offset}")
+
+
+def _resumed(last: str, attempt: int) -> tuple[int, int]:
+    """Attempt and offset of a `Last-Event-ID`; from the start if it is none of ours."""
+    match = re.fullmatch(r"(\d{1,9})-(\d{1,18})", last)
+    return (int(match[1]), int(match[2])) if match else (attempt, 0)

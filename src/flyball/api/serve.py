@@ -1,0 +1,207 @@
+"""Serving the app: a listening socket, a thread, a way to stop."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+import uvicorn
+from fastapi import FastAPI
+
+from flyball.api.app import create_app
+from flyball.api.plane_like import PlaneLike
+from flyball.api.settings import LOOPBACK_NAMES, ApiSettings
+from flyball.core.errors import BadInput
+
+BACKLOG = 1024
+GRACE_S = 3
+"""How long open requests may take once the server is told to stop."""
+START_S = 30.0
+
+
+@dataclass
+class Server:
+    """A running API.
+
+    Attributes:
+        url: where it is, without a slash at the end.
+        host, port: what it is bound to.
+    """
+
+    url: str
+    host: str
+    port: int
+    app: FastAPI
+    _server: uvicorn.Server
+    _thread: threading.Thread
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still serves."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End streams, let open requests finish, let go of the port. May be called twice."""
+        self.app.state.bridge.closing = True
+        self._server.should_exit = True
+        self._thread.join()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until it has stopped."""
+        self._thread.join(timeout_s)
+
+
+def serve(
+    plane: PlaneLike,
+    settings: ApiSettings,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls_cert: str | Path = "",
+    tls_key: str | Path = "",
+) -> Server:
+    """Serve the API from a thread. The port is open when this returns.
+
+    Args:
+        host: a name or an address of this machine.
+        port: 0 = any free one.
+        tls_cert, tls_key: PEM files; required unless the host is loopback, for a token that
+            travels in the clear is no secret.
+
+    Raises:
+        BadInput: a host that may not or cannot be served.
+    """
+    check_exposure(host, tls_cert, tls_key)
+    listener = _listen(host, port)
+    try:
+        bound_port = int(listener.getsockname()[1])
+        names = settings.hosts | _names(host)
+        app = create_app(plane, replace(settings, hosts=names))
+        server = _started(app, listener, tls_cert, tls_key)
+    except BaseException:
+        listener.close()
+        raise
+    scheme = "https" if tls_cert else "http"
+    url = f"{scheme}://{_url_host(host)}:{bound_port}"
+    return Server(url, host, bound_port, app, *server)
+
+
+def check_exposure(host: str, tls_cert: str | Path, tls_key: str | Path) -> None:
+    """Refuse to put the API on a network unprotected, or with a certificate that does not load.
+
+    Raises:
+        BadInput: saying what is missing.
+    """
+    if bool(tls_cert) != bool(tls_key):
+        missing = "--tls-key" if tls_cert else "--tls-cert"
+        raise BadInput("a certificate and its key go together", f"give {missing} too")
+    if not is_loopback(host) and not tls_cert:
+        raise BadInput(
+            f"{host} can be reached from other machines, and the token would travel in the clear",
+            "give --tls-cert and --tls-key, or use --host 127.0.0.1",
+        )
+    if tls_cert:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls_cert, tls_key)
+        except (OSError, ssl.SSLError) as error:
+            raise BadInput(
+                f"cannot load the certificate {tls_cert} with the key {tls_key}: {error}",
+                "give PEM files that belong together",
+            ) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise BadInput(
+            f"cannot listen on {host} port {port}: {error}", "--port 0 takes any free port"
+        ) from error
+    return listener
+
+
+def _started(
+    app: FastAPI, listener: socket.socket, tls_cert: str | Path, tls_key: str | Path
+) -> tuple[uvicorn.Server, threading.Thread]:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,  # the guard writes one that holds no secrets
+        server_header=False,
+        proxy_headers=False,  # nobody may say for himself who he is
+        ws="none",
+        lifespan="on",
+        loop="asyncio",
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE_S,
+        ssl_certfile=str(tls_cert) or None,
+        ssl_keyfile=str(tls_key) or None,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listener]}, name="flyball-api", daemon=True
+    )
+    thread.start()
+    waited = threading.Event()
+    for _ in range(int(START_S / 0.01)):
+        if server.started:
+            return server, thread
+        if not thread.is_alive():
+            break
+        waited.wait(0.01)
+    raise RuntimeError("the API's server did not start; see the log")
+
+
+def _names(host: str) -> frozenset[str]:
+    """What a Host header may say: loopback, the address bound to, this machine's names.
+
+    A server on all addresses answers to each of them.
+    """
+    plain = host.strip("[]").lower()
+    names = {*LOOPBACK_NAMES, _bracketed(plain)}
+    if _is_any(plain):
+        names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        for addresses in psutil.net_if_addrs().values():
+            names |= {_bracketed(each.address.partition("%")[0].lower()) for each in addresses}
+    return frozenset(names)
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _url_host(host: str) -> str:
+    plain = host.strip("[]")
+    return socket.getfqdn() if _is_any(plain) else _bracketed(plain)
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,105 @@
+"""What the API answers, for the schema. Answers are not checked against these at run time: the
+tests do that, so that serving costs nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from flyball.core.jobs import JobState
+
+
+class View(BaseModel):
+    """More may be added to any answer; clients pass over what they do not know."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class JobView(View):
+    """A job. Times are seconds since 1970, null = not yet."""
+
+    id: int
+    label: str = Field(description="As people write it: `12`, or `12_3` for a task of an array.")
+    name: str
+    state: JobState
+    reason: str | None = Field(description="Why it waits, or why it ended so.")
+    attempts: int = Field(description="How often it was started.")
+    submit_time: float
+    start_time: float | None
+    end_time: float | None
+    exit_code: int | None
+    user: str
+    tenant: str
+    cpus: int
+    gpus: int
+    memory_mib: int
+    node: Any = Field(description="Where it runs, null = nowhere.")
+    array_id: int | None
+    spec: dict[str, Any] = Field(description="What was asked for.")
+
+
+class Submitted(View):
+    """Accepted, and durable."""
+
+    id: int = Field(description="The job, or the first of them.")
+    ids: list[int] = Field(description="All of them, in the order of the request.")
+
+
+class Cancelled(View):
+    """Told to stop; jobs that had ended already are not in it."""
+
+    ids: list[int]
+
+
+class JobPage(View):
+    """A page of jobs, the newest first."""
+
+    jobs: list[JobView]
+    next: str | None = Field(description="`cursor` of the next page; null: this is the last.")
+
+
+class Queue(View):
+    """The first of the active jobs, in the order of the queue."""
+
+    jobs: list[JobView]
+    total: int = Field(description="How many there are.")
+
+
+class Nodes(View):
+    """The nodes."""
+
+    nodes: list[dict[str, Any]]
+
+
+class Decisions(View):
+    """Decisions, the oldest first."""
+
+    decisions: list[dict[str, Any]]
+
+
+class EventRow(View):
+    """One event; `docs/concept/control.md` lists the kinds."""
+
+    seq: int
+    kind: str
+
+
+class Events(View):
+    """Events, the oldest first."""
+
+    events: list[EventRow]
+
+
+class Progress(View):
+    """What the job last said of itself."""
+
+    job: int
+    values: dict[str, Any]
+
+
+class Health(View):
+    """Whether the control plane works."""
+
+    ok: bool
+    checks: dict[str, Any] = Field({}, description="Only for those with the token.")

@@ -1,0 +1,77 @@
+"""`flyball receipt`: what a job took, and what to ask for next time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import typer
+
+from flyball.cli.live_options import (
+    Job,
+    JobId,
+    State,
+    clean,
+    connected,
+    count_text,
+    heading,
+    job_id,
+    size_text,
+)
+from flyball.cli.options import AsJson
+from flyball.cli.output import print_json
+from flyball.core.units import J_PER_KWH, duration_text
+
+EXAMPLES = """\b
+Examples:
+  flyball receipt 12
+  flyball receipt 12 --json
+"""
+
+WIDTH = 12
+
+
+def receipt(
+    job: JobId,
+    as_json: AsJson = False,
+    state: State = None,
+) -> None:
+    """Say what a job took: time, devices, energy, money, carbon; and what to ask for next time."""
+    number = job_id(job)
+    with connected(state) as client:
+        found = client.receipt(number)
+        if as_json:
+            print_json(found)
+            return
+        shown = client.job(number)
+    for line in lines(found, shown):
+        typer.echo(line)
+
+
+def lines(found: Mapping[str, Any], job: Job) -> Iterator[str]:
+    """The receipt, a line for each thing; what is not known is left out."""
+    yield heading(job)
+    for name, value in _entries(found):
+        yield f"  {name:{WIDTH}} {value}"
+    suggestion = found.get("suggestion") or {}
+    if suggestion.get("text"):
+        yield f"  {clean(suggestion['text'])}"
+
+
+def _entries(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "waited", duration_text(found["wait_s"])
+    attempts = count_text(found["attempts"], "attempt")
+    yield "ran", f"{duration_text(found['run_s'])} in {attempts}"
+    yield "devices", f"{found['device_hours']:.4g} device-hours"
+    if found.get("cpu_s") is not None:
+        yield "cpu", duration_text(found["cpu_s"])
+    if found.get("max_rss_mib") is not None:
+        yield "memory", f"{size_text(found['max_rss_mib'])} at most"
+    if found.get("energy_j") is not None:
+        kwh = found["energy_j"] / J_PER_KWH
+        size = f"{found['energy_j']:,.0f} J" if kwh < 0.1 else f"{kwh:,.3g} kWh"
+        yield "energy", f"{size}, {found.get('energy_source') or 'source not stated'}"
+    if found.get("cost"):
+        yield "cost", f"{found['cost']:.4g} {clean(found.get('currency') or '')}".strip()
+    if found.get("carbon_g"):
+        yield "carbon", f"{found['carbon_g']:.3g} g CO2"

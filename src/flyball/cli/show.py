@@ -1,0 +1,113 @@
+"""`flyball show`: everything about one job."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import time
+from collections.abc import Iterator
+
+import typer
+
+from flyball.cli.live_options import (
+    Job,
+    JobId,
+    State,
+    clean,
+    clock_text,
+    connected,
+    count_text,
+    heading,
+    job_id,
+    moment_text,
+    size_text,
+)
+from flyball.cli.options import AsJson
+from flyball.cli.output import print_json
+
+EXAMPLES = """\b
+Examples:
+  flyball show 12
+  flyball show 12_3 --json
+"""
+
+WIDTH = 12
+
+
+def show(
+    job: JobId,
+    as_json: AsJson = False,
+    state: State = None,
+) -> None:
+    """Say everything about one job: what it asked for, where it stands, what it last reported."""
+    with connected(state) as client:
+        found = client.job(job_id(job))
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(heading(found))
+    for name, value in facts(found, time.time()):
+        typer.echo(f"  {name:{WIDTH}} {value}")
+
+
+def facts(job: Job, now: float) -> Iterator[tuple[str, str]]:
+    """Names and values, in the order in which one reads them; what is not stated is left out."""
+    spec = job["spec"]
+    yield "command", clean(shlex.join(spec["argv"]))
+    yield "folder", clean(spec.get("cwd", "/"))
+    if job["user"] or job["tenant"]:
+        yield "owner", clean(" of ".join(each for each in (job["user"], job["tenant"]) if each))
+    yield "asks for", ", ".join(_request(job))
+    if spec.get("after"):
+        yield "after", ", ".join(f"{how} {other}" for how, other in spec["after"])
+    if job["reason"]:
+        yield "reason", clean(job["reason"])
+    yield "submitted", moment_text(job["submit_time"])
+    if job["start_time"] is not None:
+        where = f" on {clean(job['node'])}" if job["node"] else ""
+        attempts = f", {count_text(job['attempts'], 'attempt')}" if job["attempts"] > 1 else ""
+        yield "started", f"{moment_text(job['start_time'])}{where}{attempts}"
+        ran_s = (job["end_time"] or now) - job["start_time"]
+        yield "time", clock_text(ran_s)
+    if job["end_time"] is not None:
+        yield "ended", f"{moment_text(job['end_time'])}{_how_it_ended(job)}"
+    if job.get("progress"):
+        yield "progress", progress_text(job)
+    if spec.get("stdout"):
+        yield "output", clean(spec["stdout"])
+
+
+def _request(job: Job) -> Iterator[str]:
+    spec = job["spec"]
+    yield count_text(job["cpus"], "core")
+    if job["gpus"]:
+        share = spec.get("milli", 1000)
+        yield count_text(job["gpus"], "device") + (f" x {share / 1000:g}" if share < 1000 else "")
+    if job["memory_mib"]:
+        yield f"{size_text(job['memory_mib'])} of memory"
+    if spec.get("limit_s"):
+        yield f"at most {clock_text(spec['limit_s'])}"
+    if spec.get("estimate_s"):
+        yield f"about {clock_text(spec['estimate_s'])}"
+    if spec.get("priority"):
+        yield f"priority {spec['priority']:g}"
+    if spec.get("kind"):
+        yield clean(spec["kind"])
+
+
+def _how_it_ended(job: Job) -> str:
+    if number := job.get("signal"):
+        known = {int(each): each.name for each in signal.Signals}
+        return f", by {known.get(int(number), f'signal {number}')}"
+    return "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
+
+
+def progress_text(job: Job) -> str:
+    """What the job last said of itself: `step 40, loss 0.31`."""
+    said = job.get("progress") or {}
+    return ", ".join(
+        f"{clean(name)} {value:.4g}"
+        if isinstance(value, float)
+        else f"{clean(name)} {clean(value)}"
+        for name, value in said.items()
+    )

@@ -1,0 +1,393 @@
+"""`flyball submit`: a command, a script with `#SBATCH` lines, or a job file becomes jobs."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+from flyball.cli import sbatch
+from flyball.cli.job_file import (
+    ENDINGS,
+    JOB_ID,
+    MAX_CPUS,
+    MAX_PRIORITY,
+    Draft,
+    job_class,
+    number,
+    read_jobs,
+    text,
+    whole,
+)
+from flyball.cli.live_options import State, clean, connected, count_text, heading, soon_text
+from flyball.cli.options import AsJson
+from flyball.cli.output import note, print_json
+from flyball.core.errors import BadInput
+from flyball.core.jobs import JobState
+from flyball.core.units import duration_text
+
+if TYPE_CHECKING:
+    from flyball.sdk.client import Client
+
+EXAMPLES = """\b
+Examples:
+  flyball submit -- python train.py --epochs 3
+  flyball submit -J sweep -c 2 --mem 4G -t 1:30:00 -a 0-9%4 -- python sweep.py
+  flyball submit -d afterok:12 --wait -- python evaluate.py
+  flyball submit train.sh           (a script, with #SBATCH lines or without)
+  flyball submit jobs.yaml          (one job, or several that wait for each other)
+  flyball submit --dry-run -c 2 -- python train.py
+\b
+Keys of job files and all options: docs/reference/jobs.md.
+"""
+
+TIME_LIMIT = 124
+DASHES = "flyball.dashes"
+Value = TypeVar("Value")
+
+
+class Command(TyperCommand):
+    """Options come before the command, whose own are not ours; a job file may stand anywhere."""
+
+    allow_interspersed_args = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note whether a `--` stands before the command; put options after a job file in front."""
+        rest = self.make_parser(ctx).parse_args(args=list(args))[1]
+        before = args[: len(args) - len(rest)]
+        ctx.meta[DASHES] = before[-1:] == ["--"]
+        if len(rest) > 1 and rest[0].endswith(ENDINGS) and not ctx.meta[DASHES]:
+            args = [*before, *rest[1:], rest[0]]
+        return super().parse_args(ctx, args)
+
+
+def option(names: str, help: str, metavar: str = "TEXT") -> Any:
+    """An option of the job: kept as it is written, and read where scripts' options are read."""
+    return typer.Option(*names.split(), help=help, metavar=metavar, show_default=False)
+
+
+Text = str | None
+
+
+def submit(
+    ctx: typer.Context,
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="[--] COMMAND...", help="A command, a script or a job file."),
+    ],
+    name: Annotated[Text, option("--job-name -J", "Name, for people.")] = None,
+    nodes: Annotated[Text, option("--nodes -N", "Nodes; only 1 here.", "N")] = None,
+    ntasks: Annotated[Text, option("--ntasks -n", "Tasks; cores are -n times -c.", "N")] = None,
+    cpus: Annotated[Text, option("--cpus-per-task -c", "Cores of a task.", "N")] = None,
+    gpus: Annotated[Text, option("--gpus -G", "Devices, or a share of one: 0.25.", "N")] = None,
+    mem: Annotated[Text, option("--mem", "Host memory, a limit: 512M, 4G.", "SIZE")] = None,
+    time_limit: Annotated[
+        Text, option("--time -t", "Limit: minutes, HH:MM:SS, D-HH:MM, 90s, 2h.", "TIME")
+    ] = None,
+    estimate: Annotated[Text, option("--estimate", "What it will take, about.", "TIME")] = None,
+    partition: Annotated[Text, option("--partition -p", "Accepted; has no effect.")] = None,
+    dependency: Annotated[
+        Text, option("--dependency -d", "afterok:ID[:ID], afterany:..., afternotok:...")
+    ] = None,
+    array: Annotated[
+        Text, option("--array -a", "Tasks: 0-9, 1,3,5-7:2; %4 = four at a time.")
+    ] = None,
+    chdir: Annotated[Text, option("--chdir -D", "Where it runs. [default: here]", "DIR")] = None,
+    output: Annotated[
+        Text, option("--output -o", "File for its output; %j job, %A array, %a task, %x name.")
+    ] = None,
+    export: Annotated[
+        Text, option("--export", "Variables it gets: ALL, NONE, A,B=2. [default: PATH and such]")
+    ] = None,
+    nice: Annotated[Text, option("--nice", "Niceness of its processes, 0 to 19.", "N")] = None,
+    account: Annotated[Text, option("--account -A", "On whose account (tenant).")] = None,
+    priority: Annotated[Text, option("--priority", "Higher goes first.", "N")] = None,
+    requeue: Annotated[
+        bool | None,
+        typer.Option("--requeue/--no-requeue", help="Run again if its node is lost, or not."),
+    ] = None,
+    no_preempt: Annotated[
+        bool, typer.Option("--no-preempt", help="It may not be set aside.")
+    ] = False,
+    signal: Annotated[
+        Text, option("--signal", "Sent when it is set aside: USR1@60 (seconds to end).")
+    ] = None,
+    kind: Annotated[Text, option("--class", "compute-intensive, memory-bound, ...")] = None,
+    model: Annotated[Text, option("--model", "What it trains.")] = None,
+    comment: Annotated[Text, option("--comment", "Accepted; has no effect.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say where and when it would run; submit nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", "-W", help="Wait for its end; exit with its exit code.")
+    ] = False,
+    as_json: AsJson = False,
+    state: State = None,
+) -> None:
+    """Submit a job; print its number."""
+    # 1. What was asked for, as it was written.
+    stated = {
+        "job-name": name, "nodes": nodes, "ntasks": ntasks, "cpus-per-task": cpus, "gpus": gpus,
+        "mem": mem, "time": time_limit, "estimate": estimate, "dependency": dependency,
+        "array": array, "chdir": chdir, "output": output, "export": export, "nice": nice,
+        "account": account, "priority": priority, "signal": signal, "class": kind, "model": model,
+        "requeue": "" if requeue else None, "no-requeue": "" if requeue is False else None,
+        "no-preempt": "" if no_preempt else None,
+    }  # fmt: skip
+    options = {key: value for key, value in stated.items() if value is not None}
+    for key, value in (("partition", partition), ("comment", comment)):
+        if value is not None:
+            note(f"note: {sbatch.ignored(key)}")
+    # 2. What that means.
+    drafts, notes = described(command, options, bool(ctx.meta.get(DASHES)))
+    for each in notes:
+        note(f"note: {each}")
+    # 3. Send it.
+    with connected(state) as client:
+        if dry_run:
+            _print_dry_run(client, drafts, as_json)
+            return
+        ids = send(client, drafts)
+        _print_ids(drafts, ids, as_json)
+        if wait:
+            raise typer.Exit(wait_for(client, ids))
+
+
+# From words to drafts ----------------------------------------------------------------
+
+
+def described(
+    command: Sequence[str], options: Mapping[str, str], dashes: bool
+) -> tuple[list[Draft], list[str]]:
+    """The jobs that a command line describes, and what is to be said about it.
+
+    Args:
+        command: all after the options.
+        options: by long name.
+        dashes: whether a `--` stood before the command: then it is one, whatever it is called.
+    """
+    file = Path(command[0])
+    if not dashes and file.suffix in ENDINGS:
+        if len(command) > 1 or options:
+            what = command[1] if len(command) > 1 else f"--{next(iter(options))}"
+            raise BadInput(f"{what!r} does not go with a job file", f"write it into {file}")
+        return read_jobs(file), []
+    here = Path.cwd()
+    if not dashes and file.suffix in sbatch.SCRIPT_ENDINGS and not file.is_file():
+        raise BadInput(f"{file}: no such script", "name one, or put -- before a command")
+    if not dashes and sbatch.is_script(file):
+        script = sbatch.read_script(file)
+        argv = [*script.interpreter, str(script.path), *command[1:]]
+        asked = {"job-name": file.name, **merged(script.options, options)}
+        return [draft_of(argv, asked, here)], script.notes
+    if "/" not in command[0] and shutil.which(command[0]) is None:
+        return [draft_of(command, options, here)], [f"no program {command[0]!r} on your PATH"]
+    return [draft_of(command, options, here)], []
+
+
+def merged(script: Mapping[str, str], line: Mapping[str, str]) -> dict[str, str]:
+    """A script's options with those of the command line, which win."""
+    instead = (("requeue", "no-requeue"), ("mem", "mem-per-cpu"), ("gpus", "gpus-per-node", "gres"))
+    hidden = {each for group in instead if line.keys() & set(group) for each in group}
+    return {key: value for key, value in script.items() if key not in hidden} | dict(line)
+
+
+def draft_of(argv: Sequence[str], options: Mapping[str, str], folder: Path) -> Draft:
+    """The job that options describe.
+
+    Raises:
+        BadInput: a value that is not understood; names the option.
+    """
+
+    def read(name: str, reader: Callable[[str], Value]) -> Value | None:
+        if name not in options:
+            return None
+        try:
+            return reader(options[name])
+        except BadInput as error:
+            raise BadInput(f"--{name}: {error}") from None
+
+    if read("nodes", lambda given: given.strip() not in ("1", "1-1")):
+        raise BadInput(f"--nodes {options['nodes']}: there is one node here", "use -N 1")
+    tasks = read("ntasks", whole(1, MAX_CPUS)) or read("ntasks-per-node", whole(1, MAX_CPUS)) or 1
+    cpus = tasks * (read("cpus-per-task", whole(1, MAX_CPUS)) or 1)
+    per_cpu_mib = read("mem-per-cpu", sbatch.memory_mib)
+    gpus = next(
+        (share for each in ("gpus", "gpus-per-node", "gres") if (share := read(each, gpu_share))),
+        (None, None),
+    )
+    number_, grace_s = read("signal", sbatch.checkpoint_signal) or (None, None)
+    cwd = (folder / (read("chdir", text) or ".")).resolve()
+    if not cwd.is_dir():
+        raise BadInput(f"--chdir: no folder {str(cwd)!r}", "make it or name another")
+    output = read("output", text)
+    asked: dict[str, Any] = {
+        "argv": list(argv),
+        "name": read("job-name", text),
+        "cwd": str(cwd),
+        "cpus": cpus,
+        "gpus": gpus[0],
+        "milli": gpus[1],
+        "memory_mib": per_cpu_mib * cpus if per_cpu_mib else read("mem", sbatch.memory_mib),
+        "limit_s": read("time", sbatch.time_s),
+        "estimate_s": read("estimate", sbatch.time_s),
+        "stdout": str(cwd / output) if output else None,
+        "nice": read("nice", whole(0, 19)),
+        "tenant": read("account", text),
+        "priority": read("priority", number(-MAX_PRIORITY, MAX_PRIORITY)),
+        "requeue": False if "no-requeue" in options else None,
+        "preemptible": False if "no-preempt" in options else None,
+        "checkpoint_signal": number_,
+        "grace_s": grace_s,
+        "kind": read("class", job_class),
+        "model": read("model", text),
+    }
+    values = {key: value for key, value in asked.items() if value is not None}
+    after = read("dependency", sbatch.dependencies) or []
+    return Draft(values, after, read("array", sbatch.array_tasks), options.get("export"))
+
+
+def gpu_share(given: str) -> tuple[int, int]:
+    """Devices of `--gpus` or of Slurm's `--gres=gpu:2`."""
+    return sbatch.gpu_share("1" if given.strip() == "gpu" else given)
+
+
+# Sending ----------------------------------------------------------------------------
+
+
+def send(client: Client, drafts: Sequence[Draft]) -> list[list[int]]:
+    """Submit drafts; the ids of each. Those that wait for a name go after it has a number."""
+    ids: list[list[int]] = [[] for _ in drafts]
+    named = {draft.name: at for at, draft in enumerate(drafts) if "name" in draft.values}
+    left = list(range(len(drafts)))
+    try:
+        while left:
+            ready = [at for at in left if _is_ready(drafts[at], named, ids)]
+            singles = [at for at in ready if drafts[at].tasks is None]
+            if singles:
+                jobs = [as_job(client, drafts[at], named, ids) for at in singles]
+                for at, each in zip(singles, client.submit_many(jobs), strict=True):
+                    ids[at] = [each]
+            for at in ready:
+                if tasks := drafts[at].tasks:
+                    first = client.submit_job(as_job(client, drafts[at], named, ids))
+                    ids[at] = list(range(first, first + len(tasks.indices)))
+            left = [at for at in left if not ids[at]]
+    except BaseException:
+        if accepted := [each for made in ids for each in made]:
+            note(f"submitted before that: {', '.join(map(str, accepted))}")
+        raise
+    return ids
+
+
+def _is_ready(draft: Draft, named: Mapping[str, int], ids: Sequence[list[int]]) -> bool:
+    return all(JOB_ID.fullmatch(job) or ids[named[job]] for _how, job in draft.after)
+
+
+def as_job(
+    client: Client, draft: Draft, named: Mapping[str, int], ids: Sequence[list[int]]
+) -> dict[str, Any]:
+    """What the server is sent."""
+    given = sbatch.exported(draft.export, os.environ)
+    job: dict[str, Any] = {"user": _user(), **draft.values}
+    job["env"] = {**given, **draft.values.get("env", {})}
+    if draft.tasks:
+        job["array"] = draft.tasks.text
+    after = []
+    for how, other in draft.after:
+        numbers = ids[named[other]] if other in named else numbers_of(client, other)
+        after += [[how, each] for each in numbers]
+    if after:
+        job["after"] = after
+    return job
+
+
+def numbers_of(client: Client, job: str) -> list[int]:
+    """The ids that a number means: that of an array means all its tasks."""
+    found = client.job(job)
+    if "_" in job or not found["array_id"] or found["array_id"] != found["id"]:
+        return [found["id"]]
+    return sorted(int(each["id"]) for each in client.jobs(array=found["id"]))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        return str(os.getuid())
+
+
+def _print_ids(drafts: Sequence[Draft], ids: Sequence[list[int]], as_json: bool) -> None:
+    if not as_json:
+        for each in ids:
+            typer.echo(each[0])
+        return
+    rows = [
+        {"id": made[0], "ids": made} if draft.tasks else {"id": made[0]}
+        for draft, made in zip(drafts, ids, strict=True)
+    ]
+    print_json(rows[0] if len(rows) == 1 else {"jobs": rows})
+
+
+def _print_dry_run(client: Client, drafts: Sequence[Draft], as_json: bool) -> None:
+    rows = []
+    for draft in drafts:
+        outside = [(how, job) for how, job in draft.after if JOB_ID.fullmatch(job)]
+        alone = Draft(draft.values, outside, draft.tasks, draft.export)
+        rows.append({"name": draft.name, **client.dry_run(as_job(client, alone, {}, []))})
+        if len(outside) < len(draft.after):
+            note(f"note: {draft.name}: without the jobs of this file it would wait for")
+    if as_json:
+        print_json(rows[0] if len(rows) == 1 else rows)
+        return
+    for row in rows:
+        typer.echo(dry_run_text(row))
+
+
+def dry_run_text(row: Mapping[str, Any]) -> str:
+    """Where and when a job would run, in a sentence."""
+    devices = row.get("devices")
+    where = f" on {devices} x {row.get('device')}" if devices else ""
+    if not row.get("would_start"):
+        return f"{row['name']}: would not start{where} as things stand."
+    p90_s = row.get("p90_s")
+    within = "" if p90_s is None else f", 9 times out of 10 within {duration_text(p90_s)}"
+    method = f" ({row['method']})" if row.get("method") else ""
+    return f"{row['name']}: would start {soon_text(row['p50_s'])}{where}{within}{method}."
+
+
+# Waiting ----------------------------------------------------------------------------
+
+
+def wait_for(client: Client, ids: Sequence[list[int]]) -> int:
+    """Wait until all have ended; the exit code: that of the job, or the highest of several."""
+    waited = [each for made in ids for each in made]
+    codes = []
+    for at, each in enumerate(waited):
+        try:
+            job = client.wait(each)
+        except KeyboardInterrupt:
+            left = waited[at:]
+            note(f"{count_text(len(left), 'job')} go on; flyball cancel {left[0]} ends {left[0]}")
+            raise
+        codes.append(exit_code(job))
+        if job["state"] != JobState.COMPLETED:
+            note(heading(job) + (f" ({clean(job['reason'])})" if job["reason"] else ""))
+    return max(codes)
+
+
+def exit_code(job: Mapping[str, Any]) -> int:
+    """A job's own exit code; 124 after its time limit, 128 + n after signal n."""
+    if job["state"] == JobState.TIMEOUT:
+        return TIME_LIMIT
+    if job["state"] == JobState.COMPLETED:
+        return 0
+    if job.get("signal"):
+        return 128 + int(job["signal"])
+    return int(job["exit_code"] or 1)

@@ -1,0 +1,183 @@
+"""`flyball up`: the control plane and its agent, in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from flyball.cli.live_options import State
+from flyball.cli.output import note
+from flyball.core.errors import BadInput, Unavailable
+
+EXAMPLES = """\b
+Examples:
+  flyball up
+  flyball up --policy srtf --set round_s=120 --state ~/queue
+  flyball up --engine twin --cluster five-mixed --port 8700
+  flyball submit -- python train.py        (in another terminal)
+"""
+
+USEFUL = """useful commands (in another terminal{where}):
+  flyball submit -- sleep 10      flyball queue      flyball top
+  flyball logs ID -f              flyball why ID     flyball receipt ID
+  flyball demo live               a dozen small training jobs"""
+
+
+def up(
+    state: State = None,
+    port: Annotated[int, typer.Option(help="Port of the API, 0 = any free one.")] = 0,
+    host: Annotated[
+        str, typer.Option(help="Address; other than loopback needs TLS.")
+    ] = "127.0.0.1",
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    policy: Annotated[str, typer.Option("--policy", "-p", help="See `policies`.")] = "easy",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KNOB=VALUE", help="Set a knob.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local: this machine; twin: nodes that only pass time.")
+    ] = "local",
+    cluster: Annotated[
+        str, typer.Option(help="With --engine twin: a preset or a cluster file.")
+    ] = "five-mixed",
+    agent: Annotated[bool, typer.Option(help="Start the monitoring agent.")] = True,
+    price: Annotated[float, typer.Option(help="Of a device-hour, for receipts.")] = 0.0,
+    energy_price: Annotated[float, typer.Option(help="Of a kWh, for receipts.")] = 0.0,
+    carbon: Annotated[float, typer.Option(help="Grams of CO2 per kWh, for receipts.")] = 0.0,
+    currency: Annotated[str, typer.Option(help="Of the prices.")] = "USD",
+) -> None:
+    """Queue and run jobs on this machine. Ctrl-C stops deciding; running jobs run on."""
+    if engine not in ("local", "twin"):
+        raise BadInput(f"--engine {engine} is unknown", "use local or twin")
+    from flyball.api.serve import check_exposure, serve
+    from flyball.api.settings import ApiSettings
+    from flyball.api.state_folder import default_state, open_state
+    from flyball.api.token import make_token
+    from flyball.app import build_live, policy_settings
+    from flyball.control.receipts import Prices
+    from flyball.twin.cluster_file import load_cluster
+    from flyball.twin.live import warm
+
+    # 1. Refuse what can be refused at once.
+    check_exposure(host, tls_cert or "", tls_key or "")
+    chosen = policy_settings(policy, settings or [])
+    if len(chosen) != 1:
+        raise BadInput(f"--policy {policy} names {len(chosen)} policies", "name one")
+    simulated = load_cluster(cluster) if engine == "twin" else None
+    folder = open_state(state or default_state())
+    with _locked(folder):
+        # 2. Compile, recover, serve.
+        token = make_token(folder)
+        warm(note)
+        prices = Prices(price, energy_price, currency, carbon)
+        live = build_live(folder, chosen[0], prices, simulated)
+        if live.recovered:
+            note(f"recovered: {live.recovered} attempts had ended meanwhile")
+        live.driver.start()
+        server = serve(live.plane, ApiSettings(token), host, port, tls_cert or "", tls_key or "")
+        # 3. Say where, watch, and wait to be stopped.
+        with _endpoint(folder, server.url, tls_cert), _agent(folder, agent and not simulated):
+            _greet(server.url, folder, state, chosen[0].name, live.plane.nodes_)
+            _until_stopped(server)
+        note("stopping; running jobs run on")
+        server.stop()
+        live.close()
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder; only one control plane may."""
+    with open(folder / "lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Unavailable(
+                f"another control plane uses {folder}", "stop it, or name another --state"
+            ) from None
+        yield
+
+
+@contextlib.contextmanager
+def _endpoint(folder: Path, url: str, tls_cert: Path | None) -> Iterator[None]:
+    """Tell clients where we are, for as long as we are."""
+    path = folder / "endpoint.json"
+    found = {"url": url, "pid": os.getpid(), "ca": str(tls_cert.resolve()) if tls_cert else ""}
+    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
+        json.dump(found, file)
+    os.replace(file.name, path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _agent(folder: Path, wanted: bool) -> Iterator[None]:
+    """The monitoring agent, started again if it ends."""
+    if not wanted:
+        yield
+        return
+    stopped = threading.Event()
+    running: list[subprocess.Popen[bytes]] = []
+    log = folder / "agent.log"
+
+    def keep() -> None:
+        while not stopped.is_set():
+            with open(log, "ab") as file:
+                running[:] = [_start_agent(folder, file)]
+            while running[0].poll() is None and not stopped.wait(1.0):
+                pass
+            if not stopped.wait(2.0):
+                continue
+            return
+
+    watcher = threading.Thread(target=keep, name="agent", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        watcher.join()
+        for each in running:
+            each.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                each.wait(5.0)
+
+
+def _start_agent(folder: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "flyball.monitor.agent", "--state", str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def _greet(url: str, folder: Path, state: Path | None, policy: str, nodes: Any) -> None:
+    devices = sum(node.devices for node in nodes)
+    kind = "cores" if all(node.device == "CPU1" for node in nodes) else "devices"
+    typer.echo(f"flyball is up: {url}")
+    typer.echo(f"  {len(nodes)} node{'s' * (len(nodes) != 1)}, {devices} {kind}; policy {policy}")
+    typer.echo(f"  state {folder}")
+    typer.echo(f'  token {folder / "token"}   (curl -H "Authorization: Bearer $(cat ...)")')
+    typer.echo(USEFUL.format(where=f", with --state {state}" if state else ""))
+    sys.stdout.flush()
+
+
+def _until_stopped(server: Any) -> None:
+    """Wait for Ctrl-C, SIGTERM, or the server's own end."""
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stopped.set())
+    while not stopped.wait(0.5):
+        if not server.alive:
+            raise Unavailable("the API has stopped by itself", "see the messages above")

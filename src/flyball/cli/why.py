@@ -1,0 +1,75 @@
+"""`flyball why`: why a job waits, when it will start, and what would change that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import typer
+
+from flyball.cli.live_options import (
+    Job,
+    JobId,
+    State,
+    clean,
+    connected,
+    count_text,
+    heading,
+    job_id,
+    soon_text,
+)
+from flyball.cli.options import AsJson
+from flyball.cli.output import print_json
+from flyball.core.units import duration_text
+
+EXAMPLES = """\b
+Examples:
+  flyball why 12
+  flyball why 12_3 --json
+\b
+Every token is listed in docs/guide/why.md.
+"""
+
+
+def why(
+    job: JobId,
+    as_json: AsJson = False,
+    state: State = None,
+) -> None:
+    """Say why a job waits, who is ahead, when it will start, and what would help."""
+    number = job_id(job)
+    with connected(state) as client:
+        answer = client.why(number)
+        if as_json:
+            print_json(answer)
+            return
+        found = client.job(number)
+    for line in lines(answer, found):
+        typer.echo(line)
+
+
+def lines(answer: Mapping[str, Any], job: Job) -> Iterator[str]:
+    """The answer in sentences."""
+    yield heading({**job, "state": answer.get("state") or job["state"]})
+    yield f"  {answer['token']}: {clean(answer['sentence'])}"
+    if (start := prediction(answer)) is not None:
+        yield f"  {start}"
+    if answer.get("ahead_count"):
+        shown = [clean(each) for each in answer["ahead"]]
+        more = answer["ahead_count"] - len(shown)
+        names = ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+        yield f"  Ahead of it: {count_text(answer['ahead_count'], 'job')}: {names}."
+    for remedy in answer.get("remedies", ()):
+        yield f"  {clean(remedy)}"
+    for each in answer.get("counterfactuals", ()):
+        yield f"  What if: {clean(each['change'])}: {soon_text(each['p50_s'])}."
+
+
+def prediction(answer: Mapping[str, Any]) -> str | None:
+    """When it starts, in a sentence, and how that is known; None if it is not."""
+    p50_s, p90_s = answer.get("p50_s"), answer.get("p90_s")
+    if p50_s is None:
+        return None
+    within = f", 9 times out of 10 within {duration_text(p90_s)}" if p90_s is not None else ""
+    method = f" ({clean(answer['method'])})" if answer.get("method") else ""
+    return f"Expected to start {soon_text(p50_s)}{within}{method}."

@@ -1,0 +1,147 @@
+"""One decision: from the book to a plan, and from the plan to what is to be recorded.
+
+    made = decider.decide(own, now_us)
+
+`own` are events that are not in the book yet and will be recorded together with the decision:
+it sees them as if they were. Everything it depends on is in the journal, so it can be made again
+(`control.verify`).
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flyball.control.book import Book
+from flyball.control.table import Table
+from flyball.core.cluster import Cluster
+from flyball.core.codes import ActionKind
+from flyball.core.jobs import Job, JobState
+from flyball.core.knobs import Knobs, Preempt
+from flyball.core.live import Event, EventKind
+from flyball.core.state import Records
+from flyball.core.units import to_us
+from flyball.twin.live import Snapshot, View
+
+START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
+Plan = list[list[Any]]
+"""Actions as JSON holds them: kind, job id, node, mask, thousandths, reason, gain."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided.
+
+    Attributes:
+        snapshot: the state after the plan; `why` asks it.
+        ids: the jobs in it, by index.
+        events: what to record: the decision, then starts and stops.
+    """
+
+    snapshot: Snapshot
+    ids: Any
+    events: tuple[Event, ...]
+
+
+class Decider:
+    """Decides for one cluster by one set of knobs."""
+
+    def __init__(
+        self, book: Book, table: Table, cluster: Cluster, policy: str, knobs: Knobs
+    ) -> None:
+        self.book, self.table, self.cluster = book, table, cluster
+        self.policy, self.knobs = policy, knobs
+        self.number = 0
+        self._decided_seq = -1
+        self._last_round = -1
+
+    def decide(self, own: Sequence[Event], now_us: int) -> Decision | None:
+        """Decide now, if there is anything to decide."""
+        is_round = self._round_due(now_us)
+        with self.book.lock:
+            seen = self.book.seq
+            if not (own or is_round or seen != self._decided_seq):
+                return None
+            view, ids = self.look(own)
+            jobs: Mapping[int, Job] = ChainMap(self.book.fold(own), self.book.jobs)
+            waiting = len(ids) > len({int(each) for each in view.row_job})
+            is_round = is_round and not _is_making_room(jobs.values())
+            self._decided_seq = seen
+        if not waiting:
+            return None
+        snapshot, plan, digest = self.make(view, ids, now_us, is_round)
+        self.number += 1
+        about = {"kind": EventKind.DECIDED, "time_us": now_us, "number": self.number, "seen": seen}
+        about |= {"own": len(own), "is_round": is_round, "digest": digest, "plan": plan}
+        acts = acts_of(plan, jobs, now_us, self.number)
+        return Decision(snapshot, ids, (about, *acts))
+
+    def make(self, view: View, ids: Any, now_us: int, is_round: bool) -> tuple[Snapshot, Plan, str]:
+        """The decision itself: the state after it, the plan, and a fingerprint of what it saw."""
+        digest = view.digest(self.cluster, self.knobs, now_us)
+        snapshot = Snapshot(self.cluster, view, self.knobs, now_us)
+        return snapshot, listed(snapshot.decide(is_round), ids), digest
+
+    def look(self, own: Sequence[Event]) -> tuple[View, Any]:
+        """The view with events that are not in the book yet. Hold the book's lock."""
+        changes = self.book.fold(own)
+        before = {each: self.book.jobs[each] for each in changes if each in self.book.jobs}
+        ended = {job.id: job.state for job in changes.values() if job.state.final}
+        self.table.update(changes)
+        try:
+            return self.table.view(ChainMap(ended, self.book.ended), self.book.down)
+        finally:
+            self.table.update(before)
+
+    def _round_due(self, now_us: int) -> bool:
+        if self.knobs.preempt != Preempt.ROUNDS:
+            return False
+        number = now_us // to_us(self.knobs.round_s)
+        due = self._last_round not in (-1, number)
+        self._last_round = number
+        return due
+
+
+def _is_making_room(jobs: Any) -> bool:
+    """Whether a job that was set aside still holds its devices: nobody else gives way till then."""
+    return any(job.stopping == "preempt" for job in jobs)
+
+
+def listed(plan: Records, ids: Any) -> Plan:
+    """A plan with the jobs' own ids, as JSON holds it."""
+    jobs = np.where(plan["job"] >= 0, ids[plan["job"]], -1) if len(ids) else plan["job"]
+    named = {
+        name: plan[name] for name in ("kind", "job", "node", "mask", "milli", "reason", "gain")
+    }
+    named["job"] = jobs
+    return [list(row) for row in zip(*(each.tolist() for each in named.values()), strict=True)]
+
+
+def acts_of(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -> list[Event]:
+    """What a plan makes the loop do, as events.
+
+    A job that starts on devices that others must leave first is not started yet: when they are
+    gone there is another decision.
+    """
+    acts: list[Event] = []
+    leaving: dict[int, int] = {}
+    starts: dict[int, list[tuple[int, int]]] = {}
+    for kind, job_id, node, mask, *_rest in plan:
+        if kind == START:
+            starts.setdefault(job_id, []).append((node, mask))
+        elif kind == PREEMPT:
+            job = jobs[job_id]
+            for row in job.rows:
+                leaving[row.node] = leaving.get(row.node, 0) | row.mask
+            if job.spec.preemptible and job.state == JobState.RUNNING:
+                about = {"time_us": now_us, "job": job_id, "attempt": job.attempt}
+                acts.append({"kind": EventKind.STOPPING, **about, "why": "preempt"})
+    for job_id, rows in starts.items():
+        if not any(leaving.get(node, 0) & mask for node, mask in rows):
+            about = {"time_us": now_us, "job": job_id, "attempt": jobs[job_id].attempt + 1}
+            acts.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": number})
+    return acts

@@ -1,0 +1,91 @@
+"""What a job's request comes to on the devices that there are.
+
+Cores are the devices of a cluster without accelerators; elsewhere accelerators are, and cores
+and memory are demands on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
+from flyball.core.errors import BadInput
+from flyball.core.jobs import JobSpec
+from flyball.core.live import LiveNode
+from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
+from flyball.physics import catalogue, measured
+
+CORE = "CPU1"
+"""The device type that is one core."""
+
+
+class Asks(NamedTuple):
+    """A request in the scheduler's units, as in `core.workload.Workload`."""
+
+    devices: int
+    milli: int
+    cpu_milli: int
+    host_mib: int
+
+
+class Demand:
+    """Requests in terms of one cluster.
+
+    Attributes:
+        device: the type on which estimates are taken to be true.
+        default_us: expected of a job that states nothing.
+    """
+
+    def __init__(self, nodes: Sequence[LiveNode]) -> None:
+        self.by_cores = all(node.device == CORE for node in nodes)
+        self.cores_each = max(cores_per_device(node.cpus) for node in nodes)
+        self.device = nodes[0].device
+        self.default_us = float(to_us(S_PER_HOUR))
+
+    def of(self, spec: JobSpec) -> Asks:
+        """What a job asks for here."""
+        if self.by_cores:
+            return Asks(-(-spec.cpus // self.cores_each), MILLI_PER_DEVICE, 0, spec.memory_mib)
+        milli = spec.milli if spec.gpus else MILLI_PER_DEVICE
+        return Asks(spec.gpus, milli, spec.cpus * MILLI_PER_CORE, spec.memory_mib)
+
+    def check(self, spec: JobSpec) -> None:
+        """Raise BadInput for a request that makes no sense here, whatever the size of nodes."""
+        if self.by_cores and spec.gpus:
+            raise BadInput(
+                f"{spec.gpus} GPUs asked for, and no node has one",
+                "leave out --gpus; cores are asked for with -c",
+            )
+
+    def known_model(self, name: str) -> str:
+        """The name of a model whose speeds are known, else none."""
+        return name if name and _is_known(name) else ""
+
+
+@cache
+def _is_known(model: str) -> bool:
+    try:
+        return measured.model_key(model) is not None
+    except BadInput:
+        return False
+
+
+def cores_per_device(cores: int) -> int:
+    """Cores that make a device where a node has more than a mask has bits."""
+    return -(-cores // MAX_DEVICES_PER_NODE)
+
+
+def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> Cluster:
+    """The cluster that these nodes make; a group for each run of like nodes, in their order."""
+    groups: list[NodeGroup] = []
+    for node in nodes:
+        catalogue.get(node.device)
+        asked = (node.device, node.devices, node.cpus, node.memory_mib / MIB_PER_GIB)
+        last = groups[-1] if groups else None
+        if last and (last.device, last.devices, last.cpus, last.memory_gib) == asked:
+            groups[-1] = NodeGroup(last.name, last.count + 1, *asked)
+        else:
+            groups.append(NodeGroup(node.name, 1, *asked))
+    return Cluster(name, tuple(groups), power_budget_w=budget_w)

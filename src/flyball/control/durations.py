@@ -1,0 +1,74 @@
+"""How long might a job run? What like jobs took, else what its owner said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from flyball.core.jobs import Job, JobSpec, JobState
+from flyball.core.units import S_PER_HOUR, US_PER_S
+
+ENOUGH = 3
+"""Ended jobs from which a group is believed."""
+KEPT = 200
+"""Of each group, the latest."""
+SIGMA = 0.5
+"""Spread (of the logarithm) of run times around what an owner stated: wide, because unchecked."""
+
+Floats = npt.NDArray[np.float64]
+
+
+class Guess(NamedTuple):
+    """Possible run times of a job, and where they come from."""
+
+    seconds: Floats
+    method: str
+
+
+class Durations:
+    """Run times of ended jobs, by who ran what."""
+
+    def __init__(self, ended: Iterable[Job] = ()) -> None:
+        self._seconds: dict[tuple[str, ...], list[float]] = {}
+        for job in reversed(list(ended)):
+            self.learn(job)
+
+    def learn(self, job: Job) -> None:
+        """A job has ended; those that were stopped or never ran say nothing."""
+        if job.state in (JobState.COMPLETED, JobState.FAILED) and job.first_start_us:
+            run_s = max(1e-3, (job.end_us - job.first_start_us) / US_PER_S)
+            for group in _groups(job.spec):
+                kept = self._seconds.setdefault(group, [])
+                kept.append(run_s)
+                del kept[:-KEPT]
+
+    def guess(self, spec: JobSpec, elapsed_s: float, count: int, seed: Sequence[int]) -> Guess:
+        """So many possible run times; of a running job only such as it can still have."""
+        rng = np.random.default_rng(list(seed))
+        for group in _groups(spec)[:2]:
+            known = np.array(self._seconds.get(group, ()))
+            if len(known) >= ENOUGH:
+                left = known[known > elapsed_s]
+                method = f"run times of {len(known)} jobs of the same owner and name"
+                if len(group) == 2:  # the wider group
+                    method = f"run times of {len(known)} jobs of the same owner"
+                if len(left):
+                    return Guess(_within(rng.choice(left, count), spec), method)
+        stated = spec.estimate_s or spec.limit_s
+        method = "the stated estimate" if spec.estimate_s else "the stated limit"
+        drawn = (stated or S_PER_HOUR) * np.exp(SIGMA * rng.standard_normal(count))
+        if elapsed_s:  # what is left of a job that outlives its estimate is as long again
+            drawn = np.maximum(drawn, elapsed_s * (1.0 + rng.exponential(1.0, count)))
+        return Guess(_within(drawn, spec), method if stated else "no estimate: an hour")
+
+
+def _within(seconds: Floats, spec: JobSpec) -> Floats:
+    return np.minimum(seconds, spec.limit_s) if spec.limit_s else seconds
+
+
+def _groups(spec: JobSpec) -> tuple[tuple[str, ...], ...]:
+    """The groups a job belongs to, nearest first."""
+    return (spec.user, spec.name, str(spec.cpus)), (spec.user, "*")

@@ -1,0 +1,106 @@
+"""The control cycle: observe, understand, decide, record, act. On one screen, and on any clock.
+
+Everything it does is on record before it is done: whoever kills it at any point loses nothing.
+The stages arrive as objects; this file knows none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from flyball.core.jobs import Job, JobState
+from flyball.core.live import Event, EventKind, Launch, Report, Stop
+from flyball.core.protocols import Engine, Journal
+
+
+class Jobs(Protocol):
+    """What is true now."""
+
+    jobs: dict[int, Job]
+
+
+class Decides(Protocol):
+    """Makes decisions; see `control.decider`."""
+
+    def decide(self, own: Sequence[Event], now_us: int) -> Any: ...
+
+
+class Loop:
+    """One cycle after another.
+
+    Attributes:
+        last: the last decision, for whoever asks why.
+    """
+
+    def __init__(
+        self,
+        book: Jobs,
+        journal: Journal,
+        engine: Engine,
+        decider: Decides,
+        understand: Callable[[Sequence[Report], dict[int, Job], int], list[Event]],
+        doomed: Callable[[int], list[Event]],
+        now_us: Callable[[], int],
+        passing: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        """
+        Args:
+            understand: turns reports into events.
+            doomed: cancels jobs that can no longer run, as events.
+            now_us: the clock.
+            passing: told of each point on the way; tests end the world there.
+        """
+        self._book, self._journal, self._engine = book, journal, engine
+        self._decider, self._understand, self._doomed = decider, understand, doomed
+        self._now_us, self._passing = now_us, passing
+        self._told: set[tuple[int, int, str]] = set()
+        self.last: Any = None
+
+    def cycle(self) -> bool:
+        """Go round once; whether anything happened."""
+        # 1. Observe: what has the engine seen since we last acknowledged?
+        reports = self._engine.observe()
+        now = self._now_us()
+        self._passing("observed")
+        # 2. Understand: what does that mean for the jobs?
+        own = [*self._understand(reports, self._book.jobs, now), *self._doomed(now)]
+        # 3. Decide, as if that were on record already.
+        decision = self._decider.decide(own, now)
+        events = [*own, *(decision.events if decision else ())]
+        self._passing("decided")
+        # 4. Record all of it at once, and wait until it is durable.
+        if events:
+            self._journal.append(events).wait()
+        self._passing("recorded")
+        # 5. What is on record need not be reported again.
+        self._engine.acknowledge(reports)
+        self._passing("acknowledged")
+        # 6. Act on what is on record: launch, and stop.
+        acted = self._launch(events)
+        acted += self._stop()
+        self._passing("acted")
+        self.last = decision or self.last
+        return bool(events or acted)
+
+    def _launch(self, events: Sequence[Event]) -> int:
+        """Start the attempts intended here, unless they were overtaken by a cancellation."""
+        started = 0
+        for event in events:
+            if event["kind"] == EventKind.INTENDED:
+                job = self._book.jobs.get(event["job"])
+                if job and job.attempt == event["attempt"] and job.state == JobState.RUNNING:
+                    self._passing("launching")
+                    self._engine.apply(Launch(job.id, job.attempt, job.spec, job.rows))
+                    started += 1
+        return started
+
+    def _stop(self) -> int:
+        """Tell the engine, once, to end what is to end."""
+        ending = [job for job in list(self._book.jobs.values()) if job.stopping]
+        wanted = {(job.id, job.attempt, job.stopping) for job in ending}
+        new = wanted - self._told
+        for job_id, attempt, why in sorted(new):
+            self._engine.apply(Stop(job_id, attempt, why))
+        self._told = wanted
+        return len(new)

@@ -1,0 +1,403 @@
+"""The control plane as others see it: submit, cancel, ask. Safe from any thread.
+
+plane = Plane(folder, engine, policy, knobs)
+plane.open()                    read the journal, ask the engine, reconcile
+plane.step()                    one cycle; `Driver` does this for ever
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from flyball import __version__
+from flyball.control import status
+from flyball.control.book import Book
+from flyball.control.decider import Decider
+from flyball.control.demand import Asks, Demand, cluster_of
+from flyball.control.durations import Durations
+from flyball.control.forecast import Forecaster
+from flyball.control.journal import Changes, JobQuery, Journal
+from flyball.control.loop import Loop
+from flyball.control.meaning import events_of
+from flyball.control.receipts import Prices, receipt
+from flyball.control.recover import reconcile
+from flyball.control.table import Table, can_hold
+from flyball.control.views import job_view, node_views
+from flyball.control.whys import explain_job
+from flyball.core.errors import BadInput, Conflict, NotFound
+from flyball.core.jobs import Job, JobSpec, JobState
+from flyball.core.knobs import Knobs
+from flyball.core.live import Event, EventKind
+from flyball.core.protocols import Engine
+from flyball.core.units import US_PER_S
+from flyball.core.workload import Workload
+from flyball.twin.live import fits
+
+JOURNAL = "journal.db"
+
+
+class Sensors(Protocol):
+    """What was measured: `monitor.reader.Telemetry`."""
+
+    def latest(self) -> dict[str, Any]: ...
+    def names(self) -> Sequence[str]: ...
+    def series(self, name: str, seconds: float) -> tuple[Any, Any]: ...
+
+
+class Plane:
+    """One cluster's control plane.
+
+    Attributes:
+        book: what is true now.
+        journal: all that ever was.
+        loop: the cycle.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        engine: Engine,
+        policy: str,
+        knobs: Knobs,
+        clock: Callable[[int], Callable[[], int]],
+        prices: Prices | None = None,
+        inline: bool = False,
+        passing: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        """
+        Args:
+            folder: the state folder.
+            clock: given the time of the last event, a clock that does not go behind it.
+            inline: the journal writes without a thread, for virtual clocks.
+            passing: see `Loop`.
+        """
+        self.folder, self.engine = folder, engine
+        self.policy, self.knobs = policy, knobs
+        self.prices = prices or Prices()
+        self.book = Book()
+        self._news = threading.Condition()
+        self._ids = threading.Lock()
+        self.journal = Journal(folder / JOURNAL, self.book.fold, self._committed, inline=inline)
+        self.nodes_ = tuple(engine.nodes())
+        self.cluster = cluster_of(self.nodes_, "live")
+        self.demand = Demand(self.nodes_)
+        self.table = Table(self.demand)
+        self.book.watchers.append(self.table.update)
+        last = self.journal.last()
+        self.now_us = clock(last.time_us)
+        self._next_id = last.next_job
+        self.decider = Decider(self.book, self.table, self.cluster, policy, knobs)
+        self.loop = Loop(
+            self.book, self.journal, engine, self.decider, events_of, self._doomed, self.now_us,
+            passing,
+        )  # fmt: skip
+        self.durations = Durations(self.journal.ended())
+        self.forecaster = Forecaster(self.book, self.decider, self.durations)
+        self._fitting: set[Asks] = set()
+        self._reports: dict[int, dict[str, Any]] = {}
+        self.wake: Callable[[], None] = lambda: None
+        self.pulse = status.Pulse()
+        self.sensors: Sensors | None = None
+
+    def _committed(self, events: Sequence[tuple[int, Event]], changes: Changes) -> None:
+        """The journal has made these durable."""
+        if events:
+            self.book.absorb(events[-1][0], changes, [event for _, event in events])
+        for job in changes.values():
+            if job.state.final:
+                self.durations.learn(job)
+                self._reports.pop(job.id, None)
+        with self._news:
+            self._news.notify_all()
+
+    def open(self) -> int:
+        """Take up where the last one stopped; how many attempts turned out to be over."""
+        last = self.journal.last()
+        active, ended = self.journal.active(), self.journal.final_states()
+        self.book.load(last.seq, active, ended, set())
+        self.decider.number = last_decision(self.journal)
+        self.journal.append([self._opened()]).wait()
+        return reconcile(self.book, self.journal, self.engine, self.now_us())
+
+    def _opened(self) -> Event:
+        return {
+            "kind": EventKind.OPENED,
+            "time_us": self.now_us(),
+            "version": __version__,
+            "policy": self.policy,
+            "knobs": self.knobs.as_dict(),
+            "cluster": self.cluster.name,
+            "budget_w": self.cluster.power_budget_w,
+            "nodes": [each._asdict() for each in self.nodes_],
+        }
+
+    def step(self) -> bool:
+        """One cycle; whether anything happened."""
+        began_us = self.now_us()
+        busy = self.loop.cycle()
+        now_us = self.now_us()
+        self.pulse.beat(now_us, (now_us - began_us) / US_PER_S)
+        return busy
+
+    def close(self) -> None:
+        """Write what is left and let go of the journal. Jobs run on."""
+        self.journal.close()
+
+    # Jobs ------------------------------------------------------------------------------
+
+    def submit(self, specs: Sequence[JobSpec], key: str = "", who: str = "") -> list[int]:
+        """Accept jobs, all or none; on record when it returns.
+
+        Neighbours with rising `array_index` are the tasks of one array.
+
+        Args:
+            specs: what is asked for.
+            key: the same key gives the same ids, and nothing is submitted twice.
+            who: for the record.
+
+        Raises:
+            BadInput: a job that can never run here.
+            Conflict: the key was used for something else.
+            Unavailable: the journal cannot be written.
+        """
+        if not specs:
+            raise BadInput("no job to submit", "name a command")
+        for spec in specs:
+            self._check(spec)
+        print_ = fingerprint(specs) if key else ""
+        with self._ids:
+            first = self._next_id
+            made = numbered(specs, first)
+            now = self.now_us()
+            events = [
+                {"kind": EventKind.SUBMITTED, "time_us": now, "job": first + at, "who": who}
+                | {"spec": spec.as_dict()}
+                for at, spec in enumerate(made)
+            ]
+            answer = {"first": first, "count": len(made), "print": print_} if key else None
+            ticket = self.journal.append(events, key, answer)
+            self._next_id += len(made)
+        ticket.wait()
+        self.wake()
+        if ticket.repeated:
+            first, count = int(ticket.answer["first"]), int(ticket.answer["count"])
+            if ticket.answer["print"] != print_:
+                raise Conflict(f"key {key!r} was used for other jobs", "use a new key")
+            return list(range(first, first + count))
+        return list(range(first, first + len(made)))
+
+    def _check(self, spec: JobSpec) -> None:
+        self.demand.check(spec)
+        asks = self.demand.of(spec)
+        if asks not in self._fitting:
+            one = Workload.of(
+                "this job", [0.0], [1.0], asks.devices, milli=asks.milli, kind=0,
+                cpu_milli=asks.cpu_milli, host_mib=asks.host_mib,
+                ids=[spec.name or "job"], device=0, device_names=(self.demand.device,),
+            )  # fmt: skip
+            fits(self.cluster, one, self.knobs)
+            self._fitting.add(asks)
+        for how, other in spec.after:
+            if other not in self.book.jobs and other not in self.book.ended:
+                raise NotFound(f"no job {other} to wait for", "see flyball queue --all")
+            if not can_hold(how, self.book.ended.get(other)):
+                state = self.book.ended[other]
+                raise BadInput(f"job {other} is {state}: {how} can never hold", "use afterany")
+
+    def cancel(self, job: int, who: str = "") -> None:
+        """Have a job end; nothing if it has already.
+
+        Raises:
+            NotFound: no such job.
+        """
+        if job not in self.book.jobs:
+            self.job(job)
+            return
+        event = {"kind": EventKind.CANCEL, "time_us": self.now_us(), "job": job, "who": who}
+        self.journal.append([event]).wait()
+        self.wake()
+
+    def _doomed(self, now_us: int) -> list[Event]:
+        """Cancellations of jobs whose dependencies can no longer hold."""
+        with self.book.lock:
+            doomed = self.table.doomed(self.book.ended)
+        return [
+            {"kind": EventKind.CANCEL, "time_us": now_us, "job": job, "who": "flyball"}
+            | {"reason": f"dependency-never-satisfied: job {other} is {self.book.ended[other]}"}
+            for job, other in doomed.items()
+        ]
+
+    def job(self, job: int) -> Job:
+        """A job, active or not.
+
+        Raises:
+            NotFound: no such job.
+        """
+        found = self.book.get(job) or self.journal.job(job)
+        if found is None:
+            raise NotFound(f"no job {job}", "see flyball queue --all")
+        return found
+
+    def jobs(self, query: JobQuery) -> list[Job]:
+        """A page of jobs, newest first."""
+        return self.journal.jobs(query).jobs
+
+    def queue(self) -> list[Job]:
+        """Active jobs: what runs, then what waits."""
+        with self.book.lock:
+            jobs = list(self.book.jobs.values())
+        return sorted(
+            jobs,
+            key=lambda job: (
+                job.state == JobState.PENDING,
+                -job.spec.priority,
+                job.submit_us,
+                job.id,
+            ),
+        )
+
+    def view(self, job: Job) -> dict[str, Any]:
+        """A job as the API shows it."""
+        return job_view(job, self.nodes_) | {"progress": self._reports.get(job.id)}
+
+    def log_path(self, job: int, attempt: int = 0) -> Path:
+        """Where a job's output is; of its last attempt if none is named.
+
+        Raises:
+            NotFound: no such job or attempt.
+        """
+        found = self.job(job)
+        attempt = attempt or found.attempt
+        if not 1 <= attempt <= found.attempt:
+            raise NotFound(f"job {job} has no attempt {attempt}", "it has not started yet")
+        if found.spec.stdout:
+            return Path(found.spec.stdout)
+        return self.folder / "logs" / f"{job}.{attempt}.out"
+
+    def report(self, job: int, attempt: int, values: Mapping[str, Any]) -> None:
+        """Progress that a job tells of itself; the last counts."""
+        found = self.job(job)
+        if not found.state.final and attempt in (0, found.attempt):
+            self._reports[job] = {**self._reports.get(job, {}), **values}
+
+    # Answers ---------------------------------------------------------------------------
+
+    def why(self, job: int) -> dict[str, Any]:
+        """Why a job waits, what would help, and when it starts."""
+        return explain_job(self.job(job), self.book, self.decider, self.forecaster, self.now_us())
+
+    def receipt(self, job: int) -> dict[str, Any]:
+        """What a job took."""
+        return receipt(self.job(job), self.cluster, self.prices, self.now_us())
+
+    def forecast(self) -> dict[str, Any]:
+        """When each pending job is expected to start."""
+        starts = self.forecaster.starts(self.now_us())
+        pending = [job for job in self.queue() if job.state == JobState.PENDING]
+        rows = [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
+        return {"starts": rows, "note": "jobs that are still to come are not in it"}
+
+    def dry_run(self, spec: JobSpec) -> dict[str, Any]:
+        """Whether and when a job would start if it were submitted now.
+
+        Raises:
+            BadInput: it can never run here.
+        """
+        self._check(spec)
+        found = self.forecaster.if_submitted(spec, self.now_us())
+        asks = self.demand.of(spec)
+        device = self.cluster.groups[0].device
+        return {
+            "would_start": found is not None,
+            "devices": asks.devices,
+            "device": device,
+            **(asdict(found) if found else {"p50_s": None, "p90_s": None, "method": ""}),
+        }
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes, and who is on them."""
+        with self.book.lock:
+            return node_views(self.nodes_, list(self.table.running.values()), self.book.down)
+
+    def decisions(self, after: int, limit: int) -> list[dict[str, Any]]:
+        """Recorded decisions with a number above `after`."""
+        return [{"seq": seq, **event} for seq, event in self.journal.decisions(after, limit)]
+
+    def events(
+        self, after: int, limit: int, kinds: Sequence[str] = (), job: int = 0
+    ) -> list[dict[str, Any]]:
+        """Recorded events numbered above `after`."""
+        found = self.journal.events(after, limit, kinds, job)
+        return [{"seq": seq, **event} for seq, event in found]
+
+    def wait_events(self, after: int, timeout_s: float) -> int:
+        """The newest event's number, as soon as it is above `after` or the time is up."""
+        with self._news:
+            self._news.wait_for(lambda: self.book.seq > after, timeout_s)
+        return self.book.seq
+
+    def health(self) -> dict[str, Any]:
+        """Whether the queue works, tried out."""
+        return status.health(self.journal, self.pulse, self.now_us)
+
+    def metrics(self) -> list[status.Metric]:
+        """Numbers for Prometheus."""
+        return status.metrics(self.book, self.journal, self.pulse, self.nodes_, self.decider.number)
+
+    def telemetry(self) -> dict[str, Any]:
+        """The latest of everything that is measured."""
+        return self.sensors.latest() if self.sensors else {}
+
+    def series(self, name: str, seconds: float) -> dict[str, Any]:
+        """One measured series over the last so many seconds.
+
+        Raises:
+            NotFound: nothing of that name is measured.
+        """
+        if self.sensors is None or name not in self.sensors.names():
+            raise NotFound(f"nothing called {name!r} is measured", "see /api/v1/telemetry")
+        times, values = self.sensors.series(name, seconds)
+        return {"name": name, "times": times.tolist(), "values": values.tolist()}
+
+    def audit(self, what: str, who: str) -> None:
+        """Put something on record that is not about a job."""
+        event = {"kind": EventKind.AUDIT, "time_us": self.now_us(), "what": what, "who": who}
+        self.journal.append([event])
+
+
+def numbered(specs: Sequence[JobSpec], first: int) -> list[JobSpec]:
+    """The specs with arrays told apart: neighbours with rising index belong together."""
+    made: list[JobSpec] = []
+    array = 0
+    for at, spec in enumerate(specs):
+        if spec.array_index < 0:
+            array = 0
+        elif not array or spec.array_index <= specs[at - 1].array_index:
+            array = first + at
+        made.append(replace(spec, array=array, name=spec.name or Path(spec.argv[0]).name))
+    return made
+
+
+def fingerprint(specs: Sequence[JobSpec]) -> str:
+    """Equal for equal requests."""
+    text = json.dumps([spec.as_dict() for spec in specs], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def last_decision(journal: Journal) -> int:
+    """The number of the last decision on record, 0 = none."""
+    seq = journal.last().seq
+    back = 1000
+    while True:
+        found = journal.events(max(0, seq - back), 10_000, (EventKind.DECIDED,))
+        if found:
+            return int(found[-1][1]["number"])
+        if back >= seq:
+            return 0
+        back *= 10

@@ -1,0 +1,182 @@
+"""The journal's tables, and how events and jobs become their rows and come back.
+
+`migrations/` makes the tables; what is written here must agree (a test compares them).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    RowMapping,
+    Table,
+    Text,
+)
+
+from flyball.core.jobs import Job, JobSpec, JobState, Row
+from flyball.core.live import Event, EventKind
+
+# Tables ----------------------------------------------------------------------------
+
+LONG = BigInteger().with_variant(Integer, "sqlite")
+schema = MetaData()
+
+events = Table(
+    "events",
+    schema,
+    Column("seq", LONG, primary_key=True, autoincrement=False),
+    Column("time_us", LONG, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("job", LONG),
+    Column("attempt", LONG),
+    Column("body", Text, nullable=False),  # JSON: whatever else the event says
+    Index("events_kind", "kind"),
+    Index("events_job", "job"),
+)
+
+jobs = Table(
+    "jobs",
+    schema,
+    Column("id", LONG, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),  # this and the next three: of the spec, to be found by
+    Column("user", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("array", LONG, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempt", LONG, nullable=False),
+    Column("submit_us", LONG, nullable=False),
+    Column("since_us", LONG, nullable=False),
+    Column("started_us", LONG, nullable=False),
+    Column("first_start_us", LONG, nullable=False),
+    Column("end_us", LONG, nullable=False),
+    Column("stopping", Text, nullable=False),
+    Column("service_us", Double, nullable=False),
+    Column("preemptions", LONG, nullable=False),
+    Column("failures", LONG, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("rows", Text, nullable=False),  # JSON: [[node, mask], ...]
+    Column("values", Text, nullable=False),  # JSON
+    Column("spec", Text, nullable=False),  # JSON: `JobSpec.as_dict`
+    *(
+        Index(f"jobs_{name}", name)
+        for name in ("state", "user", "tenant", "array", "submit_us", "end_us")
+    ),
+)
+
+decisions = Table(
+    "decisions",
+    schema,
+    Column("number", LONG, primary_key=True, autoincrement=False),
+    Column("seq", LONG, nullable=False),
+    Column("time_us", LONG, nullable=False),
+    Column("seen", LONG, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("actions", LONG, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # zlib of JSON: whatever else the event says
+    Index("decisions_seq", "seq", unique=True),
+)
+
+keys = Table(
+    "keys",
+    schema,
+    Column("key", Text, primary_key=True),
+    Column("answer", Text, nullable=False),  # JSON
+    Column("seq", LONG, nullable=False),
+    Column("time_us", LONG, nullable=False),
+)
+
+meta = Table(
+    "meta",
+    schema,
+    Column("name", Text, primary_key=True),  # `last_us`: the latest time of any event; `tried`
+    Column("value", Text, nullable=False),
+)
+
+# Rows ------------------------------------------------------------------------------
+
+encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+OWN_COLUMN = {"kind", "time_us", "job", "attempt"}
+OF_DECISION = {"kind", "time_us", "number", "seen", "digest"}
+
+
+def event_row(event: Event) -> dict[str, Any]:
+    """An event as a row of `events`, or of `decisions` if it is one; `seq` is not known yet."""
+    if event["kind"] == EventKind.DECIDED:
+        rest = {name: value for name, value in event.items() if name not in OF_DECISION}
+        row = {name: event[name] for name in ("number", "time_us", "seen", "digest")}
+        row["actions"] = len(event["plan"])
+        return {**row, "body": zlib.compress(encode(rest).encode())}
+    return {
+        "time_us": event["time_us"],
+        "kind": str(event["kind"]),
+        "job": event.get("job"),
+        "attempt": event.get("attempt"),
+        "body": encode({name: event[name] for name in event if name not in OWN_COLUMN}),
+    }
+
+
+def event_of(row: RowMapping) -> tuple[int, Event]:
+    made: dict[str, Any] = {"kind": row["kind"], "time_us": row["time_us"]}
+    for name in ("job", "attempt"):
+        if row[name] is not None:
+            made[name] = row[name]
+    return row["seq"], made | json.loads(row["body"])
+
+
+def decision_of(row: RowMapping) -> tuple[int, Event]:
+    made: dict[str, Any] = {"kind": EventKind.DECIDED.value}
+    made |= {name: row[name] for name in ("time_us", "number", "seen", "digest")}
+    return row["seq"], made | json.loads(zlib.decompress(row["body"]))
+
+
+def job_row(job: Job, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A new job as a row, with what never changes: what was asked for, and when.
+
+    Args:
+        job: as it is.
+        asked: its spec as submitted; `JobSpec.as_dict` would give the same, but not as fast.
+    """
+    row = state_row(job)
+    for each in ("name", "user", "tenant"):  # what is no UTF-8 is whole in the spec alone
+        row[each] = getattr(job.spec, each).encode("utf-8", "replace").decode()
+    row["array"] = job.spec.array
+    row["submit_us"] = job.submit_us
+    row["spec"] = encode(asked)
+    return row
+
+
+def state_row(job: Job) -> dict[str, Any]:
+    """Where a job stands: the part of its row that changes."""
+    row: dict[str, Any] = {each: getattr(job, each) for each in _PLAIN}
+    row["state"] = job.state.value
+    row["rows"] = encode([[each.node, each.mask] for each in job.rows])
+    row["values"] = encode(job.values)
+    return row
+
+
+_PLAIN = (
+    *("id", "attempt", "since_us", "started_us", "first_start_us", "end_us"),
+    *("stopping", "service_us", "preemptions", "failures", "reason"),
+)
+STATE_COLUMNS = (*_PLAIN, "state", "rows", "values")
+
+
+def job_of(row: RowMapping) -> Job:
+    return Job(
+        **{each: row[each] for each in _PLAIN},
+        submit_us=row["submit_us"],
+        spec=JobSpec.of(json.loads(row["spec"])),
+        state=JobState(row["state"]),
+        rows=tuple(Row(*each) for each in json.loads(row["rows"])),
+        values=json.loads(row["values"]),
+    )

@@ -1,0 +1,278 @@
+"""The active jobs as columns, kept up to date change by change, so that a view is cheap to take.
+
+A decision with a hundred thousand pending jobs cannot go through a hundred thousand objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flyball.control.demand import Demand
+from flyball.core.grouping import group_rows
+from flyball.core.jobs import Job, JobState
+from flyball.core.state import records
+from flyball.core.units import to_us
+from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
+from flyball.twin.live import PAST, View
+
+SLOT = np.dtype(
+    [
+        ("id", "i8"),
+        ("submit_us", "i8"),
+        ("estimate_us", "f8"),
+        ("limit_us", "i8"),
+        ("priority", "f8"),
+        ("service_us", "f8"),
+        ("since_us", "i8"),
+        ("queued_us", "i8"),
+        ("cpu_milli", "i8"),
+        ("host_mib", "i8"),
+        ("array", "i8"),
+        ("array_limit", "i8"),
+        ("devices", "i4"),
+        ("milli", "i4"),
+        ("tenant", "i4"),
+        ("user", "i4"),
+        ("model", "i4"),
+        ("kind", "i4"),
+        ("attempt", "i4"),
+        ("used", "u1"),
+    ]
+)
+
+
+class Names:
+    """Codes for names: the code of a name is its place in the list."""
+
+    def __init__(self) -> None:
+        self.list: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def code(self, name: str) -> int:
+        """The code of a name, -1 for none."""
+        if not name:
+            return NOT_STATED
+        if name not in self._codes:
+            self._codes[name] = len(self.list)
+            self.list.append(name)
+        return self._codes[name]
+
+    def settle(self, codes: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+        """The same names coded in their alphabetical order, only those that occur.
+
+        The codes given out here depend on who came first, also before a restart. A decision must
+        not depend on that.
+        """
+        occurring = np.unique(codes[codes >= 0]).tolist()
+        in_order = sorted(occurring, key=lambda code: self.list[code])
+        place = np.full(len(self.list) + 1, NOT_STATED, np.int64)
+        place[in_order] = np.arange(len(in_order))
+        return place[codes], tuple(self.list[code] for code in in_order)
+
+
+class Table:
+    """Active jobs by column; `Book.watchers` keep it true.
+
+    Attributes:
+        running: the jobs that hold devices.
+        chained: the jobs that name predecessors.
+    """
+
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+        self._slots = records(1024, SLOT)
+        self._slot_of: dict[int, int] = {}
+        self._free = list(range(1023, -1, -1))
+        self._tenants, self._users, self._models = Names(), Names(), Names()
+        self.running: dict[int, Job] = {}
+        self.chained: dict[int, Job] = {}
+
+    def update(self, changes: Mapping[int, Job]) -> None:
+        """Take over what has become of these jobs."""
+        for job in changes.values():
+            if job.state.final:
+                self._drop(job.id)
+            else:
+                self._write(job)
+
+    def _drop(self, job_id: int) -> None:
+        slot = self._slot_of.pop(job_id, None)
+        if slot is not None:
+            self._slots[slot]["used"] = 0
+            self._free.append(slot)
+        self.running.pop(job_id, None)
+        self.chained.pop(job_id, None)
+
+    def _write(self, job: Job) -> None:
+        slot = self._slot_of.get(job.id)
+        if slot is None:
+            slot = self._slot_of[job.id] = self._take_slot()
+            self._write_spec(slot, job)
+        row = self._slots[slot]
+        row["service_us"], row["attempt"] = job.service_us, job.attempt
+        row["since_us"] = job.started_us or job.since_us
+        row["queued_us"] = job.since_us if job.attempt else job.submit_us
+        if job.spec.after:
+            self.chained[job.id] = job
+        if job.state == JobState.PENDING:
+            self.running.pop(job.id, None)
+        else:
+            self.running[job.id] = job
+
+    def _take_slot(self) -> int:
+        if not self._free:
+            size = len(self._slots)
+            larger = records(2 * size, SLOT)
+            larger[:size] = self._slots
+            self._slots = larger
+            self._free = list(range(2 * size - 1, size - 1, -1))
+        return self._free.pop()
+
+    def _write_spec(self, slot: int, job: Job) -> None:
+        spec, asks = job.spec, self._demand.of(job.spec)
+        estimate_s = spec.estimate_s or spec.limit_s
+        kind = CLASS_LABELS.index(spec.kind) if spec.kind else NOT_STATED
+        self._slots[slot] = (
+            job.id,
+            job.submit_us,
+            to_us(estimate_s) if estimate_s else self._demand.default_us,
+            to_us(spec.limit_s),
+            spec.priority,
+            job.service_us,
+            0,
+            job.submit_us,
+            asks.cpu_milli,
+            asks.host_mib,
+            spec.array if spec.array_limit else 0,
+            spec.array_limit,
+            asks.devices,
+            asks.milli,
+            self._tenants.code(spec.tenant),
+            self._users.code(spec.user),
+            self._models.code(self._demand.known_model(spec.model)),
+            kind,
+            job.attempt,
+            1,
+        )
+
+    # Views ----------------------------------------------------------------------------
+
+    def view(
+        self, ended: Mapping[int, JobState], down: set[int]
+    ) -> tuple[View, npt.NDArray[np.int64]]:
+        """What is active now, and the ids of the jobs in it. It shares nothing with the table.
+
+        Args:
+            ended: how the jobs ended that are not active.
+            down: nodes that are down.
+        """
+        slots = np.flatnonzero(self._slots["used"])
+        if doomed := self.doomed(ended):
+            slots = slots[~np.isin(self._slots["id"][slots], list(doomed))]
+        slots = slots[np.lexsort((self._slots["id"][slots], self._slots["submit_us"][slots]))]
+        rows: Any = self._slots[slots]
+        ids: npt.NDArray[np.int64] = rows["id"].copy()
+        place = dict(zip(ids.tolist(), range(len(ids)), strict=True)) if self._needs_places else {}
+        workload = self._workload(rows, place)
+        past = records(len(rows), PAST)
+        share = np.maximum(1, rows["devices"]) * rows["milli"] / 1000
+        past["done_us"] = rows["service_us"] / share
+        for name in ("service_us", "since_us", "queued_us", "attempt"):
+            past[name] = rows[name]
+        return View(workload, past, *self._held(place), np.array(sorted(down), np.int64)), ids
+
+    @property
+    def _needs_places(self) -> bool:
+        return bool(self.running or self.chained)
+
+    def doomed(self, ended: Mapping[int, JobState]) -> dict[int, int]:
+        """Jobs that wait for something that can no longer happen, and for whose end it was."""
+        found = {}
+        for job in self.chained.values():
+            if job.state == JobState.PENDING:
+                for how, other in job.spec.after:
+                    if not can_hold(how, ended.get(other)):
+                        found[job.id] = other
+        return found
+
+    def _workload(self, rows: Any, place: Mapping[int, int]) -> Workload:
+        size = len(rows)
+        tenant, tenants = self._tenants.settle(rows["tenant"])
+        user, users = self._users.settle(rows["user"])
+        model, models = self._models.settle(rows["model"])
+        group, limits = _arrays(rows)
+        pairs = self._waits(place)
+        none = np.full(size, NOT_STATED, np.int64)
+        plain: dict[str, Any] = {
+            name: np.ascontiguousarray(rows[name], np.int64)
+            for name in ("submit_us", "devices", "milli", "limit_us", "kind")
+        }
+        return Workload(
+            name="live",
+            ids=_no_ids(size),
+            duration_us=rows["estimate_us"].copy(),
+            memory_mib=np.zeros(size, np.int64),
+            model=model,
+            device=np.zeros(size, np.int64),
+            tenant=tenant,
+            user=user,
+            priority=rows["priority"].copy(),
+            estimate_us=rows["estimate_us"].copy(),
+            group=group,
+            outcome=np.zeros(size, np.int64),
+            row=none,
+            cpu_milli=rows["cpu_milli"].astype(np.int64),
+            host_mib=rows["host_mib"].astype(np.int64),
+            models=models,
+            device_names=(self._demand.device,),
+            tenants=tenants,
+            users=users,
+            group_limits=limits,
+            after_job=np.array([pair[0] for pair in pairs], np.int64),
+            after_on=np.array([pair[1] for pair in pairs], np.int64),
+            **plain,
+        )
+
+    def _waits(self, place: Mapping[int, int]) -> list[tuple[int, int]]:
+        """(job, predecessor) pairs still to be waited for, as places in the view."""
+        pairs = set()
+        for job in self.chained.values():
+            for _how, other in job.spec.after:
+                if job.id in place and other in place and job.state == JobState.PENDING:
+                    pairs.add((place[job.id], place[other]))
+        return sorted(pairs)
+
+    def _held(self, place: Mapping[int, int]) -> tuple[Any, Any, Any]:
+        """Rows of the running jobs, in the order of their starts."""
+        jobs = sorted(self.running.values(), key=lambda job: (job.since_us, job.id))
+        rows = [(place[job.id], row.node, row.mask) for job in jobs for row in job.rows]
+        table = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
+        masks = np.array([row[2] for row in rows], np.uint64)
+        return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1]), masks
+
+
+def can_hold(how: str, ended: JobState | None) -> bool:
+    """Whether a dependency on a job holds, or may come to hold."""
+    if ended is None or how == "afterany":
+        return True
+    return (ended == JobState.COMPLETED) == (how == "afterok")
+
+
+def _arrays(rows: Any) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
+    """The group of each task of an array with a limit, and the groups' limits."""
+    group = np.full(len(rows), NOT_STATED, np.int64)
+    limited = np.flatnonzero(rows["array"] > 0)
+    if not len(limited):
+        return group, ()
+    groups = group_rows(rows["array"][limited])
+    group[limited] = groups.of_row
+    return group, tuple(rows["array_limit"][limited][groups.first].tolist())
+
+
+def _no_ids(size: int) -> npt.NDArray[np.str_]:
+    """Ids are kept beside a view: names of a hundred thousand jobs take longer than a decision."""
+    return np.broadcast_to(np.array("", np.str_), size)

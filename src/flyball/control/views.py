@@ -1,0 +1,74 @@
+"""Jobs and nodes as the API shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flyball.core.jobs import Job
+from flyball.core.live import LiveNode
+from flyball.core.units import US_PER_S
+
+
+def job_view(job: Job, nodes: Sequence[LiveNode]) -> dict[str, Any]:
+    """The public form of a job: Slurm's state names, times in seconds since 1970 or None."""
+    spec = job.spec
+    return {
+        "id": job.id,
+        "label": job.label,
+        "name": spec.name,
+        "state": job.state.value,
+        "reason": job.reason,
+        "attempts": job.attempt,
+        "preemptions": job.preemptions,
+        "submit_time": _seconds(job.submit_us),
+        "start_time": _seconds(job.first_start_us),
+        "end_time": _seconds(job.end_us),
+        "exit_code": job.values.get("exit_code"),
+        "signal": job.values.get("signal") or None,
+        "user": spec.user,
+        "tenant": spec.tenant,
+        "cpus": spec.cpus,
+        "gpus": spec.gpus,
+        "memory_mib": spec.memory_mib,
+        "priority": spec.priority,
+        "node": ",".join(nodes[row.node].name for row in job.rows) or None,
+        "array_id": spec.array or None,
+        "spec": spec.as_dict(),
+    }
+
+
+def _seconds(time_us: int) -> float | None:
+    return time_us / US_PER_S if time_us else None
+
+
+def node_views(
+    nodes: Sequence[LiveNode], running: Sequence[Job], down: set[int]
+) -> list[dict[str, Any]]:
+    """Every node with the devices it has and who holds them."""
+    views = []
+    for at, node in enumerate(nodes):
+        held: list[list[int]] = [[] for _ in range(node.devices)]
+        jobs = []
+        for job in running:
+            for row in job.rows:
+                if row.node == at:
+                    jobs.append(job.id)
+                    for device in range(node.devices):
+                        if row.mask >> device & 1:
+                            held[device].append(job.id)
+        views.append(
+            {
+                "name": node.name,
+                "up": node.up and at not in down,
+                "device": node.device,
+                "devices": node.devices,
+                "used": sum(bool(each) for each in held),
+                "cpus": node.cpus,
+                "memory_mib": node.memory_mib,
+                "uuids": list(node.uuids),
+                "held": held,
+                "jobs": jobs,
+            }
+        )
+    return views

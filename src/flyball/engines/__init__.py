@@ -1,0 +1,1 @@
+"""What acts on nodes: one file or folder per engine, all fulfilling `core.protocols.Engine`."""

@@ -1,0 +1,218 @@
+"""What the engine knows of each attempt, and what a look at its claim tells it.
+
+The folder of claims is the truth; this is the memory that saves reading it all each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flyball.core.live import Report
+from flyball.engines.local import cgroup, claim, proc
+from flyball.engines.local.claim import Claim
+from flyball.engines.local.leftovers import is_held, kill_leftovers, signal_supervisor
+from flyball.engines.local.supervisor import CANCEL, PREEMPT
+
+Token = tuple[int, int]
+"""(job, attempt)."""
+
+CLOSING_S = 1.0
+"""A process that closed its files is gone soon."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Attempt:
+    """What is known of one.
+
+    Attributes:
+        request: what was sent to the spawner, until a claim is seen.
+        sent_s: when, or when giving up was last put off.
+        refused: why its supervisor could not claim it.
+        fenced: its void claim must stay, since a launch may still be on its way.
+        claim: as last read.
+        stop: `cancel` or `preempt`, still to be passed on.
+        stray: nobody expects it; it is to end without a report.
+    """
+
+    request: bytes = b""
+    sent_s: float = 0.0
+    refused: str = ""
+    fenced: bool = False
+    claim: Claim | None = None
+    started: bool = False
+    stop: str = ""
+    stray: bool = False
+
+
+class Attempts:
+    """All attempts that are sent, running, or over and not acknowledged."""
+
+    def __init__(self, state: Path, now_us: Callable[[], int]) -> None:
+        self._state = state
+        self._path = state / "engine"
+        self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+        self._now_us = now_us
+        self._place = cgroup.find_place()
+        self._fences: set[Token] = set()
+        self.known: dict[Token, Attempt] = {}
+        self.unheard: dict[Token, Attempt] = {}
+        self.over: dict[Token, Report] = {}
+        self.news: list[Report] = []
+        self.strays: list[Report] = []
+        self.again: dict[Token, float] = {}
+        """To be looked at again very soon, until when."""
+
+    def close(self) -> None:
+        os.close(self._folder)
+
+    def on_disk(self) -> set[Token]:
+        """Every claim in the folder."""
+        found = (claim.token_of(name) for name in os.listdir(self._folder))
+        return {token for token in found if token is not None} - self._fences
+
+    def exists(self, token: Token) -> bool:
+        return (self._path / claim.name_of(*token)).exists()
+
+    # Looking --------------------------------------------------------------------
+
+    def look(self, token: Token, closed_s: float = -math.inf) -> None:
+        """Read the claim and draw the conclusions.
+
+        Args:
+            closed_s: when the supervisor closed the file, if it is known to have.
+        """
+        self.again.pop(token, None)
+        if token in self.over or token in self._fences:
+            return
+        found = claim.read(self._folder, *token)
+        known = self.known.get(token)
+        if found is None:
+            if known is None or known.claim is None:
+                return  # not claimed yet, or acknowledged
+            found = known.claim  # somebody removed the file; the process is still ours to watch
+        known = known or self.known.setdefault(token, Attempt())
+        if found.exit is None and not found.void and not self._lives(found):
+            found = claim.read(self._folder, *token) or found  # its last act, perhaps, since
+            if found.exit is None:
+                self._lose(token, found)
+                return
+        self._conclude(token, known, found)
+        if token not in self.over and closed_s > -math.inf:
+            self.again[token] = closed_s + CLOSING_S
+
+    def _conclude(self, token: Token, known: Attempt, found: Claim) -> None:
+        self.unheard.pop(token, None)
+        known.request = b""
+        if not found.blank:
+            known.claim = found
+        if found.void:
+            self._end(token, "void", found.time_us, {"message": known.refused})
+            return
+        if found.child and not known.started:
+            known.started = True
+            if not known.stray:
+                values = {"pid": found.child}
+                self.news.append(Report(*token, "started", found.time_us, values))
+        if found.exit is not None:
+            values = {name: value for name, value in found.exit.items() if name != "time_us"}
+            self._end(token, "ended", int(found.exit["time_us"]), values)
+        elif known.stop and known.claim is not None:
+            self._pass_stop(known)
+
+    def _lives(self, found: Claim) -> bool:
+        if found.blank:
+            return is_held(self._path / claim.name_of(found.job, found.attempt))
+        return proc.is_alive(found.pid, found.start, found.boot)
+
+    def _lose(self, token: Token, found: Claim) -> None:
+        """Its supervisor is gone: it is lost as soon as nothing of it is left."""
+        self.unheard.pop(token, None)
+        group = None
+        if self._place is not None:
+            group = cgroup.Group(self._place, cgroup.group_name(self._folder, *token))
+        if kill_leftovers(found, self._state, group):
+            self.again[token] = math.inf
+            return
+        why = "the machine was restarted" if found.boot != proc.boot_id() else "it was killed"
+        message = f"supervisor {found.pid} is gone without a record of an end: {why}"
+        self._end(token, "lost", self._now_us(), {"message": message})
+
+    def _end(self, token: Token, what: str, time_us: int, values: Mapping[str, Any]) -> None:
+        report = Report(*token, what, time_us, values)
+        if not self.known[token].stray:
+            self.over[token] = report
+            return
+        log.warning("attempt %d.%d was not expected to be here; removed (%s)", *token, what)
+        self.strays.append(report)
+        self.forget(token)
+
+    # Acting ---------------------------------------------------------------------
+
+    def stop(self, token: Token, why: str) -> bool:
+        """Pass a request to stop on, now or when the claim is seen; False if nothing is known."""
+        self.look(token)
+        known = self.known.get(token)
+        if known is None:
+            return False
+        known.stop = why
+        if known.claim is not None and token not in self.over:
+            self._pass_stop(known)
+        return True
+
+    def _pass_stop(self, known: Attempt) -> None:
+        assert known.claim is not None
+        signal_supervisor(known.claim, PREEMPT if known.stop == "preempt" else CANCEL)
+        known.stop = ""
+
+    def make_void(self, token: Token, fenced: bool) -> bool:
+        """Take the token so that nobody can begin it any more.
+
+        A claim made by somebody else meanwhile decides. False if there is no room on the disk.
+        """
+        known = self.known.setdefault(token, Attempt())
+        known.fenced = fenced
+        head = {"job": token[0], "attempt": token[1], "pid": 0, "time_us": self._now_us()}
+        try:
+            os.close(claim.make(self._folder, head, durable=False))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            log.warning("cannot give up attempt %d.%d yet: %s", *token, error)
+            return False
+        self.look(token)
+        return True
+
+    def kill_stray(self, token: Token, fenced: bool) -> None:
+        """End an attempt that the journal says is over; looked at until it is gone."""
+        found = claim.read(self._folder, *token)
+        if found is None:
+            return
+        known = self.known.setdefault(token, Attempt())
+        known.stray, known.fenced = True, fenced
+        if found.exit is None and found.pid:
+            signal_supervisor(found, signal.SIGKILL)
+        self.over.pop(token, None)  # told before, and yet nobody knows of it
+        self.look(token)
+        if token in self.known:
+            self.again[token] = math.inf
+
+    def forget(self, token: Token) -> None:
+        """It is over and that is known: remove what it left in the folder."""
+        self.over.pop(token, None)
+        self.again.pop(token, None)
+        known = self.known.pop(token, None)
+        if known is not None and known.fenced and known.claim is not None and known.claim.void:
+            self._fences.add(token)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(claim.name_of(*token), dir_fd=self._folder)

@@ -1,0 +1,130 @@
+"""A memory limit by control group, where this process may make one. Standard library only.
+
+Version 1: a group below our own. Version 2 allows no processes in a group that has groups with
+controllers below it, so there the new group is made beside our own if the one above hands the
+memory controller down and is ours to write to (as systemd's delegated slices are). Anywhere else
+there is none, and the supervisor watches the memory itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+REMOVE_TRIES = 50
+REMOVE_PAUSE_S = 0.01
+
+
+class Place:
+    """Where groups can be made: a folder, and the version that it speaks."""
+
+    __slots__ = ("folder", "version")
+
+    def __init__(self, folder: str, version: int) -> None:
+        self.folder = folder
+        self.version = version
+
+
+class Group:
+    """One job's group. Everything here is best effort: what fails is as if it were not there."""
+
+    __slots__ = ("folder", "version")
+
+    def __init__(self, place: Place, name: str) -> None:
+        self.folder = os.path.join(place.folder, name)
+        self.version = place.version
+
+    def make(self, limit_mib: int) -> bool:
+        """Make it with its limit; False if that is not permitted."""
+        limit = str(limit_mib * 2**20)
+        try:
+            os.mkdir(self.folder)
+            if self.version == 1:
+                _write(f"{self.folder}/memory.limit_in_bytes", limit)
+                _try_write(f"{self.folder}/memory.memsw.limit_in_bytes", limit)
+            else:
+                _write(f"{self.folder}/memory.max", limit)
+                _try_write(f"{self.folder}/memory.swap.max", "0")
+                _try_write(f"{self.folder}/memory.oom.group", "1")
+        except OSError:
+            self.remove()
+            return False
+        return True
+
+    def join(self) -> None:
+        """Put the calling process into it."""
+        _try_write(f"{self.folder}/cgroup.procs", "0")
+
+    def pids(self) -> list[int]:
+        """Who is in it."""
+        return [int(each) for each in _read(f"{self.folder}/cgroup.procs").split()]
+
+    def kills(self) -> int:
+        """How many processes were killed because the limit was reached."""
+        name = "memory.oom_control" if self.version == 1 else "memory.events"
+        for line in _read(f"{self.folder}/{name}").splitlines():
+            word, _space, value = line.partition(" ")
+            if word == "oom_kill":
+                return int(value)
+        return 0
+
+    def remove(self) -> None:
+        """A moment after its last process is gone the kernel lets go of it."""
+        for _ in range(REMOVE_TRIES):
+            try:
+                os.rmdir(self.folder)
+            except FileNotFoundError:
+                return
+            except OSError:
+                time.sleep(REMOVE_PAUSE_S)
+            else:
+                return
+
+
+def group_name(engine_folder: int, job: int, attempt: int) -> str:
+    """One name per attempt and state folder; the folder is known by where it lies on disk."""
+    found = os.fstat(engine_folder)
+    return f"flyball-{found.st_dev:x}-{found.st_ino:x}-{job}.{attempt}"
+
+
+def find_place(proc: str = "/proc/self") -> Place | None:
+    """Where this process may make groups that limit memory, None if nowhere."""
+    mounts = [line.split() for line in _read(f"{proc}/mounts").splitlines()]
+    ours = [line.split(":", 2) for line in _read(f"{proc}/cgroup").splitlines()]
+    for _device, at, kind, options, *_rest in mounts:
+        if kind == "cgroup" and "memory" in options.split(","):
+            own = next((path for _id, names, path in ours if "memory" in names.split(",")), "/")
+            for folder in (_below(at, own), at):
+                if os.access(folder, os.W_OK):
+                    return Place(folder, 1)
+        if kind == "cgroup2":
+            own = next((path for number, _names, path in ours if number == "0"), "/")
+            folder = _below(at, os.path.dirname(own.rstrip("/")))
+            handed_down = _read(f"{folder}/cgroup.subtree_control").split()
+            if "memory" in handed_down and os.access(f"{folder}/cgroup.procs", os.W_OK):
+                return Place(folder, 2)
+    return None
+
+
+def _below(at: str, path: str) -> str:
+    return os.path.join(at, path.lstrip("/")).rstrip("/")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _try_write(path: str, text: str) -> None:
+    try:
+        _write(path, text)
+    except OSError:
+        return

@@ -1,0 +1,124 @@
+"""The claim of an attempt: a file of fixed size that is made once and holds its end.
+
+`docs/concept/control.md` says what is in it. Standard library only: supervisors use it too.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SIZE = 4096
+HEAD = 1024
+MOST_MESSAGE = 400
+"""Characters; even if each takes six bytes the record has room for it."""
+
+
+class Claim:
+    """A claim as read: `blank` if nothing was written yet, `exit` None until the end was."""
+
+    __slots__ = ("attempt", "blank", "boot", "child", "exit", "job", "pid", "start", "time_us")
+
+    def __init__(
+        self, token: tuple[int, int], head: dict[str, Any] | None, end: dict[str, Any] | None
+    ) -> None:
+        self.job, self.attempt = token
+        self.blank = head is None
+        values = head or {}
+        self.pid = int(values.get("pid", 0))
+        self.start = int(values.get("start", 0))
+        self.boot = str(values.get("boot", ""))
+        self.child = int(values.get("child", 0))
+        self.time_us = int(values.get("time_us", 0))
+        self.exit = end
+
+    @property
+    def void(self) -> bool:
+        """Whether it was made so that the attempt can never begin."""
+        return not self.blank and self.pid == 0
+
+
+def name_of(job: int, attempt: int) -> str:
+    """The claim's file name."""
+    return f"{job}.{attempt}"
+
+
+def token_of(name: str) -> tuple[int, int] | None:
+    """(job, attempt) of a claim's file name; None for any other file."""
+    job, dot, attempt = name.partition(".")
+    if dot and job.isdecimal() and attempt.isdecimal():
+        return int(job), int(attempt)
+    return None
+
+
+def make(folder: int, head: dict[str, Any], durable: bool) -> int:
+    """Claim an attempt in the folder (a descriptor) and keep the file open for writing.
+
+    Whatever goes wrong after the file was made, it is removed again: a claim that cannot hold its
+    end is worse than none.
+
+    Raises:
+        FileExistsError: it was claimed before.
+        OSError: no room, or no such folder any more.
+    """
+    name = name_of(head["job"], head["attempt"])
+    file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600, dir_fd=folder)
+    try:
+        if os.write(file, _padded(head, HEAD) + _padded(None, SIZE - HEAD)) != SIZE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if durable:
+            os.fsync(file)
+            os.fsync(folder)
+    except OSError:
+        os.unlink(name, dir_fd=folder)
+        os.close(file)
+        raise
+    return file
+
+
+def write_head(file: int, head: dict[str, Any]) -> None:
+    """Say anew who holds the claim. Not synced: after a crash of the machine nobody does."""
+    os.pwrite(file, _padded(head, HEAD), 0)
+
+
+def write_exit(file: int, end: dict[str, Any]) -> None:
+    """Record the end in the room made for it, durably."""
+    end = {**end, "message": end["message"][:MOST_MESSAGE]}
+    os.pwrite(file, _padded(end, SIZE - HEAD), HEAD)
+    os.fdatasync(file)
+
+
+def read(folder: int, job: int, attempt: int) -> Claim | None:
+    """The claim as it stands, None if there is none.
+
+    A part that is being written at this moment may be torn; it counts as not written yet, and
+    whoever cares whether it ever will be asks if the supervisor lives.
+    """
+    try:
+        file = os.open(name_of(job, attempt), os.O_RDONLY, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    try:
+        data = os.pread(file, SIZE, 0)
+    finally:
+        os.close(file)
+    return Claim((job, attempt), _parsed(data[:HEAD]), _parsed(data[HEAD:]))
+
+
+def _padded(record: dict[str, Any] | None, room: int) -> bytes:
+    text = b"" if record is None else json.dumps(record).encode()
+    assert len(text) < room
+    return text.ljust(room - 1) + b"\n"
+
+
+def _parsed(data: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

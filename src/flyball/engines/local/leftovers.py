@@ -1,0 +1,74 @@
+"""Ends what is left of an attempt whose supervisor is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from flyball.engines.local import cgroup, proc
+from flyball.engines.local.claim import Claim
+
+
+def signal_supervisor(claim: Claim, number: int) -> bool:
+    """Send a signal to the very process that made the claim; False if it is gone."""
+    try:
+        handle = os.pidfd_open(claim.pid)
+    except (OSError, ValueError):
+        return False
+    try:
+        # Asked after the handle was opened, so that it is about the process of the handle.
+        if not proc.is_alive(claim.pid, claim.start, claim.boot):
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def kill_leftovers(claim: Claim, state: Path, group: cgroup.Group | None) -> int:
+    """Kill every process that belongs to the attempt; returns how many there were.
+
+    Its processes are those of the supervisor's session, those whose environment says so, and
+    those in its memory group. To be called until it returns 0: a process killed is not gone yet.
+    """
+    marks = {
+        f"FLYBALL_JOB_ID={claim.job}",
+        f"FLYBALL_ATTEMPT={claim.attempt}",
+        f"FLYBALL_STATE={state}",
+    }
+    session = _session(claim)
+    grouped = set(group.pids()) if group is not None else set()
+    found = 0
+    for pid in proc.pids():
+        process = proc.stat(pid)
+        if process is None or process.gone or pid == os.getpid():
+            continue
+        ours = pid in grouped or (session and process.session == session)
+        if ours or marks.issubset(proc.environment(pid)):
+            found += 1
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+    if group is not None and not found:
+        group.remove()
+    return found
+
+
+def is_held(path: Path) -> bool:
+    """Whether any process has the file open: a supervisor that is about to write its claim."""
+    real = os.path.realpath(path)
+    return any(proc.has_open(pid, real) for pid in proc.pids() if pid != os.getpid())
+
+
+def _session(claim: Claim) -> int:
+    """The number of the supervisor's session, 0 if it is nobody's or somebody else's by now.
+
+    The kernel gives a number away again only when no process has it as its session.
+    """
+    if claim.boot != proc.boot_id() or not claim.pid:
+        return 0
+    leader = proc.stat(claim.pid)
+    return 0 if leader is not None and leader.start != claim.start else claim.pid

@@ -1,0 +1,108 @@
+"""The engine's line to its spawner: starts it, sends without waiting, hears refusals."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from flyball.engines.local.spawner import LOCK
+
+CLOSE_S = 5.0
+"""For a spawner to finish what it has read."""
+
+
+class Line:
+    """One spawner and the socket to it."""
+
+    def __init__(self, folder: Path) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours.setblocking(False)
+        command = [sys.executable, "-I", "-S", os.path.dirname(__file__)]
+        with theirs, open(folder / "errors.log", "ab") as errors:
+            self._process = subprocess.Popen(
+                [*command, str(folder), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # an interrupt at the terminal is not for it
+            )
+        self._socket = ours
+        self._out = bytearray()
+        self._in = b""
+        self.broken = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something that could not be sent yet."""
+        return bool(self._out)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, line: bytes) -> bool:
+        """Send now, or when the spawner has read more; False if it is gone."""
+        self._out += line
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Send what waits; False if the spawner is gone."""
+        try:
+            while self._out and not self.broken:
+                del self._out[: self._socket.send(self._out)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.broken = True
+        return not self.broken
+
+    def refusals(self) -> list[tuple[str, str]]:
+        """(claim's name, why) of attempts that could not be claimed. Notices a spawner's end."""
+        while not self.broken:
+            try:
+                data = self._socket.recv(65536)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            self.broken = not data
+            self._in += data
+        *lines, self._in = self._in.split(b"\n")
+        pairs = (line.decode(errors="replace").partition(" ") for line in lines)
+        return [(name, why) for name, _space, why in pairs]
+
+    def kill(self) -> None:
+        """End a spawner that does nothing any more."""
+        self._process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; the spawner ends when it has done what it was told."""
+        self._socket.close()
+        self.broken = True
+        try:
+            self._process.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def nobody_spawns(folder: Path) -> bool:
+    """Whether no spawner lives, nor a supervisor of one that has not claimed yet."""
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True

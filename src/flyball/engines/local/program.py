@@ -1,0 +1,88 @@
+"""From a supervisor to the user's program: one fork and one exec. Standard library only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import warnings  # noqa: F401  `os.execvpe` wants it; better loaded once than by every child
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from .cgroup import Group
+
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
+OOM_SCORE = "300"
+"""A machine out of memory takes a job before the supervisor or the control plane."""
+NOT_STARTED = 127
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(what: int, value: int | bytes) -> None:
+    """Best effort: an old kernel without it is no reason not to run jobs."""
+    given = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
+    _libc.prctl(what, given, ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+
+
+def start(request: dict[str, Any], output: int, group: Group | None) -> tuple[int, str]:
+    """Fork and exec; returns the pid and what went wrong ("" = it runs).
+
+    Every signal is blocked meanwhile: one that came between fork and exec would be handled by
+    the supervisor's handlers in the wrong process.
+    """
+    hear, tell = os.pipe()
+    supervisor = os.getpid()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    pid = os.fork()
+    if pid == 0:
+        _become(request, output, group, supervisor, tell)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.close(tell)
+    problem = os.read(hear, 4096).decode(errors="replace")  # its end: exec has closed the pipe
+    os.close(hear)
+    return pid, problem
+
+
+def _become(
+    request: dict[str, Any], output: int, group: Group | None, supervisor: int, tell: int
+) -> NoReturn:
+    """In the child: everything the job is to have, then the program. Never returns."""
+    doing = "prepare"
+    try:
+        os.setpgid(0, 0)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != supervisor:  # it died before we asked to die with it
+            os._exit(NOT_STARTED)
+        if group is not None:
+            group.join()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(OOM_SCORE)
+        if request["cores"]:
+            os.sched_setaffinity(0, request["cores"])
+        os.nice(request["nice"])
+        doing = f"enter the folder {request['cwd']!r}"
+        os.chdir(request["cwd"])
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        doing = f"run {request['argv'][0]!r}"
+        for each in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT):
+            signal.signal(each, signal.SIG_DFL)  # what is ignored stays so in a new program
+        _default_handlers()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        os.write(tell, f"cannot {doing}: {why}".encode()[:4096])
+    finally:
+        os._exit(NOT_STARTED)
+
+
+def _default_handlers() -> None:
+    """Between unblocking and exec nothing of the supervisor may run."""
+    for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD):
+        signal.signal(each, signal.SIG_DFL)

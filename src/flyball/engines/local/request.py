@@ -1,0 +1,113 @@
+"""What a supervisor is asked to do: the request made of a launch."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from flyball.core.live import Launch, LiveNode
+from flyball.engines.local.claim import name_of
+
+FIRST_PORT, PORTS = 15_000, 16_000
+"""Below the ports that the kernel hands out; jobs that run together have other numbers."""
+
+
+class Logs(NamedTuple):
+    """How long the log of a job may grow, and how many full ones are kept."""
+
+    most_bytes: int = 64 * 2**20
+    keep: int = 2
+
+
+KEPT_LOGS = Logs()
+
+
+def request_line(
+    launch: Launch,
+    state: Path,
+    node: LiveNode,
+    cores: Sequence[int],
+    logs: Logs,
+    now: tuple[int, int],
+) -> bytes:
+    """The line for the spawner.
+
+    Args:
+        cores: those of the node that jobs may have.
+        now: the engine's time and the machine's monotonic clock, both in microseconds: together
+            they tell the supervisor the engine's time at any later instant.
+    """
+    spec = launch.spec
+    name = name_of(launch.job, launch.attempt)
+    devices = _devices(launch)
+    request = {
+        "job": launch.job,
+        "attempt": launch.attempt,
+        "argv": list(spec.argv),
+        "cwd": spec.cwd,
+        "env": environment(launch, state, node, os.environ),
+        "cores": [] if node.uuids else cores_of(devices, cores, node.devices),
+        "nice": spec.nice,
+        "memory_mib": spec.memory_mib,
+        "limit_s": spec.limit_s,
+        "grace_s": spec.grace_s,
+        "checkpoint_signal": spec.checkpoint_signal,
+        "checkpoint_dir": str(state / "checkpoints" / str(launch.job)),
+        "log": spec.stdout or str(state / "logs" / f"{name}.out"),
+        "log_bytes": logs.most_bytes,
+        "log_keep": logs.keep,
+        "time_us": now[0],
+        "mono_us": now[1],
+    }
+    return f"{name} {json.dumps(request)}\n".encode()
+
+
+def environment(
+    launch: Launch, state: Path, node: LiveNode, own: Mapping[str, str]
+) -> dict[str, str]:
+    """Small and clean. What the job states wins, except over who it is and what it may use."""
+    shown = [node.uuids[i] for i in _devices(launch) if i < len(node.uuids)]
+    return {
+        **{name: own.get(name, usual) for name, usual in _usual().items()},
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(FIRST_PORT + launch.job % PORTS),
+        **launch.spec.env,
+        "FLYBALL_JOB_ID": str(launch.job),
+        "FLYBALL_ATTEMPT": str(launch.attempt),
+        "FLYBALL_CHECKPOINT_DIR": str(state / "checkpoints" / str(launch.job)),
+        "FLYBALL_STATE": str(state),
+        "CUDA_VISIBLE_DEVICES": ",".join(shown),
+    }
+
+
+def cores_of(devices: Sequence[int], cores: Sequence[int], count: int) -> list[int]:
+    """The cores that are these devices, where a node has `count` devices of cores."""
+    each = max(1, len(cores) // count)
+    return [core for i in devices for core in cores[i * each : (i + 1) * each]]
+
+
+@functools.cache
+def _usual() -> dict[str, str]:
+    """What jobs get of the control plane's environment, and what it is if that has none."""
+    try:
+        user = pwd.getpwuid(os.getuid())
+    except KeyError:  # as in a container, where a number may have no name
+        return {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8", "USER": str(os.getuid())}
+    home, name = user.pw_dir, user.pw_name
+    return {"PATH": os.defpath, "HOME": home, "LANG": "C.UTF-8", "USER": name}
+
+
+def _devices(launch: Launch) -> list[int]:
+    """The devices of the allocation, in order. This engine has one node."""
+    mask = 0
+    for row in launch.rows:
+        mask |= row.mask
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]

@@ -1,0 +1,321 @@
+"""The supervisor of one attempt: claims it, runs it, ends it, records its end.
+
+It is a fork of the spawner and leader of its own session, and outlives the control plane. It asks
+nobody anything: all it is to do is in the request it began with or comes as a signal. While the
+job is silent and has no limit of its own, the supervisor sleeps and costs no time.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from . import cgroup, claim, proc, program
+from .log import Log, Pump
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+CANCEL = signal.SIGUSR2
+PREEMPT = signal.SIGUSR1
+DOWN = signal.SIGTERM
+"""The machine goes down: as PREEMPT, but no end is recorded, so that the attempt counts as lost
+and the job may run again."""
+
+RUNNING, CHECKPOINT, TERM, KILL = range(4)
+MEMORY_EVERY_S = 0.5
+KILL_EVERY_S = 0.02
+NEVER = float("inf")
+
+
+def supervise(
+    request: dict[str, Any],
+    folder: int,
+    boot: str,
+    place: cgroup.Place | None,
+    let_go: Callable[[], None],
+    refuse: Callable[[str], None],
+) -> None:
+    """The whole life of an attempt; returns when it is over and that is on disk.
+
+    Args:
+        request: what `request.py` made of the launch.
+        folder: descriptor of the folder of claims.
+        boot: the machine's boot id.
+        place: where memory groups can be made.
+        let_go: called when the claim is made: from then on the spawner's end is no matter.
+        refuse: called with the reason if the claim cannot be made.
+    """
+    # Signals come to whoever reads the claim, so they must wait from before it is written.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    own = proc.stat(os.getpid())
+    assert own is not None
+    clock = request["time_us"] - request["mono_us"]
+    head = {
+        "job": request["job"],
+        "attempt": request["attempt"],
+        "pid": own.pid,
+        "start": own.start,
+        "boot": boot,
+        "child": 0,
+        "time_us": clock + _mono_us(),
+    }
+    try:
+        file = claim.make(folder, head, durable=True)
+    except FileExistsError:
+        return
+    except OSError as error:
+        refuse(error.strerror or str(error))
+        return
+    let_go()
+    program.prctl(program.PR_SET_NAME, f"fly {head['job']}.{head['attempt']}".encode())
+    name = cgroup.group_name(folder, request["job"], request["attempt"])
+    _Attempt(request, file, head, clock, cgroup.Group(place, name) if place else None).run()
+
+
+class _Attempt:
+    """One attempt that is claimed."""
+
+    def __init__(
+        self,
+        request: dict[str, Any],
+        file: int,
+        head: dict[str, Any],
+        clock: int,
+        group: cgroup.Group | None,
+    ) -> None:
+        self.request = request
+        self.file = file
+        self.head = head
+        self.clock = clock
+        self.group = group
+        self.child = 0
+        self.status: int | None = None
+        self.alone = False
+        self.phase = RUNNING
+        self.why = "exit"
+        self.message = ""
+        self.going_down = False
+        self.cpu_s = 0.0
+        self.max_rss_mib = 0.0
+        self.phase_ends_s = self.limit_s = self.memory_s = NEVER
+
+    def run(self) -> None:
+        """Start it, wait, end what is left of it, record."""
+        self._hear_signals()
+        program.prctl(program.PR_SET_CHILD_SUBREAPER, 1)
+        limit_mib = self.request["memory_mib"]
+        if self.group is not None and not (limit_mib and self.group.make(limit_mib)):
+            self.group = None
+        if self._prepare() and self._start():
+            self._watch()
+        if self.group is not None:
+            if self.why == "exit" and self.status and self.group.kills():
+                self.why = "memory"
+                self.message = f"killed at its limit of {limit_mib} MiB"
+            self.group.remove()
+        if not self.going_down:
+            self._record()
+
+    # Starting -------------------------------------------------------------------
+
+    def _hear_signals(self) -> None:
+        self.wake, tell = os.pipe()
+        for each in (self.wake, tell):
+            os.set_blocking(each, False)
+        for each in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)
+        for each in (CANCEL, PREEMPT, DOWN, signal.SIGCHLD):
+            signal.signal(each, _nothing)
+        signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def _prepare(self) -> bool:
+        request = self.request
+        try:
+            os.makedirs(request["checkpoint_dir"], mode=0o700, exist_ok=True)
+            self.pump = Pump(Log(request["log"], request["log_bytes"], request["log_keep"]))
+        except OSError as error:
+            self._cannot_start(f"cannot make {error.filename!r}: {error.strerror}")
+            return False
+        return True
+
+    def _start(self) -> bool:
+        request = self.request
+        pid, problem = program.start(request, self.pump.into, self.group)
+        self.pump.close_into()
+        if problem:
+            os.waitpid(pid, 0)
+            self._cannot_start(problem)
+            self.pump.log.write(f"flyball: {problem}\n".encode())
+            return False
+        self.child = self.head["child"] = pid
+        self.head["time_us"] = self._now_us()
+        claim.write_head(self.file, self.head)
+        now_s = time.monotonic()
+        if request["limit_s"]:
+            self.limit_s = now_s + request["limit_s"]
+        if request["memory_mib"] and (self.group is None or pid not in self.group.pids()):
+            self.memory_s = now_s + MEMORY_EVERY_S
+        return True
+
+    def _cannot_start(self, message: str) -> None:
+        self.why = "boot"
+        self.message = message
+        self.status = program.NOT_STARTED << 8
+
+    # Waiting --------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Until nothing of the job is left. One turn: sleep, move output, reap, obey, act."""
+        poller = select.poll()
+        poller.register(self.wake, select.POLLIN)
+        while True:
+            now_s = time.monotonic()
+            listens = self.pump.listens(now_s)
+            if listens:
+                poller.register(self.pump.out, select.POLLIN)
+            due_s = min(self.phase_ends_s, self.limit_s, self.memory_s, self.pump.due_s(now_s))
+            wait_ms = None if due_s == NEVER else max(0, int((due_s - now_s) * 1000) + 1)
+            ready = [each for each, _events in poller.poll(wait_ms)]
+            if listens:
+                poller.unregister(self.pump.out)
+            now_s = time.monotonic()
+            if self.pump.out in ready:
+                self.pump.move(now_s)
+            # What has ended by itself was not stopped, so reap before obeying.
+            self._reap()
+            if self.alone:
+                break
+            if self.wake in ready:
+                self._obey(os.read(self.wake, 4096), now_s)
+            self._act(now_s)
+        self.pump.finish()
+        if self.pump.log.lost_bytes:
+            lost = f"{self.pump.log.lost_bytes} bytes of output lost: {self.pump.log.error}"
+            self.message = f"{self.message}; {lost}" if self.message else lost
+
+    def _reap(self) -> None:
+        """Take leave of all that ended, the job's orphans too."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.alone = True
+                return
+            if pid == 0:
+                return
+            self.cpu_s += usage.ru_utime + usage.ru_stime
+            self.max_rss_mib = max(self.max_rss_mib, usage.ru_maxrss / 1024)
+            if pid == self.child:
+                self.status = status
+
+    def _obey(self, signals: bytes, now_s: float) -> None:
+        """A request to stop counts once; a harder one shortens a softer one."""
+        if self.phase == RUNNING and not {CANCEL, PREEMPT, DOWN}.isdisjoint(signals):
+            self.why = "stopped"
+            self.going_down = {CANCEL, PREEMPT}.isdisjoint(signals)
+            softly = CANCEL not in signals and self.request["checkpoint_signal"]
+            self._enter(CHECKPOINT if softly else TERM, now_s)
+        elif self.phase == CHECKPOINT and CANCEL in signals:
+            self.going_down = False
+            self._enter(TERM, now_s)
+
+    def _act(self, now_s: float) -> None:
+        """Whatever is due."""
+        if self.phase == RUNNING:
+            if self.status is not None:  # it ended by itself and left somebody behind
+                self._enter(KILL, now_s)
+            elif now_s >= self.limit_s:
+                self.why = "limit"
+                self.message = f"reached its limit of {self.request['limit_s']:g} s"
+                self._enter(TERM, now_s)
+            elif now_s >= self.memory_s:
+                self._check_memory(now_s)
+        elif now_s >= self.phase_ends_s:
+            self._enter(min(self.phase + 1, KILL), now_s)
+        elif self.status is not None and self.phase == CHECKPOINT:
+            self._enter(TERM, now_s)
+        elif self.status is not None and self.phase == TERM and not self._group():
+            self._enter(KILL, now_s)
+
+    def _check_memory(self, now_s: float) -> None:
+        """Shared pages count once: the slow, fair sum decides when the quick one is too high."""
+        limit_mib = self.request["memory_mib"]
+        pids = proc.descendants(os.getpid())
+        self.memory_s = now_s + MEMORY_EVERY_S
+        if sum(map(proc.rss_mib, pids)) > limit_mib:
+            used_mib = sum(map(proc.pss_mib, pids))
+            if used_mib > limit_mib:
+                self.why = "memory"
+                self.message = f"used {used_mib:.0f} MiB of its limit of {limit_mib} MiB"
+                self._enter(KILL, now_s)
+
+    # Ending ---------------------------------------------------------------------
+
+    def _enter(self, phase: int, now_s: float) -> None:
+        """Begin a way of ending it: ask for a checkpoint, ask to end, end."""
+        self.phase = phase
+        self.limit_s = self.memory_s = NEVER
+        self.phase_ends_s = now_s + self.request["grace_s"]
+        if phase == CHECKPOINT:
+            if self.status is None:
+                _kill(self.child, self.request["checkpoint_signal"])
+        elif phase == TERM:
+            for each in (signal.SIGTERM, signal.SIGCONT):  # a stopped process hears nothing
+                self._signal_group(each)
+        else:
+            for pid in proc.descendants(os.getpid()):
+                _kill(pid, signal.SIGKILL)
+            self.phase_ends_s = now_s + KILL_EVERY_S  # again, for those just being forked
+
+    def _signal_group(self, number: int) -> None:
+        """Once the leader is reaped the group's number may be somebody else's."""
+        if self.status is None:
+            _kill(-self.child, number)
+            return
+        for each in self._group():
+            _kill(each, number)
+
+    def _group(self) -> list[int]:
+        """Who of it still lives."""
+        found = (proc.stat(pid) for pid in proc.descendants(os.getpid()))
+        return [each.pid for each in found if each and each.group == self.child and not each.gone]
+
+    def _record(self) -> None:
+        code = self.status or 0
+        ended_by = os.WTERMSIG(code) if os.WIFSIGNALED(code) else 0
+        end = {
+            "exit_code": 128 + ended_by if ended_by else os.WEXITSTATUS(code),
+            "signal": ended_by,
+            "why": self.why,
+            "message": self.message,
+            "time_us": self._now_us(),
+            "cpu_s": round(self.cpu_s, 6),
+            "max_rss_mib": round(self.max_rss_mib, 3),
+        }
+        claim.write_exit(self.file, end)
+
+    def _now_us(self) -> int:
+        return int(self.clock) + _mono_us()
+
+
+def _mono_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+def _kill(pid: int, number: int) -> None:
+    """It may be gone already, or run as another user now; there is nothing more to be done."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """For signals that only wake."""

@@ -1,0 +1,159 @@
+"""Which attempts run here, and which processes are theirs.
+
+The engine's claim files say who supervises an attempt; the supervisor leads a session, and the
+processes of that session are the job. Reading them is O(claims + new processes): a process is
+asked for its session once, then only those that are ours are read again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from flyball.monitor.sensor import Site, text_of
+
+FIRST_LINE = 1024
+"""Bytes of a claim's first line; the exit record follows."""
+SWEEP_S = 30.0
+"""All processes are asked anew this often, in case an id was used again unseen."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Claim(NamedTuple):
+    """An attempt that was begun here and has not ended."""
+
+    job: int
+    attempt: int
+    pid: int
+    start: int
+
+
+class Usage(NamedTuple):
+    """What a session's processes use. Pages that several of them share count for each."""
+
+    processes: int
+    cpu_s: float
+    rss_bytes: int
+
+
+class _Stat(NamedTuple):
+    session: int
+    start: int
+    cpu_ticks: int
+    rss_pages: int
+
+
+class Sessions:
+    """The sessions of claimed attempts, brought up to date by `update`."""
+
+    def __init__(self, site: Site) -> None:
+        assert site.state is not None
+        self._folder = site.state / "engine"
+        self._proc = site.root / "proc"
+        self._boot = text_of(site.proc("sys/kernel/random/boot_id"))
+        self._claims: dict[str, Claim] = {}
+        self._session_of: dict[int, int] = {}
+        self._sweep_due = -1.0
+        self.pids: frozenset[int] = frozenset()
+
+    def update(self, now: float) -> dict[Claim, Usage]:
+        """The attempts that run, and what each uses."""
+        claims = self._read_claims()
+        if not claims:
+            self._session_of.clear()
+            self.pids = frozenset()
+            return {}
+        self._find_processes(now, {claim.pid for claim in claims})
+        return self._measure(claims)
+
+    def _read_claims(self) -> list[Claim]:
+        """Claims that are not void, not ended and of this boot."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            names = []
+        found: dict[str, Claim] = {}
+        for name in names:
+            if name.replace(".", "", 1).isdigit() and "." in name:
+                claim = self._claims.get(name) or _read_claim(self._folder / name, self._boot)
+                if claim is not None:
+                    found[name] = claim
+        self._claims = found
+        return list(found.values())
+
+    def _find_processes(self, now: float, leaders: set[int]) -> None:
+        if now >= self._sweep_due:
+            self._sweep_due = now + SWEEP_S
+            self._session_of.clear()
+        alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
+        known = self._session_of
+        for gone in known.keys() - alive:
+            del known[gone]
+        # A leader may have been seen before it became one.
+        for pid in (alive - known.keys()) | (leaders & alive):
+            stat = _read_stat(self._proc, pid)
+            if stat is not None:
+                known[pid] = stat.session
+
+    def _measure(self, claims: list[Claim]) -> dict[Claim, Usage]:
+        members: dict[int, list[_Stat]] = {claim.pid: [] for claim in claims}
+        started: dict[int, int] = {}
+        pids = []
+        for pid, session in list(self._session_of.items()):
+            if session not in members:
+                continue
+            stat = _read_stat(self._proc, pid)
+            if stat is None or stat.session != session:
+                del self._session_of[pid]
+                continue
+            members[session].append(stat)
+            started[pid] = stat.start
+            pids.append(pid)
+        self.pids = frozenset(pids)
+        return {
+            claim: Usage(
+                len(members[claim.pid]),
+                sum(each.cpu_ticks for each in members[claim.pid]) / TICKS_PER_S,
+                sum(each.rss_pages for each in members[claim.pid]) * PAGE_BYTES,
+            )
+            for claim in claims
+            # Another process with the supervisor's number is not the supervisor.
+            if members[claim.pid] and started.get(claim.pid, claim.start) == claim.start
+        }
+
+
+def _read_claim(path: Path, boot: str) -> Claim | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(2 * FIRST_LINE)
+        values = json.loads(data[:FIRST_LINE])
+        claim = Claim(*(int(values[name]) for name in Claim._fields))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # not written yet, or never to be
+    ended = data[FIRST_LINE:].strip(b" \n\0")
+    if ended or claim.pid <= 0 or values.get("boot") != boot:
+        return None
+    return claim
+
+
+def _read_stat(proc: Path, pid: int) -> _Stat | None:
+    """Session, start and use of a process; its waited-for children count as its own."""
+    try:
+        file = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = os.read(file, 1024)
+    except OSError:
+        return None  # gone between open and read
+    finally:
+        os.close(file)
+    # The name is in brackets and may hold anything: fields count from the last bracket.
+    fields = data[data.rindex(b")") + 2 :].split(None, 22)
+    if fields[0] in b"ZX":
+        return None
+    ticks = sum(map(int, fields[11:15]))
+    return _Stat(int(fields[3]), int(fields[19]), ticks, int(fields[21]))

@@ -1,0 +1,1 @@
+"""One file for each sensor; `flyball.monitor.registry` names them all."""

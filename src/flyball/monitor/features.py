@@ -1,0 +1,102 @@
+"""From samples to features: filters against noise, and what predictors are given.
+
+Plain functions over arrays of times (seconds, rising) and values; nothing is remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from flyball.core.results import Floats
+
+WINDOWS_S = (1.0, 10.0, 60.0)
+BURST = 3.0
+"""A burst is a value this many deviations above its window's mean."""
+QUIET = 0.05
+"""Deviations below this share of the mean do not make a burst of noise."""
+
+
+class Features(NamedTuple):
+    """One series over one window that ends at the last sample.
+
+    Attributes:
+        slope: least squares, in units of the value a second.
+        burst: whether the last tenth of the window lies far above the rest of it.
+    """
+
+    window_s: float
+    samples: int
+    mean: float
+    std: float
+    p95: float
+    slope: float
+    burst: bool
+
+
+def rolling_mean(times_s: Floats, values: Floats, window_s: float) -> Floats:
+    """At each time the mean of the samples of the last `window_s`."""
+    first = np.searchsorted(times_s, times_s - window_s, side="right")
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    last = np.arange(1, len(values) + 1)
+    means: Floats = (sums[last] - sums[first]) / (last - first)
+    return means
+
+
+def median_filter(values: Floats, width: int = 5) -> Floats:
+    """Each value replaced by the median of the last `width`: outliers vanish, steps stay."""
+    if width <= 1 or len(values) == 0:
+        return values
+    padded = np.concatenate([np.full(width - 1, values[0]), values])
+    medians: Floats = np.median(sliding_window_view(padded, width), axis=1)
+    return medians
+
+
+def exponential(times_s: Floats, values: Floats, half_life_s: float) -> Floats:
+    """Exponential average that forgets half in `half_life_s`, whatever the sampling."""
+    smooth = np.array(values, np.float64)
+    for at in range(1, len(smooth)):
+        weight = 0.5 ** ((times_s[at] - times_s[at - 1]) / half_life_s)
+        smooth[at] = weight * smooth[at - 1] + (1.0 - weight) * values[at]
+    return smooth
+
+
+def rate(times_s: Floats, totals: Floats) -> tuple[Floats, Floats]:
+    """A total's change a second between samples; where it went back, it began again at zero."""
+    spans, moves = np.diff(times_s), np.diff(totals)
+    moves = np.where(moves < 0, totals[1:], moves)
+    good = spans > 0
+    return times_s[1:][good], moves[good] / spans[good]
+
+
+def features(
+    times_s: Floats, values: Floats, windows_s: Sequence[float] = WINDOWS_S
+) -> list[Features]:
+    """Features over each window, all ending at the last sample."""
+    return [_over(times_s, values, window_s) for window_s in windows_s]
+
+
+def _over(times_s: Floats, values: Floats, window_s: float) -> Features:
+    if len(times_s) == 0:
+        return Features(window_s, 0, np.nan, np.nan, np.nan, np.nan, False)
+    inside = times_s > times_s[-1] - window_s
+    times, seen = times_s[inside] - times_s[-1], values[inside]
+    mean, std = float(np.mean(seen)), float(np.std(seen))
+    centred = times - times.mean()
+    spread = float(centred @ centred)
+    slope = float(centred @ seen) / spread if spread > 0 else 0.0
+    p95 = float(np.percentile(seen, 95))
+    return Features(window_s, len(seen), mean, std, p95, slope, _bursts(times, seen, window_s))
+
+
+def _bursts(times: Floats, seen: Floats, window_s: float) -> bool:
+    recent = times > -window_s / 10
+    before = seen[~recent]
+    if len(before) < 2:
+        return False
+    mean = float(before.mean())
+    margin = BURST * max(float(before.std()), QUIET * abs(mean))
+    return bool(seen[recent].mean() > mean + margin and margin > 0)

@@ -1,0 +1,76 @@
+"""Where samples go: the spools of their families, and the latest values for whoever looks."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flyball.core.protocols import Sample
+from flyball.monitor.rates import FAMILIES
+from flyball.monitor.spool import Spool
+
+LATEST = "latest.json"
+FORGET_S = 30.0
+"""A value that was not seen for so long is no longer the latest, but gone."""
+TOTAL, PER_S = "_total", "_per_s"
+
+
+class Outlet:
+    """Takes samples; writes them out about once a second, when told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._spools = {family: Spool(folder / family) for family in FAMILIES}
+        self._last: dict[tuple[str, ...], Sample] = {}
+        self._before: dict[str, tuple[float, float, float]] = {}
+
+    def add(self, family: str, sample: Sample) -> None:
+        self._spools[family].add(sample)
+        self._last[(sample.source, *sample.values)] = sample
+
+    def publish(self, now: float, rest: Mapping[str, Any]) -> None:
+        """Flush the spools and replace `latest.json` in one step."""
+        for spool in self._spools.values():
+            spool.flush()
+        values = self._latest(now)
+        text = json.dumps({"time_s": now, **rest, "values": values}, allow_nan=False)
+        temporary = self._folder / f".{LATEST}.tmp"
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, text.encode())
+        finally:
+            os.close(file)
+        os.replace(temporary, self._folder / LATEST)
+
+    def close(self) -> None:
+        for spool in self._spools.values():
+            spool.close()
+
+    def _latest(self, now: float) -> dict[str, float]:
+        self._last = {
+            key: each for key, each in self._last.items() if each.time_s >= now - FORGET_S
+        }
+        values: dict[str, float] = {}
+        before: dict[str, tuple[float, float, float]] = {}
+        for sample in sorted(self._last.values(), key=lambda each: each.time_s):
+            for key, value in sample.values.items():
+                name = f"{sample.source}.{key}"
+                if math.isfinite(value):
+                    values[name] = value
+                if key.endswith(TOTAL):
+                    before[name] = self._rate(name, sample.time_s, value)
+                    if not math.isnan(before[name][2]):
+                        values[name.removesuffix(TOTAL) + PER_S] = before[name][2]
+        self._before = before
+        return values
+
+    def _rate(self, name: str, time_s: float, value: float) -> tuple[float, float, float]:
+        """Time and value of a total with its change a second since it was last published."""
+        then, old, rate = self._before.get(name, (time_s, value, math.nan))
+        if time_s <= then:
+            return then, old, rate
+        return time_s, value, max(0.0, value - old) / (time_s - then)

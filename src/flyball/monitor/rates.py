@@ -1,0 +1,69 @@
+"""How often each family is sampled: from the fastest to the slowest, the slowest by default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from flyball.core.errors import BadInput, UnknownName
+
+
+class Range(NamedTuple):
+    """Periods of a family, in seconds."""
+
+    fast_s: float
+    slow_s: float
+
+
+FAMILIES: Mapping[str, Range] = {
+    "compute": Range(0.01, 0.1),
+    "memory": Range(0.05, 0.2),
+    "network": Range(0.1, 0.5),
+    "power": Range(0.5, 1.0),
+    "application": Range(0.2, 0.5),
+}
+LONGEST_S = 60.0
+"""A period may be stretched to this: a segment then still holds one row."""
+
+Rates = Mapping[str, float]
+"""Period in seconds by family."""
+
+DEFAULT: Rates = {family: each.slow_s for family, each in FAMILIES.items()}
+FASTEST: Rates = {family: each.fast_s for family, each in FAMILIES.items()}
+
+
+def seconds_of(text: str) -> float:
+    """`50ms`, `0.5s` or `0.5` in seconds; NaN for anything else."""
+    digits = text.strip().lower()
+    scale = 1.0
+    if digits.endswith("ms"):
+        digits, scale = digits[:-2], 1e-3
+    elif digits.endswith("s"):
+        digits = digits[:-1]
+    try:
+        return float(digits) * scale
+    except ValueError:
+        return math.nan
+
+
+def parse_rates(settings: Iterable[str], start: Rates = DEFAULT) -> Rates:
+    """Periods by family: `start`, changed by settings such as `compute=50ms`.
+
+    Raises:
+        UnknownName: no such family.
+        BadInput: not a period, or one that is too short or too long.
+    """
+    rates = dict(start)
+    for setting in settings:
+        family, mark, text = setting.partition("=")
+        if not mark:
+            raise BadInput(f"--rate {setting!r} has no period", "write e.g. compute=50ms")
+        if family not in FAMILIES:
+            raise UnknownName("family", family, FAMILIES)
+        period_s, fastest_s = seconds_of(text), FAMILIES[family].fast_s
+        if not fastest_s <= period_s <= LONGEST_S:
+            span = f"{fastest_s * 1e3:g}ms to {LONGEST_S:g}s"
+            raise BadInput(f"--rate {setting!r} is not a period", f"use {span}")
+        rates[family] = period_s
+    return rates

@@ -1,0 +1,178 @@
+"""Parquet files of telemetry: whole numbers as differences, compressed, whole or not there.
+
+A column holds integers; its step (in the file's metadata) says what one of them is, so that
+neighbouring values differ by little and take few bits. The step follows from the unit in the
+name; `docs/reference/metrics.md` lists them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flyball.core.results import Floats
+from flyball.monitor.spool import Row
+
+TIME_STEP_S = 1e-5
+STEPS = {"_percent": 0.01, "_s": 1e-4, "_j": 1e-3, "_w": 0.01, "_c": 0.1, "_v": 1e-3, "_mhz": 1.0}
+"""What is kept of a value, by the unit in its name. Whole numbers are kept as they are, anything
+else to the last bit."""
+LEVEL = 9
+"""Of zstd: beyond it files shrink by less than 1 %."""
+MARK = b"flyball_telemetry"
+VERSION = 1
+
+
+class Segment(NamedTuple):
+    """Values of a family over a span: NaN where a value was not sampled at that time."""
+
+    times_s: Floats
+    columns: Mapping[str, Floats]
+    spans: Sequence[int]
+    """Where the minutes it was made of begin."""
+
+
+def _arrow() -> tuple[Any, Any]:
+    """pyarrow and its Parquet part, loaded when first used: they take 30 MB and 0.2 s."""
+    return import_module("pyarrow"), import_module("pyarrow.parquet")
+
+
+def step_of(name: str) -> float:
+    """What is kept of values of this name: 0 = everything."""
+    stem = name.removesuffix("_total")
+    return next((step for unit, step in STEPS.items() if stem.endswith(unit)), 0.0)
+
+
+def gather(rows: Iterable[Row], start_s: int) -> Segment:
+    """Rows of several sources side by side, one for each time."""
+    by_names: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
+    for row in rows:
+        by_names.setdefault(row.names, []).append((row.time_s, *row.values))
+    parts = [(names, np.array(table)) for names, table in by_names.items()]
+    return _join([(table[:, 0], names, table[:, 1:]) for names, table in parts], [start_s])
+
+
+def merge(segments: Sequence[Segment]) -> Segment:
+    """Several segments as one."""
+    parts = []
+    for each in segments:
+        names = tuple(each.columns)
+        table = np.column_stack([each.columns[name] for name in names]) if names else None
+        if table is not None:
+            parts.append((each.times_s, names, table))
+    return _join(parts, sorted({span for each in segments for span in each.spans}))
+
+
+def _join(parts: Sequence[tuple[Floats, tuple[str, ...], Floats]], spans: list[int]) -> Segment:
+    if not parts:
+        return Segment(np.zeros(0), {}, spans)
+    times = np.unique(np.concatenate([part[0] for part in parts]))
+    columns: dict[str, Floats] = {}
+    for part_times, names, table in parts:
+        at = np.searchsorted(times, part_times)
+        for index, name in enumerate(names):
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = np.full(len(times), np.nan)
+            values = table[:, index]
+            there = ~np.isnan(values)
+            column[at[there]] = values[there]
+    return Segment(times, columns, spans)
+
+
+def write(path: Path, segment: Segment) -> int:
+    """Write under another name, then rename: the file is whole or not there. Returns its bytes."""
+    pa, pq = _arrow()
+
+    names = sorted(segment.columns)
+    steps = {name: _best_step(name, segment.columns[name]) for name in names}
+    arrays = [pa.array(np.round(segment.times_s / TIME_STEP_S).astype(np.int64))]
+    for name in names:
+        values = segment.columns[name]
+        missing = np.isnan(values)
+        if steps[name]:
+            filled = np.where(missing, 0.0, values) / steps[name]
+            arrays.append(pa.array(np.round(filled).astype(np.int64), mask=missing))
+        else:
+            arrays.append(pa.array(values, mask=missing))
+    about = {"version": VERSION, "steps": steps, "spans": list(segment.spans)}
+    fields = [
+        pa.field(name, each.type) for name, each in zip(("time", *names), arrays, strict=True)
+    ]
+    table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+    encodings = {name: "DELTA_BINARY_PACKED" if steps[name] else "PLAIN" for name in names}
+    temporary = path.with_name(f".{path.name}.tmp")
+    # Without Arrow's own copy of the schema and without statistics: both would take more room
+    # than the values of a minute.
+    with pq.ParquetWriter(
+        temporary,
+        table.schema,
+        compression="zstd",
+        compression_level=LEVEL,
+        use_dictionary=False,
+        column_encoding={"time": "DELTA_BINARY_PACKED", **encodings},
+        write_statistics=False,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({MARK.decode(): json.dumps(about)})
+    size = temporary.stat().st_size
+    os.replace(temporary, path)
+    return size
+
+
+def _best_step(name: str, values: Floats) -> float:
+    step = step_of(name)
+    known = values[~np.isnan(values)]
+    if len(known) and float(np.abs(known).max()) >= 2.0**53 * (step or 1.0):
+        return 0.0
+    if step == 0.0 and bool(np.all(known == np.round(known))):
+        return 1.0
+    return step
+
+
+def read(path: Path, names: Sequence[str] | None = None) -> Segment:
+    """A segment, or only these of its columns (those it has).
+
+    Raises:
+        ValueError: damaged, half-written, or not one of ours.
+    """
+    pa, pq = _arrow()
+
+    try:
+        with pq.ParquetFile(path) as file:
+            about = json.loads((file.metadata.metadata or {})[MARK])
+            steps: dict[str, float] = about["steps"]
+            wanted = [name for name in (steps if names is None else names) if name in steps]
+            table = file.read(["time", *wanted], use_threads=False)
+        times = table["time"].to_numpy() * TIME_STEP_S
+        columns = {name: _values(table[name], steps[name]) for name in wanted}
+        return Segment(times, columns, [int(each) for each in about["spans"]])
+    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a whole segment ({error})") from error
+
+
+def names_in(path: Path) -> list[str]:
+    """The columns of a segment.
+
+    Raises:
+        ValueError: damaged, half-written, or not one of ours.
+    """
+    pa, pq = _arrow()
+
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+        return sorted(json.loads(metadata[MARK])["steps"])
+    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a whole segment ({error})") from error
+
+
+def _values(column: Any, step: float) -> Floats:
+    plain: Floats = np.asarray(column.to_numpy(), np.float64)
+    return plain * step if step else plain

@@ -1,0 +1,199 @@
+"""One sensor in the agent's care: its failures are counted and never the agent's own.
+
+A sensor that raises is opened anew after a pause that doubles. One that may hang in a driver
+runs in a thread; if it does not come back, the thread is left behind and another takes over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+from typing import Any
+
+from flyball.core.protocols import Sample
+from flyball.monitor.sensor import Null, Sensor, Site
+
+STUCK_PERIODS = 5
+LEAST_STUCK_S = 2.0
+"""A blocking sensor is given up after this many periods, and not before this time."""
+MOST_LEFT = 8
+"""Threads that may be left behind; then the sensor stays off."""
+LONGEST_PAUSE_S = 60.0
+
+
+class Probe:
+    """A sensor that is opened when first read and after each failure."""
+
+    def __init__(self, cls: type[Sensor], site: Site) -> None:
+        self._cls, self._site = cls, site
+        self.sensor: Sensor | Null | None = None
+
+    def collect(self, now: float) -> Sample:
+        if self.sensor is None:
+            self.sensor = self._cls.open(self._site)
+        try:
+            return self.sensor.collect(now)
+        except Exception:
+            self.sensor = None
+            raise
+
+
+class Worker:
+    """A thread that reads one probe when asked. `result` is what came back, once."""
+
+    def __init__(self, probe: Probe, name: str, timer: Callable[[], float]) -> None:
+        self.probe = probe
+        self._timer = timer
+        self.asked_s: float | None = None
+        self.took_s = 0.0
+        self._requests: SimpleQueue[float | None] = SimpleQueue()
+        self._results: SimpleQueue[Sample | Exception] = SimpleQueue()
+        threading.Thread(target=self._serve, name=name, daemon=True).start()
+
+    def ask(self, now: float) -> None:
+        self.asked_s = now
+        self._requests.put(now)
+
+    def result(self) -> Sample | Exception | None:
+        """The answer, None if there is none yet."""
+        if self.asked_s is None or self._results.empty():
+            return None
+        self.asked_s = None
+        return self._results.get()
+
+    def end(self) -> None:
+        """The thread ends when it is next free."""
+        self._requests.put(None)
+
+    def _serve(self) -> None:
+        while (now := self._requests.get()) is not None:
+            began = self._timer()
+            answer: Sample | Exception
+            try:
+                answer = self.probe.collect(now)
+            except Exception as error:
+                answer = error
+            self.took_s = self._timer() - began
+            self._results.put(answer)
+
+
+class Slot:
+    """A sensor, when it is due, and how it fared.
+
+    Attributes:
+        absent: why there is no such sensor here, "" if there is one.
+        failures, stuck, missed: how often it raised, hung, came too late.
+        error: the last one, in words.
+        took_s: the last reading.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cls: type[Sensor],
+        site: Site,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.name, self.cls = name, cls
+        self.absent = self.error = ""
+        self.failures = self.stuck = self.missed = 0
+        self.took_s = 0.0
+        self.period_s = 1.0
+        self.due_s = 0.0
+        self._site, self._timer = site, timer
+        self._streak = 0
+        self._probe = Probe(cls, site)
+        self._worker: Worker | None = None
+
+    @property
+    def sensor(self) -> Sensor | Null | None:
+        return self._probe.sensor
+
+    def run(self, now: float) -> Sample | None:
+        """Read it, or have it read; then set when it is due next."""
+        if now - self.due_s > self.period_s and self.due_s > 0:
+            self.missed += int((now - self.due_s) / self.period_s)
+        self.due_s = (now + 1e-6) // self.period_s * self.period_s + self.period_s
+        if self.cls.blocks:
+            self._ask(now)
+            return None
+        began = self._timer()
+        try:
+            sample = self._probe.collect(now)
+        except Exception as error:
+            self._failed(now, error)
+            return None
+        self.took_s = self._timer() - began
+        return self._good(sample)
+
+    def harvest(self, now: float) -> Sample | None:
+        """What a blocking sensor's thread has brought meanwhile."""
+        worker = self._worker
+        if worker is None or worker.asked_s is None:
+            return None
+        asked_s = worker.asked_s
+        answer = worker.result()
+        if isinstance(answer, Exception):
+            self._failed(now, answer)
+            return None
+        if answer is not None:
+            self.took_s = worker.took_s
+            return self._good(answer)
+        if now - asked_s > max(LEAST_STUCK_S, STUCK_PERIODS * self.period_s):
+            self._give_up(now, now - asked_s)
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """For `latest.json`."""
+        about: Mapping[str, str] = getattr(self.sensor, "about", {})
+        if self.absent:
+            return {"absent": self.absent}
+        return {
+            "family": self.cls.family,
+            "period_s": self.period_s,
+            "about": dict(about),
+            "failures": self.failures,
+            "stuck": self.stuck,
+            "missed": self.missed,
+            "error": self.error,
+            "took_us": round(self.took_s * 1e6),
+        }
+
+    def end(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+
+    def _ask(self, now: float) -> None:
+        if self._worker is None:
+            self._worker = Worker(self._probe, f"flyball-{self.name}", self._timer)
+        if self._worker.asked_s is None:
+            self._worker.ask(now)
+
+    def _good(self, sample: Sample) -> Sample | None:
+        self._streak = 0
+        if isinstance(self.sensor, Null):
+            self.absent = self.sensor.reason
+            self.end()
+            return None
+        return sample
+
+    def _failed(self, now: float, error: Exception) -> None:
+        self.failures += 1
+        self._pause(now, f"{type(error).__name__}: {error}")
+
+    def _give_up(self, now: float, waited_s: float) -> None:
+        self.stuck += 1
+        self._pause(now, f"did not come back within {waited_s:.1f} s")
+        self.end()  # should it ever come back
+        self._worker = None
+        self._probe = Probe(self.cls, self._site)
+        if self.stuck >= MOST_LEFT:
+            self.absent = f"hung {self.stuck} times and was switched off; restart the agent"
+
+    def _pause(self, now: float, error: str) -> None:
+        self.error = error
+        self._streak += 1
+        pause_s = min(LONGEST_PAUSE_S, self.period_s * 2.0 ** min(self._streak, 16))
+        self.due_s = max(self.due_s, now + pause_s)

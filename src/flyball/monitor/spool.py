@@ -1,0 +1,143 @@
+"""The segment that is being written: rows appended as they come, readable at once.
+
+The agent appends about once a second, so that a crash loses no more; `store` turns a finished
+spool into a Parquet segment. A record is a head (kind, schema, length) and its payload: kind S
+names the values of a schema, kind R is a row of it, time first. A tail that was cut off is seen
+by its length.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from flyball.core.protocols import Sample
+
+HEAD = struct.Struct("<cHI")
+SUFFIX = ".live"
+SEGMENT_S = 60
+LONGEST = 1 << 24
+"""No record is longer than this: a larger length is damage."""
+
+
+class Row(NamedTuple):
+    """One sample: full names (`source.name`) and their values."""
+
+    time_s: float
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+
+
+class Spool:
+    """Appends samples of one family; a new file begins at each full minute."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = -1
+        self._pending = bytearray()
+        self._schemas: dict[tuple[str, ...], tuple[int, struct.Struct]] = {}
+        self.start_s = 0
+        self._end_s = 0.0
+
+    def add(self, sample: Sample) -> None:
+        """Remember a sample; on disk after the next `flush`."""
+        values = sample.values
+        if not values:
+            return
+        if sample.time_s >= self._end_s:
+            self._begin(sample.time_s)
+        key = (sample.source, *values)
+        number, packer = self._schemas.get(key) or self._declare(key)
+        size = packer.size - HEAD.size
+        self._pending += packer.pack(b"R", number, size, sample.time_s, *values.values())
+
+    def flush(self) -> None:
+        """Give what is remembered to the kernel."""
+        if self._pending and self._file >= 0:
+            os.write(self._file, self._pending)
+            self._pending.clear()
+
+    def close(self) -> None:
+        """Flush, and leave the file to the store."""
+        self.flush()
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+        self._end_s = 0.0
+
+    def _begin(self, time_s: float) -> None:
+        self.close()
+        self._schemas.clear()
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        start_s = int(time_s)
+        # A second agent within a minute begins a file of its own.
+        while (self._folder / f"{start_s}.parquet").exists() or not self._open(start_s):
+            start_s += 1
+        self.start_s = start_s
+        self._end_s = (int(time_s) // SEGMENT_S + 1) * SEGMENT_S
+
+    def _open(self, start_s: int) -> bool:
+        path = self._folder / f"{start_s}{SUFFIX}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        try:
+            self._file = os.open(path, flags, 0o600)
+        except FileExistsError:
+            return False
+        return True
+
+    def _declare(self, key: tuple[str, ...]) -> tuple[int, struct.Struct]:
+        made = len(self._schemas), struct.Struct(f"{HEAD.format}{len(key)}d")
+        self._schemas[key] = made
+        source, *names = key
+        payload = json.dumps([f"{source}.{name}" for name in names]).encode()
+        self._pending += HEAD.pack(b"S", made[0], len(payload)) + payload
+        return made
+
+
+def read_spool(path: Path, damage: list[Path] | None = None) -> Iterator[Row]:
+    """The rows of a spool, as far as it is whole; a damaged one is added to `damage`."""
+    data = path.read_bytes()
+    schemas: dict[int, tuple[tuple[str, ...], struct.Struct]] = {}
+    at = 0
+    while at + HEAD.size <= len(data):
+        kind, number, size = HEAD.unpack_from(data, at)
+        at += HEAD.size
+        if kind not in b"SR" or size > LONGEST:
+            break
+        if at + size > len(data):
+            return  # being written, or cut off by a crash: what came before is good
+        if kind == b"S":
+            names = _names(data[at : at + size])
+            schemas[number] = names, struct.Struct(f"<{len(names) + 1}d")
+        elif number not in schemas or schemas[number][1].size != size:
+            break
+        else:
+            names, packer = schemas[number]
+            time_s, *values = packer.unpack_from(data, at)
+            yield Row(time_s, names, tuple(values))
+        at += size
+    else:
+        return
+    if damage is not None:
+        damage.append(path)
+
+
+def _names(payload: bytes) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, json.loads(payload)))
+    except ValueError:
+        return ()
+
+
+def spans(folder: Path, suffix: str) -> Mapping[int, Path]:
+    """The files of a family with this ending, by the second at which they begin."""
+    found = {}
+    for path in folder.glob(f"*{suffix}"):
+        stem = path.name.removesuffix(suffix)
+        if stem.isdigit():
+            found[int(stem)] = path
+    return dict(sorted(found.items()))

@@ -1,0 +1,244 @@
+"""The Python client of a control plane: `flyball.Client()`.
+
+client = flyball.Client()
+job = client.submit(["python", "train.py"], gpus=1, limit_s=3600)
+print(client.wait(job)["state"])
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from flyball.sdk.errors import ApiError, NoControlPlane
+from flyball.sdk.transport import Json, Transport
+
+__all__ = ["ApiError", "Client", "NoControlPlane"]
+
+FINAL = frozenset(
+    ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL")
+)
+MOST_JOBS = 10_000
+"""Jobs in one request."""
+MOST_BYTES = 30 * 2**20
+
+JobId = int | str
+
+
+class Client:
+    """A control plane, from outside. Usable from several threads; also a context manager.
+
+    Args:
+        state: the state folder; default as for `flyball up`.
+        url, token: another control plane than that of the folder. The token may also come from
+            the folder.
+        ca: a file of certificates to trust, for `https`.
+        timeout_s: for one answer.
+    """
+
+    def __init__(
+        self,
+        state: str | os.PathLike[str] | None = None,
+        url: str | None = None,
+        token: str | None = None,
+        ca: str | None = None,
+        timeout_s: float = 60.0,
+    ) -> None:
+        self._transport = Transport(state, url, token, ca, timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    # Jobs ------------------------------------------------------------------------
+
+    def submit(self, argv: Sequence[str] | None = None, **fields: Any) -> int:
+        """Submit a job and return its id. It is durable then.
+
+        Args:
+            argv: the command and its arguments.
+            fields: as in `docs/reference/api.md`: name, cwd, env, cpus, gpus, limit_s, ...
+                `cwd` is the current folder unless stated.
+        """
+        job = dict(fields) if argv is None else {"argv": [str(each) for each in argv], **fields}
+        return self.submit_job({"cwd": os.getcwd(), **job})
+
+    def submit_job(self, job: Mapping[str, Any], key: str = "") -> int:
+        """Submit a job as a mapping; the first id if it is an array."""
+        return int(self._transport.send("POST", "/jobs", dict(job), key or _new_key())["id"])
+
+    def submit_many(self, jobs: Sequence[Mapping[str, Any]], key: str = "") -> list[int]:
+        """Submit many jobs; their ids, in order. Ten thousand and 30 MiB at a time are all or
+        none; beyond that, a key makes it safe to send the same list again."""
+        key = key or _new_key()
+        ids: list[int] = []
+        for number, body in enumerate(_batches(jobs)):
+            own_key = key if number == 0 else f"{key}.{number}"
+            ids += self._transport.send("POST", "/jobs/batch", body, own_key)["ids"]
+        return ids
+
+    def jobs(self, **filters: Any) -> Iterator[Json]:
+        """Jobs, the newest first: state (one or several), user, tenant, name, array, since, until,
+        limit (of a page)."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self._transport.get("/jobs", **filters, cursor=cursor or None)
+            yield from page["jobs"]
+            cursor = page["next"]
+
+    def job(self, id: JobId) -> Json:
+        """One job."""
+        return self._transport.get(f"/jobs/{_path(id)}")
+
+    def cancel(self, id: JobId) -> list[int]:
+        """Cancel a job, or all of an array; the ids that were told to stop."""
+        ids: list[int] = self._transport.send("DELETE", f"/jobs/{_path(id)}")["ids"]
+        return ids
+
+    def why(self, id: JobId) -> Json:
+        """Why it waits, when it will start, what would help."""
+        return self._transport.get(f"/jobs/{_path(id)}/why")
+
+    def receipt(self, id: JobId) -> Json:
+        """What it used and cost."""
+        return self._transport.get(f"/jobs/{_path(id)}/receipt")
+
+    def dry_run(self, job: Mapping[str, Any]) -> Json:
+        """What would become of a job; nothing is kept."""
+        return self._transport.send("POST", "/jobs/dry-run", dict(job), again=True)
+
+    def wait(self, id: JobId, timeout: float | None = None) -> Json:
+        """The job, once it has ended.
+
+        Raises:
+            TimeoutError: it has not, after `timeout` seconds.
+        """
+        end_s = None if timeout is None else time.monotonic() + timeout
+        pause_s = 0.01
+        while (job := self.job(id))["state"] not in FINAL:
+            left_s = pause_s if end_s is None else end_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"job {id} is {job['state']} after {timeout:g} s")
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * 1.5, 0.5)
+        return job
+
+    def logs(
+        self, id: JobId, follow: bool = False, tail: int | None = None, attempt: int = 0
+    ) -> Iterator[bytes]:
+        """What a job printed, in pieces; with `follow`, until it has ended."""
+        path = f"/jobs/{_path(id)}/logs"
+        query = {"tail": tail, "attempt": attempt or None}
+        if not follow:
+            with self._transport.open(path, query) as answer:
+                yield from answer.iter_bytes()
+            return
+        for frame in self._transport.follow(path, {**query, "follow": "true"}):
+            if frame.event == "end":
+                return
+            yield str(json.loads(frame.data)["text"]).encode("utf-8", "surrogateescape")
+
+    def progress(self, id: JobId) -> Json:
+        """What the job last said of itself."""
+        values: Json = self._transport.get(f"/jobs/{_path(id)}/report")["values"]
+        return values
+
+    # The cluster -----------------------------------------------------------------
+
+    def queue(self, limit: int = 1000) -> list[Json]:
+        """The active jobs, in the order of the queue, at most `limit`."""
+        jobs: list[Json] = self._transport.get("/queue", limit=limit)["jobs"]
+        return jobs
+
+    def nodes(self) -> list[Json]:
+        """The nodes."""
+        nodes: list[Json] = self._transport.get("/nodes")["nodes"]
+        return nodes
+
+    def decisions(self, after: int = 0, limit: int = 100) -> list[Json]:
+        """What was decided, the oldest first."""
+        rows: list[Json] = self._transport.get("/decisions", after=after, limit=limit)["decisions"]
+        return rows
+
+    def events(
+        self, after: int | None = 0, follow: bool = False, kind: Sequence[str] = (), job: int = 0
+    ) -> Iterator[Json]:
+        """What happened after an event, in order; with `follow`, without end.
+
+        Args:
+            after: a number; None = only what is still to come (with `follow`).
+        """
+        query: Json = {"kind": list(kind), "job": job or None}
+        if follow:
+            for frame in self._transport.follow(
+                "/events", {**query, "after": after, "follow": "true"}
+            ):
+                yield json.loads(frame.data)
+            return
+        seen = after or 0
+        while rows := self._transport.get("/events", **query, after=seen)["events"]:
+            yield from rows
+            seen = rows[-1]["seq"]
+
+    def telemetry(self) -> Json:
+        """The newest sample of every sensor."""
+        return self._transport.get("/telemetry")
+
+    def series(self, name: str, seconds: float = 3600.0) -> Json:
+        """One series, from some time ago until now."""
+        return self._transport.get("/telemetry/series", name=name, seconds=seconds)
+
+    def forecast(self) -> Json:
+        """When what waits will start."""
+        return self._transport.get("/forecast")
+
+    def health(self) -> Json:
+        """`{"ok", "checks"}`; a control plane that is not well answers too."""
+        return self._transport.get("/healthz", good=(200, 503))
+
+
+def _batches(jobs: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    """Bodies that are small enough, in order."""
+    texts: list[bytes] = []
+    size = 0
+    for job in jobs:
+        text = json.dumps(dict(job)).encode()
+        if texts and (len(texts) == MOST_JOBS or size + len(text) > MOST_BYTES):
+            yield b'{"jobs":[' + b",".join(texts) + b"]}"
+            texts, size = [], 0
+        texts.append(text)
+        size += len(text) + 1
+    if texts:
+        yield b'{"jobs":[' + b",".join(texts) + b"]}"
+
+
+def _path(id: JobId) -> str:
+    """An id as part of a path.
+
+    Raises:
+        ApiError: it could be something else there.
+    """
+    text = str(id)
+    if not text.replace("_", "", 1).isdigit() or not text.isascii():
+        raise ApiError(422, f"{text!r} is no job id", "write e.g. 12, or 12_3", "bad-input")
+    return text
+
+
+def _new_key() -> str:
+    return uuid.uuid4().hex

@@ -1,0 +1,35 @@
+"""Reading server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+
+class Frame(NamedTuple):
+    """One event of a stream."""
+
+    event: str
+    data: str
+    id: str
+
+
+def frames(lines: Iterable[str]) -> Iterator[Frame]:
+    """The events in the lines of a stream; comments and what nobody sent us are passed over."""
+    event, last = "", ""
+    data: list[str] = []
+    for line in lines:
+        if not line:
+            if data:
+                yield Frame(event or "message", "\n".join(data), last)
+            event = ""
+            data = []
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            data.append(value)
+        elif name == "event":
+            event = value
+        elif name == "id":
+            last = value

@@ -1,0 +1,209 @@
+"""One connection to a control plane, wherever it is now.
+
+It is found through the state folder, also after it has been started anew on another port. What is
+safe to repeat is repeated: every submission carries a key of its own, so that an answer lost on the
+way never makes a job run twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from flyball.sdk.endpoint import Endpoint, find_endpoint, state_folder
+from flyball.sdk.errors import ApiError, NoControlPlane
+from flyball.sdk.streams import Frame, frames
+
+PAUSES_S = (0.1, 0.3, 1.0)
+"""Before each repetition of a request that got no answer."""
+STREAM_SILENCE_S = 60.0
+"""A stream says something every 15 s; one that is silent for this long is dead."""
+
+Json = dict[str, Any]
+
+
+class Transport:
+    """Requests and answers. Arguments as for `Client`."""
+
+    def __init__(
+        self,
+        state: str | os.PathLike[str] | None,
+        url: str | None,
+        token: str | None,
+        ca: str | None,
+        timeout_s: float,
+    ) -> None:
+        self._state = state_folder(state)
+        self._url, self._token, self._ca = url, token, ca
+        self._timeout_s = timeout_s
+        self._endpoint = self._find()
+        self._http = self._connected()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def get(self, path: str, good: tuple[int, ...] = (200,), **query: Any) -> Json:
+        """What a path says.
+
+        Raises:
+            ApiError: it answers with another status than a good one.
+        """
+        return _checked(self._request("GET", path, query=query, again=True, good=good), good)
+
+    def send(
+        self, method: str, path: str, body: Any = None, key: str = "", again: bool = False
+    ) -> Json:
+        """Have something done.
+
+        Args:
+            body: JSON, ready as bytes or still to be written.
+            key: makes it repeatable, as `again` says it is anyway.
+        """
+        headers = {"Idempotency-Key": key} if key else {}
+        content = b""
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        again = again or bool(key) or method == "DELETE"
+        return _checked(self._request(method, path, content, headers, again=again))
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        content: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+        again: bool = False,
+        good: tuple[int, ...] = (),
+    ) -> httpx.Response:
+        """One answer, whatever it says; asked for again where that is safe."""
+        pauses = iter(PAUSES_S if again else ())
+        while True:
+            pause_s = next(pauses, None)
+            try:
+                answer = self._http.request(
+                    method, f"/api/v1{path}", content=content, headers=headers, params=_given(query)
+                )
+                if pause_s is None or answer.status_code != 503 or 503 in good:
+                    return answer
+            except httpx.TransportError as error:
+                if pause_s is None or isinstance(error, httpx.TimeoutException):
+                    raise self._unreachable(error) from error
+            time.sleep(pause_s)
+            self._find_again()
+
+    # Streams ---------------------------------------------------------------------
+
+    @contextmanager
+    def open(
+        self, path: str, query: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Iterator[httpx.Response]:
+        """An answer to be read as it comes."""
+        patience = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, STREAM_SILENCE_S))
+        request = self._http.build_request(
+            "GET", f"/api/v1{path}", headers=headers, params=_given(query), timeout=patience
+        )
+        try:
+            answer = self._http.send(request, stream=True)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        try:
+            if answer.status_code >= 400:
+                answer.read()
+                raise ApiError.of(answer.status_code, _json(answer))
+            yield answer
+        finally:
+            answer.close()
+
+    def follow(self, path: str, query: Mapping[str, Any]) -> Iterator[Frame]:
+        """A stream without end: opened again, where it was, when the connection is lost."""
+        last, failures = "", 0
+        while True:
+            headers = {"Accept": "text/event-stream"}
+            if last:
+                headers["Last-Event-ID"] = last
+            try:
+                with self.open(path, query, headers) as answer:
+                    for frame in frames(answer.iter_lines()):
+                        last, failures = frame.id or last, 0
+                        yield frame
+            except (httpx.TransportError, NoControlPlane) as error:
+                if failures == len(PAUSES_S):
+                    raise self._unreachable(error) from error
+                time.sleep(PAUSES_S[failures])
+                failures += 1
+                self._find_again()
+
+    # Where -----------------------------------------------------------------------
+
+    def _find(self) -> Endpoint:
+        if self._url is None:
+            return find_endpoint(self._state)
+        token = self._token
+        if token is None:
+            try:
+                token = (self._state / "token").read_text(encoding="ascii").strip()
+            except (OSError, ValueError) as error:
+                raise ApiError(
+                    0, f"no token for {self._url}: {error}", "give token=..., or the state folder"
+                ) from error
+        return Endpoint(self._url.rstrip("/"), token, self._ca or "")
+
+    def _connected(self) -> httpx.Client:
+        end = self._endpoint
+        token = self._token or end.token
+        ca = self._ca or end.ca
+        verify: Any = ssl.create_default_context(cafile=ca) if ca else True
+        return httpx.Client(
+            base_url=end.url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=self._timeout_s,
+            verify=verify,
+            trust_env=False,  # a proxy has no business with this machine's own address
+        )
+
+    def _find_again(self) -> None:
+        """A control plane that was started anew listens elsewhere."""
+        try:
+            found = self._find()
+        except NoControlPlane:
+            return  # not there yet
+        if found != self._endpoint:
+            self._endpoint = found
+            self._http, old = self._connected(), self._http
+            old.close()
+
+    def _unreachable(self, error: Exception) -> ApiError:
+        if isinstance(error, httpx.TimeoutException):
+            return ApiError(
+                0, f"no answer from {self._endpoint.url} within {self._timeout_s:g} s", "try again"
+            )
+        return error if isinstance(error, ApiError) else NoControlPlane()
+
+
+def _checked(answer: httpx.Response, good: tuple[int, ...] = (200, 201, 204)) -> Json:
+    found = _json(answer)
+    problem = answer.headers.get("content-type", "").startswith("application/problem+json")
+    if problem or answer.status_code not in good or not isinstance(found, dict):
+        raise ApiError.of(answer.status_code, found)
+    return found
+
+
+def _json(answer: httpx.Response) -> Any:
+    try:
+        return answer.json() if answer.content else {}
+    except ValueError:
+        return None
+
+
+def _given(query: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (query or {}).items() if value is not None}

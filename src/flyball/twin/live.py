@@ -1,0 +1,132 @@
+"""A live cluster as a state of the twin: the decision kernel sees no difference.
+
+    snap = Snapshot(cluster, view, knobs, now_us)
+    plan = snap.decide(is_round)
+
+The state is made anew for every decision from what is active, and from nothing else: whoever
+has the same view and the same instant gets the same plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import ActionKind
+from flyball.core.effects import Effects
+from flyball.core.errors import BadInput
+from flyball.core.knobs import Knobs, Order
+from flyball.core.state import ACTION, Records, records
+from flyball.core.workload import COLUMNS, Workload
+from flyball.physics.compile import cache_folder
+from flyball.twin import live_kernel
+from flyball.twin.build import build_state
+
+PAST = np.dtype(
+    [
+        ("done_us", "f8"),  # work done in earlier attempts
+        ("service_us", "f8"),  # device time received in them
+        ("since_us", "i8"),  # start of the running attempt
+        ("queued_us", "i8"),  # when it became pending
+        ("attempt", "i4"),  # starts so far, the running one included
+    ],
+    align=True,
+)
+"""What a live job has behind it."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What is active in a live cluster.
+
+    Attributes:
+        workload: the active jobs in order of submission; their durations are not known.
+        past: a record of `PAST` for each.
+        row_job, row_node, row_mask: the devices that running jobs hold, job by job in the order of
+            their starts.
+        down: nodes that are down.
+    """
+
+    workload: Workload
+    past: Records
+    row_job: npt.NDArray[np.int64]
+    row_node: npt.NDArray[np.int64]
+    row_mask: npt.NDArray[np.uint64]
+    down: npt.NDArray[np.int64]
+
+    def digest(self, cluster: Cluster, knobs: Knobs, now_us: int) -> str:
+        """A fingerprint of everything that a decision depends on."""
+        total = hashlib.blake2b(digest_size=16)
+        total.update(repr((cluster, sorted(knobs.as_dict().items()), now_us)).encode())
+        for name in COLUMNS:
+            column = getattr(self.workload, name)
+            total.update(np.ascontiguousarray(column).tobytes())
+        named = (each for each in fields(self.workload) if each.type == "tuple[str, ...]")
+        total.update(repr([getattr(self.workload, each.name) for each in named]).encode())
+        total.update(repr(self.workload.group_limits).encode())
+        for array in (self.workload.after_job, self.workload.after_on):
+            total.update(np.ascontiguousarray(array).tobytes())
+        for name in PAST.names or ():
+            total.update(np.ascontiguousarray(self.past[name]).tobytes())
+        held = (self.row_job, self.row_node, self.row_mask, self.down)
+        total.update(b"".join(each.tobytes() for each in held))
+        return total.hexdigest()
+
+
+class Snapshot:
+    """The state of a live cluster at an instant.
+
+    Attributes:
+        state: its arrays; after `decide`, with the plan carried out in them.
+    """
+
+    def __init__(self, cluster: Cluster, view: View, knobs: Knobs, now_us: int) -> None:
+        """
+        Raises:
+            BadInput: a job that no node could ever hold, or a policy that needs target shares.
+        """
+        if knobs.order == Order.SHARES:
+            raise BadInput("target shares are for replays only", "use another policy")
+        self.knobs = knobs
+        self._packed = knobs.pack()
+        self.state = build_state(cluster, view.workload, knobs, Effects())
+        self._put_rows(view)
+        live_kernel.adopt(self.state, self._packed, view.past, view.down, now_us)
+
+    def _put_rows(self, view: View) -> None:
+        count = len(view.row_job)
+        rows = self.state.plan[:count]
+        rows["kind"] = int(ActionKind.START)
+        rows["job"], rows["node"], rows["mask"] = view.row_job, view.row_node, view.row_mask
+        rows["milli"] = view.workload.milli[view.row_job]
+        self.state.clock["actions"] = count
+
+    def decide(self, is_round: bool) -> Records:
+        """Decide; the plan, which the state has then carried out."""
+        live_kernel.decide_live(self.state, self._packed, is_round)
+        plan = records(int(self.state.clock[0].actions), ACTION)
+        plan[:] = self.state.plan[: len(plan)]
+        return plan
+
+
+def fits(cluster: Cluster, workload: Workload, knobs: Knobs) -> None:
+    """Raise BadInput if one of these jobs could never run on the cluster."""
+    build_state(cluster, workload, knobs, Effects())
+
+
+def warm(note: Callable[[str], None] | None = None) -> None:
+    """Compile what a live decision needs, or load it from the cache."""
+    folder = cache_folder()
+    if note is not None and not any(folder.rglob("*decide_live*.nbi")):
+        note("compiling the decision kernel (first run only, about half a minute)")
+    cluster = Cluster("tiny", (NodeGroup("a", 1, "V100", 1),))
+    workload = Workload.of("tiny", [0.0, 1.0], [1.0, 1.0])
+    none = np.zeros(0, np.int64)
+    past = records(2, PAST)
+    view = View(workload, past, none, none, none.astype(np.uint64), none)
+    Snapshot(cluster, view, Knobs(), 2_000_000).decide(False)

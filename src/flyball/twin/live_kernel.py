@@ -1,0 +1,97 @@
+"""From what runs and waits in a live cluster to a state of the twin, and the decision on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.core.codes import ActionKind, Status
+from flyball.physics.compile import entry, kernel
+from flyball.physics.energy import touch
+from flyball.schedule import index
+from flyball.schedule.allocate import forget
+from flyball.schedule.attained import promote_starved, promotes
+from flyball.schedule.kernel import decide
+from flyball.schedule.start import start_as_planned
+from flyball.twin.kernel import arrive, schedule_end
+
+START = int(ActionKind.START)
+RUNNING = int(Status.RUNNING)
+
+
+@entry
+def adopt(state: Any, packed: Any, past: Any, down: Any, now: int) -> None:
+    """Put the running jobs on their devices and the others into the queue.
+
+    Args:
+        state: as built from the active jobs; its plan holds the rows of the running ones, job by
+            job in the order of their starts.
+        packed: the knobs.
+        past: a record of `PAST` for every job.
+        down: indices of nodes that are down.
+        now: the instant of the snapshot.
+    """
+    knobs, clock = packed[0], state.clock[0]
+    for job_id in range(len(past)):
+        run = state.runs[job_id]
+        run.done_us = past[job_id].done_us
+        run.service_us = past[job_id].service_us
+        run.attempt = past[job_id].attempt
+    at = 0
+    while at < clock.actions:
+        job_id = state.plan[at].job
+        admit_running(state, job_id)
+        at = start_as_planned(state, knobs, at, past[job_id].since_us)
+        run = state.runs[job_id]
+        run.attempt = past[job_id].attempt
+        run.ready_us = past[job_id].since_us
+    clock.actions = 0
+    for at in range(len(down)):
+        take_down(state, knobs, down[at], now)
+    for job_id in range(len(past)):
+        clock.arrivals += 1
+        if state.runs[job_id].status != RUNNING:
+            arrive(state, knobs, job_id, past[job_id].queued_us)
+    clock.next_job = len(state.jobs)
+    clock.now_us = now
+    clock.capacity_grew = 1
+    clock.shares_due = 1
+
+
+@kernel
+def admit_running(state: Any, job_id: int) -> None:
+    """Count a running job as if it had gone through the queue."""
+    state.clock[0].pending += 1
+    group_id = state.jobs[job_id].group
+    if group_id >= 0:
+        state.groups[group_id].admitted += 1
+
+
+@kernel
+def take_down(state: Any, knobs: Any, node_id: int, now: int) -> None:
+    """A node that is down takes no job; what runs there is left to whoever watches it."""
+    clock, node = state.clock[0], state.nodes[node_id]
+    pool = state.pools[node.pool]
+    touch(node, pool.sleep_w, knobs.sleep_us, now)
+    clock.power_w -= node.power_w
+    node.power_w = 0.0
+    node.idle_since_us = -1
+    node.down = 1
+    index.discard(state.bitmaps, pool, node.free, node_id - pool.first_node)
+    forget(state.avail, state.scores, node_id)
+
+
+@entry
+def decide_live(state: Any, packed: Any, is_round: bool) -> None:
+    """`decide` at the state's own instant; rounds fall where the loop has them."""
+    now = state.clock[0].now_us
+    if is_round and promotes(packed[0], 0):
+        promote_starved(state, packed[0], now)
+    decide(state, packed[0], now, is_round)
+
+
+@entry
+def foresee(state: Any) -> None:
+    """Let running jobs end when the work they are given now is done."""
+    for job_id in range(len(state.jobs)):
+        if state.runs[job_id].status == RUNNING:
+            schedule_end(state, job_id)

@@ -1,0 +1,110 @@
+"""A real control plane, on virtual nodes, with its API on a real socket."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from flyball.api.serve import Server, serve
+from flyball.api.settings import ApiSettings
+from flyball.api.state_folder import open_state, write_endpoint
+from flyball.api.token import make_token
+from flyball.control.plane import Plane
+from flyball.core.live import LiveNode
+from flyball.core.units import to_us
+from flyball.schedule.policies.registry import get_policy
+from flyball.twin.engine import VirtualEngine
+
+NODES = (LiveNode("a", "CPU1", 4, 4, 8192), LiveNode("b", "CPU1", 4, 4, 8192))
+START_US = 1_700_000_000_000_000
+SLEEP = {"argv": ["sleep", "5"], "estimate_s": 5.0}
+
+
+@dataclass
+class World:
+    """A state folder, its plane, and a clock that tests move."""
+
+    folder: Path
+    now: int = START_US
+    plane: Plane = field(init=False)
+    engine: VirtualEngine = field(init=False)
+    token: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        open_state(self.folder)
+        self.token = make_token(self.folder)
+        self.engine = VirtualEngine(
+            NODES, lambda: self.now, lambda spec, job, attempt: (spec.estimate_s or 60.0, 0)
+        )
+        self.plane = Plane(
+            self.folder, self.engine, "fifo", get_policy("fifo").knobs,
+            lambda last: lambda: max(self.now, last),
+        )  # fmt: skip
+        self.plane.open()
+
+    def step(self, seconds: float = 0.0) -> None:
+        """Let time pass, then let the control plane see, decide and act."""
+        self.now += to_us(seconds)
+        for _ in range(3):
+            self.plane.step()
+
+    def log(self, job: int, text: bytes, attempt: int = 1) -> None:
+        """What a job prints: virtual nodes print nothing themselves."""
+        path = self.plane.log_path(job, attempt)
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as file:
+            file.write(text)
+
+    def settings(self, **changes: Any) -> ApiSettings:
+        return ApiSettings(token=self.token, **changes)
+
+    @contextmanager
+    def server(self, **changes: Any) -> Iterator[Server]:
+        """The API on a socket, found through the state folder."""
+        running = serve(self.plane, self.settings(**changes))
+        write_endpoint(self.folder, running.url)
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+@contextmanager
+def calling(server: Server, token: str, **options: Any) -> Iterator[httpx.Client]:
+    """A plain HTTP client with the token."""
+    bearer = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=server.url, headers=bearer, trust_env=False, **options) as client:
+        yield client
+
+
+@contextmanager
+def stepping(world: World, seconds: float = 1.0) -> Iterator[None]:
+    """Time runs fast: every hundredth of a second, so many seconds pass."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(0.01):
+            world.step(seconds)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def until(condition: Any, timeout_s: float = 10.0) -> None:
+    """Wait for something that another thread does."""
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, "it did not happen"
+        time.sleep(0.005)

@@ -1,0 +1,252 @@
+"""Slurm's words: times, sizes, arrays, dependencies, signals, variables, `#SBATCH` lines."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from flyball.cli import sbatch
+from flyball.core.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 5400),
+        ("0", 0),
+        ("1:30", 90),
+        ("1:30:00", 5400),
+        ("2-12", 216_000),
+        ("2-12:30", 217_800),
+        ("1-00:00:01", 86_401),
+        ("UNLIMITED", 0),
+        ("infinite", 0),
+        ("45s", 45),
+        ("90m", 5400),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("2d", 172_800),
+        ("2min", 120),
+        (" 10S ", 10),
+    ],
+)
+def test_times(text: str, seconds: float) -> None:
+    assert sbatch.time_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "-5",
+        "1:2:3:4",
+        "1-",
+        "-1",
+        "1-2-3",
+        "1:",
+        ":30",
+        "3w",
+        "1e3",
+        "99999-00",
+        "1.5",
+        "٣",
+    ],
+)
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(BadInput, match="is not a time"):
+        sbatch.time_s(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("512", 512), ("4G", 4096), ("1.5g", 1536), ("1T", 2**20), ("1024K", 1), ("1K", 1),
+        ("0", 0), ("2GB", 2048), ("2GiB", 2048), ("300M", 300),
+    ],
+)  # fmt: skip
+def test_sizes(text: str, mib: int) -> None:
+    assert sbatch.memory_mib(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1", "1P", "lots", "1e3", "9999999999999T", "nan"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(BadInput, match="is not a size"):
+        sbatch.memory_mib(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "indices", "limit"),
+    [
+        ("0-3", (0, 1, 2, 3), 0),
+        ("0-9%4", tuple(range(10)), 4),
+        ("1,3,5-7:2", (1, 3, 5, 7), 0),
+        ("0-30:10", (0, 10, 20, 30), 0),
+        ("7", (7,), 0),
+        ("3,1,1-2%1", (1, 2, 3), 1),
+        ("1, 3", (1, 3), 0),
+    ],
+)
+def test_arrays(text: str, indices: tuple[int, ...], limit: int) -> None:
+    made = sbatch.array_tasks(text)
+    assert made == (indices, limit, text.replace(" ", ""))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "5-3", "0-9%", "0-9%0", "0-9:0", "1--2", "0-10000", "0-9999999999", "1,,2"]
+)
+def test_what_is_no_array(text: str) -> None:
+    with pytest.raises(BadInput, match="array"):
+        sbatch.array_tasks(text)
+
+
+def test_an_array_of_many_ranges_is_bounded_as_well() -> None:
+    with pytest.raises(BadInput, match="more than 10,000 tasks"):
+        sbatch.array_tasks("0-8000,10000-18000")
+
+
+def test_dependencies() -> None:
+    assert sbatch.dependencies("afterok:12:13,afterany:14_2") == [
+        ("afterok", "12"),
+        ("afterok", "13"),
+        ("afterany", "14_2"),
+    ]
+    assert sbatch.dependencies("AfterNotOK:1") == [("afternotok", "1")]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("afterok:1?afterok:2", "'any one of' is not supported"),
+        ("afterok", "no job after 'afterok'"),
+        ("afterok:", "no job after 'afterok'"),
+        ("singleton", "unknown dependency"),
+        ("aftrok:3", "did you mean 'afterok'"),
+        ("", "unknown dependency"),
+    ],
+)
+def test_bad_dependencies(text: str, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        sbatch.dependencies(text)
+
+
+def test_signals() -> None:
+    assert sbatch.checkpoint_signal("USR1@60") == (signal.SIGUSR1, 60.0)
+    assert sbatch.checkpoint_signal("B:SIGUSR2") == (signal.SIGUSR2, None)
+    assert sbatch.checkpoint_signal("10") == (10, None)
+    for text in ("", "NONE", "USR1@", "999", "0", "USR1@x"):
+        with pytest.raises(BadInput, match="is not a signal"):
+            sbatch.checkpoint_signal(text)
+
+
+def test_devices() -> None:
+    assert sbatch.gpu_share("2") == (2, 1000)
+    assert sbatch.gpu_share("0.25") == (1, 250)
+    assert sbatch.gpu_share(".5") == (1, 500)
+    assert sbatch.gpu_share("gpu:a100:2") == (2, 1000)
+    for text in ("", "1.5", "-1", "0.0", "many"):
+        with pytest.raises(BadInput, match="is not a number of devices"):
+            sbatch.gpu_share(text)
+
+
+def test_variables() -> None:
+    environ = {"PATH": "/bin", "HOME": "/root", "SECRET": "x"}
+    assert sbatch.exported(None, environ) == {"PATH": "/bin"}
+    assert sbatch.exported("NONE", environ) == {}
+    assert sbatch.exported("ALL", environ) == environ
+    assert sbatch.exported("ALL,A=1", environ) == {**environ, "A": "1"}
+    assert sbatch.exported("HOME,B=2=3,ABSENT", environ) == {"HOME": "/root", "B": "2=3"}
+    with pytest.raises(BadInput, match="is not a variable"):
+        sbatch.exported("1A=2", environ)
+
+
+# Scripts -------------------------------------------------------------------------
+
+SCRIPT = """\
+#!/bin/bash -e
+# A comment.
+#SBATCH --job-name=train -c4
+#SBATCH -t 1:30:00   # an hour and a half
+#SBATCH --mem 4G --requeue
+#SBATCH\t--partition=gpu
+##SBATCH --mem=1G
+
+#SBATCH -o "logs/out %j.txt"
+echo training
+#SBATCH --time=5
+"""
+
+
+def written(folder: Path, text: str, name: str = "train.sh") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_script(tmp_path: Path) -> None:
+    script = sbatch.read_script(written(tmp_path, SCRIPT))
+    assert script.interpreter == ("/bin/bash", "-e")
+    assert script.path == (tmp_path / "train.sh").resolve()
+    assert script.options == {
+        "job-name": "train",
+        "cpus-per-task": "4",
+        "time": "1:30:00",
+        "mem": "4G",
+        "requeue": "",
+        "output": "logs/out %j.txt",
+    }
+    late, ignored = sorted(script.notes, key=lambda note: "line 6" in note)
+    assert ignored.endswith("line 6: --partition has no effect: there is one queue here")
+    assert late.endswith("1 #SBATCH lines after the first command have no effect")
+
+
+def test_script_without_interpreter(tmp_path: Path) -> None:
+    script = sbatch.read_script(written(tmp_path, "echo hello\n"))
+    assert script.interpreter == ("/bin/sh",)
+    assert script.options == {}
+
+
+def test_options_that_slurm_knows_and_this_does_not(tmp_path: Path) -> None:
+    text = (
+        "#!/bin/sh\n#SBATCH --mail-type END --exclusive -q high -C=fast\n#SBATCH --exclusive=user\n"
+    )
+    script = sbatch.read_script(written(tmp_path, text))
+    assert script.options == {}
+    assert [note.rpartition(": --")[2].split()[0] for note in script.notes] == [
+        *("mail-type", "exclusive", "qos", "constraint", "exclusive")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("--tiem=5", r"line 2: '--tiem'; did you mean '--time'"),
+        ("-Z 5", "line 2: '-Z'"),
+        ("word", "line 2: 'word'"),
+        ("--time", "line 2: --time needs a value"),
+        ('--job-name="x', "line 2: No closing quotation"),
+    ],
+)
+def test_lines_that_are_not_understood(tmp_path: Path, line: str, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        sbatch.read_script(written(tmp_path, f"#!/bin/sh\n#SBATCH {line}\n"))
+
+
+def test_what_is_a_script(tmp_path: Path) -> None:
+    assert sbatch.is_script(written(tmp_path, "echo hello\n"))
+    assert sbatch.is_script(written(tmp_path, "#!/usr/bin/env python3\n", "tool"))
+    assert sbatch.is_script(written(tmp_path, "#SBATCH -c 2\necho\n", "job"))
+    assert not sbatch.is_script(written(tmp_path, "print('hello')\n", "plain.py"))
+    assert not sbatch.is_script(Path("/bin/sh"))
+    assert not sbatch.is_script(tmp_path)
+    assert not sbatch.is_script(tmp_path / "absent.sh")
+
+
+def test_a_script_has_a_size(tmp_path: Path) -> None:
+    path = written(tmp_path, "")
+    with path.open("wb") as file:
+        file.truncate(sbatch.MAX_SCRIPT_BYTES + 1)
+    with pytest.raises(BadInput, match="larger than a script can be"):
+        sbatch.read_script(path)

@@ -1,0 +1,146 @@
+"""Events, books and journals for the tests of the journal."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from flyball.control.book import Book
+from flyball.control.history import History
+from flyball.control.journal import Changes, Journal
+from flyball.core.jobs import Job, JobSpec
+from flyball.core.live import Event
+
+START_US = 1_700_000_000_000_000
+
+
+def spec(**values: Any) -> JobSpec:
+    """A job much like those that people submit."""
+    about: dict[str, Any] = {
+        "argv": ("python", "train.py", "--epochs", "20", "--lr", "0.1"),
+        "name": "train",
+        "cwd": "/home/ada/project",
+        "env": {"DATA": "/data/images", "SEED": "7"},
+        "user": "ada",
+        "tenant": "vision",
+        "cpus": 2,
+        "limit_s": 3600.0,
+    }
+    return JobSpec(**{**about, **values})
+
+
+def submitted(job: int, time_us: int = START_US, **values: Any) -> Event:
+    """A job is submitted."""
+    about = json.loads(json.dumps(spec(**values).as_dict()))
+    return {"kind": "submitted", "time_us": time_us, "job": job, "spec": about}
+
+
+def intended(job: int, attempt: int = 1, time_us: int = START_US + 1) -> Event:
+    """An attempt is to run."""
+    about = {"kind": "intended", "time_us": time_us, "job": job, "attempt": attempt}
+    return {**about, "rows": [[0, 3]], "decision": 1}
+
+
+def started(job: int, attempt: int = 1, time_us: int = START_US + 2) -> Event:
+    """Its processes began."""
+    about = {"kind": "started", "time_us": time_us, "job": job, "attempt": attempt}
+    return {**about, "pid": 4711, "began_us": time_us}
+
+
+def ended(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Event:
+    """The attempt and the job are over."""
+    about = {"kind": "ended", "time_us": time_us, "job": job, "attempt": attempt}
+    said = {"exit_code": 0, "cpu_s": 1.5, "max_rss_mib": 812}
+    return {**about, "state": "COMPLETED", "over_us": time_us, "values": said, **values}
+
+
+def requeued(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Event:
+    """The attempt is over, the job is not."""
+    about = {"kind": "requeued", "time_us": time_us, "job": job, "attempt": attempt}
+    return {**about, "why": "preempt", "over_us": time_us, **values}
+
+
+def cancelled(job: int, time_us: int = START_US + 3) -> Event:
+    """Somebody wants it to end."""
+    return {"kind": "cancel", "time_us": time_us, "job": job}
+
+
+def decided(number: int, seen: int = 0, time_us: int = START_US, actions: int = 2) -> Event:
+    """A decision with a plan."""
+    plan = [[0, job, 0, 3, 1000, 0, 0.0] for job in range(1, actions + 1)]
+    about = {"kind": "decided", "time_us": time_us, "number": number, "seen": seen}
+    return {**about, "own": 0, "is_round": False, "digest": "5f" * 16, "plan": plan}
+
+
+class Kept:
+    """A journal with the book that follows it, and all that it was told, in order."""
+
+    def __init__(self, path: Path, inline: bool = True) -> None:
+        self.book = Book()
+        self.told: list[tuple[int, Event]] = []
+        self.journal = Journal(path, self.book.fold, self.follow, inline)
+        seq, _, _ = self.journal.last()
+        self.book.load(seq, self.journal.active(), self.journal.final_states(), set())
+
+    def follow(self, committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
+        """What the control plane does at every commit."""
+        self.told += committed
+        self.book.absorb(committed[-1][0], changes, [event for _, event in committed])
+
+
+def everything(history: History) -> list[tuple[int, Event]]:
+    """All events, page by page."""
+    found: list[tuple[int, Event]] = []
+    while page := history.events(found[-1][0] if found else 0, limit=500):
+        found += page
+    return found
+
+
+def every_job(history: History) -> dict[int, Job]:
+    """The table of current states."""
+    return {job.id: job for job in history._every_job()}
+
+
+def folded(events: Sequence[tuple[int, Event]]) -> dict[int, Job]:
+    """What the events alone make of the jobs."""
+    book, made = Book(), dict[int, Job]()
+    for seq, event in events:
+        changes = book.fold([event])
+        book.absorb(seq, changes, [event])
+        made |= changes
+    return made
+
+
+def life(seed: int, first_job: int = 1) -> Iterator[list[Event]]:
+    """Jobs as they come and go, without end: appends of one to four events."""
+    draw = random.Random(seed)
+    time_us, job, number = START_US, first_job, first_job
+    alive: dict[int, tuple[str, int]] = {}
+    while True:
+        events: list[Event] = []
+        for _ in range(draw.randint(1, 4)):
+            time_us += draw.randint(0, 5_000_000)
+            if not alive or draw.random() < 0.3:
+                events.append(submitted(job, time_us, cpus=draw.randint(1, 8)))
+                alive[job] = ("PENDING", 0)
+                job += 1
+                continue
+            which = draw.choice(list(alive))
+            state, attempt = alive[which]
+            if draw.random() < 0.05:
+                events.append(cancelled(which, time_us))
+            elif state == "PENDING":
+                number += 1
+                events.append(decided(number, 0, time_us))
+                events.append(intended(which, attempt + 1, time_us))
+                alive[which] = ("RUNNING", attempt + 1)
+            elif draw.random() < 0.3:
+                events.append(requeued(which, attempt, time_us))
+                alive[which] = ("PENDING", attempt)
+            else:
+                events += [started(which, attempt, time_us), ended(which, attempt, time_us + 9)]
+                del alive[which]
+        yield events

@@ -1,0 +1,360 @@
+"""What a supervisor gives a job, and how it ends one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.engines.rig import SLEEP, Rig, gone, until
+
+from flyball.core.live import LiveNode
+from flyball.engines.local.request import Logs
+
+SAY_SIGNALS = """
+import os, signal, time
+def say(number, frame):
+    os.write(1, signal.Signals(number).name.encode() + b"\\n")
+    if number == {last}: os._exit(0)
+for each in (signal.SIGUSR1, signal.SIGTERM): signal.signal(each, say)
+os.write(1, b"ready\\n")
+while True: time.sleep(60)
+"""
+
+
+# What it gets ------------------------------------------------------------------------
+
+
+def test_a_clean_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "of the control plane")
+    monkeypatch.setenv("LANG", "C")
+    given = {"MINE": "1", "MASTER_PORT": "5", "FLYBALL_JOB_ID": "forged", "FLYBALL_STATE": "/"}
+    rig.launch("env", "-0", job=17, attempt=2, env=given)
+    rig.ended(17, 2)
+    pairs = rig.output(17, 2).rstrip("\0").split("\0")
+    found = dict(pair.split("=", 1) for pair in pairs)
+    state = str(rig.state.resolve())
+    assert found == {
+        "PATH": os.environ["PATH"],
+        "HOME": found["HOME"],
+        "USER": found["USER"],
+        "LANG": "C",
+        "MINE": "1",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "5",
+        "FLYBALL_JOB_ID": "17",
+        "FLYBALL_ATTEMPT": "2",
+        "FLYBALL_CHECKPOINT_DIR": f"{state}/checkpoints/17",
+        "FLYBALL_STATE": state,
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    assert os.path.isdir(found["FLYBALL_CHECKPOINT_DIR"])
+
+
+def test_folder_limits_niceness_and_descriptors(rig: Rig, tmp_path: Path) -> None:
+    rig.python(
+        "import json, os, resource, signal; print(json.dumps([os.getcwd(), os.nice(0),"
+        " resource.getrlimit(resource.RLIMIT_CORE), sorted(os.listdir('/proc/self/fd')),"
+        " os.read(0, 9).decode(), os.getpid() == os.getpgrp(), os.getsid(0) == os.getppid(),"
+        " len(signal.pthread_sigmask(signal.SIG_BLOCK, ())),"
+        " open('/proc/self/status').read().split('SigIgn:')[1].split()[0]]))",
+        cwd=str(tmp_path),
+        nice=7,
+    )
+    rig.ended()
+    folder, nice, core, files, typed, leads, supervised, blocked, ignored = json.loads(rig.output())
+    assert folder == str(tmp_path)
+    assert nice == os.nice(0) + 7
+    assert core == [0, 0]
+    assert set(files) <= {"0", "1", "2", "3"}  # 3: the list itself
+    assert typed == ""
+    assert leads
+    assert supervised
+    assert blocked == 0
+    # Python itself ignores SIGPIPE (bit 12) and SIGXFSZ (bit 24), and nobody else anything.
+    assert int(ignored, 16) & ~(1 << 12 | 1 << 24) == 0
+
+
+def test_what_is_ignored_by_python_is_not_by_the_job(rig: Rig) -> None:
+    rig.launch("sh", "-c", "grep SigIgn /proc/self/status")
+    rig.ended()
+    assert int(rig.output().split()[1], 16) == 0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_cores_are_those_of_the_mask(rig: Rig) -> None:
+    own = sorted(os.sched_getaffinity(0))
+    text = "import os; print(sorted(os.sched_getaffinity(0)))"
+    for job, mask in enumerate((1, 2, 3, 0), 1):
+        rig.python(text, job=job, mask=mask)
+        rig.ended(job=job)
+    assert [json.loads(rig.output(job=job)) for job in range(1, 5)] == [
+        own[:1],
+        own[1:2],
+        own[:2],
+        own,
+    ]
+
+
+def test_accelerators_are_shown_by_uuid(tmp_path: Path) -> None:
+    node = LiveNode("n", "V100", 3, 2, 1000, ("GPU-a", "GPU-b", "GPU-c"))
+    rig = Rig(tmp_path, node)
+    text = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], len(os.sched_getaffinity(0)))"
+    rig.python(text, mask=0b101)
+    rig.ended()
+    assert rig.output() == f"GPU-a,GPU-c {len(os.sched_getaffinity(0))}\n"
+    rig.close()
+
+
+# How it ends -------------------------------------------------------------------------
+
+
+def test_time_and_memory_are_counted(rig: Rig) -> None:
+    text = "x = b'x' * (40 << 20)\nimport os\nwhile sum(os.times()[:2]) < 0.3: pass"
+    rig.launch("sh", "-c", f'{sys.executable} -I -S -c "{text}"; true')
+    end = rig.ended()
+    assert 0.3 <= end["cpu_s"] < 5
+    assert 40 < end["max_rss_mib"] < 120
+    assert (end["exit_code"], end["signal"], end["why"], end["message"]) == (0, 0, "exit", "")
+
+
+def test_ended_by_a_signal(rig: Rig) -> None:
+    rig.launch("sh", "-c", "kill -SEGV $$")
+    end = rig.ended()
+    assert (end["exit_code"], end["signal"], end["why"]) == (139, 11, "exit")
+
+
+@pytest.mark.parametrize(
+    ("argv", "cwd", "message"),
+    [
+        (("no-such-program-here",), "/", "cannot run 'no-such-program-here': No such file"),
+        (("/etc/passwd",), "/", "cannot run '/etc/passwd': Permission denied"),
+        (("true",), "/no/such/folder", "cannot enter the folder '/no/such/folder': No such file"),
+        (("true", "a\0b"), "/", "embedded null byte"),
+    ],
+)
+def test_what_cannot_be_started(rig: Rig, argv: tuple[str, ...], cwd: str, message: str) -> None:
+    rig.launch(*argv, cwd=cwd)
+    end = rig.ended()
+    assert (end["why"], end["exit_code"]) == ("boot", 127)
+    assert message in end["message"]
+    assert message in rig.output()
+    assert [each.what for each in rig.seen] == ["ended"]  # it never started
+
+
+def test_the_path_of_the_job_is_searched(rig: Rig, tmp_path: Path) -> None:
+    tool = tmp_path / "only-here"
+    tool.write_text("#!/bin/sh\necho found\n")
+    tool.chmod(0o700)
+    rig.launch("only-here", env={"PATH": f"/bin:{tmp_path}"})
+    assert rig.ended()["exit_code"] == 0
+    assert rig.output() == "found\n"
+
+
+def test_an_output_that_cannot_be_made(rig: Rig) -> None:
+    rig.launch("true", stdout="/no/such/folder/out")
+    end = rig.ended()
+    assert (end["why"], end["exit_code"]) == ("boot", 127)
+    assert "'/no/such/folder/out': No such file" in end["message"]
+
+
+def test_time_limit(rig: Rig) -> None:
+    rig.launch("sleep", "60", limit_s=0.2)
+    end = rig.ended()
+    assert (end["why"], end["signal"]) == ("limit", 15)
+    assert end["message"] == "reached its limit of 0.2 s"
+
+
+def test_grace_then_kill(rig: Rig) -> None:
+    rig.python(
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True)\n"
+        "while True: time.sleep(60)",
+        grace_s=0.2,
+    )
+    rig.until_prints("ready")
+    rig.stop()
+    begun = rig.report("started").time_us
+    ended = rig.report("ended")
+    assert (ended.values["why"], ended.values["signal"]) == ("stopped", 9)
+    assert ended.time_us - begun >= 200_000
+
+
+def test_cancel_sends_no_checkpoint_signal(rig: Rig) -> None:
+    rig.python(SAY_SIGNALS.format(last=15), checkpoint_signal=int(signal.SIGUSR1))
+    rig.until_prints("ready")
+    rig.stop("cancel")
+    end = rig.ended()
+    assert (end["why"], end["exit_code"]) == ("stopped", 0)
+    assert rig.output() == "ready\nSIGTERM\n"
+
+
+def test_preempt_asks_for_a_checkpoint_first(rig: Rig) -> None:
+    rig.python(SAY_SIGNALS.format(last=15), checkpoint_signal=int(signal.SIGUSR1), grace_s=0.3)
+    rig.until_prints("ready")
+    rig.stop("preempt")
+    rig.stop("preempt")  # asked twice, done once
+    assert rig.ended()["why"] == "stopped"
+    assert rig.output() == "ready\nSIGUSR1\nSIGTERM\n"
+
+
+def test_preempt_waits_no_longer_than_needed(rig: Rig) -> None:
+    rig.python(SAY_SIGNALS.format(last=10), checkpoint_signal=int(signal.SIGUSR1), grace_s=60.0)
+    rig.until_prints("ready")
+    rig.stop("preempt")
+    assert rig.ended()["exit_code"] == 0
+    assert rig.output() == "ready\nSIGUSR1\n"
+
+
+def test_cancel_shortens_a_preemption(rig: Rig) -> None:
+    rig.python(SAY_SIGNALS.format(last=15), checkpoint_signal=int(signal.SIGUSR1), grace_s=60.0)
+    rig.until_prints("ready")
+    rig.stop("preempt")
+    rig.until_prints("SIGUSR1")
+    rig.stop("cancel")
+    rig.ended()
+    assert rig.output() == "ready\nSIGUSR1\nSIGTERM\n"
+
+
+def test_the_whole_group_has_its_grace(rig: Rig) -> None:
+    """A shell dies at once; what it started may still save its work."""
+    inner = (
+        "import os, signal, time\n"
+        "def end(*_): time.sleep(0.3); os.write(1, b'saved ' * 2); os._exit(0)\n"
+        "signal.signal(15, end); os.write(1, b'ready ')\n"
+        "while True: time.sleep(60)"
+    )
+    rig.launch("sh", "-c", f'{sys.executable} -I -S -c "{inner}"; true', grace_s=20.0)
+    rig.until_prints("ready")
+    rig.stop()
+    assert rig.ended()["why"] == "stopped"
+    assert rig.output() == "ready saved saved "
+
+
+def test_a_stopped_process_hears_sigterm(rig: Rig) -> None:
+    rig.launch("sh", "-c", "kill -STOP $$", grace_s=60.0)
+    pid = rig.claim().child
+    until(lambda: "T (stopped)" in Path(f"/proc/{pid}/status").read_text())
+    rig.stop()
+    assert rig.ended()["signal"] == 15
+
+
+def test_daemons_end_with_the_job(rig: Rig) -> None:
+    """A process that left session, group and parent is still the supervisor's to end."""
+    rig.python(
+        "import os, time\n"
+        "hear, tell = os.pipe()\n"
+        "if os.fork(): os.write(1, os.read(hear, 20)); os._exit(4)\n"
+        "os.setsid()\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.closerange(0, 3); os.write(tell, str(os.getpid()).encode()); time.sleep(60)",
+    )
+    assert rig.ended()["exit_code"] == 4
+    assert gone(int(rig.output()))
+
+
+def test_daemons_that_fork_on_end_with_the_job(rig: Rig) -> None:
+    rig.launch(
+        "sh", "-c", "for i in 1 2 3; do setsid sh -c 'while :; do sleep 60 & wait; done' & done"
+    )
+    child = rig.claim().child
+    rig.ended()
+    assert gone(child)
+    assert not _processes_of(rig, 1)
+
+
+def test_memory_limit_by_group_or_by_watching(rig: Rig) -> None:
+    rig.python("x = b'x' * (300 << 20); import time; time.sleep(60)", memory_mib=100)
+    end = rig.ended()
+    assert (end["why"], end["signal"]) == ("memory", 9)
+    assert "its limit of 100 MiB" in end["message"]
+
+
+def test_memory_limit_that_is_kept(rig: Rig) -> None:
+    rig.python("x = b'x' * (30 << 20)", memory_mib=200)
+    assert rig.ended()["why"] == "exit"
+
+
+def test_the_machine_goes_down(rig: Rig) -> None:
+    """SIGTERM at a supervisor: its job ends in good order, and may run again elsewhere."""
+    rig.python(SAY_SIGNALS.format(last=15), checkpoint_signal=int(signal.SIGUSR1), grace_s=0.2)
+    rig.until_prints("ready")
+    os.kill(rig.claim().pid, signal.SIGTERM)
+    rig.report("lost")
+    assert rig.output() == "ready\nSIGUSR1\nSIGTERM\n"
+
+
+# What it prints ----------------------------------------------------------------------
+
+
+def test_logs_are_turned_over(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, logs=Logs(most_bytes=10_000, keep=2))
+    rig.launch("sh", "-c", "seq 1 7000; echo end >&2")
+    rig.ended()
+    logs = [tmp_path / "logs" / f"1.1.out{end}" for end in ("", ".1", ".2", ".3")]
+    assert [each.exists() for each in logs] == [True, True, True, False]
+    sizes = [each.stat().st_size for each in logs[:3]]
+    assert sizes[1:] == [10_000, 10_000]
+    assert sizes[0] <= 10_000
+    whole = "".join(str(i) + "\n" for i in range(1, 7001)) + "end\n"
+    assert "".join(each.read_text() for each in reversed(logs[:3])) == whole[-sum(sizes) :]
+    rig.close()
+
+
+def test_output_where_the_job_wants_it(rig: Rig, tmp_path: Path) -> None:
+    shared = tmp_path / "mine.txt"
+    shared.write_text("before\n")
+    for job in (1, 2):
+        rig.launch("echo", "hello", job=job, stdout=str(shared))
+        rig.ended(job=job)
+    rig.launch("echo", "nobody reads this", job=3, stdout=os.devnull)
+    assert rig.ended(job=3)["exit_code"] == 0
+    assert shared.read_text() == "before\nhello\nhello\n"
+    assert rig.output() == ""
+
+
+def test_a_closed_output_costs_nothing(rig: Rig) -> None:
+    rig.launch("sh", "-c", "exec >&- 2>&-; sleep 60")
+    assert_sleeps(rig.claim().pid)
+    rig.stop()
+    assert rig.ended()["why"] == "stopped"
+
+
+def test_an_idle_supervisor_sleeps(rig: Rig) -> None:
+    rig.launch(*SLEEP)
+    assert_sleeps(rig.claim().pid)
+
+
+def assert_sleeps(supervisor: int) -> None:
+    """Once at rest it does not wake up, not even once."""
+    until(lambda: "S (sleeping)" in Path(f"/proc/{supervisor}/status").read_text())
+    time.sleep(0.1)  # the last of starting
+    before = switches(supervisor)
+    time.sleep(0.5)
+    assert switches(supervisor) == before
+
+
+def switches(pid: int) -> int:
+    """How often a process has gone to sleep."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("voluntary_ctxt_switches:"):
+            return int(line.split()[1])
+    raise AssertionError(pid)
+
+
+def _processes_of(rig: Rig, job: int) -> list[int]:
+    found = []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdecimal()):
+        try:
+            text = Path(f"/proc/{pid}/environ").read_text()
+        except OSError:
+            continue
+        if f"FLYBALL_STATE={rig.state.resolve()}\0" in text and f"JOB_ID={job}\0" in text:
+            found.append(pid)
+    return found

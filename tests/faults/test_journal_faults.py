@@ -1,0 +1,300 @@
+"""The journal under fire: full and broken disks, torn and damaged files, kill -9."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+from sqlalchemy import event as hook
+from sqlalchemy.exc import OperationalError
+from tests.control.journal_cases import (
+    START_US,
+    Kept,
+    every_job,
+    everything,
+    folded,
+    life,
+    submitted,
+)
+
+from flyball.control import sqlite
+from flyball.control.history import History
+from flyball.control.journal import Journal, JournalUnavailable
+from flyball.core.errors import BadInput
+from flyball.core.live import Event
+
+ROOT = Path(__file__).parents[2]
+
+
+def check_whole(history: History) -> list[tuple[int, Event]]:
+    """No gap in the numbers, no append in part, and the table of states is the events' fold."""
+    found = everything(history)
+    assert [seq for seq, _ in found] == list(range(1, len(found) + 1))
+    assert every_job(history) == folded(found)
+    return found
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    made = Kept(tmp_path / "journal.db", inline=False)
+    for events in islice(life(3), 20):
+        made.journal.append(events).wait(30)
+    yield made
+    made.journal.close()
+
+
+# Disks -----------------------------------------------------------------------------
+
+
+def test_a_full_disk(kept: Kept) -> None:
+    """SQLite's own "full", by a limit on the pages of the file."""
+    journal, before = kept.journal, kept.journal.last().seq
+    states = dict(kept.book.jobs)
+    limit = {"pages": 1}
+
+    def set_limit(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute(f"PRAGMA max_page_count={limit['pages']}")
+
+    hook.listen(journal._writer, "connect", set_limit)
+    journal._writer.dispose()
+    events = [submitted(job) for job in range(10_000, 10_200)]
+    for _ in range(2):
+        with pytest.raises(JournalUnavailable, match=r"is full.*; free space where") as full:
+            journal.append(events, "k", 1).wait(30)
+        assert full.value.exit_code == 75
+    assert (journal.last().seq, journal.answer("k")) == (before, None)
+    assert kept.book.jobs == states
+    limit["pages"] = 2**30
+    journal._writer.dispose()
+    assert journal.append(events, "k", 1).wait(30) == before + 200
+    assert len(check_whole(journal)) == before + 200
+
+
+def test_a_disk_that_fails_at_the_commit(kept: Kept) -> None:
+    journal, before = kept.journal, kept.journal.last().seq
+    left = [3]
+
+    def fail(connection: Connection) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
+
+    hook.listen(journal._writer, "commit", fail)
+    told = len(kept.told)
+    for _ in range(3):
+        with pytest.raises(JournalUnavailable, match=r"disk I/O error\); check the disk"):
+            journal.append([submitted(20_000)]).wait(30)
+    assert len(kept.told) == told
+    assert journal.append([submitted(20_000)]).wait(30) == before + 1
+    check_whole(journal)
+
+
+def test_every_ticket_of_a_failed_commit_fails(kept: Kept) -> None:
+    entered, opened = threading.Event(), threading.Event()
+
+    def fail(connection: Connection) -> None:
+        entered.set()
+        assert opened.wait(30)
+        raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
+
+    hook.listen(kept.journal._writer, "commit", fail)
+    tickets = [kept.journal.append([submitted(20_000)])]
+    assert entered.wait(30)
+    tickets += [kept.journal.append([submitted(20_000 + at)]) for at in range(1, 20)]
+    opened.set()
+    for ticket in tickets:
+        with pytest.raises(JournalUnavailable):
+            ticket.wait(30)
+    assert not [job for job in kept.book.jobs if job >= 20_000]
+    check_whole(kept.journal)
+
+
+def test_a_file_that_somebody_holds(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_MS", 20)
+    other = Journal(kept.journal.path, kept.book.fold, inline=True)
+    holder = sqlite3.connect(kept.journal.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(JournalUnavailable, match=r"is locked.*another process holds"):
+        other.append([submitted(30_000)]).wait()
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert other.append([submitted(30_000)]).wait() == kept.book.seq + 1
+    other.close()
+
+
+# Files -----------------------------------------------------------------------------
+
+
+def test_a_torn_log_loses_only_its_end(kept: Kept, tmp_path: Path) -> None:
+    """Cut the write-ahead log anywhere, as a power cut may: whole appends are left."""
+    path, draw = kept.journal.path, random.Random(4)
+    before, kept_bytes = everything(kept.journal), (path.parent / "journal.db-wal").stat().st_size
+    lengths = []
+    for at, cut in enumerate(sorted(draw.sample(range(kept_bytes), 12))):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        shutil.copy(path, folder)
+        shutil.copy(f"{path}-wal", folder)
+        os.truncate(folder / "journal.db-wal", cut)
+        again = Kept(folder / "journal.db")
+        found = check_whole(again.journal)
+        assert found == before[: len(found)]
+        assert again.journal.append([submitted(40_000)]).wait() == len(found) + 1
+        again.journal.close()
+        lengths.append(len(found))
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) > 3
+
+
+def test_a_damaged_file_is_refused(kept: Kept, tmp_path: Path) -> None:
+    kept.journal.close()
+    path = kept.journal.path
+    backup = tmp_path / "journal.db.before-0002"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xff" * 4096 + whole[12_288:])
+    with pytest.raises(BadInput, match=r"is damaged .*sqlite3 journal\.db \.recover"):
+        Journal(path, lambda events: {})
+    backup.write_bytes(whole)
+    with pytest.raises(BadInput, match=r"is damaged .*put back journal\.db\.before-0002"):
+        Journal(path, lambda events: {})
+    path.write_text("This is no database at all. " * 200)
+    with pytest.raises(BadInput, match=r"is damaged .*not a database"):
+        Journal(path, lambda events: {})
+    with pytest.raises(BadInput, match=r"is damaged .*not a database"):
+        History(path)
+    shutil.copy(backup, path)
+    again = Kept(path)
+    assert again.book.seq == kept.book.seq
+    again.journal.close()
+
+
+def test_a_large_file_is_not_read_through(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.journal.close()
+    path = kept.journal.path
+    engine = sqlite.open_engine(path, writes=False)
+    assert sqlite.quick_check(engine, path) == ""
+    path.write_bytes(path.read_bytes()[:8192] + bytes(4096) + path.read_bytes()[12_288:])
+    engine.dispose()
+    assert sqlite.quick_check(engine, path) != ""
+    monkeypatch.setattr(sqlite, "CHECKED_BYTES", 4096)
+    assert sqlite.quick_check(engine, path) == ""
+    engine.dispose()
+
+
+# Processes ---------------------------------------------------------------------------
+
+WRITERS = 4
+
+
+def write_until_killed(path: Path, seed: int) -> None:
+    """What the killed process does: several threads append and say what was confirmed."""
+    kept = Kept(path, inline=False)
+
+    def work(worker: int) -> None:
+        lives = life(seed * 100 + worker, first_job=(seed * WRITERS + worker) * 1_000_000 + 1)
+        for number, events in zip(count(), lives):
+            name = f"{seed}.{worker}.{number}"
+            marked = [{**event, "append": name, "of": len(events)} for event in events]
+            seq = kept.journal.append(marked, name, number).wait(60)
+            os.write(1, f"{name} {seq}\n".encode())
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+
+
+def write_with_little_room(path: Path) -> None:
+    """What the process with a file size limit does: fail, get room, go on."""
+    kept = Kept(path)
+    kept.journal.append([submitted(1)]).wait()
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, most))
+    events = [submitted(job) for job in range(2, 1000)]
+    try:
+        kept.journal.append(events).wait()
+    except JournalUnavailable as error:
+        os.write(1, f"{error}\n".encode())
+    try:
+        kept.journal.back_up(path.with_name("copy.db"))
+    except JournalUnavailable as error:
+        os.write(1, f"{error}\n".encode())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    os.write(1, f"{kept.journal.append(events).wait()}\n".encode())
+    kept.journal.close()
+
+
+def process(*arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, __file__, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(60, marks=pytest.mark.soak)])
+def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
+    """Whatever was confirmed is there after a kill, and nothing is there by half."""
+    path, draw = tmp_path / "journal.db", random.Random(5)
+    confirmed: dict[str, int] = {}
+    for seed in range(1, kills + 1):
+        writer = process("kill", path, seed)
+        assert writer.stdout is not None
+        for line in islice(writer.stdout, draw.randint(1, 60)):
+            name, seq = line.split()
+            confirmed[name] = int(seq)
+        writer.kill()
+        for line in writer.stdout:  # confirmed, but not read before the kill
+            if line.endswith("\n"):
+                name, seq = line.split()
+                confirmed[name] = int(seq)
+        writer.stdout.close()
+        assert writer.wait() == -signal.SIGKILL
+        kept = Kept(path)
+        found = check_whole(kept.journal)
+        sizes: dict[str, int] = {}
+        for _, event in found:
+            sizes[event["append"]] = sizes.get(event["append"], 0) + 1
+            assert event["time_us"] > START_US - 1
+        assert all(sizes[event["append"]] == event["of"] for _, event in found)
+        last = {event["append"]: seq for seq, event in found}
+        assert {name: last[name] for name in confirmed} == confirmed
+        for name in sizes:
+            answer = kept.journal.answer(name)
+            assert answer == (int(name.rsplit(".", 1)[1]), last[name])
+        assert {job.id: job for job in kept.journal.active()} == kept.book.jobs
+        kept.journal.close()
+    assert len(confirmed) > 10 * kills
+
+
+def test_a_file_size_limit_of_the_system(tmp_path: Path) -> None:
+    """The operating system itself refuses to write; afterwards there is room again."""
+    writer = process("room", tmp_path / "journal.db")
+    output, _ = writer.communicate(timeout=60)
+    refused, no_copy, number = output.splitlines()
+    assert "journal.db cannot be used (" in refused
+    assert "copy.db cannot be written (" in no_copy
+    assert number == "999"
+    assert {each.name for each in tmp_path.iterdir()} == {"journal.db"}
+    kept = Kept(tmp_path / "journal.db")
+    assert len(check_whole(kept.journal)) == 999
+    kept.journal.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "kill":
+        write_until_killed(Path(sys.argv[2]), int(sys.argv[3]))
+    else:
+        write_with_little_room(Path(sys.argv[2]))

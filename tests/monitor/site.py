@@ -1,0 +1,55 @@
+"""A frozen machine: files of /proc and /sys made by hand, copied so that tests may change them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from flyball.monitor import registry
+from flyball.monitor.sensor import HostPower, Null, Site
+
+TREE = Path(__file__).parent / "trees" / "server"
+BOOT = "11111111-2222-3333-4444-555555555555"
+HOST = HostPower(60.0, 200.0, "as stated")
+
+
+def frozen(folder: Path, **more: Any) -> Site:
+    """The machine of `trees/server`, with a state folder beside it."""
+    root = folder / "root"
+    shutil.copytree(TREE, root, symlinks=True)
+    (folder / "state" / "engine").mkdir(parents=True)
+    return Site(root=root, state=folder / "state", **more)
+
+
+def bare(folder: Path, **more: Any) -> Site:
+    """A machine that shows nothing at all."""
+    (folder / "bare" / "proc").mkdir(parents=True)
+    return Site(root=folder / "bare", **more)
+
+
+def opened(name: str, site: Site) -> Any:
+    """The collector, which must not be a null object."""
+    found = registry.get_collector(name).open(site)
+    assert not isinstance(found, Null), found.reason
+    return found
+
+
+def absent(name: str, site: Site) -> str:
+    """Why there is no such collector."""
+    found = registry.get_collector(name).open(site)
+    assert isinstance(found, Null)
+    assert found.collect(5.0) == (name, 5.0, {})
+    return found.reason
+
+
+def claim(site: Site, name: str, pid: int, start: int, boot: str = BOOT, end: str = "") -> Path:
+    """An engine's claim file, as docs/concept/control.md describes it."""
+    assert site.state is not None
+    job, attempt = map(int, name.split("."))
+    first = {"job": job, "attempt": attempt, "pid": pid, "start": start, "boot": boot}
+    first |= {"child": pid + 1, "time_us": 1}
+    path = site.state / "engine" / name
+    path.write_text(json.dumps(first).ljust(1023) + "\n" + end.ljust(3071) + "\n")
+    return path

@@ -1,0 +1,158 @@
+"""The agent as a process: it samples, obeys, ends with its parent and leaves whole segments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flyball.bench.monitor import write_claim
+from flyball.core.errors import BadInput
+from flyball.monitor.agent import host_power, lock, main
+from flyball.monitor.reader import Telemetry
+
+AGENT = (sys.executable, "-m", "flyball.monitor.agent")
+
+
+def until(true: Callable[[], object], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    (tmp_path / "engine").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def agent(state: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [*AGENT, "--state", str(state), "--rate", "compute=20ms", "--host-watts", "50:150"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def test_a_life(state: Path, agent: subprocess.Popen[bytes]) -> None:
+    telemetry = Telemetry(state / "telemetry")
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as job:
+        try:
+            claim = write_claim(state / "engine", 7, 1, job.pid)
+            until(lambda: telemetry.latest().get("jobs.running") == 1)
+            latest = telemetry.latest()
+            assert latest["jobs.7.processes"] == 1
+            assert latest["jobs.7.rss_bytes"] > 100_000
+            assert 0.0 <= latest["compute.total_percent"] <= 100.0
+            assert latest["memory.total_bytes"] > 1e8
+            # While it runs, the spools are read.
+            until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10)
+            telemetry.ask_fast(1.0)
+            until(lambda: telemetry.status()["fast"])
+            until(lambda: not telemetry.status()["fast"])
+            claim.unlink()
+            until(lambda: telemetry.latest().get("jobs.ended_total") == 1)
+        finally:
+            job.kill()
+    # Told to stop, it leaves nothing but whole segments.
+    agent.terminate()
+    assert agent.wait(20) == 0
+    assert not list((state / "telemetry").glob("*/*.live"))
+    assert not list((state / "telemetry").glob("*/.*"))
+    assert len(telemetry.series("compute.total_percent", 60)[0]) > 10
+    assert telemetry.series("jobs.ended_total", 60)[1][-1] == 1
+    assert not telemetry.damaged
+    status = telemetry.status()
+    assert all(not each.get("failures") for each in status["sensors"].values())
+    assert status["store_failures"] == 0
+
+
+def test_killed_and_started_again(state: Path, agent: subprocess.Popen[bytes]) -> None:
+    telemetry = Telemetry(state / "telemetry")
+    until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10)
+    agent.kill()
+    agent.wait(20)
+    seen = len(telemetry.series("compute.total_percent", 60)[0])
+    assert seen > 10  # what was flushed outlives it
+    with subprocess.Popen([*AGENT, "--state", str(state)]) as again:
+        until(lambda: telemetry.status().get("pid") == again.pid)
+        again.terminate()
+        assert again.wait(20) == 0
+    assert len(telemetry.series("compute.total_percent", 60)[0]) > seen
+    assert not list((state / "telemetry").glob("*/*.live"))
+
+
+def test_it_ends_with_its_parent(state: Path) -> None:
+    code = (
+        "import subprocess, sys, time\n"
+        f"p = subprocess.Popen([*{AGENT!r}, '--state', {str(state)!r}, '--only', 'memory'])\n"
+        "print(p.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        telemetry = Telemetry(state / "telemetry")
+        until(lambda: telemetry.latest())
+        parent.kill()
+    until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in _state(pid))
+    assert list((state / "telemetry" / "memory").glob("*.parquet"))
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_it_stays_small_and_quiet(state: Path, agent: subprocess.Popen[bytes]) -> None:
+    until(lambda: Telemetry(state / "telemetry").latest())
+    maps = Path(f"/proc/{agent.pid}/maps").read_text()
+    assert "arrow" not in maps  # loaded by the store's own process only
+    assert "numba" not in maps
+    rollup = Path(f"/proc/{agent.pid}/smaps_rollup").read_text()
+    pss_kib = int(next(line for line in rollup.splitlines() if line.startswith("Pss:")).split()[1])
+    assert pss_kib < 100_000
+    agent.send_signal(signal.SIGINT)
+    assert agent.wait(20) == 0
+    assert agent.stderr is not None
+    assert agent.stderr.read() == b""
+
+
+def test_one_agent_for_a_folder(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    held = lock(state / "telemetry")
+    try:
+        assert main(["--state", str(state)]) == 2
+        assert "has an agent already" in capsys.readouterr().err
+    finally:
+        os.close(held)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rate", "compute=1ms"], "use 10ms to 60s"),
+        (["--only", "memroy"], "did you mean 'memory'?"),
+        (["--host-watts", "200:60"], "write e.g. 60:200"),
+    ],
+)
+def test_bad_arguments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(["--state", str(tmp_path), *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "60", "a:b", "-1:5", "1:2:3", "nan:nan"])
+def test_host_power(text: str) -> None:
+    with pytest.raises(BadInput):
+        host_power(text)
+    assert host_power("60:200")[:2] == (60.0, 200.0)

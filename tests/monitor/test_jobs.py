@@ -1,0 +1,84 @@
+"""Claims, the processes of their sessions, and what they use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.monitor.site import absent, claim, frozen, opened
+
+from flyball.monitor.claims import PAGE_BYTES, TICKS_PER_S
+from flyball.monitor.sensor import Site
+
+
+def test_golden(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "7.2", 100, 9000)
+    jobs = opened("jobs", site)
+    assert jobs.collect(1.0).values == {
+        "running": 1,
+        "ended_total": 0,
+        "7.attempt": 2,
+        "7.processes": 2,
+        "7.rss_bytes": 251_000 * PAGE_BYTES,
+        "7.cpu_s_total": 1350 / TICKS_PER_S,
+    }
+    assert jobs.pids == {100, 101}
+
+
+def test_claims_that_do_not_count(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "1.1", 0, 0)  # void
+    claim(site, "2.1", 100, 9000, boot="another")
+    claim(site, "3.1", 100, 9000, end='{"exit_code": 0}')
+    claim(site, "4.1", 100, 1234)  # the number is another process's now
+    claim(site, "5.1", 4711, 1)  # gone
+    assert site.state is not None
+    (site.state / "engine" / "6.1").write_text(" " * 4096)
+    (site.state / "engine" / "spawner.sock").write_text("")
+    (site.state / "engine" / "8.1").write_text("[1, 2]")
+    assert opened("jobs", site).collect(1.0).values == {"running": 0, "ended_total": 0}
+
+
+def test_an_ended_job_is_counted_and_forgotten(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    path = claim(site, "7.1", 100, 9000)
+    jobs = opened("jobs", site)
+    jobs.collect(1.0)
+    path.unlink()
+    assert jobs.collect(2.0).values == {"running": 0, "ended_total": 1}
+    assert jobs.pids == frozenset()
+
+
+def test_processes_come_and_go(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "7.1", 100, 9000)
+    jobs = opened("jobs", site)
+    used = jobs.collect(1.0).values["7.cpu_s_total"]
+    proc = site.root / "proc"
+    (proc / "102").mkdir()
+    text = (proc / "101/stat").read_text()
+    (proc / "102/stat").write_text(text.replace("101 (train)", "102 (more)", 1))
+    assert jobs.collect(2.0).values["7.processes"] == 3
+    (proc / "102/stat").unlink()
+    (proc / "102").rmdir()
+    values = jobs.collect(3.0).values
+    assert values["7.processes"] == 2
+    # What it used went with it, but a total does not go back.
+    assert values["7.cpu_s_total"] > used
+
+
+def test_a_process_that_leaves_the_session(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "7.1", 100, 9000)
+    jobs = opened("jobs", site)
+    jobs.collect(1.0)
+    stat = site.root / "proc/101/stat"
+    stat.write_text(stat.read_text().replace("S 1 100 100", "S 1 101 101"))
+    assert jobs.collect(2.0).values["7.processes"] == 1
+    assert jobs.collect(99.0).values["7.processes"] == 1  # also when all are asked anew
+
+
+def test_no_state_folder(tmp_path: Path) -> None:
+    assert "no state folder" in absent("jobs", Site())
+    # A folder without an engine yet is a machine without jobs.
+    assert opened("jobs", Site(state=tmp_path)).collect(1.0).values["running"] == 0
