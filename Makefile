@@ -1,7 +1,8 @@
 # One command each. Everything happens in .venv; nothing else on the machine is touched.
 #
-#   make demo     the main job: a generated week on five mixed nodes under eight policies
+#   make up       the main job: a queue for this machine, in the foreground
 #   make test     every check, the same here and in CI
+#   make demo     a generated week on five mixed nodes under eight policies
 #   make install  set-up alone; does nothing when it is up to date
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 JOBS ?= 2
 
-.PHONY: install demo test lint types imports unit cover soak lock clean
+.PHONY: install up demo test lint types imports unit cover soak lock clean
 
 install: $(STAMP)
 
@@ -19,7 +20,11 @@ $(STAMP): pyproject.toml requirements/lock.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lock.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/flyball compile
 	@touch $@
+
+up: $(STAMP)
+	$(BIN)/flyball up
 
 demo: $(STAMP)
 	$(BIN)/flyball demo --out demo-out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,7 +15,14 @@ import pytest
 
 from flyball.bench.monitor import write_claim
 from flyball.core.errors import BadInput
-from flyball.monitor.agent import host_power, lock, main
+from flyball.monitor.agent import (
+    LONGEST_STORE_S,
+    STORE_S,
+    StoreKeeper,
+    host_power,
+    lock,
+    main,
+)
 from flyball.monitor.reader import Telemetry
 
 AGENT = (sys.executable, "-m", "flyball.monitor.agent")
@@ -125,6 +133,34 @@ def test_it_stays_small_and_quiet(state: Path, agent: subprocess.Popen[bytes]) -
     assert agent.wait(20) == 0
     assert agent.stderr is not None
     assert agent.stderr.read() == b""
+
+
+def test_a_store_that_fails_is_counted_and_started_again(tmp_path: Path) -> None:
+    keeper = StoreKeeper(tmp_path / "none")
+    keeper.each_second(1000.0)  # 40 s past the minute
+    process = keeper._process
+    assert process is not None
+    assert process.wait(20) == 2
+    keeper.each_second(1001.0)
+    assert (keeper.failures, keeper._process) == (1, None)  # not again at once
+    keeper.each_second(1000.0 + STORE_S)
+    keeper.finish(2000.0)
+    assert keeper._process is not None
+    assert keeper._process.returncode == 2
+
+
+def test_a_store_that_hangs_is_ended(tmp_path: Path) -> None:
+    keeper = StoreKeeper(tmp_path)
+    lock_file = (tmp_path / "store.lock").open("w")
+    with lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
+        keeper.each_second(1000.0)
+        process = keeper._process
+        assert process is not None
+        keeper.each_second(1000.0 + LONGEST_STORE_S + 1)
+        assert process.wait(20) == -signal.SIGKILL
+    keeper.each_second(1000.0 + LONGEST_STORE_S + 2)
+    assert keeper.failures == 1
 
 
 def test_one_agent_for_a_folder(state: Path, capsys: pytest.CaptureFixture[str]) -> None:

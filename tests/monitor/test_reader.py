@@ -61,6 +61,12 @@ def test_values_that_json_cannot_hold_are_left_out(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "latest.json").read_text())["values"] == {"a.y": 1.0}
 
 
+def test_a_folder_that_has_gone_is_counted(tmp_path: Path) -> None:
+    outlet = Outlet(tmp_path / "gone")
+    outlet.publish(START, {})
+    assert outlet.lost == 1
+
+
 def test_nothing_there(tmp_path: Path) -> None:
     telemetry = Telemetry(tmp_path / "none")
     assert (telemetry.latest(), telemetry.status(), telemetry.names()) == ({}, {}, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -52,6 +53,35 @@ def test_a_second_agent_within_a_second(tmp_path: Path) -> None:
         spool.add(Sample("a", 100.5, {"x": 1.0}))
         spool.close()
     assert list(spans(tmp_path, ".live")) == [100, 101]
+
+
+def test_a_full_disk_loses_samples_and_nothing_else(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.add(Sample("a", 100.5, {"x": 1.0}))
+    spool.flush()
+    (path,) = spans(tmp_path, ".live").values()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
+    try:
+        for at in range(5):
+            spool.add(Sample("a", 101.0 + at, {"x": 2.0, "y": 2.0}))
+        spool.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert spool.lost == 1
+    spool.add(Sample("a", 110.0, {"x": 3.0, "y": 3.0}))
+    spool.close()
+    damage: list[Path] = []
+    assert [row.time_s for row in read_spool(path, damage)] == [100.5, 110.0]
+    assert not damage
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    spool = Spool(tmp_path / "file")
+    spool.add(Sample("a", 100.5, {"x": 1.0}))
+    spool.close()
+    assert spool.lost == 1
 
 
 @given(cut=st.integers(0, 400))

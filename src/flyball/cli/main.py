@@ -16,6 +16,7 @@ from flyball.cli import (
     demo,
     doctor,
     explain,
+    kernels,
     logs,
     nodes,
     queue,
@@ -36,8 +37,8 @@ TRY_LATER = 75
 
 app = typer.Typer(
     name="flyball",
-    help="Which job runs where, when and at what power: replay a cluster's history and compare.",
-    epilog="Start with: flyball demo",
+    help="Which job runs where, when and at what power: run jobs, replay history, compare.",
+    epilog="Start with: flyball up, or flyball demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -83,6 +84,7 @@ app.command("clusters", epilog=catalogue.CLUSTERS_EXAMPLES)(catalogue.clusters)
 app.command("devices", epilog=catalogue.DEVICES_EXAMPLES)(catalogue.devices)
 app.add_typer(bench.app, name="bench")
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+app.command("compile", epilog=kernels.EXAMPLES)(kernels.compile_kernels)
 
 
 def run(arguments: list[str]) -> int:

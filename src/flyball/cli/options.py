@@ -15,12 +15,10 @@ FORMATS = (
 WRITTEN = ("canonical", "journal", "swf")
 """Trace formats that are written."""
 
-TraceFile = Annotated[
-    Path, typer.Argument(help="Trace file, plain or .gz; FILE#PART for one of several workloads.")
-]
-ClusterName = Annotated[
-    str, typer.Option("--cluster", "-c", help="Cluster file (YAML) or preset; see `clusters`.")
-]
+TRACE_HELP = "Trace file, plain or .gz; FILE#PART for one of several workloads."
+CLUSTER_HELP = "Cluster file (YAML) or preset; see `clusters`."
+TraceFile = Annotated[Path, typer.Argument(help=TRACE_HELP)]
+ClusterName = Annotated[str, typer.Option("--cluster", "-c", help=CLUSTER_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
 Estimates = Annotated[
     str,

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flyball.cli.decisions import verify
 from flyball.cli.options import (
+    CLUSTER_HELP,
+    TRACE_HELP,
     AsJson,
-    ClusterName,
     Estimates,
     FirstJobs,
     Load,
     MtbfHours,
     RepairHours,
-    TraceFile,
     TraceFormat,
 )
 from flyball.cli.output import check_writable, note, print_json, progress, whole_number
@@ -36,12 +37,13 @@ Examples:
   flyball replay jobs.csv.gz --cluster mine.yaml --policy easy --set depth=100 --json
   flyball replay jobs.swf --cluster philly-8x8 --policy all --figure out.png --per-job out.csv
   flyball replay jobs.csv --cluster five-mixed --estimates noisy:0.8 --mtbf-h 500 --seeds 10
+  flyball replay --decisions ~/.local/state/flyball
 """
 
 
 def replay(
-    trace: TraceFile,
-    cluster: ClusterName,
+    trace: Annotated[Path | None, typer.Argument(help=TRACE_HELP)] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help=CLUSTER_HELP)] = None,
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="Policies, by comma, or `all`; see `policies`.")
     ] = "all",
@@ -72,9 +74,19 @@ def replay(
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
     workers: Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")] = 0,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(metavar="STATE", help="Instead: make a live system's decisions again."),
+    ] = None,
 ) -> None:
     """Replay a trace on a cluster's twin and compare policies."""
+    if decisions is not None:
+        verify(decisions, as_json)
+        return
     # 1. Refuse what can be refused before the long part.
+    if trace is None or cluster is None:
+        missing = "TRACE" if trace is None else "--cluster"
+        raise BadInput(f"{missing} is missing", "see flyball replay --help")
     check_writable(per_job)
     check_writable(figure, FIGURE_ENDINGS)
     whole_number(seeds, "--seeds", 1, MAX_SEEDS)

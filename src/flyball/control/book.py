@@ -21,6 +21,7 @@ from flyball.core.live import Event, EventKind
 from flyball.core.units import MILLI_PER_DEVICE
 
 Changes = Mapping[int, Job]
+WISHES = (EventKind.SUBMITTED, EventKind.CANCEL, EventKind.NODE)
 
 
 class Book:
@@ -32,11 +33,13 @@ class Book:
         jobs: the active ones, by id.
         ended: the final state of the others.
         down: nodes that are down.
+        wishes: how often somebody outside asked for something, or a node changed.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.seq = 0
+        self.wishes = 0
         self.jobs: dict[int, Job] = {}
         self.ended: dict[int, JobState] = {}
         self.down: set[int] = set()
@@ -92,6 +95,7 @@ class Book:
                 else:
                     self.jobs[job.id] = job
             for event in events:
+                self.wishes += event["kind"] in WISHES
                 if event["kind"] == EventKind.NODE:
                     (self.down.discard if event["up"] else self.down.add)(int(event["node"]))
             for watcher in self.watchers:

@@ -28,6 +28,8 @@ from flyball.core.units import to_us
 from flyball.twin.live import Snapshot, View
 
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
+FREEING = (EventKind.ENDED, EventKind.REQUEUED, EventKind.CANCEL)
+"""Events after which jobs may fit that did not before, or that end somebody's waiting."""
 Plan = list[list[Any]]
 """Actions as JSON holds them: kind, job id, node, mask, thousandths, reason, gain."""
 
@@ -56,21 +58,21 @@ class Decider:
         self.book, self.table, self.cluster = book, table, cluster
         self.policy, self.knobs = policy, knobs
         self.number = 0
-        self._decided_seq = -1
+        self._heard = self._settled = -1
         self._last_round = -1
 
     def decide(self, own: Sequence[Event], now_us: int) -> Decision | None:
         """Decide now, if there is anything to decide."""
         is_round = self._round_due(now_us)
         with self.book.lock:
-            seen = self.book.seq
-            if not (own or is_round or seen != self._decided_seq):
+            seen, self._heard = self.book.seq, self.book.wishes
+            freed = any(event["kind"] in FREEING for event in own)
+            if not (freed or is_round or self._heard != self._settled):
                 return None
             view, ids = self.look(own)
             jobs: Mapping[int, Job] = ChainMap(self.book.fold(own), self.book.jobs)
             waiting = len(ids) > len({int(each) for each in view.row_job})
             is_round = is_round and not _is_making_room(jobs.values())
-            self._decided_seq = seen
         if not waiting:
             return None
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
@@ -79,6 +81,10 @@ class Decider:
         about |= {"own": len(own), "is_round": is_round, "digest": digest, "plan": plan}
         acts = acts_of(plan, jobs, now_us, self.number)
         return Decision(snapshot, ids, (about, *acts))
+
+    def settle(self) -> None:
+        """What was decided last is on record: only something new calls for another decision."""
+        self._settled = self._heard
 
     def make(self, view: View, ids: Any, now_us: int, is_round: bool) -> tuple[Snapshot, Plan, str]:
         """The decision itself: the state after it, the plan, and a fingerprint of what it saw."""

@@ -24,6 +24,7 @@ class Decides(Protocol):
     """Makes decisions; see `control.decider`."""
 
     def decide(self, own: Sequence[Event], now_us: int) -> Any: ...
+    def settle(self) -> None: ...
 
 
 class Loop:
@@ -72,6 +73,7 @@ class Loop:
         # 4. Record all of it at once, and wait until it is durable.
         if events:
             self._journal.append(events).wait()
+        self._decider.settle()
         self._passing("recorded")
         # 5. What is on record need not be reported again.
         self._engine.acknowledge(reports)

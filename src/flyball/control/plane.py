@@ -121,7 +121,7 @@ class Plane:
         last = self.journal.last()
         active, ended = self.journal.active(), self.journal.final_states()
         self.book.load(last.seq, active, ended, set())
-        self.decider.number = last_decision(self.journal)
+        self.decider.number = self.journal.last_decision()
         self.journal.append([self._opened()]).wait()
         return reconcile(self.book, self.journal, self.engine, self.now_us())
 
@@ -388,16 +388,3 @@ def fingerprint(specs: Sequence[JobSpec]) -> str:
     """Equal for equal requests."""
     text = json.dumps([spec.as_dict() for spec in specs], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def last_decision(journal: Journal) -> int:
-    """The number of the last decision on record, 0 = none."""
-    seq = journal.last().seq
-    back = 1000
-    while True:
-        found = journal.events(max(0, seq - back), 10_000, (EventKind.DECIDED,))
-        if found:
-            return int(found[-1][1]["number"])
-        if back >= seq:
-            return 0
-        back *= 10

@@ -6,7 +6,7 @@ own and share `array`. Times are microseconds since 1970.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
@@ -100,13 +100,9 @@ class JobSpec:
     stdout: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, only those that differ from the default."""
-        plain = asdict(self)
-        return {
-            each.name: plain[each.name]
-            for each in fields(self)
-            if each.name == "argv" or plain[each.name] != _default(each)
-        }
+        """Plain values, only those that differ from the default; shares what it holds."""
+        own = self.__dict__
+        return {name: own[name] for name, usual in DEFAULTS.items() if own[name] != usual}
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
@@ -124,8 +120,11 @@ class JobSpec:
         return cls(**values)
 
 
-def _default(each: Any) -> Any:
-    return {} if each.name == "env" else each.default
+DEFAULTS = {
+    each.name: {} if each.name == "env" else None if each.name == "argv" else each.default
+    for each in fields(JobSpec)
+}
+"""What a field is if nobody says anything; a command must be said."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -20,13 +21,22 @@ TOTAL, PER_S = "_total", "_per_s"
 
 
 class Outlet:
-    """Takes samples; writes them out about once a second, when told to."""
+    """Takes samples; writes them out about once a second, when told to.
+
+    What cannot be written is lost and counted (`lost`): monitoring goes on beside a full disk.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._spools = {family: Spool(folder / family) for family in FAMILIES}
         self._last: dict[tuple[str, ...], Sample] = {}
         self._before: dict[str, tuple[float, float, float]] = {}
+        self._unpublished = 0
+
+    @property
+    def lost(self) -> int:
+        """How often something could not be written."""
+        return self._unpublished + sum(each.lost for each in self._spools.values())
 
     def add(self, family: str, sample: Sample) -> None:
         self._spools[family].add(sample)
@@ -37,13 +47,21 @@ class Outlet:
         for spool in self._spools.values():
             spool.flush()
         values = self._latest(now)
-        text = json.dumps({"time_s": now, **rest, "values": values}, allow_nan=False)
+        everything = {"time_s": now, "lost": self.lost, **rest, "values": values}
+        try:
+            self._replace(json.dumps(everything, allow_nan=False).encode())
+        except OSError:
+            self._unpublished += 1
+
+    def _replace(self, data: bytes) -> None:
         temporary = self._folder / f".{LATEST}.tmp"
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(file, text.encode())
+            whole = os.write(file, data) == len(data)
         finally:
             os.close(file)
+        if not whole:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(temporary))
         os.replace(temporary, self._folder / LATEST)
 
     def close(self) -> None:

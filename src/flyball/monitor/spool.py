@@ -33,15 +33,20 @@ class Row(NamedTuple):
 
 
 class Spool:
-    """Appends samples of one family; a new file begins at each full minute."""
+    """Appends samples of one family; a new file begins at each full minute.
+
+    Attributes:
+        lost: how often samples could not be kept: a full disk, a folder that has gone.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file = -1
         self._pending = bytearray()
         self._schemas: dict[tuple[str, ...], tuple[int, struct.Struct]] = {}
-        self.start_s = 0
+        self._size = 0
         self._end_s = 0.0
+        self.lost = 0
 
     def add(self, sample: Sample) -> None:
         """Remember a sample; on disk after the next `flush`."""
@@ -49,17 +54,32 @@ class Spool:
         if not values:
             return
         if sample.time_s >= self._end_s:
-            self._begin(sample.time_s)
+            try:
+                self._begin(sample.time_s)
+            except OSError:
+                self.lost += 1
+                return
         key = (sample.source, *values)
         number, packer = self._schemas.get(key) or self._declare(key)
         size = packer.size - HEAD.size
         self._pending += packer.pack(b"R", number, size, sample.time_s, *values.values())
 
     def flush(self) -> None:
-        """Give what is remembered to the kernel."""
-        if self._pending and self._file >= 0:
-            os.write(self._file, self._pending)
-            self._pending.clear()
+        """Give what is remembered to the kernel; on a full disk it is lost, and counted."""
+        if not self._pending or self._file < 0:
+            return
+        try:
+            written = os.write(self._file, self._pending)
+        except OSError:
+            written = -1
+        if written == len(self._pending):
+            self._size += written
+        else:
+            # Half a record would spoil those after it, and names may be among what is lost.
+            os.ftruncate(self._file, self._size)
+            self._schemas.clear()
+            self.lost += 1
+        self._pending.clear()
 
     def close(self) -> None:
         """Flush, and leave the file to the store."""
@@ -77,7 +97,7 @@ class Spool:
         # A second agent within a minute begins a file of its own.
         while (self._folder / f"{start_s}.parquet").exists() or not self._open(start_s):
             start_s += 1
-        self.start_s = start_s
+        self._size = 0
         self._end_s = (int(time_s) // SEGMENT_S + 1) * SEGMENT_S
 
     def _open(self, start_s: int) -> bool:

@@ -1,0 +1,191 @@
+"""What jobs print: whole, in part, and while it is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.test_jobs import JOBS, refused
+from tests.api.world import SLEEP, World, calling
+
+from flyball.api.logs import Follower, Log
+from flyball.sdk.streams import Frame, frames
+
+TEXT = b"one\ntwo\n\xff\xfe three\nfour"
+
+
+@pytest.fixture
+def running(world: World) -> World:
+    """Job 1 runs and has printed something."""
+    world.plane.submit([_spec()])
+    world.step()
+    world.log(1, TEXT)
+    return world
+
+
+def _spec() -> Any:
+    from flyball.core.jobs import JobSpec
+
+    return JobSpec(("sleep", "5"), estimate_s=5.0)
+
+
+def follow(client: httpx.Client, path: str, **headers: str) -> list[Frame]:
+    """All that a stream says until it ends."""
+    with client.stream("GET", path, headers=headers, timeout=20) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        return list(frames(answer.iter_lines()))
+
+
+def text_of(heard: list[Frame]) -> bytes:
+    texts = [json.loads(each.data)["text"] for each in heard if each.event == "message"]
+    return "".join(texts).encode("utf-8", "surrogateescape")
+
+
+def test_whole_and_in_part(running: World, client: httpx.Client) -> None:
+    path = f"{JOBS}/1/logs"
+    whole = client.get(path)
+    assert whole.content == TEXT
+    assert whole.headers["content-type"] == "text/plain; charset=utf-8"
+    assert client.get(f"{path}?tail=2").content == b"\xff\xfe three\nfour"
+    assert client.get(f"{path}?tail=0").content == b""
+    assert client.get(f"{path}?tail=99").content == TEXT
+    part = client.get(path, headers={"Range": "bytes=4-6"})
+    assert (part.status_code, part.content) == (206, b"two")
+    assert part.headers["content-range"] == f"bytes 4-6/{len(TEXT)}"
+    assert client.get(path, headers={"Range": "bytes=-4"}).content == b"four"
+    assert client.get(path, headers={"Range": "bytes=4-"}).content == TEXT[4:]
+    assert client.get(path, headers={"Range": "lines=1-2"}).content == TEXT
+    answer = client.get(path, headers={"Range": "bytes=900-"})
+    refused(answer, 416)
+    assert answer.headers["content-range"] == f"bytes */{len(TEXT)}"
+    refused(client.get(f"{path}?attempt=2"), 404)
+
+
+def test_a_job_that_printed_nothing(world: World, client: httpx.Client) -> None:
+    world.plane.submit([_spec()])
+    refused(client.get(f"{JOBS}/1/logs"), 404)
+    world.step()
+    problem = refused(client.get(f"{JOBS}/1/logs"), 404, "no-log")
+    assert "RUNNING" in problem["detail"]
+
+
+def test_output_that_is_no_file(world: World, client: httpx.Client, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    client.post(JOBS, json={**SLEEP, "stdout": str(pipe)})
+    world.step()
+    refused(client.get(f"{JOBS}/1/logs"), 404, "no-log")
+
+
+def test_following_until_the_end(running: World) -> None:
+    with running.server(poll_s=0.01) as server, calling(server, running.token) as client:
+        heard: list[Frame] = []
+        thread = threading.Thread(
+            target=lambda: heard.extend(follow(client, f"{JOBS}/1/logs?follow=true&tail=1"))
+        )
+        thread.start()
+        running.log(1, b"\nfive\n")
+        running.step(10)
+        thread.join(20)
+        assert text_of(heard) in (b"four\nfive\n", b"five\n")  # whichever came first
+        assert heard[-1].event == "end"
+        assert json.loads(heard[-1].data)["state"] == "COMPLETED"
+        # Gone on from the middle, as a client does that was cut off.
+        rest = follow(client, f"{JOBS}/1/logs?follow=true", **{"Last-Event-ID": "1-8"})
+        assert text_of(rest) == TEXT[8:] + b"\nfive\n"
+
+
+def test_following_from_before_the_start_through_a_second_attempt(world: World) -> None:
+    with world.server(poll_s=0.01) as server, calling(server, world.token) as client:
+        world.plane.submit([_spec()])
+        heard: list[Frame] = []
+        thread = threading.Thread(
+            target=lambda: heard.extend(follow(client, f"{JOBS}/1/logs?follow=true"))
+        )
+        thread.start()
+        world.step()
+        world.log(1, b"first\n")
+        world.engine.lose((1, 1))
+        world.step(1)
+        assert world.plane.job(1).attempt == 2
+        world.log(1, b"second\n", 2)
+        world.step(10)
+        thread.join(20)
+    assert text_of(heard).endswith(b"second\n")
+    assert [json.loads(each.data).get("attempt") for each in heard][-2] == 2
+    assert heard[-1].event == "end"
+
+
+def test_streams_end_with_their_time(running: World) -> None:
+    short = {"stream_s": 0.1, "heartbeat_s": 0.02, "poll_s": 0.01}
+    with running.server(**short) as server, calling(server, running.token) as client:
+        heard = follow(client, f"{JOBS}/1/logs?follow=true")
+        assert [each.event for each in heard] == ["message"]
+        assert follow(client, "/api/v1/events?follow=true") == []
+
+
+def test_streams_end_with_the_server(running: World) -> None:
+    with running.server(poll_s=0.01) as server, calling(server, running.token) as client:
+        threading.Timer(0.2, server.stop).start()
+        assert text_of(follow(client, f"{JOBS}/1/logs?follow=true")) == TEXT
+
+
+def test_streams_are_counted(running: World) -> None:
+    with (
+        running.server(streams=1, poll_s=0.01) as server,
+        calling(server, running.token) as client,
+        client.stream("GET", f"{JOBS}/1/logs?follow=true") as first,
+    ):
+        pieces = first.iter_bytes()
+        next(pieces)
+        refused(client.get("/api/v1/events?follow=true"), 429)
+
+
+def test_rotated_logs_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "1.1.out"
+    Path(f"{path}.2").write_bytes(b"a\nb\n")
+    Path(f"{path}.1").write_bytes(b"c\nd")
+    path.write_bytes(b"d\ne\n")
+    log = Log(path)
+    assert log.size == 11
+    assert [log.tail_start(lines) for lines in range(7)] == [11, 9, 6, 4, 2, 0, 0]
+    assert b"".join(log.chunks(3, 8)) == b"\nc\ndd"
+    assert not Log(tmp_path / "none").exists
+
+
+def test_long_logs_have_tails(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    lines = [b"x" * (number % 997) + b"\n" for number in range(2000)]
+    path.write_bytes(b"".join(lines))
+    with Log(path) as log:
+        for wanted in (1, 150, 1999, 2000, 2001):
+            assert log.tail_start(wanted) == log.size - sum(map(len, lines[-wanted:]))
+
+
+def test_following_through_rotations_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    from flyball.engines.local.log import Log as Writer
+
+    path = tmp_path / "out"
+    writer = Writer(str(path), 1000, 50)
+    follower = Follower(path)
+    rng = random.Random(7)
+    written, read = b"", b""
+    for _ in range(300):
+        data = rng.randbytes(rng.randrange(120))
+        writer.write(data)
+        written += data
+        if rng.random() < 0.3:
+            read += follower.read()
+    while chunk := follower.read():
+        read += chunk
+    assert read == written
+    assert follower.offset == len(written)
+    follower.close()
+    writer.close()

@@ -1,0 +1,97 @@
+"""The schema is true: whatever it allows is answered as it says, and never with an error of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from tests.api.world import SLEEP, World
+
+from flyball.api.app import create_app
+from flyball.api.problems import CLIENT_ERRORS
+from flyball.api.serve import Server
+from flyball.api.settings import ApiSettings
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Server]]:
+    """A control plane with jobs of every state; streams end at once."""
+    from flyball.core.jobs import JobSpec
+
+    world = World(tmp_path_factory.mktemp("openapi") / "state")
+    world.plane.submit([JobSpec(("true",), estimate_s=1.0)] * 3)
+    world.step()
+    world.log(1, b"hello\n")
+    world.step(5)
+    world.plane.submit([JobSpec(("true",), cpus=4, estimate_s=1e6)] * 4)
+    world.step()
+    world.log(4, b"hello\n")
+    with world.server(stream_s=0.02, poll_s=0.01, rate=1e9, burst=1e9) as server:
+        yield world, server
+    world.plane.close()
+
+
+@pytest.fixture(scope="module")
+def schema(busy: tuple[World, Server]) -> Any:
+    world, _ = busy
+    document = create_app(world.plane, ApiSettings(world.token)).openapi()
+    # Streams and everything else are tried; ids are mostly those of jobs there are.
+    return schemathesis.openapi.from_dict(document)
+
+
+loaded = schemathesis.pytest.from_fixture("schema")
+
+
+@loaded.parametrize()
+@settings(
+    max_examples=12, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+def test_answers_are_as_documented(case: schemathesis.Case, busy: tuple[World, Server]) -> None:
+    world, server = busy
+    headers = {"Authorization": f"Bearer {world.token}"}
+    case.call_and_validate(base_url=server.url, headers=headers, checks=CHECKS)
+
+
+def test_every_problem_is_documented(busy: tuple[World, Server], schema: Any) -> None:
+    for path, operations in schema.raw_schema["paths"].items():
+        for method, operation in operations.items():
+            answers = operation["responses"]
+            assert {str(each) for each in (*CLIENT_ERRORS, 422, 500)} <= set(answers), (
+                method,
+                path,
+            )
+            for status, answer in answers.items():
+                if status >= "400":
+                    assert "application/problem+json" in answer["content"], (method, path, status)
+
+
+def test_the_schema_names_every_field_of_a_job(schema: Any) -> None:
+    from dataclasses import fields
+
+    from flyball.core.jobs import JobSpec
+
+    properties = schema.raw_schema["components"]["schemas"]["OneIn"]["properties"]
+    own = {each.name for each in fields(JobSpec)} - {"array_index", "array_limit"}
+    assert set(properties) == own
+    assert set(SLEEP) <= own

@@ -1,0 +1,167 @@
+"""Events, health, metrics and documentation."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.api.test_jobs import JOBS, refused
+from tests.api.test_logs import follow
+from tests.api.world import SLEEP, World, calling, until
+
+from flyball.sdk.streams import Frame
+
+EVENTS = "/api/v1/events"
+
+
+def test_events_as_a_list(world: World, client: httpx.Client) -> None:
+    for _ in range(3):
+        client.post(JOBS, json=SLEEP)
+    world.step()
+    rows = client.get(EVENTS).json()["events"]
+    assert [each["seq"] for each in rows] == sorted(each["seq"] for each in rows)
+    submitted = client.get(f"{EVENTS}?kind=submitted").json()["events"]
+    assert [each["job"] for each in submitted] == [1, 2, 3]
+    after = submitted[1]["seq"]
+    assert len(client.get(f"{EVENTS}?kind=submitted&after={after}").json()["events"]) == 1
+    assert len(client.get(f"{EVENTS}?limit=2").json()["events"]) == 2
+    assert {each["job"] for each in client.get(f"{EVENTS}?job=2").json()["events"]} == {2}
+    decisions = client.get("/api/v1/decisions").json()["decisions"]
+    assert decisions and decisions[0]["number"] == 1
+    assert client.get("/api/v1/decisions?after=1000000").json() == {"decisions": []}
+
+
+def test_events_as_they_happen(world: World) -> None:
+    with world.server(heartbeat_s=0.05) as server, calling(server, world.token) as client:
+        client.post(JOBS, json=SLEEP)
+        newest = world.plane.wait_events(0, 0)
+        heard: list[Frame] = []
+
+        def listen() -> None:
+            with client.stream("GET", f"{EVENTS}?kind=submitted", headers=EVENT_STREAM) as answer:
+                from flyball.sdk.streams import frames
+
+                for frame in frames(answer.iter_lines()):
+                    heard.append(frame)
+                    if len(heard) == 2:
+                        return
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        until(lambda: server.app.state.bridge.streams == 1)
+        client.post(JOBS, json=SLEEP)  # without `after`, a stream begins with what is new
+        world.step()
+        client.post(JOBS, json=SLEEP)
+        thread.join(20)
+        assert [json.loads(each.data)["job"] for each in heard] == [2, 3]
+        assert [each.event for each in heard] == ["submitted"] * 2
+        assert int(heard[0].id) > newest
+        until(lambda: server.app.state.bridge.streams == 0)
+
+
+EVENT_STREAM = {"Accept": "text/event-stream"}
+
+
+def test_a_stream_goes_on_where_it_was(world: World) -> None:
+    with world.server(stream_s=0.2) as server, calling(server, world.token) as client:
+        for _ in range(3):
+            client.post(JOBS, json=SLEEP)
+        rows = client.get(f"{EVENTS}?kind=submitted").json()["events"]
+        headers = {"Last-Event-ID": str(rows[0]["seq"])}
+        heard = follow(client, f"{EVENTS}?follow=true&kind=submitted&after=0", **headers)
+        assert [json.loads(each.data) for each in heard] == rows[1:]
+
+
+def test_health(world: World, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client.get("/healthz").json() == {"ok": True}
+    found = client.get("/api/v1/healthz").json()
+    assert found["ok"] and "journal" in found["checks"]
+    ill = {"ok": False, "checks": {"journal": "the disk is full"}}
+    monkeypatch.setattr(world.plane, "health", lambda: ill)
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (503, {"ok": False})
+    answer = client.get("/api/v1/healthz")
+    assert (answer.status_code, answer.json()) == (503, ill)
+
+
+def test_health_tries_the_journal(world: World, client: httpx.Client) -> None:
+    world.plane.journal.close()
+    assert client.get("/healthz").status_code == 503
+    refused(client.post(JOBS, json=SLEEP), 503)
+
+
+def test_metrics_are_what_prometheus_reads(world: World, client: httpx.Client) -> None:
+    client.post(JOBS, json=SLEEP)
+    client.request("INVENTED", JOBS)
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {each.name: each for each in text_string_to_metric_families(answer.text)}
+    pending = [
+        each for each in families["flyball_jobs"].samples if each.labels == {"state": "PENDING"}
+    ]
+    assert pending[0].value == 1
+    assert families["flyball_events"].type == "counter"
+    answers = {
+        (each.labels["method"], each.labels["status"]): each.value
+        for each in families["flyball_api_answers"].samples
+    }
+    assert answers["POST", "201"] == 1
+    assert answers["other", "405"] == 1
+
+
+def test_metrics_with_odd_labels() -> None:
+    from flyball.api.metrics_text import text_of
+
+    odd = 'a"b\\c\nd'
+    text = text_of([("flyball_x", {"name": odd}, 1.5), ("flyball_x", {"name": "é"}, float("nan"))])
+    samples = next(iter(text_string_to_metric_families(text.decode()))).samples
+    assert [each.labels["name"] for each in samples] == [odd, "é"]
+
+
+def test_the_cluster(world: World, client: httpx.Client) -> None:
+    for _ in range(9):
+        client.post(JOBS, json=SLEEP)
+    world.step()
+    nodes = client.get("/api/v1/nodes").json()["nodes"]
+    assert [each["name"] for each in nodes] == ["a", "b"]
+    queue = client.get("/api/v1/queue?limit=4").json()
+    assert (len(queue["jobs"]), queue["total"]) == (4, 9)
+    assert client.get("/api/v1/forecast").json()["starts"]
+    assert client.get("/api/v1/telemetry").status_code == 200
+    refused(client.get("/api/v1/telemetry/series?name=none"), 404)
+    refused(client.get("/api/v1/telemetry/series"), 422)
+
+
+def test_the_docs_page_needs_nothing_from_elsewhere(client: httpx.Client) -> None:
+    answer = client.get("/docs", headers={"Authorization": ""})
+    assert answer.status_code == 200
+    assert "style-src 'sha256-" in answer.headers["content-security-policy"]
+    page = answer.text
+    assert "<script" not in page
+    assert not re.search(r'(src|href)="(?!#|data:)', page)
+    for path in client.get("/openapi.json").json()["paths"]:
+        assert path in page
+
+
+def test_the_style_is_the_one_the_policy_allows() -> None:
+    import base64
+    import hashlib
+
+    from flyball.api.docs_page import page
+
+    document: dict[str, Any] = {
+        "info": {"title": "t", "version": "1", "description": "<b>"},
+        "paths": {},
+        "components": {"schemas": {}},
+    }
+    html, policy = page(document)
+    style = re.search(r"<style>(.*)</style>", html, re.DOTALL)
+    assert style
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert digest in policy
+    assert "&lt;b&gt;" in html
