@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -122,8 +122,6 @@ class World:
             preemptible=bool(rng.random() < 0.9),
             after=after,
         )
-        from dataclasses import replace
-
         limit = int(rng.choice([0, 1, 2]))
         specs = [
             replace(spec, array_index=at, array_limit=limit) if array else spec

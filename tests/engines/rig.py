@@ -109,6 +109,12 @@ class Rig:
         self.engine.reconcile([])
         self.engine.close()
         assert self.errors() == ""
+        assert self.processes() == []
+
+    def processes(self) -> list[int]:
+        """Every process of any job of this rig, by its environment."""
+        mark = f"FLYBALL_STATE={self.state.resolve()}"
+        return [pid for pid in proc.pids() if not gone(pid) and mark in proc.environment(pid)]
 
 
 def gone(pid: int) -> bool:

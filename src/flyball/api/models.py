@@ -47,6 +47,7 @@ class JobIn(TypedDict, total=False):
                 min_length=1,
                 max_length=4096,
                 description="The command and its arguments; never seen by a shell.",
+                json_schema_extra={"prefixItems": [{"type": "string", "minLength": 1}]},
             ),
         ]
     ]

@@ -99,8 +99,8 @@ class Problem(Exception):
         self.headers = dict(headers or {})
         self.errors = errors
 
-    def response(self) -> Response:
-        """The document, ready to be sent."""
+    def document(self) -> dict[str, Any]:
+        """What is said of it."""
         body: dict[str, Any] = {
             "type": f"urn:flyball:problem:{self.token}",
             "title": HTTPStatus(self.status).phrase,
@@ -109,9 +109,11 @@ class Problem(Exception):
             "remedy": self.remedy,
             "token": self.token,
         }
-        if self.errors:
-            body["errors"] = self.errors
-        return Response(to_json(body), self.status, self.headers, MEDIA_TYPE)
+        return {**body, "errors": self.errors} if self.errors else body
+
+    def response(self) -> Response:
+        """The document, ready to be sent."""
+        return Response(to_json(self.document()), self.status, self.headers, MEDIA_TYPE)
 
 
 def problem_of(error: FlyballError) -> Problem:

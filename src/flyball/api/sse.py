@@ -12,6 +12,12 @@ from flyball.api.bridge import Bridge
 from flyball.api.problems import Problem
 
 MEDIA_TYPE = "text/event-stream"
+SCHEMA = {
+    "type": "object",
+    "description": "One event of the stream; `data` is JSON.",
+    "required": ["data"],
+    "properties": {each: {"type": "string"} for each in ("event", "data", "id")},
+}
 HEARTBEAT = b": waiting\n\n"
 RETRY = b"retry: 1000\n\n"
 """Comes first: a client that loses us tries again after a second."""
@@ -41,6 +47,8 @@ def streaming(bridge: Bridge, frames: AsyncIterator[bytes]) -> StreamingResponse
             yield RETRY
             async for each in frames:
                 yield each
+        except Problem as problem:  # too late for a status: the stream says it itself
+            yield frame(problem.document(), "error")
         finally:
             bridge.streams -= 1
 

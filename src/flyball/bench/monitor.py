@@ -44,6 +44,10 @@ PIECE_BYTES = 50_000
 FAMILY_BARS_MB = {"compute": 24, "memory": 18, "network": 15, "power": 8, "application": 12}
 AGREE = {"cpu_percent": 1.0, "memory_percent": 1.0, "network_percent": 1.0, "disk_percent": 1.0}
 
+NOT_USE = ("idle", "iowait", "steal")
+"""Kinds of CPU time that are not use. psutil's own percentage counts stolen time, which a
+hypervisor gave to others, as if it were."""
+
 JOB = """
 import os, sys, time
 for _ in range(int(sys.argv[1]) - 1):
@@ -140,9 +144,9 @@ def _mode(
 
 
 class _Load:
-    """Reports, traffic and writing once a second, soon after the second. psutil is read just
-    after the half second, when the agent has read the same counters: what others do on the
-    machine between the two readings is no fault of either."""
+    """Reports, traffic and writing once a second. psutil is read just after the full second, when
+    the agent has read every family: what others do on the machine between the two readings is
+    no fault of either."""
 
     def __init__(self, state: Path, jobs: int) -> None:
         self._reports = str(state / "telemetry" / "report.sock")
@@ -152,12 +156,12 @@ class _Load:
 
     def run(self, seconds: float, window_s: float) -> list[Look]:
         """psutil's view at the beginning and after each window."""
-        _sleep_to(0.503)
+        _sleep_to(0.003)
         looks, end_s = [_look()], time.time() + seconds
         while time.time() < end_s - 0.5:
-            _sleep_to(0.05)
+            _sleep_to(0.4)
             self._burst()
-            _sleep_to(0.503)
+            _sleep_to(0.003)
             if time.time() - looks[-1].time_s >= window_s - 0.1:
                 looks.append(_look())
         return looks
@@ -188,7 +192,7 @@ def _look() -> Look:
     whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return Look(
         time.time(),
-        whole - times.idle - getattr(times, "iowait", 0.0),
+        whole - sum(getattr(times, kind, 0.0) for kind in NOT_USE),
         whole,
         psutil.virtual_memory().available,
         network.bytes_recv if network else 0,

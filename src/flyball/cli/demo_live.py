@@ -22,6 +22,7 @@ from flyball.cli.live_options import (
     count_text,
     counts_by_state,
     soon_text,
+    start_text,
 )
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
@@ -164,15 +165,14 @@ def _follow(
     client: Client, ids: Sequence[int], began: float, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Watch the jobs until all have ended; everything worth telling, by name."""
-    say(f"Submitted {count_text(len(ids), 'job')}: {ids[0]} to {ids[-1]}.")
+    say(f"Submitted {count_text(len(ids), 'job')}: {min(ids)} to {max(ids)}.")
     asked, answer, would = _ask(client, ids, say)
     asked_s = time.monotonic() - began
     states: dict[int, str] = {}
     while True:
-        jobs = [client.job(each) for each in ids if states.get(each) not in FINAL]
-        for line in changes(jobs, states, time.monotonic() - began):
+        for line in changes(_moved(client, ids, states), states, time.monotonic() - began):
             say(line)
-        if all(states[each] in FINAL for each in ids):
+        if all(states.get(each) in FINAL for each in ids):
             break
         time.sleep(POLL_S)
     ended = [client.job(each) for each in ids]
@@ -214,6 +214,14 @@ def _ask(
     if would.get("p50_s") is not None:
         say(f"One more such job of one core would start {soon_text(would['p50_s'])}.")
     return int(asked["id"]), answer, would
+
+
+def _moved(client: Client, ids: Sequence[int], states: Mapping[int, str]) -> list[Job]:
+    """The jobs as they stand, those that have just ended first: they made room for the others."""
+    active: dict[int, Job] = {job["id"]: job for job in client.queue()}
+    left = [each for each in ids if states.get(each) not in FINAL]
+    ended: list[Job] = [client.job(each) for each in left if each not in active]
+    return ended + [active[each] for each in left if each in active]
 
 
 def changes(jobs: Sequence[Job], states: dict[int, str], at_s: float) -> Iterator[str]:
@@ -262,8 +270,7 @@ def _print_end(found: Mapping[str, Any]) -> None:
     told = found["prediction"]
     if told["p50_s"] is not None and told["actual_s"] is not None:
         typer.echo(
-            f"Job {told['id']} was expected to start {soon_text(told['p50_s'])} "
-            f"(9 times out of 10 within {duration_text(told['p90_s'])}); "
+            f"Job {told['id']} was expected to start {start_text(told)}; "
             f"it took {duration_text(told['actual_s'])}."
         )
     shown = next(job for job in found["jobs"] if job["id"] == found["receipt"]["id"])

@@ -132,6 +132,14 @@ def soon_text(seconds: float) -> str:
     return "now" if seconds < 1 else f"in {duration_text(seconds)}"
 
 
+def start_text(found: Mapping[str, Any], where: str = "") -> str:
+    """When something starts and how that is known: `in 40 s, 9 times out of 10 within ...`."""
+    p90_s = found.get("p90_s") or 0.0
+    within = f", 9 times out of 10 within {duration_text(p90_s)}" if p90_s >= 1 else ""
+    method = f" ({clean(found['method'])})" if found.get("method") else ""
+    return f"{soon_text(found['p50_s'])}{where}{within}{method}"
+
+
 def span_s(job: Job, now: float) -> float | None:
     """How long it has run, or waits."""
     begin = job["start_time"] if job["start_time"] is not None else job["submit_time"]

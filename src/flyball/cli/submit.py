@@ -25,12 +25,11 @@ from flyball.cli.job_file import (
     text,
     whole,
 )
-from flyball.cli.live_options import State, clean, connected, count_text, heading, soon_text
+from flyball.cli.live_options import State, clean, connected, count_text, heading, start_text
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobState
-from flyball.core.units import duration_text
 
 if TYPE_CHECKING:
     from flyball.sdk.client import Client
@@ -59,7 +58,8 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note whether a `--` stands before the command; put options after a job file in front."""
-        rest = self.make_parser(ctx).parse_args(args=list(args))[1]
+        found, _left, _order = self.make_parser(ctx).parse_args(args=list(args))
+        rest = list(found.get("command") or ())
         before = args[: len(args) - len(rest)]
         ctx.meta[DASHES] = before[-1:] == ["--"]
         if len(rest) > 1 and rest[0].endswith(ENDINGS) and not ctx.meta[DASHES]:
@@ -356,10 +356,7 @@ def dry_run_text(row: Mapping[str, Any]) -> str:
     where = f" on {devices} x {row.get('device')}" if devices else ""
     if not row.get("would_start"):
         return f"{row['name']}: would not start{where} as things stand."
-    p90_s = row.get("p90_s")
-    within = "" if p90_s is None else f", 9 times out of 10 within {duration_text(p90_s)}"
-    method = f" ({row['method']})" if row.get("method") else ""
-    return f"{row['name']}: would start {soon_text(row['p50_s'])}{where}{within}{method}."
+    return f"{row['name']}: would start {start_text(row, where)}."
 
 
 # Waiting ----------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from flyball.cli.live_options import (
     heading,
     job_id,
     soon_text,
+    start_text,
 )
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
-from flyball.core.units import duration_text
 
 EXAMPLES = """\b
 Examples:
@@ -67,9 +67,6 @@ def lines(answer: Mapping[str, Any], job: Job) -> Iterator[str]:
 
 def prediction(answer: Mapping[str, Any]) -> str | None:
     """When it starts, in a sentence, and how that is known; None if it is not."""
-    p50_s, p90_s = answer.get("p50_s"), answer.get("p90_s")
-    if p50_s is None:
+    if answer.get("p50_s") is None:
         return None
-    within = f", 9 times out of 10 within {duration_text(p90_s)}" if p90_s is not None else ""
-    method = f" ({clean(answer['method'])})" if answer.get("method") else ""
-    return f"Expected to start {soon_text(p50_s)}{within}{method}."
+    return f"Expected to start {start_text(answer)}."

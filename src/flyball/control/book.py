@@ -70,7 +70,8 @@ class Book:
                 continue
             job_id = int(event["job"])
             if event["kind"] == EventKind.SUBMITTED:
-                if job_id not in self.jobs and job_id not in self.ended:
+                known = (changed, self.jobs, self.ended)
+                if not any(job_id in each for each in known):
                     changed[job_id] = _submitted(event)
                 continue
             job = changed.get(job_id) or self.jobs.get(job_id)
@@ -166,6 +167,7 @@ def _requeued(job: Job, event: Event) -> Job:
     return replace(
         over,
         state=JobState.PENDING,
+        since_us=int(event["over_us"]),
         stopping="",
         started_us=0,
         reason=f"requeued-{why}",

@@ -59,7 +59,7 @@ class Decider:
         self.policy, self.knobs = policy, knobs
         self.number = 0
         self._heard = self._settled = -1
-        self._last_round = -1
+        self._round = self._last_round = -1
 
     def decide(self, own: Sequence[Event], now_us: int) -> Decision | None:
         """Decide now, if there is anything to decide."""
@@ -71,20 +71,21 @@ class Decider:
                 return None
             view, ids = self.look(own)
             jobs: Mapping[int, Job] = ChainMap(self.book.fold(own), self.book.jobs)
-            waiting = len(ids) > len({int(each) for each in view.row_job})
+            waiting = len(ids) > len(np.unique(view.row_job))
             is_round = is_round and not _is_making_room(jobs.values())
         if not waiting:
             return None
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
-        self.number += 1
-        about = {"kind": EventKind.DECIDED, "time_us": now_us, "number": self.number, "seen": seen}
+        number = self.number + 1
+        about = {"kind": EventKind.DECIDED, "time_us": now_us, "number": number, "seen": seen}
         about |= {"own": len(own), "is_round": is_round, "digest": digest, "plan": plan}
-        acts = acts_of(plan, jobs, now_us, self.number)
+        acts = acts_of(plan, jobs, now_us, number)
         return Decision(snapshot, ids, (about, *acts))
 
-    def settle(self) -> None:
+    def settle(self, decision: Decision | None) -> None:
         """What was decided last is on record: only something new calls for another decision."""
-        self._settled = self._heard
+        self._settled, self._last_round = self._heard, self._round
+        self.number += decision is not None
 
     def make(self, view: View, ids: Any, now_us: int, is_round: bool) -> tuple[Snapshot, Plan, str]:
         """The decision itself: the state after it, the plan, and a fingerprint of what it saw."""
@@ -101,15 +102,15 @@ class Decider:
         try:
             return self.table.view(ChainMap(ended, self.book.ended), self.book.down)
         finally:
+            for each in changes.keys() - before.keys():
+                self.table.drop(each)  # a job that is only thought of
             self.table.update(before)
 
     def _round_due(self, now_us: int) -> bool:
         if self.knobs.preempt != Preempt.ROUNDS:
             return False
-        number = now_us // to_us(self.knobs.round_s)
-        due = self._last_round not in (-1, number)
-        self._last_round = number
-        return due
+        self._round = now_us // to_us(self.knobs.round_s)
+        return self._last_round not in (-1, self._round)
 
 
 def _is_making_room(jobs: Any) -> bool:
@@ -130,8 +131,8 @@ def listed(plan: Records, ids: Any) -> Plan:
 def acts_of(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -> list[Event]:
     """What a plan makes the loop do, as events.
 
-    A job that starts on devices that others must leave first is not started yet: when they are
-    gone there is another decision.
+    A job that starts where others must leave first is not started yet: when they are gone there
+    is another decision.
     """
     acts: list[Event] = []
     leaving: dict[int, int] = {}
@@ -147,7 +148,20 @@ def acts_of(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -> li
                 about = {"time_us": now_us, "job": job_id, "attempt": job.attempt}
                 acts.append({"kind": EventKind.STOPPING, **about, "why": "preempt"})
     for job_id, rows in starts.items():
-        if not any(leaving.get(node, 0) & mask for node, mask in rows):
-            about = {"time_us": now_us, "job": job_id, "attempt": jobs[job_id].attempt + 1}
+        job = jobs[job_id]
+        if not any(_must_wait(job, mask, leaving.get(node)) for node, mask in rows):
+            about = {"time_us": now_us, "job": job_id, "attempt": job.attempt + 1}
             acts.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": number})
     return acts
+
+
+def _must_wait(job: Job, mask: int, leaving: int | None) -> bool:
+    """Whether a part of a job needs what those hold who are leaving its node.
+
+    Devices are told apart; of the host's cores and memory it is only known that they were
+    reckoned with as free.
+    """
+    if leaving is None:
+        return False
+    asks_host = job.spec.memory_mib > 0 or job.spec.gpus > 0 or not mask
+    return asks_host or bool(leaving & mask)

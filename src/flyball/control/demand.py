@@ -6,19 +6,49 @@ and memory are demands on the host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
-from flyball.core.errors import BadInput
+from flyball.core.errors import BadInput, Conflict, UnknownName
 from flyball.core.jobs import JobSpec
 from flyball.core.live import LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
+from flyball.core.workload import CLASS_LABELS
 from flyball.physics import catalogue, measured
 
 CORE = "CPU1"
 """The device type that is one core."""
+
+
+class Limit(NamedTuple):
+    """What a number in a request may be."""
+
+    name: str
+    low: float
+    high: float
+
+    def holds(self, spec: JobSpec) -> bool:
+        """Whether it is; not a number is never."""
+        return bool(self.low <= getattr(spec, self.name) <= self.high)
+
+
+LIMITS = (
+    Limit("cpus", 1, 65_536),
+    Limit("gpus", 0, 65_536),
+    Limit("milli", 1, MILLI_PER_DEVICE),
+    Limit("memory_mib", 0, 2**31 - 1),
+    Limit("limit_s", 0, 1e9),
+    Limit("estimate_s", 0, 1e9),
+    Limit("priority", -1e9, 1e9),
+    Limit("array_limit", 0, 2**31 - 1),
+)
+"""Beyond these a job could not be written down, and no later decision could be made."""
 
 
 class Asks(NamedTuple):
@@ -53,6 +83,11 @@ class Demand:
 
     def check(self, spec: JobSpec) -> None:
         """Raise BadInput for a request that makes no sense here, whatever the size of nodes."""
+        if spec.kind and spec.kind not in CLASS_LABELS:
+            raise UnknownName("workload class", spec.kind, CLASS_LABELS)
+        if wrong := next((each for each in LIMITS if not each.holds(spec)), None):
+            value = getattr(spec, wrong.name)
+            raise BadInput(f"{wrong.name} is {value}", f"from {wrong.low:g} to {wrong.high:g}")
         if self.by_cores and spec.gpus:
             raise BadInput(
                 f"{spec.gpus} GPUs asked for, and no node has one",
@@ -89,3 +124,36 @@ def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> C
         else:
             groups.append(NodeGroup(node.name, 1, *asked))
     return Cluster(name, tuple(groups), power_budget_w=budget_w)
+
+
+# Requests, before they are jobs ------------------------------------------------------
+
+
+def earlier_ids(answer: Mapping[str, Any], key: str, print_: str) -> list[int]:
+    """The ids that a key was given before.
+
+    Raises:
+        Conflict: for something else.
+    """
+    if answer["print"] != print_:
+        raise Conflict(f"key {key!r} was used for other jobs", "use a new key")
+    return list(range(int(answer["first"]), int(answer["first"]) + int(answer["count"])))
+
+
+def numbered(specs: Sequence[JobSpec], first: int) -> list[JobSpec]:
+    """The specs with arrays told apart: neighbours with rising index belong together."""
+    made: list[JobSpec] = []
+    array = 0
+    for at, spec in enumerate(specs):
+        if spec.array_index < 0:
+            array = 0
+        elif not array or spec.array_index <= specs[at - 1].array_index:
+            array = first + at
+        made.append(replace(spec, array=array, name=spec.name or Path(spec.argv[0]).name))
+    return made
+
+
+def fingerprint(specs: Sequence[JobSpec]) -> str:
+    """Equal for equal requests."""
+    text = json.dumps([spec.as_dict() for spec in specs], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

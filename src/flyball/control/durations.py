@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.jobs import Job, JobSpec, JobState
-from flyball.core.units import S_PER_HOUR, US_PER_S
+from flyball.core.units import MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
 
 ENOUGH = 3
 """Ended jobs from which a group is believed."""
@@ -39,7 +39,7 @@ class Durations:
     def learn(self, job: Job) -> None:
         """A job has ended; those that were stopped or never ran say nothing."""
         if job.state in (JobState.COMPLETED, JobState.FAILED) and job.first_start_us:
-            run_s = max(1e-3, (job.end_us - job.first_start_us) / US_PER_S)
+            run_s = max(1e-3, _ran_us(job) / US_PER_S)
             for group in _groups(job.spec):
                 kept = self._seconds.setdefault(group, [])
                 kept.append(run_s)
@@ -63,6 +63,14 @@ class Durations:
         if elapsed_s:  # what is left of a job that outlives its estimate is as long again
             drawn = np.maximum(drawn, elapsed_s * (1.0 + rng.exponential(1.0, count)))
         return Guess(_within(drawn, spec), method if stated else "no estimate: an hour")
+
+
+def _ran_us(job: Job) -> float:
+    """How long it really ran: the waits between its attempts, and lost attempts, do not count."""
+    if job.preemptions:
+        spec = job.spec
+        return job.service_us / (spec.gpus * spec.milli / MILLI_PER_DEVICE or spec.cpus)
+    return job.end_us - (job.started_us or job.first_start_us)
 
 
 def _within(seconds: Floats, spec: JobSpec) -> Floats:

@@ -14,6 +14,10 @@ from flyball.core.live import Event, EventKind, Launch, Report, Stop
 from flyball.core.protocols import Engine, Journal
 
 
+TOLD_ONCE = ("started", "void")
+"""Reports that are not made again by the engine: a start, and what it never heard of."""
+
+
 class Jobs(Protocol):
     """What is true now."""
 
@@ -24,7 +28,7 @@ class Decides(Protocol):
     """Makes decisions; see `control.decider`."""
 
     def decide(self, own: Sequence[Event], now_us: int) -> Any: ...
-    def settle(self) -> None: ...
+    def settle(self, decision: Any) -> None: ...
 
 
 class Loop:
@@ -56,12 +60,14 @@ class Loop:
         self._decider, self._understand, self._doomed = decider, understand, doomed
         self._now_us, self._passing = now_us, passing
         self._told: set[tuple[int, int, str]] = set()
+        self._kept: list[Report] = []
+        self._owed: dict[tuple[int, int], None] = {}
         self.last: Any = None
 
     def cycle(self) -> bool:
         """Go round once; whether anything happened."""
         # 1. Observe: what has the engine seen since we last acknowledged?
-        reports = self._engine.observe()
+        reports = self._observe()
         now = self._now_us()
         self._passing("observed")
         # 2. Understand: what does that mean for the jobs?
@@ -73,36 +79,58 @@ class Loop:
         # 4. Record all of it at once, and wait until it is durable.
         if events:
             self._journal.append(events).wait()
-        self._decider.settle()
+        self._decider.settle(decision)
+        self._kept = []
         self._passing("recorded")
         # 5. What is on record need not be reported again.
         self._engine.acknowledge(reports)
         self._passing("acknowledged")
         # 6. Act on what is on record: launch, and stop.
-        acted = self._launch(events)
+        acted = self._launch(events, now)
         acted += self._stop()
         self._passing("acted")
         self.last = decision or self.last
         return bool(events or acted)
 
-    def _launch(self, events: Sequence[Event]) -> int:
-        """Start the attempts intended here, unless they were overtaken by a cancellation."""
-        started = 0
-        for event in events:
-            if event["kind"] == EventKind.INTENDED:
-                job = self._book.jobs.get(event["job"])
-                if job and job.attempt == event["attempt"] and job.state == JobState.RUNNING:
-                    self._passing("launching")
-                    self._engine.apply(Launch(job.id, job.attempt, job.spec, job.rows))
-                    started += 1
-        return started
+    def _observe(self) -> list[Report]:
+        """What the engine reports, and what is kept because nobody will report it again."""
+        reports = [*self._kept, *self._engine.observe()]
+        merged = {(each.job, each.attempt, each.what): each for each in reports}
+        self._kept = [each for each in merged.values() if each.what in TOLD_ONCE]
+        return list(merged.values())
+
+    def _launch(self, events: Sequence[Event], now_us: int) -> int:
+        """Start the attempts that were intended; what is refused is tried again next time.
+
+        An attempt that was cancelled before the engine heard of it can never begin: it is void.
+        """
+        intended = [event for event in events if event["kind"] == EventKind.INTENDED]
+        self._owed |= {(event["job"], event["attempt"]): None for event in intended}
+        done = 0
+        for token in list(self._owed):
+            job = self._book.jobs.get(token[0])
+            settled = True
+            if job is None or job.attempt != token[1] or job.state == JobState.PENDING:
+                pass  # overtaken, and over
+            elif job.state == JobState.COMPLETING:
+                self._kept.append(Report(*token, "void", now_us, {}))
+            else:
+                self._passing("launching")
+                settled = self._engine.apply(Launch(*token, job.spec, job.rows)).accepted
+            if settled:
+                del self._owed[token]
+                done += 1
+        return done
 
     def _stop(self) -> int:
         """Tell the engine, once, to end what is to end."""
         ending = [job for job in list(self._book.jobs.values()) if job.stopping]
         wanted = {(job.id, job.attempt, job.stopping) for job in ending}
-        new = wanted - self._told
-        for job_id, attempt, why in sorted(new):
-            self._engine.apply(Stop(job_id, attempt, why))
-        self._told = wanted
+        self._told &= wanted
+        new = [
+            (job_id, attempt, why)
+            for job_id, attempt, why in sorted(wanted - self._told)
+            if self._engine.apply(Stop(job_id, attempt, why)).accepted
+        ]
+        self._told.update(new)
         return len(new)

@@ -7,11 +7,9 @@ plane.step()                    one cycle; `Driver` does this for ever
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,17 +18,18 @@ from flyball.control import status
 from flyball.control.book import Book
 from flyball.control.decider import Decider
 from flyball.control.demand import Asks, Demand, cluster_of
+from flyball.control.demand import earlier_ids, fingerprint, numbered
 from flyball.control.durations import Durations
 from flyball.control.forecast import Forecaster
 from flyball.control.journal import Changes, JobQuery, Journal
 from flyball.control.loop import Loop
 from flyball.control.meaning import events_of
 from flyball.control.receipts import Prices, receipt
-from flyball.control.recover import reconcile
+from flyball.control.recover import give_up_unfit, reconcile
 from flyball.control.table import Table, can_hold
 from flyball.control.views import job_view, node_views
 from flyball.control.whys import explain_job
-from flyball.core.errors import BadInput, Conflict, NotFound
+from flyball.core.errors import BadInput, NotFound
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event, EventKind
@@ -123,7 +122,9 @@ class Plane:
         self.book.load(last.seq, active, ended, set())
         self.decider.number = self.journal.last_decision()
         self.journal.append([self._opened()]).wait()
-        return reconcile(self.book, self.journal, self.engine, self.now_us())
+        over = reconcile(self.book, self.journal, self.engine, self.now_us())
+        give_up_unfit(self.book, self.journal, self._check_fit, self.now_us())
+        return over
 
     def _opened(self) -> Event:
         return {
@@ -168,9 +169,11 @@ class Plane:
         """
         if not specs:
             raise BadInput("no job to submit", "name a command")
+        print_ = fingerprint(specs) if key else ""
+        if key and (known := self.journal.answer(key)) is not None:
+            return earlier_ids(known.value, key, print_)
         for spec in specs:
             self._check(spec)
-        print_ = fingerprint(specs) if key else ""
         with self._ids:
             first = self._next_id
             made = numbered(specs, first)
@@ -186,13 +189,20 @@ class Plane:
         ticket.wait()
         self.wake()
         if ticket.repeated:
-            first, count = int(ticket.answer["first"]), int(ticket.answer["count"])
-            if ticket.answer["print"] != print_:
-                raise Conflict(f"key {key!r} was used for other jobs", "use a new key")
-            return list(range(first, first + count))
+            return earlier_ids(ticket.answer, key, print_)
         return list(range(first, first + len(made)))
 
     def _check(self, spec: JobSpec) -> None:
+        self._check_fit(spec)
+        for how, other in spec.after:
+            if other not in self.book.jobs and other not in self.book.ended:
+                raise NotFound(f"no job {other} to wait for", "see flyball queue --all")
+            if not can_hold(how, self.book.ended.get(other)):
+                state = self.book.ended[other]
+                raise BadInput(f"job {other} is {state}: {how} can never hold", "use afterany")
+
+    def _check_fit(self, spec: JobSpec) -> None:
+        """Raise BadInput for a job that could not even run on an empty cluster."""
         self.demand.check(spec)
         asks = self.demand.of(spec)
         if asks not in self._fitting:
@@ -203,12 +213,6 @@ class Plane:
             )  # fmt: skip
             fits(self.cluster, one, self.knobs)
             self._fitting.add(asks)
-        for how, other in spec.after:
-            if other not in self.book.jobs and other not in self.book.ended:
-                raise NotFound(f"no job {other} to wait for", "see flyball queue --all")
-            if not can_hold(how, self.book.ended.get(other)):
-                state = self.book.ended[other]
-                raise BadInput(f"job {other} is {state}: {how} can never hold", "use afterany")
 
     def cancel(self, job: int, who: str = "") -> None:
         """Have a job end; nothing if it has already.
@@ -369,22 +373,3 @@ class Plane:
         """Put something on record that is not about a job."""
         event = {"kind": EventKind.AUDIT, "time_us": self.now_us(), "what": what, "who": who}
         self.journal.append([event])
-
-
-def numbered(specs: Sequence[JobSpec], first: int) -> list[JobSpec]:
-    """The specs with arrays told apart: neighbours with rising index belong together."""
-    made: list[JobSpec] = []
-    array = 0
-    for at, spec in enumerate(specs):
-        if spec.array_index < 0:
-            array = 0
-        elif not array or spec.array_index <= specs[at - 1].array_index:
-            array = first + at
-        made.append(replace(spec, array=array, name=spec.name or Path(spec.argv[0]).name))
-    return made
-
-
-def fingerprint(specs: Sequence[JobSpec]) -> str:
-    """Equal for equal requests."""
-    text = json.dumps([spec.as_dict() for spec in specs], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()

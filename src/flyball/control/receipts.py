@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from flyball.control.book import device_milli
 from flyball.core.cluster import Cluster
 from flyball.core.jobs import Job, JobState
-from flyball.core.units import J_PER_KWH, S_PER_HOUR, US_PER_S
+from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
 from flyball.core.workload import CLASS_LABELS, JobClass
 from flyball.physics import catalogue
 from flyball.physics.power import draw_w
@@ -34,7 +35,7 @@ def receipt(job: Job, cluster: Cluster, prices: Prices, now_us: int) -> dict[str
     began_us = job.first_start_us
     run_s = max(0.0, (over_us - began_us) / US_PER_S) if began_us else 0.0
     wait_s = max(0.0, ((began_us or over_us) - job.submit_us) / US_PER_S)
-    device_s = job.service_us / US_PER_S
+    device_s = (job.service_us + _running_us(job, now_us)) / US_PER_S
     energy_j, source = _energy(job, cluster, device_s)
     kwh = energy_j / J_PER_KWH
     device_hours = device_s / S_PER_HOUR
@@ -55,6 +56,12 @@ def receipt(job: Job, cluster: Cluster, prices: Prices, now_us: int) -> dict[str
         "carbon_g": kwh * prices.g_co2_per_kwh,
         "suggestion": suggestion(job, run_s),
     }
+
+
+def _running_us(job: Job, now_us: int) -> float:
+    """Device time of the attempt that runs."""
+    held_us = max(0, now_us - (job.started_us or job.since_us))
+    return held_us * device_milli(job) / MILLI_PER_DEVICE
 
 
 def _energy(job: Job, cluster: Cluster, device_s: float) -> tuple[float, str]:

@@ -1,10 +1,14 @@
-"""After a start: read the journal, ask the engine, reconcile."""
+"""After a start: read the journal, ask the engine, reconcile, and give up what cannot run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flyball.control.book import Book
 from flyball.control.meaning import events_of
-from flyball.core.jobs import JobState
+from flyball.core.errors import BadInput
+from flyball.core.jobs import JobSpec, JobState
+from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Engine, Journal
 
 
@@ -21,3 +25,23 @@ def reconcile(book: Book, journal: Journal, engine: Engine, now_us: int) -> int:
         journal.append(events).wait()
     engine.acknowledge(reports)
     return sum(report.what != "started" for report in reports)
+
+
+def give_up_unfit(
+    book: Book, journal: Journal, check: Callable[[JobSpec], None], now_us: int
+) -> int:
+    """Cancel jobs that were accepted on other nodes and could never run on these; how many.
+
+    Left in the queue, one of them would keep every decision from being made.
+    """
+    events: list[Event] = []
+    for job in book.jobs.values():
+        if job.state == JobState.PENDING:
+            try:
+                check(job.spec)
+            except BadInput as error:
+                about = {"kind": EventKind.CANCEL, "time_us": now_us, "job": job.id}
+                events.append({**about, "who": "flyball", "reason": f"cannot run here: {error}"})
+    if events:
+        journal.append(events).wait()
+    return len(events)

@@ -6,6 +6,7 @@ A decision with a hundred thousand pending jobs cannot go through a hundred thou
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,13 @@ SLOT = np.dtype(
 )
 
 
+Ints = npt.NDArray[np.int64]
+Holding = tuple[int, int, int, int, int, int]
+"""A row that a running job holds: since when, id, number of the row, slot, node, mask."""
+NOT_HERE = -1
+"""The place of what is not in a view."""
+
+
 class Names:
     """Codes for names: the code of a name is its place in the list."""
 
@@ -67,7 +75,8 @@ class Names:
         The codes given out here depend on who came first, also before a restart. A decision must
         not depend on that.
         """
-        occurring = np.unique(codes[codes >= 0]).tolist()
+        counts = np.bincount(codes + 1, minlength=len(self.list) + 1)
+        occurring = np.flatnonzero(counts[1:]).tolist()
         in_order = sorted(occurring, key=lambda code: self.list[code])
         place = np.full(len(self.list) + 1, NOT_STATED, np.int64)
         place[in_order] = np.arange(len(in_order))
@@ -84,49 +93,57 @@ class Table:
 
     def __init__(self, demand: Demand) -> None:
         self._demand = demand
-        self._slots = records(1024, SLOT)
+        self._slots = np.zeros(1024, SLOT)
         self._slot_of: dict[int, int] = {}
         self._free = list(range(1023, -1, -1))
         self._tenants, self._users, self._models = Names(), Names(), Names()
         self.running: dict[int, Job] = {}
         self.chained: dict[int, Job] = {}
+        self._holding: dict[int, list[Holding]] = {}
 
     def update(self, changes: Mapping[int, Job]) -> None:
         """Take over what has become of these jobs."""
         for job in changes.values():
             if job.state.final:
-                self._drop(job.id)
+                self.drop(job.id)
             else:
                 self._write(job)
 
-    def _drop(self, job_id: int) -> None:
+    def drop(self, job_id: int) -> None:
+        """Forget a job."""
         slot = self._slot_of.pop(job_id, None)
         if slot is not None:
             self._slots[slot]["used"] = 0
             self._free.append(slot)
         self.running.pop(job_id, None)
         self.chained.pop(job_id, None)
+        self._holding.pop(job_id, None)
 
     def _write(self, job: Job) -> None:
         slot = self._slot_of.get(job.id)
         if slot is None:
             slot = self._slot_of[job.id] = self._take_slot()
             self._write_spec(slot, job)
-        row = self._slots[slot]
-        row["service_us"], row["attempt"] = job.service_us, job.attempt
-        row["since_us"] = job.started_us or job.since_us
-        row["queued_us"] = job.since_us if job.attempt else job.submit_us
+        record = self._slots[slot]
+        record["service_us"], record["attempt"] = job.service_us, job.attempt
+        record["since_us"] = job.started_us or job.since_us
+        record["queued_us"] = job.since_us if job.attempt else job.submit_us
         if job.spec.after:
             self.chained[job.id] = job
         if job.state == JobState.PENDING:
             self.running.pop(job.id, None)
+            self._holding.pop(job.id, None)
         else:
             self.running[job.id] = job
+            self._holding[job.id] = [
+                (job.since_us, job.id, at, slot, row.node, row.mask)
+                for at, row in enumerate(job.rows)
+            ]
 
     def _take_slot(self) -> int:
         if not self._free:
             size = len(self._slots)
-            larger = records(2 * size, SLOT)
+            larger = np.zeros(2 * size, SLOT)
             larger[:size] = self._slots
             self._slots = larger
             self._free = list(range(2 * size - 1, size - 1, -1))
@@ -173,10 +190,11 @@ class Table:
         slots = np.flatnonzero(self._slots["used"])
         if doomed := self.doomed(ended):
             slots = slots[~np.isin(self._slots["id"][slots], list(doomed))]
-        slots = slots[np.lexsort((self._slots["id"][slots], self._slots["submit_us"][slots]))]
+        slots = self._in_order(slots)
         rows: Any = self._slots[slots]
         ids: npt.NDArray[np.int64] = rows["id"].copy()
-        place = dict(zip(ids.tolist(), range(len(ids)), strict=True)) if self._needs_places else {}
+        place = np.full(len(self._slots), NOT_HERE)
+        place[slots] = np.arange(len(slots))
         workload = self._workload(rows, place)
         past = records(len(rows), PAST)
         share = np.maximum(1, rows["devices"]) * rows["milli"] / 1000
@@ -185,9 +203,13 @@ class Table:
             past[name] = rows[name]
         return View(workload, past, *self._held(place), np.array(sorted(down), np.int64)), ids
 
-    @property
-    def _needs_places(self) -> bool:
-        return bool(self.running or self.chained)
+    def _in_order(self, slots: Ints) -> Ints:
+        """By time of submission, then by id. Nearly always ids rise with the time."""
+        slots = slots[np.argsort(self._slots["id"][slots])]
+        submit_us = self._slots["submit_us"][slots]
+        if (submit_us[1:] >= submit_us[:-1]).all():
+            return slots
+        return slots[np.argsort(submit_us, kind="stable")]
 
     def doomed(self, ended: Mapping[int, JobState]) -> dict[int, int]:
         """Jobs that wait for something that can no longer happen, and for whose end it was."""
@@ -199,7 +221,7 @@ class Table:
                         found[job.id] = other
         return found
 
-    def _workload(self, rows: Any, place: Mapping[int, int]) -> Workload:
+    def _workload(self, rows: Any, place: Ints) -> Workload:
         size = len(rows)
         tenant, tenants = self._tenants.settle(rows["tenant"])
         user, users = self._users.settle(rows["user"])
@@ -237,22 +259,26 @@ class Table:
             **plain,
         )
 
-    def _waits(self, place: Mapping[int, int]) -> list[tuple[int, int]]:
+    def _waits(self, place: Ints) -> list[tuple[int, int]]:
         """(job, predecessor) pairs still to be waited for, as places in the view."""
         pairs = set()
+        place_of = place.tolist() if self.chained else []
         for job in self.chained.values():
-            for _how, other in job.spec.after:
-                if job.id in place and other in place and job.state == JobState.PENDING:
-                    pairs.add((place[job.id], place[other]))
+            if job.state == JobState.PENDING:
+                own = place_of[self._slot_of[job.id]]
+                for _how, other in job.spec.after:
+                    slot = self._slot_of.get(other)
+                    if own != NOT_HERE and slot is not None and place_of[slot] != NOT_HERE:
+                        pairs.add((own, place_of[slot]))
         return sorted(pairs)
 
-    def _held(self, place: Mapping[int, int]) -> tuple[Any, Any, Any]:
+    def _held(self, place: Ints) -> tuple[Any, Any, Any]:
         """Rows of the running jobs, in the order of their starts."""
-        jobs = sorted(self.running.values(), key=lambda job: (job.since_us, job.id))
-        rows = [(place[job.id], row.node, row.mask) for job in jobs for row in job.rows]
-        table = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
-        masks = np.array([row[2] for row in rows], np.uint64)
-        return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1]), masks
+        rows = sorted(chain.from_iterable(self._holding.values()))
+        slots = np.array([row[3] for row in rows], np.int64)
+        nodes = np.array([row[4] for row in rows], np.int64)
+        masks = np.array([row[5] for row in rows], np.uint64)
+        return place[slots], nodes, masks
 
 
 def can_hold(how: str, ended: JobState | None) -> bool:

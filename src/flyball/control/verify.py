@@ -51,6 +51,7 @@ class Verifier:
 
     def _open(self, event: Event) -> None:
         """A control plane began: perhaps with another policy, or on another machine."""
+        self._book.down.clear()  # it takes its nodes to be up until it hears otherwise
         nodes = [LiveNode(**{**each, "uuids": tuple(each["uuids"])}) for each in event["nodes"]]
         table = Table(Demand(nodes))
         table.update(self._book.jobs)

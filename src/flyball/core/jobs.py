@@ -142,7 +142,7 @@ class Job:
     Attributes:
         attempt: the number of its last attempt, 0 = never intended to run.
         rows: where that attempt runs, while it does.
-        since_us: when the attempt was intended.
+        since_us: when the attempt was intended; of a job that pends again: when it came back.
         started_us: when its processes began; 0 = not known (yet).
         stopping: why it was told to stop ("cancel", "preempt"), "" = it was not.
         service_us: device time of ended attempts.

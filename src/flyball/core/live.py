@@ -58,7 +58,7 @@ class Receipt(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What an engine saw of an attempt. Seen again and again until it is acknowledged.
+    """What an engine saw of an attempt: a start once, an end until it is acknowledged.
 
     Attributes:
         what: `started`, `ended`, `lost` (no supervisor and no record of an end: its processes are

@@ -50,7 +50,7 @@ class GroupTime:
 
 
 class TickTime:
-    """`/proc/stat`: all but idle and waiting for input or output, in ticks."""
+    """`/proc/stat`: all but idle, waiting for input or output, and stolen time; in ticks."""
 
     source = "/proc/stat"
     resolution = "10 ms"
@@ -80,10 +80,12 @@ def open_cpu_time(site: Site) -> CpuTime:
 
 
 def _busy_s(line: bytes) -> float:
-    """User, nice, system, interrupts and stolen time of one line of /proc/stat."""
-    fields = line.split()
-    user, nice, system, _idle, _wait, irq, soft, steal = map(int, fields[1:9])
-    return (user + nice + system + irq + soft + steal) * TICK_S
+    """User, nice, system and interrupts of one line of /proc/stat.
+
+    Time that a hypervisor gave to others is not use of ours: it is `steal_s_total`.
+    """
+    user, nice, system, _idle, _wait, irq, soft = map(int, line.split()[1:8])
+    return (user + nice + system + irq + soft) * TICK_S
 
 
 def _used_s(line: bytes) -> float:

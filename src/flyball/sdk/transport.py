@@ -135,6 +135,9 @@ class Transport:
                 with self.open(path, query, headers) as answer:
                     for frame in frames(answer.iter_lines()):
                         last, failures = frame.id or last, 0
+                        if frame.event == "error":
+                            problem = json.loads(frame.data)
+                            raise ApiError.of(problem["status"], problem)
                         yield frame
             except (httpx.TransportError, NoControlPlane) as error:
                 if failures == len(PAUSES_S):

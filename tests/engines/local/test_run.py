@@ -266,7 +266,7 @@ def test_daemons_that_fork_on_end_with_the_job(rig: Rig) -> None:
     child = rig.claim().child
     rig.ended()
     assert gone(child)
-    assert not _processes_of(rig, 1)
+    assert rig.processes() == []
 
 
 def test_memory_limit_by_group_or_by_watching(rig: Rig) -> None:
@@ -346,15 +346,3 @@ def switches(pid: int) -> int:
         if line.startswith("voluntary_ctxt_switches:"):
             return int(line.split()[1])
     raise AssertionError(pid)
-
-
-def _processes_of(rig: Rig, job: int) -> list[int]:
-    found = []
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdecimal()):
-        try:
-            text = Path(f"/proc/{pid}/environ").read_text()
-        except OSError:
-            continue
-        if f"FLYBALL_STATE={rig.state.resolve()}\0" in text and f"JOB_ID={job}\0" in text:
-            found.append(pid)
-    return found

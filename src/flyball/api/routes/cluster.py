@@ -18,7 +18,7 @@ router = APIRouter(prefix="/api/v1", tags=["cluster"])
 
 USUAL = documented(422, 503)
 STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}}
+    200: {"content": {sse.MEDIA_TYPE: {"schema": sse.SCHEMA}}}
 }
 
 

@@ -30,7 +30,7 @@ CONTENT: dict[int | str, dict[str, Any]] = {
         "UTF-8 are lone surrogates there (`surrogateescape`).",
         "content": {
             "text/plain": {"schema": {"type": "string"}},
-            sse.MEDIA_TYPE: {"schema": {"type": "string"}},
+            sse.MEDIA_TYPE: {"schema": sse.SCHEMA},
         },
     },
     206: {
@@ -59,6 +59,8 @@ async def logs(
     bridge = bridge_of(request)
     one = await found(bridge, job)
     if query.follow:
+        if query.attempt > one.attempt:
+            raise Problem(404, f"job {one.label} has no attempt {query.attempt}", "leave it out")
         return sse.streaming(bridge, _frames(bridge, one, query, last_event_id or ""))
     path = await bridge.call(bridge.plane.log_path, one.id, query.attempt)
     log = await bridge.call(Log, path)
@@ -105,7 +107,7 @@ async def _frames(bridge: Bridge, job: Job, query: LogsQuery, last: str) -> Asyn
     """The log as it grows, from attempt to attempt, until the job has ended."""
     settings, plane = bridge.settings, bridge.plane
     end_s = bridge.now_s() + settings.stream_s
-    attempt, start = _resumed(last, query.attempt or job.attempt)
+    attempt, start = _resumed(last, query.attempt or job.attempt, job.attempt)
     tail = None if last else query.tail
     follower: Follower | None = None
     spoke_s = bridge.now_s()
@@ -144,7 +146,9 @@ def _chunk(chunk: bytes, attempt: int, offset: int) -> bytes:
     return sse.frame(data, "", f"{attempt}-{offset}")
 
 
-def _resumed(last: str, attempt: int) -> tuple[int, int]:
+def _resumed(last: str, attempt: int, newest: int) -> tuple[int, int]:
     """Attempt and offset of a `Last-Event-ID`; from the start if it is none of ours."""
     match = re.fullmatch(r"(\d{1,9})-(\d{1,18})", last)
-    return (int(match[1]), int(match[2])) if match else (attempt, 0)
+    if match and 1 <= int(match[1]) <= newest:
+        return int(match[1]), int(match[2])
+    return attempt, 0

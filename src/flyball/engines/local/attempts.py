@@ -140,7 +140,8 @@ class Attempts:
         group = None
         if self._place is not None:
             group = cgroup.Group(self._place, cgroup.group_name(self._folder, *token))
-        if kill_leftovers(found, self._state, group):
+        # Twice nothing: the list of processes is not of one instant, and one may slip by it.
+        if any(kill_leftovers(found, self._state, group) for _ in range(2)):
             self.again[token] = math.inf
             return
         why = "the machine was restarted" if found.boot != proc.boot_id() else "it was killed"

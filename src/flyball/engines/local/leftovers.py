@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 from flyball.engines.local import cgroup, proc
 from flyball.engines.local.claim import Claim
+
+KERNEL_THREADS = 2
+"""The parent of threads that are the kernel's own."""
+EXEC_TRIES, EXEC_PAUSE_S = 50, 0.01
 
 
 def signal_supervisor(claim: Claim, number: int) -> bool:
@@ -41,19 +46,34 @@ def kill_leftovers(claim: Claim, state: Path, group: cgroup.Group | None) -> int
         f"FLYBALL_STATE={state}",
     }
     session = _session(claim)
+    oldest = claim.start if claim.boot == proc.boot_id() else 0
     grouped = set(group.pids()) if group is not None else set()
     found = 0
     for pid in proc.pids():
         process = proc.stat(pid)
-        if process is None or process.gone or pid == os.getpid():
+        if process is None or process.gone or process.start < oldest or pid == os.getpid():
             continue
         ours = pid in grouped or (session and process.session == session)
-        if ours or marks.issubset(proc.environment(pid)):
+        if ours or marks.issubset(_environment(process)):
             found += 1
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
     if group is not None and not found:
         group.remove()
+    return found
+
+
+def _environment(process: proc.Stat) -> list[str]:
+    """A process on its way into another program has none for a moment, and no arguments either."""
+    found = proc.environment(process.pid)
+    for _ in range(EXEC_TRIES):
+        if found != [""] or KERNEL_THREADS in (process.pid, process.parent):
+            break
+        now = proc.stat(process.pid)
+        if now is None or now.gone or proc.has_arguments(process.pid):
+            break
+        time.sleep(EXEC_PAUSE_S)
+        found = proc.environment(process.pid)
     return found
 
 

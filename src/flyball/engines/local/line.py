@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
-from flyball.engines.local.spawner import LOCK
-
+PRESENCE = "spawner.lock"
 CLOSE_S = 5.0
 """For a spawner to finish what it has read."""
 
@@ -19,23 +19,17 @@ class Line:
     """One spawner and the socket to it."""
 
     def __init__(self, folder: Path) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours.setblocking(False)
-        command = [sys.executable, "-I", "-S", os.path.dirname(__file__)]
-        with theirs, open(folder / "errors.log", "ab") as errors:
-            self._process = subprocess.Popen(
-                [*command, str(folder), str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                cwd="/",
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # an interrupt at the terminal is not for it
-            )
-        self._socket = ours
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.setblocking(False)
         self._out = bytearray()
         self._in = b""
         self.broken = False
+        with theirs:
+            try:
+                self._process = _start(folder, theirs)
+            except OSError:
+                self._socket.close()
+                raise
 
     @property
     def pid(self) -> int:
@@ -98,11 +92,29 @@ class Line:
 
 def nobody_spawns(folder: Path) -> bool:
     """Whether no spawner lives, nor a supervisor of one that has not claimed yet."""
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(lock)
+    with _presence(folder) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
     return True
+
+
+def _start(folder: Path, theirs: socket.socket) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-I", "-S", os.path.dirname(__file__), str(folder)]
+    with _presence(folder) as lock, open(folder / "errors.log", "ab") as errors:
+        # Locked before it is born, so that a spawner still on its way counts as well.
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        return subprocess.Popen(
+            [*command, str(theirs.fileno()), str(lock.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            cwd="/",
+            pass_fds=[theirs.fileno(), lock.fileno()],
+            start_new_session=True,  # an interrupt at the terminal is not for it
+        )
+
+
+def _presence(folder: Path) -> BinaryIO:
+    return open(folder / PRESENCE, "ab")

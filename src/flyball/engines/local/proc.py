@@ -83,6 +83,11 @@ def environment(pid: int) -> list[str]:
     return _text(f"/proc/{pid}/environ").split("\0")
 
 
+def has_arguments(pid: int) -> bool:
+    """Whether it has a command line; the kernel's own threads have none, nor has the dead."""
+    return bool(_text(f"/proc/{pid}/cmdline"))
+
+
 def has_open(pid: int, path: str) -> bool:
     """Whether the process has the file open, as far as we may know."""
     folder = f"/proc/{pid}/fd"

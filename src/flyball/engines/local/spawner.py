@@ -15,31 +15,36 @@ import signal
 
 from . import cgroup, proc, program, supervisor
 
-LOCK = "spawner.lock"
+TURN = "spawner.turn"
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until the other end is closed: `FOLDER DESCRIPTOR`."""
+    """Serve until the other end is closed: `FOLDER LINE PRESENCE`, the last two descriptors."""
     folder = os.open(arguments[0], os.O_RDONLY | os.O_DIRECTORY)
-    line = int(arguments[1])
-    os.set_inheritable(line, False)
+    line, presence = int(arguments[1]), int(arguments[2])
+    for each in (line, presence):
+        os.set_inheritable(each, False)
     for each in (signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     program.prctl(program.PR_SET_NAME, b"flyball-spawner")
     # One spawner at a time, counting supervisors that have not claimed yet (they share the
-    # lock): else one of the last spawner's could come after its token was given up.
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600, dir_fd=folder)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    Spawner(folder, line, lock).serve()
+    # lock): else a launch sent again to this one could end before the last one's supervisor
+    # asks for the same token, and run twice.
+    turn = os.open(TURN, os.O_RDWR | os.O_CREAT, 0o600, dir_fd=folder)
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    Spawner(folder, line, (turn, presence)).serve()
 
 
 class Spawner:
-    """Reads requests, forks supervisors."""
+    """Reads requests, forks supervisors.
 
-    def __init__(self, folder: int, line: int, lock: int) -> None:
+    The locks say that something may still be claimed: they are held until nothing will.
+    """
+
+    def __init__(self, folder: int, line: int, locks: tuple[int, ...]) -> None:
         self.folder = folder
         self.line = line
-        self.lock = lock
+        self.locks = locks
         self.boot = proc.boot_id()
         self.place = cgroup.find_place()
 
@@ -99,8 +104,8 @@ class Spawner:
             os._exit(status)
 
     def _let_go(self) -> None:
-        os.close(self.lock)
-        os.close(self.line)
+        for each in (*self.locks, self.line):
+            os.close(each)
 
     def refuse(self, name: bytes, why: str) -> None:
         """Best effort: who hears nothing finds out by waiting."""
