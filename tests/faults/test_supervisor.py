@@ -336,7 +336,7 @@ def fill(folder: Path) -> Path:
             return path
 
 
-def test_a_full_disk_at_the_claim(rig: Rig, tmp_path: Path, small_disk: Path) -> None:
+def test_a_full_disk_at_the_claim(tmp_path: Path, small_disk: Path) -> None:
     state = small_disk / "state"
     state.mkdir()
     full = Rig(state, patience_s=0.3)

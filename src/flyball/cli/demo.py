@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flyball.cli import demo_live
 from flyball.cli.options import AsJson
 from flyball.cli.output import check_writable, note, print_json, whole_number
 from flyball.core.units import S_PER_DAY, US_PER_S
@@ -24,10 +25,16 @@ EXAMPLES = """\b
 Examples:
   flyball demo
   flyball demo --seeds 1 --load 0.7 --out /tmp/demo
+  flyball demo live
 """
 
 
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EXAMPLES)
+
+
+@app.callback()
 def demo(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder for the trace and the figure.")] = Path(
         "demo-out"
     ),
@@ -39,7 +46,9 @@ def demo(
     ] = CLUSTER,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a generated week on five mixed nodes under eight policies."""
+    """Replay a generated week on five mixed nodes under eight policies; `live`: run real jobs."""
+    if context.invoked_subcommand is not None:
+        return
     whole_number(seeds, "--seeds", 1, 100)
     out.mkdir(parents=True, exist_ok=True)
     trace, figure = out / "trace.csv", out / "policies.png"
@@ -83,3 +92,6 @@ def _week(seed: int, days: float, load: float, cluster: Cluster) -> Workload:
         drawn.append(week)
         rate *= wanted_us / max(1, week.span_us)
     return min(drawn, key=lambda week: abs(week.span_us - wanted_us))
+
+
+app.command("live", epilog=demo_live.EXAMPLES)(demo_live.demo_live)

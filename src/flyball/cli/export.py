@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,9 @@ from flyball.cli.output import check_writable, note
 
 EXAMPLES = """\b
 Examples:
-  flyball trace export history.csv
-  flyball trace export history.csv.gz --state /srv/flyball
-  flyball replay history.csv --cluster mine.yaml --policy fifo,easy
+  flyball trace export history.jsonl
+  flyball trace export history.jsonl.gz --state /srv/flyball
+  flyball replay history.jsonl --cluster history.cluster.yaml --policy fifo,easy
 """
 
 
@@ -23,10 +24,19 @@ def export(
     state: State = None,
 ) -> None:
     """Write the jobs that ran here as a trace. Reads the journal only; the server may run."""
+    cluster = out.with_name(f"{out.name.split('.')[0]}.cluster.yaml")
     check_writable(out)
-    from flyball.control.export import export_history
+    check_writable(cluster)
+    import yaml
+
+    from flyball.control.demand import cluster_of
+    from flyball.control.history import History
+    from flyball.control.plane import JOURNAL
     from flyball.sdk.endpoint import state_folder
 
-    for each in export_history(state_folder(state), out):
-        note(f"note: {each}")
-    note(f"wrote {out}")
+    with History(state_folder(state) / JOURNAL) as history:
+        for each in history.export(out):
+            note(f"note: {each}")
+        groups = cluster_of(history.nodes(), "own").groups
+    cluster.write_text(yaml.safe_dump({"nodes": [asdict(each) for each in groups]}), "utf-8")
+    note(f"wrote {out} and {cluster}; flyball replay {out} --cluster {cluster}")

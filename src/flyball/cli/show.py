@@ -40,8 +40,9 @@ def show(
     state: State = None,
 ) -> None:
     """Say everything about one job: what it asked for, where it stands, what it last reported."""
+    number = job_id(job)
     with connected(state) as client:
-        found = client.job(job_id(job))
+        found = client.job(number)
     if as_json:
         print_json(found)
         return

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli import export
 from flyball.cli.options import AsJson, TraceFormat, WrittenFormat
 from flyball.cli.output import check_writable, note, print_json, print_table
 from flyball.core.errors import BadInput
@@ -132,3 +133,6 @@ def _compare(preset: str, as_json: bool) -> None:
     ]
     header = ("figure", "measured", "generated", "over the seeds", "tolerance", "close")
     print_table(f"{preset} against the data it is fitted to, seeds 0 to 4", header, cells)
+
+
+app.command("export", epilog=export.EXAMPLES)(export.export)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
 from flyball.core.errors import BadInput, Conflict, UnknownName
 from flyball.core.jobs import JobSpec
-from flyball.core.live import LiveNode
+from flyball.core.live import Event, LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
 from flyball.core.workload import CLASS_LABELS
 from flyball.physics import catalogue, measured
@@ -110,6 +110,17 @@ def _is_known(model: str) -> bool:
 def cores_per_device(cores: int) -> int:
     """Cores that make a device where a node has more than a mask has bits."""
     return -(-cores // MAX_DEVICES_PER_NODE)
+
+
+def nodes_of(opened: Event | None) -> list[LiveNode]:
+    """The nodes of a control plane, from the event of its beginning.
+
+    Raises:
+        BadInput: none ever began.
+    """
+    if opened is None:
+        raise BadInput("the journal is empty: no control plane has used it", "check the path")
+    return [LiveNode(**{**each, "uuids": tuple(each["uuids"])}) for each in opened["nodes"]]
 
 
 def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> Cluster:

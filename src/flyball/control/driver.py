@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from flyball.control.beacon import Beacon
 from flyball.control.plane import Plane
 from flyball.core.errors import FlyballError
 
@@ -71,7 +72,12 @@ class Driver:
         time.sleep(PAUSE_S)
 
     def _listen(self) -> None:
+        beacon, told_s = Beacon(self._plane.folder, self._plane.book), 0.0
         while not self._stopping:
+            if time.monotonic() - told_s >= PERIOD_S:
+                beacon.send()
+                told_s = time.monotonic()
             if self._wait(PERIOD_S):
                 self._due.set()
                 time.sleep(0.001)  # what comes together is handled together
+        beacon.close()

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from flyball.control.demand import Asks, Demand
+from flyball.control.demand import Asks, Demand, nodes_of
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, JobSpec, JobState
-from flyball.core.live import Event, LiveNode
+from flyball.core.live import Event
 from flyball.core.units import MILLI_PER_DEVICE, to_s, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
 from flyball.twin.traces.drafts import monday_before
@@ -98,9 +98,7 @@ def demand_of(opened: Event | None) -> Demand:
     Raises:
         BadInput: none ever did.
     """
-    if opened is None:
-        raise BadInput("the journal is empty: no control plane has used it", "check the path")
-    return Demand([LiveNode(**{**each, "uuids": tuple(each["uuids"])}) for each in opened["nodes"]])
+    return Demand(nodes_of(opened))
 
 
 def _class_of(label: str) -> int:

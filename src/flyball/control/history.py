@@ -17,7 +17,7 @@ from flyball.control.sqlite import back_up, open_engine, path_of
 from flyball.control.tickets import JournalUnavailable
 from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import Event, EventKind
+from flyball.core.live import Event, EventKind, LiveNode
 
 T = TypeVar("T")
 
@@ -121,6 +121,16 @@ class History:
         notes: list[str] = []
         write(to_workload(self._every_job(), demand.device, demand.of, notes), path)
         return notes
+
+    def nodes(self) -> list[LiveNode]:
+        """The nodes that the last control plane had.
+
+        Raises:
+            BadInput: there was none.
+        """
+        from flyball.control.demand import nodes_of
+
+        return nodes_of(self._read(sql.last_event, EventKind.OPENED))
 
     def _every_job(self) -> Iterator[Job]:
         after_id = 0

@@ -13,7 +13,6 @@ from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind, Launch, Report, Stop
 from flyball.core.protocols import Engine, Journal
 
-
 TOLD_ONCE = ("started", "void")
 """Reports that are not made again by the engine: a start, and what it never heard of."""
 

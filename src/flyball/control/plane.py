@@ -17,8 +17,7 @@ from flyball import __version__
 from flyball.control import status
 from flyball.control.book import Book
 from flyball.control.decider import Decider
-from flyball.control.demand import Asks, Demand, cluster_of
-from flyball.control.demand import earlier_ids, fingerprint, numbered
+from flyball.control.demand import Asks, Demand, cluster_of, earlier_ids, fingerprint, numbered
 from flyball.control.durations import Durations
 from flyball.control.forecast import Forecaster
 from flyball.control.journal import Changes, JobQuery, Journal
@@ -103,6 +102,7 @@ class Plane:
         self.wake: Callable[[], None] = lambda: None
         self.pulse = status.Pulse()
         self.sensors: Sensors | None = None
+        self._sensed: tuple[int, dict[str, Any]] = (0, {})
 
     def _committed(self, events: Sequence[tuple[int, Event]], changes: Changes) -> None:
         """The journal has made these durable."""
@@ -268,7 +268,19 @@ class Plane:
 
     def view(self, job: Job) -> dict[str, Any]:
         """A job as the API shows it."""
-        return job_view(job, self.nodes_) | {"progress": self._reports.get(job.id)}
+        return job_view(job, self.nodes_) | {"progress": self._progress(job)}
+
+    def _progress(self, job: Job) -> dict[str, Any] | None:
+        """What a running job last said of itself: to the API, or to the agent."""
+        if job.id in self._reports or job.state != JobState.RUNNING or self.sensors is None:
+            return self._reports.get(job.id)
+        now_us = self.now_us()
+        if now_us - self._sensed[0] > US_PER_S:
+            self._sensed = (now_us, self.sensors.latest())
+        prefix = f"application.{job.id}."
+        found = self._sensed[1].items()
+        said = {name.removeprefix(prefix): x for name, x in found if name.startswith(prefix)}
+        return said or None
 
     def log_path(self, job: int, attempt: int = 0) -> Path:
         """Where a job's output is; of its last attempt if none is named.

@@ -8,10 +8,10 @@ from typing import Any
 
 from flyball.control.book import Book
 from flyball.control.decider import Decider
-from flyball.control.demand import Demand, cluster_of
+from flyball.control.demand import Demand, cluster_of, nodes_of
 from flyball.control.table import Table
 from flyball.core.knobs import Knobs
-from flyball.core.live import Event, EventKind, LiveNode
+from flyball.core.live import Event, EventKind
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Verifier:
     def _open(self, event: Event) -> None:
         """A control plane began: perhaps with another policy, or on another machine."""
         self._book.down.clear()  # it takes its nodes to be up until it hears otherwise
-        nodes = [LiveNode(**{**each, "uuids": tuple(each["uuids"])}) for each in event["nodes"]]
+        nodes = nodes_of(event)
         table = Table(Demand(nodes))
         table.update(self._book.jobs)
         self._book.watchers = [table.update]

@@ -120,7 +120,7 @@ class JobSpec:
         return cls(**values)
 
 
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     each.name: {} if each.name == "env" else None if each.name == "argv" else each.default
     for each in fields(JobSpec)
 }

@@ -13,6 +13,7 @@ import pytest
 from tests.engines.rig import SLEEP, Rig, gone, until
 
 from flyball.core.live import LiveNode
+from flyball.engines.local import proc
 from flyball.engines.local.request import Logs
 
 SAY_SIGNALS = """
@@ -328,7 +329,9 @@ def test_a_closed_output_costs_nothing(rig: Rig) -> None:
 
 def test_an_idle_supervisor_sleeps(rig: Rig) -> None:
     rig.launch(*SLEEP)
-    assert_sleeps(rig.claim().pid)
+    supervisor = rig.claim().pid
+    assert_sleeps(supervisor)
+    assert proc.pss_mib(supervisor) < 12  # with fifty of them, each has 1.6
 
 
 def assert_sleeps(supervisor: int) -> None:
@@ -346,3 +349,11 @@ def switches(pid: int) -> int:
         if line.startswith("voluntary_ctxt_switches:"):
             return int(line.split()[1])
     raise AssertionError(pid)
+
+
+def test_a_job_whose_children_end_all_the_time(rig: Rig) -> None:
+    """Orphans that end while the program ends: no end is overlooked."""
+    for job in range(1, 6):
+        rig.launch("sh", "-c", "for i in $(seq 30); do (true & true) & done; wait", job=job)
+    for job in range(1, 6):
+        assert rig.ended(job=job)["exit_code"] == 0

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 SIZE = 4096
 HEAD = 1024
-MOST_MESSAGE = 400
-"""Characters; even if each takes six bytes the record has room for it."""
 
 
 class Claim:
@@ -88,8 +86,10 @@ def write_head(file: int, head: dict[str, Any]) -> None:
 
 def write_exit(file: int, end: dict[str, Any]) -> None:
     """Record the end in the room made for it, durably."""
-    end = {**end, "message": end["message"][:MOST_MESSAGE]}
-    os.pwrite(file, _padded(end, SIZE - HEAD), HEAD)
+    room = SIZE - HEAD
+    while len(json.dumps(end)) >= room:  # half of a message is better than no record
+        end = {**end, "message": end["message"][: len(end["message"]) // 2]}
+    os.pwrite(file, _padded(end, room), HEAD)
     os.fdatasync(file)
 
 

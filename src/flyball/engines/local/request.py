@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from flyball.core.jobs import JobSpec
 from flyball.core.live import Launch, LiveNode
 from flyball.engines.local.claim import name_of
 
@@ -80,12 +81,22 @@ def environment(
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(FIRST_PORT + launch.job % PORTS),
         **launch.spec.env,
+        **_task(launch.spec),
         "FLYBALL_JOB_ID": str(launch.job),
         "FLYBALL_ATTEMPT": str(launch.attempt),
         "FLYBALL_CHECKPOINT_DIR": str(state / "checkpoints" / str(launch.job)),
         "FLYBALL_STATE": str(state),
         "CUDA_VISIBLE_DEVICES": ",".join(shown),
     }
+
+
+def _task(spec: JobSpec) -> dict[str, str]:
+    """Which task of an array this is, also by the names that Slurm's scripts use."""
+    if not spec.array:
+        return {}
+    index, array = str(spec.array_index), str(spec.array)
+    ours = {"FLYBALL_ARRAY_ID": array, "FLYBALL_ARRAY_INDEX": index}
+    return {**ours, "SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": index}
 
 
 def cores_of(devices: Sequence[int], cores: Sequence[int], count: int) -> list[int]:

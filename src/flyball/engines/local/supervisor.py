@@ -188,12 +188,13 @@ class _Attempt:
             now_s = time.monotonic()
             if self.pump.out in ready:
                 self.pump.move(now_s)
-            # What has ended by itself was not stopped, so reap before obeying.
+            # What comes after this reading wakes again, so nothing that ends is overlooked; and
+            # what has ended by itself was not stopped, so reap before obeying.
+            signals = os.read(self.wake, 4096) if self.wake in ready else b""
             self._reap()
             if self.alone:
                 break
-            if self.wake in ready:
-                self._obey(os.read(self.wake, 4096), now_s)
+            self._obey(signals, now_s)
             self._act(now_s)
         self.pump.finish()
         if self.pump.log.lost_bytes:

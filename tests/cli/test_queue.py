@@ -1,0 +1,119 @@
+"""`flyball queue`: which lines there are and what they say. Also the jobs other tests draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flyball.cli.live_options import states_of
+from flyball.cli.main import run
+from flyball.cli.queue import cells, grouped, label_of, print_jobs, summary
+from flyball.core.errors import BadInput
+
+
+def job(number: int, state: str = "PENDING", **more: Any) -> dict[str, Any]:
+    """A job as a server shows it; `more` replaces what is usual."""
+    shown = {
+        "id": number,
+        "label": str(number),
+        "name": f"job{number}",
+        "state": state,
+        "reason": "",
+        "attempts": 0 if state == "PENDING" else 1,
+        "submit_time": 1000.0,
+        "start_time": None if state == "PENDING" else 1010.0,
+        "end_time": None,
+        "exit_code": None,
+        "signal": None,
+        "user": "ada",
+        "tenant": "",
+        "cpus": 1,
+        "gpus": 0,
+        "memory_mib": 0,
+        "node": "vm" if state == "RUNNING" else None,
+        "array_id": None,
+        "spec": {"argv": ["python", "train.py"]},
+        "progress": None,
+    }
+    return shown | more
+
+
+def task(array: int, index: int, state: str = "PENDING", **more: Any) -> dict[str, Any]:
+    """A task of an array."""
+    label = f"{array}_{index}"
+    return job(array + index, state, label=label, array_id=array, name="sweep") | more
+
+
+def test_lines() -> None:
+    running = job(3, "RUNNING", gpus=2, memory_mib=4096, cpus=8)
+    assert cells([running], 1100.0) == (
+        *("3", "job3", "ada", "RUNNING", "vm", "1:30", "8", "2", "4.0G"),
+    )
+    waiting = job(4, reason="requeued-preempt")
+    assert cells([waiting], 1100.0)[3:6] == ("PENDING", "(requeued-preempt)", "1:40")
+    over = job(5, "COMPLETED", end_time=1020.0, memory_mib=100)
+    assert cells([over], 9000.0)[5:] == ("0:10", "1", "-", "100M")
+
+
+def test_words_of_a_job_do_not_steer_the_terminal() -> None:
+    line = cells([job(3, name="a\x1b[2J\nb", user="x\u202ey")], 1100.0)
+    assert line[1:3] == ("a?[2J b", "x?y")
+
+
+def test_waiting_tasks_share_a_line() -> None:
+    jobs = [
+        task(10, 0, "RUNNING"),
+        *(task(10, index) for index in (1, 2, 3, 5)),
+        task(10, 6, reason="requeued-lost"),
+        job(30),
+        task(40, 0),
+    ]
+    groups = grouped(jobs)
+    assert [label_of(group) for group in groups] == [*("10_0", "10_[1-3,5]", "10_6", "30", "40_0")]
+    assert sum(map(len, groups)) == len(jobs)
+
+
+def test_table(capsys: pytest.CaptureFixture[str]) -> None:
+    print_jobs([job(1, "RUNNING"), job(2), job(3)], everything=False)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == [
+        *("job", "name", "user", "state", "node", "or", "reason", "time", "cpus", "gpus", "memory")
+    ]
+    assert shown[-1] == "2 PENDING, 1 RUNNING; flyball why 2 says why 2 waits."
+
+
+def test_what_is_said_below() -> None:
+    assert summary([job(2), job(1, "RUNNING")]) == (
+        "1 PENDING, 1 RUNNING; flyball why 2 says why 2 waits."
+    )
+    assert summary([job(1, "RUNNING"), job(2, "FAILED")]) == "1 RUNNING, 1 FAILED."
+
+
+def test_nothing_there(capsys: pytest.CaptureFixture[str]) -> None:
+    print_jobs([], everything=False)
+    assert capsys.readouterr().out.startswith("No job runs or waits; flyball submit")
+    print_jobs([], everything=True)
+    assert capsys.readouterr().out.startswith("There are no jobs; ")
+
+
+def test_states() -> None:
+    assert states_of(None) == []
+    assert states_of("pd, RUNNING,oom") == ["PENDING", "RUNNING", "OUT_OF_MEMORY"]
+    with pytest.raises(BadInput, match="unknown state 'lost'"):
+        states_of("lost")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(["queue", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+def test_refusals(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "use --states RUNNING" in refused(capsys, "--state", "RUNNING")
+    assert "do not go together" in refused(capsys, "--watch", "--json")
+    assert "--limit -1 is out of range" in refused(capsys, "--limit", "-1")
+    assert "unknown state 'X'" in refused(capsys, "-t", "X")

@@ -1,0 +1,97 @@
+"""`flyball top`: what a frame shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cli.test_queue import job, task
+
+from flyball.cli.top import LETTERS, Rates, Seen, blocks, frame, letters_of, rates_of, sensors_text
+
+
+def node(held: list[list[int]], up: bool = True) -> dict[str, Any]:
+    used = sum(map(bool, held))
+    return {
+        "name": "vm", "device": "CPU1", "up": up, "held": held, "used": used, "devices": len(held)
+    }  # fmt: skip
+
+
+def seen(queue: list[dict[str, Any]], *nodes: dict[str, Any]) -> Seen:
+    return Seen(1100.0, nodes, queue, Rates(3, 2, 1, 4.5), {"compute.total_percent": 93.4})
+
+
+def test_a_frame() -> None:
+    queue = [
+        job(3, "RUNNING", progress={"step": 40, "loss": 0.5}),
+        job(4, "COMPLETING"),
+        task(10, 0),
+        task(10, 1),
+        job(20, gpus=2, reason="requeued-lost"),
+    ]
+    lines = [line.plain for line in frame(seen(queue, node([[3], [3], [4], []])), 24)]
+    assert lines[0].startswith("flyball top  ")
+    assert lines[0].endswith("3 of 4 devices busy, 2 running, 3 waiting")
+    assert lines[1:4] == [
+        "last 5 min: 3 submitted, 2 started, 1 ended, mean wait 4.5 s",
+        "cores 93 %",
+        "vm  CPU1 DDE. 3/4",
+    ]
+    assert [line.split() for line in lines[4:]] == [
+        ["running", "(2)"],
+        ["D", "3", "job3", "1", "cpu", "1:30", "step", "40,", "loss", "0.5"],
+        ["E", "4", "job4", "1", "cpu", "1:30", "COMPLETING"],
+        ["waiting", "(3)"],
+        ["10_[0-1]", "sweep", "1", "cpu", "1:40"],
+        ["20", "job20", "2", "gpu", "1:40", "requeued-lost"],
+    ]
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    queue = [job(each, "RUNNING") for each in range(1, 31)] + [job(each) for each in range(31, 91)]
+    lines = [line.plain for line in frame(seen(queue, node([[]] * 4)), 20)]
+    assert len(lines) <= 20 + 1
+    assert "    and 24 more" in lines
+    assert sum("more" in line for line in lines) == 2
+
+
+def test_nothing_runs_and_nothing_waits() -> None:
+    lines = [line.plain for line in frame(seen([]), 24)]
+    assert lines[-2:] == ["running (0)", "waiting (0)"]
+
+
+def test_blocks() -> None:
+    letters = letters_of([1, 2])
+    assert blocks(node([[1], [1, 2], [], [99]]), letters).plain == "B+.*"
+    assert blocks(node([[1], []], up=False), letters).plain == "xx"
+
+
+def test_letters_stay_and_differ() -> None:
+    assert letters_of([5]) == {5: "F"}
+    assert letters_of([5, 57])[5] == "F"
+    assert letters_of([5, 57])[57] == "G"
+    many = letters_of(list(range(60)))
+    assert sorted(many.values(), key=(LETTERS + "*").index)[: len(LETTERS)] == list(LETTERS)
+    assert list(many.values()).count("*") == 8
+
+
+def test_rates() -> None:
+    jobs = [
+        job(1, "COMPLETED", end_time=1090.0),
+        job(2, "RUNNING", submit_time=700.0, start_time=810.0),
+        job(3, "RUNNING", submit_time=100.0, start_time=200.0),
+        job(4),
+    ]
+    assert rates_of(jobs, 1100.0) == Rates(2, 2, 1, 60.0)
+    assert rates_of([], 0.0) == Rates(0, 0, 0, None)
+
+
+def test_sensors() -> None:
+    assert sensors_text({}) == ""
+    values = {
+        "compute.total_percent": 50.2,
+        "memory.total_bytes": 16 * 2**30,
+        "memory.available_bytes": 12 * 2**30,
+        "power.package_w": 45.4,
+        "power.dram_w": None,
+    }
+    assert sensors_text(values) == "cores 50 %, memory 4.0G of 16.0G, package 45 W"

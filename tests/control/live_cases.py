@@ -1,0 +1,219 @@
+"""A control plane on a virtual clock without faults, and events as the journal keeps them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from flyball.control.plane import Plane
+from flyball.control.receipts import Prices
+from flyball.control.verify import Verdict, Verifier
+from flyball.core.jobs import Job, JobSpec, JobState
+from flyball.core.live import Event, Launch, LiveNode, Stop
+from flyball.core.protocols import Receipt
+from flyball.core.units import FOREVER_US, to_us
+from flyball.schedule.policies.registry import get_policy
+from flyball.twin.engine import VirtualEngine
+
+START_US = 1_700_000_000_000_000
+ONE_NODE = (LiveNode("a", "CPU1", 4, 4, 8192),)
+TWO_NODES = (*ONE_NODE, LiveNode("b", "CPU1", 4, 4, 8192))
+WORDS = ("", "ada", "ben", "zoe")
+
+
+class Watched(VirtualEngine):
+    """Remembers what it was told; refuses what `refuses` names."""
+
+    actions: list[Launch | Stop]
+    refuses: tuple[type, ...] = ()
+
+    def apply(self, action: Launch | Stop) -> Receipt:
+        if isinstance(action, self.refuses):
+            return Receipt(action.job, action.attempt, accepted=False)
+        self.actions.append(action)
+        return super().apply(action)
+
+    @property
+    def launched(self) -> list[tuple[int, int]]:
+        return [(each.job, each.attempt) for each in self.actions if isinstance(each, Launch)]
+
+    @property
+    def stopped(self) -> list[tuple[int, int, str]]:
+        return [tuple(each) for each in self.actions if isinstance(each, Stop)]
+
+
+def course(spec: JobSpec, job: int, attempt: int) -> tuple[float, int]:
+    """A job's own environment says how long it really takes and how it ends."""
+    run_s = float(spec.env.get("RUN_S", spec.estimate_s or 10.0))
+    return run_s, int(spec.env.get("CODE", 0))
+
+
+class Rig:
+    """One control plane after another on the same folder, clock and engine."""
+
+    def __init__(
+        self,
+        folder: Path,
+        policy: str = "fifo",
+        settings: Sequence[str] = (),
+        nodes: Sequence[LiveNode] = ONE_NODE,
+        prices: Prices | None = None,
+    ) -> None:
+        self.folder, self.policy = folder, policy
+        self.knobs = get_policy(policy).knobs.with_settings(list(settings))
+        self.prices = prices
+        self.now = START_US
+        self.at_point: dict[str, Callable[[], object]] = {}
+        self.engine = Watched(nodes, lambda: self.now, course)
+        self.engine.actions = []
+        self.recovered = 0
+        self.plane = self.open()
+
+    def open(self) -> Plane:
+        """A new control plane on the same folder."""
+        self.plane = Plane(
+            self.folder, self.engine, self.policy, self.knobs,
+            lambda last: lambda: max(self.now, last), self.prices, inline=True,
+            passing=lambda point: self.at_point.pop(point, lambda: None)(),
+        )  # fmt: skip
+        self.recovered = self.plane.open()
+        return self.plane
+
+    def submit(self, *, key: str = "", **asked: Any) -> int:
+        """One job."""
+        return self.plane.submit([spec_of(**asked)], key)[0]
+
+    def settle(self) -> None:
+        """Cycle until nothing happens any more at this instant."""
+        for _ in range(50):
+            if not self.plane.step():
+                return
+        raise AssertionError("it never comes to rest")
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass, and cycle whenever something happens on the nodes."""
+        end = self.now + to_us(seconds)
+        while self.engine.next_us <= end:
+            self.now = self.engine.next_us
+            self.settle()
+        self.now = end
+        self.settle()
+
+    def finish(self) -> None:
+        """Go on until no node has anything to do."""
+        self.settle()
+        while self.engine.next_us < FOREVER_US:
+            self.now = self.engine.next_us
+            self.settle()
+
+    def job(self, job: int) -> Job:
+        return self.plane.job(job)
+
+    def states(self, *jobs: int) -> list[JobState]:
+        return [self.job(each).state for each in jobs]
+
+    def start_s(self, job: int) -> float:
+        """Seconds from the beginning of all until a job first started."""
+        return (self.job(job).first_start_us - START_US) / 1e6
+
+    def events(self) -> list[tuple[int, Event]]:
+        """Everything on record."""
+        found: list[tuple[int, Event]] = []
+        while page := self.plane.journal.events(found[-1][0] if found else 0, 1000):
+            found += page
+        return found
+
+    def verdict(self) -> Verdict:
+        """Every decision, made again."""
+        return Verifier().follow(self.events())
+
+
+def spec_of(**asked: Any) -> JobSpec:
+    """A small job: takes what it is expected to, 10 s if nothing is said."""
+    return JobSpec(**{"argv": ("work",), **asked})
+
+
+def env(run_s: float | None = None, code: int = 0) -> dict[str, str]:
+    """How a job really goes."""
+    real = {} if run_s is None else {"RUN_S": str(run_s)}
+    return {**real, "CODE": str(code)}
+
+
+# Events ---------------------------------------------------------------------------------
+
+
+def submitted(job: int, time_us: int = START_US, **asked: Any) -> Event:
+    plain = json.loads(json.dumps(spec_of(**asked).as_dict()))
+    return {"kind": "submitted", "time_us": time_us, "job": job, "spec": plain}
+
+
+def about(kind: str, job: int, time_us: int = START_US, attempt: int = 1, **more: Any) -> Event:
+    return {"kind": kind, "time_us": time_us, "job": job, "attempt": attempt, **more}
+
+
+def intended(job: int, time_us: int = START_US, attempt: int = 1, mask: int = 1) -> Event:
+    return about("intended", job, time_us, attempt, rows=[[0, mask]], decision=1)
+
+
+@st.composite
+def any_spec(draw: st.DrawFn) -> JobSpec:
+    """Whatever the table has a column for."""
+    waits = st.tuples(
+        st.sampled_from(["afterok", "afterany", "afternotok"]), st.integers(1, 5)
+    )
+    return spec_of(
+        user=draw(st.sampled_from(WORDS)),
+        tenant=draw(st.sampled_from(WORDS)),
+        model=draw(st.sampled_from(("", "ResNet-50", "no such model"))),
+        kind=draw(st.sampled_from(("", "mixed"))),
+        cpus=draw(st.integers(1, 4)),
+        memory_mib=draw(st.sampled_from((0, 100))),
+        estimate_s=draw(st.sampled_from((0.0, 1.5, 60.0))),
+        limit_s=draw(st.sampled_from((0.0, 30.0))),
+        priority=draw(st.sampled_from((0.0, 2.0))),
+        array=draw(st.sampled_from((0, 1, 2))),
+        array_limit=draw(st.sampled_from((0, 1))),
+        after=tuple(draw(st.lists(waits, max_size=2))),
+    )
+
+
+@st.composite
+def any_event(draw: st.DrawFn, jobs: int = 5) -> Event:
+    """Something that may happen to one of a few jobs; often it makes no sense."""
+    job, attempt = draw(st.integers(1, jobs)), draw(st.integers(1, 2))
+    time_us = START_US + draw(st.integers(0, 100)) * 1_000_000
+    kind = draw(st.sampled_from(list(MORE)))
+    if kind == "submitted":
+        plain = json.loads(json.dumps(draw(any_spec()).as_dict()))
+        return {"kind": kind, "time_us": time_us, "job": job, "spec": plain}
+    if kind == "intended":
+        return intended(job, time_us, attempt, draw(st.integers(1, 15)))
+    more = {name: draw(values) for name, values in MORE[kind].items()}
+    return about(kind, job, time_us, attempt, **more)
+
+
+OVER = st.integers(START_US, START_US + 200_000_000)
+MORE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "submitted": {},
+    "intended": {},
+    "started": {"began_us": OVER},
+    "stopping": {"why": st.sampled_from(("cancel", "preempt"))},
+    "cancel": {"reason": st.sampled_from(("", "asked"))},
+    "ended": {
+        "over_us": OVER,
+        "state": st.sampled_from(("COMPLETED", "FAILED", "CANCELLED")),
+        "values": st.just({"exit_code": 1}),
+    },
+    "requeued": {"over_us": OVER, "why": st.sampled_from(("preempt", "lost", "void"))},
+    "audit": {"what": st.just("a token"), "who": st.just("somebody")},
+}
+
+
+def histories(most: int = 25) -> st.SearchStrategy[list[Event]]:
+    """Events in any order, after a few jobs that are there for certain."""
+    begin = [submitted(1, cpus=2), submitted(2, user="ben"), intended(1)]
+    return st.lists(any_event(), max_size=most).map(lambda rest: begin + rest)

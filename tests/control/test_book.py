@@ -1,0 +1,192 @@
+"""The book: a pure fold over events, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from tests.control.live_cases import START_US, about, histories, intended, submitted
+
+from flyball.control.book import Book, device_milli
+from flyball.core.jobs import Job, JobState, Row
+from flyball.core.live import Event
+
+S = 1_000_000
+
+
+def absorb(book: Book, events: Sequence[Event]) -> None:
+    book.absorb(book.seq + len(events), book.fold(events), events)
+
+
+def book_of(*events: Event) -> Book:
+    book = Book()
+    absorb(book, events)
+    return book
+
+
+def running(attempt: int = 1) -> list[Event]:
+    """Job 1 is on its first attempt, or a later one."""
+    events = [submitted(1)]
+    for number in range(1, attempt):
+        events.append(intended(1, attempt=number))
+        over = START_US + number * S
+        events.append(about("requeued", 1, attempt=number, over_us=over, why="lost"))
+    return [*events, intended(1, START_US + 5 * S, attempt)]
+
+
+@given(histories())
+def test_the_fold_changes_nothing_and_repeats_itself(events: list[Event]) -> None:
+    half = len(events) // 2
+    book = book_of(*events[:half])
+    jobs, ended, seq = dict(book.jobs), dict(book.ended), book.seq
+    first = book.fold(events[half:])
+    assert book.fold(events[half:]) == first
+    assert (book.jobs, book.ended, book.seq) == (jobs, ended, seq)
+
+
+@given(histories())
+def test_one_by_one_or_all_at_once_comes_to_the_same(events: list[Event]) -> None:
+    together, apart = book_of(*events), Book()
+    for event in events:
+        absorb(apart, [event])
+    assert apart.jobs == together.jobs
+    assert apart.ended == together.ended
+    assert (apart.seq, apart.wishes) == (together.seq, together.wishes)
+
+
+@given(histories())
+def test_what_is_final_stays_as_it_is(events: list[Event]) -> None:
+    book = Book()
+    seen: dict[int, JobState] = {}
+    for event in events:
+        absorb(book, [event])
+        assert seen.items() <= book.ended.items()
+        assert not book.jobs.keys() & book.ended.keys()
+        seen = dict(book.ended)
+
+
+def test_the_order_of_events_counts() -> None:
+    cancel = about("cancel", 1, attempt=0, reason="asked")
+    assert book_of(submitted(1), cancel, intended(1)).ended == {1: JobState.CANCELLED}
+    after = book_of(submitted(1), intended(1), cancel).jobs[1]
+    assert (after.state, after.stopping) == (JobState.COMPLETING, "cancel")
+
+
+def test_a_job_from_submission_to_its_end() -> None:
+    book = book_of(*running(), about("started", 1, began_us=START_US + 6 * S))
+    job = book.jobs[1]
+    assert (job.state, job.attempt, job.rows) == (JobState.RUNNING, 1, (Row(0, 1),))
+    assert (job.since_us, job.started_us) == (START_US + 5 * S, START_US + 6 * S)
+    end = about("ended", 1, over_us=START_US + 16 * S, state="FAILED", values={"exit_code": 3})
+    changed = book.fold([end])[1]
+    assert (changed.state, changed.rows, changed.end_us) == (
+        JobState.FAILED, (), START_US + 16 * S,
+    )  # fmt: skip
+    assert changed.service_us == 10 * S
+    assert changed.values == {"exit_code": 3}
+
+
+def test_a_second_attempt_adds_to_the_first() -> None:
+    book = book_of(
+        submitted(1, cpus=2),
+        intended(1, START_US, mask=3),
+        about("started", 1, began_us=START_US),
+        about("stopping", 1, why="preempt"),
+        about("requeued", 1, over_us=START_US + 4 * S, why="preempt"),
+    )
+    job = book.jobs[1]
+    assert (job.state, job.stopping, job.started_us) == (JobState.PENDING, "", 0)
+    assert job.reason == "requeued-preempt"
+    assert (job.preemptions, job.failures, job.service_us) == (1, 0, 8 * S)
+    assert job.since_us == START_US + 4 * S, "it waits since it came back"
+    again = START_US + 9 * S
+    absorb(book, [intended(1, again, 2), about("started", 1, attempt=2, began_us=again)])
+    job = book.jobs[1]
+    assert (job.attempt, job.started_us, job.first_start_us) == (2, again, START_US)
+
+
+NONSENSE: list[tuple[str, list[Event], Event]] = [
+    ("a start of an attempt that is over", running(2), about("started", 1, began_us=START_US)),
+    ("an end of an attempt that is over", running(2), about("ended", 1, over_us=1, state="FAILED")),
+    ("an attempt too many", [submitted(1)], intended(1, attempt=2)),
+    ("an attempt of a job that runs", running(), intended(1, attempt=2)),
+    ("a stop of a job that waits", [submitted(1)], about("stopping", 1, attempt=0, why="preempt")),
+    ("a return of a job that waits", [submitted(1)], about("requeued", 1, over_us=1, why="lost")),
+    ("the same job once more", running(), submitted(1, cpus=4)),
+    ("an event about nobody", running(), about("ended", 9, over_us=1, state="FAILED")),
+    ("an event about no job", running(), {"kind": "audit", "time_us": 1, "what": "", "who": ""}),
+    (
+        "the end of a cancelled job",
+        [submitted(1), about("cancel", 1, attempt=0)],
+        about("ended", 1, attempt=0, over_us=1, state="COMPLETED"),
+    ),
+    (
+        "setting aside what was cancelled",
+        [*running(), about("cancel", 1)],
+        about("stopping", 1, why="preempt"),
+    ),
+    (
+        "a second start",
+        [*running(), about("started", 1, began_us=START_US + 6 * S)],
+        about("started", 1, began_us=START_US + 7 * S),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "event"), [each[1:] for each in NONSENSE], ids=[each[0] for each in NONSENSE]
+)
+def test_what_makes_no_sense_any_more_changes_nothing(before: list[Event], event: Event) -> None:
+    book = book_of(*before)
+    jobs, ended = dict(book.jobs), dict(book.ended)
+    absorb(book, [event])
+    assert (book.jobs, book.ended) == (jobs, ended)
+
+
+def test_a_cancellation_overrules_a_preemption() -> None:
+    book = book_of(*running(), about("stopping", 1, why="preempt"), about("cancel", 1, reason="x"))
+    assert (book.jobs[1].stopping, book.jobs[1].reason) == ("cancel", "x")
+
+
+def test_the_reason_of_a_cancellation_outlives_the_end() -> None:
+    book = book_of(*running(), about("cancel", 1, reason="asked"))
+    done = book.fold([about("ended", 1, over_us=START_US, state="CANCELLED")])[1]
+    assert done.reason == "asked"
+
+
+def test_an_end_before_the_beginning_uses_nothing() -> None:
+    done = book_of(*running()).fold([about("ended", 1, over_us=1, state="COMPLETED")])[1]
+    assert done.service_us == 0
+
+
+def test_nodes_go_down_and_come_up() -> None:
+    book = book_of({"kind": "node", "time_us": 1, "node": 3, "up": False})
+    assert book.down == {3}
+    assert book.wishes == 1
+    absorb(book, [{"kind": "node", "time_us": 2, "node": 3, "up": True}])
+    assert book.down == set()
+
+
+def test_wishes_count_what_others_want() -> None:
+    book = book_of(*running(), about("cancel", 1), about("started", 1, began_us=1))
+    assert book.wishes == 2
+
+
+def test_watchers_hear_of_a_load_and_of_changes() -> None:
+    book, heard = Book(), []
+    book.watchers.append(lambda changes: heard.append(sorted(changes)))
+    made = book.fold([submitted(1), submitted(2)])
+    book.load(7, made.values(), [(9, JobState.FAILED)], {1})
+    assert (book.seq, book.ended, book.down) == (7, {9: JobState.FAILED}, {1})
+    assert book.get(1) is made[1] and book.get(9) is None
+    absorb(book, [about("cancel", 2, attempt=0)])
+    assert heard == [[1, 2], [2]]
+
+
+def test_thousandths_held() -> None:
+    job = book_of(submitted(1), intended(1, mask=5)).jobs[1]
+    assert device_milli(job) == 2000
+    part: Job = replace(job, spec=replace(job.spec, gpus=2, milli=250))
+    assert device_milli(part) == 500

@@ -1,0 +1,201 @@
+"""The table: columns that follow the book, whatever happens."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests.control.live_cases import (
+    ONE_NODE,
+    START_US,
+    about,
+    histories,
+    intended,
+    spec_of,
+    submitted,
+)  # fmt: skip
+
+from flyball.control.book import Book
+from flyball.control.decider import Decider
+from flyball.control.demand import Demand, cluster_of
+from flyball.control.table import Names, Table, can_hold
+from flyball.core.jobs import Job, JobState
+from flyball.core.knobs import Knobs
+from flyball.core.live import Event
+from flyball.twin.live import View
+
+CLUSTER = cluster_of(ONE_NODE, "live")
+
+
+class Kept:
+    """A book, the table that follows it, and a decider that looks."""
+
+    def __init__(self) -> None:
+        self.book = Book()
+        self.table = Table(Demand(ONE_NODE))
+        self.book.watchers.append(self.table.update)
+        self.decider = Decider(self.book, self.table, CLUSTER, "fifo", Knobs())
+
+    def add(self, *events: Event) -> None:
+        self.book.absorb(self.book.seq + len(events), self.book.fold(events), events)
+
+    def view(self) -> tuple[View, Any]:
+        return self.table.view(self.book.ended, self.book.down)
+
+    def fresh(self) -> tuple[View, Any]:
+        """The view of a table that knows nothing but the jobs as they are."""
+        table = Table(Demand(ONE_NODE))
+        table.update(self.book.jobs)
+        return table.view(self.book.ended, self.book.down)
+
+
+def assert_same(found: tuple[View, Any], expected: tuple[View, Any]) -> None:
+    (view, ids), (other, other_ids) = found, expected
+    assert ids.tolist() == other_ids.tolist()
+    for each in fields(View)[1:]:
+        assert getattr(view, each.name).tolist() == getattr(other, each.name).tolist(), each.name
+    for each in fields(view.workload):
+        mine, theirs = getattr(view.workload, each.name), getattr(other.workload, each.name)
+        assert np.array_equal(mine, theirs), each.name
+    digests = [each.digest(CLUSTER, Knobs(), START_US) for each in (view, other)]
+    assert digests[0] == digests[1]
+
+
+@settings(max_examples=60)
+@given(histories())
+def test_a_table_kept_up_to_date_is_as_one_made_afresh(events: list[Event]) -> None:
+    kept = Kept()
+    for event in events:
+        kept.add(event)
+        assert_same(kept.view(), kept.fresh())
+
+
+@settings(max_examples=60)
+@given(histories(), histories(6))
+def test_trying_events_out_leaves_the_table_as_it_was(
+    events: list[Event], tried: list[Event]
+) -> None:
+    kept = Kept()
+    kept.add(*events)
+    before = kept.view()
+    seen = kept.decider.look(tried)
+    assert_same(kept.view(), before)
+    assert_same(kept.view(), kept.fresh())
+    kept.add(*tried)
+    assert_same(seen, kept.view())
+
+
+def test_a_job_only_thought_of_does_not_shape_the_one_that_comes() -> None:
+    kept = Kept()
+    kept.decider.look([submitted(1, cpus=4)])
+    kept.add(submitted(1, cpus=1))
+    assert kept.view()[0].workload.devices.tolist() == [1]
+
+
+def test_what_a_view_says() -> None:
+    kept = Kept()
+    kept.add(
+        submitted(1, START_US, cpus=2, user="zoe", estimate_s=60.0),
+        submitted(2, START_US + 5, memory_mib=300, user="ada", limit_s=30.0, kind="mixed"),
+        submitted(3, START_US + 5, priority=2.0, model="ResNet-50", after=(("afterok", 1),)),
+        intended(1, START_US + 7, mask=3),
+        about("started", 1, began_us=START_US + 9),
+    )
+    view, ids = kept.view()
+    work = view.workload
+    assert ids.tolist() == [1, 2, 3]
+    assert work.submit_us.tolist() == [START_US, START_US + 5, START_US + 5]
+    assert work.devices.tolist() == [2, 1, 1]
+    assert work.estimate_us.tolist() == [60e6, 30e6, 3600e6]
+    assert work.limit_us.tolist() == [0, 30_000_000, 0]
+    assert work.host_mib.tolist() == [0, 300, 0]
+    assert (work.users, work.user.tolist()) == (("ada", "zoe"), [1, 0, -1])
+    assert [work.models[code] if code >= 0 else "" for code in work.model] == ["", "", "ResNet-50"]
+    assert (work.after_job.tolist(), work.after_on.tolist()) == ([2], [0])
+    assert (view.row_job.tolist(), view.row_mask.tolist()) == ([0], [3])
+    assert view.past["since_us"].tolist()[0] == START_US + 9
+    assert view.past["queued_us"].tolist()[1:] == [START_US + 5, START_US + 5]
+
+
+def test_a_view_shares_nothing_with_the_table() -> None:
+    kept = Kept()
+    kept.add(submitted(1))
+    before, _ids = kept.view()
+    digest = before.digest(CLUSTER, Knobs(), START_US)
+    kept.add(submitted(2), intended(1), about("requeued", 1, over_us=START_US + 9, why="preempt"))
+    assert before.digest(CLUSTER, Knobs(), START_US) == digest
+
+
+def test_work_done_counts_whatever_the_width() -> None:
+    kept = Kept()
+    kept.add(submitted(1, cpus=4), intended(1, START_US, mask=15))
+    kept.add(about("requeued", 1, over_us=START_US + 8_000_000, why="preempt"))
+    past = kept.view()[0].past
+    assert (past["service_us"][0], past["done_us"][0]) == (32e6, 8e6)
+    assert (past["queued_us"][0], past["attempt"][0]) == (START_US + 8_000_000, 1)
+
+
+def test_arrays_have_groups_only_with_a_limit() -> None:
+    kept = Kept()
+    kept.add(submitted(1, array=1, array_limit=2), submitted(2, array=1, array_limit=2))
+    kept.add(submitted(3, array=3), submitted(4, array=4, array_limit=1), submitted(5))
+    work = kept.view()[0].workload
+    assert work.group.tolist() == [0, 0, -1, 1, -1]
+    assert work.group_limits == (2, 1)
+
+
+def test_the_table_grows() -> None:
+    kept = Kept()
+    kept.add(*(submitted(job, START_US + job, cpus=1 + job % 4) for job in range(1, 3001)))
+    kept.add(*(about("cancel", job, attempt=0) for job in range(1, 3001, 2)))
+    assert_same(kept.view(), kept.fresh())
+    assert len(kept.view()[1]) == 1500
+
+
+def test_nodes_that_are_down_are_in_the_view() -> None:
+    kept = Kept()
+    kept.add(submitted(1), {"kind": "node", "time_us": 1, "node": 0, "up": False})
+    assert kept.view()[0].down.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "holds"),
+    [
+        ("afterok", None, True),
+        ("afterok", JobState.COMPLETED, True),
+        ("afterok", JobState.FAILED, False),
+        ("afternotok", None, True),
+        ("afternotok", JobState.COMPLETED, False),
+        ("afternotok", JobState.CANCELLED, True),
+        ("afterany", JobState.COMPLETED, True),
+        ("afterany", JobState.TIMEOUT, True),
+    ],
+)
+def test_what_a_dependency_may_come_to(how: str, state: JobState | None, holds: bool) -> None:
+    assert can_hold(how, state) is holds
+
+
+def test_who_waits_in_vain_is_not_in_the_view() -> None:
+    kept = Kept()
+    kept.add(submitted(1), submitted(2, after=(("afterok", 1),)), intended(1))
+    assert kept.table.doomed(kept.book.ended) == {}
+    kept.add(about("ended", 1, over_us=START_US, state="FAILED"))
+    assert kept.table.doomed(kept.book.ended) == {2: 1}
+    assert kept.view()[1].tolist() == []
+
+
+def test_names_are_settled_by_the_alphabet() -> None:
+    names = Names()
+    codes = np.array([names.code(each) for each in ("zoe", "", "ada", "zoe", "ben")])
+    assert codes.tolist() == [0, -1, 1, 0, 2]
+    settled, used = names.settle(codes[:4])
+    assert (settled.tolist(), used) == ([1, -1, 0, 1], ("ada", "zoe"))
+
+
+def test_a_job_that_ended_before_it_was_seen_is_no_matter() -> None:
+    table = Table(Demand(ONE_NODE))
+    table.update({1: Job(1, spec_of(), START_US, JobState.CANCELLED)})
+    assert len(table.view({}, set())[1]) == 0

@@ -1,0 +1,84 @@
+"""Spawner, supervisors and engine are killed at random while jobs run: each job ends once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.engines.rig import Rig
+
+JOBS = 120
+AT_A_TIME = 16
+WAIT_S = 60.0
+
+
+class Chaos:
+    """A queue of jobs over an engine that is not left in peace."""
+
+    def __init__(self, state: Path, seed: int) -> None:
+        self.state = state
+        self.random = random.Random(seed)
+        self.rig = Rig(state, patience_s=1.0)
+        self.attempt: dict[int, int] = {}
+        self.over: set[int] = set()
+
+    def launch(self, job: int, attempt: int) -> None:
+        self.attempt[job] = attempt
+        text = f"echo >> {self.state}/ran.{job}.{attempt}; sleep 0.0{self.random.randrange(10)}"
+        assert self.rig.launch("sh", "-c", text, job=job, attempt=attempt).accepted
+
+    def disturb(self) -> None:
+        engine = self.rig.engine
+        if self.random.random() < 0.05 and engine._line is not None:
+            kill(engine._line.pid)
+        if self.random.random() < 0.1:
+            claims = [each.claim for each in engine._attempts.known.values()]
+            pids = [each.pid for each in claims if each is not None and each.pid]
+            if pids:
+                kill(self.random.choice(pids))
+        if self.random.random() < 0.03:
+            engine.close()
+            self.rig = Rig(self.state, patience_s=1.0)
+            expected = [each for each in self.attempt.items() if each[0] not in self.over]
+            self.rig.engine.reconcile(expected)
+
+    def settle(self) -> None:
+        self.rig.engine.wait(0.2)
+        ends = [each for each in self.rig.engine.observe() if each.what != "started"]
+        self.rig.engine.acknowledge(ends)
+        for each in ends:
+            assert self.attempt[each.job] == each.attempt
+            assert each.job not in self.over
+            if each.what == "ended":
+                self.over.add(each.job)
+                continue
+            began = (self.state / f"ran.{each.job}.{each.attempt}").exists()
+            assert each.what == "lost" or not began
+            self.launch(each.job, each.attempt + 1)
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_each_job_ends_once_and_no_attempt_runs_twice(tmp_path: Path, seed: int) -> None:
+    chaos = Chaos(tmp_path, seed)
+    deadline_s = time.monotonic() + WAIT_S
+    sent = 0
+    while len(chaos.over) < JOBS:
+        assert time.monotonic() < deadline_s
+        while sent < JOBS and sent - len(chaos.over) < AT_A_TIME:
+            sent += 1
+            chaos.launch(sent, 1)
+        chaos.disturb()
+        chaos.settle()
+    assert all(each.read_text() == "\n" for each in tmp_path.glob("ran.*"))
+    chaos.rig.close()
+    assert chaos.rig.claims() == []

@@ -1,0 +1,26 @@
+"""How many jobs a second go through the local engine, with every claim and end on disk."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.engines.rig import Rig
+
+
+@pytest.mark.soak
+def test_ten_thousand_jobs(rig: Rig) -> None:
+    jobs, at_a_time, per_second = 10_000, 32, 100
+    sent = done = 0
+    begun_s = time.monotonic()
+    while done < jobs:
+        while sent < jobs and sent - done < at_a_time:
+            sent += 1
+            assert rig.launch("true", job=sent).accepted
+        rig.engine.wait(1.0)
+        over = [each for each in rig.engine.observe() if each.what != "started"]
+        assert all(each.what == "ended" and each.values["exit_code"] == 0 for each in over)
+        rig.engine.acknowledge(over)
+        done += len(over)
+    assert jobs / (time.monotonic() - begun_s) >= per_second
+    assert rig.claims() == []
