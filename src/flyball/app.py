@@ -129,29 +129,25 @@ def build_live(
         )
     with Journal(state / JOURNAL, lambda events: {}, inline=True) as journal:
         clock = LiveClock(journal.last().time_us)
-    engine, wait = _engine(state, clock, simulated)
+    engine = _engine(state, clock, simulated)
     plane = Plane(
         state, engine, policy.name, policy.knobs, lambda _last: clock.now_us, prices,
         passing=passing,
     )  # fmt: skip
     plane.sensors = Telemetry(state / "telemetry")
     recovered = plane.open()
-    return Live(plane, Driver(plane, wait), engine, recovered)
+    return Live(plane, Driver(plane, engine), engine, recovered)
 
 
-def _engine(
-    state: Path, clock: Any, simulated: Cluster | None
-) -> tuple[Any, Callable[[float], bool]]:
-    """An engine, and what waits until it has something to report."""
+def _engine(state: Path, clock: Any, simulated: Cluster | None) -> Any:
+    """What acts: on this machine, or on nodes that only pass time."""
     if simulated is not None:
         from flyball.twin.engine import VirtualEngine, nodes_of
 
-        virtual = VirtualEngine(nodes_of(simulated), clock.now_us)
-        return virtual, virtual.wait
+        return VirtualEngine(nodes_of(simulated), clock.now_us)
     from flyball.engines.local.engine import LocalEngine
     from flyball.physics import catalogue
     from flyball.twin.traces.gpus import device_of
 
     reference = catalogue.reference().name
-    local = LocalEngine(state, clock, name_device=lambda name: device_of(name) or reference)
-    return local, local.wait
+    return LocalEngine(state, clock, name_device=lambda name: device_of(name) or reference)

@@ -184,7 +184,8 @@ def test_an_array_of_more_tasks_than_a_page(client: httpx.Client) -> None:
 def test_pages_and_filters(world: World, client: httpx.Client) -> None:
     ids(client, [{**SLEEP, "name": f"n{i}", "user": "ab"[i % 2]} for i in range(7)])
     world.step()
-    seen, cursor = [], ""
+    seen: list[int] = []
+    cursor: str | None = ""
     while cursor is not None:
         page = client.get(JOBS, params={"limit": 3, "cursor": cursor}).json()
         seen += [each["id"] for each in page["jobs"]]

@@ -80,7 +80,9 @@ schema = schemathesis.openapi.from_dict(
     max_examples=10, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-def test_answers_are_as_documented(case: schemathesis.Case, busy: tuple[World, Server]) -> None:
+def test_answers_are_as_documented(
+    case: schemathesis.Case[Any], busy: tuple[World, Server]
+) -> None:
     world, server = busy
     headers = {"Authorization": f"Bearer {world.token}"}
     case.call_and_validate(base_url=server.url, headers=headers, checks=CHECKS)

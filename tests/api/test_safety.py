@@ -52,7 +52,6 @@ def test_wrong_tokens_are_refused_and_audited(world: World, client: httpx.Client
     token = world.token
     wrong = [
         "Bearer",
-        "Bearer ",
         f"Basic {token}",
         f"Bearer {token}x",
         f"Bearer {token[:-1]}",
@@ -276,7 +275,7 @@ def test_there_are_no_web_sockets() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    async def never(*args: Any) -> None:
+    async def never(*args: Any) -> Any:
         raise AssertionError("it got through")
 
     guard = Guard(never, ApiSettings("x" * 40), lambda what, who: None, Counts())

@@ -162,9 +162,7 @@ def intended(job: int, time_us: int = START_US, attempt: int = 1, mask: int = 1)
 @st.composite
 def any_spec(draw: st.DrawFn) -> JobSpec:
     """Whatever the table has a column for."""
-    waits = st.tuples(
-        st.sampled_from(["afterok", "afterany", "afternotok"]), st.integers(1, 5)
-    )
+    waits = st.tuples(st.sampled_from(["afterok", "afterany", "afternotok"]), st.integers(1, 5))
     return spec_of(
         user=draw(st.sampled_from(WORDS)),
         tenant=draw(st.sampled_from(WORDS)),

@@ -19,6 +19,7 @@ from flyball.api.settings import LOOPBACK_NAMES, ApiSettings
 from flyball.core.errors import BadInput
 
 BACKLOG = 1024
+MOST_PORT = 65_535
 GRACE_S = 3
 """How long open requests may take once the server is told to stop."""
 START_S = 30.0
@@ -125,6 +126,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= MOST_PORT:
+        raise BadInput(f"{port} is no port", f"use 1 to {MOST_PORT}, or 0 for any free one")
     try:
         found = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -6,7 +6,14 @@ from typing import Any
 
 import typer
 
-from flyball.cli import bench_compare, bench_fairness, bench_placement, bench_tune
+from flyball.cli import (
+    bench_compare,
+    bench_fairness,
+    bench_monitor,
+    bench_placement,
+    bench_submit,
+    bench_tune,
+)
 from flyball.cli.bench_shares import shares
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
@@ -19,6 +26,8 @@ app = typer.Typer(
 app.command("compare", epilog=bench_compare.EXAMPLES)(bench_compare.compare)
 app.command("fairness", epilog=bench_fairness.EXAMPLES)(bench_fairness.fairness)
 app.command("tune-heuristics", epilog=bench_tune.EXAMPLES)(bench_tune.tune_heuristics)
+app.command("monitor", epilog=bench_monitor.EXAMPLES)(bench_monitor.monitor)
+app.command("submit", epilog=bench_submit.EXAMPLES)(bench_submit.submit)
 
 
 @app.callback()

@@ -59,6 +59,9 @@ def examine() -> Iterator[Finding]:
     yield _cache()
     yield _gpu()
     yield _rapl()
+    yield _state()
+    yield _control_plane()
+    yield _cgroup()
     yield _program("slurm", ("sinfo", "--version"), "needed only to drive a Slurm cluster")
     yield _package("ray", "needed only for Ray clusters: pip install 'flyball[ray]'")
     yield _package("torch", "needed only for learning: pip install 'flyball[learn]'")
@@ -103,6 +106,41 @@ def _rapl() -> Finding:
         remedy = f"sudo chmod a+r {RAPL}"
         return Finding("cpu energy counter", "absent", "RAPL, not readable", remedy)
     return Finding("cpu energy counter", "ok", "RAPL, readable")
+
+
+def _state() -> Finding:
+    """The folder of the live system, and whether it can be trusted."""
+    from flyball.api.state_folder import default_state, open_state
+
+    try:
+        folder = default_state()
+        if not folder.exists():
+            return Finding("state folder", "absent", _homely(folder), "made by flyball up")
+        return Finding("state folder", "ok", _homely(open_state(folder)))
+    except FlyballError as error:
+        found, _, remedy = str(error).partition("; ")
+        return Finding("state folder", "absent", found, remedy)
+
+
+def _control_plane() -> Finding:
+    from flyball.sdk.client import Client
+    from flyball.sdk.errors import ApiError
+
+    try:
+        with Client() as client:
+            well = client.health()
+            found = "answers" if well["ok"] else f"is not well: {well['checks']}"
+            return Finding("control plane", "ok" if well["ok"] else "absent", found)
+    except (ApiError, OSError):
+        return Finding("control plane", "absent", "none is running", "start one: flyball up")
+
+
+def _cgroup() -> Finding:
+    roots = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")]
+    if any((root / "cgroup.procs").exists() and os.access(root, os.W_OK) for root in roots):
+        return Finding("memory limits", "ok", "by cgroup")
+    remedy = "limits of jobs are kept by watching them twice a second, which also works"
+    return Finding("memory limits", "absent", "no cgroup that may be written", remedy)
 
 
 def _browser() -> Finding:

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flyball.cli.live_options import State
-from flyball.cli.output import check_writable, note
+from flyball.cli.options import AsJson
+from flyball.cli.output import check_writable, note, print_json
+from flyball.core.errors import BadInput
 
 EXAMPLES = """\b
 Examples:
   flyball trace export history.jsonl
   flyball trace export history.jsonl.gz --state /srv/flyball
-  flyball replay history.jsonl --cluster history.cluster.yaml --policy fifo,easy
+  flyball replay history.jsonl --cluster mine.yaml --policy fifo,easy
 """
+
+ENDINGS = (".jsonl", ".jsonl.gz")
+JOURNAL = "journal.db"
 
 
 def export(
-    out: Annotated[Path, typer.Argument(help="File to write; .gz is compressed.")],
+    out: Annotated[Path, typer.Argument(help="File to write: .jsonl, or .jsonl.gz.")],
+    as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Write the jobs that ran here as a trace. Reads the journal only; the server may run."""
-    cluster = out.with_name(f"{out.name.split('.')[0]}.cluster.yaml")
+    """Write the jobs that ran here as a trace. Only reads; the server may run or not."""
+    if not out.name.endswith(ENDINGS):
+        raise BadInput(f"{out}: cannot write this kind of file", f"use {' or '.join(ENDINGS)}")
     check_writable(out)
-    check_writable(cluster)
-    import yaml
-
-    from flyball.control.demand import cluster_of
     from flyball.control.history import History
-    from flyball.control.plane import JOURNAL
     from flyball.sdk.endpoint import state_folder
 
     with History(state_folder(state) / JOURNAL) as history:
-        for each in history.export(out):
-            note(f"note: {each}")
-        groups = cluster_of(history.nodes(), "own").groups
-    cluster.write_text(yaml.safe_dump({"nodes": [asdict(each) for each in groups]}), "utf-8")
-    note(f"wrote {out} and {cluster}; flyball replay {out} --cluster {cluster}")
+        notes = history.export(out)
+    if as_json:
+        print_json({"out": str(out), "notes": notes})
+        return
+    for each in notes:
+        note(f"note: {each}")
+    note(f"wrote {out}")

@@ -25,7 +25,7 @@ from flyball.cli.job_file import (
     text,
     whole,
 )
-from flyball.cli.live_options import State, clean, connected, count_text, heading, start_text
+from flyball.cli.live_options import State, clean, connected, heading, start_text
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
 from flyball.core.errors import BadInput
@@ -154,9 +154,13 @@ def submit(
             _print_dry_run(client, drafts, as_json)
             return
         ids = send(client, drafts)
-        _print_ids(drafts, ids, as_json)
-        if wait:
-            raise typer.Exit(wait_for(client, ids))
+        try:
+            _print_ids(drafts, ids, as_json)
+            code = wait_for(client, ids) if wait else 0
+        except KeyboardInterrupt:
+            note(f"what was submitted goes on; flyball cancel {ids[0][0]} ends {ids[0][0]}")
+            raise
+    raise typer.Exit(code)
 
 
 # From words to drafts ----------------------------------------------------------------
@@ -364,15 +368,9 @@ def dry_run_text(row: Mapping[str, Any]) -> str:
 
 def wait_for(client: Client, ids: Sequence[list[int]]) -> int:
     """Wait until all have ended; the exit code: that of the job, or the highest of several."""
-    waited = [each for made in ids for each in made]
     codes = []
-    for at, each in enumerate(waited):
-        try:
-            job = client.wait(each)
-        except KeyboardInterrupt:
-            left = waited[at:]
-            note(f"{count_text(len(left), 'job')} go on; flyball cancel {left[0]} ends {left[0]}")
-            raise
+    for each in (each for made in ids for each in made):
+        job = client.wait(each)
         codes.append(exit_code(job))
         if job["state"] != JobState.COMPLETED:
             note(heading(job) + (f" ({clean(job['reason'])})" if job["reason"] else ""))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 from flyball.control.beacon import Beacon
 from flyball.control.plane import Plane
@@ -19,65 +21,70 @@ PAUSE_S = 0.5
 logger = logging.getLogger("flyball.control")
 
 
+class Waits(Protocol):
+    """An engine that can be waited for."""
+
+    def listen_to(self, descriptor: int) -> None: ...
+    def wait(self, timeout_s: float) -> bool: ...
+
+
 class Driver:
-    """Runs the cycles of a plane in a thread; another waits for the engine.
+    """Runs the cycles of a plane in a thread of its own, the only one that uses the engine.
 
     A cycle that fails is logged, counted and tried again: everything it does is on record first,
     so nothing is lost by going round once more.
     """
 
-    def __init__(self, plane: Plane, wait: Callable[[float], bool]) -> None:
-        """
-        Args:
-            wait: blocks until the engine has something to report, or so many seconds.
-        """
-        self._plane, self._wait = plane, wait
-        self._due = threading.Event()
+    def __init__(self, plane: Plane, engine: Waits) -> None:
+        self._plane, self._engine = plane, engine
+        self._beacon = Beacon(plane.folder, plane.book)
+        self._told_s = 0.0
         self._stopping = False
-        self._threads = [
-            threading.Thread(target=self._run, name="loop", daemon=True),
-            threading.Thread(target=self._listen, name="engine", daemon=True),
-        ]
-        plane.wake = self._due.set
+        self._due = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        engine.listen_to(self._due)
+        plane.wake = self.wake
+        self._thread = threading.Thread(target=self._run, name="loop", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have a cycle soon. From any thread."""
+        os.eventfd_write(self._due, 1)
 
     def stop(self) -> None:
         """Finish the cycle that is under way, and no more. Jobs run on."""
         self._stopping = True
-        self._due.set()
-        for thread in self._threads:
-            thread.join()
+        self.wake()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._beacon.close()
 
     def _run(self) -> None:
         while not self._stopping:
-            self._due.clear()
-            try:
-                busy = self._plane.step()
-            except FlyballError as error:
-                self._failed(error)
-                logger.warning("a cycle failed: %s", error)
-            except Exception as error:
-                self._failed(error)
-                logger.exception("a cycle failed")
-            else:
-                if not busy:
-                    self._due.wait(PERIOD_S)
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._due)  # whoever woke us before is served by this cycle
+            if not self._step():
+                self._tell()
+                self._engine.wait(PERIOD_S)
 
-    def _failed(self, error: Exception) -> None:
-        self._plane.pulse.missed(error)
+    def _step(self) -> bool:
+        """One cycle; whether there may be more to do at once."""
+        try:
+            return self._plane.step()
+        except FlyballError as error:
+            logger.warning("a cycle failed: %s", error)
+            self._plane.pulse.missed(error)
+        except Exception as error:
+            logger.exception("a cycle failed")
+            self._plane.pulse.missed(error)
         time.sleep(PAUSE_S)
+        return False
 
-    def _listen(self) -> None:
-        beacon, told_s = Beacon(self._plane.folder, self._plane.book), 0.0
-        while not self._stopping:
-            if time.monotonic() - told_s >= PERIOD_S:
-                beacon.send()
-                told_s = time.monotonic()
-            if self._wait(PERIOD_S):
-                self._due.set()
-                time.sleep(0.001)  # what comes together is handled together
-        beacon.close()
+    def _tell(self) -> None:
+        """Let the agent know how the queue is, at most once a second."""
+        now_s = time.monotonic()
+        if now_s - self._told_s >= PERIOD_S:
+            self._told_s = now_s
+            self._beacon.send()

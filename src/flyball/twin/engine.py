@@ -6,7 +6,7 @@ outside: `lose` an attempt, or let launches come late.
 
 from __future__ import annotations
 
-import time
+import select
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -62,6 +62,7 @@ class VirtualEngine:
         self.attempts: dict[Token, Attempt] = {}
         self.runs: dict[Token, int] = {}
         self.launch_delay_us = 0
+        self._listened: list[int] = []
 
     def nodes(self) -> Sequence[LiveNode]:
         return self.nodes_
@@ -117,9 +118,13 @@ class VirtualEngine:
 
     def wait(self, timeout_s: float) -> bool:
         """Block until something happens on a clock that is real, or so many seconds."""
-        left_s = (self.next_us - self._now_us()) / US_PER_S
-        time.sleep(max(0.0, min(timeout_s, left_s)))
-        return left_s <= timeout_s
+        left_s = max(0.0, (self.next_us - self._now_us()) / US_PER_S)
+        heard = select.select(self._listened, (), (), min(timeout_s, left_s))[0]
+        return bool(heard) or left_s <= timeout_s
+
+    def listen_to(self, descriptor: int) -> None:
+        """Let `wait` end also when this becomes readable."""
+        self._listened.append(descriptor)
 
     def close(self) -> None:
         """Nothing is held."""

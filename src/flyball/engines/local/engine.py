@@ -137,6 +137,10 @@ class LocalEngine:
         """Readable when there may be something to observe. Observe each second all the same."""
         return self._poll.fileno()
 
+    def listen_to(self, descriptor: int) -> None:
+        """Let `wait` end also when this becomes readable."""
+        self._poll.register(descriptor, select.EPOLLIN)
+
     def wait(self, timeout_s: float) -> bool:
         """Sleep until there may be something to observe; False if the time is up."""
         if self._line is not None:

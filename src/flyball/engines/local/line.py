@@ -101,7 +101,8 @@ def nobody_spawns(folder: Path) -> bool:
 
 
 def _start(folder: Path, theirs: socket.socket) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-S", os.path.dirname(__file__), str(folder)]
+    flags = ["-I", "-S", "-B"] if sys.dont_write_bytecode else ["-I", "-S"]
+    command = [sys.executable, *flags, os.path.dirname(__file__), str(folder)]
     with _presence(folder) as lock, open(folder / "errors.log", "ab") as errors:
         # Locked before it is born, so that a spawner still on its way counts as well.
         fcntl.flock(lock, fcntl.LOCK_SH)

@@ -1,0 +1,115 @@
+"""Real jobs on this machine: how many short ones a second, and how fast a long one runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+
+from flyball.bench.submit_rows import Row, Setting, at_least
+from flyball.bench.submit_up import Up, running, state_folder, wait_until
+from flyball.control.history import History
+from flyball.control.plane import JOURNAL
+from flyball.core.errors import Unavailable
+from flyball.core.jobs import JobState
+
+BATCH = 1_000
+LONGEST_S = 1_800.0
+PAIRS = 7
+REST_S = 0.5
+"""After a pause, for what Flyball has to catch up with."""
+
+WORK = """
+import os, sys
+total = 0
+for number in range(int(sys.argv[1])):
+    total = (total * 31 + number) % 1000003
+print(os.times().user)
+"""
+STEPS = 50_000_000
+"""Of the loop: about five seconds."""
+
+
+def jobs(setting: Setting) -> list[Row]:
+    """`true`, many times: from the first submit until the last has ended; and xargs beside it."""
+    count = setting.size(10_000, 300)
+    with state_folder(setting.folder) as state:
+        with running(state) as up:
+            setting.note(f"  {count:,} jobs")
+            rate = count / _run_all(up, count)
+        with History(state / JOURNAL) as history:
+            ended = history.counts()
+        if ended != Counter({JobState.COMPLETED: count}):
+            raise Unavailable(f"not all jobs were completed: {ended}", "see the jobs' logs")
+    cores = len(os.sched_getaffinity(0))
+    began = time.monotonic()
+    lines = "\n".join(map(str, range(count)))
+    command = ["xargs", f"-P{cores}", "-n1", "true"]
+    subprocess.run(command, input=lines, text=True, check=True)
+    bare = count / (time.monotonic() - began)
+    setting.note(f"  {rate:,.0f} jobs/s; {' '.join(command)}: {bare:,.0f}/s")
+    about = f"{count:,} jobs of `true`, all COMPLETED, each claimed and ended durably"
+    return [
+        at_least("short jobs, end to end", rate, "jobs/s", 100.0, about=about),
+        at_least("the same by xargs", bare, "jobs/s", None, about=" ".join(command)),
+    ]
+
+
+def _run_all(up: Up, count: int) -> float:
+    """Seconds until all have ended."""
+    began = time.monotonic()
+    with up.client() as client:
+        for first in range(0, count, BATCH):
+            size = min(BATCH, count - first)
+            client.submit_many([{"argv": ["true"], "cwd": "/", "cpus": 1}] * size)
+        wait_until(lambda: not client.queue(1), LONGEST_S, "the jobs to end")
+    return time.monotonic() - began
+
+
+def speed(setting: Setting) -> list[Row]:
+    """The same work under Flyball and bare, in turns; Flyball's processes stand still meanwhile."""
+    steps, pairs = setting.size(STEPS, STEPS // 50), setting.size(PAIRS, 2)
+    command = [sys.executable, "-I", "-S", "-c", WORK, str(steps)]
+    ours, bare = [], []
+    with state_folder(setting.folder) as state, running(state) as up:
+        for number in range(pairs):
+            with up.paused():
+                bare.append(_bare(command))
+            time.sleep(REST_S)
+            ours.append(_as_job(up, command))
+            setting.note(
+                f"  pair {number + 1} of {pairs}: bare {bare[-1][0]:.2f} s wall and "
+                f"{bare[-1][1]:.2f} s CPU, as a job {ours[-1][0]:.2f} and {ours[-1][1]:.2f}"
+            )
+    about = f"{pairs} pairs in turns, ratio of medians; one core, {steps:,} steps"
+    return [
+        at_least(f"speed of a job against bare, by {name}", 100.0 * ratio, "%", 99.0, about=about)
+        for name, ratio in zip(("wall time", "user CPU time"), _ratios(bare, ours), strict=True)
+    ]
+
+
+def _ratios(bare: list[tuple[float, float]], ours: list[tuple[float, float]]) -> list[float]:
+    ratios: list[float] = (np.median(bare, axis=0) / np.median(ours, axis=0)).tolist()
+    return ratios
+
+
+def _bare(command: list[str]) -> tuple[float, float]:
+    """Seconds from its start to its end, and seconds of CPU."""
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, check=True)
+    return time.monotonic() - began, float(done.stdout)
+
+
+def _as_job(up: Up, command: list[str]) -> tuple[float, float]:
+    """The same, by what is on record of the job."""
+    with up.client() as client:
+        job = client.submit(command, cwd="/", cpus=1)
+        found = client.wait(job, LONGEST_S)
+        if found["state"] != JobState.COMPLETED:
+            raise Unavailable(f"the job is {found['state']}: {found['reason']}", "try again")
+        said = b"".join(client.logs(job))
+    return float(found["end_time"]) - float(found["start_time"]), float(said)

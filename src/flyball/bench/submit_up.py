@@ -1,0 +1,184 @@
+"""A real `flyball up` for measurements, and connections to it. Nothing of it is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from flyball.core.errors import Unavailable
+from flyball.core.jobs import JobState
+from flyball.engines.local import claim
+from flyball.engines.local.leftovers import kill_leftovers, signal_supervisor
+from flyball.sdk.client import Client
+from flyball.sdk.endpoint import find_endpoint
+
+START_S = 180.0
+"""The first start on a machine compiles the decision kernel."""
+STOP_S = 30.0
+CALL_S = 120.0
+
+
+class Up:
+    """A running control plane.
+
+    Attributes:
+        state: its folder.
+        process: the control plane, leader of a group that its agent and spawner are in too.
+    """
+
+    def __init__(self, state: Path, process: subprocess.Popen[bytes]) -> None:
+        self.state, self.process = state, process
+
+    def client(self) -> Client:
+        """As its users have it."""
+        return Client(self.state, timeout_s=CALL_S)
+
+    def connection(self) -> Connection:
+        """One that costs the measuring side little."""
+        return Connection(self.state)
+
+    def fill(self) -> int:
+        """Hold all cores with one job that sleeps, so that everything else pends; its id."""
+        with self.client() as client:
+            cores = sum(int(node["devices"]) for node in client.nodes())
+            job = client.submit(["sleep", "86400"], cpus=cores, cwd="/")
+            wait_until(lambda: client.job(job)["state"] == JobState.RUNNING, 30.0, "it to start")
+        return job
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """As if Flyball were not there: none of its processes gets any CPU."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGCONT)
+
+
+class Connection:
+    """One kept-alive connection. The standard library's: httpx would be measured with it."""
+
+    def __init__(self, state: Path) -> None:
+        endpoint = find_endpoint(state)
+        self._http = http.client.HTTPConnection(urlsplit(endpoint.url).netloc, timeout=CALL_S)
+        self._headers = {
+            "Authorization": f"Bearer {endpoint.token}",
+            "Content-Type": "application/json",
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def post(self, path: str, body: bytes, key: str) -> Any:
+        """What is answered.
+
+        Raises:
+            Unavailable: another status than 201.
+        """
+        headers = {**self._headers, "Idempotency-Key": key}
+        self._http.request("POST", f"/api/v1{path}", body, headers)
+        answer = self._http.getresponse()
+        text = answer.read()
+        if answer.status != 201:
+            raise Unavailable(f"{path} answered {answer.status}: {text[:300]!r}", "try again")
+        return json.loads(text)
+
+
+@contextlib.contextmanager
+def state_folder(base: Path) -> Iterator[Path]:
+    """An empty one; removed in the end, with whatever still runs in it."""
+    with tempfile.TemporaryDirectory(prefix="flyball-bench-", dir=base) as folder:
+        state = Path(folder).resolve()
+        try:
+            yield state
+        finally:
+            end_attempts(state)
+
+
+@contextlib.contextmanager
+def running(state: Path, *options: str) -> Iterator[Up]:
+    """`flyball up` on the folder, ready for calls.
+
+    Raises:
+        Unavailable: it did not come up.
+    """
+    with started(state, *options) as process:
+        up = Up(state, process)
+        wait_until(lambda: _is_up(up), START_S, "flyball up to come up")
+        yield up
+
+
+@contextlib.contextmanager
+def started(state: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The process; ended in order if it can be, and all of its group in any case."""
+    command = [sys.executable, "-m", "flyball", "up", "--state", str(state), *options]
+    with open(state / "up.log", "ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _is_up(up: Up) -> bool:
+    if up.process.poll() is not None:
+        said = (up.state / "up.log").read_text(errors="replace").strip()
+        raise Unavailable(f"flyball up ended: {said[-500:]}", "try it by itself")
+    return (up.state / "endpoint.json").exists()
+
+
+def end_attempts(state: Path) -> None:
+    """Kill what supervisors and jobs a control plane has left in its folder."""
+    if not (state / "engine").is_dir():
+        return
+    folder = os.open(state / "engine", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in os.listdir(folder):
+            token = claim.token_of(name)
+            found = claim.read(folder, *token) if token else None
+            if found is not None and found.exit is None and not found.void:
+                signal_supervisor(found, signal.SIGKILL)
+                while kill_leftovers(found, state, None):
+                    time.sleep(0.02)
+    finally:
+        os.close(folder)
+
+
+def wait_until(true: Callable[[], bool], seconds: float, what: str) -> None:
+    """Ask again and again.
+
+    Raises:
+        Unavailable: the time is up.
+    """
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            raise Unavailable(f"waited {seconds:g} s for {what}", "is the machine very busy?")
+        time.sleep(0.05)

@@ -1,0 +1,58 @@
+"""`flyball bench submit`: how fast the live system is here, and what it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flyball.cli.options import AsJson
+from flyball.cli.output import note, print_json, print_table
+
+EXAMPLES = """\b
+Examples:
+  flyball bench submit --quick
+  flyball bench submit --json > submit.json
+  flyball bench submit --only submits --only batches --folder /var/tmp
+\b
+Parts: submits, batches, cycles, idle, jobs, speed, recovery. See docs/guide/live-performance.md.
+"""
+
+
+def submit(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this part; may be repeated.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where state is kept meanwhile: the disk to measure.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submits, decisions, memory, short and long jobs, recovery: each figure with its bar."""
+    from flyball.bench.submit import run
+
+    figures = run(note, only or (), quick, folder)
+    if as_json:
+        print_json(figures)
+        return
+    rows = [_cells(each) for each in figures["rows"]]
+    print_table(_title(figures["machine"]), ("figure", "value", "unit", "bar", "holds"), rows)
+    for each in figures["rows"]:
+        if each.get("about"):
+            note(f"{each['figure']}: {each['about']}")
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    bar = "" if row["bar"] is None else f"{row['bar']:,g}"
+    holds = {None: "", True: "yes", False: "NO"}[row["holds"]]
+    return row["figure"], f"{row['value']:,.4g}", row["unit"], bar, holds
+
+
+def _title(machine: dict[str, Any]) -> str:
+    return (
+        f"{machine['cores']} cores ({machine['cpu']}), {machine['file_system']} with "
+        f"{machine['sync_ms']:.2g} ms a sync, load {machine['load_1m_before']:.1f} to "
+        f"{machine['load_1m_after']:.1f}" + (", small sizes" if machine["quick"] else "")
+    )

@@ -1,0 +1,154 @@
+"""One decision: when there is one, what it sees, and what it makes the loop do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.control.live_cases import START_US, Rig, about, spec_of, submitted
+
+from flyball.control.decider import PREEMPT, START, Decider, Plan, acts_of
+from flyball.core.jobs import Job, JobState, Row
+from flyball.core.live import Event
+
+S = 1_000_000
+
+
+def decides(rig: Rig, *own: Event) -> list[Event] | None:
+    made = rig.plane.decider.decide(own, rig.now)
+    return None if made is None else list(made.events)
+
+
+def test_nothing_new_nothing_to_decide(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    assert decides(rig) is None, "no job at all"
+    rig.submit(cpus=4)
+    rig.settle()
+    rig.submit(cpus=4)
+    rig.settle()
+    number = rig.plane.decider.number
+    for _ in range(3):
+        rig.pass_s(1)
+    assert rig.plane.decider.number == number == 2, "the second waits, and nothing has changed"
+    rig.plane.cancel(2)
+    rig.settle()
+    assert rig.plane.decider.number == number, "nobody waits"
+
+
+def test_a_decision_is_made_again_until_it_is_on_record(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.submit()
+    first, second = decides(rig), decides(rig)
+    assert first == second
+    assert rig.plane.decider.number == 0, "a number is used up by what is on record"
+    rig.settle()
+    assert decides(rig) is None
+
+
+def test_it_sees_what_is_recorded_with_it(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.submit(cpus=4)
+    rig.settle()
+    rig.submit(cpus=4)
+    end = about("ended", 1, rig.now, over_us=rig.now, state="COMPLETED", values={})
+    events = decides(rig, end)
+    assert events is not None
+    decided, act = events
+    assert (decided["own"], decided["seen"]) == (1, rig.plane.book.seq)
+    assert (act["kind"], act["job"], act["rows"]) == ("intended", 2, [(0, 15)])
+    assert rig.states(1) == [JobState.RUNNING], "and nothing has changed yet"
+
+
+def test_a_round_that_could_not_be_recorded_is_still_due(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, "srtf", ("round_s=30", "margin_s=5"))
+    long = rig.submit(cpus=4, estimate_s=1000.0)
+    rig.settle()
+    rig.submit(cpus=2, estimate_s=10.0)
+    rig.settle()
+    rig.now += 70 * S
+    for _ in range(2):
+        events = decides(rig)
+        assert events is not None
+        assert events[0]["is_round"]
+        assert [each["job"] for each in events if each["kind"] == "stopping"] == [long]
+    rig.settle()
+    assert rig.engine.stopped == [(long, 1, "preempt")]
+
+
+def test_no_round_while_somebody_is_leaving(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, "srtf", ("round_s=30", "margin_s=5"))
+    jobs = [rig.submit(cpus=2, estimate_s=1000.0) for _ in range(2)]
+    rig.settle()
+    rig.submit(cpus=2, estimate_s=10.0)
+    rig.settle()
+    rig.engine._stop = lambda token: None  # type: ignore[method-assign]
+    rig.pass_s(70)
+    assert len(rig.engine.stopped) == 1
+    rig.submit(cpus=2, estimate_s=5.0)
+    rig.pass_s(70)
+    assert len(rig.engine.stopped) == 1
+    assert sorted(rig.states(*jobs)) == [JobState.COMPLETING, JobState.RUNNING]
+
+
+def test_looking_is_not_seeing(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.submit()
+    decider: Decider = rig.plane.decider
+    with rig.plane.book.lock:
+        _view, ids = decider.look([submitted(9, START_US + 1), about("cancel", 1, attempt=0)])
+    assert ids.tolist() == [9]
+    with rig.plane.book.lock:
+        assert decider.look(())[1].tolist() == [1]
+
+
+# From plans to events -----------------------------------------------------------------------
+
+
+def job_of(job: int, mask: int = 0, node: int = 0, **asked: Any) -> Job:
+    if not mask:
+        return Job(job, spec_of(**asked), START_US)
+    rows = (Row(node, mask),)
+    return Job(job, spec_of(**asked), START_US, JobState.RUNNING, 1, rows, START_US)
+
+
+def start(job: int, mask: int, node: int = 0) -> list[Any]:
+    return [START, job, node, mask, 1000, 0, 0.0]
+
+
+def preempt(job: int) -> list[Any]:
+    return [PREEMPT, job, 0, 0, 0, 0, 0.0]
+
+
+def acts(plan: Plan, *jobs: Job) -> list[tuple[str, int, int]]:
+    made = acts_of(plan, {each.id: each for each in jobs}, START_US, 7)
+    return [(str(each["kind"]), each["job"], each["attempt"]) for each in made]
+
+
+def test_starts_become_intents_row_by_row() -> None:
+    made = acts_of([start(1, 3), start(1, 1, 1)], {1: job_of(1)}, START_US, 7)
+    assert made == [
+        {"kind": "intended", "time_us": START_US, "job": 1, "attempt": 1}
+        | {"rows": [(0, 3), (1, 1)], "decision": 7}
+    ]
+
+
+def test_nobody_starts_on_devices_that_are_being_left() -> None:
+    plan = [preempt(1), start(2, 1), start(3, 4), start(4, 1, 1)]
+    made = acts(plan, job_of(1, 3), job_of(2), job_of(3), job_of(4))
+    assert made == [("stopping", 1, 1), ("intended", 3, 1), ("intended", 4, 1)]
+
+
+def test_nor_on_a_host_whose_memory_is_being_left() -> None:
+    plan = [preempt(1), start(2, 4), start(3, 8)]
+    made = acts(plan, job_of(1, 3), job_of(2, memory_mib=1), job_of(3))
+    assert made == [("stopping", 1, 1), ("intended", 3, 1)]
+
+
+def test_protected_jobs_are_not_stopped_and_keep_their_devices() -> None:
+    plan = [preempt(1), start(2, 1)]
+    assert acts(plan, job_of(1, 1, preemptible=False), job_of(2)) == []
+
+
+def test_who_is_leaving_already_is_not_told_again() -> None:
+    leaving = Job(1, spec_of(), 0, JobState.COMPLETING, 1, (Row(0, 1),), stopping="preempt")
+    assert acts([preempt(1), start(2, 1)], leaving, job_of(2)) == []

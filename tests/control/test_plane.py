@@ -1,0 +1,493 @@
+"""The control plane as others see it, on virtual nodes: submit, cancel, depend, preempt, ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.control.live_cases import START_US, TWO_NODES, Rig, env, spec_of
+
+from flyball.control.demand import cluster_of
+from flyball.control.journal import JobQuery
+from flyball.core.errors import BadInput, Conflict, NotFound, UnknownName
+from flyball.core.jobs import JobState
+from flyball.core.live import LiveNode
+from flyball.core.units import FOREVER_US
+from flyball.core.workload import Workload
+from flyball.schedule.policies.registry import get_policy
+from flyball.twin.twin import Twin
+
+PENDING, RUNNING, COMPLETED = JobState.PENDING, JobState.RUNNING, JobState.COMPLETED
+CANCELLED, COMPLETING = JobState.CANCELLED, JobState.COMPLETING
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+# A job's life -------------------------------------------------------------------------------
+
+
+def test_a_job_runs_and_ends(rig: Rig) -> None:
+    job = rig.submit(cpus=2, estimate_s=30.0)
+    assert rig.states(job) == [PENDING]
+    rig.settle()
+    assert rig.states(job) == [RUNNING]
+    rig.pass_s(30)
+    done = rig.job(job)
+    assert (done.state, done.end_us - done.first_start_us) == (COMPLETED, 30_000_000)
+    assert done.service_us == 60e6
+    assert done.values["exit_code"] == 0
+    assert not rig.engine.attempts, "what is on record is acknowledged"
+
+
+def test_exit_codes_and_limits(rig: Rig) -> None:
+    bad = rig.submit(env=env(code=3))
+    late = rig.submit(estimate_s=60.0, limit_s=20.0)
+    rig.finish()
+    assert rig.states(bad, late) == [JobState.FAILED, JobState.TIMEOUT]
+    assert rig.job(bad).values["exit_code"] == 3
+
+
+def test_the_queue_shows_what_runs_then_what_waits_by_priority(rig: Rig) -> None:
+    first = rig.submit(cpus=4)
+    rig.settle()
+    second, third = rig.submit(), rig.submit(priority=1.0)
+    assert [job.id for job in rig.plane.queue()] == [first, third, second]
+    assert [job.id for job in rig.plane.jobs(JobQuery())] == [third, second, first]
+
+
+def test_priorities_go_first(rig: Rig) -> None:
+    rig.submit(cpus=4)
+    rig.settle()
+    low, high = rig.submit(cpus=4), rig.submit(cpus=4, priority=1.0)
+    rig.finish()
+    assert rig.start_s(high) == 10
+    assert rig.start_s(low) == 20
+
+
+def test_memory_is_a_demand(rig: Rig) -> None:
+    jobs = [rig.submit(memory_mib=6000) for _ in range(2)]
+    small = rig.submit(memory_mib=2000)
+    rig.settle()
+    assert rig.states(*jobs, small) == [RUNNING, PENDING, PENDING]
+    rig.pass_s(10)
+    assert rig.states(*jobs, small) == [COMPLETED, RUNNING, RUNNING]
+
+
+def test_arrays_keep_to_their_limit(rig: Rig) -> None:
+    tasks = [spec_of(array_index=at, array_limit=2) for at in range(5)]
+    ids = rig.plane.submit(tasks)
+    assert [rig.job(each).label for each in ids] == [f"1_{at}" for at in range(5)]
+    rig.finish()
+    assert [rig.start_s(each) for each in ids] == [0, 0, 10, 10, 20]
+
+
+def test_neighbours_are_told_apart_as_arrays(rig: Rig) -> None:
+    ids = rig.plane.submit(
+        [spec_of(array_index=0), spec_of(array_index=3), spec_of(array_index=1), spec_of()]
+    )
+    assert [rig.job(each).spec.array for each in ids] == [1, 1, 3, 0]
+    assert {rig.job(each).spec.name for each in ids} == {"work"}
+
+
+# Dependencies -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_dependencies(rig: Rig, code: int) -> None:
+    first = rig.submit(env=env(code=code))
+    ok = rig.submit(after=(("afterok", first),))
+    not_ok = rig.submit(after=(("afternotok", first),))
+    either = rig.submit(after=(("afterany", first),))
+    rig.settle()
+    assert rig.states(ok, not_ok, either) == [PENDING] * 3
+    rig.finish()
+    good, bad = (ok, not_ok) if code == 0 else (not_ok, ok)
+    assert rig.states(good, bad, either) == [COMPLETED, CANCELLED, COMPLETED]
+    state = "COMPLETED" if code == 0 else "FAILED"
+    assert rig.job(bad).reason == f"dependency-never-satisfied: job {first} is {state}"
+    assert rig.start_s(good) == rig.start_s(either) == 10
+
+
+def test_doom_goes_down_the_chain(rig: Rig) -> None:
+    first = rig.submit()
+    second = rig.submit(after=(("afterok", first),))
+    third = rig.submit(after=(("afterok", second),))
+    last = rig.submit(after=(("afterany", third), ("afternotok", second)))
+    rig.plane.cancel(first)
+    rig.finish()
+    assert rig.states(first, second, third, last) == [CANCELLED] * 3 + [COMPLETED]
+    assert rig.job(third).reason.endswith(f"job {second} is CANCELLED")
+
+
+def test_a_dependency_must_exist_and_be_able_to_hold(rig: Rig) -> None:
+    with pytest.raises(NotFound, match="no job 7 to wait for"):
+        rig.submit(after=(("afterok", 7),))
+    failed = rig.submit(env=env(code=1))
+    rig.finish()
+    with pytest.raises(BadInput, match="is FAILED: afterok can never hold"):
+        rig.submit(after=(("afterok", failed),))
+    assert rig.submit(after=(("afternotok", failed),)) == 2
+
+
+# Cancelling ---------------------------------------------------------------------------------
+
+
+def test_cancel_what_waits(rig: Rig) -> None:
+    rig.submit(cpus=4)
+    rig.settle()
+    job = rig.submit()
+    rig.plane.cancel(job)
+    assert rig.states(job) == [CANCELLED]
+    rig.finish()
+    assert (job, 1) not in rig.engine.launched
+
+
+def test_cancel_what_runs(rig: Rig) -> None:
+    job = rig.submit(estimate_s=1000.0)
+    rig.pass_s(5)
+    rig.plane.cancel(job)
+    assert rig.states(job) == [COMPLETING]
+    rig.plane.step()
+    assert rig.engine.stopped == [(job, 1, "cancel")]
+    assert rig.states(job) == [COMPLETING], "it is told; it is not gone yet"
+    rig.plane.cancel(job)  # once more, while it is ending
+    rig.settle()
+    assert rig.states(job) == [CANCELLED]
+    assert len(rig.engine.stopped) == 1
+    assert rig.job(job).end_us == START_US + 5_000_000
+    rig.plane.cancel(job)  # it is over: nothing to do
+    with pytest.raises(NotFound, match="no job 99"):
+        rig.plane.cancel(99)
+
+
+def test_a_cancellation_between_record_and_launch(rig: Rig) -> None:
+    """Intended, on record, and cancelled before the engine hears of it: it never begins."""
+    job = rig.submit()
+    rig.at_point["recorded"] = lambda: rig.plane.cancel(job)
+    rig.settle()
+    assert rig.engine.launched == []
+    assert rig.states(job) == [CANCELLED]
+    other = rig.submit(cpus=4)
+    rig.settle()
+    assert rig.states(other) == [RUNNING], "its devices are free again"
+    assert rig.verdict().differing == []
+
+
+# Refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"cpus": 5}, "devices"),
+        ({"memory_mib": 9000}, "8"),
+        ({"gpus": 1}, "no node has one"),
+        ({"cpus": 0}, "cpus is 0"),
+        ({"limit_s": float("inf")}, "limit_s is inf"),
+        ({"priority": float("nan")}, "priority is nan"),
+        ({"memory_mib": -1}, "memory_mib is -1"),
+    ],
+)
+def test_what_can_never_run_is_refused(rig: Rig, asked: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        rig.plane.submit([spec_of(), spec_of(**asked)])
+    assert rig.plane.queue() == [], "all or none"
+    assert rig.submit() == 1
+
+
+def test_an_unknown_class_is_refused_before_it_is_on_record(rig: Rig) -> None:
+    with pytest.raises(UnknownName, match="compute-intensive"):
+        rig.submit(kind="compute-intensiv")
+    assert rig.submit(kind="mixed") == 1
+    rig.finish()
+    assert rig.plane.health()["ok"]
+
+
+def test_nothing_to_submit(rig: Rig) -> None:
+    with pytest.raises(BadInput, match="no job"):
+        rig.plane.submit([])
+
+
+# Idempotency --------------------------------------------------------------------------------
+
+
+def test_the_same_key_gives_the_same_jobs(rig: Rig) -> None:
+    asked = [spec_of(name="a"), spec_of(name="b")]
+    ids = rig.plane.submit(asked, "k")
+    assert rig.plane.submit(asked, "k") == ids == [1, 2]
+    assert len(rig.plane.queue()) == 2
+    with pytest.raises(Conflict, match="'k' was used for other jobs"):
+        rig.plane.submit(asked[:1], "k")
+    assert rig.submit(name="c") > 2
+    rig.finish()
+    assert rig.open().submit(asked, "k") == ids, "also after a restart, also when they are over"
+
+
+def test_a_repeated_key_is_answered_though_it_could_not_be_accepted_now(rig: Rig) -> None:
+    first = rig.submit(env=env(code=1))
+    asked = [spec_of(after=(("afterok", first),))]
+    ids = rig.plane.submit(asked, "k")
+    rig.finish()
+    assert rig.states(first, *ids) == [JobState.FAILED, CANCELLED]
+    assert rig.plane.submit(asked, "k") == ids
+
+
+# Preemption ---------------------------------------------------------------------------------
+
+SRTF = ("round_s=30", "margin_s=5")
+
+
+def rounds(tmp_path: Path, **options: Any) -> Rig:
+    return Rig(tmp_path, "srtf", SRTF, **options)
+
+
+def test_a_victim_is_told_once_and_the_winner_waits_for_it(tmp_path: Path) -> None:
+    rig = rounds(tmp_path)
+    long = rig.submit(cpus=4, estimate_s=1000.0)
+    rig.pass_s(1)
+    short = rig.submit(cpus=2, estimate_s=10.0)
+    rig.settle()
+    assert rig.states(long, short) == [RUNNING, PENDING], "between rounds nobody gives way"
+    stuck = keep_alive(rig)
+    rig.pass_s(60)
+    assert rig.engine.stopped == [(long, 1, "preempt")]
+    assert rig.states(long, short) == [COMPLETING, PENDING]
+    rig.pass_s(90)  # three more rounds: it is told no more, and nobody is put in its place
+    assert rig.engine.stopped == [(long, 1, "preempt")]
+    assert rig.states(long, short) == [COMPLETING, PENDING]
+    stuck()
+    rig.settle()
+    assert rig.states(long, short) == [PENDING, RUNNING]
+    assert rig.job(long).preemptions == 1
+    rig.finish()
+    assert rig.states(long, short) == [COMPLETED, COMPLETED]
+    assert rig.engine.launched == [(long, 1), (short, 1), (long, 2)]
+    assert rig.verdict().differing == []
+
+
+def keep_alive(rig: Rig) -> Any:
+    """Let the running attempt ignore that it is told to stop; returns what lets it go."""
+    engine, stop = rig.engine, rig.engine._stop
+    held: list[tuple[int, int]] = []
+    engine._stop = held.append  # type: ignore[method-assign]
+
+    def let_go() -> None:
+        engine._stop = stop  # type: ignore[method-assign]
+        for token in held:
+            stop(token)
+
+    return let_go
+
+
+def test_who_may_not_be_set_aside_never_is(tmp_path: Path) -> None:
+    rig = rounds(tmp_path)
+    long = rig.submit(cpus=4, estimate_s=200.0, preemptible=False)
+    rig.pass_s(1)
+    short = rig.submit(cpus=2, estimate_s=10.0)
+    for _ in range(5):
+        rig.pass_s(30)
+        assert rig.states(long, short) == [RUNNING, PENDING]
+    rig.finish()
+    assert rig.engine.stopped == []
+    assert rig.start_s(short) == rig.start_s(long) + 200
+    assert rig.verdict().differing == []
+
+
+def test_memory_of_a_victim_is_not_given_away_before_it_is_gone(tmp_path: Path) -> None:
+    rig = rounds(tmp_path)
+    rig.submit(cpus=1, estimate_s=5.0)  # on the first core, and gone when it matters
+    long = rig.submit(cpus=1, memory_mib=6000, estimate_s=1000.0)
+    rig.pass_s(6)
+    short = rig.submit(cpus=1, memory_mib=6000, estimate_s=10.0)
+    rig.settle()
+    let_go = keep_alive(rig)
+    rig.pass_s(90)
+    assert rig.engine.stopped == [(long, 1, "preempt")]
+    assert (short, 1) not in rig.engine.launched, "8 GiB would be given out twice"
+    let_go()
+    rig.settle()
+    assert rig.states(long, short) == [PENDING, RUNNING]
+
+
+def test_cancelling_a_victim_while_it_leaves(tmp_path: Path) -> None:
+    rig = rounds(tmp_path)
+    long = rig.submit(cpus=4, estimate_s=1000.0)
+    rig.pass_s(1)
+    rig.submit(cpus=2, estimate_s=10.0)
+    rig.settle()
+    let_go = keep_alive(rig)
+    rig.pass_s(90)
+    rig.plane.cancel(long)
+    rig.settle()
+    assert rig.engine.stopped == [(long, 1, "preempt"), (long, 1, "cancel")]
+    let_go()
+    rig.finish()
+    assert rig.states(long) == [CANCELLED]
+
+
+# Answers ------------------------------------------------------------------------------------
+
+
+def test_trying_a_job_out_leaves_no_trace(rig: Rig) -> None:
+    rig.submit(cpus=4, estimate_s=50.0)
+    rig.settle()
+    before = rig.plane.journal.last().seq
+    found = rig.plane.dry_run(spec_of(cpus=4))
+    assert (found["would_start"], found["devices"], found["device"]) == (True, 4, "CPU1")
+    assert found["p50_s"] > 0
+    assert rig.plane.journal.last().seq == before
+    with pytest.raises(BadInput):
+        rig.plane.dry_run(spec_of(cpus=5))
+    assert rig.submit(cpus=1) == 2
+    rig.pass_s(50)
+    assert rig.job(2).rows[0].mask == 1, "it has its own width, not that of the one tried out"
+
+
+def test_forecasts_are_for_those_who_wait(rig: Rig) -> None:
+    rig.submit(cpus=4, estimate_s=50.0)
+    rig.settle()
+    waiting = rig.submit()
+    found = rig.plane.forecast()
+    assert [each["id"] for each in found["starts"]] == [waiting]
+    assert found["starts"][0]["p50_s"] > 0
+
+
+def test_progress_is_what_the_running_attempt_said_last(rig: Rig) -> None:
+    job = rig.submit()
+    rig.settle()
+    rig.plane.report(job, 1, {"step": 1, "loss": 2.0})
+    rig.plane.report(job, 0, {"step": 2})
+    rig.plane.report(job, 9, {"step": 99})
+    assert rig.plane.view(rig.job(job))["progress"] == {"step": 2, "loss": 2.0}
+    rig.finish()
+    rig.plane.report(job, 1, {"step": 3})
+    assert rig.plane.view(rig.job(job))["progress"] is None
+
+
+def test_where_the_output_is(rig: Rig) -> None:
+    job, other = rig.submit(), rig.submit(stdout="/tmp/mine.txt")
+    with pytest.raises(NotFound, match="has no attempt"):
+        rig.plane.log_path(job)
+    rig.settle()
+    assert rig.plane.log_path(job) == rig.folder / "logs" / "1.1.out"
+    assert rig.plane.log_path(other) == Path("/tmp/mine.txt")
+    with pytest.raises(NotFound, match="no attempt 2"):
+        rig.plane.log_path(job, 2)
+
+
+def test_events_and_decisions_can_be_read(rig: Rig) -> None:
+    job = rig.submit()
+    rig.finish()
+    kinds = [each["kind"] for each in rig.plane.events(0, 100)]
+    assert kinds == ["opened", "submitted", "decided", "intended", "started", "ended"]
+    assert [each["kind"] for each in rig.plane.events(0, 100, ["ended"], job)] == ["ended"]
+    (decision,) = rig.plane.decisions(0, 10)
+    assert (decision["number"], decision["plan"][0][1]) == (1, job)
+    assert rig.plane.wait_events(0, 5.0) == len(kinds)
+    assert rig.plane.wait_events(len(kinds), 0.0) == len(kinds)
+
+
+def test_what_is_audited_is_on_record(rig: Rig) -> None:
+    rig.plane.audit("refused token", "127.0.0.1")
+    assert rig.plane.events(1, 10)[0]["what"] == "refused token"
+
+
+def test_telemetry_is_somebody_elses(rig: Rig) -> None:
+    assert rig.plane.telemetry() == {}
+    with pytest.raises(NotFound, match="nothing called 'cpu'"):
+        rig.plane.series("cpu", 60.0)
+
+    class Sensors:
+        def latest(self) -> dict[str, Any]:
+            return {"cpu": 0.5}
+
+        def names(self) -> list[str]:
+            return ["cpu"]
+
+        def series(self, name: str, seconds: float) -> tuple[Any, Any]:
+            return np.array([1.0]), np.array([0.5])
+
+    rig.plane.sensors = Sensors()
+    assert rig.plane.telemetry() == {"cpu": 0.5}
+    assert rig.plane.series("cpu", 60.0) == {"name": "cpu", "times": [1.0], "values": [0.5]}
+
+
+def test_who_is_on_the_nodes(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, nodes=TWO_NODES)
+    rig.submit(cpus=3)
+    rig.settle()
+    first, second = rig.plane.nodes()
+    assert (first["name"], first["used"], first["jobs"]) == ("a", 3, [1])
+    assert (second["used"], second["jobs"]) == (0, [])
+
+
+def test_prices_are_on_receipts(rig: Rig) -> None:
+    job = rig.submit(cpus=2, estimate_s=1800.0)
+    rig.finish()
+    assert rig.plane.receipt(job)["device_hours"] == 1.0
+
+
+def test_the_machinery_of_whole_clusters() -> None:
+    assert cluster_of(TWO_NODES, "live").groups[0].count == 2
+
+
+# The same decisions as the twin -------------------------------------------------------------
+
+
+def small_workload(seed: int, jobs: int = 30) -> Workload:
+    """Jobs for two nodes of four cores; no two things ever happen at the same instant."""
+    rng = np.random.default_rng(seed)
+    submit_s = np.sort(rng.choice(4000, jobs, replace=False)) / 10 + 0.0001
+    run_s = rng.choice(2000, jobs, replace=False) / 10 + rng.permutation(jobs) * 0.00013 + 1.00003
+    return Workload.of(
+        "small", submit_s, run_s, rng.choice((1, 1, 2, 3, 4), jobs),
+        estimate_us=run_s * 1e6, kind=0, device=0, device_names=("CPU1",),
+        priority=rng.choice((0.0, 0.0, 1.0), jobs),
+        host_mib=rng.choice((0, 0, 3000, 6000), jobs),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo-skip", "easy", "sjf", "saf"])
+def test_live_jobs_start_when_the_twin_says(tmp_path: Path, policy: str) -> None:
+    work = small_workload(7)
+    twin = Twin(cluster_of(TWO_NODES, "live"), work, get_policy(policy).knobs)
+    expected = twin.replay().first_start_us / 1e6
+    rig = Rig(tmp_path, policy, nodes=TWO_NODES)
+    for at in range(len(work)):
+        due = START_US + int(work.submit_us[at])
+        while (following := rig.engine.next_us) < due:
+            rig.now = following
+            rig.settle()
+        rig.now = due
+        rig.submit(
+            cpus=int(work.devices[at]), memory_mib=int(work.host_mib[at]),
+            estimate_s=float(work.estimate_us[at]) / 1e6, priority=float(work.priority[at]),
+            kind="compute-intensive", env=env(float(work.duration_us[at]) / 1e6),
+        )  # fmt: skip
+        rig.settle()
+    rig.finish()
+    assert rig.engine.next_us == FOREVER_US
+    starts = np.array([rig.start_s(job) for job in range(1, len(work) + 1)])
+    assert np.abs(starts - expected).max() < 1e-5
+    assert (expected - work.submit_us / 1e6).max() > 10, "somebody had to wait"
+    assert rig.verdict().differing == []
+
+
+def test_a_smaller_machine_gives_up_what_cannot_run_on_it(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.submit(cpus=4)
+    rig.settle()
+    wide, narrow = rig.submit(cpus=4), rig.submit(cpus=2)
+    rig.now = rig.engine.next_us
+    rig.plane.close()
+    rig.engine.nodes_ = (LiveNode("a", "CPU1", 2, 2, 8192),)
+    rig.open()
+    rig.finish()
+    assert rig.states(1, wide, narrow) == [COMPLETED, CANCELLED, COMPLETED]
+    assert rig.job(wide).reason.startswith("cannot run here: ")
+    assert rig.verdict().differing == []
