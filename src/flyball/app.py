@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
     from flyball.control.plane import Plane
     from flyball.control.receipts import Prices
 
-__all__ = ["Live", "PolicySetting", "Twin", "build_live", "build_twin", "policy_settings", "warm"]
+__all__ = [
+    "Live",
+    "PolicySetting",
+    "Twin",
+    "build_live",
+    "build_twin",
+    "policy_settings",
+    "warm",
+    "warm_live",
+]
 
 
 @dataclass(frozen=True)
@@ -151,3 +161,27 @@ def _engine(state: Path, clock: Any, simulated: Cluster | None) -> Any:
 
     reference = catalogue.reference().name
     return LocalEngine(state, clock, name_device=lambda name: device_of(name) or reference)
+
+
+def warm_live() -> None:
+    """Compile what a live system needs, by running a tiny one: decide, explain, look ahead."""
+    from flyball.control.plane import Plane
+    from flyball.core.jobs import JobSpec
+    from flyball.core.live import LiveNode
+    from flyball.twin.engine import VirtualEngine
+
+    now_us = 1_000_000_000
+    nodes = [LiveNode("a", "CPU1", 1, 1, 1024)]
+    engine = VirtualEngine(nodes, lambda: now_us)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("easy", "srtf"):
+            place = Path(folder) / name
+            place.mkdir()
+            knobs = get_policy(name).knobs
+            plane = Plane(place, engine, name, knobs, lambda _last: lambda: now_us, inline=True)
+            plane.open()
+            spec = JobSpec(("true",), estimate_s=60.0)
+            waiting = plane.submit([spec, spec])[1]
+            plane.step()
+            plane.why(waiting)
+            plane.close()

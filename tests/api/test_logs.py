@@ -15,6 +15,8 @@ from tests.api.test_jobs import JOBS, refused
 from tests.api.world import SLEEP, World, calling
 
 from flyball.api.logs import Follower, Log
+from flyball.core.errors import Unavailable
+from flyball.sdk.client import ApiError, Client
 from flyball.sdk.streams import Frame, frames
 
 TEXT = b"one\ntwo\n\xff\xfe three\nfour"
@@ -129,6 +131,34 @@ def test_streams_end_with_their_time(running: World) -> None:
         heard = follow(client, f"{JOBS}/1/logs?follow=true")
         assert [each.event for each in heard] == ["message"]
         assert follow(client, "/api/v1/events?follow=true") == []
+
+
+def test_what_goes_wrong_in_a_stream(
+    running: World, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused(client.get(f"{JOBS}/1/logs?follow=true&attempt=2"), 404)
+
+    def broken(job: object) -> dict[str, Any]:
+        raise Unavailable("the disk is gone", "find it")
+
+    monkeypatch.setattr(running.plane, "view", broken)
+    running.step(10)
+    heard = follow(client, f"{JOBS}/1/logs?follow=true")
+    assert (heard[-1].event, json.loads(heard[-1].data)["remedy"]) == ("error", "find it")
+    with (
+        Client(url=str(client.base_url), token=running.token) as own,
+        pytest.raises(ApiError, match="the disk is gone") as told,
+    ):
+        list(own.logs(1, follow=True))
+    assert told.value.exit_code == 75
+
+
+def test_logs_that_are_never_read_are_closed(running: World) -> None:
+    path = running.plane.log_path(1)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        Log(path).chunks(0, 10)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_streams_end_with_the_server(running: World) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.api.world import SLEEP, World, calling
 
 from flyball.api.serve import check_exposure, is_loopback, serve
-from flyball.api.state_folder import default_state, open_state, remove_endpoint, write_endpoint
+from flyball.api.state_folder import default_state, open_state
 from flyball.api.token import make_token, read_token
 from flyball.core.errors import BadInput
 from flyball.sdk.client import Client
@@ -74,7 +74,7 @@ def test_tls(world: World, tmp_path: Path) -> None:
         assert server.url == f"https://localhost:{server.port}"
         with Client(url=server.url, token=world.token, ca=str(cert)) as client:
             assert client.health()["ok"]
-        write_endpoint(world.folder, server.url, cert)
+        world.write_endpoint(server.url, str(cert))
         with Client(world.folder) as client:
             assert client.submit_job(SLEEP) == 1
     finally:
@@ -190,12 +190,3 @@ def test_where_the_state_folder_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("FLYBALL_STATE", "y")
     with pytest.raises(BadInput, match="absolute"):
         default_state()
-
-
-def test_the_endpoint_file(tmp_path: Path) -> None:
-    path = write_endpoint(tmp_path, "http://127.0.0.1:1")
-    assert json.loads(path.read_text()) == {"url": "http://127.0.0.1:1", "pid": os.getpid()}
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    remove_endpoint(tmp_path)
-    remove_endpoint(tmp_path)
-    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ import httpx
 
 from flyball.api.serve import Server, serve
 from flyball.api.settings import ApiSettings
-from flyball.api.state_folder import open_state, write_endpoint
+from flyball.api.state_folder import open_state
 from flyball.api.token import make_token
 from flyball.control.plane import Plane
 from flyball.core.live import LiveNode
@@ -65,11 +67,16 @@ class World:
     def settings(self, **changes: Any) -> ApiSettings:
         return ApiSettings(token=self.token, **changes)
 
+    def write_endpoint(self, url: str, ca: str = "") -> None:
+        """Say where the API is, as `flyball up` does."""
+        found = {"url": url, "pid": os.getpid(), "ca": ca}
+        (self.folder / "endpoint.json").write_text(json.dumps(found))
+
     @contextmanager
     def server(self, **changes: Any) -> Iterator[Server]:
         """The API on a socket, found through the state folder."""
         running = serve(self.plane, self.settings(**changes))
-        write_endpoint(self.folder, running.url)
+        self.write_endpoint(running.url)
         try:
             yield running
         finally:

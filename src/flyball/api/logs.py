@@ -56,6 +56,10 @@ class Log:
         while self._parts:
             os.close(self._parts.pop().descriptor)
 
+    def __del__(self) -> None:
+        """An answer whose client has gone before it began is never read, nor closed."""
+        self.close()
+
     def read(self, start: int, most: int = CHUNK) -> bytes:
         """Bytes from an offset on, up to the end of the part they are in; empty at the end."""
         for part in self._parts:

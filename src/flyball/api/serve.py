@@ -52,10 +52,6 @@ class Server:
         self._server.should_exit = True
         self._thread.join()
 
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait until it has stopped."""
-        self._thread.join(timeout_s)
-
 
 def serve(
     plane: PlaneLike,

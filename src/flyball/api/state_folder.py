@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
 
 from flyball.core.errors import BadInput
-
-ENDPOINT = "endpoint.json"
 
 
 def default_state() -> Path:
@@ -71,26 +68,3 @@ def _check_parent(resolved: Path) -> None:
             f"anybody may rename the state folder: {resolved.parent} has mode {mode:04o}",
             "name a folder elsewhere",
         )
-
-
-def write_endpoint(folder: Path, url: str, ca: str | Path = "") -> Path:
-    """Say where the control plane of this folder is: `endpoint.json`, mode 0600, in one step.
-
-    Args:
-        ca: the certificate that clients on this machine are to trust, if there is one.
-    """
-    path = folder / ENDPOINT
-    draft = folder / f"{ENDPOINT}.{os.getpid()}.new"
-    found: dict[str, object] = {"url": url, "pid": os.getpid()}
-    if ca:
-        found["ca"] = str(Path(ca).resolve())
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(found, file)
-    os.replace(draft, path)
-    return path
-
-
-def remove_endpoint(folder: Path) -> None:
-    """Nobody serves this folder any more."""
-    (folder / ENDPOINT).unlink(missing_ok=True)

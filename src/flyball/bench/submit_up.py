@@ -17,10 +17,12 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import psutil
+
 from flyball.core.errors import Unavailable
-from flyball.core.jobs import JobState
 from flyball.engines.local import claim
 from flyball.engines.local.leftovers import kill_leftovers, signal_supervisor
+from flyball.engines.local.line import nobody_spawns
 from flyball.sdk.client import Client
 from flyball.sdk.endpoint import find_endpoint
 
@@ -49,12 +51,17 @@ class Up:
         """One that costs the measuring side little."""
         return Connection(self.state)
 
+    def cpu_s(self) -> float:
+        """CPU time of the control plane so far. Others on the machine do not change it much."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
+
     def fill(self) -> int:
         """Hold all cores with one job that sleeps, so that everything else pends; its id."""
         with self.client() as client:
             cores = sum(int(node["devices"]) for node in client.nodes())
             job = client.submit(["sleep", "86400"], cpus=cores, cwd="/")
-            wait_until(lambda: client.job(job)["state"] == JobState.RUNNING, 30.0, "it to start")
+            wait_until(lambda: bool(client.job(job)["start_time"]), 60.0, "a job to start")
         return job
 
     @contextlib.contextmanager
@@ -156,9 +163,12 @@ def _is_up(up: Up) -> bool:
 
 def end_attempts(state: Path) -> None:
     """Kill what supervisors and jobs a control plane has left in its folder."""
-    if not (state / "engine").is_dir():
+    engine = state / "engine"
+    if not engine.is_dir():
         return
-    folder = os.open(state / "engine", os.O_RDONLY | os.O_DIRECTORY)
+    # A supervisor on its way has no claim yet by which it could be found.
+    wait_until(lambda: nobody_spawns(engine), STOP_S, "supervisors to claim their attempts")
+    folder = os.open(engine, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in os.listdir(folder):
             token = claim.token_of(name)
@@ -171,8 +181,8 @@ def end_attempts(state: Path) -> None:
         os.close(folder)
 
 
-def wait_until(true: Callable[[], bool], seconds: float, what: str) -> None:
-    """Ask again and again.
+def wait_until(true: Callable[[], bool], seconds: float, what: str, pause_s: float = 0.02) -> None:
+    """Ask again and again, with pauses in which the asking takes nothing.
 
     Raises:
         Unavailable: the time is up.
@@ -181,4 +191,4 @@ def wait_until(true: Callable[[], bool], seconds: float, what: str) -> None:
     while not true():
         if time.monotonic() > until:
             raise Unavailable(f"waited {seconds:g} s for {what}", "is the machine very busy?")
-        time.sleep(0.05)
+        time.sleep(pause_s)

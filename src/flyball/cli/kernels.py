@@ -7,6 +7,7 @@ import sys
 import time
 
 from flyball.cli.output import note
+from flyball.core.errors import FlyballError
 
 EXAMPLES = """\b
 Examples:
@@ -15,15 +16,43 @@ Examples:
 
 PARTS = (
     "from flyball.app import warm; warm()",
-    "from flyball.twin.live import warm; warm()",
+    "from flyball.app import warm_live; warm_live()",
 )
-"""What replays need, and what live decisions need: a process each."""
+"""What replays need, and what a live system needs: a process each, and its memory goes with it."""
+MARK = "compiled"
+
+
+class CannotCompile(FlyballError):
+    """A kernel does not compile here."""
 
 
 def compile_kernels() -> None:
     """Compile the kernels ahead of their first use; about a minute on two cores, once."""
+    ensure_compiled(again=True)
+
+
+def ensure_compiled(again: bool = False) -> None:
+    """Compile all that is not in the cache, in processes of their own.
+
+    Args:
+        again: look at everything, even if it was all compiled before.
+
+    Raises:
+        CannotCompile: it did not work.
+    """
+    from flyball.physics.compile import cache_folder
+
+    mark = cache_folder() / MARK
+    if mark.exists() and not again:
+        return
+    if not mark.exists():
+        note("compiling the kernels (first run only, about a minute)")
     began = time.monotonic()
     running = [subprocess.Popen([sys.executable, "-c", part]) for part in PARTS]
     codes = [each.wait() for each in running]
-    assert not any(codes), "a kernel does not compile"
-    note(f"compiled in {time.monotonic() - began:.0f} s")
+    if any(codes):
+        raise CannotCompile("the kernels do not compile", "see the messages above")
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    if again:
+        note(f"all compiled ({time.monotonic() - began:.0f} s)")

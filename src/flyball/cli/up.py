@@ -17,6 +17,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
+from flyball.cli.kernels import ensure_compiled
 from flyball.cli.live_options import State
 from flyball.cli.output import note
 from flyball.core.errors import BadInput, Unavailable
@@ -69,7 +70,6 @@ def up(
     from flyball.app import build_live, policy_settings
     from flyball.control.receipts import Prices
     from flyball.twin.cluster_file import load_cluster
-    from flyball.twin.live import warm
 
     # 1. Refuse what can be refused at once.
     check_exposure(host, tls_cert or "", tls_key or "")
@@ -81,7 +81,7 @@ def up(
     with _locked(folder):
         # 2. Compile, recover, serve.
         token = make_token(folder)
-        warm(note)
+        ensure_compiled()
         prices = Prices(price, energy_price, currency, carbon)
         live = build_live(folder, chosen[0], prices, simulated)
         if live.recovered:

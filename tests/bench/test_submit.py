@@ -1,0 +1,204 @@
+"""`flyball bench submit`: the real processes, with small numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import typer
+
+from flyball.bench import (
+    submit,
+    submit_cycles,
+    submit_idle,
+    submit_jobs,
+    submit_rates,
+    submit_recovery,
+)
+from flyball.bench.submit_rows import Setting, at_least, at_most
+from flyball.bench.submit_up import Up, running, state_folder, wait_until
+from flyball.cli import bench_submit
+from flyball.control.history import History
+from flyball.control.plane import JOURNAL
+from flyball.core.errors import BadInput, Unavailable
+from flyball.core.jobs import JobState
+
+NOTES: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One control plane for all tests that need a real one."""
+    base = tmp_path_factory.mktemp("state")
+    with state_folder(base) as state, running(state) as up:
+        yield up
+
+
+def of_folder(state: Path) -> list[int]:
+    """Processes that name the folder in their arguments or their environment."""
+    found = []
+    for each in psutil.process_iter():
+        try:
+            said = [*each.cmdline(), each.environ().get("FLYBALL_STATE", "")]
+        except psutil.Error:
+            continue
+        if each.pid != os.getpid() and any(str(state) in word for word in said):
+            found.append(each.pid)
+    return found
+
+
+# Rows -------------------------------------------------------------------------------
+
+
+def test_rows_hold_or_not() -> None:
+    assert at_least("rate", 500.0, "jobs/s", 500.0)["holds"] is True
+    assert at_least("rate", 499.0, "jobs/s", 500.0)["holds"] is False
+    assert at_most("time", 5.1, "s", 5.0)["holds"] is False
+    row = at_most("time", 5.0, "s", None, about="to compare with")
+    assert (row["holds"], row["about"]) == (None, "to compare with")
+    assert row["load_1m"] >= 0
+
+
+# Parts ------------------------------------------------------------------------------
+
+
+def test_submits_are_accepted_over_many_connections(
+    up: Up, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit_rates, "JOB", {"argv": ["true"], "cwd": "/"})
+    with up.client() as client:
+        before = sum(1 for _ in client.jobs())
+        took_s = submit_rates._one_by_one(up, 2)
+        assert len(took_s) == 2 * submit_rates.CONNECTIONS
+        assert all(each > 0 for each in took_s)
+        assert sum(1 for _ in client.jobs()) == before + len(took_s)
+        wait_until(lambda: not client.queue(1), 60.0, "the jobs to end")
+
+
+def test_short_jobs_all_end(up: Up) -> None:
+    assert submit_jobs._run_all(up, 20) > 0
+    with History(up.state / JOURNAL) as history:
+        assert set(history.counts()) == {JobState.COMPLETED}
+
+
+def test_the_same_work_bare_and_as_a_job(up: Up) -> None:
+    command = ["python3", "-S", "-c", submit_jobs.WORK, "300000"]
+    with up.paused():
+        assert psutil.Process(up.process.pid).status() == psutil.STATUS_STOPPED
+        bare = submit_jobs._bare(command)
+    ours = submit_jobs._as_job(up, command)
+    for wall_s, cpu_s in (bare, ours):
+        assert 0 < cpu_s < 60
+        assert 0 < wall_s < 60
+    assert submit_jobs._ratios([(2.0, 1.0)] * 3, [(4.0, 1.0)] * 3) == [0.5, 1.0]
+
+
+def test_a_job_that_fails_is_no_figure(up: Up) -> None:
+    with pytest.raises(Unavailable, match="the job is FAILED"):
+        submit_jobs._as_job(up, ["false"])
+
+
+def test_idle_finds_every_process(up: Up) -> None:
+    job = up.fill()
+    parts = submit_idle._processes(up)
+    assert len({each.pid for each in parts.values()}) == 4
+    assert all(submit_idle._cpu_s(each) >= 0 for each in parts.values())
+    memory = {name: each.memory_full_info().pss for name, each in parts.items()}
+    assert 0 < memory["supervisor"] < memory["control plane"]
+    with up.client() as client:
+        client.cancel(job)
+
+
+def test_cycles_keep_the_queue_full(tmp_path: Path) -> None:
+    case = submit_cycles.Case(nodes=4, pending=30, cycles=5, bar_ms=1e9)
+    world = submit_cycles.World(tmp_path, case, "easy")
+    try:
+        rows = submit_cycles._rows(world, Setting(tmp_path, True, NOTES.append))
+        assert len(world.plane.book.jobs) - len(world.plane.table.running) >= 25
+    finally:
+        world.plane.close()
+    assert [each["bar"] for each in rows] == [None, 1e9]
+    assert 0 < rows[0]["value"] <= rows[1]["value"]
+    assert "32 devices" in rows[0]["about"]
+
+
+def test_a_history_is_what_a_control_plane_recovers_from(tmp_path: Path) -> None:
+    submit_recovery.write_history(tmp_path / JOURNAL, 1_500)
+    with History(tmp_path / JOURNAL) as history:
+        assert history.counts() == {JobState.COMPLETED: 1_500, JobState.PENDING: 10}
+        assert history.last().next_job == 1_511
+    setting = Setting(tmp_path, True, NOTES.append)
+    assert 0 < submit_recovery._opened_s(setting, tmp_path) < 60
+    assert 0 < submit_recovery._up_s(setting, tmp_path) < 60
+    assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == []
+
+
+# Leaving nothing behind -------------------------------------------------------------
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    """Not even when it is interrupted while a job runs."""
+    with (
+        pytest.raises(KeyboardInterrupt),
+        state_folder(tmp_path) as state,
+        running(state, "--no-agent") as up,
+    ):
+        up.fill()
+        assert len(of_folder(state)) >= 3
+        raise KeyboardInterrupt
+    assert of_folder(state) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_up_that_does_not_come_up_says_why(tmp_path: Path) -> None:
+    with (
+        pytest.raises(Unavailable, match="unknown policy 'nonsense'"),
+        state_folder(tmp_path) as state,
+        running(state, "--policy", "nonsense"),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+# The command ------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> None:
+    """The command as a user calls it."""
+    app = typer.Typer()
+    app.command(epilog=bench_submit.EXAMPLES)(bench_submit.submit)
+    app([*arguments], standalone_mode=False)
+
+
+def test_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def part(setting: Setting) -> list[dict[str, Any]]:
+        """A figure."""
+        assert setting.size(10, 1) == 1
+        return [at_least("rate", 5.0, "jobs/s", 4.0, about="five"), at_most("time", 1, "s", None)]
+
+    monkeypatch.setattr(submit, "PARTS", {"rates": part})
+    command("--quick", "--folder", str(tmp_path), "--json")
+    figures = json.loads(capsys.readouterr().out)
+    assert [each["holds"] for each in figures["rows"]] == [True, None]
+    assert figures["machine"]["cores"] >= 1
+    assert figures["machine"]["sync_ms"] > 0
+    assert figures["machine"]["file_system"] != "unknown"
+    command("--quick", "--folder", str(tmp_path), "--only", "rates")
+    shown = capsys.readouterr()
+    assert "yes" in shown.out
+    assert "rates: A figure." in shown.err
+    assert "rate: five" in shown.err
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="unknown part 'cycle'; did you mean 'cycles'"):
+        command("--only", "cycle")
+    with pytest.raises(BadInput, match="is no folder that can be written to"):
+        command("--folder", str(tmp_path / "none"))
