@@ -16,7 +16,7 @@ import pytest
 
 from flyball.cli.main import run
 
-START_S = 120.0
+START_S = 400.0
 """The first start on a machine compiles the decision kernel."""
 
 Ask = Callable[..., str]
@@ -48,8 +48,8 @@ def ask(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Ask:
-    """Run a command from an empty folder; what it printed on stdout."""
+) -> Iterator[Ask]:
+    """Run a command from an empty folder; what it printed on stdout. Leaves no job behind."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLYBALL_STATE", str(server))
 
@@ -62,7 +62,8 @@ def ask(
             assert printed.err.count("\n") == 1
         return printed.out if code != 2 else printed.err
 
-    return asked
+    yield asked
+    assert run(["cancel", "--all"]) == 0
 
 
 def submitted(ask: Ask, *arguments: str) -> int:

@@ -59,8 +59,8 @@ def test_without_a_journal_nothing_is_acknowledged(
     assert rig.verdict().differing == []
 
 
-def test_a_stop_waits_for_the_record_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(rig.folder / "other", "srtf", ("round_s=30", "margin_s=5"))
+def test_a_stop_waits_for_the_record_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path, "srtf", ("round_s=30", "margin_s=5"))
     rig.submit(cpus=4, estimate_s=1000.0)
     rig.settle()
     rig.submit(cpus=2, estimate_s=10.0)

@@ -10,6 +10,7 @@ from tests.control.live_cases import START_US, Rig
 from flyball.core.errors import FlyballError
 from flyball.core.jobs import JobState
 from flyball.core.live import LiveNode
+from flyball.schedule.policies.registry import get_policy
 
 
 class Gone(FlyballError):
@@ -143,13 +144,11 @@ def test_another_policy_on_another_machine(rig: Rig) -> None:
     rig.submit(cpus=2, estimate_s=10.0)
     rig.pass_s(60)
     rig.plane.close()
-    other = Rig.__new__(Rig)
-    other.__dict__ |= rig.__dict__
-    other.policy, other.knobs = "sjf", rig.knobs.with_settings(["order=shortest"])
-    other.engine.nodes_ = (LiveNode("b", "CPU1", 8, 8, 8192),)
-    other.open()
-    other.submit(cpus=8)
-    other.finish()
-    assert other.states(1, 2, 3, 4) == [JobState.COMPLETED] * 4
-    verdict = other.verdict()
+    rig.policy, rig.knobs = "sjf", get_policy("sjf").knobs
+    rig.engine.nodes_ = (LiveNode("b", "CPU1", 8, 8, 8192),)
+    rig.open()
+    rig.submit(cpus=8)
+    rig.finish()
+    assert rig.states(1, 2, 3, 4) == [JobState.COMPLETED] * 4
+    verdict = rig.verdict()
     assert (verdict.differing, verdict.decisions > 3) == ([], True)

@@ -66,7 +66,7 @@ def _top(
 
 
 app.command("up", epilog=up.EXAMPLES)(up.up)
-app.command("submit", epilog=submit.EXAMPLES)(submit.submit)
+app.command("submit", cls=submit.Command, epilog=submit.EXAMPLES)(submit.submit)
 app.command("queue", epilog=queue.EXAMPLES)(queue.queue)
 app.command("show", epilog=show.EXAMPLES)(show.show)
 app.command("logs", epilog=logs.EXAMPLES)(logs.logs)

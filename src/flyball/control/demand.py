@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -160,8 +161,19 @@ def numbered(specs: Sequence[JobSpec], first: int) -> list[JobSpec]:
             array = 0
         elif not array or spec.array_index <= specs[at - 1].array_index:
             array = first + at
-        made.append(replace(spec, array=array, name=spec.name or Path(spec.argv[0]).name))
+        if array or spec.array or spec.stdout or not spec.name:
+            stdout = filled(spec, first + at, array)
+            name = spec.name or Path(spec.argv[0]).name
+            spec = replace(spec, array=array, name=name, stdout=stdout)
+        made.append(spec)
     return made
+
+
+def filled(spec: JobSpec, job: int, array: int) -> str:
+    """The path of its output with Slurm's words: %j job, %A array, %a task, %x name."""
+    words: dict[str, Any] = {"%": "%", "j": job, "A": array or job, "a": max(0, spec.array_index)}
+    words["x"] = (spec.name or Path(spec.argv[0]).name).replace("/", "_")
+    return re.sub("%([%jAax])", lambda found: str(words[found[1]]), spec.stdout)
 
 
 def fingerprint(specs: Sequence[JobSpec]) -> str:

@@ -64,7 +64,8 @@ def _what_ifs(job: Job, forecaster: Forecaster, now_us: int) -> list[dict[str, A
         changes.append((f"on {half} GPUs instead of {spec.gpus}", {"gpus": half}))
     elif spec.cpus > 1:
         half = spec.cpus // 2
-        changes.append((f"on {half} cores instead of {spec.cpus}", {"cpus": half}))
+        cores = "1 core" if half == 1 else f"{half} cores"
+        changes.append((f"on {cores} instead of {spec.cpus}", {"cpus": half}))
     if spec.after:
         changes.append(("without waiting for other jobs", {"after": ()}))
     if not spec.priority:
