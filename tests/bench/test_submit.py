@@ -133,8 +133,12 @@ def test_a_history_is_what_a_control_plane_recovers_from(tmp_path: Path) -> None
         assert history.counts() == {JobState.COMPLETED: 1_500, JobState.PENDING: 10}
         assert history.last().next_job == 1_511
     setting = Setting(tmp_path, True, NOTES.append)
-    assert 0 < submit_recovery._opened_s(setting, tmp_path) < 60
-    assert 0 < submit_recovery._up_s(setting, tmp_path) < 60
+    for took_s, cpu_s in (
+        submit_recovery._opened(setting, tmp_path),
+        submit_recovery._up(setting, tmp_path),
+    ):
+        assert 0 < took_s < 120
+        assert 0 < cpu_s < 60
     assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == []
 
 

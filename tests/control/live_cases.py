@@ -43,7 +43,8 @@ class Watched(VirtualEngine):
 
     @property
     def stopped(self) -> list[tuple[int, int, str]]:
-        return [tuple(each) for each in self.actions if isinstance(each, Stop)]
+        stops = [each for each in self.actions if isinstance(each, Stop)]
+        return [(each.job, each.attempt, each.why) for each in stops]
 
 
 def course(spec: JobSpec, job: int, attempt: int) -> tuple[float, int]:
@@ -78,10 +79,14 @@ class Rig:
         self.plane = Plane(
             self.folder, self.engine, self.policy, self.knobs,
             lambda last: lambda: max(self.now, last), self.prices, inline=True,
-            passing=lambda point: self.at_point.pop(point, lambda: None)(),
+            passing=self._passing,
         )  # fmt: skip
         self.recovered = self.plane.open()
         return self.plane
+
+    def _passing(self, point: str) -> None:
+        """Do, once, what a test wants done at a point of the cycle."""
+        self.at_point.pop(point, lambda: None)()
 
     def submit(self, *, key: str = "", **asked: Any) -> int:
         """One job."""
@@ -96,6 +101,7 @@ class Rig:
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass, and cycle whenever something happens on the nodes."""
+        self.settle()
         end = self.now + to_us(seconds)
         while self.engine.next_us <= end:
             self.now = self.engine.next_us

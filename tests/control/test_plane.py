@@ -274,7 +274,7 @@ def keep_alive(rig: Rig) -> Any:
     """Let the running attempt ignore that it is told to stop; returns what lets it go."""
     engine, stop = rig.engine, rig.engine._stop
     held: list[tuple[int, int]] = []
-    engine._stop = held.append  # type: ignore[method-assign]
+    engine._stop = lambda token: held.append(token)  # type: ignore[method-assign]
 
     def let_go() -> None:
         engine._stop = stop  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ from typing import Any
 from flyball.control.book import Book
 from flyball.control.decider import Decider
 from flyball.control.forecast import Forecaster
+from flyball.core.codes import Status
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import duration_text
 from flyball.schedule.explain import Names, explain
@@ -30,6 +31,8 @@ def explain_job(
         return {"id": job.id, "state": job.state.value, **_doomed(job)}
     snapshot = Snapshot(decider.cluster, view, decider.knobs, now_us)
     snapshot.decide(False)
+    if snapshot.state.runs[at].status == Status.RUNNING:
+        return {"id": job.id, "state": job.state.value, **_starts_now(job)}
     names = Names.of(
         [labels.get(each, str(each)) for each in ids.tolist()],
         decider.cluster.groups,
@@ -51,7 +54,7 @@ def explain_job(
         "p50_s": start.p50_s if start else None,
         "p90_s": start.p90_s if start else None,
         "method": f"{start.method}; roll-outs of the twin" if start else "",
-        "counterfactuals": _what_ifs(job, forecaster, now_us) if found.token else [],
+        "counterfactuals": _what_ifs(job, forecaster, now_us),
     }
 
 
@@ -85,6 +88,11 @@ def _does_not_wait(job: Job) -> dict[str, Any]:
         what = f"was told to stop ({job.stopping}) and is ending"
     sentence = f"Job {job.label} {what}." + (f" {job.reason}." if job.reason else "")
     return _blank("does-not-wait", sentence)
+
+
+def _starts_now(job: Job) -> dict[str, Any]:
+    blank = _blank("starts-now", f"Job {job.label} fits and starts with the next decision.")
+    return {**blank, "p50_s": 0.0, "p90_s": 0.0, "method": "the next decision, made already"}
 
 
 def _doomed(job: Job) -> dict[str, Any]:

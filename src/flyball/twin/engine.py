@@ -132,7 +132,7 @@ class VirtualEngine:
     def observe(self) -> list[Report]:
         now, seen = self._now_us(), []
         for token, each in self.attempts.items():
-            if each.began_us <= now and "started" not in each.known:
+            if each.began_us <= now and not each.void and "started" not in each.known:
                 seen.append(Report(*token, "started", each.began_us, {"pid": 1}))
                 each.known.add("started")
             if each.over_us <= now or each.void:

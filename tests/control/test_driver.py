@@ -1,0 +1,106 @@
+"""The threads that keep a control plane going, on the real clock."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.control.live_cases import ONE_NODE, course, spec_of
+
+from flyball.control import driver as driving
+from flyball.control.driver import Driver
+from flyball.control.journal import JournalUnavailable
+from flyball.control.plane import Plane
+from flyball.core.clock import LiveClock
+from flyball.core.jobs import JobState
+from flyball.schedule.policies.registry import get_policy
+from flyball.twin.engine import VirtualEngine
+
+WAIT_S = 10.0
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    clock = LiveClock()
+    engine = VirtualEngine(ONE_NODE, clock.now_us, course)
+    knobs = get_policy("fifo").knobs
+    plane = Plane(tmp_path, engine, "fifo", knobs, lambda _last: clock.now_us)
+    plane.open()
+    yield plane
+    plane.close()
+
+
+@pytest.fixture
+def driver(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    monkeypatch.setattr(driving, "PAUSE_S", 0.01)
+    made = Driver(plane, plane.engine)  # type: ignore[arg-type]
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.mark.usefixtures("driver")
+def test_jobs_are_run_as_they_come(plane: Plane) -> None:
+    jobs = plane.submit([spec_of(cpus=2, estimate_s=0.02) for _ in range(6)])
+    until(lambda: all(plane.job(job).state == JobState.COMPLETED for job in jobs))
+    assert plane.queue() == []
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_failed_cycle_is_counted_and_tried_again(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    real, errors = plane.step, [JournalUnavailable("full", "free"), OSError("odd")]
+
+    def step() -> bool:
+        if errors:
+            raise errors.pop(0)
+        return real()
+
+    monkeypatch.setattr(plane, "step", step)
+    (job,) = plane.submit([spec_of(estimate_s=0.01)])
+    until(lambda: plane.job(job).state == JobState.COMPLETED)
+    assert plane.pulse.failures == 2
+    assert plane.pulse.last_error == "OSError: odd"
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["a cycle failed: full; free", "a cycle failed"]
+
+
+def test_stopping_ends_the_threads_and_leaves_jobs_alone(plane: Plane) -> None:
+    made = Driver(plane, plane.engine)  # type: ignore[arg-type]
+    made.start()
+    (job,) = plane.submit([spec_of(estimate_s=60.0)])
+    until(lambda: plane.job(job).state == JobState.RUNNING)
+    made.stop()
+    assert "loop" not in {each.name for each in threading.enumerate()}
+    cycles = plane.pulse.cycles
+    assert plane.job(job).state == JobState.RUNNING
+    assert plane.pulse.cycles == cycles
+
+
+def test_the_agent_is_told_how_the_queue_is(plane: Plane, tmp_path: Path) -> None:
+    (tmp_path / "telemetry").mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(str(tmp_path / "telemetry" / "report.sock"))
+        agent.settimeout(WAIT_S)
+        plane.submit([spec_of(cpus=4, estimate_s=60.0, priority=each) for each in (3.0, 2.0)])
+        plane.step()
+        made = Driver(plane, plane.engine)  # type: ignore[arg-type]
+        made.start()
+        told = json.loads(agent.recv(1000))
+        made.stop()
+    assert told == {"queue_length": 1, "running": 1, "completed_total": 0, "priority_max": 2.0}

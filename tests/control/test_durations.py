@@ -1,0 +1,109 @@
+"""How long might a job run?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tests.control.live_cases import START_US, spec_of
+
+from flyball.control.durations import KEPT, Durations, Guess
+from flyball.core.jobs import Job, JobState
+
+MANY = 2000
+
+
+def ended(run_s: float, state: JobState = JobState.COMPLETED, **asked: Any) -> Job:
+    spec = spec_of(**{"user": "ada", "name": "train", **asked})
+    end_us = START_US + round(run_s * 1e6)
+    return Job(
+        1, spec, START_US, state, 1,
+        started_us=START_US, first_start_us=START_US, end_us=end_us,
+        service_us=run_s * 1e6 * spec.cpus,
+    )  # fmt: skip
+
+
+def guess(known: Durations, elapsed_s: float = 0.0, count: int = MANY, **asked: Any) -> Guess:
+    spec = spec_of(**{"user": "ada", "name": "train", **asked})
+    return known.guess(spec, elapsed_s, count, (1,))
+
+
+def test_history_beats_estimates() -> None:
+    known = Durations([ended(each) for each in (90, 100, 110)])
+    found = guess(known, estimate_s=10_000.0)
+    assert found.method == "run times of 3 jobs of the same owner and name"
+    assert set(found.seconds) == {90.0, 100.0, 110.0}
+
+
+def test_two_jobs_are_no_history() -> None:
+    found = guess(Durations([ended(90), ended(100)]), estimate_s=1000.0)
+    assert found.method == "the stated estimate"
+    assert 950 < np.median(found.seconds) < 1050
+
+
+def test_the_same_name_counts_more_than_the_same_owner() -> None:
+    jobs = [ended(5, name="other") for _ in range(3)] + [ended(100) for _ in range(3)]
+    known = Durations(jobs)
+    assert set(guess(known).seconds) == {100.0}
+    wider = guess(known, name="new")
+    assert wider.method == "run times of 6 jobs of the same owner"
+    assert set(wider.seconds) == {5.0, 100.0}
+    assert set(guess(known, cpus=4).seconds) == {5.0, 100.0}, "another width is another job"
+    assert guess(known, user="ben").method == "no estimate: an hour"
+
+
+def test_a_running_job_can_only_have_what_is_still_ahead() -> None:
+    known = Durations([ended(each) for each in (10, 50, 90, 100)])
+    assert set(guess(known, 60.0).seconds) == {90.0, 100.0}
+
+
+def test_who_outlives_all_history_goes_on_as_long_again() -> None:
+    known = Durations([ended(each) for each in (10, 11, 12)])
+    found = guess(known, 500.0, estimate_s=20.0)
+    assert found.method == "the stated estimate"
+    assert found.seconds.min() >= 500
+    assert 800 < np.median(found.seconds) < 900  # 500 (1 + ln 2)
+
+
+def test_a_limit_cuts_off() -> None:
+    found = guess(Durations(), limit_s=60.0)
+    assert found.method == "the stated limit"
+    assert found.seconds.max() == 60.0
+    known = Durations([ended(each) for each in (90, 100, 110)])
+    assert set(guess(known, limit_s=95.0).seconds) == {90.0, 95.0}
+
+
+def test_only_jobs_that_came_to_their_own_end_teach() -> None:
+    states = (JobState.CANCELLED, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY)
+    known = Durations([ended(10, state) for state in states for _ in range(3)])
+    known.learn(replace(ended(10), first_start_us=0))
+    assert guess(known).method == "no estimate: an hour"
+    for _ in range(3):
+        known.learn(ended(10, JobState.FAILED))
+    assert set(guess(known).seconds) == {10.0}
+
+
+def test_waits_between_attempts_are_no_run_time() -> None:
+    later = START_US + 500_000_000
+    end = later + 40_000_000
+    twice = replace(ended(10), end_us=end, started_us=later, attempt=2)
+    lost = replace(twice, failures=1)
+    set_aside = replace(twice, preemptions=1, service_us=70e6)
+    known = Durations([lost, lost, lost])
+    assert set(guess(known).seconds) == {40.0}, "what was lost was done again"
+    known = Durations([set_aside] * 3)
+    assert set(guess(known).seconds) == {70.0}, "what was set aside went on"
+
+
+def test_the_latest_are_kept() -> None:
+    known = Durations([ended(1000), *(ended(5) for _ in range(KEPT))][::-1])
+    assert set(guess(known).seconds) == {5.0}
+
+
+def test_the_same_seed_the_same_guess() -> None:
+    known = Durations()
+    first, second = guess(known, count=5), guess(known, count=5)
+    assert first.seconds.tolist() == second.seconds.tolist()
+    other = known.guess(spec_of(), 0.0, 5, (2,)).seconds
+    assert other.tolist() != first.seconds.tolist()

@@ -1,0 +1,102 @@
+"""What jobs took, reckoned by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.control.live_cases import ONE_NODE, START_US, spec_of
+
+from flyball.control.demand import cluster_of
+from flyball.control.receipts import Prices, receipt, suggestion
+from flyball.core.jobs import Job, JobState, Row
+from flyball.core.workload import JobClass
+from flyball.physics import catalogue
+from flyball.physics.power import draw_w
+
+CLUSTER = cluster_of(ONE_NODE, "live")
+S = 1_000_000
+PRICES = Prices(2.0, 0.5, "EUR", 400.0)
+DONE = Job(
+    7, spec_of(cpus=4), START_US, JobState.COMPLETED, 1,
+    started_us=START_US + 100 * S, first_start_us=START_US + 100 * S,
+    end_us=START_US + 1000 * S, service_us=3600.0 * S,
+    values={"cpu_s": 1350.0, "max_rss_mib": 1000},
+)  # fmt: skip
+
+
+def bill(job: Job, prices: Prices = PRICES, now_us: int = START_US + 5000 * S) -> dict[str, Any]:
+    return receipt(job, CLUSTER, prices, now_us)
+
+
+def test_by_hand_modelled() -> None:
+    watts = draw_w(catalogue.get("CPU1"), JobClass.COMPUTE_INTENSIVE)
+    found = bill(DONE)
+    assert (found["id"], found["state"], found["attempts"]) == (7, "COMPLETED", 1)
+    assert (found["run_s"], found["wait_s"], found["device_hours"]) == (900.0, 100.0, 1.0)
+    assert found["energy_source"] == "modelled"
+    assert found["energy_j"] == pytest.approx(3600 * watts)
+    kwh = watts / 1000
+    assert found["cost"] == pytest.approx(2.0 + 0.5 * kwh)
+    assert found["carbon_g"] == pytest.approx(400 * kwh)
+    assert (found["currency"], found["cpu_s"], found["max_rss_mib"]) == ("EUR", 1350.0, 1000)
+
+
+def test_by_hand_measured() -> None:
+    found = bill(replace(DONE, values={"energy_j": 7.2e6}))
+    assert (found["energy_j"], found["energy_source"]) == (7.2e6, "measured")
+    assert found["cost"] == 2.0 + 0.5 * 2
+    assert found["carbon_g"] == 800.0
+    assert found["cpu_s"] is None
+
+
+def test_a_stated_class_draws_what_that_class_draws() -> None:
+    idle = replace(DONE, spec=spec_of(cpus=4, kind="latency-sensitive"))
+    watts = draw_w(catalogue.get("CPU1"), JobClass.LATENCY_SENSITIVE)
+    assert bill(idle)["energy_j"] == pytest.approx(3600 * watts)
+
+
+def test_without_prices_nothing_costs() -> None:
+    found = bill(DONE, Prices())
+    assert (found["cost"], found["carbon_g"], found["currency"]) == (0.0, 0.0, "USD")
+
+
+def test_what_runs_has_used_something_already() -> None:
+    job = replace(
+        DONE, state=JobState.RUNNING, rows=(Row(0, 15),), end_us=0, service_us=0.0, values={},
+        since_us=START_US + 99 * S,
+    )  # fmt: skip
+    found = bill(job, now_us=START_US + 1000 * S)
+    assert (found["run_s"], found["device_hours"]) == (900.0, 1.0)
+    assert found["energy_j"] > 0
+    fresh = replace(job, started_us=0, first_start_us=0)
+    found = bill(fresh, now_us=START_US + 99 * S)
+    assert (found["run_s"], found["wait_s"], found["device_hours"]) == (0.0, 99.0, 0.0)
+
+
+def test_what_waits_has_only_waited() -> None:
+    job = Job(1, spec_of(), START_US)
+    found = bill(job, now_us=START_US + 60 * S)
+    assert (found["run_s"], found["wait_s"], found["energy_j"]) == (0.0, 60.0, 0.0)
+    cancelled = replace(job, state=JobState.CANCELLED, end_us=START_US + 30 * S)
+    assert bill(cancelled)["wait_s"] == 30.0
+
+
+def test_suggestions() -> None:
+    found = suggestion(DONE, 900.0)
+    assert found == {
+        "cpus": 2,  # 1350 / 900 = 1.5 cores
+        "memory_mib": 1250,
+        "limit_s": 1140,  # 1125 s in whole minutes
+        "text": "next time: -c 2 (used 1.5 of 4 cores) --mem 1250M -t 19",
+    }
+    tiny = suggestion(replace(DONE, values={"max_rss_mib": 3}), 0.5)
+    assert tiny == {"memory_mib": 64, "limit_s": 60, "text": "next time: --mem 64M -t 1"}
+    busy = suggestion(replace(DONE, values={"cpu_s": 9999.0}), 900.0)
+    assert (busy["cpus"], busy["text"]) == (4, "next time: -t 19")
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.RUNNING])
+def test_nothing_to_learn_from_who_did_not_complete(state: JobState) -> None:
+    assert list(suggestion(replace(DONE, state=state), 900.0)) == ["text"]

@@ -1,0 +1,221 @@
+"""A live snapshot is a state of the twin: in the same situation both decide the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import ActionKind, Status
+from flyball.core.errors import BadInput
+from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.protocols import Forecast
+from flyball.core.state import Records, State, records
+from flyball.core.workload import Workload
+from flyball.schedule.policies.preset import Preset
+from flyball.schedule.policies.registry import get_policy
+from flyball.twin.live import PAST, Snapshot, View, fits, warm
+from flyball.twin.twin import Twin
+
+CLUSTER = Cluster("c", (NodeGroup("a", 3, "CPU1", 4, 4, 8.0),))
+NO_ROWS = np.zeros(0, np.int64)
+ACTIVE = (Status.PENDING, Status.RUNNING, Status.HELD)
+
+
+def workload(seed: int, jobs: int = 60) -> Workload:
+    """Everything that a live job may ask for; more of it than fits."""
+    rng = np.random.default_rng(seed)
+    after = np.sort(rng.choice(np.arange(5, jobs), 8, replace=False))
+    return Workload.of(
+        "busy", np.sort(rng.uniform(0, 600, jobs)), rng.uniform(5, 120, jobs),
+        rng.choice((1, 1, 2, 3, 4, 8), jobs), kind=0, device=0, device_names=("CPU1",),
+        priority=rng.choice((0.0, 1.0), jobs), host_mib=rng.choice((0, 1000, 5000), jobs),
+        estimate_us=rng.choice((20e6, 60e6, 300e6), jobs),
+        group=rng.choice((-1, -1, 0), jobs), group_limits=(3,),
+        user=rng.integers(-1, 2, jobs), users=("ada", "ben"),
+        after_job=after, after_on=rng.integers(0, 5, 8),
+    )  # fmt: skip
+
+
+def view_of(state: State, work: Workload) -> tuple[View, Any]:
+    """What a live control plane would know in the twin's situation."""
+    runs: Any = state.runs
+    arrived = np.arange(len(work)) < state.clock[0].next_job
+    jobs = np.flatnonzero(arrived & np.isin(runs.status, ACTIVE))
+    place = {int(job): at for at, job in enumerate(jobs)}
+    past = records(len(jobs), PAST)
+    for name in ("done_us", "service_us", "since_us", "attempt"):
+        past[name] = runs[name][jobs]
+    past["queued_us"] = work.submit_us[jobs]
+    running = sorted(
+        (int(runs[job].since_us), int(job)) for job in jobs if runs[job].status == Status.RUNNING
+    )
+    rows = [row for _since, job in running for row in rows_of(state, job)]
+    held = [np.array(column) for column in zip(*rows, strict=True)] if rows else [NO_ROWS] * 3
+    row_job = np.array([place[int(job)] for job in held[0]], np.int64)
+    view = View(
+        work.take(jobs), past, row_job, held[1].astype(np.int64), held[2].astype(np.uint64), NO_ROWS
+    )
+    return view, jobs
+
+
+def rows_of(state: State, job: int) -> list[tuple[int, int, int]]:
+    found = []
+    at = int(state.runs[job].first_row)
+    while at >= 0:
+        row = state.rows[at]
+        found.append((job, int(row.node), int(row.mask)))
+        at = int(row.next)
+    return found
+
+
+class Both:
+    """A policy that also asks a live snapshot, and compares.
+
+    The twin remembers whom it has tried in vain since anything came free, and does not try them
+    again; live everybody is tried anew. That makes a difference only under EASY, where a new
+    first in the queue, or a job that outlives its estimate, moves the reservation: `anew` asks
+    the twin to try everybody too.
+    """
+
+    def __init__(self, policy: Preset, work: Workload, anew: bool) -> None:
+        self.policy, self.work, self.anew = policy, work, anew
+        self.compared = self.actions = 0
+
+    def decide(self, state: State, forecast: Forecast | None) -> Records:
+        plan = self.policy.decide(state)
+        view, jobs = view_of(state, self.work)
+        if len(jobs):
+            now = int(state.clock[0].now_us)
+            live = Snapshot(CLUSTER, view, self.policy.knobs, now).decide(False)
+            state.clock.capacity_grew |= self.anew
+            assert plain(live, jobs) == plain(self.policy.decide(state))
+            self.compared += 1
+            self.actions += len(plan)
+        return plan
+
+
+def plain(plan: Records, jobs: Any = None) -> list[tuple[Any, ...]]:
+    names = ("kind", "node", "mask", "milli", "reason")
+    ids = plan["job"] if jobs is None else jobs[plan["job"]]
+    return list(zip(ids.tolist(), *(plan[name].tolist() for name in names), strict=True))
+
+
+@pytest.mark.parametrize("name", ["fifo", "fifo-skip", "easy", "sjf", "saf"])
+def test_the_same_situation_the_same_plan(name: str) -> None:
+    work = workload(3)
+    policy = get_policy(name)
+    twin = Twin(CLUSTER, work, policy.knobs)
+    both = Both(policy, work, anew=name == "easy")
+    while twin.step(both) is not None:
+        pass
+    assert twin.finished
+    assert both.compared > 100
+    assert both.actions >= len(work)
+
+
+# By hand ------------------------------------------------------------------------------------
+
+
+def small(devices: list[int], **columns: Any) -> Workload:
+    size = len(devices)
+    return Workload.of(
+        "live", np.arange(size), [50.0] * size, devices, kind=0, device=0,
+        device_names=("CPU1",), **columns,
+    )  # fmt: skip
+
+
+def view(
+    work: Workload, rows: Sequence[tuple[int, int, int]] = (), down: Sequence[int] = ()
+) -> View:
+    past = records(len(work), PAST)
+    past["queued_us"] = work.submit_us
+    for job, _node, _mask in rows:
+        past["since_us"][job], past["attempt"][job] = 5_000_000, 1
+    columns = [np.array([row[at] for row in rows], np.int64) for at in range(3)]
+    masks = columns[2].astype(np.uint64)
+    return View(work, past, columns[0], columns[1], masks, np.array(down, np.int64))
+
+
+def starts(snapshot: Snapshot) -> list[tuple[int, int, int]]:
+    plan = snapshot.decide(False)
+    assert (plan["kind"] == int(ActionKind.START)).all()
+    return list(
+        zip(plan["job"].tolist(), plan["node"].tolist(), plan["mask"].tolist(), strict=True)
+    )
+
+
+NOW = 60_000_000
+
+
+def test_what_runs_keeps_its_devices() -> None:
+    work = small([4, 4, 3, 3, 1])
+    found = view(work, [(0, 1, 15), (1, 2, 15)])
+    snapshot = Snapshot(CLUSTER, found, Knobs(), NOW)
+    assert snapshot.state.nodes.free.tolist() == [4, 0, 0]
+    assert snapshot.state.runs.status.tolist()[:2] == [Status.RUNNING] * 2
+    assert starts(snapshot) == [(2, 0, 7), (4, 0, 8)]
+    assert snapshot.state.nodes.free.tolist() == [0, 0, 0], "the state has carried the plan out"
+
+
+def test_a_node_that_is_down_takes_nobody() -> None:
+    found = view(small([4, 4, 4]), down=[0, 2])
+    assert starts(Snapshot(CLUSTER, found, Knobs(), NOW)) == [(0, 1, 15)]
+
+
+def test_an_array_at_its_limit_counts_what_runs() -> None:
+    work = small([1] * 4, group=0, group_limits=(2,))
+    found = view(work, [(0, 0, 1)])
+    assert [each[0] for each in starts(Snapshot(CLUSTER, found, Knobs(), NOW))] == [1]
+
+
+def test_who_waits_for_somebody_in_the_view_does_not_start() -> None:
+    work = small([1] * 3, after_job=np.array([1]), after_on=np.array([0]))
+    assert [each[0] for each in starts(Snapshot(CLUSTER, view(work), Knobs(), NOW))] == [0, 2]
+
+
+def test_target_shares_are_for_replays() -> None:
+    knobs = Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS)
+    with pytest.raises(BadInput, match="for replays only"):
+        Snapshot(CLUSTER, view(small([1])), knobs, NOW)
+
+
+def test_what_can_never_fit() -> None:
+    fits(CLUSTER, small([4]), Knobs())
+    with pytest.raises(BadInput):
+        fits(CLUSTER, small([13]), Knobs())
+
+
+def test_the_digest_sees_everything() -> None:
+    work = small([2, 1], user=[0, 0], users=("ada",))
+    base = view(work, [(0, 0, 3)])
+    changed = [
+        replace(base, row_mask=base.row_mask << np.uint64(1)),
+        replace(base, row_node=base.row_node + 1),
+        replace(base, down=np.array([1])),
+        replace(base, workload=replace(work, users=("ben",))),
+        replace(base, workload=replace(work, priority=work.priority + 1)),
+        replace(base, workload=replace(work, group_limits=(1,))),
+        replace(base, workload=replace(work, after_job=np.array([1]), after_on=np.array([0]))),
+    ]
+    for name in PAST.names or ():
+        past = base.past.copy()
+        past[name][0] += 1
+        changed.append(replace(base, past=past))
+    digests = [each.digest(CLUSTER, Knobs(), NOW) for each in (base, *changed)]
+    digests.append(base.digest(CLUSTER, Knobs(), NOW + 1))
+    digests.append(base.digest(CLUSTER, Knobs(round_s=61.0), NOW))
+    digests.append(base.digest(replace(CLUSTER, power_budget_w=9.0), Knobs(), NOW))
+    assert len(set(digests)) == len(digests)
+    assert digests[0] == view(work, [(0, 0, 3)]).digest(CLUSTER, Knobs(), NOW)
+
+
+def test_warming_says_so_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    warm(said.append)
+    warm()
+    assert said == [] or "compiling" in said[0]

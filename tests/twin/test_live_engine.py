@@ -1,0 +1,115 @@
+"""Virtual nodes behind an engine's contract: what they do on their own clock."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.jobs import JobSpec
+from flyball.core.live import Launch, LiveNode, Report, Stop
+from flyball.core.units import FOREVER_US
+from flyball.twin.engine import VirtualEngine, estimated, nodes_of
+
+S = 1_000_000
+
+
+class World:
+    """An engine and its clock."""
+
+    def __init__(self) -> None:
+        self.now = 100 * S
+        self.engine = VirtualEngine([LiveNode("a", "CPU1", 4, 4, 100)], lambda: self.now, course)
+
+    def launch(self, job: int = 1, attempt: int = 1, **asked: object) -> None:
+        self.engine.apply(Launch(job, attempt, JobSpec(("x",), **asked), ()))  # type: ignore[arg-type]
+
+    def seen(self) -> list[tuple[str, int]]:
+        return [(each.what, each.time_us // S) for each in self.engine.observe()]
+
+
+def course(spec: JobSpec, job: int, attempt: int) -> tuple[float, int]:
+    return spec.estimate_s, job - 1
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_an_attempt_from_start_to_end(world: World) -> None:
+    world.launch(job=4, estimate_s=10.0)
+    assert world.engine.alive == [(4, 1)]
+    assert world.engine.next_us == 110 * S
+    assert world.seen() == [("started", 100)]
+    assert world.seen() == [], "a start is told once"
+    world.now = 110 * S
+    (report,) = world.engine.observe()
+    assert report == Report(4, 1, "ended", 110 * S, {"exit_code": 3, "signal": 0, "why": "exit"})
+    assert world.engine.alive == []
+    world.engine.acknowledge([report])
+    assert (world.seen(), world.engine.next_us) == ([], FOREVER_US)
+
+
+def test_a_limit_ends_it(world: World) -> None:
+    world.launch(estimate_s=10.0, limit_s=4.0)
+    world.now = 200 * S
+    report = world.engine.observe()[1]
+    assert (report.time_us, report.values["why"]) == (104 * S, "limit")
+
+
+def test_stopping(world: World) -> None:
+    world.launch(estimate_s=10.0)
+    world.now += S
+    world.engine.apply(Stop(1, 1, "preempt"))
+    world.now += S
+    world.engine.apply(Stop(1, 1, "cancel"))  # too late: it is gone
+    report = world.engine.observe()[1]
+    assert (report.time_us, report.values["why"]) == (101 * S, "stopped")
+
+
+def test_a_late_launch(world: World) -> None:
+    world.engine.launch_delay_us = 5 * S
+    world.launch(estimate_s=10.0)
+    assert (world.engine.alive, world.seen()) == ([], [])
+    assert world.engine.next_us == 105 * S
+    assert world.engine.reconcile([(1, 1)]) == [], "it is on its way"
+    world.now = 105 * S
+    assert (world.engine.alive, world.seen()) == ([(1, 1)], [("started", 105)])
+
+
+def test_a_lost_supervisor(world: World) -> None:
+    world.launch(estimate_s=10.0)
+    world.now += S
+    world.engine.lose((1, 1))
+    world.engine.lose((9, 9))
+    world.engine.apply(Stop(1, 1, "cancel"))
+    assert world.seen() == [("started", 100), ("lost", 101)]
+
+
+def test_waiting_ends_when_somebody_calls(world: World) -> None:
+    assert world.engine.wait(0.0) is False
+    called = os.eventfd(1)
+    world.engine.listen_to(called)
+    assert world.engine.wait(60.0) is True
+    os.close(called)
+    world.engine.close()
+
+
+def test_nodes_of_a_cluster() -> None:
+    cluster = Cluster("c", (NodeGroup("v", 2, "V100", 4, 16, 64.0), NodeGroup("k", 1, "K80", 8)))
+    nodes = nodes_of(cluster)
+    assert [(each.name, each.device, each.devices) for each in nodes] == [
+        ("v0", "V100", 4), ("v1", "V100", 4), ("k0", "K80", 8),
+    ]  # fmt: skip
+    assert (nodes[0].cpus, nodes[0].memory_mib) == (16, 65_536)
+
+
+def test_jobs_take_about_what_is_expected() -> None:
+    spec = JobSpec(("x",), estimate_s=100.0)
+    run_s, code = estimated(spec, 1, 1)
+    assert estimated(spec, 1, 1) == (run_s, code) != estimated(spec, 1, 2)
+    assert code == 0
+    assert all(20 < estimated(spec, job, 1)[0] < 500 for job in range(50))
+    assert estimated(JobSpec(("x",)), 1, 1)[0] == pytest.approx(36 * run_s)
