@@ -127,7 +127,6 @@ def build_live(
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
     """
     from flyball.control.driver import Driver
-    from flyball.control.journal import Journal
     from flyball.control.plane import JOURNAL, Plane
     from flyball.core.clock import LiveClock
     from flyball.monitor.reader import Telemetry
@@ -137,8 +136,7 @@ def build_live(
             f"policy {policy.name} sets target shares, which only replays realise as yet",
             "use easy, srtf, fair, tuned, ...; `flyball policies` lists them",
         )
-    with Journal(state / JOURNAL, lambda events: {}, inline=True) as journal:
-        clock = LiveClock(journal.last().time_us)
+    clock = LiveClock(_last_us(state / JOURNAL))
     engine = _engine(state, clock, simulated)
     plane = Plane(
         state, engine, policy.name, policy.knobs, lambda _last: clock.now_us, prices,
@@ -147,6 +145,16 @@ def build_live(
     plane.sensors = Telemetry(state / "telemetry")
     recovered = plane.open()
     return Live(plane, Driver(plane, engine), engine, recovered)
+
+
+def _last_us(journal: Path) -> int:
+    """When the last event on record happened, 0 = there is none."""
+    from flyball.control.history import History
+
+    if not journal.is_file():
+        return 0
+    with History(journal) as history:
+        return history.last().time_us
 
 
 def _engine(state: Path, clock: Any, simulated: Cluster | None) -> Any:

@@ -152,3 +152,98 @@ def test_protected_jobs_are_not_stopped_and_keep_their_devices() -> None:
 def test_who_is_leaving_already_is_not_told_again() -> None:
     leaving = Job(1, spec_of(), 0, JobState.COMPLETING, 1, (Row(0, 1),), stopping="preempt")
     assert acts([preempt(1), start(2, 1)], leaving, job_of(2)) == []
+
+
+# Preemption ---------------------------------------------------------------------------------
+
+SRTF = ("round_s=30", "margin_s=5")
+
+
+def rounds(tmp_path: Path, **options: Any) -> Rig:
+    return Rig(tmp_path, "srtf", SRTF, **options)
+
+
+def test_a_victim_is_told_once_and_the_winner_waits_for_it(tmp_path: Path) -> None:
+    rig = rounds(tmp_path)
+    long = rig.submit(cpus=4, estimate_s=1000.0)
+    rig.pass_s(1)
+    short = rig.submit(cpus=2, estimate_s=10.0)
+    rig.settle()
+    assert rig.states(long, short) == [JobState.RUNNING, JobState.PENDING], (
+        "between rounds nobody gives way"
+    )
+    stuck = keep_alive(rig)
+    rig.pass_s(60)
+    assert rig.engine.stopped == [(long, 1, "preempt")]
+    assert rig.states(long, short) == [JobState.COMPLETING, JobState.PENDING]
+    rig.pass_s(90)  # three more rounds: it is told no more, and nobody is put in its place
+    assert rig.engine.stopped == [(long, 1, "preempt")]
+    assert rig.states(long, short) == [JobState.COMPLETING, JobState.PENDING]
+    stuck()
+    rig.settle()
+    assert rig.states(long, short) == [JobState.PENDING, JobState.RUNNING]
+    assert rig.job(long).preemptions == 1
+    rig.finish()
+    assert rig.states(long, short) == [JobState.COMPLETED, JobState.COMPLETED]
+    assert rig.engine.launched == [(long, 1), (short, 1), (long, 2)]
+    assert rig.verdict().differing == []
+
+
+def keep_alive(rig: Rig) -> Any:
+    """Let the running attempt ignore that it is told to stop; returns what lets it go."""
+    engine, stop = rig.engine, rig.engine._stop
+    held: list[tuple[int, int]] = []
+    engine._stop = lambda token: held.append(token)  # type: ignore[method-assign]
+
+    def let_go() -> None:
+        engine._stop = stop  # type: ignore[method-assign]
+        for token in held:
+            stop(token)
+
+    return let_go
+
+
+def test_who_may_not_be_set_aside_never_is(tmp_path: Path) -> None:
+    rig = rounds(tmp_path)
+    long = rig.submit(cpus=4, estimate_s=200.0, preemptible=False)
+    rig.pass_s(1)
+    short = rig.submit(cpus=2, estimate_s=10.0)
+    for _ in range(5):
+        rig.pass_s(30)
+        assert rig.states(long, short) == [JobState.RUNNING, JobState.PENDING]
+    rig.finish()
+    assert rig.engine.stopped == []
+    assert rig.start_s(short) == rig.start_s(long) + 200
+    assert rig.verdict().differing == []
+
+
+def test_memory_of_a_victim_is_not_given_away_before_it_is_gone(tmp_path: Path) -> None:
+    rig = rounds(tmp_path)
+    rig.submit(cpus=1, estimate_s=5.0)  # on the first core, and gone when it matters
+    long = rig.submit(cpus=1, memory_mib=6000, estimate_s=1000.0)
+    rig.pass_s(6)
+    short = rig.submit(cpus=1, memory_mib=6000, estimate_s=10.0)
+    rig.settle()
+    let_go = keep_alive(rig)
+    rig.pass_s(90)
+    assert rig.engine.stopped == [(long, 1, "preempt")]
+    assert (short, 1) not in rig.engine.launched, "8 GiB would be given out twice"
+    let_go()
+    rig.settle()
+    assert rig.states(long, short) == [JobState.PENDING, JobState.RUNNING]
+
+
+def test_cancelling_a_victim_while_it_leaves(tmp_path: Path) -> None:
+    rig = rounds(tmp_path)
+    long = rig.submit(cpus=4, estimate_s=1000.0)
+    rig.pass_s(1)
+    rig.submit(cpus=2, estimate_s=10.0)
+    rig.settle()
+    let_go = keep_alive(rig)
+    rig.pass_s(90)
+    rig.plane.cancel(long)
+    rig.settle()
+    assert rig.engine.stopped == [(long, 1, "preempt"), (long, 1, "cancel")]
+    let_go()
+    rig.finish()
+    assert rig.states(long) == [JobState.CANCELLED]

@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 from tests.control.live_cases import START_US, TWO_NODES, Rig, env, spec_of
 
-from flyball.control.demand import cluster_of
 from flyball.control.journal import JobQuery
 from flyball.core.errors import BadInput, Conflict, NotFound, UnknownName
 from flyball.core.jobs import JobState
-from flyball.core.live import LiveNode
-from flyball.core.units import FOREVER_US
-from flyball.core.workload import Workload
-from flyball.schedule.policies.registry import get_policy
-from flyball.twin.twin import Twin
 
 PENDING, RUNNING, COMPLETED = JobState.PENDING, JobState.RUNNING, JobState.COMPLETED
 CANCELLED, COMPLETING = JobState.CANCELLED, JobState.COMPLETING
@@ -237,99 +231,6 @@ def test_a_repeated_key_is_answered_though_it_could_not_be_accepted_now(rig: Rig
     assert rig.plane.submit(asked, "k") == ids
 
 
-# Preemption ---------------------------------------------------------------------------------
-
-SRTF = ("round_s=30", "margin_s=5")
-
-
-def rounds(tmp_path: Path, **options: Any) -> Rig:
-    return Rig(tmp_path, "srtf", SRTF, **options)
-
-
-def test_a_victim_is_told_once_and_the_winner_waits_for_it(tmp_path: Path) -> None:
-    rig = rounds(tmp_path)
-    long = rig.submit(cpus=4, estimate_s=1000.0)
-    rig.pass_s(1)
-    short = rig.submit(cpus=2, estimate_s=10.0)
-    rig.settle()
-    assert rig.states(long, short) == [RUNNING, PENDING], "between rounds nobody gives way"
-    stuck = keep_alive(rig)
-    rig.pass_s(60)
-    assert rig.engine.stopped == [(long, 1, "preempt")]
-    assert rig.states(long, short) == [COMPLETING, PENDING]
-    rig.pass_s(90)  # three more rounds: it is told no more, and nobody is put in its place
-    assert rig.engine.stopped == [(long, 1, "preempt")]
-    assert rig.states(long, short) == [COMPLETING, PENDING]
-    stuck()
-    rig.settle()
-    assert rig.states(long, short) == [PENDING, RUNNING]
-    assert rig.job(long).preemptions == 1
-    rig.finish()
-    assert rig.states(long, short) == [COMPLETED, COMPLETED]
-    assert rig.engine.launched == [(long, 1), (short, 1), (long, 2)]
-    assert rig.verdict().differing == []
-
-
-def keep_alive(rig: Rig) -> Any:
-    """Let the running attempt ignore that it is told to stop; returns what lets it go."""
-    engine, stop = rig.engine, rig.engine._stop
-    held: list[tuple[int, int]] = []
-    engine._stop = lambda token: held.append(token)  # type: ignore[method-assign]
-
-    def let_go() -> None:
-        engine._stop = stop  # type: ignore[method-assign]
-        for token in held:
-            stop(token)
-
-    return let_go
-
-
-def test_who_may_not_be_set_aside_never_is(tmp_path: Path) -> None:
-    rig = rounds(tmp_path)
-    long = rig.submit(cpus=4, estimate_s=200.0, preemptible=False)
-    rig.pass_s(1)
-    short = rig.submit(cpus=2, estimate_s=10.0)
-    for _ in range(5):
-        rig.pass_s(30)
-        assert rig.states(long, short) == [RUNNING, PENDING]
-    rig.finish()
-    assert rig.engine.stopped == []
-    assert rig.start_s(short) == rig.start_s(long) + 200
-    assert rig.verdict().differing == []
-
-
-def test_memory_of_a_victim_is_not_given_away_before_it_is_gone(tmp_path: Path) -> None:
-    rig = rounds(tmp_path)
-    rig.submit(cpus=1, estimate_s=5.0)  # on the first core, and gone when it matters
-    long = rig.submit(cpus=1, memory_mib=6000, estimate_s=1000.0)
-    rig.pass_s(6)
-    short = rig.submit(cpus=1, memory_mib=6000, estimate_s=10.0)
-    rig.settle()
-    let_go = keep_alive(rig)
-    rig.pass_s(90)
-    assert rig.engine.stopped == [(long, 1, "preempt")]
-    assert (short, 1) not in rig.engine.launched, "8 GiB would be given out twice"
-    let_go()
-    rig.settle()
-    assert rig.states(long, short) == [PENDING, RUNNING]
-
-
-def test_cancelling_a_victim_while_it_leaves(tmp_path: Path) -> None:
-    rig = rounds(tmp_path)
-    long = rig.submit(cpus=4, estimate_s=1000.0)
-    rig.pass_s(1)
-    rig.submit(cpus=2, estimate_s=10.0)
-    rig.settle()
-    let_go = keep_alive(rig)
-    rig.pass_s(90)
-    rig.plane.cancel(long)
-    rig.settle()
-    assert rig.engine.stopped == [(long, 1, "preempt"), (long, 1, "cancel")]
-    let_go()
-    rig.finish()
-    assert rig.states(long) == [CANCELLED]
-
-
 # Answers ------------------------------------------------------------------------------------
 
 
@@ -404,7 +305,7 @@ def test_telemetry_is_somebody_elses(rig: Rig) -> None:
 
     class Sensors:
         def latest(self) -> dict[str, Any]:
-            return {"cpu": 0.5}
+            return {"cpu": 0.5, "application.1.step": 3.0, "application.12.step": 9.0}
 
         def names(self) -> list[str]:
             return ["cpu"]
@@ -413,7 +314,12 @@ def test_telemetry_is_somebody_elses(rig: Rig) -> None:
             return np.array([1.0]), np.array([0.5])
 
     rig.plane.sensors = Sensors()
-    assert rig.plane.telemetry() == {"cpu": 0.5}
+    assert rig.plane.telemetry()["cpu"] == 0.5
+    rig.submit()
+    rig.submit(cpus=4)
+    rig.settle()
+    said = [rig.plane.view(rig.job(job))["progress"] for job in (1, 2)]
+    assert said == [{"step": 3.0}, None], "what a job tells the agent is its progress too"
     assert rig.plane.series("cpu", 60.0) == {"name": "cpu", "times": [1.0], "values": [0.5]}
 
 
@@ -430,64 +336,3 @@ def test_prices_are_on_receipts(rig: Rig) -> None:
     job = rig.submit(cpus=2, estimate_s=1800.0)
     rig.finish()
     assert rig.plane.receipt(job)["device_hours"] == 1.0
-
-
-def test_the_machinery_of_whole_clusters() -> None:
-    assert cluster_of(TWO_NODES, "live").groups[0].count == 2
-
-
-# The same decisions as the twin -------------------------------------------------------------
-
-
-def small_workload(seed: int, jobs: int = 30) -> Workload:
-    """Jobs for two nodes of four cores; no two things ever happen at the same instant."""
-    rng = np.random.default_rng(seed)
-    submit_s = np.sort(rng.choice(4000, jobs, replace=False)) / 10 + 0.0001
-    run_s = rng.choice(2000, jobs, replace=False) / 10 + rng.permutation(jobs) * 0.00013 + 1.00003
-    return Workload.of(
-        "small", submit_s, run_s, rng.choice((1, 1, 2, 3, 4), jobs),
-        estimate_us=run_s * 1e6, kind=0, device=0, device_names=("CPU1",),
-        priority=rng.choice((0.0, 0.0, 1.0), jobs),
-        host_mib=rng.choice((0, 0, 3000, 6000), jobs),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("policy", ["fifo", "fifo-skip", "easy", "sjf", "saf"])
-def test_live_jobs_start_when_the_twin_says(tmp_path: Path, policy: str) -> None:
-    work = small_workload(7)
-    twin = Twin(cluster_of(TWO_NODES, "live"), work, get_policy(policy).knobs)
-    expected = twin.replay().first_start_us / 1e6
-    rig = Rig(tmp_path, policy, nodes=TWO_NODES)
-    for at in range(len(work)):
-        due = START_US + int(work.submit_us[at])
-        while (following := rig.engine.next_us) < due:
-            rig.now = following
-            rig.settle()
-        rig.now = due
-        rig.submit(
-            cpus=int(work.devices[at]), memory_mib=int(work.host_mib[at]),
-            estimate_s=float(work.estimate_us[at]) / 1e6, priority=float(work.priority[at]),
-            kind="compute-intensive", env=env(float(work.duration_us[at]) / 1e6),
-        )  # fmt: skip
-        rig.settle()
-    rig.finish()
-    assert rig.engine.next_us == FOREVER_US
-    starts = np.array([rig.start_s(job) for job in range(1, len(work) + 1)])
-    assert np.abs(starts - expected).max() < 1e-5
-    assert (expected - work.submit_us / 1e6).max() > 10, "somebody had to wait"
-    assert rig.verdict().differing == []
-
-
-def test_a_smaller_machine_gives_up_what_cannot_run_on_it(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
-    rig.submit(cpus=4)
-    rig.settle()
-    wide, narrow = rig.submit(cpus=4), rig.submit(cpus=2)
-    rig.now = rig.engine.next_us
-    rig.plane.close()
-    rig.engine.nodes_ = (LiveNode("a", "CPU1", 2, 2, 8192),)
-    rig.open()
-    rig.finish()
-    assert rig.states(1, wide, narrow) == [COMPLETED, CANCELLED, COMPLETED]
-    assert rig.job(wide).reason.startswith("cannot run here: ")
-    assert rig.verdict().differing == []

@@ -152,3 +152,22 @@ def test_another_policy_on_another_machine(rig: Rig) -> None:
     assert rig.states(1, 2, 3, 4) == [JobState.COMPLETED] * 4
     verdict = rig.verdict()
     assert (verdict.differing, verdict.decisions > 3) == ([], True)
+
+
+def test_a_smaller_machine_gives_up_what_cannot_run_on_it(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.submit(cpus=4)
+    rig.settle()
+    wide, narrow = rig.submit(cpus=4), rig.submit(cpus=2)
+    rig.now = rig.engine.next_us
+    rig.plane.close()
+    rig.engine.nodes_ = (LiveNode("a", "CPU1", 2, 2, 8192),)
+    rig.open()
+    rig.finish()
+    assert rig.states(1, wide, narrow) == [
+        JobState.COMPLETED,
+        JobState.CANCELLED,
+        JobState.COMPLETED,
+    ]
+    assert rig.job(wide).reason.startswith("cannot run here: ")
+    assert rig.verdict().differing == []

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.control.live_cases import START_US, TWO_NODES, Rig, env
 
+from flyball.control.demand import cluster_of
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.jobs import JobSpec
 from flyball.core.live import Launch, LiveNode, Report, Stop
 from flyball.core.units import FOREVER_US
+from flyball.core.workload import Workload
+from flyball.schedule.policies.registry import get_policy
 from flyball.twin.engine import VirtualEngine, estimated, nodes_of
+from flyball.twin.twin import Twin
 
 S = 1_000_000
 
@@ -113,3 +120,45 @@ def test_jobs_take_about_what_is_expected() -> None:
     assert code == 0
     assert all(20 < estimated(spec, job, 1)[0] < 500 for job in range(50))
     assert estimated(JobSpec(("x",)), 1, 1)[0] == pytest.approx(36 * run_s)
+
+
+# The same decisions as the twin -------------------------------------------------------------
+
+
+def small_workload(seed: int, jobs: int = 30) -> Workload:
+    """Jobs for two nodes of four cores; no two things ever happen at the same instant."""
+    rng = np.random.default_rng(seed)
+    submit_s = np.sort(rng.choice(4000, jobs, replace=False)) / 10 + 0.0001
+    run_s = rng.choice(2000, jobs, replace=False) / 10 + rng.permutation(jobs) * 0.00013 + 1.00003
+    return Workload.of(
+        "small", submit_s, run_s, rng.choice((1, 1, 2, 3, 4), jobs),
+        estimate_us=run_s * 1e6, kind=0, device=0, device_names=("CPU1",),
+        priority=rng.choice((0.0, 0.0, 1.0), jobs),
+        host_mib=rng.choice((0, 0, 3000, 6000), jobs),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo-skip", "easy", "sjf", "saf"])
+def test_live_jobs_start_when_the_twin_says(tmp_path: Path, policy: str) -> None:
+    work = small_workload(7)
+    twin = Twin(cluster_of(TWO_NODES, "live"), work, get_policy(policy).knobs)
+    expected = twin.replay().first_start_us / 1e6
+    rig = Rig(tmp_path, policy, nodes=TWO_NODES)
+    for at in range(len(work)):
+        due = START_US + int(work.submit_us[at])
+        while (following := rig.engine.next_us) < due:
+            rig.now = following
+            rig.settle()
+        rig.now = due
+        rig.submit(
+            cpus=int(work.devices[at]), memory_mib=int(work.host_mib[at]),
+            estimate_s=float(work.estimate_us[at]) / 1e6, priority=float(work.priority[at]),
+            kind="compute-intensive", env=env(float(work.duration_us[at]) / 1e6),
+        )  # fmt: skip
+        rig.settle()
+    rig.finish()
+    assert rig.engine.next_us == FOREVER_US
+    starts = np.array([rig.start_s(job) for job in range(1, len(work) + 1)])
+    assert np.abs(starts - expected).max() < 1e-5
+    assert (expected - work.submit_us / 1e6).max() > 10, "somebody had to wait"
+    assert rig.verdict().differing == []

@@ -31,6 +31,7 @@ class Book:
         lock: held while the book changes; hold it to read more than one thing.
         seq: number of the last event absorbed.
         jobs: the active ones, by id.
+        busy: those of them that do not pend.
         ended: the final state of the others.
         down: nodes that are down.
         wishes: how often somebody outside asked for something, or a node changed.
@@ -42,6 +43,7 @@ class Book:
         self.wishes = 0
         self.jobs: dict[int, Job] = {}
         self.ended: dict[int, JobState] = {}
+        self.busy: dict[int, Job] = {}
         self.down: set[int] = set()
         self.watchers: list[Callable[[Changes], None]] = []
 
@@ -52,6 +54,7 @@ class Book:
         with self.lock:
             self.seq = seq
             self.jobs = {job.id: job for job in active}
+            self.busy = {job.id: job for job in self.jobs.values() if not _pends(job)}
             self.ended = dict(ended)
             self.down = set(down)
             for watcher in self.watchers:
@@ -90,6 +93,10 @@ class Book:
         with self.lock:
             self.seq = seq
             for job in changes.values():
+                if job.state.final or _pends(job):
+                    self.busy.pop(job.id, None)
+                else:
+                    self.busy[job.id] = job
                 if job.state.final:
                     self.jobs.pop(job.id, None)
                     self.ended[job.id] = job.state
@@ -101,6 +108,10 @@ class Book:
                     (self.down.discard if event["up"] else self.down.add)(int(event["node"]))
             for watcher in self.watchers:
                 watcher(changes)
+
+
+def _pends(job: Job) -> bool:
+    return job.state == JobState.PENDING
 
 
 # What each kind of event makes of a job --------------------------------------------

@@ -57,6 +57,8 @@ class Decider:
     ) -> None:
         self.book, self.table, self.cluster = book, table, cluster
         self.policy, self.knobs = policy, knobs
+        self.most = cluster.device_count
+        """One decision starts no more jobs than there are devices (of those without fractions)."""
         self.number = 0
         self._heard = self._settled = -1
         self._round = self._last_round = -1
@@ -69,7 +71,7 @@ class Decider:
             freed = any(event["kind"] in FREEING for event in own)
             if not (freed or is_round or self._heard != self._settled):
                 return None
-            view, ids = self.look(own)
+            view, ids = self.look(own, self.most)
             jobs: Mapping[int, Job] = ChainMap(self.book.fold(own), self.book.jobs)
             waiting = len(ids) > len(np.unique(view.row_job))
             is_round = is_round and not _is_making_room(jobs.values())
@@ -93,14 +95,19 @@ class Decider:
         snapshot = Snapshot(self.cluster, view, self.knobs, now_us)
         return snapshot, listed(snapshot.decide(is_round), ids), digest
 
-    def look(self, own: Sequence[Event]) -> tuple[View, Any]:
-        """The view with events that are not in the book yet. Hold the book's lock."""
+    def look(self, own: Sequence[Event], most: int = 0) -> tuple[View, Any]:
+        """The view with events that are not in the book yet. Hold the book's lock.
+
+        Args:
+            own: these events.
+            most: see `Table.view`; decisions look at `self.most`.
+        """
         changes = self.book.fold(own)
         before = {each: self.book.jobs[each] for each in changes if each in self.book.jobs}
         ended = {job.id: job.state for job in changes.values() if job.state.final}
         self.table.update(changes)
         try:
-            return self.table.view(ChainMap(ended, self.book.ended), self.book.down)
+            return self.table.view(ChainMap(ended, self.book.ended), self.book.down, most)
         finally:
             for each in changes.keys() - before.keys():
                 self.table.drop(each)  # a job that is only thought of

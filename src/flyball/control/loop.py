@@ -21,6 +21,7 @@ class Jobs(Protocol):
     """What is true now."""
 
     jobs: dict[int, Job]
+    busy: dict[int, Job]
 
 
 class Decides(Protocol):
@@ -123,7 +124,7 @@ class Loop:
 
     def _stop(self) -> int:
         """Tell the engine, once, to end what is to end."""
-        ending = [job for job in list(self._book.jobs.values()) if job.stopping]
+        ending = [job for job in list(self._book.busy.values()) if job.stopping]
         wanted = {(job.id, job.attempt, job.stopping) for job in ending}
         self._told &= wanted
         new = [

@@ -16,7 +16,7 @@ from flyball.control.demand import Demand
 from flyball.core.grouping import group_rows
 from flyball.core.jobs import Job, JobState
 from flyball.core.state import records
-from flyball.core.units import to_us
+from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
 from flyball.twin.live import PAST, View
 
@@ -41,11 +41,17 @@ SLOT = np.dtype(
         ("model", "i4"),
         ("kind", "i4"),
         ("attempt", "i4"),
+        ("like", "i4"),
         ("used", "u1"),
     ]
 )
 
 
+TELLING = (
+    *("estimate_us", "limit_us", "priority", "cpu_milli", "host_mib", "array", "devices", "milli"),
+    *("tenant", "user", "model", "kind"),
+)
+"""Jobs that are equal in these are alike: only when they were submitted tells them apart."""
 Ints = npt.NDArray[np.int64]
 Holding = tuple[int, int, int, int, int, int]
 """A row that a running job holds: since when, id, number of the row, slot, node, mask."""
@@ -100,6 +106,7 @@ class Table:
         self.running: dict[int, Job] = {}
         self.chained: dict[int, Job] = {}
         self._holding: dict[int, list[Holding]] = {}
+        self._likes: dict[tuple[Any, ...], int] = {}
 
     def update(self, changes: Mapping[int, Job]) -> None:
         """Take over what has become of these jobs."""
@@ -173,24 +180,32 @@ class Table:
             self._models.code(self._demand.known_model(spec.model)),
             kind,
             job.attempt,
+            0,
             1,
         )
+        record = self._slots[slot]
+        told_apart = tuple(record[name].item() for name in TELLING)
+        record["like"] = self._likes.setdefault(told_apart, len(self._likes))
 
     # Views ----------------------------------------------------------------------------
 
     def view(
-        self, ended: Mapping[int, JobState], down: set[int]
+        self, ended: Mapping[int, JobState], down: set[int], most: int = 0
     ) -> tuple[View, npt.NDArray[np.int64]]:
         """What is active now, and the ids of the jobs in it. It shares nothing with the table.
 
         Args:
             ended: how the jobs ended that are not active.
             down: nodes that are down.
+            most: of pending jobs that differ in nothing but their time of submission only the
+                first so many; 0 = all.
         """
         slots = np.flatnonzero(self._slots["used"])
         if doomed := self.doomed(ended):
             slots = slots[~np.isin(self._slots["id"][slots], list(doomed))]
         slots = self._in_order(slots)
+        if most:
+            slots = slots[self._may_matter(slots, most)]
         rows: Any = self._slots.take(slots)  # ten times as fast as an index for records
         ids: npt.NDArray[np.int64] = rows["id"].copy()
         place = np.full(len(self._slots), NOT_HERE)
@@ -210,6 +225,31 @@ class Table:
         if (submit_us[1:] >= submit_us[:-1]).all():
             return slots
         return slots[np.argsort(submit_us, kind="stable")]
+
+    def _may_matter(self, slots: Ints, most: int) -> npt.NDArray[np.bool_]:
+        """Which of these jobs one decision could be about, if it starts `most` jobs at the most.
+
+        Of jobs alike the earlier goes first by every order there is. What has run before is
+        not like anything else; what waits for others, or is waited for, must be seen.
+        """
+        keep = self._slots["attempt"][slots] > 0
+        keep |= (self._slots["milli"][slots] < MILLI_PER_DEVICE) | (
+            self._slots["devices"][slots] == 0
+        )
+        if self.chained:
+            named = [other for job in self.chained.values() for _how, other in job.spec.after]
+            wanted = [
+                self._slot_of[each] for each in [*self.chained, *named] if each in self._slot_of
+            ]
+            keep |= np.isin(slots, wanted)
+        among = np.flatnonzero(~keep)
+        like = self._slots["like"][slots[among]]
+        by_kind = np.argsort(like, kind="stable")
+        begins = np.flatnonzero(np.diff(like[by_kind], prepend=-1))
+        sizes = np.diff(np.append(begins, len(like)))
+        number = np.arange(len(like)) - np.repeat(begins, sizes)
+        keep[among[by_kind[number < most]]] = True
+        return keep
 
     def doomed(self, ended: Mapping[int, JobState]) -> dict[int, int]:
         """Jobs that wait for something that can no longer happen, and for whose end it was."""

@@ -71,7 +71,7 @@ class Verifier:
         assert self._decider is not None, "a decision before any control plane began"
         self._absorb(int(event["seen"]))
         own = [each for _seq, each in self._waiting[len(self._waiting) - int(event["own"]) :]]
-        view, ids = self._decider.look(own)
+        view, ids = self._decider.look(own, self._decider.most)
         made = self._decider.make(view, ids, int(event["time_us"]), bool(event["is_round"]))
         self.verdict.decisions += 1
         self.verdict.actions += len(event["plan"])

@@ -43,6 +43,13 @@ class Dependency(StrEnum):
     AFTERNOTOK = "afternotok"
 
 
+class SpecValues(dict[str, Any]):
+    """Plain values that still know the spec they come from: it need not be made again."""
+
+    __slots__ = ("spec",)
+    spec: object
+
+
 @dataclass(frozen=True)
 class JobSpec:
     """What is asked for.
@@ -102,7 +109,11 @@ class JobSpec:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, only those that differ from the default; shares what it holds."""
         own = self.__dict__
-        return {name: own[name] for name, usual in DEFAULTS.items() if own[name] != usual}
+        made = SpecValues(
+            (name, own[name]) for name, usual in DEFAULTS.items() if own[name] != usual
+        )
+        made.spec = self
+        return made
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
@@ -111,9 +122,11 @@ class JobSpec:
         Raises:
             BadInput: a field that there is not.
         """
-        known = {each.name for each in fields(cls)}
-        if extra := sorted(set(values) - known):
-            raise BadInput(f"unknown field {extra[0]!r} in a job", f"known: {', '.join(known)}")
+        if isinstance(values, SpecValues) and isinstance(values.spec, cls):
+            return values.spec
+        if extra := sorted(values.keys() - DEFAULTS.keys()):
+            known = ", ".join(DEFAULTS)
+            raise BadInput(f"unknown field {extra[0]!r} in a job", f"known: {known}")
         values = {**values, "argv": tuple(values["argv"])}
         if "after" in values:
             values["after"] = tuple((str(how), int(job)) for how, job in values["after"])
