@@ -155,7 +155,7 @@ def _started(
         proxy_headers=False,  # nobody may say for himself who he is
         ws="none",
         lifespan="on",
-        loop="asyncio",
+        loop="auto",  # uvloop where it is installed
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_S,
         ssl_certfile=str(tls_cert) or None,

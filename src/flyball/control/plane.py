@@ -170,10 +170,14 @@ class Plane:
         if not specs:
             raise BadInput("no job to submit", "name a command")
         print_ = fingerprint(specs) if key else ""
-        if key and (known := self.journal.answer(key)) is not None:
-            return earlier_ids(known.value, key, print_)
-        for spec in specs:
-            self._check(spec)
+        try:
+            for spec in specs:
+                self._check(spec)
+        except BadInput:
+            # It may have been accepted before, when it could still run.
+            if key and (known := self.journal.answer(key)) is not None:
+                return earlier_ids(known.value, key, print_)
+            raise
         with self._ids:
             first = self._next_id
             made = numbered(specs, first)

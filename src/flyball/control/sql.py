@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, func, insert, select, text, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from flyball.control.schema import (
@@ -91,9 +91,15 @@ class Answer(NamedTuple):
     seq: int
 
 
+ANSWERS = text(
+    "SELECT key, answer, seq FROM keys WHERE key IN (SELECT value FROM json_each(:wanted))"
+)
+"""One parameter, however many keys: the statement need not be made anew each time."""
+
+
 def answers(connection: Connection, wanted: Iterable[str]) -> dict[str, Answer]:
     """What is stored under these keys; keys that are not known are not there."""
-    found = connection.execute(select(keys).where(keys.c.key.in_(list(wanted))))
+    found = connection.execute(ANSWERS, {"wanted": json.dumps(list(wanted))})
     return {row.key: Answer(json.loads(row.answer), row.seq) for row in found}
 
 

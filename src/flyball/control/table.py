@@ -47,11 +47,23 @@ SLOT = np.dtype(
 )
 
 
-TELLING = (
-    *("estimate_us", "limit_us", "priority", "cpu_milli", "host_mib", "array", "devices", "milli"),
-    *("tenant", "user", "model", "kind"),
+TELLING = tuple(
+    (SLOT.names or ()).index(name)
+    for name in (
+        *(
+            "estimate_us",
+            "limit_us",
+            "priority",
+            "cpu_milli",
+            "host_mib",
+            "array",
+            "devices",
+            "milli",
+        ),
+        *("tenant", "user", "model", "kind"),
+    )
 )
-"""Jobs that are equal in these are alike: only when they were submitted tells them apart."""
+"""Jobs that are equal in these fields are alike: only when they were submitted tells them apart."""
 Ints = npt.NDArray[np.int64]
 Holding = tuple[int, int, int, int, int, int]
 """A row that a running job holds: since when, id, number of the row, slot, node, mask."""
@@ -160,7 +172,7 @@ class Table:
         spec, asks = job.spec, self._demand.of(job.spec)
         estimate_s = spec.estimate_s or spec.limit_s
         kind = CLASS_LABELS.index(spec.kind) if spec.kind else NOT_STATED
-        self._slots[slot] = (
+        values = (
             job.id,
             job.submit_us,
             to_us(estimate_s) if estimate_s else self._demand.default_us,
@@ -180,12 +192,9 @@ class Table:
             self._models.code(self._demand.known_model(spec.model)),
             kind,
             job.attempt,
-            0,
-            1,
         )
-        record = self._slots[slot]
-        told_apart = tuple(record[name].item() for name in TELLING)
-        record["like"] = self._likes.setdefault(told_apart, len(self._likes))
+        like = self._likes.setdefault(tuple(values[at] for at in TELLING), len(self._likes))
+        self._slots[slot] = (*values, like, 1)
 
     # Views ----------------------------------------------------------------------------
 
