@@ -7,6 +7,7 @@ device. Kernel and reference read the same table.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +54,8 @@ def find_profiles(workload: Workload) -> Profiles:
     Raises:
         UnknownName: a model or a device that nobody knows.
     """
-    kinds = classify_workload(workload).kind
+    stated = workload.kind >= 0
+    kinds = workload.kind if stated.all() else classify_workload(workload).kind
     groups = group_rows(workload.model, kinds, workload.device, workload.devices)
     found = []
     to_reference = np.ones(len(groups.first))
@@ -71,6 +73,7 @@ def find_profiles(workload: Workload) -> Profiles:
     return Profiles(tuple(found), groups.of_row, kinds, to_reference)
 
 
+@lru_cache(4096)
 def _speed(
     profile: Profile, device: str, spread: bool, network: Network, devices_per_node: int = 0
 ) -> tuple[float, bool]:
@@ -90,10 +93,15 @@ def _speed(
 
 
 def rate_table(profiles: Profiles, cluster: Cluster, with_network: bool) -> Records:
-    """The rows `rates[profile * pools + pool]`."""
+    """The rows `rates[profile * pools + pool]`; not to be changed."""
+    return _rates(profiles.profiles, cluster, with_network)
+
+
+@lru_cache(64)
+def _rates(profiles: tuple[Profile, ...], cluster: Cluster, with_network: bool) -> Records:
     pools = cluster.groups
-    table = records(len(profiles.profiles) * len(pools), RATE)
-    for at, profile in enumerate(profiles.profiles):
+    table = records(len(profiles) * len(pools), RATE)
+    for at, profile in enumerate(profiles):
         for pool_id, group in enumerate(pools):
             row = table[at * len(pools) + pool_id]
             row.packed, row.estimated = _speed(
@@ -117,8 +125,9 @@ def _steps_per_s(profile: Profile) -> float:
     return measured.steps_per_s(device, key, count) or 1.0
 
 
+@lru_cache(64)
 def cap_table(cluster: Cluster) -> Records:
-    """The rows `caps[pool * CAP_LEVELS + level]`."""
+    """The rows `caps[pool * CAP_LEVELS + level]`; not to be changed."""
     table = records(len(cluster.groups) * CAP_LEVELS, CAP)
     for pool_id, group in enumerate(cluster.groups):
         for level in range(CAP_LEVELS):
