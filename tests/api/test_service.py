@@ -97,7 +97,7 @@ def test_health_tries_the_journal(world: World, client: httpx.Client) -> None:
 
 def test_metrics_are_what_prometheus_reads(world: World, client: httpx.Client) -> None:
     client.post(JOBS, json=SLEEP)
-    client.request("INVENTED", JOBS)
+    client.request("PROPFIND", JOBS)
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     families = {each.name: each for each in text_string_to_metric_families(answer.text)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,9 @@ def test_counters_count() -> None:
     if "absent" in counters.about:
         pytest.skip(counters.about["absent"])
     first = counters.collect(1.0).values["cache_references_total"]
-    _touched = bytearray(1 << 22)
+    with mmap.mmap(-1, 1 << 22) as fresh:
+        for page in range(0, len(fresh), mmap.PAGESIZE):
+            fresh[page] = 1
     values = counters.collect(2.0).values
     assert values["cache_references_total"] > first + 100
     assert 0.0 <= values["cache_hit_percent"] <= 100.0

@@ -193,8 +193,15 @@ class Plane:
         ticket.wait()
         self.wake()
         if ticket.repeated:
+            self._give_back(first, len(made))
             return earlier_ids(ticket.answer, key, print_)
         return list(range(first, first + len(made)))
+
+    def _give_back(self, first: int, count: int) -> None:
+        """Ids that were not needed are given again, if nobody came after."""
+        with self._ids:
+            if self._next_id == first + count:
+                self._next_id = first
 
     def _check(self, spec: JobSpec) -> None:
         self._check_fit(spec)
