@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,10 @@ def test_unknown_jobs(ask: Ask) -> None:
 
 
 def test_interrupting(server: Path) -> None:
-    """Ctrl-C ends what goes on for ever, without a trace of Python; jobs go on."""
+    """Ctrl-C ends what goes on for ever, without a trace of Python; jobs go on.
+
+    A background shell has its children ignore SIGINT: here it is as in a terminal.
+    """
     environ = {**os.environ, "FLYBALL_STATE": str(server)}
     flyball = [sys.executable, "-m", "flyball"]
     for command, code in (
@@ -224,12 +228,15 @@ def test_interrupting(server: Path) -> None:
     ):
         process = subprocess.Popen(
             [*flyball, *command], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True,
+            text=True, preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _out, err = process.communicate(timeout=30)
+        try:
+            _out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
         assert process.returncode == code
         assert "Traceback" not in err
         assert ("goes on; flyball cancel" in err) == (code == 130)

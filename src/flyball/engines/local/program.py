@@ -70,7 +70,7 @@ def _become(
         os.dup2(output, 1)
         os.dup2(output, 2)
         doing = f"run {request['argv'][0]!r}"
-        for each in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT):
+        for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(each, signal.SIG_DFL)  # what is ignored stays so in a new program
         _default_handlers()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
