@@ -49,7 +49,7 @@ unit: $(STAMP)
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -W error -n $(JOBS) -m nojit --cov --cov-append --cov-report=
 
 cover: unit
-	@for part in core physics schedule twin control engines monitor api sdk; do \
+	@for part in core physics schedule twin; do \
 		echo "coverage of $$part"; \
 		$(BIN)/coverage report --include="src/flyball/$$part/*" --fail-under=90 || exit 1; \
 	done
