@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from tests.engines.rig import SLEEP, Rig, gone, until
 from flyball.core.live import Report
 from flyball.engines.local import claim, proc
 from flyball.engines.local.cgroup import Group, find_place, group_name
+from flyball.engines.local.line import PRESENCE
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -166,6 +168,26 @@ def test_launches_a_spawner_never_read_are_sent_again(rig: Rig, tmp_path: Path) 
     assert sorted((tmp_path / "runs").read_text().split()) == ["1", "2", "3", "4", "5"]
 
 
+def test_a_launch_sent_again_comes_late_and_does_not_run(rig: Rig, tmp_path: Path) -> None:
+    mark = tmp_path / "runs"
+    rig.launch("sh", "-c", f"echo x >> {mark}")
+    rig.engine._restart()  # as if the first spawner had died before its launch was heard of
+    second = rig.spawner()
+    os.kill(second, signal.SIGSTOP)
+    rig.engine.acknowledge([rig.report("ended")])
+    assert rig.claims() == ["1.1"]  # it keeps out what is on its way
+    os.kill(second, signal.SIGCONT)
+    rig.launch("true", job=2)
+    rig.engine.acknowledge([rig.report("ended", job=2)])
+    assert mark.read_text() == "x\n"
+
+    def cleared() -> bool:
+        rig.engine.observe()
+        return rig.claims() == []
+
+    until(cleared)
+
+
 def test_a_spawner_that_does_nothing_is_replaced(rig: Rig) -> None:
     rig.launch("true", job=99)
     rig.ended(job=99)
@@ -175,9 +197,11 @@ def test_a_spawner_that_does_nothing_is_replaced(rig: Rig) -> None:
     void = rig.report("void")
     assert "nothing was heard of it for 0.5 s" in void.values["message"]
     assert gone(first)
-    rig.engine.acknowledge([void])
-    assert void not in rig.engine.observe()
-    assert rig.claims() == ["1.1", "99.1"]  # the token stays taken: a launch may be on its way
+    with open(rig.state / "engine" / PRESENCE, "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)  # as a supervisor of its that has not claimed yet
+        rig.engine.acknowledge([void])
+        assert void not in rig.engine.observe()
+        assert rig.claims() == ["1.1", "99.1"]  # the token stays taken
     rig.launch("true", attempt=2)
     assert rig.ended(attempt=2)["exit_code"] == 0
 

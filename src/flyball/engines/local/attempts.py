@@ -35,16 +35,18 @@ class Attempt:
     """What is known of one.
 
     Attributes:
-        request: what was sent to the spawner, until a claim is seen.
-        sent_s: when, or when giving up was last put off.
+        request: what is sent to the spawner, until a claim is seen.
+        sent: a spawner may have it.
+        sent_s: when it was made, or when giving up was last put off.
         refused: why its supervisor could not claim it.
-        fenced: its void claim must stay, since a launch may still be on its way.
+        fenced: its claim must stay when it is over, since a launch may still be on its way.
         claim: as last read.
         stop: `cancel` or `preempt`, still to be passed on.
         stray: nobody expects it; it is to end without a report.
     """
 
     request: bytes = b""
+    sent: bool = False
     sent_s: float = 0.0
     refused: str = ""
     fenced: bool = False
@@ -153,7 +155,8 @@ class Attempts:
         if not self.known[token].stray:
             self.over[token] = report
             return
-        log.warning("attempt %d.%d was not expected to be here; removed (%s)", *token, what)
+        if what == "lost":  # the others had ended before and were only kept
+            log.warning("attempt %d.%d was not expected to be here; killed", *token)
         self.strays.append(report)
         self.forget(token)
 
@@ -212,8 +215,21 @@ class Attempts:
         self.over.pop(token, None)
         self.again.pop(token, None)
         known = self.known.pop(token, None)
-        if known is not None and known.fenced and known.claim is not None and known.claim.void:
+        if known is not None and known.fenced:
             self._fences.add(token)
-            return
+        else:
+            self._remove(token)
+
+    @property
+    def has_fences(self) -> bool:
+        """Whether claims are kept of attempts that are over."""
+        return bool(self._fences)
+
+    def drop_fences(self) -> None:
+        """Nothing is on its way any more."""
+        while self._fences:
+            self._remove(self._fences.pop())
+
+    def _remove(self, token: Token) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(claim.name_of(*token), dir_fd=self._folder)

@@ -96,10 +96,10 @@ class LocalEngine:
         line = request_line(action, self._state, self._node, self._cores, self._logs, now)
         sent = Attempt(request=line, sent_s=self._clock.now())
         self._attempts.known[token] = self._attempts.unheard[token] = sent
-        if not self._send(line):
+        self._send(sent)
+        if not sent.sent:
             del self._attempts.known[token], self._attempts.unheard[token]
-            return Receipt(*token, False)
-        return Receipt(*token, True)
+        return Receipt(*token, sent.sent)
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
         """These ends are in the journal: they need not be told again."""
@@ -107,20 +107,30 @@ class LocalEngine:
             if (each.job, each.attempt) in self._attempts.over:
                 self._attempts.forget((each.job, each.attempt))
 
-    def _send(self, line: bytes) -> bool:
-        """False if there is no spawner and none can be started."""
-        return (self._line is not None and self._line.send(line)) or self._restart()
+    def _send(self, new: Attempt) -> None:
+        """To the spawner there is, or to a new one. Not marked as sent if none can be started."""
+        if self._line is not None:
+            new.sent = True  # should it break now, nobody knows how much it had read
+            if self._line.send(new.request):
+                return
+        self._restart()
 
-    def _restart(self) -> bool:
-        """A new spawner, told again what nothing was heard of: a token can be claimed only once."""
+    def _restart(self) -> None:
+        """A new spawner, told again what nothing was heard of: a token can be claimed only once.
+
+        What is sent twice keeps its claim when it is over, for the second may come much later.
+        """
         self._hang_up(kill=False)
         try:
             self._line = Line(self._folder)
         except OSError:
-            return False
+            return
         self._poll.register(self._line.fileno(), select.EPOLLIN)
-        lines = [each.request for each in self._attempts.unheard.values() if not each.refused]
-        return self._line.send(b"".join(lines))
+        again = [each for each in self._attempts.unheard.values() if not each.refused]
+        for each in again:
+            each.fenced |= each.sent
+            each.sent = True
+        self._line.send(b"".join(each.request for each in again))
 
     def _hang_up(self, kill: bool) -> None:
         if self._line is not None:
@@ -163,6 +173,7 @@ class LocalEngine:
             changed = changed or {}
             for token in attempts.on_disk() | set(attempts.known):
                 self._look(token, -math.inf)
+            self._drop_fences()
         # 3. Look at what changed, and again at what is about to.
         for name, closed in changed.items():
             if (found := token_of(name)) is not None:
@@ -182,6 +193,13 @@ class LocalEngine:
         self._attempts.look(token, closed_s)
         if len(self._attempts.unheard) < waiting:
             self._progress_s = self._clock.now()
+
+    def _drop_fences(self) -> None:
+        """Claims kept only against launches on their way go once no spawner can have one."""
+        if self._attempts.has_fences and not self._attempts.unheard:
+            self._hang_up(kill=True)
+            if nobody_spawns(self._folder):
+                self._attempts.drop_fences()
 
     def _hear_spawner(self, now_s: float) -> None:
         if self._line is None:
