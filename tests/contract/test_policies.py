@@ -30,7 +30,8 @@ from flyball.core.effects import Effects
 from flyball.core.errors import UnknownName
 from flyball.core.knobs import Knobs
 from flyball.core.protocols import Forecast
-from flyball.core.state import ACTION, Records, State, records
+from flyball.core.records import ACTION, Records, records
+from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy, names

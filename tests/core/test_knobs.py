@@ -6,7 +6,7 @@ import pytest
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, choices
-from flyball.core.state import CAP_LEVELS
+from flyball.core.records import CAP_LEVELS
 from flyball.core.units import FOREVER_US
 
 

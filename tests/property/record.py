@@ -10,7 +10,8 @@ from tests.twin.strategies import Problem
 from flyball.core.codes import ActionKind
 from flyball.core.knobs import Knobs
 from flyball.core.protocols import Forecast
-from flyball.core.state import CHANGED, Records, State
+from flyball.core.records import Records
+from flyball.core.state import CHANGED, State
 from flyball.core.units import FOREVER_US
 from flyball.schedule.policies.preset import Preset
 from flyball.twin.twin import Twin

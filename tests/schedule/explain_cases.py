@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flyball.core import state as dtypes
+from flyball.core import records as dtypes
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Knobs
-from flyball.core.state import records
+from flyball.core.records import records
 from flyball.core.units import to_us
 from flyball.core.workload import Workload
 from flyball.schedule.explain import (

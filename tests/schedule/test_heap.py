@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import config
 
-from flyball.core.state import ENTRY, Records, records
+from flyball.core.records import ENTRY, Records, records
 from flyball.schedule import heap
 
 pytestmark = [

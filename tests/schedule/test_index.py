@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import config
 
-from flyball.core.state import POOL, records
+from flyball.core.records import POOL, records
 from flyball.schedule import index
 
 pytestmark = [

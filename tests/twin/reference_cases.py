@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flyball.core import state as dtypes
+from flyball.core import records as dtypes
 from flyball.core.codes import ActionKind
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
-from flyball.core.state import CAP_LEVELS, State, records
+from flyball.core.records import CAP_LEVELS, records
+from flyball.core.state import State
 from flyball.core.units import to_us
 from flyball.twin.build import order_of_visits
 from flyball.twin.reference import Reference

@@ -15,7 +15,8 @@ from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt, Span
 from flyball.core.metrics import summarise, waits_s
 from flyball.core.protocols import Forecast
-from flyball.core.state import ACTION, Records, State, records
+from flyball.core.records import ACTION, Records, records
+from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.reference import Reference

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numba.core import config
 
-from flyball.core import state as dtypes
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import EventKind, Status
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
-from flyball.core.state import State, records
+from flyball.core.records import OUTAGE, records
+from flyball.core.state import CHANGED, State
 from flyball.core.units import FOREVER_US, to_us
 from flyball.core.workload import Workload
 from flyball.schedule.kernel import decide_now
@@ -36,7 +36,7 @@ def test_next_instant_is_the_earliest_of_all() -> None:
     assert kernel.next_us(state, PACKED) == 0
     kernel.run(state, PACKED, 0, False)
     assert kernel.next_us(state, PACKED) == to_us(50)  # the second arrival
-    outages = records(1, dtypes.OUTAGE)
+    outages = records(1, OUTAGE)
     outages[0] = (to_us(20), to_us(30), 1)
     broken = state._replace(outages=outages)
     assert kernel.next_us(broken, PACKED) == to_us(20)
@@ -68,7 +68,7 @@ def test_advance_lets_things_happen_but_decides_nothing() -> None:
 
 
 def test_ends_come_before_repairs_at_one_instant() -> None:
-    outages = records(1, dtypes.OUTAGE)
+    outages = records(1, OUTAGE)
     outages[0] = (to_us(5), to_us(10), 1)
     state = state_of([0, 6], [10, 10])._replace(outages=outages)
     kernel.run(state, PACKED, to_us(10), False)
@@ -80,7 +80,7 @@ def test_ends_come_before_repairs_at_one_instant() -> None:
 def test_totals_change_nothing() -> None:
     state = state_of([0], [100])
     kernel.run(state, PACKED, 0, False)
-    before = {name: getattr(state, name).copy() for name in dtypes.CHANGED}
+    before = {name: getattr(state, name).copy() for name in CHANGED}
     work_us, energy_j, busy_us = kernel.totals_at(state, PACKED, to_us(40))
     assert work_us == pytest.approx(40e6)
     assert energy_j == pytest.approx(40 * (332 + 116))
@@ -111,7 +111,7 @@ def test_another_order_for_those_who_wait() -> None:
 
 
 def test_a_node_that_fails_is_in_no_bitmap() -> None:
-    outages = records(2, dtypes.OUTAGE)
+    outages = records(2, OUTAGE)
     outages[0] = (to_us(1), to_us(3), 0)
     outages[1] = (to_us(2), to_us(3), 1)
     state = state_of([0, 0], [10, 10])._replace(outages=outages)

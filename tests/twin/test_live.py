@@ -14,7 +14,8 @@ from flyball.core.codes import ActionKind, Status
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.protocols import Forecast
-from flyball.core.state import Records, State, records
+from flyball.core.records import Records, records
+from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy

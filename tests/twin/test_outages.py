@@ -8,7 +8,7 @@ import pytest
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
-from flyball.core.state import Records
+from flyball.core.records import Records
 from flyball.core.workload import Workload
 from flyball.twin.outages import draw_outages
 

@@ -9,7 +9,7 @@ import pytest
 
 from flyball.core.cluster import Cluster, Network, NodeGroup
 from flyball.core.errors import UnknownName
-from flyball.core.state import CAP_LEVELS, Records
+from flyball.core.records import CAP_LEVELS, Records
 from flyball.core.workload import JobClass, Workload
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
 

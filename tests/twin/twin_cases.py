@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from flyball.core import state as dtypes
+from flyball.core import records as dtypes
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.knobs import Knobs
-from flyball.core.state import records
+from flyball.core.records import records
 from flyball.core.units import to_us
 from flyball.core.workload import JobClass, Workload
 from flyball.twin.twin import Twin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flyball.cli.job_file import JOB_ID
+from flyball.cli.output import print_json
 from flyball.core.errors import BadInput, Unavailable
 from flyball.core.jobs import JobState
 from flyball.core.units import MIB_PER_GIB, duration_text
@@ -47,6 +48,25 @@ def connected(state: Path | None) -> Iterator[Client]:
     except ApiError as error:
         kind = BadInput if error.exit_code == 2 else Unavailable
         raise kind(error.detail, error.remedy) from error
+
+
+def show_job(
+    job: str,
+    state: Path | None,
+    as_json: bool,
+    ask: Callable[[Client, str], Mapping[str, Any]],
+    lines: Callable[[Mapping[str, Any], Job], Iterable[str]],
+) -> None:
+    """Ask the server something about one job, and print it as JSON or as lines."""
+    number = job_id(job)
+    with connected(state) as client:
+        answer = ask(client, number)
+        if as_json:
+            print_json(answer)
+            return
+        found = client.job(number)
+    for line in lines(answer, found):
+        typer.echo(line)
 
 
 def job_id(text: str) -> str:

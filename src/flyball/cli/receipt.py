@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import typer
-
 from flyball.cli.live_options import (
     Job,
     JobId,
     State,
     clean,
-    connected,
     count_text,
     heading,
-    job_id,
+    show_job,
     size_text,
 )
 from flyball.cli.options import AsJson
-from flyball.cli.output import print_json
 from flyball.core.units import J_PER_KWH, duration_text
 
 EXAMPLES = """\b
@@ -37,15 +33,7 @@ def receipt(
     state: State = None,
 ) -> None:
     """Say what a job took: time, devices, energy, money, carbon; and what to ask for next time."""
-    number = job_id(job)
-    with connected(state) as client:
-        found = client.receipt(number)
-        if as_json:
-            print_json(found)
-            return
-        shown = client.job(number)
-    for line in lines(found, shown):
-        typer.echo(line)
+    show_job(job, state, as_json, lambda client, number: client.receipt(number), lines)
 
 
 def lines(found: Mapping[str, Any], job: Job) -> Iterator[str]:

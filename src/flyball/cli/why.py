@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import typer
-
 from flyball.cli.live_options import (
     Job,
     JobId,
     State,
     clean,
-    connected,
     count_text,
     heading,
-    job_id,
+    show_job,
     soon_text,
     start_text,
 )
 from flyball.cli.options import AsJson
-from flyball.cli.output import print_json
 
 EXAMPLES = """\b
 Examples:
@@ -37,15 +33,7 @@ def why(
     state: State = None,
 ) -> None:
     """Say why a job waits, who is ahead, when it will start, and what would help."""
-    number = job_id(job)
-    with connected(state) as client:
-        answer = client.why(number)
-        if as_json:
-            print_json(answer)
-            return
-        found = client.job(number)
-    for line in lines(answer, found):
-        typer.echo(line)
+    show_job(job, state, as_json, lambda client, number: client.why(number), lines)
 
 
 def lines(answer: Mapping[str, Any], job: Job) -> Iterator[str]:

@@ -23,7 +23,7 @@ from flyball.core.codes import ActionKind
 from flyball.core.jobs import Job, JobState
 from flyball.core.knobs import Knobs, Preempt
 from flyball.core.live import Event, EventKind
-from flyball.core.state import Records
+from flyball.core.records import Records
 from flyball.core.units import to_us
 from flyball.twin.live import Snapshot, View
 

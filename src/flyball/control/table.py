@@ -15,7 +15,7 @@ import numpy.typing as npt
 from flyball.control.demand import Demand
 from flyball.core.grouping import group_rows
 from flyball.core.jobs import Job, JobState
-from flyball.core.state import records
+from flyball.core.records import records
 from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
 from flyball.twin.live import PAST, View

@@ -1,4 +1,4 @@
-"""What the state remembers of tenants and of jobs that ended: dtypes, as in `core.state`.
+"""What the state remembers of tenants and of jobs that ended: dtypes, as in `core.records`.
 
 `tenants` counts only while the order is fair, `memos` only for the orders that need them;
 `docs/concept/twin.md` has the rules.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flyball.core.state import Records
+from flyball.core.records import Records
 
 TENANT = np.dtype(
     [

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.errors import BadInput, UnknownName
-from flyball.core.state import CAP_LEVELS, Records, records
+from flyball.core.records import CAP_LEVELS, Records, records
 from flyball.core.units import FOREVER_US, to_us
 
 

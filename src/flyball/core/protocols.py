@@ -7,8 +7,9 @@ from typing import NamedTuple, Protocol
 
 from flyball.core.live import Event, Launch, LiveNode, Report, Stop
 from flyball.core.live import Receipt as Receipt
+from flyball.core.records import Records
 from flyball.core.results import Floats
-from flyball.core.state import Records, State
+from flyball.core.state import State
 
 
 class Sample(NamedTuple):

@@ -1,10 +1,7 @@
-"""The state of a cluster as a handful of structured arrays, each dtype defined once.
+"""The state of a cluster: a handful of arrays of the records in `core/records.py`.
 
-The twin, live snapshots and dumps on disk all use these. Compiled code and plain
-Python read the same fields (`state.jobs[j].devices`). Units are in the names:
-`_us` microseconds, `_w` watts, `_j` joules, `_mib` mebibytes, `milli` thousandths
-of a device. Arrays named in `SHARED` describe the problem and never change during
-a run, so clones share them; those in `CHANGED` are what a clone copies.
+Arrays named in `SHARED` describe the problem and never change during a run, so clones share
+them; those in `CHANGED` are what a clone copies.
 """
 
 from __future__ import annotations
@@ -15,296 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Records = np.recarray[Any, Any]
-
-
-ALIGNMENT = 64
-"""Arrays begin at multiples of a cache line."""
-
-
-def whole_lines(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The same record, rounded up to whole cache lines."""
-    names = dtype.names or ()
-    return np.dtype(
-        {
-            "names": list(names),
-            "formats": [dtype[name] for name in names],
-            "offsets": [dtype.fields[name][1] for name in names] if dtype.fields else [],
-            "itemsize": -(-dtype.itemsize // ALIGNMENT) * ALIGNMENT,
-        },
-        align=True,
-    )
-
-
-# Fixed for a run ------------------------------------------------------------
-
-JOB = np.dtype(
-    [
-        # What starts and ends read, in one cache line.
-        ("work_us", "f8"),  # true run time on its own device at its own count: hidden from policies
-        ("estimate_us", "f8"),  # what policies see instead
-        ("limit_us", "i8"),  # kill an attempt after this long; 0 = no limit
-        ("devices", "i4"),  # gang size
-        ("milli", "i4"),  # thousandths of each device
-        ("memory_mib", "i4"),  # per device; 0 = not stated
-        ("profile", "i4"),  # row of `rates`
-        ("shape_id", "i4"),  # row of `shapes`
-        ("group", "i4"),  # row of `groups` (job array with a limit), -1 = none
-        ("successors", "i4"),  # first index in `links`
-        ("successor_count", "i4"),
-        ("priority", "f8"),  # higher goes first
-        # What else there is.
-        ("submit_us", "i8"),
-        ("reference_us", "f8"),  # the same work in device-microseconds of the reference device
-        ("restart_us", "i8"),  # set-up before progress on every start but the first
-        ("checkpoint_us", "i8"),  # the end of a preempted slice that goes into the checkpoint
-        ("predecessors", "i4"),  # how many jobs must end first
-        ("tenant", "i4"),
-        ("kind", "i4"),  # workload class
-        ("outcome", "i4"),
-        ("owner", "i4"),  # user, else tenant, each with its own numbers
-        ("model", "i4"),
-    ],
-    align=True,
-)
-JOB = whole_lines(JOB)
-
-POOL = np.dtype(
-    [
-        ("first_node", "i4"),  # a pool is a run of identical nodes
-        ("nodes", "i4"),
-        ("capacity", "i4"),  # devices per node, at most 64
-        ("memory_mib", "i4"),  # per device
-        ("device_type", "i4"),  # row of the catalogue's list for this cluster
-        ("words", "i4"),  # 64-node words of its bitmaps
-        ("index", "i8"),  # where its bitmaps begin in `bitmaps`
-        ("host_w", "f8"),  # the node without its devices, awake
-        ("idle_w", "f8"),  # one idle device
-        ("sleep_w", "f8"),  # the whole node asleep
-        ("wake_us", "i8"),
-        ("visit", "i4"),  # in the k-th record: the pool a round looks at k-th
-        ("cpu_milli", "i4"),  # host cores of a node, in thousandths
-        ("host_mib", "i4"),  # host memory of a node
-    ],
-    align=True,
-)
-
-RATE = np.dtype(
-    [
-        ("packed", "f8"),  # progress per microsecond on the fewest nodes; 0 = cannot run here
-        ("spread", "f8"),  # the same over more nodes than needed
-        ("watts", "f8"),  # draw of one device while running, without a cap
-        ("steps", "f8"),  # the model's steps per second of progress; 1 if not known
-        ("estimated", "u1"),  # 1 = from the roofline, 0 = measured
-    ],
-    align=True,
-)
-"""One row per (profile, pool): `rates[profile * len(pools) + pool]`."""
-
-CAP = np.dtype([("slowdown", "f8"), ("power", "f8")], align=True)
-"""Factors on time and on drawn power: `caps[pool * CAP_LEVELS + level]`, level 0 = no cap."""
-
-CAP_LEVELS = 11
-"""Power caps in steps of 5 %: level i caps at (100 - 5 i) % of the draw."""
-
-OUTAGE = np.dtype([("down_us", "i8"), ("up_us", "i8"), ("node", "i4")], align=True)
-
-# Changed by a run -----------------------------------------------------------
-
-RUN = np.dtype(
-    [
-        ("done_us", "f8"),  # work saved when the running slice began
-        ("rate", "f8"),  # of the running slice
-        ("watts", "f8"),  # of all its devices and its share of the hosts, while running
-        ("service_us", "f8"),  # device time received, the running slice not included
-        ("energy_j", "f8"),  # likewise
-        ("lost_us", "f8"),  # work done and lost (checkpoints written, failures)
-        ("since_us", "i8"),  # start of the running slice
-        ("ready_us", "i8"),  # when its progress begins (after wake and restart)
-        ("first_start_us", "i8"),  # -1 = never started
-        ("end_us", "i8"),  # planned end while running, actual end after; -1 = unknown
-        ("first_row", "i4"),  # its allocation: first row, -1 = none
-        ("nodes", "i4"),  # nodes it spans
-        ("waiting_on", "i4"),  # predecessors not ended
-        ("link", "i4"),  # next held task of its array, -1 = none
-        ("attempt", "i4"),  # starts so far
-        ("preemptions", "i4"),
-        ("failures", "i4"),  # attempts ended by a node failure
-        ("pool", "i2"),
-        ("cap", "u1"),  # cap level of the running slice
-        ("status", "u1"),
-    ],
-    align=True,
-)
-
-NODE = np.dtype(
-    [
-        ("free_mask", "u8"),  # whole free devices, bit by bit
-        ("open_mask", "u8"),  # devices in use with a remainder
-        ("power_w", "f8"),  # drawn now, if awake
-        ("energy_j", "f8"),  # until `since_us`
-        ("busy_us", "f8"),  # device time in use, until `since_us`
-        ("asleep_us", "f8"),  # time asleep, until `since_us`
-        ("since_us", "i8"),  # when the four above were last brought up to date
-        ("idle_since_us", "i8"),  # -1 = busy or down
-        ("reserved_stamp", "i8"),  # kept for the head if equal to the clock's
-        ("pool", "i4"),
-        ("first_device", "i4"),
-        ("free", "i4"),  # whole free devices
-        ("used_milli", "i4"),
-        ("first_row", "i4"),  # allocations on this node, -1 = none
-        ("down", "u1"),
-        ("free_cpu_milli", "i4"),  # of its host
-        ("free_host_mib", "i4"),
-    ],
-    align=True,
-)
-
-DEVICE = np.dtype([("free_milli", "i4"), ("free_mib", "i4")], align=True)
-"""What is left of a device that serves fractions; of no meaning while it is whole."""
-
-ROW = np.dtype(
-    [
-        ("mask", "u8"),  # devices of the node
-        ("job", "i4"),
-        ("node", "i4"),
-        ("next", "i4"),  # next row of the job (or next free row), -1 = none
-        ("sibling", "i4"),  # next row on the node, -1 = none
-        ("milli", "i2"),
-    ],
-    align=True,
-)
-"""An allocation is a chain of rows: a job may hold many, a device may serve several jobs."""
-
-SHAPE = np.dtype(
-    [
-        ("pools", "u8"),  # bit p: pool p could hold it when empty
-        ("begin", "i8"),  # its heap's first entry in `queue`
-        ("devices", "i4"),
-        ("milli", "i4"),
-        ("memory_mib", "i4"),
-        ("pending", "i4"),  # jobs in its heap
-        ("profile", "i4"),
-        ("too_long_us", "f8"),  # a job with this much left could not start in this scan
-        ("shortest_us", "f8"),  # no job of the window has less left
-        ("next_shortest_us", "f8"),  # the same, while a scan finds it out anew
-        ("sample", "i4"),  # some job of the shape, for trials
-        ("blocked", "u1"),  # did not fit, and no capacity came back since
-        ("passed", "u1"),  # no room could be made for it in this round
-        ("cpu_milli", "i8"),  # host cores of the whole gang, in thousandths; 0 = not stated
-        ("host_mib", "i8"),  # host memory of the whole gang; 0 = not stated
-    ],
-    align=True,
-)
-"""Jobs of one shape ask for the same thing, so if one does not fit none does."""
-
-ENTRY = np.dtype([("key", "f8"), ("tie", "i8")], align=True)
-"""A place in a queue: smallest (key, tie) first; tie is the job's index."""
-
-WINDOW = np.dtype(
-    [
-        ("key", "f8"),
-        ("tie", "i8"),
-        ("left_us", "f8"),  # estimated work left; -1 if it was started before
-        ("shape_id", "i4"),
-        ("tried", "i4"),  # 1 = did not fit, and neither capacity nor the reservation changed
-    ],
-    align=True,
-)
-"""As an entry, with what a scan needs at hand."""
-
-HEAP_OFFSET = 3
-"""A heap's first entry is the fourth of a cache line of four, so that four siblings share one."""
-
-EVENT = np.dtype([("key", "i8"), ("tie", "i8")], align=True)
-"""Key is the time, tie is kind * 2**48 + (job or node)."""
-
-GROUP = np.dtype([("limit", "i4"), ("admitted", "i4"), ("head", "i4"), ("tail", "i4")], align=True)
-
-SHARE = np.dtype(
-    [
-        ("target", "f8"),  # part of the time the job should run in the pool
-        ("received_us", "f8"),  # time it ran there since the policy was last asked
-        ("deficit_us", "f8"),  # what it should have got more, up to then
-    ],
-    align=True,
-)
-"""One row per (job, pool): `shares[job * len(pools) + pool]`; none unless order = shares."""
-
-CLAIM = np.dtype(
-    [
-        ("alone_us", "f8"),  # how long its work so far would have taken with its own part alone
-        ("alone_rate", "f8"),  # its progress with its own part when the policy was last asked
-        ("done_us", "f8"),  # its work done then
-    ],
-    align=True,
-)
-"""What finish-time fairness remembers of a job; none unless order = shares."""
-
-RANK = np.dtype([("first", "f8"), ("second", "f8"), ("job", "i8")], align=True)
-"""A place in a ranking: highest (first, second) on top, then the lowest job."""
-
-ACTION = np.dtype(
-    [
-        ("mask", "u8"),
-        ("gain", "f8"),  # predicted gain in seconds of the order's own key
-        ("kind", "i4"),
-        ("job", "i4"),
-        ("node", "i4"),
-        ("milli", "i4"),
-        ("reason", "i4"),
-    ],
-    align=True,
-)
-"""One row per node of a start, one row per preemption; rows of a job are consecutive."""
-
-CLOCK = np.dtype(
-    [
-        ("now_us", "i8"),
-        ("start_us", "i8"),
-        ("next_job", "i4"),  # first job not yet submitted (jobs are in order of submission)
-        ("next_outage", "i4"),
-        ("event_count", "i4"),  # entries in `events`
-        ("free_row", "i4"),  # head of the list of unused rows
-        ("pending", "i4"),
-        ("running", "i4"),
-        ("finished", "i4"),
-        ("actions", "i4"),  # rows of `plan` in use
-        ("window_count", "i4"),  # entries of `window` in use
-        ("victim_count", "i4"),  # entries of `victims` in use
-        ("victims_sorted", "i4"),  # of these, how many are in order at the end
-        ("reserved_job", "i4"),  # the head that holds the reservation, -1 = none
-        ("reserved_pool", "i4"),
-        ("capacity_grew", "u1"),  # something was released since the last decision
-        ("scan_due", "u1"),  # the window has jobs that were never tried
-        ("hosts", "u1"),  # some job asks something of hosts
-        ("reserved_us", "i8"),  # when the head is expected to start
-        ("reserved_stamp", "i8"),  # marks the nodes of the reservation
-        ("stamp", "i8"),  # marks entries of `scratch` as belonging to this pass
-        ("power_w", "f8"),  # of the cluster, sleeping nodes counted as idle
-        ("peak_power_w", "f8"),
-        ("budget_w", "f8"),  # starts that would exceed it are refused; 0 = none
-        ("checkpoint_every_us", "i8"),  # periodic checkpoints for failures; 0 = none
-        ("arrivals", "i8"),  # events so far, by kind
-        ("starts", "i8"),
-        ("ends", "i8"),
-        ("preemptions", "i8"),
-        ("failures", "i8"),
-        ("repairs", "i8"),
-        ("decisions", "i8"),
-        ("asked_us", "i8"),  # when the policy last set the target shares; -1 = never
-        ("first_live", "i4"),  # every job before this one has ended
-        ("shares_due", "u1"),  # jobs or nodes changed since then
-        ("settled", "u1"),  # the last round left everything idle, and nothing happened since
-    ],
-    align=True,
-)
-
-SCRATCH = np.dtype(
-    [("stamp", "i8"), *((each, "i4") for each in ("value", "memory_mib", "cpu_milli", "host_mib"))],
-    align=True,
-)
-"""A number that counts only if its stamp is the clock's: cleared by moving the stamp on."""
+from flyball.core.records import ALIGNMENT, Records, aligned
 
 
 class State(NamedTuple):
@@ -362,18 +70,6 @@ STALE = -1
 """In the first row of `avail`: this node's column must be made anew; in `scores`: this score."""
 
 
-def records(size: int, dtype: np.dtype[Any]) -> Records:
-    """An array of zeroed records whose fields are attributes, at the start of a cache line."""
-    return np.ndarray(size, dtype, _aligned(size * dtype.itemsize)).view(np.recarray)
-
-
-def _aligned(size: int, zeroed: bool = True) -> npt.NDArray[np.uint8]:
-    """Bytes that begin at a cache line."""
-    memory = (np.zeros if zeroed else np.empty)(size + ALIGNMENT, np.uint8)
-    offset = -memory.ctypes.data % ALIGNMENT
-    return memory[offset : offset + size]
-
-
 def assemble(arrays: Mapping[str, Any]) -> State:
     """A state of these arrays, with what changes moved into one arena.
 
@@ -385,7 +81,7 @@ def assemble(arrays: Mapping[str, Any]) -> State:
     for name in CHANGED:
         places.append(end)
         end += -(-arrays[name].nbytes // ALIGNMENT) * ALIGNMENT
-    arena = _aligned(end)
+    arena = aligned(end)
     moved = {
         name: _window(arena, place, arrays[name])
         for name, place in zip(CHANGED, places, strict=True)
@@ -424,7 +120,7 @@ def clone(state: State, into: State | None = None) -> State:
         into.avail[0].fill(STALE)
         into.scores.fill(STALE)
         return into
-    arena = _aligned(state.arena.nbytes, zeroed=False)
+    arena = aligned(state.arena.nbytes, zeroed=False)
     np.copyto(arena, state.arena)
     begin = state.arena.ctypes.data
     moved = {

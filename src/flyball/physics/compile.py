@@ -36,6 +36,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 KERNEL_SOURCES = (
     "core/accounts.py",
     "core/codes.py",
+    "core/records.py",
     "core/state.py",
     "core/knobs.py",
     "physics/compile.py",

@@ -8,7 +8,8 @@ import numpy as np
 
 from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Order
-from flyball.core.state import CAP_LEVELS, STALE
+from flyball.core.records import CAP_LEVELS
+from flyball.core.state import STALE
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, hot, kernel, lowest_bit
 from flyball.physics.energy import asleep, touch

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flyball.core import state as s
+from flyball.core import records as r
 from flyball.core.accounts import own_rows
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order, Preempt
-from flyball.core.state import Records, State, assemble, records
+from flyball.core.records import Records, records
+from flyball.core.state import STALE, State, assemble
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, to_us
 from flyball.core.workload import Workload
 from flyball.physics import catalogue
@@ -62,9 +63,9 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     most_running, most_rows = _most(workload, device_count)
     by_shares = knobs.order == Order.SHARES
     order_of_visits(pools, rates, shapes, jobs)
-    rows = records(most_rows, s.ROW)
+    rows = records(most_rows, r.ROW)
     rows.next = np.append(np.arange(1, most_rows), -1)
-    groups = records(len(workload.group_limits), s.GROUP)
+    groups = records(len(workload.group_limits), r.GROUP)
     groups.limit, groups.head, groups.tail = workload.group_limits, -1, -1
     arrays = {
         "jobs": jobs,
@@ -77,25 +78,25 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "runs": _runs(jobs),
         "nodes": nodes,
         "devices": records(
-            device_count if (workload.milli < MILLI_PER_DEVICE).any() else 1, s.DEVICE
+            device_count if (workload.milli < MILLI_PER_DEVICE).any() else 1, r.DEVICE
         ),
         "rows": rows,
         "shapes": shapes,
-        "queue": records(int(shapes.begin[-1]) + len(jobs), s.ENTRY),
-        "window": records(window_size(knobs, len(jobs)), s.WINDOW),
-        "events": records(most_running + most_running // 4 + len(nodes) + 64, s.EVENT),
+        "queue": records(int(shapes.begin[-1]) + len(jobs), r.ENTRY),
+        "window": records(window_size(knobs, len(jobs)), r.WINDOW),
+        "events": records(most_running + most_running // 4 + len(nodes) + 64, r.EVENT),
         "groups": groups,
-        "shares": records(len(jobs) * len(pools) if by_shares else 0, s.SHARE),
-        "claims": records(len(jobs) if by_shares else 0, s.CLAIM),
+        "shares": records(len(jobs) * len(pools) if by_shares else 0, r.SHARE),
+        "claims": records(len(jobs) if by_shares else 0, r.CLAIM),
         "bitmaps": _bitmaps(pools),
-        "avail": np.full((int(pools.capacity.max()) + 1, len(nodes)), s.STALE, np.int64),
-        "node_scratch": records(len(nodes), s.SCRATCH),
-        "device_scratch": records(device_count, s.SCRATCH),
-        "shortlist": records(len(nodes), s.EVENT),
-        "victims": records(most_running, s.ENTRY),
-        "ranking": records(2 * len(jobs) if by_shares else 0, s.RANK),
+        "avail": np.full((int(pools.capacity.max()) + 1, len(nodes)), STALE, np.int64),
+        "node_scratch": records(len(nodes), r.SCRATCH),
+        "device_scratch": records(device_count, r.SCRATCH),
+        "shortlist": records(len(nodes), r.EVENT),
+        "victims": records(most_running, r.ENTRY),
+        "ranking": records(2 * len(jobs) if by_shares else 0, r.RANK),
         "assigned": np.full(len(jobs) if by_shares else 0, -1, np.int32),
-        "plan": records(most_rows + most_running + len(nodes), s.ACTION),
+        "plan": records(most_rows + most_running + len(nodes), r.ACTION),
         "clock": clock,
         "tenants": tenants,
         "memos": blank_memos(jobs, knobs),
@@ -138,7 +139,7 @@ def _pools(cluster: Cluster) -> Records:
             f"{cluster.name} has {len(cluster.groups)} groups of nodes",
             f"use at most {MAX_POOLS}",
         )
-    pools = records(len(cluster.groups), s.POOL)
+    pools = records(len(cluster.groups), r.POOL)
     first, index = 0, 0
     for pool, group in zip(pools, cluster.groups, strict=True):
         if not 1 <= group.devices <= MAX_DEVICES_PER_NODE or group.count < 1:
@@ -191,7 +192,7 @@ def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
     ):
         columns[name] = getattr(workload, name)
     columns["milli"] = np.where(workload.devices > 0, workload.milli, MILLI_PER_DEVICE)
-    jobs = records(len(workload), s.JOB)
+    jobs = records(len(workload), r.JOB)
     _fill(jobs, columns)
     if effects.checkpoint_s:
         jobs.checkpoint_us = to_us(effects.checkpoint_s)
@@ -235,7 +236,7 @@ def _links(workload: Workload, jobs: Records) -> npt.NDArray[np.int32]:
 
 
 def _runs(jobs: Records) -> Records:
-    runs = records(len(jobs), s.RUN)
+    runs = records(len(jobs), r.RUN)
     none = np.broadcast_to(np.int64(-1), len(jobs))
     columns = dict.fromkeys(("first_start_us", "end_us", "first_row", "pool", "link"), none)
     _fill(runs, {**columns, "waiting_on": jobs.predecessors})
@@ -243,7 +244,7 @@ def _runs(jobs: Records) -> Records:
 
 
 def _nodes(pools: Records, start_us: int) -> tuple[Records, int]:
-    nodes = records(int(pools.nodes.sum()), s.NODE)
+    nodes = records(int(pools.nodes.sum()), r.NODE)
     first_device = 0
     for pool_id, pool in enumerate(pools):
         capacity = int(pool.capacity)
@@ -292,7 +293,7 @@ def _most(workload: Workload, devices: int) -> tuple[int, int]:
 
 
 def _clock(cluster: Cluster, effects: Effects, nodes: Records, start_us: int) -> Records:
-    out = records(1, s.CLOCK)
+    out = records(1, r.CLOCK)
     clock: Any = out[0]
     clock.now_us = clock.start_us = start_us
     power_w = 0.0

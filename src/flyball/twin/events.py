@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flyball.core.codes import EventKind, Status
-from flyball.core.state import HEAP_OFFSET
+from flyball.core.records import HEAP_OFFSET
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import kernel
 from flyball.schedule import heap

@@ -21,7 +21,7 @@ from flyball.core.codes import ActionKind
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order
-from flyball.core.state import ACTION, Records, records
+from flyball.core.records import ACTION, Records, records
 from flyball.core.workload import COLUMNS, Workload
 from flyball.physics.compile import cache_folder
 from flyball.twin import live_kernel

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from flyball.core import state as s
+from flyball.core import records as r
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
-from flyball.core.state import Records, records
+from flyball.core.records import Records, records
 from flyball.core.units import S_PER_HOUR, US_PER_S
 from flyball.core.workload import Workload
 
@@ -22,7 +22,7 @@ def draw_outages(cluster: Cluster, workload: Workload, effects: Effects) -> Reco
     and, after the last, as long again as all the work would take on one device in four.
     """
     if effects.mtbf_h == 0:
-        return records(0, s.OUTAGE)
+        return records(0, r.OUTAGE)
     work_us = float((workload.duration_us * workload.devices).sum())
     tail_us = 4 * work_us / cluster.device_count + float(workload.duration_us.max())
     horizon_us = workload.span_us + tail_us
@@ -48,7 +48,7 @@ def draw_outages(cluster: Cluster, workload: Workload, effects: Effects) -> Reco
             at_us += max(1.0, rng.exponential(repair_us))
             found.append((down_us, max(down_us + 1, start_us + round(at_us)), node))
     found.sort(key=lambda each: (each[0], each[2]))
-    outages = records(len(found), s.OUTAGE)
+    outages = records(len(found), r.OUTAGE)
     for row, (down_us, up_us, node) in zip(outages, found, strict=True):
         row.down_us, row.up_us, row.node = down_us, up_us, node
     return outages

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from flyball.core.accounts import MEMO
 from flyball.core.grouping import group_rows
 from flyball.core.knobs import Knobs, Order
-from flyball.core.state import Records, records
+from flyball.core.records import Records, records
 from flyball.core.workload import Workload
 
 

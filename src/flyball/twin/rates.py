@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from flyball.core.cluster import Cluster, Network
 from flyball.core.grouping import group_rows
-from flyball.core.state import CAP, CAP_LEVELS, RATE, Records, records
+from flyball.core.records import CAP, CAP_LEVELS, RATE, Records, records
 from flyball.core.workload import JobClass, Workload
 from flyball.physics import catalogue, measured
 from flyball.physics.power import cap_factors, draw_w

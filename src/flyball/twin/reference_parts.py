@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from flyball.core.codes import ActionKind, Status
-from flyball.core.state import CAP_LEVELS, Records, State
+from flyball.core.records import CAP_LEVELS, Records
+from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core import state as s
+from flyball.core import records as r
 from flyball.core.accounts import own_rows
 from flyball.core.codes import Status
 from flyball.core.grouping import group_rows
 from flyball.core.knobs import Knobs, Order
-from flyball.core.state import Records, State, assemble, records
+from flyball.core.records import Records, records
+from flyball.core.state import State, assemble
 from flyball.twin.build import window_size
 from flyball.twin.peers import blank_memos
 from flyball.twin.shapes import lay_out
@@ -54,13 +55,13 @@ def _regrouped(state: State, by_tenant: bool) -> dict[str, Records]:
     if by_tenant:
         columns.append(state.jobs.tenant)
     groups = group_rows(*columns)
-    jobs = records(len(state.jobs), s.JOB)
+    jobs = records(len(state.jobs), r.JOB)
     jobs[:] = state.jobs
     jobs.shape_id = groups.of_row
-    shapes = records(len(groups.first), s.SHAPE)
+    shapes = records(len(groups.first), r.SHAPE)
     shapes[:] = before[groups.first]
     lay_out(shapes, groups)
-    queue = records(int(shapes.begin[-1]) + len(jobs), s.ENTRY)
+    queue = records(int(shapes.begin[-1]) + len(jobs), r.ENTRY)
     return {"jobs": jobs, "shapes": shapes, "queue": queue}
 
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from flyball.core import state as s
+from flyball.core import records as r
 from flyball.core.errors import BadInput, at
 from flyball.core.grouping import Groups, group_rows
 from flyball.core.knobs import Knobs, Order
-from flyball.core.state import CAP_LEVELS, Records, records
+from flyball.core.records import CAP_LEVELS, Records, records
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, POWER_SLACK
 from flyball.core.workload import Workload
 
@@ -57,7 +57,7 @@ def group_shapes(workload: Workload, jobs: Records, offer: Offer) -> Records:
         columns.append(jobs.tenant)
     groups = group_rows(*columns)
     jobs.shape_id = groups.of_row
-    shapes = records(len(groups.first), s.SHAPE)
+    shapes = records(len(groups.first), r.SHAPE)
     for name in ("devices", "milli", "profile"):
         shapes[name] = jobs[name][groups.first]
     shapes.memory_mib = memory[groups.first]
@@ -72,7 +72,7 @@ def lay_out(shapes: Records, groups: Groups) -> None:
     """Give every shape its stretch of the queue, empty."""
     counts = np.bincount(groups.of_row)
     room = -(-counts // 4) * 4 + 4
-    shapes.begin = np.cumsum(room) - room + s.HEAP_OFFSET
+    shapes.begin = np.cumsum(room) - room + r.HEAP_OFFSET
     shapes.pending = shapes.blocked = shapes.passed = 0
     shapes.too_long_us = shapes.shortest_us = np.inf
     shapes["sample"] = groups.first

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from flyball.core.accounts import NO_LIMIT_MILLI, TENANT, own_rows
 from flyball.core.cluster import OTHERS, Cluster, Tenant
 from flyball.core.errors import BadInput, at
-from flyball.core.state import Records, records
+from flyball.core.records import Records, records
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import Workload
 

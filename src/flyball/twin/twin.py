@@ -24,8 +24,9 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.knobs import Knobs, Order
 from flyball.core.protocols import Allocator, Decider, Forecast
+from flyball.core.records import Records
 from flyball.core.results import Mark, Results
-from flyball.core.state import Records, State, assemble, clone
+from flyball.core.state import State, assemble, clone
 from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels

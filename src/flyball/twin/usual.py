@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.knobs import Knobs, Place
-from flyball.core.state import STALE, Records, records
+from flyball.core.records import Records, records
+from flyball.core.state import STALE
 from flyball.core.workload import ASKED, Mix, Workload
 
 USUAL = np.dtype(

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from flyball.core.accounts import own_rows
 from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
-from flyball.core.state import Records, State, clone
+from flyball.core.records import Records
+from flyball.core.state import State, clone
 from flyball.core.units import FOREVER_US, MILLI_PER_DEVICE, to_us
 from flyball.schedule import diagnose
 from flyball.schedule.explain.whatif import Probe

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from flyball.core.knobs import Place
-from flyball.core.state import CAP_LEVELS
+from flyball.core.records import CAP_LEVELS
 from flyball.core.units import duration_text, to_s
 from flyball.schedule.explain.answer import Explanation, made, smaller, wait
 from flyball.schedule.explain.inquiry import Inquiry

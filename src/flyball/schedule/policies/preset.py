@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from flyball.core.knobs import Knobs
 from flyball.core.protocols import Allocator, Forecast
-from flyball.core.state import Records, State, clone
+from flyball.core.records import Records
+from flyball.core.state import State, clone
 
 
 @dataclass(frozen=True)
