@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
@@ -163,16 +162,23 @@ def numbered(specs: Sequence[JobSpec], first: int) -> list[JobSpec]:
             array = first + at
         if array or spec.array or spec.stdout or not spec.name:
             stdout = filled(spec, first + at, array)
-            name = spec.name or Path(spec.argv[0]).name
+            name = spec.name or program_name(spec)
             spec = replace(spec, array=array, name=name, stdout=stdout)
         made.append(spec)
     return made
 
 
+def program_name(spec: JobSpec) -> str:
+    """What a job without a name is called."""
+    return spec.argv[0].rstrip("/").rpartition("/")[2]
+
+
 def filled(spec: JobSpec, job: int, array: int) -> str:
     """The path of its output with Slurm's words: %j job, %A array, %a task, %x name."""
+    if "%" not in spec.stdout:
+        return spec.stdout
     words: dict[str, Any] = {"%": "%", "j": job, "A": array or job, "a": max(0, spec.array_index)}
-    words["x"] = (spec.name or Path(spec.argv[0]).name).replace("/", "_")
+    words["x"] = (spec.name or program_name(spec)).replace("/", "_")
     return re.sub("%([%jAax])", lambda found: str(words[found[1]]), spec.stdout)
 
 

@@ -32,7 +32,7 @@ from flyball.control.sql import JobQuery, Last, Page
 from flyball.control.sqlite import is_outage, make_file, open_engine, path_of, quick_check
 from flyball.control.tickets import JournalUnavailable, Ticket
 from flyball.core.jobs import Job
-from flyball.core.live import Event, EventKind
+from flyball.core.live import Event
 
 __all__ = ["History", "JobQuery", "Journal", "JournalUnavailable", "Last", "Page", "Ticket"]
 
@@ -204,7 +204,8 @@ class Journal(History):
                     seq += 1
                     last_us = max(last_us, event["time_us"])
                     committed.append((seq, event))
-                    rows.append({**row, "seq": seq})
+                    row["seq"] = seq
+                    rows.append(row)
                 entry.ticket.answer, entry.seq = entry.answer, seq
                 if entry.key:
                     known[entry.key] = sql.Answer(entry.answer, seq)
@@ -218,8 +219,7 @@ class Journal(History):
                     )
             # 2. What becomes of the jobs, and all of it to the disk.
             changes = self._fold([event for _, event in committed])
-            submitted = (e for _, e in committed if e["kind"] == EventKind.SUBMITTED)
-            new = {event["job"]: event["spec"] for event in submitted}
+            new = {row["job"]: row["spec"] for row in rows if "spec" in row}
             # Without events there is still something to write: that the disk takes it is known.
             facts = {"last_us": str(last_us)} if rows else {"tried": str(self.commits)}
             sql.write(connection, rows, changes.values(), new, answers, facts)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -110,19 +109,27 @@ OF_DECISION = {"kind", "time_us", "number", "seen", "digest"}
 
 
 def event_row(event: Event) -> dict[str, Any]:
-    """An event as a row of `events`, or of `decisions` if it is one; `seq` is not known yet."""
+    """An event as a row of `events`, or of `decisions` if it is one; `seq` is not known yet.
+
+    A submission's row has the text of its spec as well, for the row of the job.
+    """
     if event["kind"] == EventKind.DECIDED:
         rest = {name: value for name, value in event.items() if name not in OF_DECISION}
         row = {name: event[name] for name in ("number", "time_us", "seen", "digest")}
         row["actions"] = len(event["plan"])
         return {**row, "body": zlib.compress(encode(rest).encode())}
-    return {
+    row = {
         "time_us": event["time_us"],
         "kind": str(event["kind"]),
         "job": event.get("job"),
         "attempt": event.get("attempt"),
-        "body": encode({name: event[name] for name in event if name not in OWN_COLUMN}),
     }
+    rest = {name: event[name] for name in event if name not in OWN_COLUMN}
+    if event["kind"] != EventKind.SUBMITTED:
+        return {**row, "body": encode(rest)}
+    spec = encode(rest.pop("spec"))
+    more = "," + encode(rest)[1:] if rest else "}"
+    return {**row, "body": f'{{"spec":{spec}{more}', "spec": spec}
 
 
 def event_of(row: RowMapping) -> tuple[int, Event]:
@@ -139,19 +146,19 @@ def decision_of(row: RowMapping) -> tuple[int, Event]:
     return row["seq"], made | json.loads(zlib.decompress(row["body"]))
 
 
-def job_row(job: Job, asked: Mapping[str, Any]) -> dict[str, Any]:
+def job_row(job: Job, spec: str) -> dict[str, Any]:
     """A new job as a row, with what never changes: what was asked for, and when.
 
     Args:
         job: as it is.
-        asked: its spec as submitted; `JobSpec.as_dict` would give the same, but not as fast.
+        spec: as text, made once with the event of its submission.
     """
     row = state_row(job)
     for each in ("name", "user", "tenant"):  # what is no UTF-8 is whole in the spec alone
         row[each] = getattr(job.spec, each).encode("utf-8", "replace").decode()
     row["array"] = job.spec.array
     row["submit_us"] = job.submit_us
-    row["spec"] = encode(asked)
+    row["spec"] = spec
     return row
 
 
@@ -159,8 +166,8 @@ def state_row(job: Job) -> dict[str, Any]:
     """Where a job stands: the part of its row that changes."""
     row: dict[str, Any] = {each: getattr(job, each) for each in _PLAIN}
     row["state"] = job.state.value
-    row["rows"] = encode([[each.node, each.mask] for each in job.rows])
-    row["values"] = encode(job.values)
+    row["rows"] = encode([[each.node, each.mask] for each in job.rows]) if job.rows else "[]"
+    row["values"] = encode(job.values) if job.values else "{}"
     return row
 
 

@@ -59,6 +59,7 @@ def open_engine(path: Path, writes: bool) -> Engine:
         pool_size=1 if writes else 4,
         max_overflow=0 if writes else -1,
         connect_args={"isolation_level": None, "check_same_thread": False},
+        paramstyle="named",
     )
     settings = [f"busy_timeout={BUSY_MS}", f"cache_size=-{CACHE_KIB}"]
     # The write-ahead log is synced at every commit: what is committed survives a power cut.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -47,20 +48,14 @@ SLOT = np.dtype(
 )
 
 
-TELLING = tuple(
-    (SLOT.names or ()).index(name)
-    for name in (
-        *(
-            "estimate_us",
-            "limit_us",
-            "priority",
-            "cpu_milli",
-            "host_mib",
-            "array",
-            "devices",
-            "milli",
+_NAMES = SLOT.names or ()
+TELLING = itemgetter(
+    *map(
+        _NAMES.index,
+        (
+            *("estimate_us", "limit_us", "priority", "cpu_milli", "host_mib", "array", "devices"),
+            *("milli", "tenant", "user", "model", "kind"),
         ),
-        *("tenant", "user", "model", "kind"),
     )
 )
 """Jobs that are equal in these fields are alike: only when they were submitted tells them apart."""
@@ -139,14 +134,16 @@ class Table:
         self._holding.pop(job_id, None)
 
     def _write(self, job: Job) -> None:
+        since_us = job.started_us or job.since_us
+        queued_us = job.since_us if job.attempt else job.submit_us
         slot = self._slot_of.get(job.id)
         if slot is None:
             slot = self._slot_of[job.id] = self._take_slot()
-            self._write_spec(slot, job)
-        record = self._slots[slot]
-        record["service_us"], record["attempt"] = job.service_us, job.attempt
-        record["since_us"] = job.started_us or job.since_us
-        record["queued_us"] = job.since_us if job.attempt else job.submit_us
+            self._write_new(slot, job, since_us, queued_us)
+        else:
+            record = self._slots[slot]
+            record["service_us"], record["attempt"] = job.service_us, job.attempt
+            record["since_us"], record["queued_us"] = since_us, queued_us
         if job.spec.after:
             self.chained[job.id] = job
         if job.state == JobState.PENDING:
@@ -168,7 +165,7 @@ class Table:
             self._free = list(range(2 * size - 1, size - 1, -1))
         return self._free.pop()
 
-    def _write_spec(self, slot: int, job: Job) -> None:
+    def _write_new(self, slot: int, job: Job, since_us: int, queued_us: int) -> None:
         spec, asks = job.spec, self._demand.of(job.spec)
         estimate_s = spec.estimate_s or spec.limit_s
         kind = CLASS_LABELS.index(spec.kind) if spec.kind else NOT_STATED
@@ -179,8 +176,8 @@ class Table:
             to_us(spec.limit_s),
             spec.priority,
             job.service_us,
-            0,
-            job.submit_us,
+            since_us,
+            queued_us,
             asks.cpu_milli,
             asks.host_mib,
             spec.array if spec.array_limit else 0,
@@ -193,7 +190,7 @@ class Table:
             kind,
             job.attempt,
         )
-        like = self._likes.setdefault(tuple(values[at] for at in TELLING), len(self._likes))
+        like = self._likes.setdefault(TELLING(values), len(self._likes))
         self._slots[slot] = (*values, like, 1)
 
     # Views ----------------------------------------------------------------------------
