@@ -8,6 +8,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
+TOOLS := .venv/tools
 JOBS ?= 2
 
 .PHONY: install up demo test lint types imports unit cover soak lock clean
@@ -23,6 +24,10 @@ $(STAMP): pyproject.toml requirements/lock.txt
 	$(BIN)/flyball compile
 	@touch $@
 
+$(TOOLS): $(STAMP) requirements/lock-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lock-dev.txt
+	@touch $@
+
 up: $(STAMP)
 	$(BIN)/flyball up
 
@@ -31,19 +36,19 @@ demo: $(STAMP)
 
 test: lint types imports unit cover
 
-lint: $(STAMP)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(TOOLS)
 	$(BIN)/mypy
 
-imports: $(STAMP)
+imports: $(TOOLS)
 	$(BIN)/lint-imports
 
 # Once as users run it; then the marked tests with the compiler off, because coverage
 # cannot see into compiled functions.
-unit: $(STAMP)
+unit: $(TOOLS)
 	$(BIN)/coverage erase
 	$(BIN)/pytest -W error -n $(JOBS) --cov --cov-report=
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -W error -n $(JOBS) -m nojit --cov --cov-append --cov-report=
@@ -54,10 +59,10 @@ cover: unit
 		$(BIN)/coverage report --include="src/flyball/$$part/*" --fail-under=90 || exit 1; \
 	done
 
-soak: $(STAMP)
+soak: $(TOOLS)
 	$(BIN)/pytest -W error -n $(JOBS) -m soak
 
-lock:
+lock: $(STAMP)
 	$(BIN)/python requirements/lock.py
 
 clean:

@@ -15,8 +15,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 FILES = {
     "lock.txt": (
+        ["build"],
+        "What `flyball` needs. Installed by `make install` and `make up`.",
+    ),
+    "lock-dev.txt": (
         ["dev"],
-        "The base install and the tools of `make test`. Installed by `make install`.",
+        "The same and the tools of `make test`, torch for the nets and rivals to compare with.",
     ),
     "lock-torch.txt": (
         ["learn", "models"],

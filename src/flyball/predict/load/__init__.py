@@ -1,0 +1,1 @@
+"""Forecasters of series of numbers: one file each, one contract, one line in the registry."""

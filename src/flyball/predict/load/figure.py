@@ -1,0 +1,73 @@
+"""The figure of a forecast: what was, what is expected with its band, and past errors below."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from flyball.core.protocols import Forecast
+from flyball.core.units import S_PER_DAY, S_PER_HOUR, S_PER_MIN
+from flyball.predict.load.ahead import Ahead
+from flyball.predict.load.contract import MEDIAN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TRUTH, SAID, BAND = "#333333", "#0072b2", "#9ecae1"
+UNITS = ((3 * S_PER_DAY, S_PER_DAY, "days"), (3 * S_PER_HOUR, S_PER_HOUR, "hours"))
+PAST = 4.0
+"""Past shown, in horizons, but at least `LEAST_PAST` points."""
+LEAST_PAST = 200
+
+
+def forecast_figure(ahead: Ahead, forecast: Forecast, kind: str = "png") -> bytes:
+    """The image file's bytes (png, svg or pdf)."""
+    series, steps = ahead.series, len(forecast.mean)
+    shown = min(len(series), max(LEAST_PAST, int(PAST * steps)))
+    span = (shown + steps) * series.step_s
+    unit_s, unit = next(
+        ((size, name) for least, size, name in UNITS if span > least), (S_PER_MIN, "minutes")
+    )
+    figure = Figure(figsize=(10, 5.4), layout="constrained")
+    top, below = figure.subplots(2, 1, sharex=True, height_ratios=(3.0, 1.0))
+    when = (np.arange(-shown, 0) + 1) * series.step_s / unit_s
+    top.plot(when, series.values[-shown:], color=TRUTH, linewidth=1.0, label="known")
+    _draw_past(top, below, ahead, shown, series.step_s / unit_s)
+    after = np.arange(1, steps + 1) * series.step_s / unit_s
+    top.fill_between(after, forecast.quantiles[0], forecast.quantiles[-1], color=BAND, alpha=0.7)
+    top.fill_between(after, forecast.quantiles[2], forecast.quantiles[-3], color=BAND)
+    top.plot(after, forecast.quantiles[MEDIAN], color=SAID, linewidth=1.6, label="median")
+    top.plot(after, forecast.mean, color=SAID, linewidth=1.0, linestyle=":", label="mean")
+    top.axvline(0.0, color="#888888", linewidth=0.8)
+    top.set_title(f"{series.name}: forecast with 50 % and 90 % bands", fontsize=11, loc="left")
+    top.legend(loc="upper left", fontsize=8, frameon=False)
+    below.set_xlabel(f"{unit} from the last known value")
+    for axes in (top, below):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.2)
+    image = io.BytesIO()
+    stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
+    figure.savefig(image, format=kind, dpi=120, metadata=stamp)
+    return image.getvalue()
+
+
+def _draw_past(top: Axes, below: Axes, ahead: Ahead, shown: int, scale: float) -> None:
+    """What was said earlier of what is now known, and by how much it was wrong."""
+    indices, quantiles = ahead.past()
+    length = len(ahead.series)
+    keep = (indices < length) & (indices >= length - shown)
+    below.set_ylabel("past error", fontsize=9)
+    if not keep.any():
+        return
+    when = (indices[keep] - length + 1) * scale
+    said = quantiles[keep]
+    lead = ahead.followed()[-1]
+    label = f"said {lead} steps before" if lead > 1 else "said a step before"
+    top.fill_between(when, said[:, 0], said[:, -1], color=BAND, alpha=0.35, linewidth=0)
+    top.plot(when, said[:, MEDIAN], color=SAID, linewidth=0.8, alpha=0.8, label=label)
+    error = ahead.series.values[indices[keep]] - said[:, MEDIAN]
+    below.plot(when, error, color=SAID, linewidth=0.8)
+    below.axhline(0.0, color="#888888", linewidth=0.8)

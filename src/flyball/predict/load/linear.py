@@ -1,0 +1,142 @@
+"""Least absolute deviations on the columns of the trees: strong where history is short.
+
+A straight line carries a level further than anything seen, which trees cannot, and needs few
+rows. One fit per series and lead, of the change from the last value; the penalty (ridge) is the
+one of a few that does best on the last part of the history. The absolute error is minimised by
+re-weighting (a row with a large residual counts less), so bursts do not bend the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from flyball.core.results import Floats, Ints
+from flyball.predict.load.contract import Outlook, certain, neighbours
+from flyball.predict.load.features import features
+from flyball.predict.load.trees import scale_of
+from flyball.predict.series import Series
+
+PENALTIES = (0.003, 0.03, 0.3, 3.0)
+"""Per row; columns are standardised."""
+PASSES = 6
+TAIL = 0.25
+LEAST_ROWS = 60
+MOST_ROWS = 6_000
+FURTHEST = 3.0
+"""A forecast stays within the range seen, stretched by this many spreads."""
+
+
+class Line(NamedTuple):
+    """Weights of standardised columns."""
+
+    centre: Floats
+    spread: Floats
+    weights: Floats
+    shift: float
+    low: float
+    high: float
+
+
+class Linear:
+    """One line per series and lead."""
+
+    def __init__(self) -> None:
+        self.scales: dict[str, float] = {}
+        self.lines: dict[str, dict[int, Line]] = {}
+
+    def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None:
+        self.scales = {each.name: scale_of(each.values) for each in panel}
+        self.lines = {}
+        for series in panel:
+            made = {lead: self._line(series, lead) for lead in leads}
+            self.lines[series.name] = {lead: each for lead, each in made.items() if each}
+
+    def _line(self, series: Series, lead: int) -> Line | None:
+        stride = max(1, -(-len(series) // MOST_ROWS))
+        origins = np.arange(min(series.day, len(series) // 4), len(series) - lead, stride)
+        origins = origins[np.isfinite(series.values[origins + lead])] if len(origins) else origins
+        if len(origins) < LEAST_ROWS:
+            return None
+        scale = self.scales[series.name]
+        rows = features(series, origins, lead, scale, anchored=True)
+        labels = (series.values[origins + lead] - series.filled[origins]) / scale
+        cut = int(len(rows) * (1 - TAIL))
+        # The last labels of the first part overlap the tail; leave a lead between them.
+        early = slice(0, max(LEAST_ROWS // 2, cut - lead // stride))
+        misses = []
+        for penalty in PENALTIES:
+            line = _deviations(rows[early], labels[early], penalty)
+            misses.append(float(np.mean(np.abs(_value(line, rows[cut:]) - labels[cut:]))))
+        values = series.values[np.isfinite(series.values)] / scale
+        room = FURTHEST * float(values.std())
+        best = _deviations(rows, labels, PENALTIES[int(np.argmin(misses))])
+        return best._replace(low=float(values.min()) - room, high=float(values.max()) + room)
+
+    def outlook(self, series: Series, origins: Ints, lead: int) -> Outlook:
+        """Of an unknown series: the last value."""
+        lines = self.lines.get(series.name)
+        now = series.filled[origins]
+        if not lines or not len(origins):
+            return certain(now)
+        scale = self.scales[series.name]
+        rows = features(series, origins, lead, scale, anchored=True)
+        points = np.zeros(len(origins))
+        for near, weight in neighbours(lines, lead):
+            line = lines[near]
+            value = np.clip(now / scale + _value(line, rows), line.low, line.high)
+            points = points + weight * scale * value
+        if np.nanmin(series.values[: origins.min() + 1], initial=0.0) >= 0:
+            points = np.maximum(points, 0.0)
+        return certain(points)
+
+    def save(self) -> Mapping[str, Any]:
+        return {
+            "scales": self.scales,
+            "lines": {
+                name: {
+                    str(lead): [
+                        each.tolist() if isinstance(each, np.ndarray) else each for each in line
+                    ]
+                    for lead, line in lines.items()
+                }
+                for name, lines in self.lines.items()
+            },
+        }
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any]) -> Self:
+        made = cls()
+        made.scales = dict(saved["scales"])
+        made.lines = {
+            name: {
+                int(lead): Line(np.array(line[0]), np.array(line[1]), np.array(line[2]), *line[3:])
+                for lead, line in lines.items()
+            }
+            for name, lines in saved["lines"].items()
+        }
+        return made
+
+
+def _deviations(rows: Floats, labels: Floats, penalty: float) -> Line:
+    centre, spread = rows.mean(axis=0), rows.std(axis=0)
+    spread = np.where(spread > 1e-9, spread, 1.0)
+    table = np.column_stack([(rows - centre) / spread, np.ones(len(rows))])
+    ridge = np.eye(table.shape[1]) * penalty * len(rows)
+    ridge[-1, -1] = 1e-9
+    least = 1e-3 * float(np.abs(labels).mean()) + 1e-12
+    weights = np.ones(len(rows))
+    answer = np.zeros(table.shape[1])
+    for _ in range(PASSES):
+        heavy = table * weights[:, None]
+        answer = np.linalg.solve(heavy.T @ table + ridge, heavy.T @ labels)
+        size = np.maximum(np.abs(labels - table @ answer), least)
+        weights = size.mean() / np.maximum(size, 0.1 * size.mean())
+    return Line(centre, spread, answer[:-1], float(answer[-1]), -np.inf, np.inf)
+
+
+def _value(line: Line, rows: Floats) -> Floats:
+    value: Floats = (rows - line.centre) / line.spread @ line.weights + line.shift
+    return value

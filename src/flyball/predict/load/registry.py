@@ -1,0 +1,105 @@
+"""The shelf of load forecasters: one line each, loaded when asked for.
+
+A forecaster is a class in a file of this folder (`contract.py` says what it has). Outside packages
+add theirs under the entry-point group `flyball.forecasters` (name -> `module:Class`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import cast
+
+from flyball.core.errors import Unavailable, UnknownName
+from flyball.predict.load.contract import LoadForecaster
+from flyball.predict.series import Series
+
+BUILT_IN = {
+    "last": "flyball.predict.load.naive:Last",
+    "yesterday": "flyball.predict.load.naive:Yesterday",
+    "last-week": "flyball.predict.load.naive:LastWeek",
+    "smoothing": "flyball.predict.load.smoothing:Smoothing",
+    "linear": "flyball.predict.load.linear:Linear",
+    "trees": "flyball.predict.load.trees:Trees",
+    "tree-changes": "flyball.predict.load.trees:TreeChanges",
+    "parts": "flyball.predict.load.parts:Parts",
+    "lstm": "flyball.predict.load.lstm:Lstm",
+    "transformer": "flyball.predict.load.transformer:Transformer",
+}
+NETS = ("lstm", "transformer")
+"""Need torch; where it is not installed they are not on the shelf."""
+NAIVE = ("last", "yesterday", "last-week")
+
+
+PARTS = "parts"
+COSTS = {
+    "smoothing": (0.05, 4e-6, 150_000),
+    "linear": (0.02, 2e-5, 100_000),
+    "trees": (0.2, 6e-5, 40_000),
+    "tree-changes": (0.2, 6e-5, 40_000),
+    "parts": (1.0, 4e-4, 40_000),
+    "lstm": (15.0, 0.0, 1),
+    "transformer": (25.0, 0.0, 1),
+}
+"""CPU seconds of a fit: once, for each point and lead, points at most (measured on a Xeon core)."""
+
+
+def names() -> list[str]:
+    """Every forecaster that runs here: the built-in ones first, in the order of the shelf."""
+    here = [name for name in BUILT_IN if name not in NETS or has_torch()]
+    return [*here, *sorted(set(_outside()) - set(BUILT_IN))]
+
+
+def candidates(
+    panel: Sequence[Series], leads: int = 4, budget_s: float = math.inf, fits: int = 1
+) -> list[str]:
+    """Who is worth asking: all that can gain from the panel and can be fitted within the budget.
+
+    Args:
+        leads: how many will be learnt.
+        budget_s: CPU seconds of one thread for all fits; the naive ones cost nothing.
+        fits: how often each will be fitted.
+    """
+    points = sum(len(each) for each in panel)
+    whole = not any(each.parts for each in panel)
+    chosen, left = [], budget_s
+    for name in names():
+        cost_s = fits * _cost_s(name, points, leads)
+        if cost_s <= left and not (name == PARTS and whole):
+            chosen.append(name)
+            left -= cost_s
+    return chosen
+
+
+def _cost_s(name: str, points: int, leads: int) -> float:
+    """What a fit takes, roughly: so much at once, and for each point and lead up to a limit."""
+    once, each, most = COSTS.get(name, (0.0, 0.0, 1))
+    return once + each * min(points, most) * leads
+
+
+def has_torch() -> bool:
+    """Whether nets can run; found without importing it, which takes seconds."""
+    return all(find_spec(each) is not None for each in ("torch", "safetensors"))
+
+
+def get_forecaster(name: str) -> type[LoadForecaster]:
+    """The forecaster's class.
+
+    Raises:
+        UnknownName: there is none of this name.
+        Unavailable: it is a net, and torch is not installed.
+    """
+    if name in NETS and not has_torch():
+        raise Unavailable(f"forecaster {name!r} needs torch", "pip install flyball[learn]")
+    where = BUILT_IN.get(name) or _outside().get(name)
+    if where is None:
+        raise UnknownName("forecaster", name, names())
+    module, _, attribute = where.partition(":")
+    return cast(type[LoadForecaster], getattr(import_module(module), attribute))
+
+
+def _outside() -> dict[str, str]:
+    return {each.name: each.value for each in entry_points(group="flyball.forecasters")}

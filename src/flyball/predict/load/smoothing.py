@@ -1,0 +1,168 @@
+"""Exponential smoothing: a daily profile, a level and a damped trend, all forgetting slowly.
+
+With y the value, P the profile of the time of day and m the steps of a day:
+
+    P[t] = P[t-m] + g (y[t] - P[t-m])            the profile learns from its own miss
+    d[t] = y[t] - P[t-m]                         what the profile did not explain
+    l[t] = (l[t-1] + f b[t-1]) + a (d[t] - ...)  level, b its trend, damped by f at each step
+    forecast(t+h) = P at the same time of the last known day + r^h l[t] + (f + ... + f^h) b[t]
+
+The settings (g, a, trend, r) are those of a small grid that did best on the panel, per lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+
+from flyball.core.results import Floats, Ints
+from flyball.predict.load.contract import Outlook, certain
+from flyball.predict.series import Series
+
+DAMPING = 0.9
+MOST_FIT = 6_000
+"""Points at the end of each series that settings are chosen on."""
+MOST_SERIES = 24
+"""Series of a panel that settings are chosen on; evenly picked."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Attributes:
+    profile: g, how fast the daily profile learns; 0 = no profile.
+    level: a, how fast the level follows.
+    trend: how fast the trend follows; 0 = none.
+    keep: r, what is left of the level after an hour's worth of lead (1 = it stays).
+    """
+
+    profile: float
+    level: float
+    trend: float
+    keep: float
+
+
+GRID = (
+    *(Settings(0.0, level, trend, 1.0) for level, trend in product((0.1, 0.4, 0.8), (0.0, 0.1))),
+    *(
+        Settings(0.3, level, 0.0, keep)
+        for level, keep in product((0.05, 0.2, 0.6), (0.5, 0.9, 0.98, 1.0))
+    ),
+)
+
+
+class Smoothing:
+    """One set of settings per lead, shared by the panel."""
+
+    def __init__(self) -> None:
+        self.settings: dict[int, Settings] = {}
+
+    def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None:
+        """Choose the settings of each lead by the mean absolute error within the panel."""
+        picked = panel[:: -(-len(panel) // MOST_SERIES)] if panel else ()
+        cuts = [_tail(each, MOST_FIT) for each in picked]
+        losses = {lead: np.zeros(len(GRID)) for lead in leads}
+        for series in cuts:
+            size = float(np.nanmean(np.abs(series.values))) or 1.0
+            for index, settings in enumerate(GRID):
+                states = _states(series, settings)
+                for lead in leads:
+                    if len(series) > 2 * lead:
+                        origins = np.arange(len(series) // 3, len(series) - lead)
+                        ahead = _ahead(series, states, settings, origins, lead)
+                        miss = np.nanmean(np.abs(series.values[origins + lead] - ahead))
+                        losses[lead][index] += miss / size
+        self.settings = {lead: GRID[int(np.argmin(losses[lead]))] for lead in leads}
+
+    def outlook(self, series: Series, origins: Ints, lead: int) -> Outlook:
+        settings = self.settings.get(lead) or self._nearest(lead)
+        return certain(_ahead(series, _states(series, settings), settings, origins, lead))
+
+    def _nearest(self, lead: int) -> Settings:
+        """A lead that was not fitted borrows from the nearest one, in ratio."""
+        if not self.settings:
+            return GRID[1]
+        return self.settings[min(self.settings, key=lambda each: abs(np.log(each / lead)))]
+
+    def save(self) -> Mapping[str, Any]:
+        return {"settings": {str(lead): asdict(each) for lead, each in self.settings.items()}}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any]) -> Self:
+        made = cls()
+        made.settings = {int(lead): Settings(**each) for lead, each in saved["settings"].items()}
+        return made
+
+
+def _tail(series: Series, count: int) -> Series:
+    skip = max(0, len(series) - count)
+    if series.day:
+        skip -= skip % series.day
+    return Series(
+        series.name,
+        series.start_s + skip * series.step_s,
+        series.step_s,
+        series.values[skip:],
+        zone=series.zone,
+    )
+
+
+def _states(series: Series, settings: Settings) -> tuple[Floats, Floats, Floats]:
+    """Profile, level and trend after each value."""
+    values = series.filled
+    profile = _profile(values, series.day, settings.profile)
+    rest = values.copy()
+    if settings.profile and series.day:
+        rest[series.day :] -= profile[: -series.day]
+        rest[: series.day] = 0.0  # on the first day there is no profile to miss
+    level, trend = _holt(rest, settings.level, settings.trend)
+    return profile, level, trend
+
+
+def _profile(values: Floats, day: int, rate: float) -> Floats:
+    """P after each value; a day at a time, as each day needs the one before."""
+    profile = values.copy()
+    if not (rate and day):
+        return profile
+    for begin in range(day, len(values), day):
+        block = slice(begin, min(begin + day, len(values)))
+        before = profile[begin - day : block.stop - day]
+        profile[block] = before + rate * (values[block] - before)
+    return profile
+
+
+def _holt(values: Floats, alpha: float, beta: float) -> tuple[Floats, Floats]:
+    level, trend = float(values[0]) if len(values) else 0.0, 0.0
+    levels, trends = [], []
+    for value in values.tolist():
+        before = level
+        expected = level + DAMPING * trend
+        level = expected + alpha * (value - expected)
+        if beta:
+            trend = DAMPING * trend + beta * (level - before - DAMPING * trend)
+        levels.append(level)
+        trends.append(trend)
+    return np.array(levels), np.array(trends)
+
+
+def _ahead(
+    series: Series,
+    states: tuple[Floats, Floats, Floats],
+    settings: Settings,
+    origins: Ints,
+    lead: int,
+) -> Floats:
+    profile, level, trend = states
+    damped = DAMPING * (1 - DAMPING**lead) / (1 - DAMPING)
+    if not (settings.profile and series.day):
+        plain: Floats = level[origins] + damped * trend[origins]
+        return plain
+    back = -(-lead // series.day) * series.day
+    same_time = origins + lead - back
+    base = np.where(same_time >= 0, profile[np.maximum(same_time, 0)], series.filled[origins])
+    keep = settings.keep ** (lead * series.step_s / 3600.0)
+    result: Floats = base + keep * level[origins] + damped * trend[origins]
+    return result

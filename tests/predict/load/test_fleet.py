@@ -1,0 +1,63 @@
+"""Many series at once give what each would give alone, and cost little."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from tests.predict.load.cases import DAY, daily
+
+from flyball.core.errors import BadInput
+from flyball.predict.load.contract import LEVELS, certain
+from flyball.predict.load.fleet import USUAL, Fleet
+from flyball.predict.load.naive import Yesterday
+from flyball.predict.load.smoothing import Settings, Smoothing
+from flyball.predict.load.walk import walk
+
+
+@pytest.mark.parametrize("lead", [1, 5, DAY, DAY + 3])
+@pytest.mark.parametrize("settings", [USUAL, Settings(0.0, 0.4, 0.1, 1.0)])
+def test_a_fleet_says_what_the_walk_of_each_series_says(lead: int, settings: Settings) -> None:
+    panel = [daily(6, seed) for seed in range(3)]
+    panel[1].values[100:110] = math.nan
+    fleet = Fleet(3, 1_800.0, lead, settings)
+    said = []
+    for step in range(len(panel[0])):
+        fleet.observe(np.array([each.values[step] for each in panel]))
+        said.append(fleet.forecast().quantiles)
+    origins = np.arange(len(panel[0]))
+    for index, series in enumerate(panel):
+        smoothing = Smoothing()
+        smoothing.settings = {lead: settings}
+        outlooks = {
+            "last": certain(series.filled),
+            "yesterday": Yesterday().outlook(series, origins, lead),
+            "smoothing": smoothing.outlook(series, origins, lead),
+        }
+        alone = walk(series, outlooks, origins, lead, ("last", "smoothing"))
+        together = np.array(said)[:, index]
+        np.testing.assert_allclose(together, alone.quantiles, rtol=1e-9, atol=1e-9)
+
+
+def test_a_thousand_series_take_a_small_part_of_a_minute() -> None:
+    rng = np.random.default_rng(1)
+    fleet = Fleet(1_000, 60.0, 10)
+    for _ in range(12):  # so that outcomes are being learnt
+        fleet.observe(rng.random(1_000))
+    began = time.process_time()
+    fleet.observe(rng.random(1_000))
+    assert time.process_time() - began < 1.5  # 5 % of a core would be 3 s
+
+
+def test_shapes_and_bad_input() -> None:
+    fleet = Fleet(2, 60.0, 1)
+    with pytest.raises(BadInput, match="observe a step first"):
+        fleet.forecast()
+    fleet.observe(np.array([1.0, math.nan]))
+    mean, quantiles = fleet.forecast()
+    assert mean.tolist() == [1.0, 0.0]
+    assert quantiles.shape == (2, len(LEVELS))
+    with pytest.raises(BadInput, match="use at least 1"):
+        Fleet(0, 60.0, 1)
