@@ -1,0 +1,1 @@
+"""How long will a job run? Quantiles from what it asks for and from jobs that came before it."""

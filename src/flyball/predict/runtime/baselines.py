@@ -1,0 +1,42 @@
+"""The guesses to beat: they need no training, and each is what many schedulers use.
+
+All are read from the same history as the trees, so they know exactly as much.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from flyball.core.results import Floats
+from flyball.predict.runtime.history import LEVELS, History
+from flyball.predict.runtime.rows import Asked
+
+NAMES = ("recent two", "recent median", "table", "median")
+
+
+def guesses(asked: Asked, history: History) -> tuple[float, ...]:
+    """Log run times, in the order of `NAMES`; NaN while nothing has ended.
+
+    Recent two: the mean run time of the last two jobs that ended in the nearest group. Recent
+    median: of the latest of that group. Table: its slow mean. Median: of the latest jobs of all.
+    """
+    groups = history.groups(asked)
+    near = next((g for level in reversed(LEVELS) if (g := groups[level]) and g.finished), None)
+    everyone = groups["all"]
+    if near is None or everyone is None:
+        return (math.nan,) * len(NAMES)
+    two = [math.exp(job.log_s) for job in list(near.finished)[-2:]]
+    return (
+        math.log(sum(two) / len(two)),
+        median(job.log_s for job in near.finished),
+        near.mean(1, math.nan),
+        median(job.log_s for job in everyone.finished),
+    )
+
+
+def filled(values: Floats, fallback: float) -> Floats:
+    """The same with something where nothing was known."""
+    made = values.copy()
+    made[~(made == made)] = fallback
+    return made
