@@ -1,0 +1,1 @@
+"""What a job will ask of a device: operations, step time, memory, utilisation."""
