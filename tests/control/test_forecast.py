@@ -103,9 +103,9 @@ def test_many_jobs_few_roll_outs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(forecast, "MOST_JOBS", 10)
     counts = []
 
-    def counted(cluster: Any, view: Any, knobs: Any, now_us: int, draws: Any) -> Any:
+    def counted(cluster: Any, view: Any, knobs: Any, now_us: int, draws: Any, *more: Any) -> Any:
         counts.append(len(draws))
-        return start_times(cluster, view, knobs, now_us, draws)
+        return start_times(cluster, view, knobs, now_us, draws, *more)
 
     monkeypatch.setattr(forecast, "start_times", counted)
     rig.submit()

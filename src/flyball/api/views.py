@@ -98,6 +98,39 @@ class Progress(View):
     values: dict[str, Any]
 
 
+class StartRow(View):
+    """When a pending job is expected to start, in seconds from now."""
+
+    id: int
+    p50_s: float = Field(description="Half of such jobs start within this.")
+    p90_s: float = Field(description="Nine of ten do.")
+    method: str = Field(description="Where the run times come from.")
+
+
+class LoadRow(View):
+    """One series ahead; the lists go together."""
+
+    series: str = Field(description="`arrivals`, `running`, `pending` or `utilisation`.")
+    unit: str
+    time: float = Field(description="Seconds since 1970: the end of what is known.")
+    ahead_s: list[float]
+    mean: list[float]
+    p05: list[float]
+    p50: list[float]
+    p95: list[float]
+
+
+class Forecast(View):
+    """What is expected, and how good such forecasts have been."""
+
+    starts: list[StartRow]
+    note: str = Field(description="Whether jobs that are still to come are reckoned with.")
+    loads: list[LoadRow] = Field(description="Empty while nothing is learnt beside.")
+    predictions: dict[str, Any] = Field(
+        description="By `loads`, `run_times`, `starts`: model in use, errors, coverage; `worker`."
+    )
+
+
 class Health(View):
     """Whether the control plane works."""
 

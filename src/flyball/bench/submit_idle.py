@@ -13,8 +13,14 @@ from flyball.bench.submit_rows import Row, Setting, at_most
 from flyball.bench.submit_up import Up, running, state_folder
 
 MB = 1e6
-BARS_MB = {"control plane": 250.0, "agent": 100.0, "spawner": None, "supervisor": 12.0}
-AGENT = "flyball.monitor.agent"
+BARS_MB = {
+    "control plane": 250.0,
+    "agent": 100.0,
+    "foresight": None,
+    "spawner": None,
+    "supervisor": 12.0,
+}
+AGENT, FORESIGHT = "flyball.monitor.agent", "flyball.control.foresight.worker"
 
 
 def idle(setting: Setting) -> list[Row]:
@@ -47,12 +53,20 @@ def _processes(up: Up) -> dict[str, psutil.Process]:
     """By name: the control plane, its children, and the supervisor that holds the claim."""
     plane = psutil.Process(up.process.pid)
     children = plane.children()
-    agent = next(each for each in children if AGENT in each.cmdline())
+    agent, foresight = (
+        next(each for each in children if name in each.cmdline()) for name in (AGENT, FORESIGHT)
+    )
     engine = str(up.state / "engine")
     spawner = next(each for each in children if engine in each.cmdline())
     supervisors = [each for each in psutil.process_iter() if _is_of(each, engine)]
     supervisor = next(each for each in supervisors if each.pid != spawner.pid)
-    return {"control plane": plane, "agent": agent, "spawner": spawner, "supervisor": supervisor}
+    return {
+        "control plane": plane,
+        "agent": agent,
+        "foresight": foresight,
+        "spawner": spawner,
+        "supervisor": supervisor,
+    }
 
 
 def _is_of(process: psutil.Process, engine: str) -> bool:

@@ -55,6 +55,9 @@ def up(
         str, typer.Option(help="With --engine twin: a preset or a cluster file.")
     ] = "five-mixed",
     agent: Annotated[bool, typer.Option(help="Start the monitoring agent.")] = True,
+    foresight: Annotated[
+        bool, typer.Option(help="Learn run times and loads, in a process beside.")
+    ] = True,
     price: Annotated[float, typer.Option(help="Of a device-hour, for receipts.")] = 0.0,
     energy_price: Annotated[float, typer.Option(help="Of a kWh, for receipts.")] = 0.0,
     carbon: Annotated[float, typer.Option(help="Grams of CO2 per kWh, for receipts.")] = 0.0,
@@ -89,7 +92,11 @@ def up(
         live.driver.start()
         server = serve(live.plane, ApiSettings(token), host, port, tls_cert or "", tls_key or "")
         # 3. Say where, watch, and wait to be stopped.
-        with _endpoint(folder, server.url, tls_cert), _agent(folder, agent and not simulated):
+        with (
+            _endpoint(folder, server.url, tls_cert),
+            _agent(folder, agent and not simulated),
+            _foresight(live.plane, foresight),
+        ):
             _greet(server.url, folder, state, chosen[0].name, live.plane.nodes_)
             _until_stopped(server)
         note("stopping; running jobs run on")
@@ -155,6 +162,20 @@ def _agent(folder: Path, wanted: bool) -> Iterator[None]:
             each.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 each.wait(5.0)
+
+
+@contextlib.contextmanager
+def _foresight(plane: Any, wanted: bool) -> Iterator[None]:
+    """The worker that learns beside the control plane, started again if it ends."""
+    if not wanted:
+        yield
+        return
+    keeper = plane.keeper()
+    keeper.start()
+    try:
+        yield
+    finally:
+        keeper.stop()
 
 
 def _start_agent(folder: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -21,7 +21,9 @@ from flyball.core.live import Event, EventKind
 from flyball.core.units import MILLI_PER_DEVICE
 
 Changes = Mapping[int, Job]
-WISHES = (EventKind.SUBMITTED, EventKind.CANCEL, EventKind.NODE)
+PREDICTION = "predicted_s"
+"""In a job's values: (like jobs ended, *quantiles of its run time in seconds)."""
+WISHES = (EventKind.SUBMITTED, EventKind.CANCEL, EventKind.NODE, EventKind.PREDICTED)
 
 
 class Book:
@@ -68,6 +70,9 @@ class Book:
         """The jobs that these events change, as they are afterwards."""
         changed: dict[int, Job] = {}
         for event in events:
+            if event["kind"] == EventKind.PREDICTED:
+                changed |= self._predicted(event, changed)
+                continue
             apply = FOLDS.get(event["kind"])
             if apply is None:
                 continue
@@ -81,6 +86,15 @@ class Book:
             if job is not None and not job.state.final:
                 changed[job_id] = apply(job, event)
         return changed
+
+    def _predicted(self, event: Event, changed: Changes) -> dict[int, Job]:
+        """The jobs that a prediction is about, if they have not ended."""
+        made = {}
+        for job_id, *found in event["runs"]:
+            job = changed.get(job_id) or self.jobs.get(job_id)
+            if job is not None and not job.state.final:
+                made[job_id] = replace(job, values={**job.values, PREDICTION: found})
+        return made
 
     def absorb(self, seq: int, changes: Changes, events: Sequence[Event] = ()) -> None:
         """Make the changes true.

@@ -59,6 +59,9 @@ class Decider:
         self.policy, self.knobs = policy, knobs
         self.most = cluster.device_count
         """One decision starts no more jobs than there are devices (of those without fractions)."""
+        self.forecasts: Mapping[str, Any] = {}
+        """Loads that are expected, by series (docs/concept/start-times.md). No policy of the shelf
+        reads them; one that does must put what it used into its decision's event."""
         self.number = 0
         self._heard = self._settled = -1
         self._round = self._last_round = -1

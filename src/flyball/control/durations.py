@@ -39,7 +39,7 @@ class Durations:
     def learn(self, job: Job) -> None:
         """A job has ended; those that were stopped or never ran say nothing."""
         if job.state in (JobState.COMPLETED, JobState.FAILED) and job.first_start_us:
-            run_s = max(1e-3, _ran_us(job) / US_PER_S)
+            run_s = max(1e-3, ran_us(job) / US_PER_S)
             for group in _groups(job.spec):
                 kept = self._seconds.setdefault(group, [])
                 kept.append(run_s)
@@ -65,7 +65,7 @@ class Durations:
         return Guess(_within(drawn, spec), method if stated else "no estimate: an hour")
 
 
-def _ran_us(job: Job) -> float:
+def ran_us(job: Job) -> float:
     """How long it really ran: the waits between its attempts, and lost attempts, do not count."""
     if job.preemptions:
         spec = job.spec

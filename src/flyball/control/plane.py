@@ -9,25 +9,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from flyball import __version__
 from flyball.control import status
+from flyball.control.answers import Answers, Sensors
 from flyball.control.book import Book
 from flyball.control.decider import Decider
 from flyball.control.demand import Asks, Demand, cluster_of, earlier_ids, fingerprint, numbered
 from flyball.control.durations import Durations
 from flyball.control.forecast import Forecaster
-from flyball.control.journal import Changes, JobQuery, Journal
+from flyball.control.foresight.beside import Beside
+from flyball.control.foresight.keeper import Keeper
+from flyball.control.foresight.learner import Learner
+from flyball.control.foresight.recent import Recent
+from flyball.control.foresight.steps import Steps
+from flyball.control.journal import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
 from flyball.control.meaning import events_of
-from flyball.control.receipts import Prices, receipt
+from flyball.control.receipts import Prices
 from flyball.control.recover import give_up_unfit, reconcile
 from flyball.control.table import Table, can_hold
-from flyball.control.views import job_view, node_views
-from flyball.control.whys import explain_job
+from flyball.control.views import job_view
 from flyball.core.errors import BadInput, NotFound
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs
@@ -40,15 +44,7 @@ from flyball.twin.live import fits
 JOURNAL = "journal.db"
 
 
-class Sensors(Protocol):
-    """What was measured: `monitor.reader.Telemetry`."""
-
-    def latest(self) -> dict[str, Any]: ...
-    def names(self) -> Sequence[str]: ...
-    def series(self, name: str, seconds: float) -> tuple[Any, Any]: ...
-
-
-class Plane:
+class Plane(Answers):
     """One cluster's control plane.
 
     Attributes:
@@ -96,7 +92,12 @@ class Plane:
             passing,
         )  # fmt: skip
         self.durations = Durations(self.journal.ended())
-        self.forecaster = Forecaster(self.book, self.decider, self.durations)
+        self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
+        self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
+        self.forecaster.steps = self._steps
+        self.beside = Beside(self.forecaster, self._predicted)
+        self.learner: Learner | None = None
+        """Predicts run times within the plane, where no worker does: on virtual clocks."""
         self._fitting: set[Asks] = set()
         self._reports: dict[int, dict[str, Any]] = {}
         self.wake: Callable[[], None] = lambda: None
@@ -108,10 +109,14 @@ class Plane:
         """The journal has made these durable."""
         if events:
             self.book.absorb(events[-1][0], changes, [event for _, event in events])
+        self.recent.take(changes)
         for job in changes.values():
             if job.state.final:
                 self.durations.learn(job)
                 self._reports.pop(job.id, None)
+        if self.learner is not None:
+            made = self.learner.take(changes)
+            self._predicted([[each, run.like, *run.quantiles] for each, run in made.items()])
         with self._news:
             self._news.notify_all()
 
@@ -138,6 +143,14 @@ class Plane:
             "nodes": [each._asdict() for each in self.nodes_],
         }
 
+    def _predicted(self, runs: Sequence[Sequence[float]]) -> Ticket | None:
+        """Put predicted run times on record; decisions use what is there."""
+        known = [list(each) for each in runs if each[0] in self.book.jobs]
+        if not known:
+            return None
+        event = {"kind": EventKind.PREDICTED, "time_us": self.now_us(), "runs": known}
+        return self.journal.append([event])
+
     def step(self) -> bool:
         """One cycle; whether anything happened."""
         began_us = self.now_us()
@@ -145,6 +158,15 @@ class Plane:
         now_us = self.now_us()
         self.pulse.beat(now_us, (now_us - began_us) / US_PER_S)
         return busy
+
+    def keeper(self) -> Keeper:
+        """What runs a worker beside this control plane, not started yet."""
+        keeper = Keeper(self.folder, self.beside.hear)
+        self.forecaster.ask = keeper.ask
+        self.beside.worker = keeper.state
+        self.beside.wake = lambda: self.wake()
+        self.beside.share = lambda loads: setattr(self.decider, "forecasts", loads)
+        return keeper
 
     def close(self) -> None:
         """Write what is left and let go of the journal. Jobs run on."""
@@ -248,34 +270,9 @@ class Plane:
             for job, other in doomed.items()
         ]
 
-    def job(self, job: int) -> Job:
-        """A job, active or not.
-
-        Raises:
-            NotFound: no such job.
-        """
-        found = self.book.get(job) or self.journal.job(job)
-        if found is None:
-            raise NotFound(f"no job {job}", "see flyball queue --all")
-        return found
-
     def jobs(self, query: JobQuery) -> list[Job]:
         """A page of jobs, newest first."""
         return self.journal.jobs(query).jobs
-
-    def queue(self) -> list[Job]:
-        """Active jobs: what runs, then what waits."""
-        with self.book.lock:
-            jobs = list(self.book.jobs.values())
-        return sorted(
-            jobs,
-            key=lambda job: (
-                job.state == JobState.PENDING,
-                -job.spec.priority,
-                job.submit_us,
-                job.id,
-            ),
-        )
 
     def view(self, job: Job) -> dict[str, Any]:
         """A job as the API shows it."""
@@ -312,23 +309,10 @@ class Plane:
         found = self.job(job)
         if not found.state.final and attempt in (0, found.attempt):
             self._reports[job] = {**self._reports.get(job, {}), **values}
+            self.beside.steps.hear(found, self.now_us(), values)
 
-    # Answers ---------------------------------------------------------------------------
-
-    def why(self, job: int) -> dict[str, Any]:
-        """Why a job waits, what would help, and when it starts."""
-        return explain_job(self.job(job), self.book, self.decider, self.forecaster, self.now_us())
-
-    def receipt(self, job: int) -> dict[str, Any]:
-        """What a job took."""
-        return receipt(self.job(job), self.cluster, self.prices, self.now_us())
-
-    def forecast(self) -> dict[str, Any]:
-        """When each pending job is expected to start."""
-        starts = self.forecaster.starts(self.now_us())
-        pending = [job for job in self.queue() if job.state == JobState.PENDING]
-        rows = [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
-        return {"starts": rows, "note": "jobs that are still to come are not in it"}
+    def _steps(self, job: Job) -> Steps | None:
+        return self.beside.steps.of(job, self.sensors)
 
     def dry_run(self, spec: JobSpec) -> dict[str, Any]:
         """Whether and when a job would start if it were submitted now.
@@ -337,62 +321,4 @@ class Plane:
             BadInput: it can never run here.
         """
         self._check(spec)
-        found = self.forecaster.if_submitted(spec, self.now_us())
-        asks = self.demand.of(spec)
-        device = self.cluster.groups[0].device
-        return {
-            "would_start": found is not None,
-            "devices": asks.devices,
-            "device": device,
-            **(asdict(found) if found else {"p50_s": None, "p90_s": None, "method": ""}),
-        }
-
-    def nodes(self) -> list[dict[str, Any]]:
-        """The nodes, and who is on them."""
-        with self.book.lock:
-            return node_views(self.nodes_, list(self.table.running.values()), self.book.down)
-
-    def decisions(self, after: int, limit: int) -> list[dict[str, Any]]:
-        """Recorded decisions with a number above `after`."""
-        return [{"seq": seq, **event} for seq, event in self.journal.decisions(after, limit)]
-
-    def events(
-        self, after: int, limit: int, kinds: Sequence[str] = (), job: int = 0
-    ) -> list[dict[str, Any]]:
-        """Recorded events numbered above `after`."""
-        found = self.journal.events(after, limit, kinds, job)
-        return [{"seq": seq, **event} for seq, event in found]
-
-    def wait_events(self, after: int, timeout_s: float) -> int:
-        """The newest event's number, as soon as it is above `after` or the time is up."""
-        with self._news:
-            self._news.wait_for(lambda: self.book.seq > after, timeout_s)
-        return self.book.seq
-
-    def health(self) -> dict[str, Any]:
-        """Whether the queue works, tried out."""
-        return status.health(self.journal, self.pulse, self.now_us)
-
-    def metrics(self) -> list[status.Metric]:
-        """Numbers for Prometheus."""
-        return status.metrics(self.book, self.journal, self.pulse, self.nodes_, self.decider.number)
-
-    def telemetry(self) -> dict[str, Any]:
-        """The latest of everything that is measured."""
-        return self.sensors.latest() if self.sensors else {}
-
-    def series(self, name: str, seconds: float) -> dict[str, Any]:
-        """One measured series over the last so many seconds.
-
-        Raises:
-            NotFound: nothing of that name is measured.
-        """
-        if self.sensors is None or name not in self.sensors.names():
-            raise NotFound(f"nothing called {name!r} is measured", "see /api/v1/telemetry")
-        times, values = self.sensors.series(name, seconds)
-        return {"name": name, "times": times.tolist(), "values": values.tolist()}
-
-    def audit(self, what: str, who: str) -> None:
-        """Put something on record that is not about a job."""
-        event = {"kind": EventKind.AUDIT, "time_us": self.now_us(), "what": what, "who": who}
-        self.journal.append([event])
+        return self._dry_run(spec)

@@ -5,6 +5,7 @@ A decision with a hundred thousand pending jobs cannot go through a hundred thou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import chain
 from operator import itemgetter
@@ -13,12 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flyball.control.book import PREDICTION
 from flyball.control.demand import Demand
 from flyball.core.grouping import group_rows
 from flyball.core.jobs import Job, JobState
 from flyball.core.records import records
 from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
+from flyball.predict.runtime.trees import MIDDLE
 from flyball.twin.live import PAST, View
 
 SLOT = np.dtype(
@@ -64,6 +67,8 @@ Holding = tuple[int, int, int, int, int, int]
 """A row that a running job holds: since when, id, number of the row, slot, node, mask."""
 NOT_HERE = -1
 """The place of what is not in a view."""
+STEP = 0.1
+"""Predictions are told apart in these steps (log units)."""
 
 
 class Names:
@@ -139,7 +144,9 @@ class Table:
         slot = self._slot_of.get(job.id)
         if slot is None:
             slot = self._slot_of[job.id] = self._take_slot()
-            self._write_new(slot, job, since_us, queued_us)
+            self._write_all(slot, job, since_us, queued_us)
+        elif PREDICTION in job.values and not job.spec.estimate_s:
+            self._write_all(slot, job, since_us, queued_us)
         else:
             record = self._slots[slot]
             record["service_us"], record["attempt"] = job.service_us, job.attempt
@@ -165,9 +172,9 @@ class Table:
             self._free = list(range(2 * size - 1, size - 1, -1))
         return self._free.pop()
 
-    def _write_new(self, slot: int, job: Job, since_us: int, queued_us: int) -> None:
+    def _write_all(self, slot: int, job: Job, since_us: int, queued_us: int) -> None:
         spec, asks = job.spec, self._demand.of(job.spec)
-        estimate_s = spec.estimate_s or spec.limit_s
+        estimate_s = expected_s(job)
         kind = CLASS_LABELS.index(spec.kind) if spec.kind else NOT_STATED
         values = (
             job.id,
@@ -325,6 +332,19 @@ class Table:
         nodes = np.array([row[4] for row in rows], np.int64)
         masks = np.array([row[5] for row in rows], np.uint64)
         return place[slots], nodes, masks
+
+
+def expected_s(job: Job) -> float:
+    """What decisions take a job to need: what its owner expects, else what was predicted from like
+    jobs, else its limit; 0 = nobody knows.
+
+    A prediction counts in steps of a tenth: jobs alike stay alike, so that a decision can pass
+    over all but the first of them.
+    """
+    if job.spec.estimate_s or PREDICTION not in job.values:
+        return job.spec.estimate_s or job.spec.limit_s
+    median_s = float(job.values[PREDICTION][1 + MIDDLE])
+    return math.exp(round(math.log(median_s) / STEP) * STEP)
 
 
 def can_hold(how: str, ended: JobState | None) -> bool:

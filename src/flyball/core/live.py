@@ -28,6 +28,7 @@ class EventKind(StrEnum):
     STOPPING = "stopping"  # job, attempt, why: durable before the engine is told to stop it
     DECIDED = "decided"  # number, seen, own, now_us, is_round, digest, plan: one decision
     NODE = "node"  # node, up
+    PREDICTED = "predicted"  # runs: (job, like jobs ended, *quantiles of its run time in seconds)
     AUDIT = "audit"  # what, who: refused tokens and the like
 
 

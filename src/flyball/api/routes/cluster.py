@@ -12,7 +12,7 @@ from flyball.api.bridge import answer, bridge_of
 from flyball.api.models import DecisionsQuery, EventsQuery, QueueQuery, SeriesQuery
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import Nothing
-from flyball.api.views import Decisions, Events, Nodes, Queue, View
+from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue, View
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
 
@@ -86,8 +86,8 @@ async def series(request: Request, query: Annotated[SeriesQuery, Query()]) -> Re
     return answer(await bridge.call(bridge.plane.series, query.name, query.seconds))
 
 
-@router.get("/forecast", response_model=View, responses=USUAL)
+@router.get("/forecast", response_model=Forecast, responses=USUAL)
 async def forecast(request: Request, query: Nothing) -> Response:
-    """When what waits will start, and how loaded the cluster will be."""
+    """When what waits will start, how loaded the cluster will be, and how good that has been."""
     bridge = bridge_of(request)
     return answer(await bridge.call(bridge.plane.forecast))

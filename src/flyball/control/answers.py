@@ -1,0 +1,160 @@
+"""What a control plane answers: why, when, how much, how well. It changes nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from flyball.control import status
+from flyball.control.book import Book
+from flyball.control.decider import Decider
+from flyball.control.demand import Demand
+from flyball.control.forecast import Forecaster
+from flyball.control.foresight.beside import Beside
+from flyball.control.journal import Journal
+from flyball.control.receipts import Prices, receipt
+from flyball.control.table import Table
+from flyball.control.views import node_views
+from flyball.control.whys import explain_job
+from flyball.core.cluster import Cluster
+from flyball.core.errors import NotFound
+from flyball.core.jobs import Job, JobSpec, JobState
+from flyball.core.live import EventKind, LiveNode
+
+
+class Sensors(Protocol):
+    """What was measured: `monitor.reader.Telemetry`."""
+
+    def latest(self) -> dict[str, Any]: ...
+    def names(self) -> Sequence[str]: ...
+    def series(self, name: str, seconds: float) -> tuple[Any, Any]: ...
+
+
+class Answers:
+    """The part of `Plane` that only looks.
+
+    Attributes:
+        beside: what the worker beside the control plane last said.
+        sensors: what was measured, None = nothing is.
+    """
+
+    book: Book
+    journal: Journal
+    table: Table
+    decider: Decider
+    demand: Demand
+    cluster: Cluster
+    prices: Prices
+    forecaster: Forecaster
+    beside: Beside
+    pulse: status.Pulse
+    nodes_: tuple[LiveNode, ...]
+    now_us: Callable[[], int]
+    sensors: Sensors | None
+    _news: threading.Condition
+
+    def job(self, job: int) -> Job:
+        """A job, active or not.
+
+        Raises:
+            NotFound: no such job.
+        """
+        found = self.book.get(job) or self.journal.job(job)
+        if found is None:
+            raise NotFound(f"no job {job}", "see flyball queue --all")
+        return found
+
+    def queue(self) -> list[Job]:
+        """Active jobs: what runs, then what waits."""
+        with self.book.lock:
+            jobs = list(self.book.jobs.values())
+        return sorted(
+            jobs,
+            key=lambda job: (
+                job.state == JobState.PENDING,
+                -job.spec.priority,
+                job.submit_us,
+                job.id,
+            ),
+        )
+
+    def why(self, job: int) -> dict[str, Any]:
+        """Why a job waits, what would help, and when it starts."""
+        return explain_job(self.job(job), self.book, self.decider, self.forecaster, self.now_us())
+
+    def receipt(self, job: int) -> dict[str, Any]:
+        """What a job took."""
+        return receipt(self.job(job), self.cluster, self.prices, self.now_us())
+
+    def forecast(self) -> dict[str, Any]:
+        """When each pending job is expected to start, how loaded the cluster will be, and how good
+        such forecasts have been."""
+        now_us = self.now_us()
+        starts = self.forecaster.starts(now_us)
+        pending = [job for job in self.queue() if job.state == JobState.PENDING]
+        rows = [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
+        return {"starts": rows, "note": self.forecaster.note(now_us), **self.beside.told()}
+
+    def _dry_run(self, spec: JobSpec) -> dict[str, Any]:
+        """Whether and when a job that can run here would start if it were submitted now."""
+        found = self.forecaster.if_submitted(spec, self.now_us())
+        asks = self.demand.of(spec)
+        device = self.cluster.groups[0].device
+        return {
+            "would_start": found is not None,
+            "devices": asks.devices,
+            "device": device,
+            **(asdict(found) if found else {"p50_s": None, "p90_s": None, "method": ""}),
+        }
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes, and who is on them."""
+        with self.book.lock:
+            return node_views(self.nodes_, list(self.table.running.values()), self.book.down)
+
+    def decisions(self, after: int, limit: int) -> list[dict[str, Any]]:
+        """Recorded decisions with a number above `after`."""
+        return [{"seq": seq, **event} for seq, event in self.journal.decisions(after, limit)]
+
+    def events(
+        self, after: int, limit: int, kinds: Sequence[str] = (), job: int = 0
+    ) -> list[dict[str, Any]]:
+        """Recorded events numbered above `after`."""
+        found = self.journal.events(after, limit, kinds, job)
+        return [{"seq": seq, **event} for seq, event in found]
+
+    def wait_events(self, after: int, timeout_s: float) -> int:
+        """The newest event's number, as soon as it is above `after` or the time is up."""
+        with self._news:
+            self._news.wait_for(lambda: self.book.seq > after, timeout_s)
+        return self.book.seq
+
+    def health(self) -> dict[str, Any]:
+        """Whether the queue works, tried out."""
+        return status.health(self.journal, self.pulse, self.now_us)
+
+    def metrics(self) -> list[status.Metric]:
+        """Numbers for Prometheus."""
+        return status.metrics(self.book, self.journal, self.pulse, self.nodes_, self.decider.number)
+
+    def telemetry(self) -> dict[str, Any]:
+        """The latest of everything that is measured."""
+        return self.sensors.latest() if self.sensors else {}
+
+    def series(self, name: str, seconds: float) -> dict[str, Any]:
+        """One measured series over the last so many seconds.
+
+        Raises:
+            NotFound: nothing of that name is measured.
+        """
+        if self.sensors is None or name not in self.sensors.names():
+            raise NotFound(f"nothing called {name!r} is measured", "see /api/v1/telemetry")
+        times, values = self.sensors.series(name, seconds)
+        return {"name": name, "times": times.tolist(), "values": values.tolist()}
+
+    def audit(self, what: str, who: str) -> None:
+        """Put something on record that is not about a job."""
+        event = {"kind": EventKind.AUDIT, "time_us": self.now_us(), "what": what, "who": who}
+        self.journal.append([event])

@@ -1,0 +1,1 @@
+"""What the control plane expects, learnt beside it in a process of its own."""

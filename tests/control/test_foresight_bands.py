@@ -1,0 +1,111 @@
+"""Start-time forecasts keep what they promise, whatever the roll-outs say."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flyball.control.foresight.bands import Edges, StartBands
+from flyball.core.errors import BadInput
+
+
+def follow(bands: StartBands, bias: float, jobs: int, seed: int) -> tuple[float, float, float]:
+    """Jobs whose waits lie around `bias` times what roll-outs say; the kept parts, the p90."""
+    rng = np.random.default_rng(seed)
+    kept: list[list[bool]] = [[], []]
+    for job in range(jobs):
+        now_s = 1000.0 * job
+        wait_s = 3600.0 * bias * float(np.exp(rng.standard_normal()))
+        said = bands.expect(job, Edges(3600.0, 2 * 3600.0), now_s)
+        bands.started(job, now_s + wait_s)
+        if job >= jobs // 4:
+            for at, edge_s in enumerate(said):
+                kept[at].append(wait_s <= edge_s)
+    return float(np.mean(kept[0])), float(np.mean(kept[1])), said.p90_s
+
+
+@pytest.mark.parametrize("bias", [0.3, 1.0, 5.0])
+def test_edges_are_kept_as_often_as_they_say(bias: float) -> None:
+    p50, p90, edge_s = follow(StartBands(), bias, 4000, 1)
+    assert p50 == pytest.approx(0.5, abs=0.03)
+    assert p90 == pytest.approx(0.9, abs=0.02)
+    right_s = 3600.0 * bias * math.exp(1.2816)
+    assert right_s / 2 < edge_s < right_s * 2
+
+
+def test_a_start_at_once_stays_one() -> None:
+    bands = StartBands()
+    follow(bands, 5.0, 500, 2)
+    assert bands.correct(Edges(0.0, 0.0)) == Edges(0.0, 0.0)
+
+
+def test_a_miss_is_known_when_the_edge_has_passed() -> None:
+    bands = StartBands()
+    said = bands.expect(1, Edges(100.0, 200.0), 0.0)
+    bands.advance(150.0)
+    assert [len(each) for each in bands.outcomes] == [1, 0]
+    assert bands.common[0] > 0.0
+    bands.advance(250.0)
+    assert [list(each) for each in bands.outcomes] == [[False], [False]]
+    bands.started(1, 300.0)
+    assert [len(each) for each in bands.outcomes] == [1, 1], "each edge is learnt from once"
+    assert bands.waiting == 0
+    later = bands.correct(Edges(100.0, 200.0))
+    assert later.p50_s > said.p50_s
+    assert later.p90_s > said.p90_s
+
+
+def test_only_the_first_forecast_of_a_job_counts() -> None:
+    bands = StartBands()
+    bands.expect(1, Edges(100.0, 200.0), 0.0)
+    bands.expect(1, Edges(1.0, 2.0), 0.0)
+    bands.started(1, 90.0)
+    assert bands.coverage() == [1.0, 1.0]
+
+
+def test_who_is_cancelled_teaches_nothing() -> None:
+    bands = StartBands()
+    bands.expect(1, Edges(100.0, 200.0), 0.0)
+    bands.forget(1)
+    bands.advance(1e6)
+    assert all(math.isnan(each) for each in bands.coverage())
+
+
+def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
+    bands = StartBands()
+    follow(bands, 5.0, 300, 3)
+    bands.save(tmp_path / "starts.json")
+    again = StartBands.load(tmp_path / "starts.json")
+    raw = Edges(500.0, 900.0)
+    assert again.correct(raw) == bands.correct(raw) != raw
+    assert again.coverage() == bands.coverage()
+    assert list(tmp_path.iterdir()) == [tmp_path / "starts.json"], "no half-written file is left"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no json",
+        "[]",
+        '{"version": 2}',
+        json.dumps({**StartBands().as_dict(), "common": [0.0]}),
+        json.dumps({**StartBands().as_dict(), "common": ["x", 1]}),
+        json.dumps({**StartBands().as_dict(), "own": []}),
+        json.dumps({**StartBands().as_dict(), "outcomes": [[1]]}),
+    ],
+)
+def test_a_bad_file_is_a_new_beginning(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "starts.json"
+    path.write_text(text)
+    assert StartBands.load(path).as_dict() == StartBands().as_dict()
+    assert StartBands.load(tmp_path / "absent").as_dict() == StartBands().as_dict()
+
+
+def test_values_that_are_none_are_refused() -> None:
+    with pytest.raises(BadInput, match="start times"):
+        StartBands.of({"version": 1, "common": [math.nan, 0.0], "own": [], "outcomes": []})

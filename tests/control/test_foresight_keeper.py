@@ -1,0 +1,229 @@
+"""A worker that dies, hangs or talks nonsense harms nobody; decisions never wait for it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.control.live_cases import Rig, env, spec_of
+
+from flyball.control.foresight import fitting
+from flyball.control.foresight.fitting import Fitting
+from flyball.control.foresight.keeper import Keeper
+from flyball.predict.runtime.features import NAMES
+
+PYTHON = (sys.executable, "-S", "-c")
+"""A bare interpreter: it starts in milliseconds."""
+ECHO = """
+import sys, json
+print(json.dumps({"status": {"n": 1}}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["spec"].get("user") == "ada":
+        print(json.dumps({"answer": asked["ask"], "run": [3, 1, 2, 3, 4, 5]}), flush=True)
+    else:
+        print(json.dumps({"answer": asked["ask"], "run": None}), flush=True)
+"""
+
+
+def until(condition: Any, timeout_s: float = 20.0) -> None:
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, "it did not happen"
+        time.sleep(0.005)
+
+
+@contextmanager
+def kept(folder: Path, code: str, **options: Any) -> Iterator[tuple[Keeper, list[Any]]]:
+    heard: list[Any] = []
+    keeper = Keeper(folder, heard.append, (*PYTHON, code), **options)
+    keeper.start()
+    try:
+        yield keeper, heard
+    finally:
+        keeper.stop()
+        assert not keeper.alive
+
+
+def test_what_it_says_is_heard_and_questions_are_answered(tmp_path: Path) -> None:
+    with kept(tmp_path, ECHO) as (keeper, heard):
+        until(lambda: heard)
+        assert heard == [{"status": {"n": 1}}]
+        assert keeper.ask(spec_of(user="ada"), 0) == [3.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+        assert keeper.ask(spec_of(user="ben"), 0) is None
+        assert keeper.state() == {"alive": True, "starts": 1, "last_end": ""}
+    assert keeper.ask(spec_of(user="ada"), 0) is None, "nobody is there any more"
+
+
+def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
+    with kept(tmp_path, "raise SystemExit(3)", pause_s=0.01) as (keeper, _heard):
+        until(lambda: keeper.starts >= 4)
+        assert keeper.last_end == "ended with 3"
+
+
+def test_pauses_grow_while_it_keeps_dying(tmp_path: Path) -> None:
+    pauses: list[float] = []
+    keeper = Keeper(tmp_path, lambda message: None, (*PYTHON, "raise SystemExit(3)"), pause_s=1.0)
+
+    def wait(seconds: float) -> bool:
+        pauses.append(seconds)
+        if len(pauses) == 10:
+            keeper._stopping.set()
+        return False
+
+    keeper._stopping.wait = wait  # type: ignore[method-assign, assignment]
+    keeper._keep()
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0]
+
+
+def test_one_that_hangs_is_killed(tmp_path: Path) -> None:
+    code = "import time; time.sleep(600)"
+    with kept(tmp_path, code, silence_s=0.1, pause_s=0.01) as (keeper, _heard):
+        until(lambda: keeper.starts >= 2)
+        assert keeper.last_end == "ended with -9"
+
+
+def test_nonsense_is_passed_over(tmp_path: Path) -> None:
+    code = "print('no json'); print('[]'); print('{\"loads\": 1}'); print('{\"n\": 2}', flush=True)"
+    heard: list[Any] = []
+
+    def hear(message: Any) -> None:
+        if "loads" in message:
+            raise ValueError("nobody can use that")
+        heard.append(message)
+
+    keeper = Keeper(tmp_path, hear, (*PYTHON, code), pause_s=60.0)
+    keeper.start()
+    until(lambda: {"n": 2} in heard)
+    keeper.stop()
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path, lambda message: None, ("/no/such/program",), pause_s=60.0)
+    keeper.start()
+    until(lambda: keeper.last_end)
+    assert "could not be started" in keeper.last_end
+    assert not keeper.alive
+    keeper.stop()
+
+
+def test_decisions_do_not_wait_for_a_worker(tmp_path: Path) -> None:
+    """As many decisions and cycles with a worker that hangs as with none at all."""
+    counts = []
+    for name, code in (("none", ""), ("hangs", "import time; time.sleep(600)")):
+        folder = tmp_path / name
+        folder.mkdir()
+        rig = Rig(folder, "sjf")
+        keeper = Keeper(folder, rig.plane.beside.hear, (*PYTHON, code))
+        if code:
+            keeper.start()
+            until(lambda keeper=keeper: keeper.alive)
+        for at in range(6):
+            rig.submit(user="ada", cpus=1 + at % 4, env=env(10.0 * at + 5))
+        rig.finish()
+        counts.append((rig.plane.decider.number, rig.plane.pulse.cycles, rig.plane.book.seq))
+        keeper.stop()
+        rig.plane.close()
+    assert counts[0] == counts[1]
+
+
+def test_a_cycle_asks_nobody(tmp_path: Path) -> None:
+    """Nothing of a cycle leads to the worker: neither a question nor a fit."""
+    rig = Rig(tmp_path, "sjf")
+    asked: list[Any] = []
+
+    def ask(spec: Any, now_us: int) -> None:
+        asked.append(spec)
+
+    rig.plane.forecaster.ask = ask
+    for _ in range(5):
+        rig.submit(cpus=4, env=env(10.0))
+    rig.finish()
+    assert asked == []
+    rig.plane.dry_run(spec_of())
+    assert len(asked) == 1
+
+
+def test_what_was_said_stays_when_nonsense_follows(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    beside = rig.plane.beside
+    assert beside.told()["predictions"]["note"].startswith("nothing is forecast")
+    beside.hear({"loads": [{"series": "pending", "mean": [1.0]}]})
+    beside.hear({"status": {"time": 5.0}})
+    with pytest.raises(Exception, match="start times"):
+        beside.hear({"bands": {"version": 99}})
+    assert beside.told()["loads"] == [{"series": "pending", "mean": [1.0]}]
+    assert beside.told()["predictions"]["time"] == 5.0
+    keeper = rig.plane.keeper()
+    beside.hear({"loads": [{"series": "running", "mean": [2.0]}]})
+    assert rig.plane.decider.forecasts == {"running": {"series": "running", "mean": [2.0]}}
+    assert beside.told()["predictions"]["worker"] == keeper.state()
+
+
+# Fits --------------------------------------------------------------------------------------
+
+
+def training(rows: int = 400) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(1)
+    table = rng.standard_normal((rows, len(NAMES)))
+    return table, table[:, 0] + 0.1 * rng.standard_normal(rows), np.zeros(rows)
+
+
+def ended(fits: Fitting) -> Any:
+    found: list[Any] = []
+
+    def over() -> bool:
+        found.append(fits.poll())
+        return not fits.busy
+
+    until(over, 60.0)
+    return found[-1]
+
+
+def test_trees_are_grown_in_a_process_of_their_own(tmp_path: Path) -> None:
+    fits = Fitting(tmp_path / "predict")
+    fits.start(training())
+    assert fits.busy
+    trees = ended(fits)
+    assert len(trees.models) == 5
+    assert fits.failures == 0
+    assert fits.poll() is None, "told once"
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import time; time.sleep(600)", "over its time"),
+        ("raise SystemExit(1)", "ended with 1"),
+        ("pass", "no run-time model"),
+        ("while True: pass", "over its time"),
+    ],
+)
+def test_a_fit_that_fails_leaves_nothing(
+    tmp_path: Path, code: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "PATIENCE", 1.0)
+    fits = Fitting(tmp_path / "predict", 0.3, (*PYTHON, code))
+    fits.start(training(10))
+    assert ended(fits) is None
+    assert why in fits.last_error
+    assert fits.failures == 1
+
+
+def test_cpu_time_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[Any] = []
+    monkeypatch.setattr(os, "nice", limits.append)
+    monkeypatch.setattr(resource, "setrlimit", lambda *each: limits.append(each))
+    monkeypatch.setattr(fitting, "fit", lambda folder: limits.append(folder))
+    monkeypatch.setattr(sys, "argv", ["fitting", str(tmp_path)])
+    monkeypatch.setenv("FLYBALL_FIT_S", "7")
+    fitting.main()
+    assert limits == [fitting.NICE, (resource.RLIMIT_CPU, (7, 12)), tmp_path]
