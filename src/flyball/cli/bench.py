@@ -13,6 +13,7 @@ from flyball.cli import (
     bench_placement,
     bench_submit,
     bench_tune,
+    predict_load,
 )
 from flyball.cli.bench_shares import shares
 from flyball.cli.options import AsJson
@@ -82,6 +83,7 @@ Examples:
 """
 )(shares)
 app.command("placement", epilog=bench_placement.EXAMPLES)(bench_placement.placement)
+app.command("predict", epilog=predict_load.COST_EXAMPLES)(predict_load.cost)
 
 _NAMES = {
     "first_compile_s": "first compile (s)",

@@ -19,6 +19,7 @@ from flyball.cli import (
     kernels,
     logs,
     nodes,
+    predict,
     queue,
     receipt,
     replay,
@@ -79,6 +80,7 @@ app.add_typer(demo.app, name="demo")
 app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.add_typer(trace.app, name="trace")
+app.add_typer(predict.app, name="predict")
 app.command("policies", epilog=catalogue.POLICIES_EXAMPLES)(catalogue.policies)
 app.command("clusters", epilog=catalogue.CLUSTERS_EXAMPLES)(catalogue.clusters)
 app.command("devices", epilog=catalogue.DEVICES_EXAMPLES)(catalogue.devices)

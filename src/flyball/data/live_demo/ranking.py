@@ -69,7 +69,7 @@ def train_torch(steps: int, rate: float = 0.002, seed: int = 0) -> float:
         error.backward()
         optimizer.step()
         if told:
-            loss = float(error)
+            loss = float(error.detach())
             tell(step, loss)
             save(step, kept)
     return loss
