@@ -106,7 +106,7 @@ def test_a_job_that_fails_is_no_figure(up: Up) -> None:
 def test_idle_finds_every_process(up: Up) -> None:
     job = up.fill()
     parts = submit_idle._processes(up)
-    assert len({each.pid for each in parts.values()}) == 4
+    assert len({each.pid for each in parts.values()}) == 5
     assert all(submit_idle._cpu_s(each) >= 0 for each in parts.values())
     memory = {name: each.memory_full_info().pss for name, each in parts.items()}
     assert 0 < memory["supervisor"] < memory["control plane"]
