@@ -39,7 +39,7 @@ SPANS = 14
 """Leads that the window of a band holds at least: nearer outcomes are much alike."""
 MEMORY_S = 4 * 86_400.0
 """After this time, or after `LEADS_KEPT` leads if that is longer, a loss counts half."""
-LEADS_KEPT = 7.0
+LEADS_KEPT = 28.0
 MOST_MEMORY = 6_000.0
 """Steps after which a loss counts half at the latest: a series of milliseconds has no days."""
 PANEL = 10.0
