@@ -29,9 +29,9 @@ from flyball.monitor.reader import Telemetry
 
 JOURNAL = "journal.db"
 NICE = 10
-LOOK_S = 0.5
+LOOK_S = 1.0
 """Between two looks at whether the journal was written to."""
-STEP_S = 5.0
+STEP_S = 10.0
 """Between two steps where it was not: some things are due by the clock."""
 REST = 4.0
 """Times as long as a step took it rests after it: a fifth of a core at most, whatever happens."""
