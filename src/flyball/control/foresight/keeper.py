@@ -181,7 +181,7 @@ class Keeper:
 
     def _watch(self) -> None:
         """Kill a worker that hangs."""
-        while not self._stopping.wait(min(1.0, self._silence_s / 4)):
+        while not self._stopping.wait(min(5.0, self._silence_s / 4)):
             if time.monotonic() - self._heard_s > self._silence_s and self.alive:
                 with self._lock:
                     if self._process is not None:

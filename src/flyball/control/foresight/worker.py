@@ -33,8 +33,8 @@ LOOK_S = 1.0
 """Between two looks at whether the journal was written to."""
 STEP_S = 10.0
 """Between two steps where it was not: some things are due by the clock."""
-REST = 4.0
-"""Times as long as a step took it rests after it: a fifth of a core at most, whatever happens."""
+REST = 9.0
+"""Times as long as a step took it rests after it: a tenth of a core at most, whatever happens."""
 
 
 class Watched:
