@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -95,7 +96,7 @@ class Heads(nn.Module):
         return torch.stack(said, 1)
 
 
-class Neural:
+class Neural(ABC):
     """A forecaster around a net; a subclass says what it looks at and with what."""
 
     settings: Settings
@@ -114,16 +115,17 @@ class Neural:
     tokens: ClassVar[int]
     channels: ClassVar[int]
 
+    @abstractmethod
     def _body(self) -> nn.Module:
-        raise NotImplementedError
+        """What looks at the past."""
 
+    @abstractmethod
     def _stride(self, panel: Sequence[Series]) -> int:
         """Steps in a token, from the grid and the length of the history."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _past(self, values: Floats, origins: Ints) -> Floats:
         """Levels: origin, token, channel; the newest token last, the value itself channel 0."""
-        raise NotImplementedError
 
     # The contract -------------------------------------------------------------
 
