@@ -37,6 +37,10 @@ class ActionKind(IntEnum):
     START = 0  # a row for each node it starts on
     PREEMPT = 1
     RESERVE = 2  # a row for each node kept for the head (-1 = none); `gain` is the instant (us)
+    CAP = 3  # a running job goes on under the power cap of `level`
+    SLEEP = 4  # an idle node goes to sleep now
+    WAKE = 5  # a sleeping node wakes, an idle one stays awake
+    REPLICAS = 6  # the service (an array of jobs) is to have `level` replicas; -1 = it ends
 
 
 class Reason(IntEnum):
@@ -52,3 +56,15 @@ class Reason(IntEnum):
     BORROWED = 7  # started beyond its tenant's quota, on devices nobody else could use
     RECLAIMED = 8  # started within its tenant's quota, on devices taken back from borrowers
     GAVE_BACK = 9  # preempted: it ran on borrowed devices
+    GREW = 10  # goes on with more devices: they add more here than elsewhere
+    SHRANK = 11  # goes on with fewer devices: they add more elsewhere
+    CHANGED_TYPE = 12  # goes on with another type of device
+    SIZED = 13  # started with another number of devices than it asked for
+    SHARED = 14  # started beside a job that leaves room on its device
+    PARTED = 15  # stopped sharing: slower than its limit
+    CAPPED = 16  # less power for the same work
+    UNCAPPED = 17
+    SENT_TO_SLEEP = 18  # nobody is expected to need the node soon
+    WOKEN = 19  # somebody is expected to need the node soon
+    MOVED = 20  # goes on elsewhere, so that a larger job fits
+    SCALED = 21  # replicas follow the requests expected

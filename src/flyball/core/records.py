@@ -62,6 +62,7 @@ JOB = np.dtype(
         ("outcome", "i4"),
         ("owner", "i4"),  # user, else tenant, each with its own numbers
         ("model", "i4"),
+        ("curve", "i4"),  # row of `ranges` if its number of devices may change, -1 = it may not
     ],
     align=True,
 )
@@ -105,6 +106,12 @@ CAP = np.dtype([("slowdown", "f8"), ("power", "f8")], align=True)
 CAP_LEVELS = 11
 """Power caps in steps of 5 %: level i caps at (100 - 5 i) % of the draw."""
 
+RANGE = np.dtype([("least", "i4"), ("most", "i4"), ("first", "i8")], align=True)
+"""How many devices an elastic job may hold, and where its curve begins in `points`."""
+
+POINT = np.dtype([("packed", "f8"), ("spread", "f8")], align=True)
+"""Progress per microsecond, as in `RATE`: `points[first + (count - least) * pools + pool]`."""
+
 OUTAGE = np.dtype([("down_us", "i8"), ("up_us", "i8"), ("node", "i4")], align=True)
 
 # Changed by a run -----------------------------------------------------------
@@ -114,14 +121,17 @@ RUN = np.dtype(
         ("done_us", "f8"),  # work saved when the running slice began
         ("rate", "f8"),  # of the running slice
         ("watts", "f8"),  # of all its devices and its share of the hosts, while running
+        ("slow", "f8"),  # its speed beside others on its device as a part of that alone
         ("service_us", "f8"),  # device time received, the running slice not included
         ("energy_j", "f8"),  # likewise
         ("lost_us", "f8"),  # work done and lost (checkpoints written, failures)
-        ("since_us", "i8"),  # start of the running slice
+        ("since_us", "i8"),  # start of the running slice, or when its speed last changed
+        ("began_us", "i8"),  # start of the running slice
         ("ready_us", "i8"),  # when its progress begins (after wake and restart)
         ("first_start_us", "i8"),  # -1 = never started
         ("end_us", "i8"),  # planned end while running, actual end after; -1 = unknown
         ("first_row", "i4"),  # its allocation: first row, -1 = none
+        ("devices", "i4"),  # of the running slice, or of the last
         ("nodes", "i4"),  # nodes it spans
         ("waiting_on", "i4"),  # predecessors not ended
         ("link", "i4"),  # next held task of its array, -1 = none
@@ -145,6 +155,8 @@ NODE = np.dtype(
         ("asleep_us", "f8"),  # time asleep, until `since_us`
         ("since_us", "i8"),  # when the four above were last brought up to date
         ("idle_since_us", "i8"),  # -1 = busy or down
+        ("sleeps_us", "i8"),  # when it falls asleep if it stays idle
+        ("awake_us", "i8"),  # when it is awake after it was woken
         ("reserved_stamp", "i8"),  # kept for the head if equal to the clock's
         ("pool", "i4"),
         ("first_device", "i4"),
@@ -168,7 +180,7 @@ ROW = np.dtype(
         ("node", "i4"),
         ("next", "i4"),  # next row of the job (or next free row), -1 = none
         ("sibling", "i4"),  # next row on the node, -1 = none
-        ("milli", "i2"),
+        ("milli", "i2"),  # 0 = a guest: on a device that another job holds whole
     ],
     align=True,
 )
@@ -251,10 +263,11 @@ ACTION = np.dtype(
         ("node", "i4"),
         ("milli", "i4"),
         ("reason", "i4"),
+        ("level", "i4"),  # cap of a start and of a cap; replicas of a service
     ],
     align=True,
 )
-"""One row per node of a start, one row per preemption; rows of a job are consecutive."""
+"""One row per node of a start, one row of anything else; rows of a job are consecutive."""
 
 CLOCK = np.dtype(
     [
