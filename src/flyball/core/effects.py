@@ -25,6 +25,10 @@ class Effects:
         estimate_sigma: spread of the log-normal error of run-time estimates where the
             workload states none; 0 = estimates are exact.
         network: False = no penalty for gangs spread over nodes.
+        elastic: False = jobs that may be resized keep the devices they ask for.
+        adaptive_batch: an elastic job's batch follows its devices; else it stays as its user set it.
+        share_limit: jobs that one device may serve at a time, if tuners pair them; 1 = no sharing.
+        speed_error: spread of the log-normal error of what tuners know of speeds.
         seed: of everything drawn at random here.
     """
 
@@ -35,6 +39,10 @@ class Effects:
     repair_h: float = 4.0
     estimate_sigma: float = 0.0
     network: bool = True
+    elastic: bool = True
+    adaptive_batch: bool = False
+    share_limit: int = 1
+    speed_error: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -27,6 +27,10 @@ class State(NamedTuple):
     pools: Records
     rates: Records
     caps: Records
+    ranges: Records  # of devices that elastic jobs may hold
+    points: Records  # how fast they then are
+    guesses: Records  # the same as far as tuners know it
+    pairs: npt.NDArray[np.float64]  # speed of one profile beside another on a device
     links: npt.NDArray[np.int32]  # successors of every job, end to end
     outages: Records
     usual: Records  # kinds of jobs it usually sees (`twin/usual.py`)
@@ -46,6 +50,8 @@ class State(NamedTuple):
     clock: Records  # one row
     tenants: Records
     memos: Records
+    learned: npt.NDArray[np.float64]  # measured over guessed speed, by job and pool
+    pair_guesses: npt.NDArray[np.float64]  # `pairs` as far as tuners know it
     # Of no meaning between decisions; clones get their own.
     avail: npt.NDArray[np.int64]  # avail[k, node]: when k whole devices are expected free
     node_scratch: Records

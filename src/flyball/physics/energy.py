@@ -1,7 +1,7 @@
 """The energy account of a node: what it drew since it was last looked at.
 
-Sleep needs no event. A node idle for longer than the sleep delay has been asleep since
-then, and that is found out when it is next touched.
+Sleep needs no event. A node that is still idle at the instant set when it became idle has been
+asleep since then, and that is found out when it is next touched.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ from flyball.physics.compile import kernel
 
 
 @kernel
-def asleep(node: Any, sleep_us: int, now: int) -> bool:
+def asleep(node: Any, now: int) -> bool:
     """Whether an idle node has gone to sleep by now."""
-    return bool(node.idle_since_us >= 0 and now - node.idle_since_us >= sleep_us)
+    return bool(node.idle_since_us >= 0 and now >= node.sleeps_us)
 
 
 @kernel
-def energy_at(node: Any, sleep_w: float, sleep_us: int, now: int) -> float:
+def rest(node: Any, sleep_us: int, now: int) -> None:
+    """The node is idle from now on, and falls asleep if it stays so."""
+    node.idle_since_us = now
+    node.sleeps_us = now + sleep_us
+
+
+@kernel
+def energy_at(node: Any, sleep_w: float, now: int) -> float:
     """What the node has drawn by `now`."""
     if node.idle_since_us < 0:
         return float(node.energy_j + node.power_w * (now - node.since_us) / 1e6)
-    falls_asleep_us = node.idle_since_us + sleep_us
-    awake_us = max(0, min(now, falls_asleep_us) - node.since_us)
-    asleep_us = max(0, now - max(node.since_us, falls_asleep_us))
+    awake_us = max(0, min(now, node.sleeps_us) - node.since_us)
+    asleep_us = max(0, now - max(node.since_us, node.sleeps_us))
     return float(node.energy_j + node.power_w * awake_us / 1e6 + sleep_w * asleep_us / 1e6)
 
 
@@ -35,10 +41,10 @@ def busy_at(node: Any, now: int) -> float:
 
 
 @kernel
-def touch(node: Any, sleep_w: float, sleep_us: int, now: int) -> None:
+def touch(node: Any, sleep_w: float, now: int) -> None:
     """Bring the node's energy, busy and sleep accounts up to `now`."""
-    node.energy_j = energy_at(node, sleep_w, sleep_us, now)
+    node.energy_j = energy_at(node, sleep_w, now)
     node.busy_us = busy_at(node, now)
     if node.idle_since_us >= 0:
-        node.asleep_us += max(0, now - max(node.since_us, node.idle_since_us + sleep_us))
+        node.asleep_us += max(0, now - max(node.since_us, node.sleeps_us))
     node.since_us = now

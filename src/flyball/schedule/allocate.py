@@ -12,7 +12,7 @@ from flyball.core.records import CAP_LEVELS
 from flyball.core.state import STALE
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, hot, kernel, lowest_bit
-from flyball.physics.energy import asleep, touch
+from flyball.physics.energy import asleep, rest, touch
 from flyball.schedule import index
 from flyball.schedule.host import take_host
 from flyball.schedule.tenants import charge
@@ -20,6 +20,8 @@ from flyball.schedule.tenants import charge
 START = int(ActionKind.START)
 RUNNING = int(Status.RUNNING)
 FAIR = int(Order.FAIR)
+GUEST = 0
+"""The thousandths of a row whose device another job holds."""
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 
@@ -34,21 +36,41 @@ def extra_w(state: Any, job: Any, pool_id: int, cap: int, devices: int) -> float
 
 
 @kernel
-def own_w(state: Any, job: Any, pool_id: int, cap: int) -> float:
+def held_w(state: Any, job_id: int, devices: int) -> float:
+    """What `devices` of a running job add to the draw of their node."""
+    job, run = state.jobs[job_id], state.runs[job_id]
+    return extra_w(state, job, run.pool, run.cap, devices) * run.slow
+
+
+@kernel
+def own_w(state: Any, job: Any, pool_id: int, cap: int, devices: int) -> float:
     """What the whole job draws in a pool, its share of the hosts included."""
     pool = state.pools[pool_id]
     rate = state.rates[job.profile * len(state.pools) + pool_id]
     power = state.caps[pool_id * CAP_LEVELS + cap].power
-    share = job.devices * job.milli / 1000
+    share = devices * job.milli / 1000
     return float(share * (rate.watts * power) + pool.host_w * share / pool.capacity)
 
 
 @kernel
 def rate_of(state: Any, job: Any, pool_id: int, cap: int, spread: bool) -> float:
-    """Progress per microsecond in a pool under a cap."""
+    """Progress per microsecond in a pool under a cap, with the devices it asks for."""
     rate = state.rates[job.profile * len(state.pools) + pool_id]
     slowdown = state.caps[pool_id * CAP_LEVELS + cap].slowdown
     return float((rate.spread if spread else rate.packed) / slowdown)
+
+
+@kernel
+def slice_rate(state: Any, job_id: int) -> float:
+    """Progress per microsecond of the running slice: its devices, cap and neighbours."""
+    job, run = state.jobs[job_id], state.runs[job_id]
+    spread = run.nodes > fewest_nodes(run.devices, state.pools[run.pool].capacity)
+    if job.curve < 0:
+        return rate_of(state, job, run.pool, run.cap, spread) * run.slow
+    held = state.ranges[job.curve]
+    point = state.points[held.first + (run.devices - held.least) * len(state.pools) + run.pool]
+    slowdown = state.caps[run.pool * CAP_LEVELS + run.cap].slowdown
+    return float((point.spread if spread else point.packed) / slowdown) * run.slow
 
 
 @kernel
@@ -120,32 +142,32 @@ def close_devices(state: Any, node: Any, job: Any, mask: Any) -> Any:
 
 @hot
 def take_row(
-    state: Any, knobs: Any, job_id: int, node_id: int, mask: Any, after: int, now: int
+    state: Any, knobs: Any, job_id: int, node_id: int, mask: Any, after: int, milli: int, now: int
 ) -> int:
     """Allocate devices of one node to a job; returns the new row, chained behind `after`."""
     job, node, clock = state.jobs[job_id], state.nodes[node_id], state.clock[0]
     pool = state.pools[node.pool]
-    touch(node, pool.sleep_w, knobs.sleep_us, now)
+    touch(node, pool.sleep_w, now)
     row_id = clock.free_row
     row = state.rows[row_id]
     clock.free_row = row.next
-    row.job, row.node, row.mask, row.milli = job_id, node_id, mask, job.milli
+    row.job, row.node, row.mask, row.milli = job_id, node_id, mask, milli
     row.next, row.sibling = -1, node.first_row
     node.first_row = row_id
     if after >= 0:
         state.rows[after].next = row_id
     else:
         state.runs[job_id].first_row = row_id
-    if job.milli == MILLI_PER_DEVICE:
+    if milli == MILLI_PER_DEVICE:
         set_free(state, node, node_id, node.free_mask & ~mask)
-    else:
+    elif milli != GUEST:
         set_free(state, node, node_id, open_devices(state, node, job, mask))
     devices = bit_count(mask)
     take_host(node, state.shapes[job.shape_id], devices, job.devices, 1)
-    node.used_milli += devices * job.milli
+    node.used_milli += devices * milli
     node.idle_since_us = -1
     forget(state.avail, state.scores, node_id)
-    added = extra_w(state, job, node.pool, knobs.cap, devices)
+    added = extra_w(state, job, node.pool, state.runs[job_id].cap, devices)
     node.power_w += added
     clock.power_w += added
     return int(row_id)
@@ -153,19 +175,16 @@ def take_row(
 
 @hot
 def begin_slice(
-    state: Any, knobs: Any, job_id: int, pool_id: int, nodes: int, woken: bool, now: int
-) -> None:
-    """Set what the running slice is like, once its rows are taken."""
+    state: Any, knobs: Any, job_id: int, pool_id: int, nodes: int, devices: int, wait_us: int,
+    now: int,
+) -> None:  # fmt: skip
+    """Set what the running slice is like, once its rows are taken (and its cap is set)."""
     job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
-    pool = state.pools[pool_id]
-    run.pool, run.nodes, run.cap = pool_id, nodes, knobs.cap
-    spread = nodes > fewest_nodes(job.devices, pool.capacity)
-    run.rate = rate_of(state, job, pool_id, knobs.cap, spread)
-    run.watts = own_w(state, job, pool_id, knobs.cap)
-    run.since_us = now
-    run.ready_us = now
-    if woken:
-        run.ready_us += pool.wake_us
+    run.pool, run.nodes, run.devices, run.slow = pool_id, nodes, devices, 1.0
+    run.rate = slice_rate(state, job_id)
+    run.watts = own_w(state, job, pool_id, run.cap, devices)
+    run.since_us = run.began_us = now
+    run.ready_us = now + wait_us
     if run.attempt > 0:
         run.ready_us += job.restart_us
     else:
@@ -181,9 +200,12 @@ def begin_slice(
 
 
 @kernel
-def wakes(state: Any, knobs: Any, node_id: int, now: int) -> bool:
-    """Whether a start on this node must wait for it to wake."""
-    return asleep(state.nodes[node_id], knobs.sleep_us, now)
+def waking_us(state: Any, node_id: int, now: int) -> int:
+    """How long a start on this node must wait for it to be awake."""
+    node = state.nodes[node_id]
+    if asleep(node, now):
+        return int(state.pools[node.pool].wake_us)
+    return int(max(0, node.awake_us - now))
 
 
 @kernel
@@ -198,6 +220,24 @@ def unlink(state: Any, node: Any, row_id: int) -> None:
     state.rows[at].sibling = state.rows[row_id].sibling
 
 
+@kernel
+def pass_on(state: Any, node: Any, row_id: int) -> bool:
+    """Give the device of a row to the first guest on it; whether there was one."""
+    row = state.rows[row_id]
+    heir = -1
+    at = node.first_row
+    while at >= 0:
+        guest = state.rows[at]
+        if guest.milli == GUEST and guest.mask & row.mask != ZERO:
+            if heir < 0 or guest.job < state.rows[heir].job:
+                heir = at
+        at = guest.sibling
+    if heir < 0:
+        return False
+    state.rows[heir].milli = row.milli
+    return True
+
+
 @hot
 def release(state: Any, knobs: Any, job_id: int, now: int) -> None:
     """Take back everything a job holds."""
@@ -207,21 +247,24 @@ def release(state: Any, knobs: Any, job_id: int, now: int) -> None:
         row = state.rows[row_id]
         node = state.nodes[row.node]
         pool = state.pools[node.pool]
-        touch(node, pool.sleep_w, knobs.sleep_us, now)
-        if row.milli == MILLI_PER_DEVICE:
+        touch(node, pool.sleep_w, now)
+        held_milli = row.milli
+        if row.milli == GUEST or (len(state.pairs) > 0 and pass_on(state, node, row_id)):
+            held_milli = 0
+        elif row.milli == MILLI_PER_DEVICE:
             set_free(state, node, row.node, node.free_mask | row.mask)
         else:
             set_free(state, node, row.node, close_devices(state, node, job, row.mask))
         devices = bit_count(row.mask)
         take_host(node, state.shapes[job.shape_id], devices, job.devices, -1)
-        node.used_milli -= devices * row.milli
+        node.used_milli -= devices * held_milli
         forget(state.avail, state.scores, row.node)
-        removed = extra_w(state, job, node.pool, run.cap, devices)
+        removed = held_w(state, job_id, devices)
         clock.power_w -= removed
         unlink(state, node, row_id)
         if node.first_row < 0:
             node.power_w = pool.host_w + pool.capacity * pool.idle_w
-            node.idle_since_us = now
+            rest(node, knobs.sleep_us, now)
         else:
             node.power_w -= removed
         following = row.next
@@ -245,3 +288,4 @@ def record(
     clock.actions += 1
     action.kind, action.job, action.node, action.mask = kind, job_id, node_id, mask
     action.milli, action.reason, action.gain = state.jobs[job_id].milli, reason, gain
+    action.level = 0

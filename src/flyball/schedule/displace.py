@@ -10,7 +10,7 @@ from typing import Any
 
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel
-from flyball.schedule.allocate import extra_w, fewest_nodes
+from flyball.schedule.allocate import fewest_nodes, held_w
 from flyball.schedule.host import asks_host
 from flyball.schedule.nodes import CLEARED, NOWHERE
 from flyball.schedule.place import within_budget
@@ -35,7 +35,7 @@ def displace(state: Any, knobs: Any, job: Any, pool_id: int) -> tuple:  # type: 
     else:
         fit, moved = clear_nodes(state, pool, job.devices)
     if fit != NOWHERE and not within_budget(
-        state, knobs, job, pool_id, power_without(state, pool_id, moved)
+        state, knobs, job, pool_id, power_without(state, moved)
     ):
         return NOWHERE, 0
     return fit, moved
@@ -115,11 +115,10 @@ def clear_nodes(state: Any, pool: Any, devices: int) -> tuple:  # type: ignore[t
 
 
 @kernel
-def power_without(state: Any, pool_id: int, moved: int) -> float:
+def power_without(state: Any, moved: int) -> float:
     """The cluster's draw once those who move have gone."""
     power_w = state.clock[0].power_w
     for at in range(moved):
         job_id = state.victims[at].tie
-        job, run = state.jobs[job_id], state.runs[job_id]
-        power_w -= extra_w(state, job, pool_id, run.cap, job.devices)
+        power_w -= held_w(state, job_id, state.runs[job_id].devices)
     return float(power_w)

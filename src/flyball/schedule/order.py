@@ -63,7 +63,7 @@ def attained_us(job: Any, run: Any, memo: Any, running: bool, now: int) -> float
     """Device time received, since its promotion if it had one."""
     service_us = run.service_us
     if running:
-        service_us += (now - run.since_us) * job.devices * job.milli / 1000
+        service_us += (now - run.since_us) * run.devices * job.milli / 1000
     return float(service_us - memo.promoted_us)
 
 

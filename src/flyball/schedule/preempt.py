@@ -14,7 +14,7 @@ from flyball.core.codes import ActionKind, Reason
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel, lowest_bit
 from flyball.schedule import heap
-from flyball.schedule.allocate import extra_w, fewest_nodes, record, release
+from flyball.schedule.allocate import fewest_nodes, held_w, record, release
 from flyball.schedule.fair import fairest_shape
 from flyball.schedule.host import share_of
 from flyball.schedule.nodes import CLEARED, NOWHERE, count_nodes, is_cleared
@@ -257,13 +257,13 @@ def evict(
         if victim.tie == SET_ASIDE or (fair and not is_borrowed(state, -victim.tie)):
             continue
         victim_id = -victim.tie
-        run, job = state.runs[victim_id], state.jobs[victim_id]
+        run = state.runs[victim_id]
         if run.pool != pool_id or not stands_on(state, victim_id, node_id):
             continue
         row_id = run.first_row
         while row_id >= 0:
             devices = bit_count(state.rows[row_id].mask)
-            power_w -= extra_w(state, job, pool_id, run.cap, devices)
+            power_w -= held_w(state, victim_id, devices)
             row_id = state.rows[row_id].next
         if really:
             reason, gain = GAVE_WAY, -victim.key - key

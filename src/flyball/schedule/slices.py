@@ -12,7 +12,7 @@ from flyball.schedule.order import progress
 def account(state: Any, job_id: int, now: int) -> None:
     """Book the running slice's device time and energy to the job."""
     job, run = state.jobs[job_id], state.runs[job_id]
-    run.service_us += (now - run.since_us) * job.devices * job.milli / 1000
+    run.service_us += (now - run.since_us) * run.devices * job.milli / 1000
     run.energy_j += run.watts * (now - run.since_us) / 1e6
     if len(state.shares) > 0:
         share = state.shares[job_id * len(state.pools) + run.pool]

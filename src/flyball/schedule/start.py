@@ -9,12 +9,13 @@ import numpy as np
 from flyball.core.knobs import Place
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, hot, kernel, lowest_bit
-from flyball.schedule.allocate import START, begin_slice, record, take_row, wakes
+from flyball.schedule.allocate import GUEST, START, begin_slice, record, take_row, waking_us
 from flyball.schedule.frag import least_devices
 from flyball.schedule.gang import list_gang
 from flyball.schedule.host import has_room
 from flyball.schedule.lottery import drawn_devices
 from flyball.schedule.nodes import eligible, lowest_devices, pick_fraction
+from flyball.schedule.sharing import may_join
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
@@ -48,9 +49,10 @@ def start(
     else:
         mask = lowest_devices(state.nodes[fit].free_mask, job.devices)
     record(state, START, job_id, fit, mask, reason, gain)
-    woken = wakes(state, knobs, fit, now)
-    take_row(state, knobs, job_id, fit, mask, -1, now)
-    begin_slice(state, knobs, job_id, pool_id, 1, woken, now)
+    wait_us = waking_us(state, fit, now)
+    state.runs[job_id].cap = knobs.cap
+    take_row(state, knobs, job_id, fit, mask, -1, job.milli, now)
+    begin_slice(state, knobs, job_id, pool_id, 1, job.devices, wait_us, now)
 
 
 @kernel
@@ -61,15 +63,17 @@ def start_as_planned(state: Any, knobs: Any, first: int, now: int) -> int:
     """
     plan, count = state.plan, state.clock[0].actions
     job_id = plan[first].job
-    at, nodes, row, woken = first, 0, -1, False
+    at, nodes, devices, row, wait_us = first, 0, 0, -1, 0
+    state.runs[job_id].cap = max(knobs.cap, plan[first].level)
     while at < count and plan[at].kind == START and plan[at].job == job_id:
         node_id = plan[at].node
-        woken = wakes(state, knobs, node_id, now) or woken
-        row = take_row(state, knobs, job_id, node_id, plan[at].mask, row, now)
+        wait_us = max(wait_us, waking_us(state, node_id, now))
+        row = take_row(state, knobs, job_id, node_id, plan[at].mask, row, plan[at].milli, now)
         nodes += 1
+        devices += bit_count(plan[at].mask)
         at += 1
     pool_id = state.nodes[plan[first].node].pool
-    begin_slice(state, knobs, job_id, pool_id, nodes, woken, now)
+    begin_slice(state, knobs, job_id, pool_id, nodes, devices, wait_us, now)
     return at
 
 
@@ -93,12 +97,24 @@ def can_start_as_planned(state: Any, first: int) -> bool:
             return False
         if (here == 0 and job.devices > 0) or not has_room(node, shape, here, job.devices):
             return False
-        if action.milli != job.milli or not are_free(state.devices, node, job, action.mask):
+        if action.milli == GUEST:
+            if not may_join(state, job_id, action.node, action.mask):
+                return False
+        elif action.milli != job.milli or not are_free(state.devices, node, job, action.mask):
             return False
         devices += here
         before = action.node
         at += 1
-    return bool(devices == job.devices and (devices > 0 or at == first + 1))
+    return has_right_size(state, job, devices) and (devices > 0 or at == first + 1)
+
+
+@kernel
+def has_right_size(state: Any, job: Any, devices: int) -> bool:
+    """Whether the job may run on so many devices."""
+    if job.curve < 0:
+        return bool(devices == job.devices)
+    held = state.ranges[job.curve]
+    return bool(held.least <= devices <= held.most)
 
 
 @kernel

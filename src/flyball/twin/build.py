@@ -21,10 +21,12 @@ from flyball.core.workload import Workload
 from flyball.physics import catalogue
 from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
+from flyball.twin.curves import MOST
 from flyball.twin.outages import draw_outages
 from flyball.twin.peers import blank_memos, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
 from flyball.twin.shapes import Offer, group_shapes
+from flyball.twin.speeds import speed_tables
 from flyball.twin.tenants import refuse_beyond_limit, tenant_table
 from flyball.twin.usual import score_cache, usual_jobs
 
@@ -43,16 +45,21 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
             f"({effects.checkpoint_s:g} s): jobs might never progress",
             "use a longer round_s",
         )
+    if effects.share_limit > 1 and knobs.preempt != Preempt.NEVER:
+        raise BadInput("sharing of devices does not go with preempt=rounds", "use one of them")
     if knobs.order == Order.SHARES:
         _check_rounds_make_progress(cluster, knobs, effects)
     profiles = find_profiles(workload)
     rates = rate_table(profiles, cluster, effects.network)
     pools = _pools(cluster)
     jobs = _jobs(workload, profiles, effects)
+    speeds = speed_tables(workload, profiles, cluster, effects)
+    jobs.curve = speeds.of_job
     links = _links(workload, jobs)
     outages = draw_outages(cluster, workload, effects)
     start_us = int(workload.submit_us[0])
     nodes, device_count = _nodes(pools, start_us)
+    nodes.sleeps_us = start_us + int(knobs.pack()[0].sleep_us)
     caps = cap_table(cluster)
     clock = _clock(cluster, effects, nodes, start_us)
     shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock))
@@ -60,7 +67,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     if knobs.order == Order.FAIR:
         refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload)
     clock.hosts = bool(shapes.cpu_milli.any() or shapes.host_mib.any())
-    most_running, most_rows = _most(workload, device_count)
+    most_running, most_rows = _most(workload, device_count, effects)
     by_shares = knobs.order == Order.SHARES
     order_of_visits(pools, rates, shapes, jobs)
     rows = records(most_rows, r.ROW)
@@ -72,6 +79,10 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "pools": pools,
         "rates": rates,
         "caps": caps,
+        "ranges": speeds.ranges,
+        "points": speeds.points,
+        "guesses": speeds.guesses,
+        "pairs": speeds.pairs,
         "links": links,
         "outages": outages,
         "usual": usual_jobs(workload, jobs, shapes),
@@ -96,10 +107,12 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "victims": records(most_running, r.ENTRY),
         "ranking": records(2 * len(jobs) if by_shares else 0, r.RANK),
         "assigned": np.full(len(jobs) if by_shares else 0, -1, np.int32),
-        "plan": records(most_rows + most_running + len(nodes), r.ACTION),
+        "plan": records(most_rows + 2 * most_running + 2 * len(nodes), r.ACTION),
         "clock": clock,
         "tenants": tenants,
         "memos": blank_memos(jobs, knobs),
+        "learned": np.ones(len(jobs) * len(pools) if len(speeds.points) else 0),
+        "pair_guesses": speeds.pair_guesses,
         "scores": score_cache(knobs, len(shapes), len(nodes)),
     }
     return assemble(arrays)
@@ -283,12 +296,13 @@ def _ones(count: int) -> npt.NDArray[np.uint64]:
     return words
 
 
-def _most(workload: Workload, devices: int) -> tuple[int, int]:
+def _most(workload: Workload, devices: int, effects: Effects) -> tuple[int, int]:
     """Bounds on jobs running at a time and on rows in use."""
-    per_device = MILLI_PER_DEVICE // int(workload.milli.min())
+    per_device = max(MILLI_PER_DEVICE // int(workload.milli.min()), effects.share_limit)
     bare = int((workload.devices == 0).sum())  # host-only jobs: a row each, as many as there are
     running = min(len(workload), devices * per_device + bare)
-    rows = min(int(workload.devices.sum()), devices * per_device) + bare
+    held = int(np.where(workload.most == 0, workload.devices, MOST).sum())
+    rows = min(held, devices * per_device) + bare
     return running, max(rows, 1)
 
 

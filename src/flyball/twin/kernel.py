@@ -7,16 +7,15 @@ compiled as one; stepping calls them one by one with any policy in the middle.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Order, Preempt
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import entry, hot, kernel
-from flyball.physics.energy import busy_at, energy_at, touch
+from flyball.physics.energy import busy_at, energy_at, rest, touch
 from flyball.schedule import index, queue
-from flyball.schedule.allocate import forget, release
+from flyball.schedule.allocate import GUEST, forget, release
 from flyball.schedule.attained import promote_starved, promotes
 from flyball.schedule.history import learn, predict
 from flyball.schedule.kernel import decide
@@ -26,11 +25,13 @@ from flyball.schedule.rounds import targets_due
 from flyball.schedule.slices import account, cut_short, give_way
 from flyball.schedule.start import can_start_as_planned, start_as_planned
 from flyball.schedule.tenants import recount
-from flyball.twin.events import END_EVENT, REPAIR_EVENT, next_event_us, pop_event, push_event
+from flyball.twin.change import adjust, let_go, natural_end, schedule_end, share_anew
+from flyball.twin.events import REPAIR_EVENT, next_event_us, pop_event, push_event
 
 HELD = int(Status.HELD)
 RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
+RESERVE = int(ActionKind.RESERVE)
 ROUNDS, SHARES = int(Preempt.ROUNDS), int(Order.SHARES)
 
 
@@ -58,6 +59,16 @@ def run(state: Any, packed: Any, until_us: int, resume: bool) -> bool:
                 return True
         decide(state, knobs, now, now % knobs.round_us == 0)
         carry_out(state, knobs, now)
+
+
+@entry
+def pass_time(state: Any, packed: Any, until_us: int) -> None:
+    """Let everything happen up to and including `until_us`, without a decision."""
+    knobs = packed[0]
+    now = next_instant(state, knobs)
+    while now <= until_us:
+        advance(state, knobs, now)
+        now = next_instant(state, knobs)
 
 
 @hot
@@ -157,7 +168,7 @@ def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
         run_.status = TIMEOUT
         run_.done_us += progress(run_, now)
     account(state, job_id, now)
-    release(state, knobs, job_id, now)
+    let_go(state, knobs, job_id, now)
     clock.finished += 1
     clock.ends += 1
     if knobs.order == HISTORY:
@@ -177,12 +188,6 @@ def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
 
 
 @kernel
-def natural_end(job: Any, run_: Any) -> int:
-    """When the running slice completes the job's work."""
-    return int(run_.ready_us + math.ceil((job.work_us - run_.done_us) / run_.rate))
-
-
-@kernel
 def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
     """A node goes down: its jobs fall back to their last checkpoint and queue again."""
     clock, node = state.clock[0], state.nodes[node_id]
@@ -191,14 +196,14 @@ def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
     while node.first_row >= 0:
         job_id = first_job_on(state, node)
         run_ = state.runs[job_id]
-        release(state, knobs, job_id, now)
+        release(state, knobs, job_id, now)  # whoever shares its device fails with it
         run_.failures += 1
         kept = 0.0
         if every > 0:
             kept = (max(0, now - run_.ready_us) // every) * every * run_.rate
         cut_short(state, job_id, kept, now)
         queue.enqueue(state, knobs, job_id, now)
-    touch(node, pool.sleep_w, knobs.sleep_us, now)
+    touch(node, pool.sleep_w, now)
     clock.power_w -= node.power_w
     node.power_w = 0.0
     node.idle_since_us = -1
@@ -226,9 +231,9 @@ def repair(state: Any, knobs: Any, node_id: int, now: int) -> None:
     """A node comes back, idle."""
     clock, node = state.clock[0], state.nodes[node_id]
     pool = state.pools[node.pool]
-    touch(node, pool.sleep_w, knobs.sleep_us, now)
+    touch(node, pool.sleep_w, now)
     node.down = 0
-    node.idle_since_us = now
+    rest(node, knobs.sleep_us, now)
     node.power_w = pool.host_w + pool.capacity * pool.idle_w
     forget(state.avail, state.scores, node_id)
     clock.power_w += node.power_w
@@ -252,16 +257,6 @@ def carry_out(state: Any, knobs: Any, now: int) -> None:
             queue.enqueue(state, knobs, job_id, now)  # unless it starts again elsewhere
     if state.clock[0].running == 0 and now % knobs.round_us == 0:
         state.clock[0].settled = 1
-
-
-@hot
-def schedule_end(state: Any, job_id: int) -> None:
-    """The true end of a slice that just began."""
-    job, run_ = state.jobs[job_id], state.runs[job_id]
-    run_.end_us = natural_end(job, run_)
-    if job.limit_us > 0:
-        run_.end_us = min(run_.end_us, run_.since_us + job.limit_us)
-    push_event(state, run_.end_us, END_EVENT, job_id)
 
 
 @kernel
@@ -291,15 +286,21 @@ def enact(state: Any, knobs: Any, now: int) -> int:
         if action.kind == START:
             if not is_free_to_start(state, action.job) or not can_start_as_planned(state, at):
                 return at
-            at = start_as_planned(state, knobs, at, now)
+            first, at = at, start_as_planned(state, knobs, at, now)
+            if state.plan[first].milli == GUEST:
+                share_anew(state, action.node, action.mask, now)
         elif action.kind == PREEMPT:
             if run_.status != RUNNING or run_.first_row < 0:
                 return at
             give_way(state, action.job, now)
-            release(state, knobs, action.job, now)
+            let_go(state, knobs, action.job, now)
+            at += 1
+        elif action.kind == RESERVE:
+            at = reserve_as_planned(state, at)
+        elif adjust(state, knobs, at, now):
             at += 1
         else:
-            at = reserve_as_planned(state, at)
+            return at
     carry_out(state, knobs, now)
     return -1
 
@@ -311,7 +312,7 @@ def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
     busy_us = 0.0
     for node_id in range(len(state.nodes)):
         node = state.nodes[node_id]
-        energy_j += energy_at(node, state.pools[node.pool].sleep_w, knobs.sleep_us, now)
+        energy_j += energy_at(node, state.pools[node.pool].sleep_w, now)
         busy_us += busy_at(node, now)
     work_us = 0.0
     for job_id in range(state.clock[0].next_job):
@@ -356,7 +357,7 @@ def settle(state: Any, packed: Any, now: int) -> None:
     """Bring every node's account up to `now`."""
     for node_id in range(len(state.nodes)):
         node = state.nodes[node_id]
-        touch(node, state.pools[node.pool].sleep_w, packed[0].sleep_us, now)
+        touch(node, state.pools[node.pool].sleep_w, now)
 
 
 @entry
@@ -375,5 +376,9 @@ def rebuild_queue(state: Any, packed: Any, new: Any) -> None:
             predict(state, job_id)
     if new[0].order == FAIR and packed[0].order != FAIR:
         recount(state, RUNNING)
+    for node_id in range(len(state.nodes)):
+        node = state.nodes[node_id]
+        if new[0].sleep_us != packed[0].sleep_us and node.idle_since_us >= 0:
+            node.sleeps_us = node.idle_since_us + new[0].sleep_us
     drop_reservation(state)
     clock.capacity_grew = 1

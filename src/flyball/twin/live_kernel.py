@@ -12,7 +12,8 @@ from flyball.schedule.allocate import forget
 from flyball.schedule.attained import promote_starved, promotes
 from flyball.schedule.kernel import decide
 from flyball.schedule.start import start_as_planned
-from flyball.twin.kernel import arrive, schedule_end
+from flyball.twin.change import schedule_end
+from flyball.twin.kernel import arrive
 
 START = int(ActionKind.START)
 RUNNING = int(Status.RUNNING)
@@ -46,7 +47,7 @@ def adopt(state: Any, packed: Any, past: Any, down: Any, now: int) -> None:
         run.ready_us = past[job_id].since_us
     clock.actions = 0
     for at in range(len(down)):
-        take_down(state, knobs, down[at], now)
+        take_down(state, down[at], now)
     for job_id in range(len(past)):
         clock.arrivals += 1
         if state.runs[job_id].status != RUNNING:
@@ -67,11 +68,11 @@ def admit_running(state: Any, job_id: int) -> None:
 
 
 @kernel
-def take_down(state: Any, knobs: Any, node_id: int, now: int) -> None:
+def take_down(state: Any, node_id: int, now: int) -> None:
     """A node that is down takes no job; what runs there is left to whoever watches it."""
     clock, node = state.clock[0], state.nodes[node_id]
     pool = state.pools[node.pool]
-    touch(node, pool.sleep_w, knobs.sleep_us, now)
+    touch(node, pool.sleep_w, now)
     clock.power_w -= node.power_w
     node.power_w = 0.0
     node.idle_since_us = -1

@@ -15,17 +15,20 @@ with order = shares `reference_rounds` says who starts.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flyball.core.codes import Status
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.records import Records
 from flyball.core.results import Mark
 from flyball.core.state import State
 from flyball.twin.reference_cluster import Cluster
 from flyball.twin.reference_decide import decide
 from flyball.twin.reference_parts import Action, Job, Node
 from flyball.twin.reference_rounds import Targets, ask, decide_by_shares
+from flyball.twin.reference_tune import enact
 
 
 @dataclass(slots=True)
@@ -48,12 +51,29 @@ class Reference:
         arrivals, decisions: counted so far.
     """
 
-    def __init__(self, state: State, knobs: Knobs, targets: Targets | None = None) -> None:
-        """A run that has not begun; with order = shares `targets` is the policy to ask."""
+    def __init__(
+        self,
+        state: State,
+        knobs: Knobs,
+        targets: Targets | None = None,
+        plans: Mapping[int, Records] | None = None,
+        between: bool = True,
+    ) -> None:
+        """A run that has not begun.
+
+        Args:
+            state: as built.
+            knobs: what decides.
+            targets: with order = shares the policy to ask.
+            plans: what tuners decided at which instant: carried out in place of a decision.
+            between: whether anything is decided at other instants.
+        """
         if knobs.order == Order.SHARES and targets is None:
             raise BadInput("order=shares needs a policy to ask for targets", "give it as targets")
         self.cluster = Cluster(state, knobs)
         self._targets = targets
+        self._plans = dict(plans or {})
+        self._between = between
         self._eventful = False  # whether anything happened since a round left all idle
         self.arrivals = 0
         self.decisions = 0
@@ -87,7 +107,13 @@ class Reference:
                 self.cluster.promote_starved()
 
             # 2. One decision, whose actions take effect at this instant.
-            self._decide(round_due=rounds and at_multiple)
+            if now_us in self._plans:
+                enact(self.cluster, self._plans.pop(now_us))
+                self.cluster.capacity_grew = True
+            elif not self._between:
+                continue
+            else:
+                self._decide(round_due=rounds and at_multiple)
             self.decisions += 1
             if at_multiple and not self.cluster.with_status(Status.RUNNING):
                 self._eventful = False
@@ -132,6 +158,7 @@ class Reference:
         instants += [up_us for up_us, _ in self._repairs]
         instants += [down_us for down_us, _, _ in self._outages[self._next_outage :]]
         instants += [job.submit_us for job in cluster.with_status(Status.FUTURE)]
+        instants += self._plans
         if cluster.knobs.preempt == Preempt.ROUNDS and self._round_wanted():
             instants.append((cluster.now_us // cluster.round_us + 1) * cluster.round_us)
         return max(cluster.now_us, min(instants)) if instants else None

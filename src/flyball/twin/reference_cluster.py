@@ -29,6 +29,10 @@ from flyball.twin.reference_parts import (
 from flyball.twin.reference_tenants import Tenants
 
 
+GUEST = 0
+"""The thousandths of a row whose device another job holds."""
+
+
 class Cluster:
     """Jobs, nodes and pools on a clock that somebody else moves (`now_us`)."""
 
@@ -46,8 +50,11 @@ class Cluster:
         self.checkpoint_every_us = int(clock.checkpoint_every_us)
         self.start_us = self.now_us = int(clock.start_us)
 
-        self.pools = read_pools(state, int(packed.cap))
-        self.nodes = [node for pool in self.pools for node in idle_nodes(pool, self.now_us)]
+        self.cap = int(packed.cap)
+        self.pools = read_pools(state, self.cap)
+        self.pairs = state.pairs.tolist()
+        self.profiles = len(state.rates) // len(state.pools)
+        self.nodes = [node for pool in self.pools for node in idle_nodes(pool, self.now_us, self.sleep_us)]
         self.jobs = read_jobs(state)
         self.tenants = Tenants(state, self.pools, float(packed.decay), knobs.order)
         self.history: dict[object, float] = {}  # mean work of the jobs that ended, by group
@@ -73,26 +80,22 @@ class Cluster:
 
     # What can happen ---------------------------------------------------------
 
-    def start(self, job: Job, placement: Placement) -> None:
-        """Begin a slice of `job` now."""
+    def start(self, job: Job, placement: Placement, level: int = 0) -> None:
+        """Begin a slice of `job` now, under the cap of `level` or the common one."""
         assert job.status == Status.PENDING
         pool = self.pools[placement.pool]
-        rate = job.rates[pool.index]
-        fewest = max(1, math.ceil(job.devices / pool.capacity))
-        wake_us = pool.wake_us if self._any_asleep(placement.rows) else 0
+        wake_us = max(self._waking_us(self.nodes[row.node]) for row in placement.rows)
         restart_us = job.restart_us if job.attempt > 0 else 0
 
         job.status = Status.RUNNING
         job.pool, job.rows, job.nodes = pool.index, placement.rows, len(placement.rows)
-        job.rate = (rate.packed if job.nodes == fewest else rate.spread) / pool.slowdown
-        job.watts = self.own_w(job, pool)
-        job.since_us = self.now_us
+        job.held = sum(row.mask.bit_count() for row in placement.rows)
+        job.cap, job.slow = max(level, self.cap), 1.0
+        job.rate = self.slice_rate(job)
+        job.watts = self.own_w(job, pool, job.held, job.cap)
+        job.since_us = job.began_us = self.now_us
         job.ready_us = self.now_us + wake_us + restart_us
-        job.end_us = job.ready_us + math.ceil((job.work_us - job.done_us) / job.rate)
-        limit_end_us = job.since_us + job.limit_us
-        job.by_limit = job.limit_us > 0 and limit_end_us < job.end_us
-        if job.by_limit:
-            job.end_us = limit_end_us
+        self.plan_end(job)
         if job.attempt == 0:
             job.first_start_us = self.now_us
         job.attempt += 1
@@ -105,10 +108,20 @@ class Cluster:
         self.tenants.charge(job, 1, self.now_us)
         self.actions.append(Action(self.now_us, ActionKind.START, job.index, job.rows))
 
+    def plan_end(self, job: Job) -> None:
+        """Set when the running slice ends: its work is done, or its limit is reached."""
+        left_us = max(0.0, job.work_us - job.done_us)
+        job.end_us = job.ready_us + math.ceil(left_us / job.rate)
+        limit_end_us = job.began_us + job.limit_us
+        job.by_limit = job.limit_us > 0 and limit_end_us < job.end_us
+        if job.by_limit:
+            job.end_us = limit_end_us
+
     def end(self, job: Job) -> None:
         """The planned end of a running job has come."""
-        progress = job.progress(self.now_us)
+        progress, rows = job.progress(self.now_us), job.rows
         self._close_slice(job)
+        self.share_anew(rows[0])
         job.status = Status.TIMEOUT if job.by_limit else Status.DONE
         job.done_us = job.done_us + progress if job.by_limit else job.work_us
         self.ends += 1
@@ -120,7 +133,9 @@ class Cluster:
         """Set a running job aside; the end of its slice went into the checkpoint."""
         progress = job.progress(self.now_us)
         kept = max(0, self.now_us - job.ready_us - job.checkpoint_us) * job.rate
+        rows = job.rows
         self._put_back(job, progress, kept)
+        self.share_anew(rows[0])
         job.preemptions += 1
         self.preemptions += 1
         self.actions.append(Action(self.now_us, ActionKind.PREEMPT, job.index, ()))
@@ -134,7 +149,7 @@ class Cluster:
             kept = (ran_us // every) * every * job.rate if every else 0.0
             self._put_back(job, job.progress(self.now_us), kept)
             job.failures += 1
-        self._bring_up_to_date(node)
+        self.bring_up_to_date(node)
         self.power_w -= node.power_w
         node.power_w = 0.0
         node.idle_since_us = None
@@ -143,10 +158,10 @@ class Cluster:
         self.capacity_grew = True
 
     def repair(self, node: Node) -> None:
-        self._bring_up_to_date(node)
+        self.bring_up_to_date(node)
         node.power_w = self.pool_of(node).idle_draw_w
         self.power_w += node.power_w
-        node.idle_since_us = self.now_us
+        self._rest(node)
         node.down = False
         self.repairs += 1
         self.capacity_grew = True
@@ -163,7 +178,7 @@ class Cluster:
         """Device time received so far, since its promotion if it had one."""
         service_us = job.service_us
         if job.status == Status.RUNNING:
-            service_us += (self.now_us - job.since_us) * job.devices * job.milli / 1000
+            service_us += (self.now_us - job.since_us) * job.held * job.milli / 1000
         return service_us - job.promoted_us
 
     def demotions(self, job: Job) -> int:
@@ -193,9 +208,8 @@ class Cluster:
         """Energy (J), time in use and time asleep (us) of a node as of `now_us`."""
         energy_j, asleep_us = node.energy_j, node.asleep_us
         if node.idle_since_us is not None:
-            sleeps_us = node.idle_since_us + self.sleep_us
-            awake = max(0, min(now_us, sleeps_us) - node.since_us)
-            asleep = max(0, now_us - max(node.since_us, sleeps_us))
+            awake = max(0, min(now_us, node.sleeps_us) - node.since_us)
+            asleep = max(0, now_us - max(node.since_us, node.sleeps_us))
             energy_j += node.power_w * awake / 1e6
             energy_j += self.pool_of(node).sleep_w * asleep / 1e6
             asleep_us += asleep
@@ -209,25 +223,96 @@ class Cluster:
         watts = job.rates[pool.index].watts
         return devices * job.milli / 1000 * (watts * pool.cap_power - pool.idle_w)
 
-    def own_w(self, job: Job, pool: Pool) -> float:
+    def held_w(self, job: Job, devices: int) -> float:
+        """What `devices` devices of the running job add to the draw of their node."""
+        pool = self.pools[job.pool]
+        watts = job.rates[pool.index].watts * pool.caps[job.cap][1]
+        return devices * job.milli / 1000 * (watts - pool.idle_w) * job.slow
+
+    def own_w(self, job: Job, pool: Pool, devices: int, level: int) -> float:
         """What the job is charged with in `pool`: its devices and its share of the hosts."""
-        share = job.devices * job.milli / 1000
+        share = devices * job.milli / 1000
         watts = job.rates[pool.index].watts
-        return share * (watts * pool.cap_power) + pool.host_w * share / pool.capacity
+        return share * (watts * pool.caps[level][1]) + pool.host_w * share / pool.capacity
+
+    def slice_rate(self, job: Job) -> float:
+        """Progress of the running slice per microsecond: its devices, cap and neighbours."""
+        pool = self.pools[job.pool]
+        rate = (job.sizes.rates[job.held] if job.sizes else job.rates)[pool.index]
+        fewest = max(1, math.ceil(job.held / pool.capacity))
+        alone = (rate.packed if job.nodes == fewest else rate.spread) / pool.caps[job.cap][0]
+        return alone * job.slow
 
     def slice_us(self, job: Job) -> int:
         """Time of the running slice since the policy was last asked for targets."""
         return self.now_us - max(job.since_us, self.asked_us)
 
-    def _bring_up_to_date(self, node: Node) -> None:
+    def bring_up_to_date(self, node: Node) -> None:
+        """Book what the node drew and did up to now."""
         node.energy_j, node.busy_us, node.asleep_us = self.accounts(node, self.now_us)
         node.since_us = self.now_us
 
-    def _any_asleep(self, rows: tuple[Row, ...]) -> bool:
-        idle_since = [self.nodes[row.node].idle_since_us for row in rows]
-        return any(
-            since is not None and self.now_us >= since + self.sleep_us for since in idle_since
-        )
+    def asleep(self, node: Node) -> bool:
+        return node.idle_since_us is not None and self.now_us >= node.sleeps_us
+
+    def _waking_us(self, node: Node) -> int:
+        """How long a start on the node must wait for it to be awake."""
+        if self.asleep(node):
+            return self.pool_of(node).wake_us
+        return max(0, node.awake_us - self.now_us)
+
+    def _rest(self, node: Node) -> None:
+        """The node is idle from now on."""
+        node.idle_since_us = self.now_us
+        node.sleeps_us = self.now_us + self.sleep_us
+
+    # Speeds that change ------------------------------------------------------
+
+    def sharers(self, row: Row) -> list[Job]:
+        """The jobs on the devices of a row, by index."""
+        here = sorted(set(self.nodes[row.node].jobs))
+        return [self.jobs[index] for index in here if _on(self.jobs[index], row)]
+
+    def speed_beside(self, job: Job, other: Job, pool: int) -> float:
+        """Speed of one job beside another as a part of that alone."""
+        at = (pool * self.profiles + job.profile) * self.profiles + other.profile
+        return float(self.pairs[at])
+
+    def share_anew(self, row: Row) -> None:
+        """Somebody came to a device or left it: the speed of all on it changes."""
+        if not self.pairs:
+            return
+        here = self.sharers(row)
+        for job in here:
+            slow = 1.0
+            if job.held == 1:
+                for other in here:
+                    if other is not job:
+                        slow *= self.speed_beside(job, other, job.pool)
+            if slow != job.slow:
+                self.change_speed(job, job.cap, slow)
+
+    def change_speed(self, job: Job, level: int, slow: float) -> None:
+        """Let a running job go on under another cap or beside others."""
+        progress = job.progress(self.now_us)
+        self._book(job)
+        job.done_us += progress
+        job.since_us, job.ready_us = self.now_us, max(job.ready_us, self.now_us)
+        self._add_power(job, -1)
+        job.cap, job.slow = level, slow
+        job.rate = self.slice_rate(job)
+        job.watts = self.own_w(job, self.pools[job.pool], job.held, level) * slow
+        self._add_power(job, 1)
+        self.peak_power_w = max(self.peak_power_w, self.power_w)
+        self.plan_end(job)
+
+    def _add_power(self, job: Job, sign: int) -> None:
+        for row in job.rows:
+            node = self.nodes[row.node]
+            self.bring_up_to_date(node)
+            added = sign * self.held_w(job, row.mask.bit_count())
+            node.power_w += added
+            self.power_w += added
 
     # Slices and rows ---------------------------------------------------------
 
@@ -240,20 +325,24 @@ class Cluster:
 
     def _close_slice(self, job: Job) -> None:
         assert job.status == Status.RUNNING
-        job.service_us += (self.now_us - job.since_us) * job.devices * job.milli / 1000
-        job.energy_j += job.watts * (self.now_us - job.since_us) / 1e6
-        job.shares[job.pool].received_us += self.slice_us(job)
+        self._book(job)
         for row in job.rows:
             self._give_back(job, row)
         self.tenants.charge(job, -1, self.now_us)
         job.rows = ()
         self.capacity_grew = True
 
+    def _book(self, job: Job) -> None:
+        """Book the slice, or what of it was not booked yet, to the job."""
+        job.service_us += (self.now_us - job.since_us) * job.held * job.milli / 1000
+        job.energy_j += job.watts * (self.now_us - job.since_us) / 1e6
+        job.shares[job.pool].received_us += self.slice_us(job)
+
     def _take(self, job: Job, row: Row) -> None:
         node = self.nodes[row.node]
         assert not node.down
-        self._bring_up_to_date(node)
-        for device in _masked(node.devices, row.mask):
+        self.bring_up_to_date(node)
+        for device in [] if row.milli == GUEST else _masked(node.devices, row.mask):
             device.free_milli -= job.milli
             device.free_mib -= job.memory_mib if job.fractional else device.free_mib
             assert device.free_milli >= 0
@@ -263,7 +352,7 @@ class Cluster:
         node.free_host_mib -= host_mib
         assert node.free_cpu_milli >= 0
         assert node.free_host_mib >= 0
-        added = self.added_w(job, self.pools[job.pool], row.mask.bit_count())
+        added = self.held_w(job, row.mask.bit_count())
         node.power_w += added
         self.power_w += added
         node.jobs.append(job.index)
@@ -271,25 +360,41 @@ class Cluster:
 
     def _give_back(self, job: Job, row: Row) -> None:
         node, pool = self.nodes[row.node], self.pools[job.pool]
-        self._bring_up_to_date(node)
-        for device in _masked(node.devices, row.mask):
-            give_back(device, job, pool)
+        self.bring_up_to_date(node)
+        if row.milli != GUEST and not self._pass_on(job, row):
+            for device in _masked(node.devices, row.mask):
+                give_back(device, job, pool)
         cpu_milli, host_mib = job.on_host(row.mask.bit_count())
         node.free_cpu_milli += cpu_milli
         node.free_host_mib += host_mib
-        added = self.added_w(job, pool, row.mask.bit_count())
+        added = self.held_w(job, row.mask.bit_count())
         node.power_w -= added
         self.power_w -= added
         node.jobs.remove(job.index)
         if not node.jobs:
             node.power_w = pool.idle_draw_w
-            node.idle_since_us = self.now_us
+            self._rest(node)
+
+    def _pass_on(self, job: Job, row: Row) -> bool:
+        """Give the device to the guest of lowest index; whether there is one."""
+        guests = [each for each in self.sharers(row) if each is not job and _is_guest(each)]
+        if guests:
+            guests[0].rows = (row,)
+        return bool(guests)
 
 
 def give_back(device: Device, job: Job, pool: Pool) -> None:
     """A device of `pool` without the job; a whole-device job had all of its memory."""
     device.free_milli += job.milli
     device.free_mib = device.free_mib + job.memory_mib if job.fractional else pool.memory_mib
+
+
+def _on(job: Job, row: Row) -> bool:
+    return any(each.node == row.node and each.mask & row.mask for each in job.rows)
+
+
+def _is_guest(job: Job) -> bool:
+    return any(row.milli == GUEST for row in job.rows)
 
 
 def _masked(devices: list[Device], mask: int) -> list[Device]:

@@ -315,7 +315,7 @@ def power_without(cluster: Cluster, gone: list[Job]) -> float:
     power_w = cluster.power_w
     for job in gone:
         for row in job.rows:
-            power_w -= cluster.added_w(job, cluster.pools[job.pool], row.mask.bit_count())
+            power_w -= cluster.held_w(job, row.mask.bit_count())
     return power_w
 
 

@@ -59,6 +59,15 @@ class Rate:
 
 
 @dataclass(slots=True)
+class Sizes:
+    """How many devices an elastic job may hold, and what it does with each number of them."""
+
+    least: int
+    most: int
+    rates: dict[int, list[Rate]]  # by number of devices, then by pool
+
+
+@dataclass(slots=True)
 class Share:
     """What one job is to have of one pool, and has had since the policy was last asked."""
 
@@ -98,6 +107,8 @@ class Node:
     power_w: float
     since_us: int
     idle_since_us: int | None  # None: busy or down
+    sleeps_us: int  # when it falls asleep if it stays idle
+    awake_us: int = 0  # when it is awake after it was woken
     down: bool = False
     jobs: list[int] = field(default_factory=list)
     energy_j: float = 0.0
@@ -139,6 +150,7 @@ class Pool:
     wake_us: int
     slowdown: float
     cap_power: float
+    caps: list[tuple[float, float]]  # (slowdown, power) of every level
 
     @property
     def idle_draw_w(self) -> float:
@@ -169,6 +181,7 @@ class Job:
     waiting_on: int
     pools: list[int]  # those it could run on
     rates: list[Rate]  # by pool
+    sizes: Sizes | None  # None: it is rigid
     shares: list[Share]  # by pool
     tenant: int
     owner: int
@@ -195,7 +208,11 @@ class Job:
     rows: tuple[Row, ...] = ()
     rate: float = 0.0
     watts: float = 0.0
-    since_us: int = 0
+    held: int = 0  # devices
+    cap: int = 0  # level
+    slow: float = 1.0  # its speed beside others on its device as a part of that alone
+    since_us: int = 0  # when it began, or its speed last changed
+    began_us: int = 0
     ready_us: int = 0
     by_limit: bool = False  # its planned end is its limit
 
@@ -281,19 +298,20 @@ def read_pools(state: State, level: int) -> list[Pool]:
     caps = _rows(state.caps)
     pools = []
     for index, row in enumerate(_rows(state.pools)):
-        cap = caps[index * CAP_LEVELS + level]
+        own = caps[index * CAP_LEVELS : (index + 1) * CAP_LEVELS]
         pools.append(
             Pool(
                 index=index,
-                slowdown=cap["slowdown"],
-                cap_power=cap["power"],
+                slowdown=own[level]["slowdown"],
+                cap_power=own[level]["power"],
+                caps=[(each["slowdown"], each["power"]) for each in own],
                 **{name: row[name] for name in POOL_FIELDS},
             )
         )
     return pools
 
 
-def idle_nodes(pool: Pool, now_us: int) -> list[Node]:
+def idle_nodes(pool: Pool, now_us: int, sleep_us: int) -> list[Node]:
     """The pool's nodes, up and idle since `now_us`."""
     return [
         Node(
@@ -304,6 +322,7 @@ def idle_nodes(pool: Pool, now_us: int) -> list[Node]:
             power_w=pool.idle_draw_w,
             since_us=now_us,
             idle_since_us=now_us,
+            sleeps_us=now_us + sleep_us,
         )
         for offset in range(pool.nodes)
     ]
@@ -315,6 +334,7 @@ def read_jobs(state: State) -> list[Job]:
     rates = [Rate(row["packed"], row["spread"], row["watts"]) for row in _rows(state.rates)]
     links = state.links.tolist()
     shapes = _rows(state.shapes)
+    sizes = _read_sizes(state)
     jobs = []
     for index, row in enumerate(_rows(state.jobs)):
         first, profile, shape = row["successors"], row["profile"], shapes[row["shape_id"]]
@@ -327,11 +347,26 @@ def read_jobs(state: State) -> list[Job]:
                 cpu_milli=shape["cpu_milli"],
                 host_mib=shape["host_mib"],
                 rates=rates[profile * len(pools) : (profile + 1) * len(pools)],
+                sizes=sizes[row["curve"]] if row["curve"] >= 0 else None,
                 shares=[Share() for _ in pools],
                 **{name: row[name] for name in JOB_FIELDS},
             )
         )
     return jobs
+
+
+def _read_sizes(state: State) -> list[Sizes]:
+    """The curves of elastic jobs; what a device draws does not depend on their number."""
+    points, pools = _rows(state.points), len(state.pools)
+    curves = []
+    for row in _rows(state.ranges):
+        rates = {}
+        for count in range(row["least"], row["most"] + 1):
+            first = row["first"] + (count - row["least"]) * pools
+            own = points[first : first + pools]
+            rates[count] = [Rate(each["packed"], each["spread"], 0.0) for each in own]
+        curves.append(Sizes(row["least"], row["most"], rates))
+    return curves
 
 
 def read_usual(state: State) -> list[Kind]:

@@ -34,6 +34,7 @@ from flyball.schedule.history import relearn
 from flyball.schedule.targets import set_targets
 from flyball.twin import kernel
 from flyball.twin.build import build_state
+from flyball.twin.tuning import Tuning, learn_speeds
 from flyball.twin.refit import ended_in_order, refit
 from flyball.twin.usual import score_cache
 
@@ -53,6 +54,7 @@ class Twin:
         state: the arrays; read them freely between calls.
         knobs: what decides.
         allocator: what sets the target shares (order = shares).
+        tuning: who changes what is decided, in rounds; None = nobody.
     """
 
     def __init__(
@@ -62,11 +64,14 @@ class Twin:
         knobs: Knobs,
         effects: Effects | None = None,
         allocator: Allocator | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
         if knobs.order == Order.SHARES and allocator is None:
             raise BadInput("order=shares needs a policy that sets the shares", "e.g. max-min")
+        if tuning is not None:
+            tuning.check(knobs)
         self.state = build_state(cluster, workload, knobs, effects or Effects())
-        self.allocator = allocator
+        self.allocator, self.tuning = allocator, tuning
         self._set(knobs)
 
     def _set(self, knobs: Knobs) -> None:
@@ -87,10 +92,37 @@ class Twin:
     def run(self, until_us: int | None = None) -> None:
         """Handle every instant up to and including `until_us` (all there are, if None)."""
         until = FOREVER_US - 1 if until_us is None else until_us
+        if self.tuning is not None:
+            self._run_tuned(self.tuning, until)
+            return
         asks = kernel.run(self.state, self._packed, until, False)
         while asks:
             self._ask()
             asks = kernel.run(self.state, self._packed, until, True)
+
+    def _run_tuned(self, tuning: Tuning, until_us: int) -> None:
+        """The same with a round of the tuners at every multiple of their time."""
+        while not self.finished:
+            round_us = (self.now_us // tuning.every_us + 1) * tuning.every_us
+            before_us = min(until_us, round_us - 1)
+            if tuning.between:
+                kernel.run(self.state, self._packed, before_us, False)
+            else:
+                kernel.pass_time(self.state, self._packed, before_us)
+            if round_us > until_us:
+                break
+            if not self.finished:
+                self._tune(tuning, round_us)
+
+    def _tune(self, tuning: Tuning, now: int) -> None:
+        """One round."""
+        kernel.advance_to(self.state, self._packed, now)
+        learn_speeds(self.state)
+        plan = tuning.plan(self._visible())
+        self._carry_out(plan, now)
+        self.state.clock[0].capacity_grew = 1  # whoever waits is tried again
+        if tuning.note is not None:
+            tuning.note(now, plan)
 
     def _ask(self) -> None:
         """Let the policy set its target shares for the present instant."""
@@ -98,11 +130,12 @@ class Twin:
         set_targets(self.state, self.allocator.targets(self._visible()))
 
     def _visible(self) -> State:
-        """The state itself, but with the true durations blanked."""
+        """The state itself, but with true durations blanked and speeds as far as they are known."""
+        state = self.state
         if self._blank is None:
-            self._blank = self.state.jobs.copy()
+            self._blank = state.jobs.copy()
             self._blank.work_us = np.nan
-        return self.state._replace(jobs=self._blank)
+        return state._replace(jobs=self._blank, points=state.guesses, pairs=state.pair_guesses)
 
     def replay(self, policy: Decider | None = None) -> Results:
         """Run from here to the end, taking the marks that window metrics need.
@@ -157,6 +190,10 @@ class Twin:
         if kernel.advance_to(self.state, self._packed, now):
             self._ask()
         plan = policy.decide(self.snapshot(), forecast)
+        self._carry_out(plan, now)
+        return plan
+
+    def _carry_out(self, plan: Records, now: int) -> None:
         clock = self.state.clock[0]
         clock.decisions += 1
         clock.actions = len(plan)
@@ -170,7 +207,6 @@ class Twin:
                 "cannot be carried out",
                 "a start must name a pending job and exactly the free devices it asks for",
             )
-        return plan
 
     def snapshot(self) -> State:
         """The state as a policy may see it: a copy, with the true durations blanked."""
@@ -188,6 +224,7 @@ class Twin:
         twin.state = clone(self.state, None if into is None else into.state)
         twin.knobs, twin._packed = self.knobs, self._packed
         twin.allocator, twin._blank = self.allocator, self._blank
+        twin.tuning = self.tuning
         return twin
 
     def set_knobs(self, knobs: Knobs) -> None:
@@ -237,7 +274,7 @@ class Twin:
         if meta["format"] != DUMP_FORMAT:
             raise BadInput(f"{path} has format {meta['format']}", f"this version: {DUMP_FORMAT}")
         twin = cls.__new__(cls)
-        twin.allocator = allocator
+        twin.allocator, twin.tuning = allocator, None
         twin.state = assemble(
             {
                 name: array.view(np.recarray) if array.dtype.names else array

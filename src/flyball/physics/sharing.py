@@ -1,0 +1,127 @@
+"""How fast a job runs beside another on the same device, as a part of its speed alone there.
+
+Measured pairs where Gavel measured them (`flyball/data/sharing.csv`: 26 configurations on K80,
+P100 and V100); else by how busy each of the two keeps the device, fitted to Lucid's pairs
+(`sharing.toml`). A third model, rank one in what a job suffers and how hard it presses, is
+what one can know of a pair that was never run together; it is fitted to Gavel's pairs.
+"""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from flyball.core.workload import JobClass
+from flyball.physics.catalogue import DeviceType
+from flyball.physics.measured import ModelKey, model_key
+
+TOGETHER = 2
+"""Jobs on a device: no more were measured together."""
+
+
+class Sharer(NamedTuple):
+    """A one-device job as far as its neighbour feels it."""
+
+    model: str | None
+    kind: JobClass
+
+
+class Beside(NamedTuple):
+    """Speed beside another as a part of that alone; 0 = the two do not fit together.
+
+    Attributes:
+        value: at most 1.
+        measured: this pair was measured on this type of device.
+    """
+
+    value: float
+    measured: bool
+
+
+def speed_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
+    """The speed of `job` while `other` runs on the same device: what is best known of it."""
+    found = measured_pair(device, job.model, other.model)
+    if found is not None:
+        return Beside(min(1.0, found), True)
+    return Beside(by_utilisation(job.kind, other.kind), False)
+
+
+def guessed_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
+    """The same as one would predict it before the pair ever ran; memory is known beforehand."""
+    found = measured_pair(device, job.model, other.model)
+    if found == 0.0:
+        return Beside(0.0, True)
+    fitted = by_rank_one(device, job.model, other.model)
+    if fitted is not None:
+        return Beside(fitted, False)
+    return Beside(by_utilisation(job.kind, other.kind), False)
+
+
+def measured_pair(device: DeviceType, model: str | None, other: str | None) -> float | None:
+    """Gavel's measurement of this pair; 0 = does not fit together; None = not measured."""
+    mine, theirs = model_key(model), model_key(other)
+    if mine is None or theirs is None:
+        return None
+    return _pairs().get((device.measured_as, _short(mine), _short(theirs)))
+
+
+def by_rank_one(device: DeviceType, model: str | None, other: str | None) -> float | None:
+    """`1 / (1 + suffers * presses)`; None where nothing was fitted."""
+    mine, theirs = model_key(model), model_key(other)
+    fit = _document()["rank_one"].get(device.measured_as)
+    if fit is None or mine is None or theirs is None:
+        return None
+    suffers, presses = fit["suffers"][_short(mine)], fit["presses"][_short(theirs)]
+    return float(1.0 / (1.0 + suffers * presses))
+
+
+def by_utilisation(kind: JobClass, other: JobClass) -> float:
+    """`1 / (1 + slope * max(0, u1 + u2 - free))` with the busy share of each class.
+
+    The formula is the same for both of a pair.
+    """
+    table = _document()["by_utilisation"]
+    busy: Mapping[str, float] = table["busy"]
+    over = max(0.0, busy[kind.label] + busy[other.label] - table["free"])
+    return float(1.0 / (1.0 + table["slope"] * over))
+
+
+def fit_together(memory_mib: int, other_mib: int, device_mib: int) -> bool:
+    """Whether two jobs have room in a device's memory; a demand of 0 is not stated."""
+    return memory_mib + other_mib <= device_mib
+
+
+def cluster_gain(share: float, pair_gain: float) -> float:
+    """Work of a cluster relative to no sharing: `1 / (1 - f + f / G)`.
+
+    Args:
+        share: f, the part of device time that one-device jobs would take alone.
+        pair_gain: G, work a second of the devices they use over that of as many alone.
+    """
+    return 1.0 / (1.0 - share + share / pair_gain)
+
+
+@cache
+def _pairs() -> dict[tuple[str, str, str], float]:
+    text = resources.files("flyball.data").joinpath("sharing.csv").read_text("utf-8")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return {
+        (row["gpu_type"], row["model"], other): float(value)
+        for row in rows
+        for other, value in row.items()
+        if other not in ("gpu_type", "model")
+    }
+
+
+@cache
+def _document() -> dict[str, Any]:
+    text = resources.files("flyball.data").joinpath("sharing.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+def _short(key: ModelKey) -> str:
+    return f"{key.model}:{key.batch}" if key.batch else key.model

@@ -1,0 +1,190 @@
+"""How many replicas a service should have: what is forecast, what was seen, and a learned margin.
+
+The rate to be ready for is that at `now + start-up`: the upper quantile of the forecast, but not
+less than the highest rate seen, which fades slowly (requests that stop all at once come back all at
+once). No fixed quantile keeps a target, since the next week is not like the last; so the rate is
+multiplied by a margin that is learned while serving: in logarithms
+
+    margin <- margin + gain * weight * (share of late requests - share allowed)
+
+which makes the share of late requests what is allowed in the long run whatever the requests do
+(adaptive conformal inference, Gibbs and Candes 2021): it is off by at most
+(last margin - first margin) / (gain * rounds). What must be remembered is in `MEMORY`, which the
+caller keeps; nothing here has a state.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from flyball.core.protocols import Forecast
+from flyball.core.records import Records, records
+from flyball.core.results import Floats, Ints
+from flyball.core.state import State
+from flyball.core.units import S_PER_MIN, US_PER_S
+from flyball.physics.serving import Target
+from flyball.tune.board import Board
+
+MEMORY = np.dtype(
+    [
+        ("margin", "f8"),  # ln of the factor on the rate
+        ("level_rps", "f8"),  # the highest rate seen, fading
+        ("usual_rps", "f8"),  # mean rate of about a day
+        ("asked_us", "i8"),  # when the last request came
+        ("known", "u1"),  # 0 = nothing was learned yet
+    ],
+    align=True,
+)
+"""One row per service."""
+
+OUTCOME = np.dtype(
+    [
+        ("now_us", "i8"),
+        ("span_us", "i8"),  # of the round
+        ("arrived", "f8"),  # requests
+        ("started", "f8"),  # answers begun
+        ("late", "f8"),  # of these: waited longer than the target
+    ],
+    align=True,
+)
+"""What a round brought, one row per service."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Attributes:
+    target: what is to be kept.
+    spared: part of the late requests allowed that is kept back for what is still to come.
+    gain: what a round that is all late adds to the logarithm of the margin, per minute.
+    first_margin: before anything was learned.
+    margins: never less and never more than this, however good or bad it gets.
+    half_life_s: after which the highest rate seen counts half.
+    usual_s: over which the usual rate is averaged.
+    step_down: scale down only if that frees more than this part of the replicas.
+    level: quantile of the forecast to be ready for.
+    to_zero: no replicas at all after `idle_s` without a request; else always one.
+    """
+
+    target: Target = Target()
+    spared: float = 0.25
+    gain: float = 0.015
+    first_margin: float = 1.2
+    margins: tuple[float, float] = (0.7, 4.0)
+    half_life_s: float = 90 * S_PER_MIN
+    usual_s: float = 1440 * S_PER_MIN
+    step_down: float = 0.02
+    level: float = 0.95
+    to_zero: bool = False
+    idle_s: float = 30 * S_PER_MIN
+
+
+def fresh(services: int, settings: Settings = Settings()) -> Records:
+    """The memory of services that nobody has seen yet."""
+    memory = records(services, MEMORY)
+    memory["margin"] = math.log(settings.first_margin)
+    return memory
+
+
+def learn(memory: Records, outcome: Records, settings: Settings = Settings()) -> Records:
+    """The memory after a round: the margin up where the target was missed, else slowly down."""
+    after, memory, outcome = memory.copy(), memory.view(np.ndarray), outcome.view(np.ndarray)
+    new = after.view(np.ndarray)
+    span_s = outcome["span_us"] / US_PER_S
+    rate = outcome["arrived"] / span_s
+    # 1. The highest rate fades, the usual one follows.
+    fade = 0.5 ** (span_s / settings.half_life_s)
+    new["level_rps"] = np.maximum(rate, memory["level_rps"] * fade)
+    part = np.minimum(1.0, span_s / settings.usual_s)
+    usual = memory["usual_rps"] + part * (rate - memory["usual_rps"])
+    new["usual_rps"] = np.where(memory["known"] == 1, usual, rate)
+    # 2. The margin answers for each request the same, so busy rounds weigh more.
+    started = outcome["started"]
+    late = np.divide(outcome["late"], started, out=np.zeros_like(rate), where=started > 0)
+    weight = started / np.maximum(new["usual_rps"] * span_s, 1.0)
+    allowed = (1.0 - settings.spared) * (1.0 - settings.target.share)
+    step = settings.gain * span_s / S_PER_MIN * weight * (late - allowed)
+    low, high = (math.log(each) for each in settings.margins)
+    new["margin"] = np.clip(memory["margin"] + step, low, high)
+    new["asked_us"] = np.where(outcome["arrived"] > 0, outcome["now_us"], memory["asked_us"])
+    new["known"] = 1
+    return after
+
+
+def wanted(
+    upper_rps: Floats,
+    memory: Records,
+    ordered: Ints,
+    carried: Floats,
+    now_us: int,
+    settings: Settings = Settings(),
+) -> Ints:
+    """Replicas for each service.
+
+    Args:
+        upper_rps: the upper quantile of the rate at now + start-up.
+        memory: of the services.
+        ordered: replicas they have, on their way included.
+        carried: rates that 0, 1, ... replicas carry, never falling; a row per service.
+        now_us: the instant.
+        settings: the same for all of them.
+    """
+    memory = memory.view(np.ndarray)
+    rate = np.maximum(upper_rps, memory["level_rps"]) * np.exp(memory["margin"])
+    pairs = zip(carried, rate, strict=True)
+    counts = np.array([np.searchsorted(row, each) for row, each in pairs], np.int64)
+    counts = np.minimum(counts, carried.shape[1] - 1)
+    # A small step down is not worth a start-up time that may follow it.
+    small = (counts < ordered) & (ordered - counts <= settings.step_down * ordered)
+    counts = np.maximum(np.where(small, ordered, counts), 1)
+    idle = (now_us - memory["asked_us"] >= settings.idle_s * US_PER_S) & (upper_rps <= 0)
+    return np.where(settings.to_zero & idle, 0, counts)
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """Autoscaling of one service, as a tuner.
+
+    Attributes:
+        group: the service's row of `state.groups`.
+        devices: of a replica.
+        startup_s: of a replica.
+        step_s: between two values of the forecast.
+        carried: rates that 0, 1, ... replicas carry (`physics.serving.Queue.carried`).
+        memory: one row, as `learn` left it after the last round.
+    """
+
+    group: int
+    devices: int
+    startup_s: float
+    step_s: float
+    carried: Floats
+    memory: Records
+    settings: Settings = Settings()
+
+    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+        """Set the number of replicas if it should be another; the gain is in devices freed."""
+        board = Board(state, plan)
+        have = int(state.groups["limit"][self.group])
+        count = wanted(
+            np.array([self._upper(forecast)]),
+            self.memory,
+            np.array([have]),
+            self.carried[None, :],
+            board.now_us,
+            self.settings,
+        )[0]
+        if count == have:
+            return plan
+        board.replicas(self.group, int(count), float((have - count) * self.devices))
+        return board.plan()
+
+    def _upper(self, forecast: Forecast | None) -> float:
+        """The upper quantile at now + start-up; without a forecast what was seen must do."""
+        if forecast is None:
+            return 0.0
+        row = int(np.argmin(np.abs(np.array(forecast.levels) - self.settings.level)))
+        ahead = math.ceil(self.startup_s / self.step_s) - 1
+        return float(forecast.quantiles[row, min(max(ahead, 0), forecast.quantiles.shape[1] - 1)])

@@ -1,0 +1,69 @@
+"""How the jobs of a workload slow each other down on one device: tabulated once.
+
+Like the table of rates it goes by profile; kernel and reference read the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from flyball.core.cluster import Cluster
+from flyball.core.results import Floats
+from flyball.physics import catalogue
+from flyball.physics.catalogue import DeviceType
+from flyball.physics.sharing import Beside, Sharer, guessed_beside, speed_beside
+from flyball.twin.rates import Profiles
+
+LOWEST = 0.01
+"""A pair that fits together is never guessed slower than this."""
+
+Rule = Callable[[DeviceType, Sharer, Sharer], Beside]
+
+
+def pair_table(
+    profiles: Profiles,
+    cluster: Cluster,
+    error_sigma: float,
+    seed: int,
+    by_model: bool = False,
+) -> tuple[Floats, Floats]:
+    """The tables `pairs[(pool * P + a) * P + b]`: speed of profile a beside b, 1 = as alone.
+
+    Only jobs of one device can share; 0 = they cannot, or not together.
+
+    Args:
+        profiles: of the workload.
+        cluster: its groups are the pools.
+        error_sigma: spread of the log-normal error of the guesses; 0 = they are exact.
+        seed: of that error.
+        by_model: guess what a model fitted to pairs says, not what was measured.
+
+    Returns:
+        What is true, and what tuners are told at first.
+    """
+    single = np.array([at for at, each in enumerate(profiles.profiles) if each.devices == 1], int)
+    sharers = [Sharer(profiles.profiles[at].model, profiles.profiles[at].kind) for at in single]
+    true = np.zeros((len(cluster.groups), len(profiles.profiles), len(profiles.profiles)))
+    guess = np.zeros_like(true)
+    for pool, group in enumerate(cluster.groups):
+        here = np.ix_(single, single)
+        device = catalogue.get(group.device)
+        true[pool][here] = _matrix(device, sharers, speed_beside)
+        guess[pool][here] = _matrix(device, sharers, guessed_beside if by_model else speed_beside)
+    if error_sigma:
+        rng = np.random.default_rng([seed, 6])
+        wrong = guess * np.exp(error_sigma * rng.standard_normal(guess.shape))
+        guess = np.clip(wrong, LOWEST, 1.0)
+    # Two jobs run together or not at all.
+    together = (true > 0) & (true.swapaxes(1, 2) > 0)
+    return (true * together).ravel(), (guess * together).ravel()
+
+
+def _matrix(device: DeviceType, sharers: Sequence[Sharer], rule: Rule) -> Floats:
+    """The speed of each beside each; those that are alike are looked up once."""
+    kinds = list(dict.fromkeys(sharers))
+    values = np.array([[rule(device, a, b).value for b in kinds] for a in kinds])
+    of = [kinds.index(each) for each in sharers]
+    return values[np.ix_(of, of)] if of else np.zeros((0, 0))

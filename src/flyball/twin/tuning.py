@@ -1,0 +1,87 @@
+"""Tuning rounds: at fixed times the tuners change what the policy decided.
+
+Between two rounds the policy decides alone, or nobody does. What tuners learn of speeds is
+written into the state here, from what running jobs were seen to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from flyball.core.codes import ActionKind, Status
+from flyball.core.errors import BadInput
+from flyball.core.knobs import Knobs, Order
+from flyball.core.protocols import Decider, Forecast, Tuner
+from flyball.core.records import Records
+from flyball.core.state import State
+from flyball.core.units import to_us
+
+SEEN_US = 30_000_000
+"""A speed is known once the job ran so long at it."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Who tunes, and when.
+
+    Attributes:
+        tuners: in the order in which they change the plan.
+        policy: decides first.
+        every_s: time between two rounds.
+        between: whether the policy also decides between rounds.
+        forecast: what tuners are told of the load to come; None = nothing.
+        note: told of every round: the instant, the plan carried out.
+    """
+
+    tuners: tuple[Tuner, ...]
+    policy: Decider
+    every_s: float = 60.0
+    between: bool = True
+    forecast: Callable[[State], Forecast | None] | None = None
+    note: Callable[[int, Records], None] | None = None
+
+    @property
+    def every_us(self) -> int:
+        return to_us(self.every_s)
+
+    def check(self, knobs: Knobs) -> None:
+        """
+        Raises:
+            BadInput: an order that counts devices as asked for, which tuners change.
+        """
+        if knobs.order in (Order.SHARES, Order.FAIR):
+            raise BadInput(
+                "order=shares and order=fair do not go with tuners", "use another policy"
+            )
+        if self.every_s < 1.0:
+            raise BadInput(f"tuning rounds every {self.every_s:g} s", "use 1 s or more")
+
+    def plan(self, state: State) -> Records:
+        """What is to be done now; the state is left as it is."""
+        forecast = self.forecast(state) if self.forecast is not None else None
+        plan = self.policy.decide(state, forecast)
+        for tuner in self.tuners:
+            plan = tuner.adjust(state, forecast, plan)
+        kept: Records = plan[plan["kind"] != ActionKind.RESERVE]  # type: ignore[assignment]
+        return kept
+
+
+def learn_speeds(state: State) -> None:
+    """Write down how fast running jobs were seen to be, against what tuners believed."""
+    runs, now = state.runs, state.clock[0].now_us
+    seen = np.flatnonzero((runs.status == Status.RUNNING) & (now - runs.ready_us >= SEEN_US))
+    if len(state.learned):
+        _learn_sizes(state, seen[state.jobs.curve[seen] >= 0])
+
+
+def _learn_sizes(state: State, seen: np.ndarray) -> None:  # type: ignore[type-arg]
+    """Measured over guessed speed of elastic jobs where they run."""
+    runs, pools = state.runs[seen], len(state.pools)
+    held = state.ranges[state.jobs.curve[seen]]
+    at = held.first + (runs.devices - held.least) * pools + runs.pool
+    true, guess = state.points[at], state.guesses[at]
+    known = guess.packed > 0
+    state.learned[(seen * pools + runs.pool)[known]] = (true.packed / guess.packed)[known]

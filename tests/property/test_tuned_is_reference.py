@@ -1,0 +1,235 @@
+"""What tuners do has the same effect in the compiled twin and in the plain one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.test_compiled_is_reference import EXAMPLES, QUIET, seen
+
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import Reason, Status
+from flyball.core.effects import Effects
+from flyball.core.knobs import Backfill, Knobs, Order, Preempt
+from flyball.core.protocols import Forecast
+from flyball.core.records import CAP_LEVELS, Records
+from flyball.core.state import State
+from flyball.core.workload import Workload
+from flyball.schedule.policies.preset import Preset
+from flyball.tune.board import Board
+from flyball.twin.build import build_state
+from flyball.twin.reference import Reference
+from flyball.twin.tuning import Tuning
+from flyball.twin.twin import Twin
+
+MODELS = ("bert:24", "cifar10:256", "imagenet:200")
+ANY = int(Reason.MOVED)
+
+
+@dataclass(frozen=True)
+class Whim:
+    """Does something that can be done to jobs and nodes drawn from the instant and a seed."""
+
+    seed: int
+
+    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+        board = Board(state, plan)
+        rng = np.random.default_rng([self.seed, board.now_us // 1_000_000])
+        for job in rng.permutation(board.active)[:6].tolist():
+            getattr(self, rng.choice(["_resize", "_cap", "_join"]))(board, job, rng)
+        for node in range(len(state.nodes)):
+            idle = (
+                state.nodes[node].idle_since_us >= 0 and board.free[node] == state.nodes[node].free
+            )
+            untouched = idle and not state.nodes[node].down
+            if untouched and rng.random() < 0.3:
+                (board.sleep if rng.random() < 0.5 else board.wake)(node, 0.0)
+        return board.plan()
+
+    def _resize(self, board: Board, job: int, rng: np.random.Generator) -> None:
+        if board.count[job]:
+            board.stop(job, ANY, 0.0)
+        record = board.state.jobs[job]
+        least = most = int(record.devices)
+        if record.curve >= 0:
+            held = board.state.ranges[record.curve]
+            least, most = int(held.least), int(held.most)
+        count = int(rng.integers(least, most + 1))
+        pool = int(rng.integers(len(board.state.pools)))
+        can = board.state.shapes[record.shape_id].pools >> np.uint64(pool) & np.uint64(1)
+        if can and self._runs(board.state, record, pool, count):
+            board.start(job, pool, count, ANY, 0.0, int(rng.integers(3)))
+
+    @staticmethod
+    def _runs(state: State, record: Any, pool: int, count: int) -> bool:
+        if record.curve < 0:
+            return True
+        held = state.ranges[record.curve]
+        at = int(held.first) + (count - int(held.least)) * len(state.pools) + pool
+        return bool(state.points[at].packed > 0)
+
+    @staticmethod
+    def _cap(board: Board, job: int, rng: np.random.Generator) -> None:
+        if board.count[job]:
+            board.set_cap(job, int(rng.integers(CAP_LEVELS)), ANY, 0.0)
+
+    @staticmethod
+    def _join(board: Board, job: int, rng: np.random.Generator) -> None:
+        state = board.state
+        if board.count[job] or state.jobs[job].devices != 1 or not len(state.pairs):
+            return
+        single = [each for each in board.active.tolist() if board.count[each] == 1]
+        beside = int(rng.choice(single)) if single else -1
+        if beside < 0 or beside == job:
+            return
+        profiles = len(state.rates) // len(state.pools)
+        for other in (beside, *board.guests(beside)):
+            for a, b in ((job, other), (other, job)):
+                at = int(board.pool[beside]) * profiles + int(state.jobs[a].profile)
+                if state.pairs[at * profiles + int(state.jobs[b].profile)] <= 0:
+                    return
+        board.join(job, beside, ANY, 0.0)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    cluster: Cluster
+    workload: Workload
+    knobs: Knobs
+    effects: Effects
+    seed: int
+    between: bool
+    plans: dict[int, Records] = field(default_factory=dict)
+
+
+@st.composite
+def tuned(draw: st.DrawFn) -> Tuned:
+    groups = tuple(
+        NodeGroup(name, draw(st.integers(1, 3)), device, draw(st.sampled_from((4, 2, 8))))
+        for name, device in zip("abc", draw(st.permutations(("T4", "RTX2080Ti", "A100-40GB"))))
+    )[: draw(st.integers(1, 3))]
+    size = draw(st.integers(2, 14))
+    most = max(group.devices * group.count for group in groups)
+    devices = np.array([draw(st.sampled_from((1, 1, 2, 4))) for _ in range(size)])
+    devices = np.minimum(devices, most)
+    elastic = np.array([draw(st.booleans()) for _ in range(size)])
+    workload = Workload.of(
+        "drawn",
+        [draw(st.sampled_from((0, 10, 30, 60, 90, 100))) for _ in range(size)],
+        [draw(st.sampled_from((50, 100, 300, 600.5))) for _ in range(size)],
+        devices,
+        model=np.array([draw(st.integers(0, 2)) for _ in range(size)]),
+        models=MODELS,
+        device=0,
+        device_names=("T4",),
+        least=np.where(elastic, 1, 0),
+        most=np.where(elastic, np.maximum(devices, draw(st.integers(1, 8))), 0),
+        limit_us=np.array([draw(st.sampled_from((0, 0, 200_000_000))) for _ in range(size)]),
+    )
+    knobs = Knobs(
+        order=draw(st.sampled_from((Order.SUBMIT, Order.SHORTEST, Order.REMAINING))),
+        backfill=draw(st.sampled_from(tuple(Backfill))),
+        cap=draw(st.sampled_from((1.0, 0.9))),
+        sleep_s=draw(st.sampled_from((-1.0, 0.0, 45.0))),
+    )
+    sharing = draw(st.booleans())
+    if not sharing and draw(st.booleans()):
+        knobs = replace(knobs, backfill=Backfill.SKIP, preempt=Preempt.ROUNDS)
+    effects = Effects(
+        checkpoint_s=draw(st.sampled_from((0.0, 5.0))),
+        checkpoint_every_s=draw(st.sampled_from((0.0, 20.0))),
+        mtbf_h=draw(st.sampled_from((0.0, 0.05))),
+        repair_h=0.01,
+        adaptive_batch=draw(st.booleans()),
+        share_limit=3 if sharing else 1,
+        seed=draw(st.integers(0, 3)),
+    )
+    return Tuned(
+        groups_cluster(groups),
+        workload,
+        knobs,
+        effects,
+        draw(st.integers(0, 9)),
+        draw(st.booleans()),
+    )
+
+
+def groups_cluster(groups: tuple[NodeGroup, ...]) -> Cluster:
+    return Cluster("drawn", groups)
+
+
+UNTIL_US = 40 * 60 * 1_000_000
+
+
+def run_both(problem: Tuned) -> tuple[Twin, Reference]:
+    """Both twins after the same plans; whims go on for a while, then the policy is alone."""
+    plans: dict[int, Records] = {}
+    policy = Preset("drawn", "", problem.knobs)
+    tuning = Tuning(
+        (Whim(problem.seed),),
+        policy,
+        30.0,
+        problem.between,
+        note=lambda now, plan: plans.update({now: plan.copy()}),
+    )
+    parts = (problem.cluster, problem.workload, problem.knobs, problem.effects)
+    twin = Twin(*parts, tuning=tuning)
+    twin.run(UNTIL_US)
+    plain = Reference(build_state(*parts), problem.knobs, plans=plans, between=problem.between)
+    plain.run(UNTIL_US)
+    return twin, plain
+
+
+@given(tuned())
+@settings(max_examples=EXAMPLES, **QUIET)
+def test_effects_of_tuning_are_the_same(problem: Tuned) -> None:
+    twin, plain = run_both(problem)
+    state = twin.state
+    assert seen(state.runs, state.nodes, state.clock[0]) == seen(plain.jobs, plain.nodes, plain)
+    speeds = [(job.rate, job.slow, job.held, job.cap) for job in plain.jobs]
+    runs = state.runs
+    started = runs.attempt > 0
+    compiled = list(
+        zip(runs.rate.tolist(), runs.slow.tolist(), runs.devices.tolist(), runs.cap.tolist())
+    )
+    assert [each for each, on in zip(compiled, started) if on] == [
+        each for each, on in zip(speeds, started) if on
+    ]
+
+
+def test_whims_do_everything() -> None:
+    """What is drawn above resizes, shares, caps, sends to sleep and wakes."""
+    cluster = Cluster("c", (NodeGroup("a", 3, "T4", 4), NodeGroup("b", 1, "A100-40GB", 8)))
+    size = 12
+    workload = Workload.of(
+        "w", np.arange(size) * 20.0, 600.0, 1, model=np.arange(size) % 3, models=MODELS,
+        device=0, device_names=("T4",), least=1, most=4,
+    )  # fmt: skip
+    problem = Tuned(cluster, workload, Knobs(), Effects(share_limit=2), 1, True)
+    plans: list[Records] = []
+    tuning = Tuning(
+        (Whim(1),),
+        Preset("p", "", problem.knobs),
+        30.0,
+        True,
+        note=lambda _, plan: plans.append(plan.copy()),
+    )
+    twin = Twin(cluster, workload, problem.knobs, problem.effects, tuning=tuning)
+    twin.run(UNTIL_US)
+    kinds = {int(kind) for plan in plans for kind in plan.kind}
+    assert kinds == {0, 1, 3, 4, 5}
+    assert any((plan.milli == 0).any() and (plan.kind == 0).any() for plan in plans)
+    assert (twin.state.runs.status >= Status.DONE).sum() > 0
+
+
+@pytest.mark.soak
+@given(tuned())
+@settings(max_examples=3000, **QUIET)
+def test_effects_of_tuning_are_the_same_for_long(problem: Tuned) -> None:
+    twin, plain = run_both(problem)
+    state = twin.state
+    assert seen(state.runs, state.nodes, state.clock[0]) == seen(plain.jobs, plain.nodes, plain)
