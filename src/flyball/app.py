@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
-from flyball.core.knobs import Knobs
+from flyball.core.knobs import Knobs, Preempt
 from flyball.core.protocols import Allocator
 from flyball.core.workload import Workload
+from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy, names
 from flyball.schedule.policies.tuned import parse_tuned
+from flyball.tune import registry as tuners
+from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin, warm
 
 if TYPE_CHECKING:
@@ -26,22 +29,67 @@ if TYPE_CHECKING:
 __all__ = [
     "Live",
     "PolicySetting",
+    "TunerSetting",
+    "TuningSetting",
     "Twin",
     "build_live",
+    "build_tuning",
     "build_twin",
     "policy_settings",
+    "tuned",
+    "tuning_setting",
     "warm",
     "warm_live",
 ]
 
 
 @dataclass(frozen=True)
+class TunerSetting:
+    """A tuner's name, and its settings that are not at their defaults."""
+
+    name: str
+    changed: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class TuningSetting:
+    """Which tuners change what a policy decides, in the order in which they act, and how often."""
+
+    tuners: tuple[TunerSetting, ...]
+    every_s: float = 60.0
+
+    @property
+    def names(self) -> list[str]:
+        return [each.name for each in self.tuners]
+
+    def without(self, name: str) -> TuningSetting:
+        """The same with one tuner left out."""
+        kept = tuple(each for each in self.tuners if each.name != name)
+        return replace(self, tuners=kept)
+
+    def with_changed(self, changed: Mapping[str, Mapping[str, Any]]) -> TuningSetting:
+        """The same with other settings of some tuners, `{tuner: {setting: value}}`."""
+        made = [
+            replace(
+                each, changed=tuple({**dict(each.changed), **changed.get(each.name, {})}.items())
+            )
+            for each in self.tuners
+        ]
+        return replace(self, tuners=tuple(made))
+
+
+@dataclass(frozen=True)
 class PolicySetting:
-    """A policy's name, its knobs with the user's settings applied, and what sets its shares."""
+    """A policy's name, its knobs with the user's settings applied, and what sets its shares.
+
+    Attributes:
+        tuning: who changes what it decides; None = nobody.
+    """
 
     name: str
     knobs: Knobs
     allocator: Allocator | None = None
+    tuning: TuningSetting | None = None
 
 
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
@@ -76,6 +124,72 @@ def _knobs_in(path: str, policy: str) -> Knobs:
         raise BadInput(f"policy {policy}: {why}", remedy) from None
 
 
+def tuning_setting(text: str, settings: list[str], every_s: float = 60.0) -> TuningSetting:
+    """The tuners of a comma-separated list (`all` = every one that can be), with their settings.
+
+    Args:
+        text: `elastic,power`.
+        settings: `elastic.eta=0.7`, ...
+        every_s: time between two rounds.
+
+    Raises:
+        BadInput: an unknown tuner or setting, a value that cannot be, rounds that are too short.
+    """
+    wanted = [each.strip() for each in text.split(",") if each.strip()]
+    listed = [tuners.usable() if each == "all" else [each] for each in wanted]
+    chosen = tuners.in_order(name for each in listed for name in each)
+    if not chosen:
+        raise BadInput("no tuner is named", f"use all, or some of {', '.join(tuners.usable())}")
+    changed: dict[str, dict[str, Any]] = {name: {} for name in chosen}
+    for each in settings:
+        name, key, value = _tuner_setting(each)
+        if name not in changed:
+            raise BadInput(f"{each}: {name} is not among the tuners", f"tuners: {','.join(chosen)}")
+        changed[name][key] = tuners.parse(name, key, value)
+    for name in chosen:
+        tuners.make(name, changed[name])
+        if "round_s" in tuners.settings(name):
+            changed[name].setdefault("round_s", every_s)
+    made = tuple(TunerSetting(name, tuple(changed[name].items())) for name in chosen)
+    return TuningSetting(made, every_s)
+
+
+def _tuner_setting(text: str) -> tuple[str, str, str]:
+    """`elastic.eta=0.7` in its three parts."""
+    left, equals, value = text.partition("=")
+    name, dot, key = left.strip().partition(".")
+    if not (equals and dot and key):
+        raise BadInput(f"{text!r} is not a tuner's setting", "write e.g. elastic.eta=0.7")
+    return name, key, value.strip()
+
+
+def tuned(policy: PolicySetting, tuning: TuningSetting) -> PolicySetting:
+    """The policy with tuners, under a name that says so: `easy+elastic+power`.
+
+    Raises:
+        BadInput: a policy that cannot be tuned, or not by these tuners.
+    """
+    made = replace(policy, name="+".join([policy.name, *tuning.names]), tuning=tuning)
+    try:
+        build_tuning(made).check(policy.knobs)
+    except BadInput as error:
+        raise BadInput(f"policy {policy.name} cannot be tuned: {error}") from None
+    if "share" in tuning.names and policy.knobs.preempt != Preempt.NEVER:
+        raise BadInput(
+            f"policy {policy.name} cannot be tuned by share, as it preempts in rounds",
+            "leave share out, or use easy, sjf, ...",
+        )
+    return made
+
+
+def build_tuning(policy: PolicySetting) -> Tuning:
+    """The rounds of a policy that is tuned."""
+    assert policy.tuning is not None, f"nobody tunes {policy.name}"
+    made = [tuners.make(each.name, dict(each.changed)) for each in policy.tuning.tuners]
+    decider = Preset(policy.name, "", policy.knobs, policy.allocator)
+    return Tuning(tuple(made), decider, policy.tuning.every_s)
+
+
 def build_twin(
     cluster: Cluster, workload: Workload, policy: PolicySetting, effects: Effects
 ) -> Twin:
@@ -84,7 +198,8 @@ def build_twin(
     Raises:
         BadInput: a job that no node can ever hold, or no job at all.
     """
-    return Twin(cluster, workload, policy.knobs, effects, policy.allocator)
+    tuning = None if policy.tuning is None else build_tuning(policy)
+    return Twin(cluster, workload, policy.knobs, effects, policy.allocator, tuning)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,9 @@ class Whim:
             untouched = idle and not state.nodes[node].down
             if untouched and rng.random() < 0.3:
                 (board.sleep if rng.random() < 0.5 else board.wake)(node, 0.0)
+        for group in range(len(state.groups)):
+            if rng.random() < 0.5:
+                board.replicas(group, int(rng.integers(0, 4)) if rng.random() < 0.95 else -1, 0.0)
         return board.plan()
 
     def _resize(self, board: Board, job: int, rng: np.random.Generator) -> None:
@@ -128,6 +131,8 @@ def tuned(draw: st.DrawFn) -> Tuned:
         device_names=("T4",),
         least=np.where(elastic, 1, 0),
         most=np.where(elastic, np.maximum(devices, draw(st.integers(1, 8))), 0),
+        group=np.array([draw(st.sampled_from((-1, -1, 0))) for _ in range(size)]),
+        group_limits=(draw(st.integers(1, 2)),),
         limit_us=np.array([draw(st.sampled_from((0, 0, 200_000_000))) for _ in range(size)]),
     )
     knobs = Knobs(
@@ -208,6 +213,7 @@ def test_whims_do_everything() -> None:
     workload = Workload.of(
         "w", np.arange(size) * 20.0, 600.0, 1, model=np.arange(size) % 3, models=MODELS,
         device=0, device_names=("T4",), least=1, most=4,
+        group=np.where(np.arange(size) < 3, 0, -1), group_limits=(1,),
     )  # fmt: skip
     problem = Tuned(cluster, workload, Knobs(), Effects(share_limit=2), 1, True)
     plans: list[Records] = []
@@ -221,7 +227,7 @@ def test_whims_do_everything() -> None:
     twin = Twin(cluster, workload, problem.knobs, problem.effects, tuning=tuning)
     twin.run(UNTIL_US)
     kinds = {int(kind) for plan in plans for kind in plan.kind}
-    assert kinds == {0, 1, 3, 4, 5}
+    assert kinds == {0, 1, 3, 4, 5, 6}
     assert any((plan.milli == 0).any() and (plan.kind == 0).any() for plan in plans)
     assert (twin.state.runs.status >= Status.DONE).sum() > 0
 

@@ -31,9 +31,7 @@ def workload(devices: list[int], model: list[int], least: int = 1, most: int = -
 
 
 def tables(jobs: Workload, adaptive: bool = False, with_network: bool = True) -> Curves:
-    return curve_tables(
-        find_profiles(jobs), MIXED, jobs.least, jobs.most, adaptive, with_network
-    )
+    return curve_tables(find_profiles(jobs), MIXED, jobs.least, jobs.most, adaptive, with_network)
 
 
 @pytest.mark.parametrize("with_network", [True, False])

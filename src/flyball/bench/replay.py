@@ -7,17 +7,19 @@ same for each policy, so differences between policies are paired by seed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from flyball.app import PolicySetting, Twin, build_twin, warm
+from flyball.bench.adjustments import Adjustment, Watch
 from flyball.bench.workers import POOL_PAYS_S, Workers, usable_cores
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.metrics import Summary, paired, summarise
 from flyball.core.results import Results
 from flyball.core.workload import Workload
+from flyball.tune.registry import resizes
 
 Task = tuple[int, int]  # policy, seed
 
@@ -27,6 +29,7 @@ COMPARED: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("work_per_window", lambda summary: summary.work_per_window),
     ("utilisation", lambda summary: summary.utilisation),
     ("energy_kwh", lambda summary: summary.energy_kwh),
+    ("energy_per_work", lambda summary: summary.energy_per_work),
     ("cost", lambda summary: summary.cost),
 )
 """What is compared between policies, seed by seed."""
@@ -38,6 +41,7 @@ class Run:
 
     Attributes:
         results: the raw results, None where nobody asked to keep them.
+        adjustments: what tuners did, if that was asked for.
     """
 
     policy: str
@@ -45,6 +49,7 @@ class Run:
     summary: Summary
     run_s: float
     results: Results | None = None
+    adjustments: tuple[Adjustment, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """One entry of the JSON's `results`."""
@@ -54,7 +59,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Case:
-    """What all runs share. `workloads` has one entry per seed, or one for all of them."""
+    """What all runs share. `workloads` has one entry per seed, or one for all of them.
+
+    A policy that nobody tunes runs every job as its user set it: on the devices it asks for,
+    alone on them, with its own batch.
+    """
 
     cluster: Cluster
     workloads: tuple[Workload, ...]
@@ -62,6 +71,7 @@ class Case:
     effects: Effects
     seeds: int = 1
     keep: str = "none"  # which raw results to keep: none, first (seed), all
+    watch: bool = False  # whether to write down what tuners do
 
     def tasks(self) -> list[tuple[int, int]]:
         """(policy, seed) of every run, policy by policy."""
@@ -69,18 +79,36 @@ class Case:
 
     def build(self, policy: int, seed: int) -> Twin:
         """The twin of one run, before its first event."""
-        workload = self.workloads[seed if len(self.workloads) > 1 else 0]
         effects = replace(self.effects, seed=self.effects.seed + seed)
-        return build_twin(self.cluster, workload, self.policies[policy], effects)
+        tuning = self.policies[policy].tuning
+        if tuning is None:
+            effects = replace(effects, share_limit=1)
+        if tuning is None or not any(map(resizes, tuning.names)):
+            effects = replace(effects, elastic=False)
+        return build_twin(self.cluster, self.workload(seed), self.policies[policy], effects)
+
+    def workload(self, seed: int) -> Workload:
+        """The jobs of one seed."""
+        return self.workloads[seed if len(self.workloads) > 1 else 0]
 
     def run(self, policy: int, seed: int, twin: Twin | None = None) -> Run:
         """One run, here and now; `twin` if it is built already."""
         began = time.perf_counter()
-        results = (twin or self.build(policy, seed)).replay()
+        twin = twin or self.build(policy, seed)
+        seen = Watch(self.cluster, self.workload(seed)) if self.watch and twin.tuning else None
+        if seen is not None and twin.tuning is not None:
+            twin.tuning = seen.over(twin.tuning)
+        results = twin.replay()
         run_s = time.perf_counter() - began
         kept = self.keep == "all" or (self.keep == "first" and seed == 0)
-        name = self.policies[policy].name
-        return Run(name, seed, summarise(results), run_s, results if kept else None)
+        return Run(
+            self.policies[policy].name,
+            seed,
+            summarise(results),
+            run_s,
+            results if kept else None,
+            tuple(seen.found) if seen is not None else (),
+        )
 
 
 def run_all(
@@ -130,20 +158,31 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
     `percent` is (mean, low, high) of the change of each seed relative to the first policy.
     """
-    by_policy: dict[str, list[Run]] = {}
-    for run in runs:
-        by_policy.setdefault(run.policy, []).append(run)
-    base, *others = by_policy
+    base, *others = by_policy(runs)
+    return changes(runs, dict.fromkeys(others, base))
+
+
+def changes(runs: Sequence[Run], against: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Each policy of `against` less the one it stands beside there, as `differences` does."""
+    own = by_policy(runs)
     out = []
-    for other in others:
+    for other, base in against.items():
         row: dict[str, Any] = {"policy": other, "against": base}
         for name, value in COMPARED:
-            ours = [value(run.summary) for run in by_policy[other]]
-            theirs = [value(run.summary) for run in by_policy[base]]
+            ours = [value(run.summary) for run in own[other]]
+            theirs = [value(run.summary) for run in own[base]]
             mean, low, high = paired(ours, theirs)
             row[name] = {"mean": mean, "low": low, "high": high}
             if all(theirs):
-                changes = [100 * (a - b) / b for a, b in zip(ours, theirs, strict=True)]
-                row[name]["percent"] = list(paired(changes, [0.0] * len(changes)))
+                moved = [100 * (a - b) / b for a, b in zip(ours, theirs, strict=True)]
+                row[name]["percent"] = list(paired(moved, [0.0] * len(moved)))
         out.append(row)
     return out
+
+
+def by_policy(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of each policy, in order."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.policy, []).append(run)
+    return found

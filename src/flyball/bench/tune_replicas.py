@@ -37,7 +37,7 @@ from flyball.predict.load.contract import LEVELS
 from flyball.predict.load.registry import get_forecaster
 from flyball.predict.series import Series
 from flyball.tune.replicas import OUTCOME, Settings, fresh, learn, wanted
-from flyball.twin.services import BLOCK_S, Service, Traffic
+from flyball.twin.services import BLOCK_S, Served, Service, Traffic
 
 Row = dict[str, Any]
 Note = Callable[[str], None]
@@ -46,6 +46,8 @@ STEP_S = 600.0
 ROUND_S = S_PER_MIN
 WARM_S = 2 * S_PER_DAY
 """Served before the week that counts, for the margin to settle."""
+WARM_ROUNDS = round(WARM_S / ROUND_S)
+TARGET = Target()
 SEEDS = (1, 2, 3, 4, 5)
 MOST_REPLICAS = 512
 CONFIDENCE = 0.95
@@ -71,8 +73,8 @@ class Case(NamedTuple):
 
 CASES = {
     "m-large": Case("llama-70b", 8, -40.0),
-    "m-mid": Case("qwen-32b", 32, -15.0),
-    "m-small": Case("llama-8b", 16, -40.0),
+    "m-mid": Case("qwen-32b", 64, -15.0),
+    "m-small": Case("llama-8b", 32, -40.0),
 }
 
 
@@ -135,68 +137,46 @@ class Week:
     """One service with one draw of its requests: warm-up, then the week that counts."""
 
     name: str
-    replica: Replica
-    record: Record
     steps: bool
     seed: int
 
     @property
-    def traffic(self) -> Traffic:
-        first = round((S_PER_WEEK - WARM_S) / STEP_S)
-        record = self.record
-        return Traffic(
-            *(STEP_S, record.rates_rps[first:], record.dispersion[first:], record.lengths),
-            *(CASES[self.name].clump, self.steps),
-        )
+    def record(self) -> Record:
+        return recorded()[self.name]
+
+    @property
+    def replica(self) -> Replica:
+        return find_replica(CASES[self.name].replica)
 
     @property
     def queue(self) -> Queue:
         return queue_of(self.replica, self.record.lengths)
 
-    def serve(self, ready: int, rule: Rule | None, most_late: float = math.inf) -> Outcome:
-        """Serve it all with so many replicas at first and a rule for the rest.
-
-        Given up as soon as more requests are late than `most_late`.
-        """
-        service = Service(self.replica, self.traffic, ready, self.seed)
-        service.advance(WARM_S) if rule is None else None
-        arrivals: list[float] = []
-        before = service.counts
-        begin = (before, service.served())
-        for index in range(round(service.now_s / ROUND_S), round(self.traffic.span_s / ROUND_S)):
-            if index == round(WARM_S / ROUND_S):
-                begin = (before, service.served())
-            service.advance((index + 1) * ROUND_S)
-            after = service.counts
-            brought = Round(index, *(now - then for now, then in zip(after, before, strict=True)))
-            arrivals.append(brought.arrived)
-            before = after
-            if rule is not None:
-                service.order(rule.order(brought, service.fleet.ordered))
-            elif after[2] - begin[0][2] > most_late:
-                break
-        end = service.served()
-        arrived = after[0] - begin[0][0]
-        unstarted = after[0] - after[1]
-        return Outcome(
-            1.0 - (after[2] - begin[0][2] + unstarted) / arrived,
-            end.device_h - begin[1].device_h,
-            end.energy_kwh - begin[1].energy_kwh,
-            np.array(arrivals),
+    def traffic(self, begin_s: float, end_s: float) -> Traffic:
+        """The requests between two instants of the record."""
+        part = slice(round(begin_s / STEP_S), round(end_s / STEP_S))
+        record = self.record
+        return Traffic(
+            *(STEP_S, record.rates_rps[part], record.dispersion[part], record.lengths),
+            *(CASES[self.name].clump, self.steps),
         )
 
+    @property
+    def served(self) -> Traffic:
+        return self.traffic(S_PER_WEEK - WARM_S, 2 * S_PER_WEEK)
 
-class Round(NamedTuple):
-    """What came in a round."""
+
+class Brought(NamedTuple):
+    """What came in a round; one value for each of several weeks side by side."""
 
     index: int
-    arrived: int
-    started: int
-    late: int
+    arrived: Floats
+    started: Floats
+    late: Floats
 
 
 class Outcome(NamedTuple):
-    """Of the week that counts; arrivals by round from where it began."""
+    """Of the week that counts; `arrivals` of each round from the warm-up on."""
 
     within: float
     device_h: float
@@ -207,4 +187,147 @@ class Outcome(NamedTuple):
 class Rule(Protocol):
     """Decides after each round how many replicas there should be."""
 
-    def order(self, brought: Round, ordered: int) -> int: ...
+    def order(self, brought: Brought, ordered: Ints) -> Ints: ...
+
+
+def serve(weeks: Sequence[Week], ready: Sequence[int], rule: Rule | None) -> list[Outcome]:
+    """Serve weeks side by side, each with so many replicas at first and the rule from then on."""
+    services = [
+        Service(week.replica, week.served, count, week.seed)
+        for week, count in zip(weeks, ready, strict=True)
+    ]
+    counts = [np.array([each.counts for each in services], float)]
+    begin: list[Served] = []
+    for index in range(round((WARM_S + S_PER_WEEK) / ROUND_S)):
+        if index == WARM_ROUNDS:
+            begin = [each.served() for each in services]
+        for each in services:
+            each.advance((index + 1) * ROUND_S)
+        counts.append(np.array([each.counts for each in services], float))
+        if rule is not None:
+            brought = Brought(index, *(counts[-1] - counts[-2]).T)
+            orders = rule.order(brought, np.array([each.fleet.ordered for each in services]))
+            for each, order in zip(services, orders.tolist(), strict=True):
+                each.order(order)
+    table = np.array(counts)  # round, week, (arrived, started, late)
+    return [
+        _outcome(table[:, lane], before, each.served())
+        for lane, (before, each) in enumerate(zip(begin, services, strict=True))
+    ]
+
+
+def _outcome(counts: Floats, before: Served, after: Served) -> Outcome:
+    begin, end = counts[WARM_ROUNDS], counts[-1]
+    missed = end[2] - begin[2] + (end[0] - end[1])  # those that still wait count as late
+    return Outcome(
+        1.0 - missed / (end[0] - begin[0]),
+        after.device_h - before.device_h,
+        after.energy_kwh - before.energy_kwh,
+        np.diff(counts[:, 0]),
+    )
+
+
+# Rules ----------------------------------------------------------------------------
+
+
+class Follow:
+    """The tuner's own rule (`tune/replicas.py`); its memory is kept here, from round to round."""
+
+    def __init__(
+        self, weeks: Sequence[Week], uppers: Floats, settings: Settings = Settings()
+    ) -> None:
+        self._uppers, self._settings = uppers, settings
+        self._carried = np.array([_carried(week.name) for week in weeks])
+        self.memory = fresh(len(weeks), settings)
+
+    def order(self, brought: Brought, ordered: Ints) -> Ints:
+        now_us = to_us((brought.index + 1) * ROUND_S)
+        outcome = records(len(ordered), OUTCOME)
+        plain = outcome.view(np.ndarray)
+        plain["now_us"], plain["span_us"] = now_us, to_us(ROUND_S)
+        plain["arrived"], plain["started"] = brought.arrived, brought.started
+        plain["late"] = brought.late
+        self.memory = learn(self.memory, outcome, self._settings)
+        upper = self._uppers[:, brought.index]
+        return wanted(upper, self.memory, ordered, self._carried, now_us, self._settings)
+
+
+@cache
+def _carried(name: str) -> Floats:
+    return Week(name, False, 0).queue.carried(MOST_REPLICAS, TARGET)
+
+
+class Hpa:
+    """As Kubernetes' autoscaler does by default: so many that their use is as it should be.
+
+    Use is what came over what the replicas can answer. It does nothing within a tolerance and
+    scales down to the highest number it wanted in the last five minutes.
+    """
+
+    def __init__(self, weeks: Sequence[Week], use: float = HPA_USE) -> None:
+        self._each_rps = use * np.array([week.queue.each_rps for week in weeks])
+        self._lately: deque[Ints] = deque(maxlen=HPA_WINDOW)
+
+    def order(self, brought: Brought, ordered: Ints) -> Ints:
+        exact = brought.arrived / ROUND_S / self._each_rps
+        near = np.abs(exact / np.maximum(ordered, 1) - 1.0) <= HPA_TOLERANCE
+        self._lately.append(np.where(near, ordered, np.maximum(np.ceil(exact), 1)).astype(np.int64))
+        highest: Ints = np.max(self._lately, axis=0)
+        return highest
+
+
+# What they are compared with, and what they know ---------------------------------------
+
+
+def fluid_fleet(week: Week) -> int:
+    """About the smallest fleet that keeps the target: requests as a stream without grains.
+
+    More than is answered first fills the batches; only then does anybody wait.
+    """
+    flow = week.served.block_rates(week.seed)[round(WARM_S / BLOCK_S) :]
+    each_rps, replica, lengths = week.queue.each_rps, week.replica, week.record.lengths
+    low, high = 1, math.ceil(float(flow.max()) / each_rps) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        capacity = middle * each_rps
+        total = np.cumsum((flow - capacity) * BLOCK_S)
+        queue = total - np.minimum(np.minimum.accumulate(total), 0.0)
+        usual = replica.batch_at(float(flow.mean()) / middle, *lengths.means)
+        room = middle * (replica.largest_batch - usual)
+        late = flow[queue > capacity * TARGET.wait_s + room].sum() / flow.sum()
+        low, high = (middle, high) if late > 1.0 - TARGET.share else (low, middle)
+    return high
+
+
+def smallest_fleet(week: Week) -> tuple[int, Outcome]:
+    """The smallest fleet that keeps the target when it never changes, request by request."""
+    found: dict[int, Outcome] = {}
+
+    def keeps(count: int) -> bool:
+        if count not in found:
+            found[count] = serve([week], [count], None)[0]
+        return found[count].within >= TARGET.share
+
+    count = fluid_fleet(week)
+    while not keeps(count):
+        count += 1
+    while count > 1 and keeps(count - 1):
+        count -= 1
+    return count, found[count]
+
+
+def upper_rates(week: Week, arrivals: Floats) -> Floats:
+    """For each round the upper quantile of the rate ahead, from what was seen up to then.
+
+    The forecaster learns on the first week, as another draw of its bursts would have shown it.
+    """
+    per_round = round(ROUND_S / BLOCK_S)
+    blocks = week.traffic(0.0, S_PER_WEEK).block_rates(week.seed + 1000)
+    history = blocks.reshape(-1, per_round).mean(axis=1)
+    model = get_forecaster(FORECASTER)()
+    model.fit([Series(week.name, 0.0, ROUND_S, history)], [LEAD])
+    known = len(history) - WARM_ROUNDS
+    seen = Series(week.name, 0.0, ROUND_S, np.append(history[:known], arrivals / ROUND_S))
+    outlook = model.outlook(seen, np.arange(known, len(seen)), LEAD)
+    upper: Floats = outlook.quantiles[:, LEVELS.index(Settings().level)]
+    return upper

@@ -27,6 +27,7 @@ from flyball.cli import (
     submit,
     top,
     trace,
+    tuners,
     up,
     why,
 )
@@ -82,6 +83,7 @@ app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.add_typer(trace.app, name="trace")
 app.add_typer(predict.app, name="predict")
 app.command("policies", epilog=catalogue.POLICIES_EXAMPLES)(catalogue.policies)
+app.command("tuners", epilog=tuners.EXAMPLES)(tuners.tuners)
 app.command("clusters", epilog=catalogue.CLUSTERS_EXAMPLES)(catalogue.clusters)
 app.command("devices", epilog=catalogue.DEVICES_EXAMPLES)(catalogue.devices)
 app.add_typer(bench.app, name="bench")

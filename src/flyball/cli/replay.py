@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flyball.cli import replay_tuned as tuning
 from flyball.cli.decisions import verify
 from flyball.cli.options import (
     CLUSTER_HELP,
@@ -37,6 +38,9 @@ Examples:
   flyball replay jobs.csv.gz --cluster mine.yaml --policy easy --set depth=100 --json
   flyball replay jobs.swf --cluster philly-8x8 --policy all --figure out.png --per-job out.csv
   flyball replay jobs.csv --cluster five-mixed --estimates noisy:0.8 --mtbf-h 500 --seeds 10
+  flyball replay jobs.csv -c sia-mixed --policy easy --tune elastic,power --seeds 5
+  flyball replay jobs.csv -c sia-mixed --without elastic,share,power --seeds 5 --json
+  flyball replay jobs.csv -c sia-mixed --pareto energy,completion --figure front.png
   flyball replay --decisions ~/.local/state/flyball
 """
 
@@ -45,8 +49,13 @@ def replay(
     trace: Annotated[Path | None, typer.Argument(help=TRACE_HELP)] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", "-c", help=CLUSTER_HELP)] = None,
     policy: Annotated[
-        str, typer.Option("--policy", "-p", help="Policies, by comma, or `all`; see `policies`.")
-    ] = "all",
+        str | None,
+        typer.Option(
+            "--policy",
+            "-p",
+            help="Policies, by comma, or `all`; see `policies`. [default: all; tuned: easy]",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="knob=value for every policy named; may be repeated."),
@@ -74,6 +83,17 @@ def replay(
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
     workers: Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")] = 0,
+    tune: tuning.Tune = None,
+    tune_every: tuning.TuneEvery = None,
+    tune_set: tuning.TuneSet = None,
+    elastic_share: tuning.ElasticShare = None,
+    adaptive_batch: tuning.AdaptiveBatch = False,
+    share_limit: tuning.ShareLimit = None,
+    speed_error: tuning.SpeedError = None,
+    without: tuning.Without = None,
+    pareto: tuning.Pareto = None,
+    pareto_points: tuning.ParetoPoints = None,
+    adjustments: tuning.Adjustments = None,
     decisions: Annotated[
         Path | None,
         typer.Option(metavar="STATE", help="Instead: make a live system's decisions again."),
@@ -91,12 +111,19 @@ def replay(
     check_writable(figure, FIGURE_ENDINGS)
     whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     whole_number(workers, "--workers", 0, 1024)
+    asked = tuning.Asked(
+        *(tune, tune_every, tuple(tune_set or ()), elastic_share, adaptive_batch, share_limit),
+        *(speed_error, without, pareto, pareto_points, adjustments),
+    )
+    asked.check()
     from flyball.app import policy_settings
     from flyball.bench.replay import Case
     from flyball.core.effects import Effects
     from flyball.twin.cluster_file import load_cluster
 
-    chosen = policy_settings(policy, settings or [])
+    named = policy or (tuning.DEFAULT_POLICY if asked.tuned else "all")
+    chosen = policy_settings(named, settings or [])
+    arms = tuning.arms_of(asked, chosen, "all" not in named) if asked.tuned else None
     target = load_cluster(cluster)
     effects = Effects(
         checkpoint_s=checkpoint_s,
@@ -105,25 +132,32 @@ def replay(
         repair_h=repair_h,
         estimate_sigma=estimate_sigma(estimates),
         restart_s=Effects.restart_s if restart_s is None else (restart_s,) * 3,
+        **asked.effects(),
     )
     # 2. Read.
     workload = read_workload(trace, trace_format, target, load, limit_jobs, estimates != "trace")
-    if seeds > 1 and not _chance(workload, effects):
+    workloads = asked.workloads(workload, seeds)
+    if seeds > 1 and not (_chance(workload, effects) or asked.chance(workloads)):
         note(
             "note: nothing here is random, so every seed gives the same; see --estimates, --mtbf-h"
         )
     # 3. Run.
-    keep = "all" if per_job else "first" if figure else "none"
-    case = Case(target, (workload,), tuple(chosen), effects, seeds, keep)
+    keep = "all" if per_job else "first" if figure and not pareto else "none"
+    policies = tuple(chosen) if arms is None else arms.policies
+    case = Case(target, workloads, policies, effects, seeds, keep, adjustments is not None)
     runs = run_with_progress(case, workers)
     # 4. Write, then print.
     from flyball.cli import report
 
     if per_job is not None:
         report.write_per_job(per_job, runs, case)
-    if figure is not None:
+    if adjustments is not None:
+        tuning.write_adjustments(adjustments, runs)
+    if figure is not None and pareto is None:
         report.write_figure(figure, runs, f"{workload.name} on {target.name}")
-    if as_json:
+    if arms is not None:
+        tuning.show(asked, runs, case, arms, figure, as_json)
+    elif as_json:
         print_json(report.as_json(runs, case))
     else:
         report.print_runs(runs, case)

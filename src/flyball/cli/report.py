@@ -97,15 +97,18 @@ def describe_cluster(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def print_runs(runs: Sequence[Run], case: Case) -> None:
-    """A table with a line per policy (means over the seeds), and the differences if there are."""
+def title(case: Case) -> str:
+    """What was run, in a line."""
     trace, cluster = describe_trace(case.workloads[0]), describe_cluster(case.cluster)
-    title = (
+    line = (
         f"{trace['name']}: {trace['jobs']} jobs over {duration_text(trace['span_s'])} on "
         f"{cluster['name']} ({cluster['nodes']} nodes, {cluster['devices']} devices)"
     )
-    if case.seeds > 1:
-        title += f", means of {case.seeds} seeds"
+    return f"{line}, means of {case.seeds} seeds" if case.seeds > 1 else line
+
+
+def print_runs(runs: Sequence[Run], case: Case) -> None:
+    """A table with a line per policy (means over the seeds), and the differences if there are."""
     times, uses = [], []
     for setting in case.policies:
         own = [run for run in runs if run.policy == setting.name]
@@ -113,7 +116,7 @@ def print_runs(runs: Sequence[Run], case: Case) -> None:
         run_s = sum(run.run_s for run in own) / len(own)
         times.append([setting.name, *_time_cells(summaries)])
         uses.append([setting.name, *_use_cells(summaries), f"{run_s:.3f}"])
-    print_table(title, TIME_COLUMNS, times)
+    print_table(title(case), TIME_COLUMNS, times)
     print_table("", USE_COLUMNS, uses)
     if case.seeds > 1 and len(case.policies) > 1:
         _print_differences(runs)
@@ -123,7 +126,7 @@ def _time_cells(summaries: Sequence[Summary]) -> Iterator[str]:
     for part in ("mean", "p50", "p95"):
         yield duration_text(fmean(getattr(each.completion_s, part) for each in summaries))
     yield duration_text(fmean(each.wait_s.mean for each in summaries))
-    yield _number(fmean(each.slowdown_p95 for each in summaries))
+    yield number(fmean(each.slowdown_p95 for each in summaries))
     yield f"{fmean(each.fairness_jain for each in summaries):.3f}"
     yield f"{fmean(each.preemptions for each in summaries):,.0f}"
 
@@ -131,11 +134,11 @@ def _time_cells(summaries: Sequence[Summary]) -> Iterator[str]:
 def _use_cells(summaries: Sequence[Summary]) -> Iterator[str]:
     yield f"{100 * fmean(each.utilisation for each in summaries):.1f} %"
     for name in ("work_per_window", "energy_kwh", "energy_per_work", "peak_power_kw", "cost"):
-        yield _number(fmean(getattr(each, name) for each in summaries))
+        yield number(fmean(getattr(each, name) for each in summaries))
     yield f"{fmean(each.balance for each in summaries):.3f}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three figures that matter, thousands apart."""
     if not math.isfinite(value):
         return "-"
@@ -153,17 +156,17 @@ CHANGE_COLUMNS = {
 
 def _print_differences(runs: Sequence[Run]) -> None:
     gaps = differences(runs)
-    rows = [[gap["policy"], *(_change(gap[name]) for name in CHANGE_COLUMNS)] for gap in gaps]
-    title = f"Change from {gaps[0]['against']} in percent, paired by seed, with a 95 % interval"
-    print_table(title, ("policy", *CHANGE_COLUMNS.values()), rows)
+    rows = [[gap["policy"], *(change(gap[name]) for name in CHANGE_COLUMNS)] for gap in gaps]
+    head = f"Change from {gaps[0]['against']} in percent, paired by seed, with a 95 % interval"
+    print_table(head, ("policy", *CHANGE_COLUMNS.values()), rows)
 
 
-def _change(gap: dict[str, Any]) -> str:
-    """`-62 (-80..-44)`: the mean and its interval."""
+def change(gap: dict[str, Any], digits: int = 0) -> str:
+    """`-62 (-80..-44)`: the mean and its interval, if there is one."""
     if "percent" not in gap:
         return "-"
-    mean, low, high = gap["percent"]
-    return f"{mean:+.0f} ({low:+.0f}..{high:+.0f})"
+    mean, low, high = (f"{each:+.{digits}f}" for each in gap["percent"])
+    return f"{mean} ({low}..{high})" if math.isfinite(gap["percent"][1]) else mean
 
 
 def write_per_job(path: Path, runs: Sequence[Run], case: Case) -> None:

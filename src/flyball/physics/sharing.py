@@ -19,9 +19,6 @@ from flyball.core.workload import JobClass
 from flyball.physics.catalogue import DeviceType
 from flyball.physics.measured import ModelKey, model_key
 
-TOGETHER = 2
-"""Jobs on a device: no more were measured together."""
-
 
 class Sharer(NamedTuple):
     """A one-device job as far as its neighbour feels it."""
@@ -88,11 +85,6 @@ def by_utilisation(kind: JobClass, other: JobClass) -> float:
     busy: Mapping[str, float] = table["busy"]
     over = max(0.0, busy[kind.label] + busy[other.label] - table["free"])
     return float(1.0 / (1.0 + table["slope"] * over))
-
-
-def fit_together(memory_mib: int, other_mib: int, device_mib: int) -> bool:
-    """Whether two jobs have room in a device's memory; a demand of 0 is not stated."""
-    return memory_mib + other_mib <= device_mib
 
 
 def cluster_gain(share: float, pair_gain: float) -> float:

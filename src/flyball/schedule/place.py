@@ -82,7 +82,11 @@ def score(
         return float(draw(state.clock[0], drawn))
     if knobs.place >= FASTEST:
         rate = rate_of(state, job, pool_id, knobs.cap, False)
-        return own_w(state, job, pool_id, knobs.cap, job.devices) / rate if knobs.place == EFFICIENT else -rate
+        return (
+            own_w(state, job, pool_id, knobs.cap, job.devices) / rate
+            if knobs.place == EFFICIENT
+            else -rate
+        )
     if not plain:
         return -1e9 if knobs.place == SPREAD else 0.0
     free = state.nodes[node_id].free

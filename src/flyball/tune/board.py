@@ -167,9 +167,15 @@ class Board:
         """Set how many replicas a service has; -1 = it ends."""
         self._note(ActionKind.REPLICAS, group, -1, count, Why(Reason.SCALED, gain))
 
-    def room(self, pool: int, count: int) -> bool:
-        """Whether a gang of whole devices would fit a pool, packed, hosts left aside."""
-        return self._nodes_for(-1, pool, count) is not None
+    def nodes_of(self, job: int) -> list[int]:
+        """The nodes a job is on."""
+        return [node for node, _ in self._places.get(job, ())]
+
+    def held_on(self, job: int, node: int) -> int:
+        """Devices of a node that would be free without a job; 0 if it shares them."""
+        if self.guests(job):
+            return 0
+        return sum(mask.bit_count() for at, mask in self._places.get(job, ()) if at == node)
 
     def free_in(self, pool: int) -> int:
         """Whole free devices of a pool."""

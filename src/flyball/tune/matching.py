@@ -30,29 +30,41 @@ def pair_up(gain: Floats) -> list[tuple[int, int]]:
 
     An assignment of the rows to each other falls into cycles. Of an even cycle the better half
     of its links is taken, of an odd one the best that leaves a row out: so at least two thirds
-    of the gain of the best matching.
+    of the gain of the best matching. Rows left over are paired again among themselves.
 
     Returns:
         (a, b) with a < b, greatest gain first.
     """
-    if not gain.size:
-        return []
     both = (gain + gain.T) / 2
     np.fill_diagonal(both, 0.0)
     if both.size > EXACT:
-        return [(a, b) for a, b in _greedy(np.triu(both), symmetric=True)]
-    _, to = _assign(both)
+        return _greedy(np.triu(both), symmetric=True)
     found: list[tuple[int, int]] = []
-    seen = np.zeros(len(both), bool)
-    for first in range(len(both)):
+    left = np.arange(len(both))
+    while True:
+        more = _by_cycles(both[np.ix_(left, left)])
+        if not more:
+            return sorted(found, key=lambda pair: -both[pair])
+        found += [(int(left[a]), int(left[b])) for a, b in more]
+        left = np.setdiff1d(left, np.array(found).ravel())
+
+
+def _by_cycles(gain: Floats) -> list[tuple[int, int]]:
+    """The pairs of one assignment."""
+    found: list[tuple[int, int]] = []
+    if not gain.size:
+        return found
+    _, to = _assign(gain)
+    seen = np.zeros(len(gain), bool)
+    for first in range(len(gain)):
         cycle = []
         at = first
         while not seen[at]:
             seen[at] = True
             cycle.append(at)
             at = int(to[at])
-        found += _best_of_cycle(cycle, both)
-    return sorted(found, key=lambda pair: -both[pair])
+        found += _best_of_cycle(cycle, gain)
+    return found
 
 
 def _assign(gain: Floats) -> tuple[Ints, Ints]:

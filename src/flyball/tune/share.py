@@ -82,7 +82,7 @@ class Share:
         if not len(pairs):
             return
         speed = state.runs.slow[pairs]
-        bear = view.bearable(pairs, speed, self).all(axis=1)
+        bear = np.all(view.bearable(pairs, speed, self), axis=1).tolist()
         nobody_waits = not len(view.waiting())
         for (_, guest), slow, fine in zip(pairs.tolist(), speed, bear, strict=True):
             if not fine:
@@ -198,8 +198,12 @@ class _View:
     def __init__(self, state: State, board: Board) -> None:
         self.state, self.board = state, board
         jobs = state.jobs
-        self.single: Bools = (
-            (jobs.devices == 1) & (jobs.milli == MILLI_PER_DEVICE) & (jobs.curve < 0)
+        asks_host = (state.shapes.cpu_milli > 0) | (state.shapes.host_mib > 0)
+        self.single: Bools = (  # rigid, and nothing but a device
+            (jobs.devices == 1)
+            & (jobs.milli == MILLI_PER_DEVICE)
+            & (jobs.curve < 0)
+            & ~asks_host[jobs.shape_id]
         )
         self._pools = len(state.pools)
         profiles = len(state.rates) // self._pools
@@ -301,9 +305,10 @@ class _View:
 
     def bearable(self, jobs: Ints, speed: Floats, share: Share) -> Bools:
         """Whether jobs may go on at a measured speed until the next round."""
-        stay_s = share.round_s if share.stay_s else 0.0
-        within = speed >= 1.0 - share.limit - TOLERANCE
-        return within | self._bearable(jobs, speed, share.limit, stay_s, self.board.pool[jobs])
+        pool = self.board.pool[jobs]
+        if share.stay_s:
+            return self._bearable(jobs, speed, share.limit, share.round_s, pool)
+        return self._bearable(jobs, speed + TOLERANCE, share.limit, 0.0, pool)
 
     def _bearable(self, jobs: Ints, speed: Floats, limit: float, stay_s: float, pool: Any) -> Bools:
         """Within the limit as a pair; or over the running time so far, `stay_s` and a restart."""

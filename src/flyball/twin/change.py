@@ -60,7 +60,7 @@ def share_anew(state: Any, node_id: int, mask: Any, now: int) -> None:
 
 @kernel
 def adjust(state: Any, knobs: Any, at: int, now: int) -> bool:
-    """Carry out an action on a running job, a node or a service; whether it was possible."""
+    """Carry out an action on a running job or a node; whether it was possible."""
     action = state.plan[at]
     if action.kind == CAP:
         return cap(state, action.job, max(action.level, knobs.cap), now)

@@ -27,11 +27,12 @@ from flyball.schedule.start import can_start_as_planned, start_as_planned
 from flyball.schedule.tenants import recount
 from flyball.twin.change import adjust, let_go, natural_end, schedule_end, share_anew
 from flyball.twin.events import REPAIR_EVENT, next_event_us, pop_event, push_event
+from flyball.twin.scale import scale
 
 HELD = int(Status.HELD)
 RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
-RESERVE = int(ActionKind.RESERVE)
+RESERVE, REPLICAS = int(ActionKind.RESERVE), int(ActionKind.REPLICAS)
 ROUNDS, SHARES = int(Preempt.ROUNDS), int(Order.SHARES)
 
 
@@ -282,7 +283,6 @@ def enact(state: Any, knobs: Any, now: int) -> int:
     at = 0
     while at < count:
         action = state.plan[at]
-        run_ = state.runs[action.job]
         if action.kind == START:
             if not is_free_to_start(state, action.job) or not can_start_as_planned(state, at):
                 return at
@@ -290,18 +290,24 @@ def enact(state: Any, knobs: Any, now: int) -> int:
             if state.plan[first].milli == GUEST:
                 share_anew(state, action.node, action.mask, now)
         elif action.kind == PREEMPT:
-            if run_.status != RUNNING or run_.first_row < 0:
+            if state.runs[action.job].status != RUNNING or state.runs[action.job].first_row < 0:
                 return at
             give_way(state, action.job, now)
             let_go(state, knobs, action.job, now)
             at += 1
         elif action.kind == RESERVE:
             at = reserve_as_planned(state, at)
+        elif action.kind == REPLICAS:
+            at += 1  # once it is settled who goes back to the queue
         elif adjust(state, knobs, at, now):
             at += 1
         else:
             return at
     carry_out(state, knobs, now)
+    for at in range(count):
+        action = state.plan[at]
+        if action.kind == REPLICAS and not scale(state, knobs, action.job, action.level, now):
+            return at
     return -1
 
 

@@ -108,7 +108,7 @@ class Reference:
 
             # 2. One decision, whose actions take effect at this instant.
             if now_us in self._plans:
-                enact(self.cluster, self._plans.pop(now_us))
+                enact(self.cluster, self._plans.pop(now_us), self._scale)
                 self.cluster.capacity_grew = True
             elif not self._between:
                 continue
@@ -221,6 +221,31 @@ class Reference:
                 return
             array.admitted += 1
         self.cluster.admit(job)
+
+    def _scale(self, group: int, count: int) -> None:
+        """Let a service have so many replicas; -1 = it ends."""
+        array = self._arrays[group]
+        mine = [job for job in self.jobs if job.group == group and not job.final]
+        alive = [job for job in mine if job.status in (Status.PENDING, Status.RUNNING)]
+        if count < 0:
+            for job in alive:
+                self.cluster.give_up(job)
+            for job in mine:
+                if job.status != Status.FUTURE:
+                    self.cluster.close(job)
+            array.held.clear()
+            array.admitted = 0
+            return
+        array.limit = count
+        while array.admitted > count:
+            job = max(alive, key=lambda job: (job.status == Status.PENDING, job.index))
+            alive.remove(job)
+            self.cluster.give_up(job)
+            array.held.append(job)
+            array.admitted -= 1
+        while array.admitted < count and array.held:
+            array.admitted += 1
+            self.cluster.admit(array.held.popleft())
 
     # The cluster's figures, by their names in the state -----------------------
 

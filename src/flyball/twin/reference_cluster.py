@@ -28,7 +28,6 @@ from flyball.twin.reference_parts import (
 )
 from flyball.twin.reference_tenants import Tenants
 
-
 GUEST = 0
 """The thousandths of a row whose device another job holds."""
 
@@ -54,7 +53,9 @@ class Cluster:
         self.pools = read_pools(state, self.cap)
         self.pairs = state.pairs.tolist()
         self.profiles = len(state.rates) // len(state.pools)
-        self.nodes = [node for pool in self.pools for node in idle_nodes(pool, self.now_us, self.sleep_us)]
+        self.nodes = [
+            node for pool in self.pools for node in idle_nodes(pool, self.now_us, self.sleep_us)
+        ]
         self.jobs = read_jobs(state)
         self.tenants = Tenants(state, self.pools, float(packed.decay), knobs.order)
         self.history: dict[object, float] = {}  # mean work of the jobs that ended, by group
@@ -139,6 +140,19 @@ class Cluster:
         job.preemptions += 1
         self.preemptions += 1
         self.actions.append(Action(self.now_us, ActionKind.PREEMPT, job.index, ()))
+
+    def give_up(self, job: Job) -> None:
+        """Stop a replica that waits or runs; nothing of it is lost."""
+        if job.status == Status.RUNNING:
+            progress, rows = job.progress(self.now_us), job.rows
+            self._put_back(job, progress, progress)
+            self.share_anew(rows[0])
+        job.status = Status.HELD
+
+    def close(self, job: Job) -> None:
+        """A replica ends with its service."""
+        job.status, job.end_us = Status.DONE, self.now_us
+        self.ends += 1
 
     def fail(self, node: Node) -> None:
         """A node goes down, and with it every job that has a row on it."""

@@ -205,7 +205,10 @@ def _candidate_pools(cluster: Cluster, job: Job) -> list[Pool]:
     pools = [cluster.pools[index] for index in job.pools]
     place = cluster.knobs.place
     if place == Place.EFFICIENT:
-        return sorted(pools, key=lambda pool: cluster.own_w(job, pool, job.devices, cluster.cap) / _rate(job, pool))
+        return sorted(
+            pools,
+            key=lambda pool: cluster.own_w(job, pool, job.devices, cluster.cap) / _rate(job, pool),
+        )
     if place == Place.HOLD:
         left = job.guess(job.done_us) - job.done_us
         best = max(_rate(job, pool) for pool in pools)

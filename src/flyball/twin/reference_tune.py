@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flyball.core.codes import ActionKind
@@ -12,8 +12,8 @@ from flyball.twin.reference_cluster import GUEST, Cluster
 from flyball.twin.reference_parts import Node, Placement, Row
 
 
-def enact(cluster: Cluster, plan: Records) -> None:
-    """Carry out the actions one after the other."""
+def enact(cluster: Cluster, plan: Records, scale: Callable[[int, int], None]) -> None:
+    """Carry out the actions one after the other; `scale` sets the replicas of a service."""
     rows: list[Any] = list(plan)
     while rows:
         first = rows[0]
@@ -30,6 +30,8 @@ def enact(cluster: Cluster, plan: Records) -> None:
             _sleep(cluster, cluster.nodes[int(first.node)])
         elif first.kind == ActionKind.WAKE:
             _wake(cluster, cluster.nodes[int(first.node)])
+        elif first.kind == ActionKind.REPLICAS:
+            scale(int(first.job), int(first.level))
         else:
             raise AssertionError(f"no action of kind {first.kind}")
         rows = rows[mine:]

@@ -308,7 +308,12 @@ class Service:
         fixed = records(1, FIXED)
         fixed[0] = (
             *(tick_s, target_s, *replica.token_s, stall_s, *replica.draw_w),
-            *(self.traffic.clump, replica.largest_batch, round(BLOCK_S / tick_s), round(POWER_S / tick_s)),
+            *(
+                self.traffic.clump,
+                replica.largest_batch,
+                round(BLOCK_S / tick_s),
+                round(POWER_S / tick_s),
+            ),
         )
         token_s = replica.token_s[0] + (replica.token_s[1] + stall_s) * replica.largest_batch
         longest_s = self._prompts.max() + float(self.traffic.lengths.output.max()) * token_s

@@ -34,8 +34,8 @@ from flyball.schedule.history import relearn
 from flyball.schedule.targets import set_targets
 from flyball.twin import kernel
 from flyball.twin.build import build_state
-from flyball.twin.tuning import Tuning, learn_speeds
 from flyball.twin.refit import ended_in_order, refit
+from flyball.twin.tuning import Tuning, learn_speeds
 from flyball.twin.usual import score_cache
 
 DUMP_FORMAT = 2

@@ -2,6 +2,7 @@
 
 from flyball.schedule.explain.actions import reason_text, reason_token
 from flyball.schedule.explain.answer import Explanation
+from flyball.schedule.explain.tuned import gain_unit, is_tuned
 from flyball.schedule.explain.why import explain, explain_pending
 from flyball.schedule.explain.wording import Names
 
@@ -10,6 +11,8 @@ __all__ = [
     "Names",
     "explain",
     "explain_pending",
+    "gain_unit",
+    "is_tuned",
     "reason_text",
     "reason_token",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from flyball.core.codes import Reason
 from flyball.core.units import duration_text
+from flyball.schedule.explain.tuned import is_tuned, tuned_text
 from flyball.schedule.explain.wording import ANOTHER_LEVEL_S, Names, sentence, span_text
 
 
@@ -23,7 +24,9 @@ def reason_text(action: Any, names: Names | None = None, now_us: int | None = No
         now_us: when it was taken, to say how long from then.
     """
     reason, gain = Reason(int(action.reason)), float(action.gain)
-    job = (names or Names()).job(int(action.job))
+    job = (names or Names()).job(int(action.job)) if action.job >= 0 else ""
+    if is_tuned(action):
+        return sentence(tuned_text(action, job))
     by = duration_text(gain) if 0 < gain < ANOTHER_LEVEL_S else "a level of the queue"
     if reason == Reason.IN_ORDER:
         why = f"{job} is next in the queue's order and fits"

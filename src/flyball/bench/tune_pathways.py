@@ -1,0 +1,279 @@
+"""What each class pathway does for its own class, against the common setting, in the twin.
+
+The common setting is EASY with exclusive, rigid jobs. Every case is a workload of one class (the
+latency-sensitive one has other jobs beside them, else there would be nobody to set aside), run
+under both over the same seeds. The pathways' settings are those of `tune.pathways` as they ship.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.effects import Effects
+from flyball.core.knobs import Knobs
+from flyball.core.metrics import paired, waits_s, work_per_window
+from flyball.core.results import Floats, Ints, Results
+from flyball.core.units import MIB_PER_GIB, US_PER_S
+from flyball.core.workload import JobClass, Workload
+from flyball.schedule.policies.preset import Preset
+from flyball.schedule.policies.registry import get_policy
+from flyball.tune.pathways import Pathway, Setting, choose, pathway_of, pipelined, prepare, settings
+from flyball.twin.tuning import Tuning
+from flyball.twin.twin import Twin
+
+SEEDS = 6
+DAYS = 1.0
+DAY_S = 86_400.0
+CHECKPOINT_S = 5.0
+TRANSFER = 0.35
+"""Of a bandwidth-limited job's time: the parallel part of the class is 50 to 80 %."""
+COMMON = "EASY, exclusive"
+
+V100 = Cluster("v100", (NodeGroup("v", 6, "V100", 8),))
+MIXED = Cluster("mixed", (NodeGroup("a", 2, "A100-40GB", 8), NodeGroup("t", 8, "T4", 4)))
+
+
+class Jobs(NamedTuple):
+    """A kind of jobs in a workload.
+
+    Attributes:
+        part: of the device time asked for.
+        models: drawn from these; none = not stated.
+        sizes: gangs, drawn alike.
+        median_s, sigma: of their log-normal run time, at most half the span.
+        memory_gib: on each device, 0 = not stated.
+    """
+
+    kind: JobClass
+    part: float
+    models: tuple[str, ...]
+    sizes: tuple[int, ...]
+    median_s: float
+    sigma: float
+    memory_gib: float = 0.0
+
+
+RESNETS = tuple(f"ResNet-18 (batch size {2**at})" for at in range(4, 9)) + tuple(
+    f"ResNet-50 (batch size {2**at})" for at in range(4, 8)
+)
+RECOMMENDERS = tuple(f"Recommendation (batch size {2**at})" for at in range(9, 14))
+LANGUAGE = tuple(f"LM (batch size {5 * 2**at})" for at in range(5))
+SPEECH = ("deepspeech2", "yolov3", "transformer")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A class, its workload and what it is judged by.
+
+    Attributes:
+        kind: the class.
+        jobs: what the workload is made of; the first are those of the class.
+        load: device time asked for over what the cluster has, on the type durations are for.
+        metric: name of what is compared.
+        score: of a run and the rows of the class's jobs.
+        more_is_better: else the gain is what it fell by.
+    """
+
+    kind: JobClass
+    jobs: tuple[Jobs, ...]
+    load: float
+    metric: str
+    score: Callable[[Results, Ints], float]
+    more_is_better: bool = False
+    cluster: Cluster = V100
+
+    @property
+    def pathway(self) -> Pathway:
+        """The one of the class."""
+        return pathway_of(self.kind)
+
+    def workload(self, seed: int) -> Workload:
+        """The jobs of a seed."""
+        rng = np.random.default_rng([seed, 64, int(self.kind)])
+        asked_s = self.load * self.cluster.device_count * DAYS * DAY_S
+        names = sorted({model for each in self.jobs for model in each.models})
+        rows = [row for each in self.jobs for row in _drawn(each, asked_s, names, rng)]
+        kind, size, time_s, model, memory = (list(column) for column in zip(*rows, strict=True))
+        return Workload.of(
+            f"{self.kind.label}-{seed}",
+            rng.uniform(0, DAYS * DAY_S, len(rows)),
+            time_s,
+            size,
+            kind=kind,
+            model=model,
+            models=tuple(names),
+            memory_mib=memory,
+            device=0,
+            device_names=(self.cluster.groups[0].device,),
+        )
+
+
+def _drawn(
+    jobs: Jobs, asked_s: float, names: Sequence[str], rng: np.random.Generator
+) -> list[tuple[int, int, float, int, int]]:
+    """Jobs of a kind until they ask for their part: class, gang, time, model, memory."""
+    rows, left_s = [], jobs.part * asked_s
+    longest_s = DAYS * DAY_S / 2
+    while left_s > 0:
+        size = int(rng.choice(jobs.sizes))
+        drawn_s = jobs.median_s * float(np.exp(jobs.sigma * rng.standard_normal()))
+        time_s = min(drawn_s, longest_s)
+        model = names.index(str(rng.choice(jobs.models))) if jobs.models else -1
+        rows.append((int(jobs.kind), size, time_s, model, round(jobs.memory_gib * MIB_PER_GIB)))
+        left_s -= size * time_s
+    return rows
+
+
+# What is compared ---------------------------------------------------------------------
+
+
+def _work(results: Results, mine: Ints) -> float:
+    return work_per_window(results)
+
+
+def _completion(results: Results, mine: Ints) -> float:
+    return float(_completions_s(results, mine).mean())
+
+
+def _completions_s(results: Results, mine: Ints) -> Floats:
+    took: Floats = (results.end_us[mine] - results.submit_us[mine]) / US_PER_S
+    return took
+
+
+def _late_wait(results: Results, mine: Ints) -> float:
+    return float(np.percentile(waits_s(results)[mine], 95))
+
+
+CASES = (
+    Case(
+        JobClass.COMPUTE_INTENSIVE,
+        (
+            Jobs(JobClass.COMPUTE_INTENSIVE, 0.6, RESNETS, (1,), 3600.0, 1.0),
+            Jobs(JobClass.COMPUTE_INTENSIVE, 0.4, RESNETS, (2, 4, 8), 3600.0, 1.0),
+        ),
+        1.5,
+        "work",
+        _work,
+        more_is_better=True,
+    ),
+    Case(
+        JobClass.MEMORY_BOUND,
+        (Jobs(JobClass.MEMORY_BOUND, 1.0, RECOMMENDERS, (1, 1, 2, 4), 1200.0, 1.5, 12.0),),
+        0.9,
+        "mean completion",
+        _completion,
+    ),
+    Case(
+        JobClass.LATENCY_SENSITIVE,
+        (
+            Jobs(JobClass.LATENCY_SENSITIVE, 0.2, ("A3C",), (1,), 180.0, 0.7),
+            Jobs(JobClass.MIXED, 0.8, ("transformer",), (1, 2, 4, 8), 3600.0, 1.0),
+        ),
+        1.0,
+        "p95 wait",
+        _late_wait,
+    ),
+    Case(
+        JobClass.BANDWIDTH_LIMITED,
+        (
+            Jobs(JobClass.BANDWIDTH_LIMITED, 0.8, LANGUAGE, (2, 4, 8), 3600.0, 1.0),
+            Jobs(JobClass.BANDWIDTH_LIMITED, 0.2, LANGUAGE, (1,), 3600.0, 1.0),
+        ),
+        0.9,
+        "mean completion",
+        _completion,
+    ),
+    Case(
+        JobClass.MIXED,
+        (Jobs(JobClass.MIXED, 1.0, SPEECH, (1, 1, 2, 4), 3600.0, 1.0),),
+        0.9,
+        "mean completion",
+        _completion,
+        cluster=MIXED,
+    ),
+)
+
+
+# Runs ---------------------------------------------------------------------------------
+
+
+def run(case: Case, seed: int, setting: Setting | None) -> tuple[Results, Ints, Ints]:
+    """One run under a pathway's setting, or the common one if None.
+
+    Returns:
+        What came of it, the rows of the class's jobs, and those of the others.
+    """
+    workload = case.workload(seed)
+    rows = np.arange(len(workload))
+    mine = workload.kind == case.kind
+    easy = get_policy("easy")
+    effects = Effects(checkpoint_s=CHECKPOINT_S, seed=seed)
+    if setting is None:
+        results = Twin(case.cluster, workload, easy.knobs, effects).replay()
+        return results, rows[mine], rows[~mine]
+    pathways = choose(workload.kind)
+    changed = prepare(workload, pathways)
+    if setting.change.chunks > 1:
+        changed, rows = pipelined(changed, pathways, np.where(mine, TRANSFER, 0.0))
+    effects = Effects(checkpoint_s=CHECKPOINT_S, seed=seed, share_limit=setting.together)
+    twin = build(case.cluster, changed, setting, easy.knobs, effects)
+    return twin.replay(), rows[mine], rows[~mine]
+
+
+def build(
+    cluster: Cluster, workload: Workload, setting: Setting, common: Knobs, effects: Effects
+) -> Twin:
+    """A twin under a pathway's knobs and tuners."""
+    knobs = setting.apply(common)
+    tuning = None
+    if setting.tuners:
+        policy = Preset("pathway", "as a pathway sets it", knobs)
+        tuning = Tuning(setting.tuners, policy, setting.round_s)
+    return Twin(cluster, workload, knobs, effects, tuning=tuning)
+
+
+def rows(progress: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
+    """The rows of `flyball bench tune` about pathways."""
+    made = []
+    for case in CASES:
+        made += judge(case, settings(case.pathway))
+        if progress is not None:
+            progress(f"pathway {case.pathway.label}")
+    return made
+
+
+def judge(case: Case, setting: Setting, seeds: int = SEEDS) -> list[dict[str, Any]]:
+    """The gain of a setting on a case, and what the class's jobs cost the others."""
+    ours = [run(case, seed, setting) for seed in range(seeds)]
+    theirs = [run(case, seed, None) for seed in range(seeds)]
+    scores = [[case.score(each[0], each[1]) for each in arm] for arm in (ours, theirs)]
+    made = [_row(case, case.metric, *scores, case.more_is_better, 0.0)]
+    if len(ours[0][2]):
+        others = [[_completion(each[0], each[2]) for each in arm] for arm in (ours, theirs)]
+        made.append(_row(case, "mean completion of the others", *others, False, None))
+    return made
+
+
+def _row(
+    case: Case, metric: str, ours: list[float], theirs: list[float], more: bool, bar: float | None
+) -> dict[str, Any]:
+    """Gains in percent with their paired interval."""
+    sign = 1.0 if more else -1.0
+    pairs = zip(ours, theirs, strict=True)
+    gains = [sign * 100.0 * (a - b) / b for a, b in pairs]
+    value, low, high = paired(gains, [0.0] * len(gains))
+    return {
+        "case": f"{case.kind.label}: {case.pathway.label} pathway",
+        "load": case.load,
+        "baseline": COMMON,
+        "metric": metric,
+        "value": value,
+        "low": low,
+        "high": high,
+        "bar": bar,
+    }

@@ -1,0 +1,294 @@
+"""How much more work a cluster does when one-device jobs share devices as Gavel measured it.
+
+Two ways, over several workloads each:
+
+* *On paper*: jobs drawn from Gavel's 26 configurations are paired by the matching of `tune.share`;
+  their devices then do G times the work, and a cluster of which they fill the part f does
+  `1 / (1 - f + f / G)` times as much. Where the limit holds over a job's running time and not in
+  every pair, G is that of the best mix of pairs and time alone (a linear program).
+* *In the twin*: a saturated cluster of one type under EASY, with and without the tuner.
+
+Pairs are predicted exactly (oracle), by the rank-one model, or by the model with what was measured
+of pairs put in its place (learned); pairs that turn out beyond the limit are parted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.effects import Effects
+from flyball.core.metrics import student_95
+from flyball.core.results import Floats, Ints
+from flyball.core.units import US_PER_S
+from flyball.core.workload import JobClass, Workload
+from flyball.physics import catalogue, measured
+from flyball.physics.sharing import Sharer, cluster_gain, guessed_beside, speed_beside
+from flyball.schedule.policies.registry import get_policy
+from flyball.tune.matching import pair_up
+from flyball.tune.share import Share, learn
+from flyball.twin.pairs import pair_table
+from flyball.twin.rates import find_profiles
+from flyball.twin.tuning import Tuning
+from flyball.twin.twin import Twin
+
+LIMIT = 0.2
+SHARE = 0.37
+"""Device time of one-device jobs, as a part of all."""
+BARS = {"V100": 12.0, "P100": None, "K80": 0.0}
+WORKLOADS = 5
+DRAWN = 200
+"""Jobs of a matching on paper."""
+LOAD = 1.5
+NODES, PER_NODE = 8, 8
+DAYS = 2.0
+MEDIAN_S, SIGMA, LONGEST_S = 3600.0, 1.0, 6 * 3600.0
+GANGS = (2, 4, 8)
+GANG_MODELS = ("ResNet-18", "ResNet-50", "Transformer", "LM")
+"""Measured on several devices without entries of 0."""
+ROUND_S = 120.0
+STAY_S = 3600.0
+
+
+def rows(progress: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
+    """The rows of `flyball bench tune` about sharing."""
+    made = []
+    for device in BARS:
+        made += on_paper(device)
+        if progress is not None:
+            progress(f"sharing on {device}, on paper")
+    for device in ("V100", "K80"):
+        single = [100 * _exclusive(device, seed).single for seed in range(WORKLOADS)]
+        made.append(_row(f"no sharing on {device}", LOAD, single, "one-device share", None))
+        for arm in ARMS:
+            made += _in_twin(device, arm)
+            if progress is not None:
+                progress(f"sharing on {device}, {arm.name}")
+    return made
+
+
+def _row(case: str, load: float | None, values: Sequence[float], metric: str, bar: Any) -> Any:
+    """A row: the mean over workloads and its 95 % interval."""
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    half = student_95(len(values) - 1) * spread / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    mean = float(np.mean(values))
+    return {
+        "case": case,
+        "load": load,
+        "baseline": "exclusive, EASY" if load else "exclusive",
+        "metric": metric,
+        "value": mean,
+        "low": mean - float(half),
+        "high": mean + float(half),
+        "bar": bar,
+    }
+
+
+# On paper -----------------------------------------------------------------------------
+
+
+@cache
+def _speeds(device: str, by_model: bool) -> Floats:
+    """Speed of each measured configuration beside each; 0 = not together."""
+    rule = guessed_beside if by_model else speed_beside
+    kind = catalogue.get(device)
+    sharers = [Sharer(key.text, JobClass.MIXED) for key in measured.models()]
+    table = np.array([[rule(kind, a, b).value for b in sharers] for a in sharers])
+    return table * ((table > 0) & (table.T > 0))
+
+
+def on_paper(device: str) -> list[dict[str, Any]]:
+    """What matchings promise on a type of device."""
+    true, guess = _speeds(device, False), _speeds(device, True)
+    gains: dict[str, list[float]] = {"oracle": [], "by model": [], "over running time": []}
+    for seed in range(WORKLOADS):
+        drawn = np.random.default_rng([seed, 62]).integers(len(true), size=DRAWN)
+        gains["oracle"].append(matched_gain(true, true, drawn))
+        gains["by model"].append(matched_gain(true, guess, drawn))
+        counts = np.bincount(drawn, minlength=len(true))
+        gains["over running time"].append(fluid_gain(true, counts, LIMIT))
+    return [
+        _row(
+            f"sharing on {device}, on paper, {name}",
+            None,
+            [100 * (cluster_gain(SHARE, each) - 1) for each in values],
+            "work",
+            BARS[device] if name != "by model" else None,
+        )
+        for name, values in gains.items()
+    ]
+
+
+def matched_gain(true: Floats, known: Floats, drawn: Ints) -> float:
+    """Work a device of jobs drawn from these profiles, paired by what is known of them.
+
+    Pairs beyond the limit in truth are parted at once.
+    """
+    seen = known[np.ix_(drawn, drawn)]
+    sums = seen + seen.T
+    fine = (np.minimum(seen, seen.T) >= 1 - LIMIT) & (sums > 1)
+    work, devices = float(len(drawn)), float(len(drawn))
+    for a, b in pair_up(np.where(fine, sums - 1, 0.0)):
+        speeds = true[drawn[a], drawn[b]], true[drawn[b], drawn[a]]
+        if min(speeds) >= 1 - LIMIT:
+            work += sum(speeds) - 2
+            devices -= 1
+    return work / devices
+
+
+def fluid_gain(true: Floats, counts: Ints, limit: float) -> float:
+    """Work a device when each profile's mean speed stays within the limit.
+
+    Least device time for the work of `counts`: y alone, x together, so that each profile gets its
+    work done and spends at most `1 / (1 - limit)` of it on devices.
+    """
+    from scipy.optimize import linprog
+
+    kinds = len(true)
+    pairs = [(a, b) for a in range(kinds) for b in range(a, kinds) if true[a, b] + true[b, a] > 1]
+    does = np.hstack([np.eye(kinds), np.zeros((kinds, len(pairs)))])
+    spends = does.copy()
+    for at, (a, b) in enumerate(pairs, kinds):
+        for mine, other in ((a, b), (b, a)):
+            does[mine, at] += true[mine, other]
+            spends[mine, at] += 1.0
+    solved = linprog(
+        np.ones(does.shape[1]),
+        A_ub=np.vstack([-does, spends - does / (1.0 - limit)]),
+        b_ub=np.concatenate([-counts, np.zeros(kinds)]),
+    )
+    return float(counts.sum() / solved.fun)
+
+
+# In the twin --------------------------------------------------------------------------
+
+
+class Arm(NamedTuple):
+    """A setting of the tuner and what it knows."""
+
+    name: str
+    share: Share
+    by_model: bool = False
+    learns: bool = False
+
+
+def _arms() -> tuple[Arm, ...]:
+    pairs = Share(limit=LIMIT, stay_s=0.0, round_s=ROUND_S)
+    life = Share(limit=LIMIT, stay_s=STAY_S, round_s=ROUND_S)
+    return (
+        Arm("oracle, limit in every pair", pairs),
+        Arm("oracle, limit over running time", life),
+        Arm("by model, limit over running time", life, by_model=True),
+        Arm("learned, limit over running time", life, by_model=True, learns=True),
+    )
+
+
+ARMS = _arms()
+
+
+def workload(seed: int, device: str, devices: int) -> Workload:
+    """One-device jobs for the part `SHARE` of device time and gangs for the rest."""
+    rng = np.random.default_rng([seed, 63])
+    asked_s = LOAD * devices * DAYS * 86_400
+    keys = measured.models()
+    several = [at for at, key in enumerate(keys) if key.model in GANG_MODELS]
+    sizes: list[int] = []
+    spans: list[float] = []
+    models: list[int] = []
+    for part, counts, choices in ((SHARE, (1,), range(len(keys))), (1 - SHARE, GANGS, several)):
+        left_s = part * asked_s
+        while left_s > 0:
+            sizes.append(int(rng.choice(counts)))
+            spans.append(min(MEDIAN_S * float(np.exp(SIGMA * rng.standard_normal())), LONGEST_S))
+            models.append(int(rng.choice(np.array(choices))))
+            left_s -= sizes[-1] * spans[-1]
+    return Workload.of(
+        f"sharing-{seed}",
+        rng.uniform(0, DAYS * 86_400, len(sizes)),
+        spans,
+        sizes,
+        model=models,
+        models=tuple(key.text for key in keys),
+        device=0,
+        device_names=(device,),
+    )
+
+
+class Outcome(NamedTuple):
+    """What a run came to in its window.
+
+    Attributes:
+        slowest: what the job that ended slowest lost of its speed by sharing and moving.
+        single: device time of one-device jobs as a part of all.
+    """
+
+    work: float
+    energy_per_work: float
+    slowest: float
+    moves: float
+    single: float
+
+
+def replay(device: str, seed: int, arm: Arm | None) -> Outcome:
+    """Run a workload to the end of its arrivals, exclusive if there is no arm."""
+    cluster = Cluster("sharing", (NodeGroup("n", NODES, device, PER_NODE),))
+    jobs = workload(seed, device, cluster.device_count)
+    easy: Any = get_policy("easy")
+    if arm is None:
+        return _measure(Twin(cluster, jobs, easy.knobs))
+    made: list[Twin] = []
+
+    def note(now: int, plan: Any) -> None:
+        state = made[0].state
+        state.pair_guesses[:] = learn(state)
+
+    tuning = Tuning((arm.share,), easy, ROUND_S, note=note if arm.learns else None)
+    twin = Twin(cluster, jobs, easy.knobs, Effects(share_limit=2), tuning=tuning)
+    made.append(twin)
+    if arm.by_model:
+        guesses = pair_table(find_profiles(jobs), cluster, 0.0, 0, by_model=True)[1]
+        twin.state.pair_guesses[:] = guesses
+    return _measure(twin)
+
+
+def _measure(twin: Twin) -> Outcome:
+    begin_us, end_us = twin.window_us()
+    twin.run(begin_us)
+    first = twin.mark(begin_us)
+    twin.run(end_us)
+    last = twin.mark(end_us)
+    work = last.work_us - first.work_us
+    runs, jobs = twin.state.runs, twin.state.jobs
+    ended = (runs.first_start_us >= 0) & (runs.service_us > 60 * US_PER_S) & (jobs.devices == 1)
+    ended &= runs.done_us >= jobs.work_us * (1 - 1e-6)
+    rate = twin.state.rates.packed[jobs.profile]
+    alone_us = jobs.work_us[ended] / rate[ended]
+    slowest = float((1 - alone_us / runs.service_us[ended]).max())
+    energy = (last.energy_j - first.energy_j) / work
+    single = float(runs.service_us[jobs.devices == 1].sum() / runs.service_us.sum())
+    return Outcome(work, energy, slowest, float(runs.preemptions.mean()), single)
+
+
+@cache
+def _exclusive(device: str, seed: int) -> Outcome:
+    return replay(device, seed, None)
+
+
+def _in_twin(device: str, arm: Arm) -> list[dict[str, Any]]:
+    pairs = [(replay(device, seed, arm), _exclusive(device, seed)) for seed in range(WORKLOADS)]
+    case = f"sharing on {device}, in the twin, {arm.name}"
+    energy = [100 * (1 - a.energy_per_work / b.energy_per_work) for a, b in pairs]
+    work = [100 * (a.work / b.work - 1) for a, b in pairs]
+    slowest = [100 * a.slowest for a, _ in pairs]
+    moves = [a.moves for a, _ in pairs]
+    return [
+        _row(case, LOAD, work, "work", BARS[device]),
+        _row(case, LOAD, [min(work)], "work, worst workload", None),
+        _row(case, LOAD, energy, "energy per work saved", None),
+        _row(case, LOAD, slowest, "worst slowdown of a job", None),
+        _row(case, LOAD, moves, "preemptions per job", None),
+    ]

@@ -1,0 +1,101 @@
+"""Why tuners changed a plan, and in what unit they count what they gain by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.core.codes import ActionKind, Reason
+from flyball.schedule.explain.wording import counted, power_text
+
+WORK = "reference devices"
+"""Work per second of so many devices of the reference type at full speed."""
+SPEED = "devices' speed"
+WATTS = "W"
+DEVICES = "devices"
+SECONDS = "s"
+
+UNITS = {
+    Reason.GREW: WORK,
+    Reason.SHRANK: WORK,
+    Reason.CHANGED_TYPE: WORK,
+    Reason.SIZED: WORK,
+    Reason.SHARED: WORK,
+    Reason.PARTED: SPEED,
+    Reason.CAPPED: WATTS,
+    Reason.UNCAPPED: WATTS,
+    Reason.SENT_TO_SLEEP: WATTS,
+    Reason.WOKEN: WATTS,
+    Reason.MOVED: WORK,
+    Reason.SCALED: DEVICES,
+}
+"""Of the predicted gain of each of the tuners' reasons."""
+
+
+def is_tuned(action: Any) -> bool:
+    """Whether a tuner gave the reason of an action, not the policy."""
+    return Reason(int(action.reason)) in UNITS
+
+
+def gain_unit(action: Any) -> str:
+    """The unit of an action's predicted gain."""
+    return UNITS.get(Reason(int(action.reason)), SECONDS)
+
+
+def tuned_text(action: Any, job: str) -> str:
+    """Why a tuner took an action; `job` is what users call its job."""
+    reason, gain = Reason(int(action.reason)), float(action.gain)
+    if reason in (Reason.CAPPED, Reason.UNCAPPED, Reason.SENT_TO_SLEEP, Reason.WOKEN):
+        return _power_text(reason, gain, job)
+    if reason == Reason.SCALED:
+        return _replicas_text(int(action.level), gain)
+    aside = " once it finds a place" if action.kind == ActionKind.PREEMPT else ""
+    worth = f"{abs(gain):.3g} {WORK}"
+    return {
+        Reason.GREW: f"{job} goes on with more devices{aside}: they add {worth} more here than"
+        " elsewhere",
+        Reason.SHRANK: f"{job} goes on with fewer devices{aside}: they add {worth} more elsewhere"
+        " than here",
+        Reason.CHANGED_TYPE: f"{job} goes on with another type of device{aside}: the change adds"
+        f" {worth}, what others lose by it taken off",
+        Reason.SIZED: f"{job} starts with another number of devices than it asked for: with these"
+        f" it does the work of {worth}",
+        Reason.SHARED: f"{job} joins a job that leaves room on its device{aside}: the two do the"
+        f" work of {worth} more",
+        Reason.PARTED: _parted_text(job, gain),
+        Reason.MOVED: f"{job} goes on elsewhere{aside}, so that a larger job fits, which adds"
+        f" {worth}",
+    }[reason]
+
+
+def _parted_text(job: str, gain: float) -> str:
+    """A pair is parted because it must, whatever that costs, or because both gain by it."""
+    if gain > 0:
+        return f"{job} stops sharing its device: apart the two gain {gain:.2g} of a device's speed"
+    return (
+        f"{job} stops sharing its device: one of the two was slowed beyond its limit, though"
+        f" together they did {1 - gain:.2g} times what one does alone"
+    )
+
+
+def _power_text(reason: Reason, gain: float, job: str) -> str:
+    less = f"{power_text(abs(gain))} less"
+    if reason == Reason.CAPPED:
+        return f"{job} goes on under a power cap: it draws {less} than without"
+    if reason == Reason.UNCAPPED and gain > 0:
+        return f"{job} goes on under a weaker power cap: it needs the speed and still draws {less}"
+    if reason == Reason.UNCAPPED:
+        return f"{job} goes on without a power cap: it needs the speed"
+    if reason == Reason.SENT_TO_SLEEP:
+        return f"the node goes to sleep: nobody is expected to need it soon, and it draws {less}"
+    return (
+        "the node wakes, or stays awake: it is expected to be needed soon, and draws"
+        f" {power_text(abs(gain))} more"
+    )
+
+
+def _replicas_text(count: int, gain: float) -> str:
+    if count < 0:
+        return "the service ends with the requests it has"
+    moved = counted(round(abs(gain)), "device")
+    what = f", which frees {moved}" if gain > 0 else f", which takes {moved} more" if gain else ""
+    return f"the service goes on with {counted(count, 'replica')} for the requests expected{what}"

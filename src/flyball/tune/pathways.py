@@ -1,0 +1,271 @@
+"""Class pathways: how jobs of each workload class are best scheduled, as settings of one kernel.
+
+| class | pathway | what it does |
+|---|---|---|
+| compute-intensive | spatial partitioning | two jobs share a device that neither fills |
+| memory-bound | temporal slices | jobs that cannot share a device take turns on it |
+| latency-sensitive | priority preemption | room is made at once, at the expense of the others |
+| bandwidth-limited | pipeline scheduling | fetches while it computes, keeps gangs near |
+| mixed | hybrid | sizes, pairs and places follow the state of the queue |
+
+A pathway is chosen per job by its class (`pathway_of`), unless the job says otherwise. Of its
+settings some are the job's own (`Change`, carried out by `prepare`): these hold for each job
+whatever the others do. Knobs and tuners belong to the whole cluster: `leading` says whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from flyball.core.errors import UnknownName
+from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
+from flyball.core.protocols import Tuner
+from flyball.core.results import Floats, Ints
+from flyball.core.units import MILLI_PER_DEVICE
+from flyball.core.workload import COLUMNS, NOT_STATED, JobClass, Workload
+from flyball.tune.balance import Balance
+from flyball.tune.elastic import Elastic
+from flyball.tune.optimise import Optimise
+from flyball.tune.share import Share
+
+USUAL_RANGE = -1
+"""In `Workload.most`: a job may be resized within its usual range."""
+MAJORITY = 0.5
+"""Part of the device time asked for that makes one class lead the cluster."""
+
+
+class Pathway(IntEnum):
+    """The five pathways, in the order of the classes they are for."""
+
+    SPATIAL = 0
+    TEMPORAL = 1
+    PRIORITY = 2
+    PIPELINE = 3
+    HYBRID = 4
+
+    @property
+    def label(self) -> str:
+        """As users write it."""
+        return self.name.lower()
+
+
+LABELS = tuple(each.label for each in Pathway)
+
+
+def pathway_of(kind: int, override: str | None = None) -> Pathway:
+    """The pathway of a job.
+
+    Args:
+        kind: its class.
+        override: the pathway it asks for by name; None = that of its class.
+
+    Raises:
+        UnknownName: there is no such pathway.
+    """
+    if override is None:
+        return Pathway(int(JobClass(kind)))
+    if override.lower() not in LABELS:
+        raise UnknownName("pathway", override, LABELS)
+    return Pathway(LABELS.index(override.lower()))
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a pathway changes about a job of its own.
+
+    Attributes:
+        priority: added to the job's.
+        resizable: tuners may change its number of devices, if its model's speed is known.
+        chunks: the parts in which its data comes, so that one is fetched while another is
+            computed on; 1 = all at once.
+    """
+
+    priority: float = 0.0
+    resizable: bool = False
+    chunks: int = 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A pathway as settings.
+
+    Attributes:
+        knobs: of the kernel, where they differ from the cluster's own.
+        tuners: in the order in which they change a plan; none = the kernel alone decides.
+        round_s: time between two rounds of the tuners.
+        together: jobs that a device may serve at a time (`Effects.share_limit`).
+        change: of each job.
+    """
+
+    knobs: dict[str, Any] = field(default_factory=dict)
+    tuners: tuple[Tuner, ...] = ()
+    round_s: float = 60.0
+    together: int = 1
+    change: Change = Change()
+
+    def apply(self, knobs: Knobs) -> Knobs:
+        """A cluster's knobs with those of the pathway."""
+        return replace(knobs, **self.knobs)
+
+
+def settings(pathway: Pathway) -> Setting:
+    """What a pathway sets."""
+    return SETTINGS[pathway]
+
+
+SETTINGS: dict[Pathway, Setting] = {
+    # Neither of two jobs fills the device; the limit holds over each one's running time.
+    Pathway.SPATIAL: Setting(
+        tuners=(Share(limit=0.2, stay_s=3600.0, round_s=120.0),), round_s=120.0, together=2
+    ),
+    # Whoever has had least device time goes first; one who waited long is promoted.
+    Pathway.TEMPORAL: Setting(
+        knobs={
+            "order": Order.ATTAINED,
+            "backfill": Backfill.SKIP,
+            "preempt": Preempt.ROUNDS,
+            "round_s": 300.0,
+            "margin_s": 1e9,
+            "attained_s": 1800.0,
+            "attained2_s": 14_400.0,
+            "promote": 8.0,
+        }
+    ),
+    # A level of priority is worth more than any wait, and only such a level sets a job aside.
+    Pathway.PRIORITY: Setting(
+        knobs={
+            "backfill": Backfill.SKIP,
+            "preempt": Preempt.ROUNDS,
+            "round_s": 10.0,
+            "margin_s": 1e9,
+        },
+        change=Change(priority=1.0),
+    ),
+    # Nodes are filled one after the other, so that gangs find whole ones, or get them cleared.
+    Pathway.PIPELINE: Setting(
+        knobs={"place": Place.PACK}, tuners=(Balance(),), change=Change(chunks=8)
+    ),
+    # Few jobs: they grow. Many: they shrink, share, and make room for gangs.
+    Pathway.HYBRID: Setting(
+        tuners=(Optimise((Elastic(), Share(), Balance())),),
+        together=2,
+        change=Change(resizable=True),
+    ),
+}
+
+
+def choose(kinds: Ints, overrides: Sequence[str | None] | None = None) -> Ints:
+    """The pathway of each job, by its class or as it asks."""
+    asked = overrides if overrides is not None else [None] * len(kinds)
+    pairs = zip(kinds.tolist(), asked, strict=True)
+    return np.array([pathway_of(kind, override) for kind, override in pairs], np.int64)
+
+
+def leading(pathways: Ints, device_time: Floats) -> Pathway:
+    """Whose knobs and tuners the cluster takes: of the pathway that asks for most device time.
+
+    Without a majority it is the hybrid one.
+    """
+    total = np.bincount(pathways, device_time, minlength=len(Pathway))
+    first = int(total.argmax())
+    return Pathway(first) if total[first] > MAJORITY * total.sum() else Pathway.HYBRID
+
+
+def prepare(workload: Workload, pathways: Ints) -> Workload:
+    """The workload with each job changed as its pathway says; see also `pipelined`."""
+    changes = [settings(Pathway(each)).change for each in range(len(Pathway))]
+    priority = np.array([each.priority for each in changes])[pathways]
+    rigid = ~np.array([each.resizable for each in changes])[pathways] | (workload.most != 0)
+    return replace(
+        workload,
+        priority=workload.priority + priority,
+        most=np.where(rigid, workload.most, USUAL_RANGE),
+    )
+
+
+# Pipelines ------------------------------------------------------------------------------
+
+FETCH_CORES_MILLI = 1000
+"""Of the host, while data is fetched: one core."""
+
+
+def fetched_first(transfer: float, chunks: int) -> float:
+    """The part of a job's data that must be there before it starts, so that it never waits.
+
+    Data comes as fast as before, `transfer` of the time the job took when it fetched first and
+    computed then. What comes during the rest, `1 - transfer`, must keep up with what is used.
+    """
+    if transfer <= 0.0:
+        return 0.0
+    return max(1.0 / chunks, (2.0 * transfer - 1.0) / transfer)
+
+
+def pipelined(workload: Workload, pathways: Ints, transfer: Floats) -> tuple[Workload, Ints]:
+    """The workload with transfers of their own, where the pathway has chunks.
+
+    A job that fetches its data and then computes becomes three: the first chunks come to a host,
+    without devices; then the gang computes while the rest comes. Nothing is counted for
+    the network being shared: a transfer takes as long as it did inside the job.
+
+    Args:
+        workload: jobs that hold their devices while they fetch.
+        pathways: of each job.
+        transfer: the part of each job's time that is transfer.
+
+    Returns:
+        The workload, and where in it each job's own row is: its end is the job's.
+    """
+    size = len(workload)
+    chunks = np.array([settings(Pathway(each)).change.chunks for each in range(len(Pathway))])
+    chunks = chunks[pathways]
+    staged = np.flatnonzero((chunks > 1) & (transfer > 0.0) & (workload.devices > 0))
+    first = np.array([fetched_first(float(transfer[j]), int(chunks[j])) for j in staged])
+    parts = np.concatenate((np.ones(size), transfer[staged] * first, transfer[staged]))
+    parts[staged] -= transfer[staged]
+    parts[size + len(staged) :] *= 1.0 - first
+    made = _rows(workload, np.concatenate((np.arange(size), staged, staged)), size, parts)
+    fetch = np.full(size, -1, np.int64)
+    fetch[staged] = size + np.arange(len(staged))
+    entry = np.where(fetch >= 0, fetch, np.arange(size))  # what waits for the predecessors
+    made = replace(
+        made,
+        after_job=np.concatenate((entry[workload.after_job], staged, fetch[staged] + len(staged))),
+        after_on=np.concatenate((workload.after_on, fetch[staged], fetch[staged])),
+    )
+    order = np.argsort(made.submit_us, kind="stable")
+    place = np.argsort(order, kind="stable")
+    return made.take(order), place[:size]
+
+
+def _rows(workload: Workload, source: Ints, size: int, parts: Floats) -> Workload:
+    """The rows of `source`, those from `size` on as transfers, each with a part of the time."""
+    columns: dict[str, Any] = {name: getattr(workload, name)[source] for name in COLUMNS}
+    columns["duration_us"] = columns["duration_us"] * parts
+    columns["estimate_us"] = columns["estimate_us"] * parts
+    count = (len(source) - size) // 2
+    names = [f"{each}.fetch" for each in columns["ids"][size : size + count]]
+    names += [f"{each}.rest" for each in columns["ids"][size + count :]]
+    columns["ids"] = np.array([*columns["ids"][:size], *names])
+    for name, value in TRANSFER.items():
+        columns[name][size:] = value
+    return replace(workload, **columns)
+
+
+TRANSFER = {
+    "devices": 0,
+    "milli": MILLI_PER_DEVICE,
+    "memory_mib": 0,
+    "model": NOT_STATED,
+    "limit_us": 0,
+    "group": NOT_STATED,
+    "cpu_milli": FETCH_CORES_MILLI,
+    "host_mib": 0,
+    "least": 0,
+    "most": 0,
+}
+"""The columns in which a transfer differs from its job."""
