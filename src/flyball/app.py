@@ -12,12 +12,13 @@ from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Preempt
-from flyball.core.protocols import Allocator
+from flyball.core.protocols import Allocator, Tuner
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy, names
 from flyball.schedule.policies.tuned import parse_tuned
 from flyball.tune import registry as tuners
+from flyball.tune.optimise import Optimise
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin, warm
 
@@ -53,10 +54,15 @@ class TunerSetting:
 
 @dataclass(frozen=True)
 class TuningSetting:
-    """Which tuners change what a policy decides, in the order in which they act, and how often."""
+    """Which tuners change what a policy decides, in the order in which they act, and how often.
+
+    Attributes:
+        feedback: each is followed as far as the gains it predicted were measured.
+    """
 
     tuners: tuple[TunerSetting, ...]
     every_s: float = 60.0
+    feedback: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -185,7 +191,11 @@ def tuned(policy: PolicySetting, tuning: TuningSetting) -> PolicySetting:
 def build_tuning(policy: PolicySetting) -> Tuning:
     """The rounds of a policy that is tuned."""
     assert policy.tuning is not None, f"nobody tunes {policy.name}"
-    made = [tuners.make(each.name, dict(each.changed)) for each in policy.tuning.tuners]
+    made: list[Tuner] = [
+        tuners.make(each.name, dict(each.changed)) for each in policy.tuning.tuners
+    ]
+    if policy.tuning.feedback:
+        made = [Optimise(tuple(made))]
     decider = Preset(policy.name, "", policy.knobs, policy.allocator)
     return Tuning(tuple(made), decider, policy.tuning.every_s)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from flyball.core.errors import DataAbsent
+from flyball.core.results import Floats
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import JobClass
 from flyball.physics import catalogue, measured
@@ -27,7 +28,7 @@ MODELS = [key.text for key in measured.models()]
 MIXED, COMPUTE = JobClass.MIXED, JobClass.COMPUTE_INTENSIVE
 
 
-def table(device: str) -> np.ndarray:  # type: ignore[type-arg]
+def table(device: str) -> Floats:
     kind = catalogue.get(device)
     return np.array([[measured_pair(kind, a, b) for b in MODELS] for a in MODELS], float)
 

@@ -27,6 +27,7 @@ from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 
 MODELS = ("bert:24", "cifar10:256", "imagenet:200")
+DEVICES = ("T4", "RTX2080Ti", "A100-40GB")
 ANY = int(Reason.MOVED)
 
 
@@ -113,7 +114,7 @@ class Tuned:
 def tuned(draw: st.DrawFn) -> Tuned:
     groups = tuple(
         NodeGroup(name, draw(st.integers(1, 3)), device, draw(st.sampled_from((4, 2, 8))))
-        for name, device in zip("abc", draw(st.permutations(("T4", "RTX2080Ti", "A100-40GB"))))
+        for name, device in zip("abc", draw(st.permutations(DEVICES)), strict=True)
     )[: draw(st.integers(1, 3))]
     size = draw(st.integers(2, 14))
     most = max(group.devices * group.count for group in groups)
@@ -195,15 +196,10 @@ def test_effects_of_tuning_are_the_same(problem: Tuned) -> None:
     twin, plain = run_both(problem)
     state = twin.state
     assert seen(state.runs, state.nodes, state.clock[0]) == seen(plain.jobs, plain.nodes, plain)
-    speeds = [(job.rate, job.slow, job.held, job.cap) for job in plain.jobs]
-    runs = state.runs
-    started = runs.attempt > 0
-    compiled = list(
-        zip(runs.rate.tolist(), runs.slow.tolist(), runs.devices.tolist(), runs.cap.tolist())
-    )
-    assert [each for each, on in zip(compiled, started) if on] == [
-        each for each, on in zip(speeds, started) if on
-    ]
+    for job, run in zip(plain.jobs, state.runs, strict=True):
+        if job.attempt:
+            assert (job.rate, job.slow) == (run.rate, run.slow)
+            assert (job.held, job.cap) == (run.devices, run.cap)
 
 
 def test_whims_do_everything() -> None:

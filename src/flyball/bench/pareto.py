@@ -19,6 +19,8 @@ from flyball.bench.replay import Run, by_policy
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.metrics import Summary
 from flyball.core.units import S_PER_HOUR
+from flyball.tune.optimise import Weights
+from flyball.tune.registry import make, settings
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ SWEPT: dict[str, dict[str, Bounds]] = {
 }
 """Settings that weigh one aim against another, and between what they are tried."""
 PRIMES = (2, 3, 5, 7, 11)
+ENERGY_PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""What energy is worth against completion in the first points."""
 WEIGHTS = tuple(at / 20 for at in range(21))
 
 
@@ -115,7 +119,8 @@ def parse_aims(text: str) -> tuple[Aim, Aim]:
 def sweep(policy: PolicySetting, tuning: TuningSetting, points: int) -> list[PolicySetting]:
     """The policy without tuners, with them as they are, and under `points - 1` other settings.
 
-    The settings fill their ranges evenly (a Halton sequence), so more points only add to fewer.
+    First those that the optimiser's weights of energy and completion stand for; then settings
+    that fill their ranges evenly (a Halton sequence), so more points only add to fewer.
 
     Raises:
         BadInput: tuners that have nothing to weigh.
@@ -126,22 +131,31 @@ def sweep(policy: PolicySetting, tuning: TuningSetting, points: int) -> list[Pol
             f"{','.join(tuning.names)} has no setting to weigh aims with",
             f"tune with some of {', '.join(SWEPT)}",
         )
-    arms = [policy, _arm(policy, tuning, 0)]
+    tried = [tuning]
+    tried += [tuning.with_changed(_weighted(tuning, part)) for part in ENERGY_PARTS]
     for at in range(1, points):
-        changed: dict[str, dict[str, float]] = {}
-        for axis, prime in zip(axes, PRIMES, strict=False):
-            tuner, key, bounds = axis
+        changed: dict[str, dict[str, Any]] = {}
+        for (tuner, key, bounds), prime in zip(axes, PRIMES, strict=False):
             changed.setdefault(tuner, {})[key] = _scaled(_halton(at, prime), bounds)
-        arms.append(_arm(policy, tuning.with_changed(changed), at))
-    return arms
+        tried.append(tuning.with_changed(changed))
+    return [policy, *(_arm(policy, each, at) for at, each in enumerate(tried[:points]))]
+
+
+def _weighted(tuning: TuningSetting, part: float) -> dict[str, dict[str, Any]]:
+    """The tuners' settings if energy is worth `part` and completion the rest."""
+    weights = Weights(work=0.0, energy=part, completion=1.0 - part)
+    changed: dict[str, dict[str, Any]] = {}
+    for each in tuning.tuners:
+        if hasattr(weights, each.name):
+            made: Any = getattr(weights, each.name)(make(each.name, dict(each.changed)))
+            changed[each.name] = {key: getattr(made, key) for key in settings(each.name)}
+    return changed
 
 
 def swept_settings(arm: PolicySetting) -> dict[str, float]:
     """The settings of a point that are swept, `elastic.eta` -> value; none if nobody tunes it."""
     if arm.tuning is None:
         return {}
-    from flyball.tune.registry import settings
-
     found = {}
     for each in arm.tuning.tuners:
         known = {**settings(each.name), **dict(each.changed)}
@@ -190,8 +204,9 @@ def _best_weights(logs: Sequence[tuple[float, ...]]) -> list[tuple[float, float]
     best: dict[int, list[float]] = {}
     for weight in WEIGHTS:
         score = [weight * a + (1 - weight) * b for a, b in logs]
-        ranked = sorted(range(len(logs)), key=lambda at: (math.isnan(score[at]), score[at]))
-        best.setdefault(ranked[0], []).append(weight)
+        known = [at for at, each in enumerate(score) if math.isfinite(each)]
+        if known:
+            best.setdefault(min(known, key=lambda at: score[at]), []).append(weight)
     return [(min(best[at]), max(best[at])) if at in best else None for at in range(len(logs))]
 
 

@@ -7,11 +7,9 @@ knowing only what was seen so far. The fleet it is compared with is chosen in hi
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -19,117 +17,35 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import stats
 
-from flyball.core.records import Records, records
+from flyball.bench.servegen import CASES, STEP_S, Record, recorded
+from flyball.core.records import records
 from flyball.core.results import Floats, Ints
-from flyball.core.shared_data import shared_data
 from flyball.core.units import S_PER_DAY, S_PER_MIN, S_PER_WEEK, to_us
-from flyball.physics.serving import (
-    Lengths,
-    Queue,
-    Replica,
-    Target,
-    find_replica,
-    lengths_from,
-    queue_of,
-    scaled,
-)
+from flyball.physics.serving import USUAL, Queue, Replica, find_replica, queue_of
 from flyball.predict.load.contract import LEVELS
 from flyball.predict.load.registry import get_forecaster
 from flyball.predict.series import Series
-from flyball.tune.replicas import OUTCOME, Settings, fresh, learn, wanted
-from flyball.twin.services import BLOCK_S, Served, Service, Traffic
+from flyball.tune.replicas import DEFAULT, OUTCOME, Settings, fresh, learn, wanted
+from flyball.twin.services import Served, Service
+from flyball.twin.traffic import BLOCK_S, Traffic
 
 Row = dict[str, Any]
 Note = Callable[[str], None]
 
-STEP_S = 600.0
 ROUND_S = S_PER_MIN
-WARM_S = 2 * S_PER_DAY
+WARM_S = S_PER_DAY
 """Served before the week that counts, for the margin to settle."""
 WARM_ROUNDS = round(WARM_S / ROUND_S)
-TARGET = Target()
+TARGET = USUAL
 SEEDS = (1, 2, 3, 4, 5)
+STEPS_SEEDS = 3
+"""Rates in steps are the harder reading of the record; fewer draws show by how much."""
 MOST_REPLICAS = 512
 CONFIDENCE = 0.95
 HPA_USE, HPA_TOLERANCE, HPA_WINDOW = 0.7, 0.1, 5
 FORECASTER = "tree-changes"
 LEAD = 4
 """Rounds from the end of one to when replicas ordered then are ready, and on until the next."""
-
-
-class Case(NamedTuple):
-    """A recorded service and what is assumed of it.
-
-    Attributes:
-        replica: whose figures serve for it; the models' real sizes are not published.
-        clump: requests simulated as one, below the median dispersion that was recorded.
-        bar: percent of device-hours to save at least.
-    """
-
-    replica: str
-    clump: int
-    bar: float
-
-
-CASES = {
-    "m-large": Case("llama-70b", 8, -40.0),
-    "m-mid": Case("qwen-32b", 64, -15.0),
-    "m-small": Case("llama-8b", 32, -40.0),
-}
-
-
-class Record(NamedTuple):
-    """What was recorded of one service, by steps of ten minutes over two weeks."""
-
-    rates_rps: Floats
-    dispersion: Floats
-    lengths: Lengths
-
-
-def _rows(name: str) -> Iterator[dict[str, str]]:
-    path = shared_data("servegen_2025", name)
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file)
-
-
-@cache
-def recorded() -> dict[str, Record]:
-    """The three services.
-
-    Raises:
-        DataAbsent: the data are not on this machine.
-    """
-    steps = round(2 * S_PER_WEEK / STEP_S)
-    rates = {name: np.zeros(steps) for name in CASES}
-    spread = {name: np.zeros((2, steps)) for name in CASES}
-    quantiles: dict[tuple[str, str], dict[float, float]] = {}
-    means: dict[tuple[str, str], float] = {}
-    for row in _rows("total_rate_10min.csv.gz"):
-        if row["model"] in CASES:
-            rates[row["model"]][int(float(row["t_s"]) / STEP_S)] = float(row["total_rate_rps"])
-    for row in _rows("client_rate_10min.csv.gz"):
-        if row["model"] in CASES:
-            rate, step = float(row["rate_rps"]), int(float(row["t_s"]) / STEP_S)
-            # Clients are independent, so their variances add up.
-            spread[row["model"]][:, step] += rate, rate * float(row["iat_cv"] or 1.0) ** 2
-    for row in _rows("token_length_quantiles.csv.gz"):
-        key = row["model"], row["field"]
-        if row["quantile"] == "mean":
-            means[key] = float(row["value"])
-        else:
-            quantiles.setdefault(key, {})[float(row["quantile"])] = float(row["value"])
-    return {
-        name: Record(
-            rates[name],
-            np.where(spread[name][0] > 0, spread[name][1] / np.maximum(spread[name][0], 1e-9), 1.0),
-            scaled(
-                lengths_from(quantiles[name, "input_tokens"], quantiles[name, "output_tokens"]),
-                means[name, "input_tokens"],
-                means[name, "output_tokens"],
-            ),
-        )
-        for name in CASES
-    }
 
 
 @dataclass(frozen=True)
@@ -169,7 +85,7 @@ class Week:
 class Brought(NamedTuple):
     """What came in a round; one value for each of several weeks side by side."""
 
-    index: int
+    round: int
     arrived: Floats
     started: Floats
     late: Floats
@@ -233,22 +149,20 @@ def _outcome(counts: Floats, before: Served, after: Served) -> Outcome:
 class Follow:
     """The tuner's own rule (`tune/replicas.py`); its memory is kept here, from round to round."""
 
-    def __init__(
-        self, weeks: Sequence[Week], uppers: Floats, settings: Settings = Settings()
-    ) -> None:
+    def __init__(self, weeks: Sequence[Week], uppers: Floats, settings: Settings = DEFAULT) -> None:
         self._uppers, self._settings = uppers, settings
         self._carried = np.array([_carried(week.name) for week in weeks])
         self.memory = fresh(len(weeks), settings)
 
     def order(self, brought: Brought, ordered: Ints) -> Ints:
-        now_us = to_us((brought.index + 1) * ROUND_S)
+        now_us = to_us((brought.round + 1) * ROUND_S)
         outcome = records(len(ordered), OUTCOME)
         plain = outcome.view(np.ndarray)
         plain["now_us"], plain["span_us"] = now_us, to_us(ROUND_S)
         plain["arrived"], plain["started"] = brought.arrived, brought.started
         plain["late"] = brought.late
         self.memory = learn(self.memory, outcome, self._settings)
-        upper = self._uppers[:, brought.index]
+        upper = self._uppers[:, brought.round]
         return wanted(upper, self.memory, ordered, self._carried, now_us, self._settings)
 
 
@@ -299,7 +213,7 @@ def fluid_fleet(week: Week) -> int:
     return high
 
 
-def smallest_fleet(week: Week) -> tuple[int, Outcome]:
+def smallest_fleet(week: Week, guess: int) -> tuple[int, Outcome]:
     """The smallest fleet that keeps the target when it never changes, request by request."""
     found: dict[int, Outcome] = {}
 
@@ -308,12 +222,20 @@ def smallest_fleet(week: Week) -> tuple[int, Outcome]:
             found[count] = serve([week], [count], None)[0]
         return found[count].within >= TARGET.share
 
-    count = fluid_fleet(week)
-    while not keeps(count):
-        count += 1
-    while count > 1 and keeps(count - 1):
-        count -= 1
-    return count, found[count]
+    while not keeps(guess):
+        guess += 1
+    while guess > 1 and keeps(guess - 1):
+        guess -= 1
+    return guess, found[guess]
+
+
+def smallest_fleets(weeks: Sequence[Week]) -> list[tuple[int, Outcome]]:
+    """The same for several draws of one service: they differ by little."""
+    guess, fleets = fluid_fleet(weeks[0]), []
+    for week in weeks:
+        fleets.append(smallest_fleet(week, guess))
+        guess = fleets[-1][0]
+    return fleets
 
 
 def upper_rates(week: Week, arrivals: Floats) -> Floats:
@@ -329,5 +251,82 @@ def upper_rates(week: Week, arrivals: Floats) -> Floats:
     known = len(history) - WARM_ROUNDS
     seen = Series(week.name, 0.0, ROUND_S, np.append(history[:known], arrivals / ROUND_S))
     outlook = model.outlook(seen, np.arange(known, len(seen)), LEAD)
-    upper: Floats = outlook.quantiles[:, LEVELS.index(Settings().level)]
+    upper: Floats = outlook.quantiles[:, LEVELS.index(DEFAULT.level)]
     return upper
+
+
+# The table -----------------------------------------------------------------------------
+
+
+def rows(
+    progress: Note = lambda _text: None,
+    cases: Sequence[str] = tuple(CASES),
+    seeds: Sequence[int] = SEEDS,
+) -> list[Row]:
+    """Each service, with rates in straight lines between the ten-minute means and in steps.
+
+    Args:
+        progress: told what is being done.
+        cases: which of `CASES`.
+        seeds: of the requests' times and lengths.
+
+    Raises:
+        DataAbsent: the recorded rates are not on this machine.
+    """
+    made: list[Row] = []
+    for steps in (False, True):
+        for name in cases:
+            progress(f"replicas: {name}, rates in {'steps' if steps else 'lines'}")
+            drawn = seeds[:STEPS_SEEDS] if steps else seeds
+            made += _case_rows(name, steps, [Week(name, steps, seed) for seed in drawn])
+    return made
+
+
+def _case_rows(name: str, steps: bool, weeks: Sequence[Week]) -> list[Row]:
+    static = smallest_fleets(weeks)
+    ready = [count for count, _ in static]
+    uppers = [upper_rates(week, out.arrivals) for week, (_, out) in zip(weeks, static, strict=True)]
+    ours = serve(weeks, ready, Follow(weeks, np.array(uppers)))
+    at = {"case": f"replicas, {name}", "load": f"week 2, {'steps' if steps else 'lines'}"}
+    fleet = f"static, {_span(ready)} replicas"
+    compared = [out for _, out in static]
+    made = [
+        _row(at, fleet, "device-hours, %", _changes(ours, compared, "device_h"), CASES[name].bar),
+        _row(at, fleet, "energy, %", _changes(ours, compared, "energy_kwh"), None),
+        _row(at, "", WITHIN, [100.0 * each.within for each in ours], 100.0 * TARGET.share),
+    ]
+    if steps:
+        return made
+    hpa = serve(weeks, ready, Hpa(weeks))
+    rival = f"HPA at {HPA_USE:.0%}"
+    return [
+        *made,
+        _row(at, rival, "device-hours, %", _changes(ours, hpa, "device_h"), None),
+        _row(at, fleet, f"device-hours of {rival}, %", _changes(hpa, compared, "device_h"), None),
+        _row(at, "", f"{WITHIN}, {rival}", [100.0 * each.within for each in hpa], None),
+    ]
+
+
+WITHIN = f"requests that wait at most {TARGET.wait_s:g} s, %"
+
+
+def _changes(ours: Sequence[Outcome], others: Sequence[Outcome], what: str) -> list[float]:
+    """Percent more (or less, below 0), draw by draw."""
+    pairs = zip(ours, others, strict=True)
+    return [100.0 * (getattr(one, what) / getattr(other, what) - 1.0) for one, other in pairs]
+
+
+def _row(at: Row, baseline: str, metric: str, values: Sequence[float], bar: float | None) -> Row:
+    """The mean over draws with its confidence interval."""
+    mean, count = float(np.mean(values)), len(values)
+    half = 0.0
+    if count > 1:
+        quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1))
+        half = quantile * float(np.std(values, ddof=1)) / math.sqrt(count)
+    named = {"baseline": baseline, "metric": metric, "bar": bar}
+    return {**at, **named, "value": mean, "low": mean - half, "high": mean + half}
+
+
+def _span(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low}" if low == high else f"{low}-{high}"

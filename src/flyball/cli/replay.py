@@ -86,6 +86,7 @@ def replay(
     tune: tuning.Tune = None,
     tune_every: tuning.TuneEvery = None,
     tune_set: tuning.TuneSet = None,
+    optimise: tuning.Feedback = False,
     elastic_share: tuning.ElasticShare = None,
     adaptive_batch: tuning.AdaptiveBatch = False,
     share_limit: tuning.ShareLimit = None,
@@ -112,8 +113,8 @@ def replay(
     whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     whole_number(workers, "--workers", 0, 1024)
     asked = tuning.Asked(
-        *(tune, tune_every, tuple(tune_set or ()), elastic_share, adaptive_batch, share_limit),
-        *(speed_error, without, pareto, pareto_points, adjustments),
+        *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
+        *(share_limit, speed_error, without, pareto, pareto_points, adjustments),
     )
     asked.check()
     from flyball.app import policy_settings

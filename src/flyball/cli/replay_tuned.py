@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +37,10 @@ TuneEvery = Annotated[
 ]
 TuneSet = Annotated[
     list[str] | None, typer.Option(help="tuner.setting=value, e.g. elastic.eta=0.7; repeatable.")
+]
+Feedback = Annotated[
+    bool,
+    typer.Option("--optimise", help="Follow each tuner as far as the gains it predicts come true."),
 ]
 ElasticShare = Annotated[
     float | None,
@@ -72,6 +76,7 @@ class Asked:
     tune: str | None = None
     every_s: float | None = None
     settings: tuple[str, ...] = ()
+    feedback: bool = False
     elastic_share: float | None = None
     adaptive_batch: bool = False
     share_limit: int | None = None
@@ -95,6 +100,7 @@ class Asked:
         alone = {
             "--tune-every": self.every_s is not None,
             "--tune-set": bool(self.settings),
+            "--optimise": self.feedback,
             "--elastic-share": self.elastic_share is not None,
             "--adaptive-batch": self.adaptive_batch,
             "--share-limit": self.share_limit is not None,
@@ -117,7 +123,8 @@ class Asked:
 
         usual = PARETO_TUNERS if self.pareto is not None else "all"
         every_s = EVERY_S if self.every_s is None else self.every_s
-        return tuning_setting(self.tune or usual, list(self.settings), every_s)
+        made = tuning_setting(self.tune or usual, list(self.settings), every_s)
+        return replace(made, feedback=self.feedback)
 
     def effects(self) -> dict[str, Any]:
         """What the twin must play out for the tuners, as settings of `Effects`."""
@@ -251,7 +258,8 @@ def _described(policy: PolicySetting) -> dict[str, Any] | None:
     tuners = {
         each.name: {**settings(each.name), **dict(each.changed)} for each in policy.tuning.tuners
     }
-    return {"every_s": policy.tuning.every_s, "tuners": tuners}
+    head = {"every_s": policy.tuning.every_s, "optimise": policy.tuning.feedback}
+    return {**head, "tuners": tuners}
 
 
 ROW_COLUMNS = (

@@ -26,7 +26,7 @@ class Effects:
             workload states none; 0 = estimates are exact.
         network: False = no penalty for gangs spread over nodes.
         elastic: False = jobs that may be resized keep the devices they ask for.
-        adaptive_batch: an elastic job's batch follows its devices; else it stays as its user set it.
+        adaptive_batch: an elastic job's batch follows its devices; else it is as the user set it.
         share_limit: jobs that one device may serve at a time, if tuners pair them; 1 = no sharing.
         speed_error: spread of the log-normal error of what tuners know of speeds.
         seed: of everything drawn at random here.

@@ -58,6 +58,9 @@ class Target(NamedTuple):
     wait_s: float = 15.0
 
 
+USUAL = Target()
+
+
 @dataclass(frozen=True)
 class Replica:
     """One copy of a model, ready to serve.
@@ -140,7 +143,7 @@ class Queue(NamedTuple):
         # Steady services and arrivals leave no queue that a mean could describe.
         return waits * math.exp(-drain_rps * wait_s / varied) if varied > 0 else 0.0
 
-    def least(self, rate_rps: float, target: Target = Target()) -> int:
+    def least(self, rate_rps: float, target: Target = USUAL) -> int:
         """The fewest replicas that keep the target at a rate; 0 without requests."""
         if rate_rps <= 0:
             return 0
@@ -156,7 +159,7 @@ class Queue(NamedTuple):
         kept = low > 0 and self.beyond(rate_rps, low, target.wait_s) <= 1.0 - target.share
         return low if kept else high
 
-    def carried(self, most: int, target: Target = Target()) -> Floats:
+    def carried(self, most: int, target: Target = USUAL) -> Floats:
         """The highest rate that 0, 1, ... `most` replicas keep the target at."""
         rates = np.zeros(most + 1)
         for replicas in range(1, most + 1):

@@ -167,6 +167,10 @@ class Board:
         """Set how many replicas a service has; -1 = it ends."""
         self._note(ActionKind.REPLICAS, group, -1, count, Why(Reason.SCALED, gain))
 
+    def room(self, pool: int, count: int) -> bool:
+        """Whether a gang of whole devices would fit a pool, packed, hosts left aside."""
+        return self._nodes_for(-1, pool, count) is not None
+
     def nodes_of(self, job: int) -> list[int]:
         """The nodes a job is on."""
         return [node for node, _ in self._places.get(job, ())]
@@ -203,7 +207,7 @@ class Board:
             for job, why in self._stops.items()
             if self._moved(job)
         ]
-        for job, why in self._starts.items():
+        for job, why in sorted(self._starts.items(), key=lambda each: each[0] in self._is_guest):
             if job in self._before and not self._moved(job):
                 continue
             milli = GUEST if job in self._is_guest else int(self._jobs["milli"][job])
@@ -270,7 +274,8 @@ class Board:
             del self._on[place[0]]
             return True
         if job not in self._is_guest and self._jobs["milli"][job] == MILLI_PER_DEVICE:
-            self._is_guest.discard(min(others))
+            # Whoever is there already holds it next; the twin does the same.
+            self._is_guest.discard(min(others, key=lambda each: (each in self._joined, each)))
         return False
 
     def _give_back(self, job: int, place: Place) -> None:

@@ -37,8 +37,8 @@ class Elastic:
         margin: gain over cost that a change of a running job needs.
     """
 
-    eta: float = 0.7
-    energy: float = 0.3
+    eta: float = 0.6
+    energy: float = 0.2
     horizon_s: float = 3600.0
     gap_s: float = 600.0
     patience_s: float = 4 * 3600.0

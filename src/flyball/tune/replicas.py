@@ -25,7 +25,7 @@ from flyball.core.records import Records, records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import S_PER_MIN, US_PER_S
-from flyball.physics.serving import Target
+from flyball.physics.serving import USUAL, Target
 from flyball.tune.board import Board
 
 MEMORY = np.dtype(
@@ -68,12 +68,12 @@ class Settings:
     to_zero: no replicas at all after `idle_s` without a request; else always one.
     """
 
-    target: Target = Target()
+    target: Target = USUAL
     spared: float = 0.25
-    gain: float = 0.015
+    gain: float = 0.01
     first_margin: float = 1.2
     margins: tuple[float, float] = (0.7, 4.0)
-    half_life_s: float = 90 * S_PER_MIN
+    half_life_s: float = 50 * S_PER_MIN
     usual_s: float = 1440 * S_PER_MIN
     step_down: float = 0.02
     level: float = 0.95
@@ -81,34 +81,37 @@ class Settings:
     idle_s: float = 30 * S_PER_MIN
 
 
-def fresh(services: int, settings: Settings = Settings()) -> Records:
+DEFAULT = Settings()
+
+
+def fresh(services: int, settings: Settings = DEFAULT) -> Records:
     """The memory of services that nobody has seen yet."""
     memory = records(services, MEMORY)
     memory["margin"] = math.log(settings.first_margin)
     return memory
 
 
-def learn(memory: Records, outcome: Records, settings: Settings = Settings()) -> Records:
+def learn(memory: Records, outcome: Records, settings: Settings = DEFAULT) -> Records:
     """The memory after a round: the margin up where the target was missed, else slowly down."""
-    after, memory, outcome = memory.copy(), memory.view(np.ndarray), outcome.view(np.ndarray)
-    new = after.view(np.ndarray)
-    span_s = outcome["span_us"] / US_PER_S
-    rate = outcome["arrived"] / span_s
+    after = memory.copy()
+    old, new, came = (each.view(np.ndarray) for each in (memory, after, outcome))
+    span_s = came["span_us"] / US_PER_S
+    rate = came["arrived"] / span_s
     # 1. The highest rate fades, the usual one follows.
     fade = 0.5 ** (span_s / settings.half_life_s)
-    new["level_rps"] = np.maximum(rate, memory["level_rps"] * fade)
+    new["level_rps"] = np.maximum(rate, old["level_rps"] * fade)
     part = np.minimum(1.0, span_s / settings.usual_s)
-    usual = memory["usual_rps"] + part * (rate - memory["usual_rps"])
-    new["usual_rps"] = np.where(memory["known"] == 1, usual, rate)
+    usual = old["usual_rps"] + part * (rate - old["usual_rps"])
+    new["usual_rps"] = np.where(old["known"] == 1, usual, rate)
     # 2. The margin answers for each request the same, so busy rounds weigh more.
-    started = outcome["started"]
-    late = np.divide(outcome["late"], started, out=np.zeros_like(rate), where=started > 0)
+    started = came["started"]
+    late = np.divide(came["late"], started, out=np.zeros_like(rate), where=started > 0)
     weight = started / np.maximum(new["usual_rps"] * span_s, 1.0)
     allowed = (1.0 - settings.spared) * (1.0 - settings.target.share)
     step = settings.gain * span_s / S_PER_MIN * weight * (late - allowed)
     low, high = (math.log(each) for each in settings.margins)
-    new["margin"] = np.clip(memory["margin"] + step, low, high)
-    new["asked_us"] = np.where(outcome["arrived"] > 0, outcome["now_us"], memory["asked_us"])
+    new["margin"] = np.clip(old["margin"] + step, low, high)
+    new["asked_us"] = np.where(came["arrived"] > 0, came["now_us"], old["asked_us"])
     new["known"] = 1
     return after
 
@@ -119,7 +122,7 @@ def wanted(
     ordered: Ints,
     carried: Floats,
     now_us: int,
-    settings: Settings = Settings(),
+    settings: Settings = DEFAULT,
 ) -> Ints:
     """Replicas for each service.
 
@@ -131,15 +134,15 @@ def wanted(
         now_us: the instant.
         settings: the same for all of them.
     """
-    memory = memory.view(np.ndarray)
-    rate = np.maximum(upper_rps, memory["level_rps"]) * np.exp(memory["margin"])
+    known = memory.view(np.ndarray)
+    rate = np.maximum(upper_rps, known["level_rps"]) * np.exp(known["margin"])
     pairs = zip(carried, rate, strict=True)
     counts = np.array([np.searchsorted(row, each) for row, each in pairs], np.int64)
     counts = np.minimum(counts, carried.shape[1] - 1)
     # A small step down is not worth a start-up time that may follow it.
     small = (counts < ordered) & (ordered - counts <= settings.step_down * ordered)
     counts = np.maximum(np.where(small, ordered, counts), 1)
-    idle = (now_us - memory["asked_us"] >= settings.idle_s * US_PER_S) & (upper_rps <= 0)
+    idle = (now_us - known["asked_us"] >= settings.idle_s * US_PER_S) & (upper_rps <= 0)
     return np.where(settings.to_zero & idle, 0, counts)
 
 
@@ -162,7 +165,7 @@ class Replicas:
     step_s: float
     carried: Floats
     memory: Records
-    settings: Settings = Settings()
+    settings: Settings = DEFAULT
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
         """Set the number of replicas if it should be another; the gain is in devices freed."""

@@ -60,7 +60,7 @@ class Share:
     moves: int = 8
     slowest: float = 0.5
     gather: bool = True
-    most: int = 512
+    most: int = 256
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
         """The plan with pairs parted and made."""
@@ -107,17 +107,15 @@ class Share:
 
     def _join(self, state: State, board: Board, view: _View) -> None:
         """Start pending jobs beside running ones."""
-        holders = view.alone()
-        guests = np.array([job for job in view.waiting() if view.single[job]], np.int64)
+        holders = view.few(view.alone(), self.most)
+        waiting = view.waiting()
+        guests = view.few(waiting[view.single[waiting]], self.most)
         if not len(holders) or not len(guests):
             return
         gain = view.gains(holders, guests, self)
-        rows = np.flatnonzero((gain > 0).any(axis=1))[: self.most]
-        columns = np.flatnonzero((gain[rows] > 0).any(axis=0))[: self.most]
-        for row, column in match(gain[np.ix_(rows, columns)]):
-            holder, guest = int(holders[rows[row]]), int(guests[columns[column]])
-            worth = float(gain[rows[row], columns[column]])
-            if board.join(guest, holder, Reason.SHARED, worth):
+        for row, column in match(gain):
+            holder, guest = int(holders[row]), int(guests[column])
+            if board.join(guest, holder, Reason.SHARED, float(gain[row, column])):
                 view.note(holder, guest)
 
     # 3. Gather --------------------------------------------------------------------
@@ -129,6 +127,7 @@ class Share:
             idle = int(board.free[state.nodes.pool == pool].sum())
             alone = view.alone()
             mine = alone[(board.pool[alone] == pool) & view.settled(alone)]
+            mine = view.few(mine, self.most)
             gain = view.gains(mine, mine, self)
             left_us = view.left_us(mine, int(pool))
             together_us = np.minimum.outer(left_us, left_us)
@@ -136,7 +135,7 @@ class Share:
             gain = np.where(gain * together_us > np.maximum.outer(move_us, move_us), gain, 0.0)
             often = state.runs.preemptions[mine] >= self.moves
             gain[np.logical_or.outer(often, often)] = 0.0
-            for a, b in pair_up(gain[: self.most, : self.most])[: max(0, wanted[pool] - idle)]:
+            for a, b in pair_up(gain)[: max(0, wanted[pool] - idle)]:
                 stays, moves = sorted((int(mine[a]), int(mine[b])), key=view.began)
                 board.stop(moves, Reason.SHARED, float(gain[a, b]))
                 board.join(moves, stays, Reason.SHARED, float(gain[a, b]))
@@ -221,10 +220,6 @@ class _View:
         stays = self._on[self._running[self._on]]
         self._sharers = _together(state, stays)
         self._shared = {job for jobs in self._sharers for job in jobs}
-        self._new = {job for job in self._on.tolist() if not self._running[job]}
-        for job in self._new:  # the plan may itself start guests
-            if board.guests(job):
-                self._shared |= {job, *board.guests(job)}
 
     # Who ----------------------------------------------------------------------------
 
@@ -241,6 +236,17 @@ class _View:
         """Pending jobs that the plan does not start, by index."""
         active = self.board.active
         return np.asarray(active[self.board.count[active] == 0])
+
+    def few(self, jobs: Ints, most: int) -> Ints:
+        """At most so many of them, of every profile alike, lowest index first."""
+        if len(jobs) <= most:
+            return jobs
+        profile = self.state.jobs.profile[jobs]
+        order = np.argsort(profile, kind="stable")
+        _, first, counts = np.unique(profile[order], return_index=True, return_counts=True)
+        place = np.empty(len(jobs), np.int64)
+        place[order] = np.arange(len(jobs)) - np.repeat(first, counts)
+        return np.asarray(np.sort(jobs[np.lexsort((jobs, place))[:most]]))
 
     def wanted(self) -> Ints:
         """Devices that waiting jobs ask for, by pool they could run in."""

@@ -1,4 +1,4 @@
-"""What changes while jobs run: their speed, their cap, their neighbours; and nodes that are idle."""
+"""What changes while jobs run: their speed, their cap, their neighbours; and idle nodes."""
 
 from __future__ import annotations
 

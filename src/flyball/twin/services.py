@@ -1,4 +1,4 @@
-"""A service on a virtual clock, request by request: who waits how long before replicas that come and go.
+"""A service on a virtual clock, request by request: who waits how long for replicas.
 
 Requests arrive at random at a rate that changes; they wait in one line and the first goes to the
 first replica with room. A replica that is ordered is ready after its start-up time; one that is
@@ -24,11 +24,10 @@ from flyball.core.records import Records, records
 from flyball.core.results import Floats, Ints
 from flyball.core.units import J_PER_KWH, S_PER_HOUR
 from flyball.physics.compile import entry, hot
-from flyball.physics.serving import Lengths, Replica, Target
+from flyball.physics.serving import USUAL, Replica
+from flyball.twin.traffic import BLOCK_S, Traffic
 
 TICK_S = 1.0 / 32.0
-BLOCK_S = 10.0
-"""Within a block requests come evenly at random; bursts make blocks differ."""
 POWER_S = 1.0
 DRAWS = 1 << 16
 """Random numbers at a time."""
@@ -37,6 +36,8 @@ MOST_A_TICK = 4096
 WAIT_BINS = 1 << 16
 LONG_ANSWER = 0.99
 """A replica that is given up is paid for as long as an answer of this quantile takes."""
+ROUNDING = 1e-6
+"""Of a tick: an end that should fall on one must not be put off to the next."""
 THERE, MORE_DRAWS = 0, 1
 
 COUNTERS = np.dtype(
@@ -98,7 +99,7 @@ def _start(book: Any, time_s: float, wait_s: float) -> None:
     token_s = fixed.first_s + fixed.each_s * batch + fixed.stall_s * max(batch - 1.0, 0.0)
     draw = now.lengths_used
     end_s = time_s + book.prompts[draw] + book.outputs[draw] * token_s
-    tick = max(int(end_s / fixed.tick_s), now.tick) + 1
+    tick = max(math.ceil(end_s / fixed.tick_s - ROUNDING), now.tick + 1)
     book.wheel[tick & (len(book.wheel) - 1)] += 1
     now.lengths_used += 1
     now.busy += 1
@@ -158,53 +159,6 @@ def _advance(book: Any, until: int) -> int:
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """The requests of a service over time.
-
-    Attributes:
-        step_s: between two rates.
-        rates_rps: mean rate of each step.
-        dispersion: variance over mean of the requests counted over a minute or so, for each
-            step; 1 = at random, more = bursts. Bursts move requests about within a step.
-        lengths: what requests are like.
-        clump: requests that come together and are alike. They are simulated as one, which is
-            as many times faster and by itself makes arrivals as bursty as `dispersion = clump`.
-        steps: the rate is constant within a step and jumps; else it goes in straight lines
-            between the middles of steps.
-    """
-
-    step_s: float
-    rates_rps: Floats
-    dispersion: Floats
-    lengths: Lengths
-    clump: int = 1
-    steps: bool = False
-
-    @property
-    def span_s(self) -> float:
-        return self.step_s * len(self.rates_rps)
-
-    def block_rates(self, seed: int) -> Floats:
-        """The rate of each block, bursts included."""
-        each = round(self.step_s / BLOCK_S)
-        count = len(self.rates_rps) * each
-        step = np.arange(count) // each
-        base = self.rates_rps[step]
-        if not self.steps:
-            middles = (np.arange(count) + 0.5) / each - 0.5
-            base = np.interp(middles, np.arange(len(self.rates_rps)), self.rates_rps)
-        more = np.maximum(self.dispersion[step] - self.clump, 0.0)
-        spread = more / np.maximum(base * BLOCK_S, 1e-9)
-        drawn = np.random.default_rng((seed, 0)).standard_gamma(1.0 / np.maximum(spread, 1e-9))
-        factor = np.where(spread > 1e-9, drawn * spread, 1.0)
-        # What a step brings in all was recorded; only when within it is not known.
-        kept = np.bincount(step, base * factor)
-        factor = factor * (np.bincount(step, base) / np.where(kept > 0, kept, 1.0))[step]
-        rates: Floats = base * factor
-        return rates
-
-
-@dataclass(frozen=True)
 class Served:
     """What became of the requests.
 
@@ -261,19 +215,17 @@ class Fleet:
                 self._starting.append((ready_s, more))
         if more < 0:
             self.ready += more
-            self._pay(-more * drain_s, idle_s=-more * drain_s)
+            self.paid_s -= more * drain_s
+            self.idle_s -= more * drain_s
 
     def pass_time(self, begin_s: float, end_s: float) -> None:
         """Pay up to an instant, no later than the next one is ready; that one is ready then."""
         starting = self.ordered - self.ready
         span_s = end_s - begin_s
-        self._pay((self.ready + starting) * span_s, idle_s=starting * span_s)
+        self.paid_s += self.ordered * span_s
+        self.idle_s += starting * span_s
         while self._starting and self._starting[0][0] <= end_s:
             self.ready += self._starting.popleft()[1]
-
-    def _pay(self, replica_s: float, idle_s: float) -> None:
-        self.paid_s += replica_s
-        self.idle_s += idle_s
 
 
 class Service:
@@ -285,7 +237,7 @@ class Service:
         traffic: Traffic,
         ready: int,
         seed: int,
-        target_s: float = Target().wait_s,
+        target_s: float = USUAL.wait_s,
         tick_s: float = TICK_S,
     ) -> None:
         self.replica, self.traffic = replica, traffic
@@ -371,11 +323,8 @@ class Service:
     def counts(self) -> tuple[int, int, int]:
         """Requests so far: arrived, started, and of these late."""
         now, clump = self._now, self.traffic.clump
-        return (
-            int(now["arrived"][0]) * clump,
-            int(now["started"][0]) * clump,
-            int(now["late"][0]) * clump,
-        )
+        arrived, started, late = (int(now[each][0]) for each in ("arrived", "started", "late"))
+        return arrived * clump, started * clump, late * clump
 
     def served(self) -> Served:
         """The account so far."""
@@ -397,14 +346,13 @@ def simulate(
     traffic: Traffic,
     timeline: Sequence[tuple[float, int]],
     seed: int,
-    target_s: float = Target().wait_s,
+    target_s: float = USUAL.wait_s,
     tick_s: float = TICK_S,
 ) -> Served:
     """Run a whole service.
 
     Args:
-        replica: of which kind.
-        traffic: its requests.
+        replica, traffic: what serves what.
         timeline: (seconds, replicas asked for), in order; the first are ready at once.
         seed: of everything random. The same requests come whatever the timeline.
         target_s: the wait that counts as late beyond.

@@ -9,6 +9,7 @@ from flyball.schedule.explain.wording import counted, power_text
 
 WORK = "reference devices"
 """Work per second of so many devices of the reference type at full speed."""
+DONE = "reference device-seconds"
 SPEED = "devices' speed"
 WATTS = "W"
 DEVICES = "devices"
@@ -25,7 +26,7 @@ UNITS = {
     Reason.UNCAPPED: WATTS,
     Reason.SENT_TO_SLEEP: WATTS,
     Reason.WOKEN: WATTS,
-    Reason.MOVED: WORK,
+    Reason.MOVED: DONE,
     Reason.SCALED: DEVICES,
 }
 """Of the predicted gain of each of the tuners' reasons."""
@@ -62,8 +63,8 @@ def tuned_text(action: Any, job: str) -> str:
         Reason.SHARED: f"{job} joins a job that leaves room on its device{aside}: the two do the"
         f" work of {worth} more",
         Reason.PARTED: _parted_text(job, gain),
-        Reason.MOVED: f"{job} goes on elsewhere{aside}, so that a larger job fits, which adds"
-        f" {worth}",
+        Reason.MOVED: f"{job} goes on elsewhere{aside}, so that a larger job fits: that gains"
+        f" {gain:,.0f} {DONE}, the move taken off",
     }[reason]
 
 

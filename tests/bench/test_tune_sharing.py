@@ -1,0 +1,68 @@
+"""The bench of sharing: on paper by hand, in the twin on a small cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flyball.bench import tune_sharing
+from flyball.bench.tune_sharing import ARMS, fluid_gain, matched_gain, on_paper, workload
+from flyball.core.metrics import student_95
+
+
+def test_two_that_go_together_share_a_device() -> None:
+    true = np.array([[0.5, 0.9], [0.85, 0.5]])
+    drawn = np.array([0, 1, 1])
+    assert matched_gain(true, true, drawn) == pytest.approx((0.9 + 0.85 + 1) / 2)
+
+
+def test_a_pair_that_is_predicted_too_well_is_parted() -> None:
+    true, guess = np.full((1, 1), 0.7), np.full((1, 1), 0.9)
+    assert matched_gain(true, guess, np.zeros(2, int)) == 1.0
+    assert matched_gain(true, true, np.zeros(2, int)) == 1.0
+
+
+def test_over_running_time_alone_and_together_add_up() -> None:
+    """Speed 0.7 beside its like, limit 0.2: a third of the time alone, two thirds together.
+
+    For 3 hours of a job 1 + 2 x 0.7 = 2.4 of work, on 1 + 2 / 2 = 2 hours of a device.
+    """
+    assert fluid_gain(np.full((1, 1), 0.7), np.array([10]), 0.2) == pytest.approx(1.2)
+    assert fluid_gain(np.full((1, 1), 0.9), np.array([10]), 0.2) == pytest.approx(1.8)
+    assert fluid_gain(np.full((1, 1), 0.4), np.array([10]), 0.2) == pytest.approx(1.0)
+
+
+def test_on_paper_v100_gains_and_k80_never_loses() -> None:
+    by_case = {row["case"]: row for row in (*on_paper("V100"), *on_paper("K80"))}
+    every_pair = by_case["sharing on V100, on paper, oracle"]
+    over_time = by_case["sharing on V100, on paper, over running time"]
+    assert 9.0 < every_pair["value"] < over_time["value"]
+    assert over_time["low"] >= over_time["bar"] == 12.0
+    assert by_case["sharing on K80, on paper, oracle"]["low"] >= 0.0
+
+
+def test_workloads_have_the_share_of_one_device_jobs() -> None:
+    made = workload(3, "V100", 64)
+    used = made.devices * made.duration_us
+    assert used[made.devices == 1].sum() / used.sum() == pytest.approx(0.37, abs=0.01)
+    assert used.sum() / 1e6 == pytest.approx(1.5 * 64 * 2 * 86_400, rel=0.01)
+    assert (workload(3, "V100", 64).duration_us == made.duration_us).all()
+
+
+def test_the_interval_is_students() -> None:
+    row = tune_sharing._row("c", 1.0, [1.0, 2.0, 3.0], "work", None)
+    assert row["value"] == 2.0
+    assert row["high"] - 2.0 == pytest.approx(student_95(2) / np.sqrt(3))
+
+
+def test_in_the_twin_sharing_adds_work_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune_sharing, "NODES", 2)
+    monkeypatch.setattr(tune_sharing, "DAYS", 0.4)
+    alone = tune_sharing.replay("V100", 0, None)
+    learned = next(arm for arm in ARMS if arm.learns)
+    for arm in (ARMS[0], learned):
+        shared = tune_sharing.replay("V100", 0, arm)
+        assert shared.work > alone.work
+    assert alone.moves == 0.0 and alone.slowest == pytest.approx(0.0, abs=1e-6)
+    assert tune_sharing.replay("V100", 0, ARMS[0]).slowest <= 0.205
+    assert tune_sharing.replay("K80", 0, ARMS[0]).work == tune_sharing.replay("K80", 0, None).work

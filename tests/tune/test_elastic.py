@@ -1,0 +1,149 @@
+"""The elastic tuner: types, sizes, stickiness, fairness, and speed on a large cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from tests.tune.boards import MIXED, NO_PLAN, Nobody, jobs, lines, twin
+
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.codes import ActionKind, Reason, Status
+from flyball.core.effects import Effects
+from flyball.core.workload import Workload
+from flyball.tune.board import Board
+from flyball.tune.elastic import Elastic
+from flyball.twin.tuning import Tuning
+from flyball.twin.twin import Twin
+
+ELASTIC = Elastic()
+
+
+def tuned(workload: Workload, until_s: float = 61.0, cluster: Cluster = MIXED, **more: Any) -> Twin:
+    tuning = Tuning((more.pop("tuner", ELASTIC),), Nobody(), 60.0, False)
+    return twin(workload, cluster, until_s, tuning=tuning, **more)
+
+
+def held(made: Twin) -> list[tuple[int, int]]:
+    """(pool, devices) of every job, (-1, 0) = none."""
+    board = Board(made.state, NO_PLAN)
+    return list(zip(board.pool.tolist(), board.count.tolist(), strict=True))
+
+
+def test_each_gets_the_type_it_is_best_at() -> None:
+    # bert is eleven times as fast on an A100 as on a T4, deepspeech2 twice.
+    made = tuned(jobs([8] * 6 + [4] * 6, model=[1] * 6 + [2] * 6))
+    where = held(made)
+    assert all(pool == 1 for pool, _ in where[:6])
+    assert sum(pool == 0 for pool, _ in where[6:]) >= 5
+
+
+def test_alone_it_grows_and_with_others_it_shrinks() -> None:
+    alone = held(tuned(jobs([4], model=0)))
+    assert alone[0][1] > 1
+    many = held(tuned(jobs([4] * 40, model=0)))
+    assert sum(count for _, count in many) == 20 and max(count for _, count in many) <= 2
+
+
+def test_a_running_job_shrinks_for_others_but_not_at_once() -> None:
+    late = np.array([0.0] + [300.0] * 30)
+    crowd = jobs([4] * 31, model=0)
+    crowd = Workload.of(
+        "w", late, 20_000.0, 4, model=0, models=crowd.models, device=0, device_names=("T4",),
+        least=1, most=-1,
+    )  # fmt: skip
+    start, before, after = (held(tuned(crowd, until))[0] for until in (200.0, 550.0, 1300.0))
+    assert start == before, "within the gap it stays"
+    assert after[1] < start[1]
+
+
+def test_changes_carry_reason_and_gain_and_are_bounded() -> None:
+    seen: list[Any] = []
+    crowd = jobs([4] * 24)
+    tuning = Tuning((ELASTIC,), Nobody(), 60.0, False, note=lambda _, plan: seen.extend(plan))
+    made = twin(crowd, until_s=20_000.0, tuning=tuning)
+    starts = [row for row in seen if row.kind == ActionKind.START]
+    assert starts and all(row.gain > 0.0 for row in starts)
+    assert {int(row.reason) for row in starts} >= {Reason.SIZED}
+    # The gap grows: n changes of a job take at least 600 (1 + 2 + ... + n) seconds.
+    changes = int(made.state.runs.preemptions.max())
+    assert 600 * changes * (changes + 1) / 2 <= 20_000
+
+
+def test_rigid_jobs_keep_their_size() -> None:
+    made = tuned(jobs([4, 2, 6], most=0))
+    assert [count for _, count in held(made)] == [4, 2, 6]
+
+
+def test_a_change_that_does_not_pay_is_not_made() -> None:
+    made = tuned(jobs([4, 4], model=0), until_s=2000.0)
+    plan = ELASTIC.adjust(made.state, None, NO_PLAN)
+    assert len(plan) == 0, "it settled"
+    made.state.jobs.restart_us[:] = 10**12
+    more = jobs([4] * 30, model=0)
+    crowded = tuned(more, until_s=2000.0)
+    crowded.state.jobs.restart_us[:] = 10**12
+    costly = ELASTIC.adjust(crowded.state, None, NO_PLAN)
+    assert "PREEMPT" not in {kind for kind, *_ in lines(costly)}
+
+
+def test_who_waited_long_gets_its_turn() -> None:
+    # A rigid gang of all A100s never fits while small elastic jobs keep coming.
+    sizes = [1] * 30 + [8]
+    columns = {"model": [1] * 30 + [1], "most": np.array([-1] * 30 + [0]), "kind": 0}
+    cluster = Cluster("a", (NodeGroup("a100", 1, "A100-40GB", 8),))
+    made = tuned(jobs(sizes, **columns), until_s=3 * 3600.0, cluster=cluster)
+    assert made.state.runs.status[30] == Status.PENDING
+    impatient = Elastic(patience_s=3600.0)
+    made = tuned(jobs(sizes, **columns), until_s=3 * 3600.0, cluster=cluster, tuner=impatient)
+    assert 0 <= made.state.runs.first_start_us[30] <= 2 * 3600e6
+    assert made.state.runs.preemptions[:30].sum() > 0
+
+
+def test_same_state_same_plan() -> None:
+    made = tuned(jobs([4, 2, 8, 1, 6, 12]), until_s=700.0)
+    plans = [ELASTIC.adjust(made.state, None, NO_PLAN).tolist() for _ in range(2)]
+    assert plans[0] == plans[1]
+
+
+def test_it_does_not_read_the_truth() -> None:
+    made = tuned(jobs([4] * 12), until_s=700.0, effects=Effects(speed_error=0.3))
+    blank = made.state.jobs.copy()
+    blank.work_us = np.nan
+    hidden = made.state._replace(points=made.state.guesses, jobs=blank)
+    seen = ELASTIC.adjust(made.state, None, NO_PLAN).tolist()
+    assert ELASTIC.adjust(hidden, None, NO_PLAN).tolist() == seen
+
+
+def test_nothing_is_lost_and_nothing_overbooked_to_the_end() -> None:
+    made = tuned(jobs([4, 2, 8, 1, 6, 12, 3, 9] * 4), until_s=1e7)
+    assert made.finished and (made.state.runs.status == Status.DONE).all()
+    assert (made.state.nodes.free == [4, 4, 4, 8]).all()
+
+
+def big(running: bool) -> Twin:
+    """A thousand nodes of eight devices and two thousand jobs."""
+    groups = tuple(
+        NodeGroup(device, 250, device, 8) for device in ("T4", "RTX2080Ti", "A100-40GB", "V100")
+    )
+    rng = np.random.default_rng(0)
+    sizes = rng.choice([1, 2, 4, 8, 16], 2000)
+    workload = Workload.of(
+        "big", np.zeros(2000), 30_000.0, sizes, model=rng.integers(0, 4, 2000),
+        models=("cifar10:2048", "bert:384", "deepspeech2:320", "imagenet:3200"), device=0,
+        device_names=("T4",), least=1, most=-1,
+    )  # fmt: skip
+    return tuned(workload, 61.0 if running else -1.0, Cluster("big", groups))
+
+
+def test_a_round_on_a_thousand_nodes_takes_less_than_a_tenth_of_a_second() -> None:
+    made = big(running=True)
+    assert (made.state.runs.status == Status.RUNNING).sum() > 1900
+    made.state.clock.now_us = 3_600_000_000
+    spent = []
+    for _ in range(5):
+        begin = time.process_time()
+        ELASTIC.adjust(made.state, None, NO_PLAN)
+        spent.append(time.process_time() - begin)
+    assert min(spent) < 0.1, spent
