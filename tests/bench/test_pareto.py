@@ -27,6 +27,7 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.metrics import Summary
 from flyball.core.workload import Workload
+from flyball.tune.registry import settings
 
 CLUSTER = Cluster("two", (NodeGroup("t", 2, "T4", 4), NodeGroup("a", 1, "A100-40GB", 4)))
 EASY = policy_settings("easy", [])[0]
@@ -131,8 +132,8 @@ def test_the_sweep_keeps_to_its_ranges_and_only_grows() -> None:
     found = [swept_settings(each) for each in arms]
     assert found[0] == {}
     assert found[1] == {
-        "elastic.eta": 0.5, "elastic.energy": 0.0, "power.slowdown": 0.06, "power.spare": 1,
-    }  # fmt: skip
+        f"{name}.{key}": settings(name)[key] for name in ("elastic", "power") for key in SWEPT[name]
+    }
     # The optimiser's weights come first: all for completion, ..., all for energy.
     assert found[2]["power.slowdown"] == 0.0 < found[6]["power.slowdown"]
     assert found[2]["elastic.eta"] < found[6]["elastic.eta"]

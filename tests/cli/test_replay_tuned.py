@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flyball.cli.main import run
+from flyball.tune.registry import settings
 
 ROWS = "job,submit_s,duration_s,num_gpus,model\n" + "".join(
     f"j{at},{30 * at},{400 + 97 * (at % 5)},{(1, 2, 4, 1)[at % 4]},cifar10 (batch size 2048)\n"
@@ -202,7 +203,7 @@ def test_front(capsys: pytest.CaptureFixture[str], files: Path) -> None:
     assert len(made["rows"]) == 8
     base, first = made["rows"][:2]
     assert (base["policy"], base["settings"]) == ("easy", {})
-    assert first["settings"]["elastic.eta"] == 0.5
+    assert first["settings"]["elastic.eta"] == settings("elastic")["eta"]
     front = [row for row in made["rows"] if row["on_front"]]
     assert front
     for row in front:
@@ -277,7 +278,7 @@ def test_tuners_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tuners", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["tuners"]
     assert found[0]["tuner"] == "elastic"
-    assert found[0]["settings"]["eta"] == 0.5
+    assert found[0]["settings"] == settings("elastic")
     assert "eta" in found[0]["meanings"]
     assert found[-1]["needs"]
 

@@ -8,25 +8,34 @@ under both over the same seeds. The pathways' settings are those of `tune.pathwa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
-from flyball.core.knobs import Knobs
+from flyball.core.knobs import Knobs, Span
 from flyball.core.metrics import paired, waits_s, work_per_window
 from flyball.core.results import Floats, Ints, Results
 from flyball.core.units import MIB_PER_GIB, US_PER_S
 from flyball.core.workload import JobClass, Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy
-from flyball.tune.pathways import Pathway, Setting, choose, pathway_of, pipelined, prepare, settings
+from flyball.tune.pathways import (
+    Change,
+    Pathway,
+    Setting,
+    choose,
+    pathway_of,
+    pipelined,
+    prepare,
+    settings,
+)
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 
-SEEDS = 6
+SEEDS = 8
 DAYS = 1.0
 DAY_S = 86_400.0
 CHECKPOINT_S = 5.0
@@ -149,7 +158,7 @@ def _late_wait(results: Results, mine: Ints) -> float:
     return float(np.percentile(waits_s(results)[mine], 95))
 
 
-CASES = (
+_CASES = (
     Case(
         JobClass.COMPUTE_INTENSIVE,
         (
@@ -164,7 +173,7 @@ CASES = (
     Case(
         JobClass.MEMORY_BOUND,
         (Jobs(JobClass.MEMORY_BOUND, 1.0, RECOMMENDERS, (1, 1, 2, 4), 1200.0, 1.5, 12.0),),
-        0.9,
+        1.2,
         "mean completion",
         _completion,
     ),
@@ -181,10 +190,10 @@ CASES = (
     Case(
         JobClass.BANDWIDTH_LIMITED,
         (
-            Jobs(JobClass.BANDWIDTH_LIMITED, 0.8, LANGUAGE, (2, 4, 8), 3600.0, 1.0),
-            Jobs(JobClass.BANDWIDTH_LIMITED, 0.2, LANGUAGE, (1,), 3600.0, 1.0),
+            Jobs(JobClass.BANDWIDTH_LIMITED, 0.6, LANGUAGE, (4, 8), 3600.0, 1.0),
+            Jobs(JobClass.BANDWIDTH_LIMITED, 0.4, LANGUAGE, (1, 2), 3600.0, 1.0),
         ),
-        0.9,
+        1.0,
         "mean completion",
         _completion,
     ),
@@ -197,32 +206,74 @@ CASES = (
         cluster=MIXED,
     ),
 )
+CASES = {case.kind: case for case in _CASES}
+"""By class."""
 
 
 # Runs ---------------------------------------------------------------------------------
 
 
-def run(case: Case, seed: int, setting: Setting | None) -> tuple[Results, Ints, Ints]:
-    """One run under a pathway's setting, or the common one if None.
+class Trial(NamedTuple):
+    """A setting on a case, against another.
 
-    Returns:
-        What came of it, the rows of the class's jobs, and those of the others.
+    Attributes:
+        name: what is tried.
+        case: on what.
+        setting: of the pathway, or a part of it.
+        bar: percent that the gain must exceed; None = shown for what it is.
+        span: whether the common setting lets gangs gather devices from several nodes.
     """
+
+    name: str
+    case: Case
+    setting: Setting
+    bar: float | None = None
+    span: Span = Span.WHOLE
+
+    @property
+    def baseline(self) -> str:
+        """What it is compared with, for people."""
+        return COMMON if self.span == Span.WHOLE else f"{COMMON}, gangs anywhere"
+
+
+def trials() -> list[Trial]:
+    """Every pathway as it ships on its class, then what its parts do, and lighter load."""
+    whole = [
+        Trial(f"{each.pathway.label} pathway", each, settings(each.pathway), 0.0) for each in _CASES
+    ]
+    memory, chain = CASES[JobClass.MEMORY_BOUND], CASES[JobClass.BANDWIDTH_LIMITED]
+    pipeline = settings(Pathway.PIPELINE)
+    near = replace(pipeline, change=Change())
+    return [
+        *whole,
+        Trial("temporal pathway", replace(memory, load=0.9), settings(Pathway.TEMPORAL)),
+        Trial("pipeline pathway, transfers only", chain, replace(pipeline, tuners=())),
+        Trial("pipeline pathway, nearness only", chain, near),
+        Trial("pipeline pathway, nearness only", chain, near, span=Span.ANY),
+    ]
+
+
+class Outcome(NamedTuple):
+    """What came of a run, the rows of the class's jobs in it, and those of the others."""
+
+    results: Results
+    mine: Ints
+    others: Ints
+
+
+def run(case: Case, seed: int, setting: Setting, common: Knobs) -> Outcome:
+    """One run under a setting."""
     workload = case.workload(seed)
-    rows = np.arange(len(workload))
-    mine = workload.kind == case.kind
-    easy = get_policy("easy")
-    effects = Effects(checkpoint_s=CHECKPOINT_S, seed=seed)
-    if setting is None:
-        results = Twin(case.cluster, workload, easy.knobs, effects).replay()
-        return results, rows[mine], rows[~mine]
+    rows, mine = np.arange(len(workload)), workload.kind == case.kind
+    changes = {case.pathway: setting.change}  # the others' own pathways do not lead here
     pathways = choose(workload.kind)
-    changed = prepare(workload, pathways)
+    changed = prepare(workload, pathways, changes)
+    transfer = np.where(mine, TRANSFER, 0.0)
     if setting.change.chunks > 1:
-        changed, rows = pipelined(changed, pathways, np.where(mine, TRANSFER, 0.0))
+        changed, rows = pipelined(changed, pathways, transfer, changes)
     effects = Effects(checkpoint_s=CHECKPOINT_S, seed=seed, share_limit=setting.together)
-    twin = build(case.cluster, changed, setting, easy.knobs, effects)
-    return twin.replay(), rows[mine], rows[~mine]
+    results = build(case.cluster, changed, setting, common, effects).replay()
+    return Outcome(results, rows[mine], rows[~mine])
 
 
 def build(
@@ -230,47 +281,50 @@ def build(
 ) -> Twin:
     """A twin under a pathway's knobs and tuners."""
     knobs = setting.apply(common)
-    tuning = None
-    if setting.tuners:
-        policy = Preset("pathway", "as a pathway sets it", knobs)
-        tuning = Tuning(setting.tuners, policy, setting.round_s)
+    if not setting.tuners:
+        return Twin(cluster, workload, knobs, effects)
+    policy = Preset("pathway", "as a pathway sets it", knobs)
+    tuning = Tuning(setting.tuners, policy, setting.round_s)
     return Twin(cluster, workload, knobs, effects, tuning=tuning)
 
 
 def rows(progress: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
     """The rows of `flyball bench tune` about pathways."""
     made = []
-    for case in CASES:
-        made += judge(case, settings(case.pathway))
+    for trial in trials():
+        made += judge(trial)
         if progress is not None:
-            progress(f"pathway {case.pathway.label}")
+            progress(f"{trial.case.kind.label}: {trial.name}")
     return made
 
 
-def judge(case: Case, setting: Setting, seeds: int = SEEDS) -> list[dict[str, Any]]:
-    """The gain of a setting on a case, and what the class's jobs cost the others."""
-    ours = [run(case, seed, setting) for seed in range(seeds)]
-    theirs = [run(case, seed, None) for seed in range(seeds)]
-    scores = [[case.score(each[0], each[1]) for each in arm] for arm in (ours, theirs)]
-    made = [_row(case, case.metric, *scores, case.more_is_better, 0.0)]
-    if len(ours[0][2]):
-        others = [[_completion(each[0], each[2]) for each in arm] for arm in (ours, theirs)]
-        made.append(_row(case, "mean completion of the others", *others, False, None))
+def judge(trial: Trial, seeds: int = SEEDS) -> list[dict[str, Any]]:
+    """The gain of a setting on a case, and what it means for jobs of other classes beside."""
+    case, easy = trial.case, get_policy("easy").knobs
+    common = replace(easy, span=trial.span)
+    ours = [run(case, seed, trial.setting, common) for seed in range(seeds)]
+    theirs = [run(case, seed, Setting(), common) for seed in range(seeds)]
+    scores = [[case.score(each.results, each.mine) for each in arm] for arm in (ours, theirs)]
+    made = [_row(trial, case.metric, *scores, case.more_is_better, trial.bar)]
+    if len(ours[0].others):
+        others = [
+            [_completion(each.results, each.others) for each in arm] for arm in (ours, theirs)
+        ]
+        made.append(_row(trial, "mean completion of the others", *others, False, None))
     return made
 
 
 def _row(
-    case: Case, metric: str, ours: list[float], theirs: list[float], more: bool, bar: float | None
+    trial: Trial, metric: str, ours: list[float], theirs: list[float], more: bool, bar: float | None
 ) -> dict[str, Any]:
     """Gains in percent with their paired interval."""
     sign = 1.0 if more else -1.0
-    pairs = zip(ours, theirs, strict=True)
-    gains = [sign * 100.0 * (a - b) / b for a, b in pairs]
+    gains = [sign * 100.0 * (a - b) / b for a, b in zip(ours, theirs, strict=True)]
     value, low, high = paired(gains, [0.0] * len(gains))
     return {
-        "case": f"{case.kind.label}: {case.pathway.label} pathway",
-        "load": case.load,
-        "baseline": COMMON,
+        "case": f"{trial.case.kind.label}: {trial.name}",
+        "load": trial.case.load,
+        "baseline": trial.baseline,
         "metric": metric,
         "value": value,
         "low": low,

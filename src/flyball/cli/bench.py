@@ -13,6 +13,7 @@ from flyball.cli import (
     bench_placement,
     bench_submit,
     bench_tune,
+    bench_tune_layer,
     predict_load,
 )
 from flyball.cli.bench_shares import shares
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command("compare", epilog=bench_compare.EXAMPLES)(bench_compare.compare)
 app.command("fairness", epilog=bench_fairness.EXAMPLES)(bench_fairness.fairness)
 app.command("tune-heuristics", epilog=bench_tune.EXAMPLES)(bench_tune.tune_heuristics)
+app.command("tune", epilog=bench_tune_layer.EXAMPLES)(bench_tune_layer.tune)
 app.command("monitor", epilog=bench_monitor.EXAMPLES)(bench_monitor.monitor)
 app.command("submit", epilog=bench_submit.EXAMPLES)(bench_submit.submit)
 

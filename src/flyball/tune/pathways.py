@@ -15,7 +15,7 @@ whatever the others do. Knobs and tuners belong to the whole cluster: `leading` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.errors import UnknownName
-from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
+from flyball.core.knobs import Backfill, Knobs, Order, Preempt, Span
 from flyball.core.protocols import Tuner
 from flyball.core.results import Floats, Ints
 from flyball.core.units import MILLI_PER_DEVICE
@@ -146,13 +146,14 @@ SETTINGS: dict[Pathway, Setting] = {
         },
         change=Change(priority=1.0),
     ),
-    # Nodes are filled one after the other, so that gangs find whole ones, or get them cleared.
+    # A gang waits for a node of its own rather than gather devices, and nodes are cleared for it.
     Pathway.PIPELINE: Setting(
-        knobs={"place": Place.PACK}, tuners=(Balance(),), change=Change(chunks=8)
+        knobs={"span": Span.WHOLE}, tuners=(Balance(),), change=Change(chunks=8)
     ),
     # Few jobs: they grow. Many: they shrink, share, and make room for gangs.
     Pathway.HYBRID: Setting(
         tuners=(Optimise((Elastic(), Share(), Balance())),),
+        round_s=180.0,
         together=2,
         change=Change(resizable=True),
     ),
@@ -176,11 +177,16 @@ def leading(pathways: Ints, device_time: Floats) -> Pathway:
     return Pathway(first) if total[first] > MAJORITY * total.sum() else Pathway.HYBRID
 
 
-def prepare(workload: Workload, pathways: Ints) -> Workload:
+def own_changes() -> dict[Pathway, Change]:
+    """What each pathway changes about its jobs."""
+    return {each: settings(each).change for each in Pathway}
+
+
+def prepare(workload: Workload, pathways: Ints, changes: Mapping[Pathway, Change]) -> Workload:
     """The workload with each job changed as its pathway says; see also `pipelined`."""
-    changes = [settings(Pathway(each)).change for each in range(len(Pathway))]
-    priority = np.array([each.priority for each in changes])[pathways]
-    rigid = ~np.array([each.resizable for each in changes])[pathways] | (workload.most != 0)
+    listed = [changes.get(each, Change()) for each in Pathway]
+    priority = np.array([each.priority for each in listed])[pathways]
+    rigid = ~np.array([each.resizable for each in listed])[pathways] | (workload.most != 0)
     return replace(
         workload,
         priority=workload.priority + priority,
@@ -205,7 +211,9 @@ def fetched_first(transfer: float, chunks: int) -> float:
     return max(1.0 / chunks, (2.0 * transfer - 1.0) / transfer)
 
 
-def pipelined(workload: Workload, pathways: Ints, transfer: Floats) -> tuple[Workload, Ints]:
+def pipelined(
+    workload: Workload, pathways: Ints, transfer: Floats, changes: Mapping[Pathway, Change]
+) -> tuple[Workload, Ints]:
     """The workload with transfers of their own, where the pathway has chunks.
 
     A job that fetches its data and then computes becomes three: the first chunks come to a host,
@@ -216,13 +224,13 @@ def pipelined(workload: Workload, pathways: Ints, transfer: Floats) -> tuple[Wor
         workload: jobs that hold their devices while they fetch.
         pathways: of each job.
         transfer: the part of each job's time that is transfer.
+        changes: of each pathway, as `own_changes` gives them; those not named change nothing.
 
     Returns:
         The workload, and where in it each job's own row is: its end is the job's.
     """
     size = len(workload)
-    chunks = np.array([settings(Pathway(each)).change.chunks for each in range(len(Pathway))])
-    chunks = chunks[pathways]
+    chunks = np.array([changes.get(each, Change()).chunks for each in Pathway])[pathways]
     staged = np.flatnonzero((chunks > 1) & (transfer > 0.0) & (workload.devices > 0))
     first = np.array([fetched_first(float(transfer[j]), int(chunks[j])) for j in staged])
     parts = np.concatenate((np.ones(size), transfer[staged] * first, transfer[staged]))

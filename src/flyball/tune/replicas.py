@@ -69,8 +69,8 @@ class Settings:
     """
 
     target: Target = USUAL
-    spared: float = 0.25
-    gain: float = 0.01
+    spared: float = 0.3
+    gain: float = 0.006
     first_margin: float = 1.2
     margins: tuple[float, float] = (0.7, 4.0)
     half_life_s: float = 50 * S_PER_MIN

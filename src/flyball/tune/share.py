@@ -32,6 +32,9 @@ from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.tune.board import Board
 from flyball.tune.matching import match, pair_up
 
+WORTHWHILE = 1.25
+"""A pair that is beyond the limit, for a while, must do at least so much more than one alone."""
+
 Bools = npt.NDArray[np.bool_]
 
 TOLERANCE = 0.005
@@ -306,6 +309,7 @@ class _View:
         often = self.state.runs.preemptions >= share.moves
         within = (held >= 1.0 - share.limit - 1e-9) & (joined >= 1.0 - share.limit - 1e-9)
         fine &= within | ~(often[holders][:, None] | often[guests][None, :])
+        fine &= within | (held + joined >= WORTHWHILE)
         fine &= holders[:, None] != guests[None, :]
         return np.asarray(np.where(fine, after - before[:, None], 0.0))
 

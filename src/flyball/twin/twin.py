@@ -118,7 +118,7 @@ class Twin:
         """One round."""
         kernel.advance_to(self.state, self._packed, now)
         learn_speeds(self.state)
-        plan = tuning.plan(self._visible())
+        plan = tuning.plan(self.visible())
         self._carry_out(plan, now)
         self.state.clock[0].capacity_grew = 1  # whoever waits is tried again
         if tuning.note is not None:
@@ -127,9 +127,9 @@ class Twin:
     def _ask(self) -> None:
         """Let the policy set its target shares for the present instant."""
         assert self.allocator is not None
-        set_targets(self.state, self.allocator.targets(self._visible()))
+        set_targets(self.state, self.allocator.targets(self.visible()))
 
-    def _visible(self) -> State:
+    def visible(self) -> State:
         """The state itself, but with true durations blanked and speeds as far as they are known."""
         state = self.state
         if self._blank is None:
@@ -210,7 +210,7 @@ class Twin:
 
     def snapshot(self) -> State:
         """The state as a policy may see it: a copy, with the true durations blanked."""
-        return clone(self._visible())
+        return clone(self.visible())
 
     # Copies -----------------------------------------------------------------
 

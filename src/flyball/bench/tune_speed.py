@@ -1,0 +1,137 @@
+"""How fast the twin is with every effect on, and what a tuning round costs: 1,000 nodes.
+
+Jobs are Sia's applications on three types of device: elastic, shareable, capped, on nodes that
+sleep and fail. CPU time; the fastest of a few repeats counts, since other work on the machine can
+only slow one down.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.effects import Effects
+from flyball.core.knobs import Backfill, Knobs
+from flyball.core.protocols import Tuner
+from flyball.core.workload import Workload
+from flyball.schedule.policies.preset import Preset
+from flyball.tune.balance import Balance
+from flyball.tune.elastic import Elastic
+from flyball.tune.power import Power
+from flyball.tune.share import Share
+from flyball.twin.tuning import Tuning
+from flyball.twin.twin import Twin
+
+Row = dict[str, Any]
+CLUSTER = Cluster(
+    "thousand",
+    (
+        NodeGroup("t4", 400, "T4", 4),
+        NodeGroup("rtx", 350, "RTX2080Ti", 8),
+        NodeGroup("a100", 250, "A100-40GB", 8),
+    ),
+)
+KNOBS = Knobs(backfill=Backfill.EASY, cap=0.9, sleep_s=300.0)
+EFFECTS = Effects(
+    checkpoint_s=10.0,
+    checkpoint_every_s=1800.0,
+    mtbf_h=2000.0,
+    adaptive_batch=True,
+    share_limit=2,
+    speed_error=0.1,
+)
+MODELS = ("bert:48", "cifar10:512", "deepspeech2:40", "imagenet:400", "yolov3:16")
+JOBS = 60_000
+TUNERS: tuple[Tuner, ...] = (Elastic(), Share(), Balance(), Power())
+ROUNDS = 15
+REPEATS = 3
+EVENTS_BAR = 100_000.0
+ROUND_BAR_MS = 100.0
+
+
+@cache
+def workload(jobs: int = JOBS) -> Workload:
+    """Jobs that keep the cluster full: about a fifth more than it can do."""
+    rng = np.random.default_rng(5)
+    devices = rng.choice([1, 2, 4, 8, 16], jobs, p=[0.70, 0.10, 0.10, 0.08, 0.02])
+    duration_s = np.minimum(rng.lognormal(8.0, 1.2, jobs), 100_000.0)
+    elastic = rng.random(jobs) < 0.8
+    span_s = float((devices * duration_s).sum()) / 20_000.0
+    return Workload.of(
+        "thousand",
+        np.sort(rng.uniform(0.0, span_s, jobs)),
+        duration_s,
+        devices,
+        model=rng.integers(0, len(MODELS), jobs),
+        models=MODELS,
+        device=0,
+        device_names=("T4",),
+        most=np.where(elastic, -1, 0),
+    )
+
+
+def events_per_s(tuners: tuple[Tuner, ...] = (), jobs: int = JOBS) -> float:
+    """Events per CPU-second of a whole run; with tuners in rounds of 60 s."""
+    tuning = Tuning(tuners, Preset("easy", "", KNOBS), 60.0) if tuners else None
+    twin = Twin(CLUSTER, workload(jobs), KNOBS, EFFECTS, tuning=tuning)
+    began = time.process_time()
+    twin.run()
+    spent_s = time.process_time() - began
+    clock = twin.state.clock[0]
+    counted = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
+    return sum(int(clock[name]) for name in counted) / spent_s
+
+
+def rounds_ms(count: int = ROUNDS) -> tuple[list[float], int]:
+    """CPU time of tuning rounds in the midst of a run, and how many jobs were active then."""
+    tuning = Tuning(TUNERS, Preset("easy", "", KNOBS), 60.0)
+    twin = Twin(CLUSTER, workload(), KNOBS, EFFECTS, tuning=tuning)
+    middle_us = int(np.median(workload().submit_us)) // 4
+    twin.tuning = None
+    twin.run(middle_us)
+    twin.tuning = tuning
+    spent, active = [], 0
+    for number in range(count):
+        began = time.process_time()
+        tuning.plan(twin.visible())
+        spent.append(1e3 * (time.process_time() - began))
+        clock = twin.state.clock[0]
+        active = max(active, int(clock.pending + clock.running))
+        twin.run(middle_us + (number + 1) * tuning.every_us)
+    return spent, active
+
+
+def rows(progress: Callable[[str], None]) -> list[Row]:
+    """The figures of this machine."""
+    progress("every effect on, no tuner")
+    events_per_s()  # compiles and fills the tables
+    free = [events_per_s() for _ in range(REPEATS)]
+    progress("tuning rounds")
+    spent, active = rounds_ms()
+    progress("tuners in rounds of 60 s")
+    tuned = events_per_s(TUNERS, JOBS // 20)
+    what = f"{active:,} active jobs"
+    return [
+        _row("every effect on, tuners off", "events_per_s", max(free), free, EVENTS_BAR),
+        _row(f"one round, {what}", "round_ms", median(spent), spent, ROUND_BAR_MS),
+        _row("tuners in rounds of 60 s", "events_per_s", tuned, [tuned], None),
+    ]
+
+
+def _row(case: str, metric: str, value: float, all_: list[float], bar: float | None) -> Row:
+    return {
+        "case": f"1,000 nodes, {case}",
+        "load": None,
+        "baseline": None,
+        "metric": metric,
+        "value": round(value, 1),
+        "low": round(min(all_), 1),
+        "high": round(max(all_), 1),
+        "bar": bar,
+    }
