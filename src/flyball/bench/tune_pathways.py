@@ -305,21 +305,21 @@ def judge(trial: Trial, seeds: int = SEEDS) -> list[dict[str, Any]]:
     ours = [run(case, seed, trial.setting, common) for seed in range(seeds)]
     theirs = [run(case, seed, Setting(), common) for seed in range(seeds)]
     scores = [[case.score(each.results, each.mine) for each in arm] for arm in (ours, theirs)]
-    made = [_row(trial, case.metric, *scores, case.more_is_better, trial.bar)]
+    made = [_row(trial, case.metric, scores, case.more_is_better, trial.bar)]
     if len(ours[0].others):
         others = [
             [_completion(each.results, each.others) for each in arm] for arm in (ours, theirs)
         ]
-        made.append(_row(trial, "mean completion of the others", *others, False, None))
+        made.append(_row(trial, "mean completion of the others", others, False, None))
     return made
 
 
 def _row(
-    trial: Trial, metric: str, ours: list[float], theirs: list[float], more: bool, bar: float | None
+    trial: Trial, metric: str, arms: list[list[float]], more: bool, bar: float | None
 ) -> dict[str, Any]:
     """Gains in percent with their paired interval."""
     sign = 1.0 if more else -1.0
-    gains = [sign * 100.0 * (a - b) / b for a, b in zip(ours, theirs, strict=True)]
+    gains = [sign * 100.0 * (a - b) / b for a, b in zip(*arms, strict=True)]
     value, low, high = paired(gains, [0.0] * len(gains))
     return {
         "case": f"{trial.case.kind.label}: {trial.name}",

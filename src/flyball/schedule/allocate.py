@@ -39,7 +39,7 @@ def extra_w(state: Any, job: Any, pool_id: int, cap: int, devices: int) -> float
 def held_w(state: Any, job_id: int, devices: int) -> float:
     """What `devices` of a running job add to the draw of their node."""
     job, run = state.jobs[job_id], state.runs[job_id]
-    return extra_w(state, job, run.pool, run.cap, devices) * run.slow
+    return float(extra_w(state, job, run.pool, run.cap, devices) * run.slow)
 
 
 @kernel
@@ -66,11 +66,11 @@ def slice_rate(state: Any, job_id: int) -> float:
     job, run = state.jobs[job_id], state.runs[job_id]
     spread = run.nodes > fewest_nodes(run.devices, state.pools[run.pool].capacity)
     if job.curve < 0:
-        return rate_of(state, job, run.pool, run.cap, spread) * run.slow
+        return float(rate_of(state, job, run.pool, run.cap, spread) * run.slow)
     held = state.ranges[job.curve]
     point = state.points[held.first + (run.devices - held.least) * len(state.pools) + run.pool]
     slowdown = state.caps[run.pool * CAP_LEVELS + run.cap].slowdown
-    return float((point.spread if spread else point.packed) / slowdown) * run.slow
+    return float((point.spread if spread else point.packed) / slowdown * run.slow)
 
 
 @kernel

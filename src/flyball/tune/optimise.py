@@ -109,9 +109,7 @@ class Weights:
 
 def _towards(default: float, low: float, high: float, part: float) -> float:
     """From `low` at part 0 over the default at a third to `high` at 1, in straight lines."""
-    if part <= THIRD:
-        return default - (default - low) * (THIRD - part) / THIRD
-    return default + (high - default) * (part - THIRD) / (1.0 - THIRD)
+    return float(np.interp(part, (0.0, THIRD, 1.0), (low, default, high)))
 
 
 @dataclass(frozen=True)

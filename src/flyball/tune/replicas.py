@@ -69,7 +69,7 @@ class Settings:
     """
 
     target: Target = USUAL
-    spared: float = 0.3
+    spared: float = 0.15
     gain: float = 0.006
     first_margin: float = 1.2
     margins: tuple[float, float] = (0.7, 4.0)

@@ -16,8 +16,10 @@ from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order
 from flyball.core.protocols import Decider, Forecast, Tuner
 from flyball.core.records import Records
+from flyball.core.results import Ints
 from flyball.core.state import State
 from flyball.core.units import to_us
+from flyball.tune import share
 
 SEEN_US = 30_000_000
 """A speed is known once the job ran so long at it."""
@@ -65,23 +67,27 @@ class Tuning:
         plan = self.policy.decide(state, forecast)
         for tuner in self.tuners:
             plan = tuner.adjust(state, forecast, plan)
-        kept: Records = plan[plan["kind"] != ActionKind.RESERVE]  # type: ignore[assignment]
+        kept: Records = plan[plan["kind"] != ActionKind.RESERVE]
         return kept
 
 
 def learn_speeds(state: State) -> None:
     """Write down how fast running jobs were seen to be, against what tuners believed."""
     runs, now = state.runs, state.clock[0].now_us
-    seen = np.flatnonzero((runs.status == Status.RUNNING) & (now - runs.ready_us >= SEEN_US))
     if len(state.learned):
-        _learn_sizes(state, seen[state.jobs.curve[seen] >= 0])
+        seen = (runs.status == Status.RUNNING) & (now - runs.ready_us >= SEEN_US)
+        _learn_sizes(state, np.flatnonzero(seen & (state.jobs.curve >= 0)))
+    if len(state.pairs):
+        state.pair_guesses[:] = share.learn(state)
 
 
-def _learn_sizes(state: State, seen: np.ndarray) -> None:  # type: ignore[type-arg]
+def _learn_sizes(state: State, seen: Ints) -> None:
     """Measured over guessed speed of elastic jobs where they run."""
-    runs, pools = state.runs[seen], len(state.pools)
-    held = state.ranges[state.jobs.curve[seen]]
-    at = held.first + (runs.devices - held.least) * pools + runs.pool
-    true, guess = state.points[at], state.guesses[at]
-    known = guess.packed > 0
-    state.learned[(seen * pools + runs.pool)[known]] = (true.packed / guess.packed)[known]
+    pools = len(state.pools)
+    ranges = state.jobs.curve[seen]
+    first, least = state.ranges.first[ranges], state.ranges.least[ranges]
+    pool = state.runs.pool[seen].astype(np.int64)
+    at = first + (state.runs.devices[seen] - least) * pools + pool
+    true, guess = state.points.packed[at], state.guesses.packed[at]
+    known = guess > 0
+    state.learned[(seen * pools + pool)[known]] = (true / np.where(known, guess, 1.0))[known]
