@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from flyball.core.results import Floats
+from flyball.predict.ledger import Ledger, better
 from flyball.predict.load.contract import Outlook, certain
 from flyball.predict.load.walk import walk, walk_panel, whole_numbers
 from flyball.predict.select import (
@@ -15,9 +16,7 @@ from flyball.predict.select import (
     BOTTOM_UP,
     FAR_BOTTOM_UP,
     IN_DOUBT,
-    Ledger,
     Offer,
-    better,
     interval_score,
     new_tracker,
 )

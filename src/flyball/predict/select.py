@@ -2,8 +2,8 @@
 
 A `Tracker` follows one series at one lead. Each outcome adds to the decayed loss of every
 forecaster; the best one is used, or the average weighted by their losses where that has done
-better. Another takes over only if it is clearly better, the clearer the less has been seen, so
-that chance does not swap them. Points are chosen by absolute error, the mean by squared error, the
+better. Another takes over only if it is better by more than chance explains (`ledger.py`), the
+clearer the less has been seen. Points are chosen by absolute error, the mean by squared error, the
 band by its interval score.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from flyball.core.results import Floats
 from flyball.predict.calibrate import GAIN, WINDOW, Band
+from flyball.predict.ledger import Ledger, Panel, better
 from flyball.predict.load.contract import NEAR_S
 from flyball.predict.series import Series
 
@@ -26,8 +27,7 @@ COVERS = (0.9, 0.8, 0.5)
 """The bands that are calibrated; with the median they make the levels."""
 AVERAGE = "average"
 MARGIN = 1.5
-"""How much better another must be to take over, divided by the root of the number of outcomes that
-matter and are at least a lead apart: nearer ones are much alike and prove little."""
+"""Standard errors by which another must have done better to take over."""
 SHORT = 25.0
 """A history of so many leads doubles the margin: what was fitted on few of them has seen little of
 what can happen, and its first successes prove little too."""
@@ -85,71 +85,6 @@ class _Open:
     bounds: list[list[tuple[float, float]]]
     given: list[list[tuple[float, float]]]
     """After calibration; of the one that was chosen, what was said to the world."""
-
-
-class Ledger:
-    """Losses of several forecasters, decayed, and how far apart they have been.
-
-    Forecasters are judged by their *differences*: a burst that all of them miss says nothing about
-    which is better. Outcomes nearer than a lead are much alike, so the differences are summed over
-    blocks of a lead, and the squares of these sums say what chance does.
-
-    Args:
-        count: forecasters.
-        keep: what is left of a loss at the next outcome.
-        lead: outcomes in a block.
-    """
-
-    def __init__(self, count: int, keep: float, lead: int) -> None:
-        self.sums, self._block = np.zeros(count), np.zeros(count)
-        self._squares, self._apart = np.zeros(count), np.zeros((count, count))
-        self._keep, self._lead, self._filled = keep, lead, 0
-
-    def add(self, losses: Floats) -> None:
-        self.sums = self._keep * self.sums + losses
-        self._block = self._keep * self._block + losses
-        self._filled += 1
-        if self._filled >= self._lead:
-            keep, block = self._keep**self._lead, self._block
-            self._squares = keep * self._squares + block**2
-            self._apart = keep * self._apart + np.subtract.outer(block, block) ** 2
-            self._block, self._filled = np.zeros(len(losses)), 0
-
-    def judged(self, used: int) -> tuple[Floats, Floats]:
-        """How much less each has lost than the one in use, and the standard error of that."""
-        still_open = (self._block[used] - self._block) ** 2
-        return self.sums[used] - self.sums, np.sqrt(self._apart[used] + still_open)
-
-    def count(self, used: int) -> float:
-        """Blocks that matter to the losses of the one in use.
-
-        Errors that are nothing for a week and large for an hour are few however long they took.
-        """
-        squares = float(self._squares[used] + self._block[used] ** 2)
-        return float(self.sums[used]) ** 2 / squares if squares > 0.0 else 0.0
-
-
-class Panel(Ledger):
-    """The losses on all series of a panel at one lead, together."""
-
-    def __init__(self, count: int, keep: float, lead: int) -> None:
-        super().__init__(count, keep, lead)
-        self._now = np.zeros(count)
-
-    def note(self, losses: Floats) -> None:
-        """Of one series at this step."""
-        self._now = self._now + losses
-
-    def close(self) -> None:
-        """All series have told theirs of this step."""
-        self.add(self._now)
-        self._now = np.zeros(len(self._now))
-
-
-def better(gains: Floats, doubt: Floats, margin: float, used: int) -> int:
-    """The one that gains most among those clearly better than the one in use, or that one."""
-    clear = gains > margin * doubt
-    return int(np.where(clear, gains, -np.inf).argmax()) if clear.any() else used
 
 
 class Tracker:
