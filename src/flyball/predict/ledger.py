@@ -41,6 +41,12 @@ class Ledger:
         still_open = (self._block[used] - self._block) ** 2
         return self.sums[used] - self.sums, np.sqrt(self._apart[used] + still_open)
 
+    def better(self, used: int, margin: float) -> int:
+        """The one to use from now on; nothing more is asked where the one in use is the best."""
+        if self.sums[used] <= self.sums.min():
+            return used
+        return better(*self.judged(used), margin, used)
+
     def count(self, used: int) -> float:
         """Blocks that matter to the losses of the one in use.
 

@@ -178,28 +178,25 @@ class Tracker:
             scores[index] = interval_score(*given[0], value, 1.0 - COVERS[0])
         self.scores.add(scores)
         margin = MARGIN * (1.0 + SHORT * self.lead / (self._known + 1))
-        self._used = better(*self._judged(self._used, errors), margin, self._used)
-        self._mean_of = better(*self.squares.judged(self._mean_of), margin, self._mean_of)
+        if self.panel is not None:
+            self.panel.note(errors)
+        self._used = self._best_point(self._used, margin)
+        self._mean_of = self.squares.better(self._mean_of, margin)
         # Every band is calibrated: a wrong choice costs width, not cover.
-        self._band_of = better(*self.scores.judged(self._band_of), MARGIN, self._band_of)
+        self._band_of = self.scores.better(self._band_of, MARGIN)
 
-    def _judged(self, used: int, errors: Floats) -> tuple[Floats, Floats]:
-        """Gain of each over the one in use and its standard error, drawn towards the panel's.
-
-        Both are relative to the loss of the one in use.
-        """
+    def _best_point(self, used: int, margin: float) -> int:
+        """The best by its own gain, relative to the loss of the one in use, and by the panel's."""
+        own = float(self.losses.sums[used])
+        others = 0.0 if self.panel is None else float(self.panel.sums[used])
+        if self.panel is None or min(own, others) <= 0.0:
+            return self.losses.better(used, margin)
         gains, doubt = self.losses.judged(used)
-        if self.panel is None:
-            return gains, doubt
-        self.panel.note(errors)
-        own, others = float(self.losses.sums[used]), float(self.panel.sums[used])
-        if min(own, others) <= 0.0:
-            return gains, doubt
-        more, less_sure = self.panel.judged(used)
+        panel_gains, panel_doubt = self.panel.judged(used)
         part = PANEL / (self.losses.count(used) + PANEL)
-        drawn: Floats = (1.0 - part) * gains / own + part * more / others
-        in_all: Floats = np.hypot((1.0 - part) * doubt / own, part * less_sure / others)
-        return drawn, in_all
+        drawn = (1.0 - part) * gains / own + part * panel_gains / others
+        in_all = np.hypot((1.0 - part) * doubt / own, part * panel_doubt / others)
+        return better(drawn, in_all, margin, used)
 
     def weights(self) -> Floats:
         """Of each forecaster in the average: the smaller its loss, the more."""
