@@ -34,7 +34,7 @@ what can happen, and its first successes prove little too."""
 SHARPNESS = 25.0
 """How fast the weight in the average falls with the loss relative to the best."""
 SLOWEST = 0.1
-SPANS = 14
+SPANS = 28
 """Leads that the window of a band holds at least: nearer outcomes are much alike."""
 MEMORY_S = 4 * 86_400.0
 """After this time, or after `LEADS_KEPT` leads if that is longer, a loss counts half."""
@@ -257,14 +257,16 @@ def share(trackers: Sequence[Tracker]) -> Panel:
 def _seasonal(series: Series, early: Floats, lead: int) -> bool:
     """Whether the same time of the last day was nearly as good a forecast as the last value.
 
-    A whole day ahead the two are the same; so it is asked at a quarter of a day at most.
+    A whole day ahead the two are the same; so it is asked at a quarter of a day at most. Of a
+    short history it is asked at the lead itself: that the day has a shape is not enough.
     """
     back = series.day
     if not back or len(early) < 2 * back:
         return False
-    lead = min(lead, max(1, back // 4))
+    short = len(early) < LEAST_DAYS * back
+    lead = min(lead, back if short else max(1, back // 4))
     target, same_time, last = early[back:], early[:-back], early[back - lead : -lead]
     misses = np.abs(target - same_time), np.abs(target - last)
     known = np.isfinite(misses[0]) & np.isfinite(misses[1])
-    nearly = NEARLY if len(early) >= LEAST_DAYS * back else 1.0 / NEARLY
-    return bool(misses[0][known].sum() <= nearly * misses[1][known].sum()) and bool(known.any())
+    nearly = 1.0 / NEARLY if short else NEARLY
+    return bool(misses[0][known].sum() < nearly * misses[1][known].sum())
