@@ -257,16 +257,14 @@ def share(trackers: Sequence[Tracker]) -> Panel:
 def _seasonal(series: Series, early: Floats, lead: int) -> bool:
     """Whether the same time of the last day was nearly as good a forecast as the last value.
 
-    A whole day ahead the two are the same; so it is asked at a quarter of a day at most. Of a
-    short history it is asked at the lead itself: that the day has a shape is not enough.
+    A whole day ahead the two are the same; so it is asked at a quarter of a day at most.
     """
     back = series.day
     if not back or len(early) < 2 * back:
         return False
-    short = len(early) < LEAST_DAYS * back
-    lead = min(lead, back if short else max(1, back // 4))
+    lead = min(lead, max(1, back // 4))
     target, same_time, last = early[back:], early[:-back], early[back - lead : -lead]
     misses = np.abs(target - same_time), np.abs(target - last)
     known = np.isfinite(misses[0]) & np.isfinite(misses[1])
-    nearly = 1.0 / NEARLY if short else NEARLY
+    nearly = NEARLY if len(early) >= LEAST_DAYS * back else 1.0 / NEARLY
     return bool(misses[0][known].sum() < nearly * misses[1][known].sum())
