@@ -5,11 +5,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from flyball.core.results import Floats
+from flyball.predict.ledger import Ledger, better
 from flyball.predict.load.contract import Outlook, certain
 from flyball.predict.load.walk import walk, walk_panel, whole_numbers
-from flyball.predict.select import AVERAGE, interval_score, new_tracker
+from flyball.predict.select import (
+    AVERAGE,
+    BOTTOM_UP,
+    FAR_BOTTOM_UP,
+    IN_DOUBT,
+    Offer,
+    interval_score,
+    new_tracker,
+)
 from flyball.predict.series import Series
 
 RNG = np.random.default_rng(7)
@@ -123,6 +133,83 @@ def test_few_leads_of_history_ask_for_more_proof() -> None:
         walked = walk(series, outlooks_of(a=worse, b=better), origins, lead, ["a"])
         first.append(int(np.argmax(walked.used != 0)) if walked.used.any() else count)
     assert first[1] < first[0]
+
+
+def test_a_burst_that_all_miss_stands_in_nobodys_way() -> None:
+    """A day ahead, for a month; one value is a hundred times as large as the others."""
+    lead, days = 24, 30
+    rng = np.random.default_rng(12)
+    truth = np.full((days + 80) * lead, 0.5)
+    truth[-20 * lead] = 100.0
+    origins = np.arange(79 * lead, len(truth) - lead)
+    worse, better = (0.5 + size * rng.normal(size=len(origins)) for size in (1.0, 0.8))
+    walked = walk(
+        Series("a", 0.0, 3_600.0, truth), outlooks_of(a=worse, b=better), origins, lead, ["a"]
+    )
+    assert (walked.used[-15 * lead :] != 0).all()
+
+
+def test_losses_are_judged_by_their_differences() -> None:
+    ledger = Ledger(2, 1.0, 2)
+    for losses in ((5.0, 4.0), (700.0, 700.0), (5.0, 3.0), (2.0, 2.0)):
+        ledger.add(np.array(losses))
+    gains, doubt = ledger.judged(0)
+    np.testing.assert_allclose(gains, [0.0, 3.0])
+    np.testing.assert_allclose(doubt, [0.0, math.hypot(1.0, 2.0)])  # of each block of two
+    assert ledger.count(0) == pytest.approx(712.0**2 / (705.0**2 + 7.0**2))
+    assert better(gains, doubt, 1.0, 0) == 1
+    assert better(gains, doubt, 1.5, 0) == 0
+    assert better(-gains, doubt, 1.0, 1) == 1
+
+
+def test_what_is_said_has_the_promised_cover() -> None:
+    """The median of one lies outside of the band of another, and must not make it cover more."""
+    rng = np.random.default_rng(13)
+    truth = rng.normal(size=6_101)
+    wide = np.sort(rng.normal(size=(6_000, 7)), axis=1)
+    point = certain(truth[101:] + 0.8 * rng.normal(size=6_000))
+    walked = walk(
+        Series("a", 0.0, 3_600.0, truth),
+        {"a": point, "b": Outlook(wide[:, 3], wide)},
+        np.arange(100, 6_100),
+        1,
+        ["b"],
+    )
+    low, high = walked.quantiles[1_000:, 0], walked.quantiles[1_000:, -1]
+    inside = (low <= truth[1_101:]) & (truth[1_101:] <= high)
+    assert (walked.used != 1).all()
+    assert inside.mean() == pytest.approx(0.9, abs=0.005)
+
+
+def test_with_few_days_yesterday_must_have_been_better_to_be_trusted() -> None:
+    day, rng = 24, np.random.default_rng(14)
+    names = ("last", IN_DOUBT)
+    shape = np.sin(2 * np.pi * np.arange(day) / day)
+    for strength, days, lead, trusted in (
+        (0.3, 10, 6, 0),
+        (0.3, 30, 6, 1),
+        (5.0, 10, 6, 1),
+        (5.0, 10, 2 * day, 1),
+        (0.0, 30, 6, 0),  # it never moved
+    ):
+        values = strength * np.tile(shape, days) + min(2 * strength, 1.0) * rng.normal(
+            size=days * day
+        )
+        series = Series("a", 0.0, 3_600.0, values)
+        tracker = new_tracker(series, len(values) - 1, names, 1, lead)
+        offer = Offer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
+        assert tracker.propose(offer).used == trusted
+
+
+def test_a_series_of_parts_trusts_them_near_and_the_clock_as_well_far_ahead() -> None:
+    parts = {"x": np.ones(240)}
+    series = Series("a", 0.0, 3_600.0, np.ones(240), parts=parts)
+    names = ("last", BOTTOM_UP, FAR_BOTTOM_UP)
+    offer = Offer(np.arange(3.0), np.arange(3.0), [[(0.0, 3.0)] * 3])
+    used = [new_tracker(series, 200, names, 1, lead).propose(offer).used for lead in (1, 3, 4, 24)]
+    assert used == [1, 1, 2, 2]
+    fewer = Offer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
+    assert new_tracker(series, 200, names[:2], 1, 24).propose(fewer).used == 1
 
 
 def test_a_series_of_milliseconds_forgets_within_minutes() -> None:

@@ -29,6 +29,7 @@ from flyball.predict.backtest import (
     best_naive,
     coverage,
     interval,
+    least_cover,
     mae,
     origins_of,
     pinball,
@@ -157,6 +158,7 @@ def _band_rows(results: list[Result], count: int) -> list[Row]:
     constant = f"; {still} constant left out" if still else ""
     return [
         row_of("90 % band: coverage %", coverage(actual, low, high), POOLED, "", count),
+        row_of("90 % band: the least it can cover %", least_cover(results), None, "", count),
         row_of("90 % band: least covered series %", each[least], EACH, least + constant, count),
         row_of("90 % band: most covered series %", each[most], EACH, most + constant, count),
         row_of(

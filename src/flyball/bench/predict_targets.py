@@ -175,7 +175,7 @@ TARGETS = {
         *(servegen, AHEAD_S, days(9, 3, (4, 5, 6, 7, 8, 10, 11, 12, 13))),
         {"rMAE": (0.98, 0.95, 0.80, 0.90)},
         each=True,
-        chosen=(*TREES, "parts"),
+        chosen=(*TREES, "parts", "same-time"),
     ),
     "carbon day ahead": Target(
         *(carbon, HOURS_S, days(547, 487, (608, 670))),

@@ -212,6 +212,17 @@ def coverage(actual: Floats, low: Floats, high: Floats) -> float:
     return 100.0 * float(inside[known].mean()) if known.any() else float("nan")
 
 
+def least_cover(results: Sequence[Result], cover: float = 90.0) -> float:
+    """Percent covered in all if each series has `cover`, or more where it cannot have less.
+
+    A band holds its median. Of a series whose values are the median more often than `cover`, that
+    one value alone covers more, however narrow the band.
+    """
+    told = [one for one in results if len(one.known)]
+    each = [max(cover, coverage(one.actual, one.walk.median, one.walk.median)) for one in told]
+    return float(np.average(each, weights=origins_of(told))) if told else float("nan")
+
+
 def interval(actual: Floats, low: Floats, high: Floats, miss: float = 0.1) -> float:
     """Mean interval score: width, and 2 / miss times how far a value lies outside."""
     outside = np.maximum(low - actual, 0.0) + np.maximum(actual - high, 0.0)

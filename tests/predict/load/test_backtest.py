@@ -18,6 +18,7 @@ from flyball.predict.backtest import (
     best_naive,
     coverage,
     interval,
+    least_cover,
     mae,
     pinball,
     ratio,
@@ -88,6 +89,16 @@ def test_measures() -> None:
     assert math.isnan(coverage(array(math.nan), array(0), array(1)))
     assert interval(array(5), array(1), array(3)) == 2 + 20 * 2
     assert pinball(array(2.0), np.full((1, 7), 0.0)) == pytest.approx(2 * 0.5)
+
+
+def test_what_stays_where_it_was_cannot_be_covered_less() -> None:
+    still = Series("still", 0.0, 1_800.0, np.full(20 * DAY, 3.0))
+    unknown = Series("unknown", 0.0, 1_800.0, np.where(np.arange(20 * DAY) < 9 * DAY, 1.0, np.nan))
+    moving, constant, missing = backtest([daily(), still, unknown], (1,), WHERE, LIGHT)[1]
+    assert least_cover([moving]) == 90.0
+    assert least_cover([constant]) == 100.0
+    assert least_cover([moving, constant, missing]) == pytest.approx(95.0)
+    assert math.isnan(least_cover([missing]))
 
 
 # The table ---------------------------------------------------------------------

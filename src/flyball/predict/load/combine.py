@@ -18,6 +18,8 @@ MIXES: Mapping[str, tuple[str, ...]] = {
     "yesterday+smoothing": ("yesterday", "smoothing"),
     "changes+last": ("tree-changes", "last"),
     "trees+changes+smoothing": ("trees", "tree-changes", "smoothing"),
+    "changes+same-time": ("tree-changes", "same-time"),
+    "parts+changes+same-time": ("parts", "tree-changes", "same-time"),
     "nets": ("lstm", "transformer"),
     "trees+transformer": ("trees", "transformer"),
     "changes+lstm": ("tree-changes", "lstm"),

@@ -15,10 +15,13 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from flyball.core.results import Floats, Ints
+from flyball.core.units import S_PER_HOUR
 from flyball.predict.series import Series
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 MEDIAN = LEVELS.index(0.5)
+NEAR_S = 3.0 * S_PER_HOUR
+"""Up to here the last values say most; beyond, the time of the day does."""
 FITTED = (0.05, 0.5, 0.95)
 """Quantiles that are learnt; the others lie between them and calibration moves them."""
 

@@ -15,15 +15,13 @@ from typing import Any, Self
 import numpy as np
 
 from flyball.core.results import Floats, Ints
-from flyball.core.units import S_PER_HOUR
-from flyball.predict.load.contract import Outlook, certain
+from flyball.predict.load.contract import NEAR_S, Outlook, certain
 from flyball.predict.load.linear import Linear
 from flyball.predict.load.smoothing import Smoothing
 from flyball.predict.load.trees import TreeChanges
 from flyball.predict.series import Series
 
 MOST_PARTS = 12
-NEAR_S = 3.0 * S_PER_HOUR
 REST = "rest"
 
 

@@ -21,6 +21,7 @@ BUILT_IN = {
     "last": "flyball.predict.load.naive:Last",
     "yesterday": "flyball.predict.load.naive:Yesterday",
     "last-week": "flyball.predict.load.naive:LastWeek",
+    "same-time": "flyball.predict.load.same_time:SameTime",
     "smoothing": "flyball.predict.load.smoothing:Smoothing",
     "linear": "flyball.predict.load.linear:Linear",
     "trees": "flyball.predict.load.trees:Trees",

@@ -9,7 +9,7 @@ import numpy as np
 
 from flyball.core.results import Floats, Ints
 from flyball.predict.load.contract import LEVELS, MEDIAN, Outlook
-from flyball.predict.select import AVERAGE, COVERS, Offer, Panel, Tracker, new_tracker
+from flyball.predict.select import AVERAGE, COVERS, Offer, Tracker, new_tracker, share
 from flyball.predict.series import Series
 
 
@@ -61,19 +61,17 @@ def walk_panel(
 ) -> list[Walk]:
     """The same for series side by side, each also judged by what was learnt on the others."""
     names = tuple(outlooks[0])
-    shared = Panel(len(names)) if len(panel) > 1 else None
+    trackers = [new_tracker(series, int(origins[0]), names, len(banded), lead) for series in panel]
+    shared = share(trackers) if len(panel) > 1 else None
     walkers = [
-        Walker(
-            *(series, said, origins, lead, banded),
-            new_tracker(series, int(origins[0]), names, len(banded), lead, shared),
-        )
-        for series, said in zip(panel, outlooks, strict=True)
+        Walker(series, said, origins, lead, banded, tracker)
+        for series, said, tracker in zip(panel, outlooks, trackers, strict=True)
     ]
     for index in range(len(origins)):
-        if shared is not None:
-            shared.losses *= walkers[0].tracker.keep
         for each in walkers:
             each.learn(index)
+        if shared is not None:
+            shared.close()
         for each in walkers:
             each.say(index)
     return [each.walked for each in walkers]
