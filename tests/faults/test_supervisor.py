@@ -115,7 +115,7 @@ def test_another_process_with_the_same_pid_is_not_it(rig: Rig, field: str) -> No
     head |= {"boot": proc.boot_id(), "time_us": 5}
     head[field] = 1 if field == "start" else "another"
     folder = os.open(rig.state / "engine", os.O_RDONLY)
-    os.close(claim.make(folder, head, durable=False))
+    os.close(claim.make(folder, head))
     os.close(folder)
     rig.report("lost")
     assert other.poll() is None  # a stranger is not killed
@@ -297,7 +297,7 @@ CLAIMANT = """
     got = 0
     for job in range(1, 21):
         try:
-            claim.make(folder, {"job": job, "attempt": 1, "pid": os.getpid()}, durable=False)
+            claim.make(folder, {"job": job, "attempt": 1, "pid": os.getpid()})
             got += 1
         except FileExistsError:
             pass

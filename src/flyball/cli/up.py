@@ -38,7 +38,7 @@ every few hundred objects took a quarter of the time of a batch of submits."""
 AGENT_PAUSE_S = 2.0
 """Between the end of an agent and the start of the next."""
 AGENT_END_S = 5.0
-"""How long an agent that is told to end is waited for; it may take longer, and ends all the same."""
+"""How long an agent that is told to end is waited for; one that takes longer ends all the same."""
 
 USEFUL = """useful commands (in another terminal{where}):
   flyball submit -- sleep 10      flyball queue      flyball top

@@ -100,6 +100,7 @@ class Journal(History):
         self._draining = False
         self.commits = 0
         """Transactions so far."""
+        self._connection: Connection | None = None
         self._thread: threading.Thread | None = None
         if not inline:
             self._thread = threading.Thread(target=self._drain, name="journal", daemon=True)
@@ -134,6 +135,8 @@ class Journal(History):
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
+        if self._connection is not None:
+            self._connection.close()
         self._writer.dispose()
         super().close()
 
@@ -229,13 +232,16 @@ class Journal(History):
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        with self._writer.connect() as connection:
-            try:
-                with connection.begin():
-                    yield connection
-            except BaseException:
-                connection.invalidate()  # the next one starts from a clean connection
-                raise
+        # The writer keeps its connection: to take one anew costs more than a small transaction.
+        connection = self._connection = self._connection or self._writer.connect()
+        try:
+            with connection.begin():
+                yield connection
+        except BaseException:
+            self._connection = None  # the next one starts from a clean connection
+            connection.invalidate()
+            connection.close()
+            raise
 
 
 def _fail(group: Sequence[_Entry], error: Exception) -> None:
