@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -51,10 +52,8 @@ class Program:
 
     def run(self) -> str:
         """Let it go; returns what went wrong ("" = it runs)."""
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it has not come this far, and says why
             os.write(self._gate, GO)
-        except BrokenPipeError:
-            pass  # it has not come this far, and says why
         os.close(self._gate)
         problem = os.read(self._hear, 4096)  # its end: exec has closed the pipe
         os.close(self._hear)
