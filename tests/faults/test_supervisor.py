@@ -52,6 +52,7 @@ def test_killed_supervisor_is_lost_and_leaves_nothing(rig: Rig) -> None:
     assert "is gone without a record" in lost.values["message"]
     assert "ended" not in whats(rig.seen)
     rig.engine.acknowledge([lost])
+    rig.engine.wait(0.0)
     assert rig.claims() == []
 
 
@@ -259,6 +260,7 @@ def test_killed_control_plane(rig: Rig) -> None:
         until(mark.exists)
         assert mark.read_text() == "x\n"
     rig.engine.acknowledge(rig.seen)
+    rig.engine.wait(0.0)
     assert "6.1" not in rig.claims()  # no spawner was left that could still begin it
 
 
@@ -375,6 +377,7 @@ def test_a_full_disk_at_the_claim(tmp_path: Path, small_disk: Path) -> None:
     void = full.report("void")
     assert void.values["message"] == "cannot be claimed: No space left on device"
     full.engine.acknowledge([void])
+    full.engine.wait(0.0)
     assert full.claims() == []
     assert not (tmp_path / "ran").exists()
     full.launch("true", attempt=2)

@@ -61,7 +61,7 @@ def test_claims_go_when_nobody_makes_one(rig: Rig) -> None:
     rig.launch(*SLEEP, job=2)
     rig.engine.acknowledge(rig.seen)
     assert rig.claims()[0] == "1.1"
-    assert rig.engine.reconcile([(2, 1)]) == []  # what is forgotten is not told again
+    assert rig.engine.observe() == []  # what is forgotten is not told again
     rig.report("started", job=2)
     assert rig.claims() == ["2.1"]
 

@@ -289,6 +289,8 @@ class LocalEngine:
         for token in strays:
             attempts.kill_stray(token, fenced=not quiet)
         self._until(lambda: not self._left(strays))
+        attempts.sweep()
+        self._tell_s = -math.inf  # whoever begins anew wants to know all at once
         return self.observe()
 
     def _left(self, strays: set[Token]) -> set[Token]:
