@@ -11,6 +11,7 @@ import warnings  # noqa: F401  `os.execvpe` wants it; better loaded once than by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
     from .cgroup import Group
@@ -37,13 +38,26 @@ class Program:
     the supervisor's handlers in the wrong process.
     """
 
-    def __init__(self, request: dict[str, Any], output: int, group: Group | None) -> None:
+    def __init__(
+        self,
+        request: dict[str, Any],
+        output: int,
+        group: Group | None,
+        let_go: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            output: what it prints goes here.
+            let_go: closes, in the fork, what is the supervisor's alone: a folder that hangs must
+                not hold up other launches.
+        """
         self._hear, tell = os.pipe()
         gate, self._gate = os.pipe()
         supervisor = os.getpid()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self.pid = os.fork()
         if self.pid == 0:
+            let_go()
             os.close(self._gate)  # else it would wait for itself
             _become(request, output, group, supervisor, tell, gate)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -86,7 +86,7 @@ def supervise(
     program.prctl(program.PR_SET_NAME, f"fly {head['job']}.{head['attempt']}".encode())
     name = cgroup.group_name(folder, request["job"], request["attempt"])
     group = cgroup.Group(place, name) if place else None
-    _Attempt(request, file, head, clock, group).run(settle)
+    _Attempt(request, file, head, clock, group).run(settle, let_go)
 
 
 class _Attempt:
@@ -117,17 +117,17 @@ class _Attempt:
         self.max_rss_mib = 0.0
         self.phase_ends_s = self.limit_s = self.memory_s = NEVER
 
-    def run(self, settle: Callable[[], bool]) -> None:
+    def run(self, settle: Callable[[], bool], let_go: Callable[[], None]) -> None:
         """Start it, wait, end what is left of it, record.
 
-        All is made ready while the disk takes the claim.
+        All is made ready before `settle` has the disk take the claim, and nothing runs before it.
         """
         self._hear_signals()
         program.prctl(program.PR_SET_CHILD_SUBREAPER, 1)
         limit_mib = self.request["memory_mib"]
         if self.group is not None and not (limit_mib and self.group.make(limit_mib)):
             self.group = None
-        self._prepare()
+        self._prepare(let_go)
         settled = settle()
         if settled and self._start():
             self._watch()
@@ -154,7 +154,7 @@ class _Attempt:
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
-    def _prepare(self) -> None:
+    def _prepare(self, let_go: Callable[[], None]) -> None:
         request = self.request
         try:
             os.makedirs(request["checkpoint_dir"], mode=0o700, exist_ok=True)
@@ -162,7 +162,7 @@ class _Attempt:
         except OSError as error:
             self._cannot_start(f"cannot make {error.filename!r}: {error.strerror}")
             return
-        self.program = program.Program(request, self.pump.into, self.group)
+        self.program = program.Program(request, self.pump.into, self.group, let_go)
         self.pump.close_into()
 
     def _start(self) -> bool:
