@@ -100,6 +100,57 @@ def test_many_appends_share_a_commit(tmp_path: Path) -> None:
     gate.journal.close()
 
 
+def test_who_waits_anyway_writes_itself(threaded: Kept) -> None:
+    writers: list[str] = []
+
+    def follow(committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
+        writers.append(threading.current_thread().name)
+        threaded.follow(committed, changes)
+        if len(writers) == 1:
+            threaded.journal.append([submitted(3)])
+
+    threaded.journal._on_commit = follow
+    threaded.journal.record([submitted(1)])
+    threaded.journal.append([submitted(2)]).wait(30)
+    assert writers[0] == threading.current_thread().name
+    assert set(writers[1:]) == {"journal"}
+    assert sorted(threaded.book.jobs) == [1, 2, 3]
+    assert [seq for seq, _ in threaded.told] == [1, 2, 3]
+
+
+def test_a_record_waits_for_who_writes(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "journal.db")
+    first = gate.journal.append([submitted(1)])
+    assert gate.entered.wait(30)
+    other = threading.Thread(target=gate.journal.record, args=[[submitted(2)]])
+    other.start()
+    other.join(0.05)
+    assert other.is_alive()
+    gate.opened.set()
+    other.join(30)
+    assert (first.wait(30), gate.journal.last().seq) == (1, 2)
+    gate.journal.close()
+    with pytest.raises(JournalUnavailable, match="is closed"):
+        gate.journal.record([submitted(3)])
+
+
+def test_records_and_appends_of_many_threads_are_all_kept(threaded: Kept) -> None:
+    def write(first: int) -> None:
+        for job in range(first, first + 20):
+            if job % 2:
+                threaded.journal.record([submitted(job)])
+            else:
+                threaded.journal.append([submitted(job)]).wait(30)
+
+    writers = [threading.Thread(target=write, args=[1 + 20 * at]) for at in range(6)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join(60)
+    assert sorted(threaded.book.jobs) == list(range(1, 121))
+    assert [seq for seq, _ in threaded.told] == list(range(1, 121))
+
+
 def test_a_ticket_is_kept_after_the_book_has_followed(tmp_path: Path) -> None:
     seen: list[bool] = []
     tickets: list[Ticket] = []

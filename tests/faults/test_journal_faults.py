@@ -68,7 +68,7 @@ def test_a_full_disk(kept: Kept) -> None:
         connection.execute(f"PRAGMA max_page_count={limit['pages']}")
 
     hook.listen(journal._writer, "connect", set_limit)
-    journal._writer.dispose()
+    _renew(journal)
     events = [submitted(job) for job in range(10_000, 10_200)]
     for _ in range(2):
         with pytest.raises(JournalUnavailable, match=r"is full.*; free space where") as full:
@@ -77,9 +77,17 @@ def test_a_full_disk(kept: Kept) -> None:
     assert (journal.last().seq, journal.answer("k")) == (before, None)
     assert kept.book.jobs == states
     limit["pages"] = 2**30
-    journal._writer.dispose()
+    _renew(journal)
     assert journal.append(events, "k", 1).wait(30) == before + 200
     assert len(check_whole(journal)) == before + 200
+
+
+def _renew(journal: Journal) -> None:
+    """The writer's next connection is a new one."""
+    connection, journal._connection = journal._connection, None
+    if connection is not None:
+        connection.close()
+    journal._writer.dispose()
 
 
 def test_a_disk_that_fails_at_the_commit(kept: Kept) -> None:

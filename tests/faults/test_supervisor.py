@@ -52,6 +52,7 @@ def test_killed_supervisor_is_lost_and_leaves_nothing(rig: Rig) -> None:
     assert "is gone without a record" in lost.values["message"]
     assert "ended" not in whats(rig.seen)
     rig.engine.acknowledge([lost])
+    rig.engine.wait(0.0)
     assert rig.claims() == []
 
 
@@ -115,7 +116,7 @@ def test_another_process_with_the_same_pid_is_not_it(rig: Rig, field: str) -> No
     head |= {"boot": proc.boot_id(), "time_us": 5}
     head[field] = 1 if field == "start" else "another"
     folder = os.open(rig.state / "engine", os.O_RDONLY)
-    os.close(claim.make(folder, head, durable=False))
+    os.close(claim.make(folder, head))
     os.close(folder)
     rig.report("lost")
     assert other.poll() is None  # a stranger is not killed
@@ -259,6 +260,7 @@ def test_killed_control_plane(rig: Rig) -> None:
         until(mark.exists)
         assert mark.read_text() == "x\n"
     rig.engine.acknowledge(rig.seen)
+    rig.engine.wait(0.0)
     assert "6.1" not in rig.claims()  # no spawner was left that could still begin it
 
 
@@ -297,7 +299,7 @@ CLAIMANT = """
     got = 0
     for job in range(1, 21):
         try:
-            claim.make(folder, {"job": job, "attempt": 1, "pid": os.getpid()}, durable=False)
+            claim.make(folder, {"job": job, "attempt": 1, "pid": os.getpid()})
             got += 1
         except FileExistsError:
             pass
@@ -375,6 +377,7 @@ def test_a_full_disk_at_the_claim(tmp_path: Path, small_disk: Path) -> None:
     void = full.report("void")
     assert void.values["message"] == "cannot be claimed: No space left on device"
     full.engine.acknowledge([void])
+    full.engine.wait(0.0)
     assert full.claims() == []
     assert not (tmp_path / "ran").exists()
     full.launch("true", attempt=2)

@@ -55,9 +55,7 @@ def test_processes_come_and_go(tmp_path: Path) -> None:
     jobs = opened("jobs", site)
     used = jobs.collect(1.0).values["7.cpu_s_total"]
     proc = site.root / "proc"
-    (proc / "102").mkdir()
-    text = (proc / "101/stat").read_text()
-    (proc / "102/stat").write_text(text.replace("101 (train)", "102 (more)", 1))
+    _forked(site, 102)
     assert jobs.collect(2.0).values["7.processes"] == 3
     (proc / "102/stat").unlink()
     (proc / "102").rmdir()
@@ -65,6 +63,52 @@ def test_processes_come_and_go(tmp_path: Path) -> None:
     assert values["7.processes"] == 2
     # What it used went with it, but a total does not go back.
     assert values["7.cpu_s_total"] > used
+
+
+def test_processes_are_listed_only_when_there_may_be_new_ones(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "7.1", 100, 9000)
+    jobs = opened("jobs", site)
+    load = site.proc("loadavg").read_text()
+    assert jobs.collect(1.0).values["7.processes"] == 2
+    _forked(site, 102)
+    site.proc("loadavg").write_text(load)  # as if no number had been given since
+    assert jobs.collect(2.0).values["7.processes"] == 2
+    assert jobs.collect(32.0).values["7.processes"] == 3  # all are asked anew
+    _forked(site, 103)
+    assert jobs.collect(33.0).values["7.processes"] == 4
+
+
+def test_a_process_that_was_known_before_it_led_a_session(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "7.1", 100, 9000)
+    _forked(site, 102)
+    jobs = opened("jobs", site)
+    assert jobs.collect(1.0).values["7.processes"] == 3
+    stat = site.root / "proc/102/stat"
+    stat.write_text(stat.read_text().replace("S 1 100 100", "S 1 102 102"))
+    start = int(stat.read_text().rpartition(")")[2].split()[19])
+    claim(site, "8.1", 102, start)
+    assert jobs.collect(2.0).values["8.processes"] == 1
+
+
+def test_without_a_last_number_processes_are_listed_each_time(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    site.proc("loadavg").unlink()
+    claim(site, "7.1", 100, 9000)
+    jobs = opened("jobs", site)
+    assert jobs.collect(1.0).values["7.processes"] == 2
+    _forked(site, 102)
+    assert jobs.collect(2.0).values["7.processes"] == 3
+
+
+def _forked(site: Site, pid: int) -> None:
+    """Another process of the session of 101, and the number that the kernel gave last."""
+    proc = site.root / "proc"
+    (proc / str(pid)).mkdir()
+    text = (proc / "101/stat").read_text()
+    (proc / f"{pid}/stat").write_text(text.replace("101 (train)", f"{pid} (more)", 1))
+    (proc / "loadavg").write_text(f"0.50 0.40 0.30 3/200 {pid}\n")
 
 
 def test_a_process_that_leaves_the_session(tmp_path: Path) -> None:

@@ -26,6 +26,14 @@ def test_memory(tmp_path: Path) -> None:
     }
 
 
+def test_totals_of_memory_are_read_now_and_then(tmp_path: Path) -> None:
+    memory = opened("memory", frozen(tmp_path))
+    read = [memory.collect(1.0 + at / 5).values for at in range(6)]
+    assert all("used_bytes" in each for each in read)
+    assert ["faults_total" in each for each in read] == [True, False, False, True, False, False]
+    assert ["stalled_s_total" in each for each in read] == [True, False, False, True, False, False]
+
+
 def test_memory_without_a_field_raises(tmp_path: Path) -> None:
     site = frozen(tmp_path)
     memory = opened("memory", site)
@@ -67,8 +75,8 @@ def test_network(tmp_path: Path) -> None:
 
 def test_connections_are_counted_now_and_then(tmp_path: Path) -> None:
     network = opened("network", frozen(tmp_path))
-    counted = ["tcp_listen" in network.collect(1.0 + at / 2).values for at in range(12)]
-    assert counted == [True] + [False] * 8 + [True, False, False]
+    counted = ["tcp_listen" in network.collect(1.0 + at / 2).values for at in range(30)]
+    assert counted == [True] + [False] * 26 + [True, False, False]
 
 
 def test_many_interfaces_are_cut_to_the_busiest(tmp_path: Path) -> None:

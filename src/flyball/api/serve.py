@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import socket
 import ssl
@@ -23,6 +25,31 @@ MOST_PORT = 65_535
 GRACE_S = 3
 """How long open requests may take once the server is told to stop."""
 START_S = 30.0
+DATE_S = 1.0
+"""How often answers get a new date: the only thing a server does that nobody asks for."""
+
+
+class _Uvicorn(uvicorn.Server):
+    """Sleeps until it is told to end, where uvicorn looks ten times a second whether it was."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DATE_S):
+                    await self._told.wait()
+
+    def end(self) -> None:
+        """Have it end soon. From any thread."""
+        self.should_exit = True
+        if self._loop is not None:  # else it will see before it first sleeps
+            with contextlib.suppress(RuntimeError):  # it has ended already
+                self._loop.call_soon_threadsafe(self._told.set)
 
 
 @dataclass
@@ -38,7 +65,7 @@ class Server:
     host: str
     port: int
     app: FastAPI
-    _server: uvicorn.Server
+    _server: _Uvicorn
     _thread: threading.Thread
 
     @property
@@ -46,10 +73,14 @@ class Server:
         """Whether it still serves."""
         return self._thread.is_alive()
 
+    def join(self) -> None:
+        """Wait until it serves no more."""
+        self._thread.join()
+
     def stop(self) -> None:
         """End streams, let open requests finish, let go of the port. May be called twice."""
         self.app.state.bridge.closing = True
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join()
 
 
@@ -146,7 +177,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _started(
     app: FastAPI, listener: socket.socket, tls_cert: str | Path, tls_key: str | Path
-) -> tuple[uvicorn.Server, threading.Thread]:
+) -> tuple[_Uvicorn, threading.Thread]:
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -161,7 +192,7 @@ def _started(
         ssl_certfile=str(tls_cert) or None,
         ssl_keyfile=str(tls_key) or None,
     )
-    server = uvicorn.Server(config)
+    server = _Uvicorn(config)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listener]}, name="flyball-api", daemon=True
     )

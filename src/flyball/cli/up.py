@@ -35,6 +35,11 @@ COLLECT = 100_000, 20, 20
 """New objects before garbage is looked for. A long queue is not garbage: looking through it after
 every few hundred objects took a quarter of the time of a batch of submits."""
 
+AGENT_PAUSE_S = 2.0
+"""Between the end of an agent and the start of the next."""
+AGENT_END_S = 5.0
+"""How long an agent that is told to end is waited for; one that takes longer ends all the same."""
+
 USEFUL = """useful commands (in another terminal{where}):
   flyball submit -- sleep 10      flyball queue      flyball top
   flyball logs ID -f              flyball why ID     flyball receipt ID
@@ -143,19 +148,17 @@ def _agent(folder: Path, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    stopped = threading.Event()
+    stopped, changing = threading.Event(), threading.Lock()
     running: list[subprocess.Popen[bytes]] = []
-    log = folder / "agent.log"
 
     def keep() -> None:
-        while not stopped.is_set():
-            with open(log, "ab") as file:
+        while True:
+            with changing, open(folder / "agent.log", "ab") as file:
+                if stopped.is_set():
+                    return
                 running[:] = [_start_agent(folder, file)]
-            while running[0].poll() is None and not stopped.wait(1.0):
-                pass
-            if not stopped.wait(2.0):
-                continue
-            return
+            running[0].wait()
+            stopped.wait(AGENT_PAUSE_S)
 
     watcher = threading.Thread(target=keep, name="agent", daemon=True)
     watcher.start()
@@ -163,11 +166,10 @@ def _agent(folder: Path, wanted: bool) -> Iterator[None]:
         yield
     finally:
         stopped.set()
-        watcher.join()
-        for each in running:
-            each.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                each.wait(5.0)
+        with changing:
+            for each in running:
+                each.terminate()
+        watcher.join(AGENT_END_S)
 
 
 @contextlib.contextmanager
@@ -201,10 +203,16 @@ def _greet(url: str, folder: Path, state: Path | None, policy: str, nodes: Any) 
 
 
 def _until_stopped(server: Any) -> None:
-    """Wait for Ctrl-C, SIGTERM, or the server's own end."""
-    stopped = threading.Event()
+    """Wait for Ctrl-C, SIGTERM, or the server's own end; asleep until then."""
+    stopped = os.eventfd(0, os.EFD_CLOEXEC)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: stopped.set())
-    while not stopped.wait(0.5):
-        if not server.alive:
-            raise Unavailable("the API has stopped by itself", "see the messages above")
+        signal.signal(number, lambda _number, _frame: os.eventfd_write(stopped, 1))
+
+    def watch() -> None:
+        server.join()
+        os.eventfd_write(stopped, 1)
+
+    threading.Thread(target=watch, name="api-watch", daemon=True).start()
+    os.read(stopped, 8)  # goes on after a signal, which `eventfd_read` does not
+    if not server.alive:
+        raise Unavailable("the API has stopped by itself", "see the messages above")

@@ -3,9 +3,9 @@
     journal = Journal(path, book.fold, on_commit)
     number = journal.append([event, ...], key="...", answer={...}).wait()
 
-One thread writes. It takes whatever was appended meanwhile, makes one transaction of it (the
-events, the jobs as they are afterwards, the answers), syncs once, tells `on_commit`, and only then
-keeps the promise of each ticket. So the disk's latency is paid once by many.
+One thread writes at a time. It takes whatever was appended meanwhile, makes one transaction of it
+(the events, the jobs as they are afterwards, the answers), syncs once, tells `on_commit`, and only
+then keeps the promise of each ticket. So the disk's latency is paid once by many.
 
 What the events make of the jobs is computed before the commit (`fold`, which changes nothing) and
 becomes true in memory after it (`on_commit`). A commit that fails has changed nothing anywhere:
@@ -100,6 +100,7 @@ class Journal(History):
         self._draining = False
         self.commits = 0
         """Transactions so far."""
+        self._connection: Connection | None = None
         self._thread: threading.Thread | None = None
         if not inline:
             self._thread = threading.Thread(target=self._drain, name="journal", daemon=True)
@@ -115,17 +116,41 @@ class Journal(History):
                 appended, and the ticket has the answer of the first time.
             answer: stored under the key; anything that JSON holds.
         """
-        rows = [event_row(event) for event in events]
-        entry = _Entry(tuple(events), rows, key, answer, encode(answer))
+        entry = _entry(events, key, answer)
         with self._changed:
             if self._closed:
-                _fail([entry], JournalUnavailable("the journal is closed", "open it again"))
+                _fail([entry], _closed())
                 return entry.ticket
             self._queue.append(entry)
             self._changed.notify()
         if self._thread is None:
             self._drain()
         return entry.ticket
+
+    def record(self, events: Sequence[Event]) -> None:
+        """Keep events, all of them or none; durable when it returns.
+
+        As `append` and waiting for it, but written by the caller itself if nobody writes: who
+        waits anyway need not be woken by another thread, which takes long on a busy machine.
+
+        Raises:
+            JournalUnavailable: they could not be written.
+        """
+        with self._changed:
+            free = not (self._draining or self._queue or self._closed) and self._thread is not None
+            self._draining |= free
+        if not free:
+            self.append(events).wait()
+            return
+        entry = _entry(events, "", None)
+        try:
+            self._settle([entry])
+        finally:
+            with self._changed:
+                self._draining = False
+                if self._queue or self._closed:
+                    self._changed.notify()
+        entry.ticket.wait()
 
     def close(self) -> None:
         """Write what was appended, then let go of the file. Appends from now on fail."""
@@ -134,6 +159,8 @@ class Journal(History):
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
+        if self._connection is not None:
+            self._connection.close()
         self._writer.dispose()
         super().close()
 
@@ -141,17 +168,19 @@ class Journal(History):
 
     def _drain(self) -> None:
         """Write what is queued; the thread does so until the journal is closed."""
-        with self._changed:
-            if self._draining:  # whoever does will find it: `on_commit` that appends, say
-                return
-            self._draining = True
         while group := self._take():
             self._settle(group)
+            with self._changed:
+                self._draining = False
 
     def _take(self) -> list[_Entry]:
+        """What is to be written next, by whoever asks; nothing: there is no more, or another
+        writes and will find it (`on_commit` that appends, say)."""
         with self._changed:
             if self._thread is not None:
-                self._changed.wait_for(lambda: self._queue or self._closed)
+                self._changed.wait_for(lambda: not self._draining and (self._queue or self._closed))
+            elif self._draining:
+                return []
             group, self._queue = self._queue[:MOST_APPENDS], self._queue[MOST_APPENDS:]
             self._draining = bool(group)
             return group
@@ -229,13 +258,24 @@ class Journal(History):
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        with self._writer.connect() as connection:
-            try:
-                with connection.begin():
-                    yield connection
-            except BaseException:
-                connection.invalidate()  # the next one starts from a clean connection
-                raise
+        # The writer keeps its connection: to take one anew costs more than a small transaction.
+        connection = self._connection = self._connection or self._writer.connect()
+        try:
+            with connection.begin():
+                yield connection
+        except BaseException:
+            self._connection = None  # the next one starts from a clean connection
+            connection.invalidate()
+            connection.close()
+            raise
+
+
+def _entry(events: Sequence[Event], key: str, answer: Any) -> _Entry:
+    return _Entry(tuple(events), [event_row(each) for each in events], key, answer, encode(answer))
+
+
+def _closed() -> JournalUnavailable:
+    return JournalUnavailable("the journal is closed", "open it again")
 
 
 def _fail(group: Sequence[_Entry], error: Exception) -> None:

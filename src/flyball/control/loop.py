@@ -78,7 +78,7 @@ class Loop:
         self._passing("decided")
         # 4. Record all of it at once, and wait until it is durable.
         if events:
-            self._journal.append(events).wait()
+            self._journal.record(events)
         self._decider.settle(decision)
         self._kept = []
         self._passing("recorded")

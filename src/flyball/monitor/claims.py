@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from flyball.monitor.sensor import Site, text_of
+from flyball.monitor.sensor import Site, kept, text_of
 
 FIRST_LINE = 1024
 """Bytes of a claim's first line; the exit record follows."""
@@ -57,6 +57,9 @@ class Sessions:
         self._claims: dict[str, Claim] = {}
         self._session_of: dict[int, int] = {}
         self._sweep_due = -1.0
+        self._load = kept(site.proc("loadavg"))
+        self._newest = b""
+        self._leaders: set[int] = set()
         self.pids: frozenset[int] = frozenset()
 
     def update(self, now: float) -> dict[Claim, Usage]:
@@ -64,10 +67,21 @@ class Sessions:
         claims = self._read_claims()
         if not claims:
             self._session_of.clear()
+            self._leaders = set()
             self.pids = frozenset()
             return {}
-        self._find_processes(now, {claim.pid for claim in claims})
+        leaders = {claim.pid for claim in claims}
+        if self._has_new() or leaders != self._leaders or now >= self._sweep_due:
+            self._find_processes(now, leaders)
+            self._leaders = leaders
         return self._measure(claims)
+
+    def _has_new(self) -> bool:
+        """Whether there may be processes that were not seen yet: the kernel tells which number it
+        gave last, at a tenth of what a list of all processes costs."""
+        before = self._newest
+        self._newest = self._load.read().rpartition(b" ")[2] if self._load is not None else b""
+        return not before or self._newest != before
 
     def _read_claims(self) -> list[Claim]:
         """Claims that are not void, not ended and of this boot."""

@@ -18,6 +18,8 @@ LATEST = "latest.json"
 FORGET_S = 30.0
 """A value that was not seen for so long is no longer the latest, but gone."""
 TOTAL, PER_S = "_total", "_per_s"
+MOST_SCHEMAS = 1000
+"""Sets of names that are remembered; jobs that come and go make new ones."""
 
 
 class Outlet:
@@ -31,6 +33,7 @@ class Outlet:
         self._spools = {family: Spool(folder / family) for family in FAMILIES}
         self._last: dict[tuple[str, ...], Sample] = {}
         self._before: dict[str, tuple[float, float, float]] = {}
+        self._names: dict[tuple[str, ...], list[tuple[str, str]]] = {}
         self._unpublished = 0
 
     @property
@@ -74,17 +77,28 @@ class Outlet:
         }
         values: dict[str, float] = {}
         before: dict[str, tuple[float, float, float]] = {}
-        for sample in sorted(self._last.values(), key=lambda each: each.time_s):
-            for key, value in sample.values.items():
-                name = f"{sample.source}.{key}"
+        for schema, sample in sorted(self._last.items(), key=lambda each: each[1].time_s):
+            names = self._names.get(schema) or self._named(schema)
+            for (name, per_s), value in zip(names, sample.values.values(), strict=True):
                 if math.isfinite(value):
                     values[name] = value
-                if key.endswith(TOTAL):
-                    before[name] = self._rate(name, sample.time_s, value)
-                    if not math.isnan(before[name][2]):
-                        values[name.removesuffix(TOTAL) + PER_S] = before[name][2]
+                if per_s:
+                    before[name] = found = self._rate(name, sample.time_s, value)
+                    if not math.isnan(found[2]):
+                        values[per_s] = found[2]
         self._before = before
         return values
+
+    def _named(self, schema: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Full names of a source's values, with the names of the rates of those that are totals."""
+        if len(self._names) >= MOST_SCHEMAS:
+            self._names.clear()
+        source, *keys = schema
+        self._names[schema] = made = [
+            (f"{source}.{key}", f"{source}.{key.removesuffix(TOTAL)}{PER_S}" * key.endswith(TOTAL))
+            for key in keys
+        ]
+        return made
 
     def _rate(self, name: str, time_s: float, value: float) -> tuple[float, float, float]:
         """Time and value of a total with its change a second since it was last published."""

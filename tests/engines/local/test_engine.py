@@ -11,7 +11,7 @@ from tests.engines.rig import SLEEP, Rig, gone, until
 
 from flyball.core.clock import RealClock
 from flyball.core.live import LiveNode, Stop
-from flyball.engines.local.engine import LocalEngine
+from flyball.engines.local.engine import START_S, LocalEngine
 
 
 def test_life_of_an_attempt(rig: Rig) -> None:
@@ -23,6 +23,7 @@ def test_life_of_an_attempt(rig: Rig) -> None:
     assert (ended.values["exit_code"], ended.values["why"]) == (3, "exit")
     assert rig.claims() == ["7.1"]
     rig.engine.acknowledge([started, ended])
+    rig.engine.wait(0.0)
     assert rig.claims() == []
     assert rig.engine.observe() == []
 
@@ -36,6 +37,33 @@ def test_a_start_is_told_once_and_an_end_until_acknowledged(rig: Rig) -> None:
     assert [each.what for each in again] == ["ended"]
     rig.engine.acknowledge(again)
     rig.engine.acknowledge(again)  # no matter how often
+
+
+def test_a_start_is_told_with_an_end_or_soon(rig: Rig) -> None:
+    rig.launch(*SLEEP, job=1)
+    began_us = rig.report("started", job=1).time_us
+    assert rig.engine._now_us() - began_us >= 0.9e6 * START_S
+    rig.launch(*SLEEP, job=2)
+    rig.claim(job=2)
+    assert rig.engine.observe() == []
+    rig.launch("true", job=3)
+    rig.report("ended", job=3)
+    assert [(each.job, each.what) for each in rig.seen[1:]] == [
+        (2, "started"),
+        (3, "started"),
+        (3, "ended"),
+    ]
+
+
+def test_claims_go_when_nobody_makes_one(rig: Rig) -> None:
+    rig.launch("true", job=1)
+    rig.report("ended", job=1)
+    rig.launch(*SLEEP, job=2)
+    rig.engine.acknowledge(rig.seen)
+    assert rig.claims()[0] == "1.1"
+    assert rig.engine.observe() == []  # what is forgotten is not told again
+    rig.report("started", job=2)
+    assert rig.claims() == ["2.1"]
 
 
 def test_an_end_is_noticed_soon(rig: Rig) -> None:
@@ -92,6 +120,7 @@ def test_many_at_a_time(rig: Rig) -> None:
         assert rig.launch("sh", "-c", f"exit {job}", job=job).accepted
     assert [rig.ended(job=job)["exit_code"] for job in range(1, 41)] == list(range(1, 41))
     rig.engine.acknowledge(rig.seen)
+    rig.engine.wait(0.0)
     assert rig.claims() == []
 
 

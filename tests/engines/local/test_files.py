@@ -25,7 +25,8 @@ def folder(tmp_path: Path) -> int:
 
 def test_a_claim_has_its_size_from_the_first(folder: int, tmp_path: Path) -> None:
     assert claim.read(folder, 17, 2) is None
-    file = claim.make(folder, HEAD, durable=True)
+    file = claim.make(folder, HEAD)
+    claim.make_durable(folder, HEAD, file)
     path = tmp_path / "17.2"
     assert path.stat().st_size == claim.SIZE
     found = claim.read(folder, 17, 2)
@@ -44,8 +45,21 @@ def test_a_claim_has_its_size_from_the_first(folder: int, tmp_path: Path) -> Non
     assert (len(first), len(second), rest) == (1023, 3071, b"")
 
 
+def test_a_claim_that_cannot_be_made_durable_is_removed(folder: int, tmp_path: Path) -> None:
+    file = claim.make(folder, HEAD)
+    other, end = os.pipe()  # which no disk keeps
+    os.dup2(end, file)
+    with pytest.raises(OSError):
+        claim.make_durable(folder, HEAD, file)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError):
+        os.fstat(file)
+    os.close(other)
+    os.close(end)
+
+
 def test_a_claim_holds_the_longest_message(folder: int) -> None:
-    file = claim.make(folder, HEAD, durable=False)
+    file = claim.make(folder, HEAD)
     claim.write_exit(file, {**END, "message": "\U0001f600" * 5000})
     os.close(file)
     found = claim.read(folder, 17, 2)

@@ -73,17 +73,24 @@ class Attempts:
         self.strays: list[Report] = []
         self.again: dict[Token, float] = {}
         """To be looked at again very soon, until when."""
+        self.left: set[Token] = set()
+        """Forgotten; their claims are still to be removed."""
 
     def close(self) -> None:
+        self.sweep()
         os.close(self._folder)
 
     def on_disk(self) -> set[Token]:
         """Every claim in the folder."""
         found = (claim.token_of(name) for name in os.listdir(self._folder))
-        return {token for token in found if token is not None} - self._fences
+        return {token for token in found if token is not None} - self._fences - self.left
 
     def exists(self, token: Token) -> bool:
-        return (self._path / claim.name_of(*token)).exists()
+        try:
+            os.stat(claim.name_of(*token), dir_fd=self._folder)
+        except FileNotFoundError:
+            return False
+        return True
 
     # Looking --------------------------------------------------------------------
 
@@ -94,7 +101,7 @@ class Attempts:
             closed_s: when the supervisor closed the file, if it is known to have.
         """
         self.again.pop(token, None)
-        if token in self.over or token in self._fences:
+        if token in self.over or token in self._fences or token in self.left:
             return
         found = claim.read(self._folder, *token)
         known = self.known.get(token)
@@ -187,7 +194,7 @@ class Attempts:
         known.fenced = fenced
         head = {"job": token[0], "attempt": token[1], "pid": 0, "time_us": self._now_us()}
         try:
-            os.close(claim.make(self._folder, head, durable=False))
+            os.close(claim.make(self._folder, head))
         except FileExistsError:
             pass
         except OSError as error:
@@ -211,14 +218,19 @@ class Attempts:
             self.again[token] = math.inf
 
     def forget(self, token: Token) -> None:
-        """It is over and that is known: remove what it left in the folder."""
+        """It is over and that is known: what it left in the folder is no longer needed."""
         self.over.pop(token, None)
         self.again.pop(token, None)
         known = self.known.pop(token, None)
         if known is not None and known.fenced:
             self._fences.add(token)
         else:
-            self._remove(token)
+            self.left.add(token)
+
+    def sweep(self) -> None:
+        """Remove the claims of what is forgotten."""
+        while self.left:
+            self._remove(self.left.pop())
 
     @property
     def has_fences(self) -> bool:

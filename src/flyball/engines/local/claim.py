@@ -54,11 +54,11 @@ def token_of(name: str) -> tuple[int, int] | None:
     return None
 
 
-def make(folder: int, head: dict[str, Any], durable: bool) -> int:
+def make(folder: int, head: dict[str, Any]) -> int:
     """Claim an attempt in the folder (a descriptor) and keep the file open for writing.
 
     Whatever goes wrong after the file was made, it is removed again: a claim that cannot hold its
-    end is worse than none.
+    end is worse than none. Not on the disk yet: see `make_durable`.
 
     Raises:
         FileExistsError: it was claimed before.
@@ -69,14 +69,26 @@ def make(folder: int, head: dict[str, Any], durable: bool) -> int:
     try:
         if os.write(file, _padded(head, HEAD) + _padded(None, SIZE - HEAD)) != SIZE:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if durable:
-            os.fsync(file)
-            os.fsync(folder)
     except OSError:
         os.unlink(name, dir_fd=folder)
         os.close(file)
         raise
     return file
+
+
+def make_durable(folder: int, head: dict[str, Any], file: int) -> None:
+    """Have the disk keep a claim that was made, and room for its end; if it cannot, remove it.
+
+    Raises:
+        OSError: no room.
+    """
+    try:
+        os.fsync(file)
+        os.fsync(folder)
+    except OSError:
+        os.unlink(name_of(head["job"], head["attempt"]), dir_fd=folder)
+        os.close(file)
+        raise
 
 
 def write_head(file: int, head: dict[str, Any]) -> None:

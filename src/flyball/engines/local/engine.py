@@ -26,6 +26,11 @@ from flyball.engines.local.watch import FolderWatch
 SCAN_S = 2.0
 """Between two looks at everything, should a word have been lost."""
 SOON_S = 0.02
+START_S = 0.1
+"""How long a start may be kept back, to be told with an end: what is told is put on record, and of
+short jobs that would be twice as often. Nothing is decided on a start."""
+MOST_LEFT = 100
+"""Claims that may wait to be removed while others are being made."""
 PATIENCE_S = 5.0
 """How long nothing may be heard of a launch, or of any launched after it, before it is given up."""
 RECONCILE_S = 5.0
@@ -73,6 +78,7 @@ class LocalEngine:
             self._poll.register(self._watch.fileno(), select.EPOLLIN)
         self._scan_s = -math.inf
         self._progress_s = clock.now()
+        self._tell_s = math.inf
 
     def nodes(self) -> Sequence[LiveNode]:
         """This machine."""
@@ -153,6 +159,17 @@ class LocalEngine:
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until there may be something to observe; False if the time is up."""
+        # To remove a claim can take as long as a sync, and nobody can make one meanwhile.
+        if not self._attempts.unheard or len(self._attempts.left) > MOST_LEFT:
+            self._attempts.sweep()
+        if self._tell_s < math.inf:
+            tell_s = max(0.0, self._tell_s - self._clock.now())
+            if tell_s < timeout_s:
+                self._poll_for(tell_s)
+                return True
+        return self._poll_for(timeout_s)
+
+    def _poll_for(self, timeout_s: float) -> bool:
         if self._line is not None:
             more = select.EPOLLOUT if self._line.waiting else 0
             self._poll.modify(self._line.fileno(), select.EPOLLIN | more)
@@ -173,6 +190,7 @@ class LocalEngine:
             changed = changed or {}
             for token in attempts.on_disk() | set(attempts.known):
                 self._look(token, -math.inf)
+            attempts.sweep()
             self._drop_fences()
         # 3. Look at what changed, and again at what is about to.
         for name, closed in changed.items():
@@ -185,8 +203,17 @@ class LocalEngine:
         # 4. Give up what nothing is heard of.
         self._give_up(now_s)
         # 5. Tell.
-        news, attempts.news = attempts.news, []
-        return [*news, *attempts.over.values()]
+        return [*self._starts(now_s), *attempts.over.values()]
+
+    def _starts(self, now_s: float) -> list[Report]:
+        """Starts that are to be told now: with an end, or when they have been kept long enough."""
+        if self._attempts.news:
+            self._tell_s = min(self._tell_s, now_s + START_S)
+        if not self._attempts.over and now_s < self._tell_s:
+            return []
+        self._tell_s = math.inf
+        news, self._attempts.news = self._attempts.news, []
+        return news
 
     def _look(self, token: Token, closed_s: float) -> None:
         waiting = len(self._attempts.unheard)
@@ -262,6 +289,8 @@ class LocalEngine:
         for token in strays:
             attempts.kill_stray(token, fenced=not quiet)
         self._until(lambda: not self._left(strays))
+        attempts.sweep()
+        self._tell_s = -math.inf  # whoever begins anew wants to know all at once
         return self.observe()
 
     def _left(self, strays: set[Token]) -> set[Token]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -10,6 +11,7 @@ import warnings  # noqa: F401  `os.execvpe` wants it; better loaded once than by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
     from .cgroup import Group
@@ -18,6 +20,7 @@ PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 OOM_SCORE = "300"
 """A machine out of memory takes a job before the supervisor or the control plane."""
 NOT_STARTED = 127
+GO = b"."
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -28,29 +31,64 @@ def prctl(what: int, value: int | bytes) -> None:
     _libc.prctl(what, given, ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
-def start(request: dict[str, Any], output: int, group: Group | None) -> tuple[int, str]:
-    """Fork and exec; returns the pid and what went wrong ("" = it runs).
+class Program:
+    """A program that is forked and ready, and waits to be let go: everything but the exec.
 
     Every signal is blocked meanwhile: one that came between fork and exec would be handled by
     the supervisor's handlers in the wrong process.
     """
-    hear, tell = os.pipe()
-    supervisor = os.getpid()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    pid = os.fork()
-    if pid == 0:
-        _become(request, output, group, supervisor, tell)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    os.close(tell)
-    problem = os.read(hear, 4096).decode(errors="replace")  # its end: exec has closed the pipe
-    os.close(hear)
-    return pid, problem
+
+    def __init__(
+        self,
+        request: dict[str, Any],
+        output: int,
+        group: Group | None,
+        let_go: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            output: what it prints goes here.
+            let_go: closes, in the fork, what is the supervisor's alone: a folder that hangs must
+                not hold up other launches.
+        """
+        self._hear, tell = os.pipe()
+        gate, self._gate = os.pipe()
+        supervisor = os.getpid()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        self.pid = os.fork()
+        if self.pid == 0:
+            let_go()
+            os.close(self._gate)  # else it would wait for itself
+            _become(request, output, group, supervisor, tell, gate)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(tell)
+        os.close(gate)
+
+    def run(self) -> str:
+        """Let it go; returns what went wrong ("" = it runs)."""
+        with contextlib.suppress(BrokenPipeError):  # it has not come this far, and says why
+            os.write(self._gate, GO)
+        os.close(self._gate)
+        problem = os.read(self._hear, 4096)  # its end: exec has closed the pipe
+        os.close(self._hear)
+        return problem.decode(errors="replace")
+
+    def drop(self) -> None:
+        """It is not to run: it ends as its gate is closed."""
+        os.close(self._gate)
+        os.close(self._hear)
+        os.waitpid(self.pid, 0)
 
 
 def _become(
-    request: dict[str, Any], output: int, group: Group | None, supervisor: int, tell: int
+    request: dict[str, Any],
+    output: int,
+    group: Group | None,
+    supervisor: int,
+    tell: int,
+    gate: int,
 ) -> NoReturn:
-    """In the child: everything the job is to have, then the program. Never returns."""
+    """In the child: everything the job is to have, a wait at the gate, then the program."""
     doing = "prepare"
     try:
         os.setpgid(0, 0)
@@ -73,6 +111,8 @@ def _become(
         for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(each, signal.SIG_DFL)  # what is ignored stays so in a new program
         _default_handlers()
+        if os.read(gate, 1) != GO:
+            os._exit(NOT_STARTED)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606
     except (OSError, ValueError) as error:

@@ -48,7 +48,7 @@ def supervise(
         folder: descriptor of the folder of claims.
         boot: the machine's boot id.
         place: where memory groups can be made.
-        let_go: called when the claim is made: from then on the spawner's end is no matter.
+        let_go: called when the claim is durable: from then on the spawner's end is no matter.
         refuse: called with the reason if the claim cannot be made.
     """
     # Signals come to whoever reads the claim, so they must wait from before it is written.
@@ -66,16 +66,27 @@ def supervise(
         "time_us": clock + _mono_us(),
     }
     try:
-        file = claim.make(folder, head, durable=True)
+        file = claim.make(folder, head)
     except FileExistsError:
         return
     except OSError as error:
         refuse(error.strerror or str(error))
         return
-    let_go()
+
+    def settle() -> bool:
+        """Whether the claim is on the disk: only then may anything run."""
+        try:
+            claim.make_durable(folder, head, file)
+        except OSError as error:
+            refuse(error.strerror or str(error))
+            return False
+        let_go()
+        return True
+
     program.prctl(program.PR_SET_NAME, f"fly {head['job']}.{head['attempt']}".encode())
     name = cgroup.group_name(folder, request["job"], request["attempt"])
-    _Attempt(request, file, head, clock, cgroup.Group(place, name) if place else None).run()
+    group = cgroup.Group(place, name) if place else None
+    _Attempt(request, file, head, clock, group).run(settle, let_go)
 
 
 class _Attempt:
@@ -94,6 +105,7 @@ class _Attempt:
         self.head = head
         self.clock = clock
         self.group = group
+        self.program: program.Program | None = None
         self.child = 0
         self.status: int | None = None
         self.alone = False
@@ -105,21 +117,28 @@ class _Attempt:
         self.max_rss_mib = 0.0
         self.phase_ends_s = self.limit_s = self.memory_s = NEVER
 
-    def run(self) -> None:
-        """Start it, wait, end what is left of it, record."""
+    def run(self, settle: Callable[[], bool], let_go: Callable[[], None]) -> None:
+        """Start it, wait, end what is left of it, record.
+
+        All is made ready before `settle` has the disk take the claim, and nothing runs before it.
+        """
         self._hear_signals()
         program.prctl(program.PR_SET_CHILD_SUBREAPER, 1)
         limit_mib = self.request["memory_mib"]
         if self.group is not None and not (limit_mib and self.group.make(limit_mib)):
             self.group = None
-        if self._prepare() and self._start():
+        self._prepare(let_go)
+        settled = settle()
+        if settled and self._start():
             self._watch()
+        elif not settled and self.program is not None:
+            self.program.drop()
         if self.group is not None:
             if self.why == "exit" and self.status and self.group.kills():
                 self.why = "memory"
                 self.message = f"killed at its limit of {limit_mib} MiB"
             self.group.remove()
-        if not self.going_down:
+        if settled and not self.going_down:
             self._record()
 
     # Starting -------------------------------------------------------------------
@@ -135,20 +154,22 @@ class _Attempt:
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
-    def _prepare(self) -> bool:
+    def _prepare(self, let_go: Callable[[], None]) -> None:
         request = self.request
         try:
             os.makedirs(request["checkpoint_dir"], mode=0o700, exist_ok=True)
             self.pump = Pump(Log(request["log"], request["log_bytes"], request["log_keep"]))
         except OSError as error:
             self._cannot_start(f"cannot make {error.filename!r}: {error.strerror}")
-            return False
-        return True
+            return
+        self.program = program.Program(request, self.pump.into, self.group, let_go)
+        self.pump.close_into()
 
     def _start(self) -> bool:
-        request = self.request
-        pid, problem = program.start(request, self.pump.into, self.group)
-        self.pump.close_into()
+        if self.program is None:
+            return False
+        request, pid = self.request, self.program.pid
+        problem = self.program.run()
         if problem:
             os.waitpid(pid, 0)
             self._cannot_start(problem)

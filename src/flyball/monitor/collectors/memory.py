@@ -15,6 +15,9 @@ FIELDS = tuple(
 )
 VMSTAT = re.compile(rb"\npgfault (\d+)\npgmajfault (\d+)\n")
 SWAPS = re.compile(rb"\npswpin (\d+)\npswpout (\d+)\n")
+TOTALS_S = 0.5
+"""Totals are read at most this often, for they lose nothing: the kernel adds up more than a hundred
+counters of every core to write them."""
 KIB = 1024
 VMSTAT_SIZE = 1 << 14
 
@@ -28,6 +31,7 @@ class Memory:
 
     def __init__(self, info: KeptFile, stat: KeptFile | None, pressure: KeptFile | None) -> None:
         self._info, self._stat, self._pressure = info, stat, pressure
+        self._totals_due = -1.0
         self.about: Mapping[str, str] = {
             "source": "/proc/meminfo, /proc/vmstat",
             "resolution": "1 KiB; the kernel sums counters of its cores about once a second",
@@ -53,11 +57,16 @@ class Memory:
             "cached_bytes": (buffers + cached) * KIB,
             "swap_used_bytes": (swap - swap_free) * KIB,
         }
-        if self._stat is not None:
-            values.update(_faults(self._stat.read()))
+        if now >= self._totals_due:
+            self._totals_due = now + 0.9 * TOTALS_S
+            values.update(self._totals())
+        return Sample("memory", now, values)
+
+    def _totals(self) -> dict[str, float]:
+        values = _faults(self._stat.read()) if self._stat is not None else {}
         if self._pressure is not None:
             values["stalled_s_total"] = pressure_s(self._pressure)
-        return Sample("memory", now, values)
+        return values
 
 
 def _kib(data: bytes, field: bytes) -> int:

@@ -10,9 +10,9 @@ from typing import ClassVar
 from flyball.core.protocols import Sample
 from flyball.monitor.sensor import KeptFile, Null, Site, kept
 
-STATES_S = 5.0
+STATES_S = 15.0
 """How often connections are counted: the kernel walks all of its table for it, 0.7 ms on a small
-machine with one connection."""
+machine with one connection, and once more for IPv6."""
 MOST_INTERFACES = 32
 """Beyond this many only those are kept that carry the most."""
 SIZE = 1 << 16
