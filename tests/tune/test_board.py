@@ -145,8 +145,9 @@ def test_sleep_wake_replicas_and_unknown_rows_come_last() -> None:
 
 
 def test_an_awake_node_is_taken_before_a_sleeping_one() -> None:
-    made = twin(jobs([4]), settings=("sleep_s=10",))
-    board = Board(made.state, NO_PLAN)
+    state = twin(jobs([4]), settings=("sleep_s=10",)).state
+    state.clock.now_us = 100_000_000
+    board = Board(state, NO_PLAN)
     asleep = [node for node in range(3) if board.asleep(node)]
     assert len(asleep) == 2, "those without the job"
     board.stop(0, WHY, 0.0)

@@ -87,16 +87,18 @@ def test_a_change_that_does_not_pay_is_not_made() -> None:
 
 
 def test_who_waited_long_gets_its_turn() -> None:
-    # A rigid gang of all A100s never fits while small elastic jobs keep coming.
-    sizes = [1] * 30 + [8]
-    columns = {"model": [1] * 30 + [1], "most": np.array([-1] * 30 + [0]), "kind": 0}
+    # A rigid gang of all A100s never fits while small elastic jobs hold them.
+    small, gang = [1] * 30, [8]
+    workload = jobs(small + gang, model=1, most=np.array([-1] * 30 + [0]))
+    workload.duration_us[:] *= 50
     cluster = Cluster("a", (NodeGroup("a100", 1, "A100-40GB", 8),))
-    made = tuned(jobs(sizes, **columns), until_s=3 * 3600.0, cluster=cluster)
-    assert made.state.runs.status[30] == Status.PENDING
-    impatient = Elastic(patience_s=3600.0)
-    made = tuned(jobs(sizes, **columns), until_s=3 * 3600.0, cluster=cluster, tuner=impatient)
-    assert 0 <= made.state.runs.first_start_us[30] <= 2 * 3600e6
-    assert made.state.runs.preemptions[:30].sum() > 0
+    patient, impatient = (
+        tuned(workload, 3 * 3600.0, cluster, tuner=Elastic(patience_s=hours * 3600.0)).state.runs
+        for hours in (4, 1)
+    )
+    assert patient.status[30] == Status.PENDING and patient.first_start_us[30] == -1
+    assert 0 < impatient.first_start_us[30] <= 2 * 3600e6
+    assert impatient.preemptions[:30].sum() >= 1
 
 
 def test_same_state_same_plan() -> None:
@@ -115,7 +117,9 @@ def test_it_does_not_read_the_truth() -> None:
 
 
 def test_nothing_is_lost_and_nothing_overbooked_to_the_end() -> None:
-    made = tuned(jobs([4, 2, 8, 1, 6, 12, 3, 9] * 2), until_s=1e7)
+    workload = jobs([4, 2, 8, 1, 6, 12, 3, 9] * 2)
+    workload.duration_us[:] /= 4
+    made = tuned(workload, until_s=1e7)
     assert made.finished and (made.state.runs.status == Status.DONE).all()
     assert (made.state.nodes.free == [4, 4, 4, 8]).all()
 

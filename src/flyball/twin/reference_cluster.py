@@ -26,10 +26,8 @@ from flyball.twin.reference_parts import (
     read_pools,
     read_usual,
 )
+from flyball.twin.reference_speeds import GUEST, share_anew, sharers
 from flyball.twin.reference_tenants import Tenants
-
-GUEST = 0
-"""The thousandths of a row whose device another job holds."""
 
 
 class Cluster:
@@ -122,7 +120,7 @@ class Cluster:
         """The planned end of a running job has come."""
         progress, rows = job.progress(self.now_us), job.rows
         self._close_slice(job)
-        self.share_anew(rows[0])
+        share_anew(self, rows[0])
         job.status = Status.TIMEOUT if job.by_limit else Status.DONE
         job.done_us = job.done_us + progress if job.by_limit else job.work_us
         self.ends += 1
@@ -136,7 +134,7 @@ class Cluster:
         kept = max(0, self.now_us - job.ready_us - job.checkpoint_us) * job.rate
         rows = job.rows
         self._put_back(job, progress, kept)
-        self.share_anew(rows[0])
+        share_anew(self, rows[0])
         job.preemptions += 1
         self.preemptions += 1
         self.actions.append(Action(self.now_us, ActionKind.PREEMPT, job.index, ()))
@@ -146,7 +144,7 @@ class Cluster:
         if job.status == Status.RUNNING:
             progress, rows = job.progress(self.now_us), job.rows
             self._put_back(job, progress, progress)
-            self.share_anew(rows[0])
+            share_anew(self, rows[0])
         job.status = Status.HELD
 
     def close(self, job: Job) -> None:
@@ -280,54 +278,6 @@ class Cluster:
         node.idle_since_us = self.now_us
         node.sleeps_us = self.now_us + self.sleep_us
 
-    # Speeds that change ------------------------------------------------------
-
-    def sharers(self, row: Row) -> list[Job]:
-        """The jobs on the devices of a row, by index."""
-        here = sorted(set(self.nodes[row.node].jobs))
-        return [self.jobs[index] for index in here if _on(self.jobs[index], row)]
-
-    def speed_beside(self, job: Job, other: Job, pool: int) -> float:
-        """Speed of one job beside another as a part of that alone."""
-        at = (pool * self.profiles + job.profile) * self.profiles + other.profile
-        return float(self.pairs[at])
-
-    def share_anew(self, row: Row) -> None:
-        """Somebody came to a device or left it: the speed of all on it changes."""
-        if not self.pairs:
-            return
-        here = self.sharers(row)
-        for job in here:
-            slow = 1.0
-            if job.held == 1:
-                for other in here:
-                    if other is not job:
-                        slow *= self.speed_beside(job, other, job.pool)
-            if slow != job.slow:
-                self.change_speed(job, job.cap, slow)
-
-    def change_speed(self, job: Job, level: int, slow: float) -> None:
-        """Let a running job go on under another cap or beside others."""
-        progress = job.progress(self.now_us)
-        self._book(job)
-        job.done_us += progress
-        job.since_us, job.ready_us = self.now_us, max(job.ready_us, self.now_us)
-        self._add_power(job, -1)
-        job.cap, job.slow = level, slow
-        job.rate = self.slice_rate(job)
-        job.watts = self.own_w(job, self.pools[job.pool], job.held, level) * slow
-        self._add_power(job, 1)
-        self.peak_power_w = max(self.peak_power_w, self.power_w)
-        self.plan_end(job)
-
-    def _add_power(self, job: Job, sign: int) -> None:
-        for row in job.rows:
-            node = self.nodes[row.node]
-            self.bring_up_to_date(node)
-            added = sign * self.held_w(job, row.mask.bit_count())
-            node.power_w += added
-            self.power_w += added
-
     # Slices and rows ---------------------------------------------------------
 
     def _put_back(self, job: Job, progress: float, kept: float) -> None:
@@ -339,14 +289,14 @@ class Cluster:
 
     def _close_slice(self, job: Job) -> None:
         assert job.status == Status.RUNNING
-        self._book(job)
+        self.book(job)
         for row in job.rows:
             self._give_back(job, row)
         self.tenants.charge(job, -1, self.now_us)
         job.rows = ()
         self.capacity_grew = True
 
-    def _book(self, job: Job) -> None:
+    def book(self, job: Job) -> None:
         """Book the slice, or what of it was not booked yet, to the job."""
         job.service_us += (self.now_us - job.since_us) * job.held * job.milli / 1000
         job.energy_j += job.watts * (self.now_us - job.since_us) / 1e6
@@ -391,7 +341,7 @@ class Cluster:
 
     def _pass_on(self, job: Job, row: Row) -> bool:
         """Give the device to the guest of lowest index; whether there is one."""
-        guests = [each for each in self.sharers(row) if each is not job and _is_guest(each)]
+        guests = [each for each in sharers(self, row) if each is not job and _is_guest(each)]
         if guests:
             guests[0].rows = (row,)
         return bool(guests)
@@ -401,10 +351,6 @@ def give_back(device: Device, job: Job, pool: Pool) -> None:
     """A device of `pool` without the job; a whole-device job had all of its memory."""
     device.free_milli += job.milli
     device.free_mib = device.free_mib + job.memory_mib if job.fractional else pool.memory_mib
-
-
-def _on(job: Job, row: Row) -> bool:
-    return any(each.node == row.node and each.mask & row.mask for each in job.rows)
 
 
 def _is_guest(job: Job) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 from flyball.core.codes import ActionKind
 from flyball.core.records import Records
 from flyball.core.units import FOREVER_US
-from flyball.twin.reference_cluster import GUEST, Cluster
+from flyball.twin.reference_cluster import Cluster
 from flyball.twin.reference_parts import Node, Placement, Row
+from flyball.twin.reference_speeds import GUEST, change_speed, share_anew
 
 
 def enact(cluster: Cluster, plan: Records, scale: Callable[[int, int], None]) -> None:
@@ -47,13 +48,13 @@ def _start(cluster: Cluster, rows: Sequence[Any]) -> None:
     pool = cluster.pool_of(cluster.nodes[taken[0].node])
     cluster.start(job, Placement(pool.index, taken), int(rows[0].level))
     if taken[0].milli == GUEST:
-        cluster.share_anew(taken[0])
+        share_anew(cluster, taken[0])
 
 
 def _cap(cluster: Cluster, index: int, level: int) -> None:
     job, level = cluster.jobs[index], max(level, cluster.cap)
     if level != job.cap:
-        cluster.change_speed(job, level, job.slow)
+        change_speed(cluster, job, level, job.slow)
 
 
 def _sleep(cluster: Cluster, node: Node) -> None:
