@@ -32,8 +32,8 @@ from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.tune.board import Board
 from flyball.tune.matching import match, pair_up
 
-WORTHWHILE = 1.25
-"""A pair that is beyond the limit, for a while, must do at least so much more than one alone."""
+WORTHWHILE = 1.4
+"""A pair beyond the limit, for a while, must do so many times the work of one alone (K80: none)."""
 
 Bools = npt.NDArray[np.bool_]
 

@@ -357,6 +357,8 @@ def read_jobs(state: State) -> list[Job]:
 
 def _read_sizes(state: State) -> list[Sizes]:
     """The curves of elastic jobs; what a device draws does not depend on their number."""
+    if not len(state.ranges):
+        return []
     points, pools = _rows(state.points), len(state.pools)
     curves = []
     for row in _rows(state.ranges):
