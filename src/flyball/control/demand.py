@@ -47,6 +47,8 @@ LIMITS = (
     Limit("estimate_s", 0, 1e9),
     Limit("priority", -1e9, 1e9),
     Limit("array_limit", 0, 2**31 - 1),
+    Limit("least", 0, 65_536),
+    Limit("most", 0, 65_536),
 )
 """Beyond these a job could not be written down, and no later decision could be made."""
 
@@ -81,6 +83,11 @@ class Demand:
         milli = spec.milli if spec.gpus else MILLI_PER_DEVICE
         return Asks(spec.gpus, milli, spec.cpus * MILLI_PER_CORE, spec.memory_mib)
 
+    def range_of(self, spec: JobSpec) -> tuple[int, int]:
+        """Devices that it can go on with: least and most, both 0 if they cannot change."""
+        each = self.cores_each if self.by_cores else 1
+        return -(-spec.least // each), spec.most // each
+
     def check(self, spec: JobSpec) -> None:
         """Raise BadInput for a request that makes no sense here, whatever the size of nodes."""
         if spec.kind and spec.kind not in CLASS_LABELS:
@@ -92,6 +99,19 @@ class Demand:
             raise BadInput(
                 f"{spec.gpus} GPUs asked for, and no node has one",
                 "leave out --gpus; cores are asked for with -c",
+            )
+        if spec.least or spec.most:
+            self._check_range(spec)
+
+    def _check_range(self, spec: JobSpec) -> None:
+        asked = self.of(spec).devices
+        least, most = self.range_of(spec)
+        if not asked or spec.milli < MILLI_PER_DEVICE:
+            raise BadInput("only whole devices can change in number", "leave out --elastic")
+        if not 1 <= least <= asked <= most:
+            raise BadInput(
+                f"elastic from {spec.least} to {spec.most}, and asks for {asked}",
+                "what it asks for must lie between the two",
             )
 
     def known_model(self, name: str) -> str:

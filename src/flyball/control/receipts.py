@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from flyball.control.book import device_milli
+from flyball.control.tuned import device_milli, held_since_us
 from flyball.core.cluster import Cluster
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
@@ -60,7 +60,7 @@ def receipt(job: Job, cluster: Cluster, prices: Prices, now_us: int) -> dict[str
 
 def _running_us(job: Job, now_us: int) -> float:
     """Device time of the attempt that runs."""
-    held_us = max(0, now_us - (job.started_us or job.since_us))
+    held_us = max(0, now_us - held_since_us(job))
     return held_us * device_milli(job) / MILLI_PER_DEVICE
 
 

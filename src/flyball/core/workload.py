@@ -92,6 +92,7 @@ class Workload:
         row: the row of the file it came from (the header is row 1), -1 = none.
         cpu_milli: thousandths of host cores for the whole gang, 0 = not stated.
         host_mib: host memory for the whole gang, 0 = not stated.
+        least, most: devices between which it may be resized, 0 = it may not.
         after_job, after_on: pairs: job index `after_job[i]` waits for the end of job `after_on[i]`.
         mix: the jobs that the cluster usually sees; None = these.
     """
@@ -116,6 +117,8 @@ class Workload:
     row: Ints
     cpu_milli: Ints
     host_mib: Ints
+    least: Ints
+    most: Ints
     models: tuple[str, ...] = ()
     device_names: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
@@ -158,6 +161,8 @@ class Workload:
             "limit_us": 0,
             "cpu_milli": 0,
             "host_mib": 0,
+            "least": 0,
+            "most": 0,
             "outcome": int(Outcome.COMPLETED),
         }
         given = {
@@ -211,5 +216,7 @@ COLUMNS: dict[str, type[Any] | None] = {
     "row": np.int64,
     "cpu_milli": np.int64,
     "host_mib": np.int64,
+    "least": np.int64,
+    "most": np.int64,
 }
 """The per-job columns and their types."""
