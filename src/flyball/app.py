@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
-from flyball.core.errors import BadInput
+from flyball.core.errors import BadInput, UnknownName
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Allocator
+from flyball.core.protocols import Allocator, Tuner
 from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy, names
 from flyball.schedule.policies.tuned import parse_tuned
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from flyball.control.driver import Driver
     from flyball.control.plane import Plane
     from flyball.control.receipts import Prices
+    from flyball.control.tuning import Tuning
 
 __all__ = [
     "Live",
@@ -29,6 +31,7 @@ __all__ = [
     "Twin",
     "build_live",
     "build_twin",
+    "make_tuners",
     "policy_settings",
     "warm",
     "warm_live",
@@ -113,6 +116,7 @@ def build_live(
     prices: Prices,
     simulated: Cluster | None = None,
     passing: Callable[[str], None] = lambda point: None,
+    tuning: Tuning | None = None,
 ) -> Live:
     """The control plane of a state folder, recovered and ready to start.
 
@@ -122,6 +126,7 @@ def build_live(
         prices: for receipts.
         simulated: nodes that only pass time; None = this machine.
         passing: told of each point of a cycle; fault tests end the process there.
+        tuning: who changes what the policy decides; None = nobody.
 
     Raises:
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
@@ -140,11 +145,37 @@ def build_live(
     engine = _engine(state, clock, simulated)
     plane = Plane(
         state, engine, policy.name, policy.knobs, lambda _last: clock.now_us, prices,
-        passing=passing,
+        passing=passing, tuning=tuning,
     )  # fmt: skip
     plane.sensors = Telemetry(state / "telemetry")
     recovered = plane.open()
     return Live(plane, Driver(plane, engine), engine, recovered)
+
+
+TUNERS = {
+    "elastic": "flyball.tune.elastic:Elastic",
+    "power": "flyball.tune.power:Power",
+    "balance": "flyball.tune.balance:Balance",
+}
+"""Those that can act on a live cluster."""
+
+
+def make_tuners(chosen: Sequence[str]) -> dict[str, Tuner]:
+    """Tuners by their names, in the order in which they are asked.
+
+    Raises:
+        BadInput: there is no such tuner.
+    """
+    made: dict[str, Tuner] = {}
+    for name in chosen:
+        if name not in TUNERS:
+            raise UnknownName("tuner", name, tuple(TUNERS))
+        module, _colon, kind = TUNERS[name].partition(":")
+        try:
+            made[name] = getattr(import_module(module), kind)()
+        except ModuleNotFoundError:
+            raise BadInput(f"tuner {name} is not part of this version", "leave it out") from None
+    return made
 
 
 def _last_us(journal: Path) -> int:

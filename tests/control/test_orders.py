@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.control.live_cases import START_US, Rig, env
@@ -14,7 +16,7 @@ from flyball.core.live import Cap, Checkpoint, LiveNode, Resize
 GPUS = (LiveNode("g", "V100", 4, 16, 8192, ("u0", "u1", "u2", "u3")),)
 
 
-def started(rig: Rig, **asked: object) -> int:
+def started(rig: Rig, **asked: Any) -> int:
     job = rig.submit(**{"cpus": 2, "least": 1, "most": 4, "estimate_s": 100.0, **asked})
     rig.pass_s(1)
     return job
@@ -92,7 +94,8 @@ def test_refusals(tmp_path: Path) -> None:
     rig.settle()
     with pytest.raises(BadInput, match="nothing to save"):
         rig.plane.checkpoint(waiting)
-    for asked in ({"least": 2, "most": 4}, {"least": 1}, {"cpus": 3, "least": 1, "most": 2}):
+    wrong: list[dict[str, Any]] = [{"least": 2, "most": 4}, {"least": 1}, {"most": 2, "cpus": 3}]
+    for asked in wrong:
         with pytest.raises(BadInput, match="elastic from"):
             rig.submit(**asked)
 
@@ -171,11 +174,12 @@ def test_a_checkpoint_is_asked_for_once(tmp_path: Path) -> None:
 def test_a_key_orders_once(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     job = started(rig)
-    for call in (
+    calls: list[Callable[[str], Any]] = [
         lambda key: rig.plane.resize(job, 1, key),
         lambda key: rig.plane.cap(job, 0.5, key),
         lambda key: rig.plane.checkpoint(job, key),
-    ):
+    ]
+    for call in calls:
         before = len(rig.events())
         first = call(f"k{before}")
         rig.settle()

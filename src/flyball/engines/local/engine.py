@@ -37,6 +37,9 @@ RECONCILE_S = 5.0
 class LocalEngine:
     """Fulfils `core.protocols.Engine` on one machine.
 
+    Attributes:
+        quota: as given; counts for what is launched from now on.
+
     Args:
         state: the state folder; claims are in `engine/` below it.
         clock: the control plane's; times in reports are by it.
@@ -69,7 +72,7 @@ class LocalEngine:
         self._cores = own_cores()
         self._logs = logs
         self._patience_s = patience_s
-        self._quota = quota
+        self.quota = quota
         self._power = open_power(self._folder, self._node.uuids, nvml)
         self._watch = FolderWatch(self._folder)
         self._attempts = Attempts(self._state, self._now_us)
@@ -106,7 +109,7 @@ class LocalEngine:
             return True
         now = (self._now_us(), time.monotonic_ns() // 1000)
         line = request_line(
-            action, self._state, self._node, self._cores, self._logs, now, self._quota
+            action, self._state, self._node, self._cores, self._logs, now, self.quota
         )
         sent = Attempt(request=line, sent_s=self._clock.now())
         self._attempts.known[token] = self._attempts.unheard[token] = sent
