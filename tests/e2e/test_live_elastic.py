@@ -1,4 +1,4 @@
-"""A real PyTorch job on this machine shrinks, grows, saves, is killed, and ends as if it had not."""
+"""A real PyTorch job shrinks, grows, saves, is killed, and ends as if nothing had happened."""
 
 from __future__ import annotations
 

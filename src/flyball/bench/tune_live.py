@@ -2,9 +2,9 @@
 
 *Elastic*: a PyTorch job shrinks and grows by order, is asked for a checkpoint, and is killed; it
 must repeat no step from before its last checkpoint and end on the curve of an undisturbed run.
-*Caps*: a job that uses all it gets is kept to shares of its core, by quota and by pauses. Others may
-use the machine meanwhile, so each window under a cap follows one without, which says what there is
-to be had: what it then uses is compared with the lower of the two.
+*Caps*: a job that uses all it gets is kept to shares of its core, by quota and by pauses. Others
+may use the machine meanwhile, so each window under a cap follows one without, which says what there
+is to be had: what it then uses is compared with the lower of the two.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def main() -> None:
             x = torch.randn(BATCH, INPUTS, generator=draw)
             loss = ((model(x) - torch.tanh(x @ teacher / 4)) ** 2).mean()
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             print(step, loss.item(), torch.get_num_threads(), flush=True)  # noqa: T201
             time.sleep(options.pause)
