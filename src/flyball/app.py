@@ -152,30 +152,26 @@ def build_live(
     return Live(plane, Driver(plane, engine), engine, recovered)
 
 
-TUNERS = {
-    "elastic": "flyball.tune.elastic:Elastic",
-    "power": "flyball.tune.power:Power",
-    "balance": "flyball.tune.balance:Balance",
-}
-"""Those that can act on a live cluster."""
+LIVE_TUNERS = ("elastic", "balance", "power")
+"""Those that can act on a live cluster, in the order in which they do."""
 
 
 def make_tuners(chosen: Sequence[str]) -> dict[str, Tuner]:
-    """Tuners by their names, in the order in which they are asked.
+    """Tuners for a live cluster by their names.
 
     Raises:
-        BadInput: there is no such tuner.
+        BadInput: there is no such tuner, or it cannot act live.
     """
-    made: dict[str, Tuner] = {}
     for name in chosen:
-        if name not in TUNERS:
-            raise UnknownName("tuner", name, tuple(TUNERS))
-        module, _colon, kind = TUNERS[name].partition(":")
-        try:
-            made[name] = getattr(import_module(module), kind)()
-        except ModuleNotFoundError:
-            raise BadInput(f"tuner {name} is not part of this version", "leave it out") from None
-    return made
+        if name not in LIVE_TUNERS:
+            raise UnknownName("live tuner", name, LIVE_TUNERS)
+    if not chosen:
+        return {}
+    try:
+        shelf = import_module("flyball.tune.registry")
+    except ModuleNotFoundError:
+        raise BadInput("this version has no tuners", "leave out --tune") from None
+    return {name: shelf.make(name, {}) for name in LIVE_TUNERS if name in chosen}
 
 
 def _last_us(journal: Path) -> int:

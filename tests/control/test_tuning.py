@@ -49,6 +49,7 @@ def to_size(mask: int, reason: Reason = Reason.SHRANK) -> Says:
         lambda state: [
             line
             for job in running(state)
+            if state.rows[state.runs[job].first_row].mask != mask
             for line in (
                 (ActionKind.PREEMPT, job, -1, 0, reason, 0),
                 (ActionKind.START, job, 0, mask, reason, 0),
@@ -141,6 +142,20 @@ def test_accelerators_start_anew_with_their_size(tmp_path: Path) -> None:
     assert rig.verdict().differing == []
 
 
+def test_a_move_goes_where_it_was_meant_to(tmp_path: Path) -> None:
+    """The policy would put it on the lowest devices that are free."""
+    rig = rig_with(tmp_path, to_size(0b1110, Reason.MOVED), nodes=GPUS)
+    job = elastic(rig, gpus=2)
+    rig.pass_s(62)
+    assert (rig.job(job).attempt, rig.job(job).rows) == (2, (Row(0, 14),))
+    rig.pass_s(120)
+    assert rig.job(job).attempt == 2, "it is there: nothing is left to do"
+    rig.engine.lose((job, 2))
+    rig.pass_s(1)
+    assert rig.job(job).rows == (Row(0, 7),), "wherever it fits, the next time"
+    assert rig.verdict().differing == []
+
+
 def test_a_tuner_may_start_what_waits(tmp_path: Path) -> None:
     """Smaller than it asked to be."""
 
@@ -172,6 +187,7 @@ def test_the_forecast_is_on_record(tmp_path: Path) -> None:
     tuner = capped(2)
     rig = rig_with(tmp_path, tuner)
     load = {"p05": [1.0, 1.0], "p50": [2.0, 2.5], "p95": [3.0, 4.0], "mean": [2.0, 2.4]}
+    load["ahead_s"] = [60.0, 180.0]
     rig.plane.decider.forecasts = {"running": load}
     elastic(rig)
     rig.pass_s(61)
@@ -180,7 +196,8 @@ def test_the_forecast_is_on_record(tmp_path: Path) -> None:
     tuner.given.clear()
     assert rig.verdict().differing == []
     assert tuner.given[-1] is not None
-    assert tuner.given[-1].quantiles.tolist() == live == [load["p05"], load["p50"], load["p95"]]
+    assert tuner.given[-1].quantiles.tolist() == live
+    assert live == [[1.0, 1.0, 1.0], [2.0, 2.25, 2.5], [3.0, 3.5, 4.0]], "minute by minute"
 
 
 def test_another_tuner_is_found_out(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def _intended(job: Job, event: Event) -> Job:
         return job
     rows = tuple(Row(int(node), int(mask)) for node, mask in event["rows"])
     return replace(
-        job,
+        tuned.settled(job),
         state=JobState.RUNNING,
         attempt=job.attempt + 1,
         rows=rows,

@@ -21,6 +21,7 @@ from flyball.core.live import Event, LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
 from flyball.core.workload import CLASS_LABELS
 from flyball.physics import catalogue, measured
+from flyball.physics.speed import evidence
 
 CORE = "CPU1"
 """The device type that is one core."""
@@ -114,15 +115,19 @@ class Demand:
                 "what it asks for must lie between the two",
             )
 
-    def known_model(self, name: str) -> str:
-        """The name of a model whose speeds are known, else none."""
-        return name if name and _is_known(name) else ""
+    def known_model(self, name: str, elastic: bool = False) -> str:
+        """The name of a model whose speeds are known, else none.
+
+        Args:
+            elastic: speeds on other numbers of devices are of use as well.
+        """
+        return name if name and _is_known(name, elastic) else ""
 
 
 @cache
-def _is_known(model: str) -> bool:
+def _is_known(model: str, elastic: bool) -> bool:
     try:
-        return measured.model_key(model) is not None
+        return (evidence if elastic else measured.model_key)(model) is not None
     except BadInput:
         return False
 

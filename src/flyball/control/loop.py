@@ -47,15 +47,15 @@ class Loop:
         engine: Engine,
         decider: Decides,
         understand: Callable[[Sequence[Report], dict[int, Job], int], list[Event]],
-        asked: Callable[[int], list[Event]],
+        asked: Callable[[int, Sequence[Event]], list[Event]],
         now_us: Callable[[], int],
         passing: Callable[[str], None] = lambda point: None,
     ) -> None:
         """
         Args:
             understand: turns reports into events.
-            asked: what is to be done besides, as events: jobs that can no longer run are cancelled,
-                sizes change as somebody ordered.
+            asked: given the instant and what was understood, what is to be done besides, as events:
+                jobs that can no longer run are cancelled, sizes change as somebody ordered.
             now_us: the clock.
             passing: told of each point on the way; tests end the world there.
         """
@@ -76,7 +76,8 @@ class Loop:
         now = self._now_us()
         self._passing("observed")
         # 2. Understand: what does that mean for the jobs?
-        own = [*self._understand(reports, self._book.jobs, now), *self._asked(now)]
+        own = self._understand(reports, self._book.jobs, now)
+        own = [*own, *self._asked(now, own)]
         # 3. Decide, as if that were on record already.
         decision = self._decider.decide(own, now)
         events = [*own, *(decision.events if decision else ())]

@@ -19,7 +19,8 @@ from flyball.control.book import Book
 from flyball.control.demand import Demand
 from flyball.control.journal import Journal
 from flyball.control.table import Table
-from flyball.control.tuned import held_devices, size_of
+from flyball.control.tuned import held_devices, size_of, wants_of
+from flyball.control.tuning import Held
 from flyball.core.cluster import Cluster
 from flyball.core.errors import BadInput, Conflict, FlyballError, Unavailable
 from flyball.core.jobs import Job, JobState
@@ -208,6 +209,30 @@ class Orders:
             events += [{**event, "order": number} for event in made]
         return events
 
+    def moved(self, now_us: int, own: Sequence[Event]) -> list[Event]:
+        """Starts of jobs that have just been set aside in order to go on elsewhere, if they can.
+
+        Args:
+            own: events that are not in the book yet.
+        """
+        book = self._site.book
+        with book.lock:
+            changes = book.fold(own)
+            waiting = [job for job in changes.values() if _may_go_on(job)]
+            if not waiting:
+                return []
+            busy = {**book.busy, **changes}.values()
+            held = Held([(row.node, row.mask) for job in busy for row in job.rows])
+            down = set(book.down)
+        events: list[Event] = []
+        for job in waiting:
+            rows = wants_of(job)
+            if held.free(rows) and not any(node in down for node, _mask in rows):
+                held.take(rows)
+                about = {"time_us": now_us, "job": job.id, "attempt": job.attempt + 1}
+                events.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": 0})
+        return events
+
     def settle(self, events: Sequence[Event]) -> None:
         """These are durable: whoever ordered them is answered."""
         for event in events:
@@ -255,6 +280,10 @@ class Orders:
         mask = sum(1 << bit for bit in [*chosen, *free[:more]])
         taken[node] = taken.get(node, 0) | mask
         return [[node, mask]]
+
+
+def _may_go_on(job: Job) -> bool:
+    return job.state == JobState.PENDING and bool(wants_of(job))
 
 
 def _fail(wanted: Wanted, error: FlyballError) -> None:

@@ -280,8 +280,9 @@ class Plane(Answers):
         """Have a running job save what it has; see `Orders`."""
         return self.orders.checkpoint(job, key, who)
 
-    def _asked(self, now_us: int) -> list[Event]:
-        """What is done besides deciding: doomed jobs are cancelled, ordered sizes are given.
+    def _asked(self, now_us: int, own: Sequence[Event]) -> list[Event]:
+        """What is done besides deciding: doomed jobs are cancelled, ordered sizes are given, and
+        jobs that were set aside to move go on where they were wanted.
 
         Cancellations are of jobs whose dependencies can no longer hold.
         """
@@ -292,7 +293,7 @@ class Plane(Answers):
             | {"reason": f"dependency-never-satisfied: job {other} is {self.book.ended[other]}"}
             for job, other in doomed.items()
         ]
-        return [*cancels, *self.orders.due(now_us)]
+        return [*cancels, *self.orders.due(now_us), *self.orders.moved(now_us, own)]
 
     def jobs(self, query: JobQuery) -> list[Job]:
         """A page of jobs, newest first."""

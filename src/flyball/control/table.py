@@ -17,6 +17,7 @@ import numpy.typing as npt
 from flyball.control.book import PREDICTION
 from flyball.control.demand import Demand
 from flyball.control.tuned import TUNED, held_since_us, share_of, size_of
+from flyball.core.cluster import MAX_DEVICES_PER_NODE
 from flyball.core.grouping import group_rows
 from flyball.core.jobs import Job, JobState
 from flyball.core.records import CAP_LEVELS, records
@@ -185,8 +186,11 @@ class Table:
 
     def _write_all(self, slot: int, job: Job, since_us: int, queued_us: int) -> None:
         spec, asks = job.spec, self._demand.of(job.spec)
-        least, most = self._demand.range_of(spec)
         devices = size_of(job) or asks.devices
+        least, most = self._demand.range_of(spec)
+        most = min(most, MAX_DEVICES_PER_NODE)  # no tuner knows how a job does on more
+        if not least <= devices <= most:
+            least = most = 0
         # Half the devices, twice the time: nothing better is known of how it scales.
         estimate_s = expected_s(job) * (asks.devices / devices if devices else 1.0)
         kind = CLASS_LABELS.index(spec.kind) if spec.kind else NOT_STATED
@@ -210,7 +214,7 @@ class Table:
             asks.milli,
             self._tenants.code(spec.tenant),
             self._users.code(spec.user),
-            self._models.code(self._demand.known_model(spec.model)),
+            self._models.code(self._demand.known_model(spec.model, spec.elastic)),
             kind,
             job.attempt,
         )

@@ -2,12 +2,13 @@
 
 All of it is under one name in a job's values, so that the journal keeps it with the job:
 
-    {"sequence", "devices", "share", "since_us", "moves", "saves", "orders": {kind: number},
-     "log": [...]}
+    {"sequence", "devices", "share", "since_us", "moves", "saves", "wants",
+     "orders": {kind: number}, "log": [...]}
 
 `devices` is the size it was last given (absent: what it asked for), `share` its cap (absent: none),
 `since_us` when the devices it holds last changed, `moves` and `saves` the attempts that were last
-moved and last told to save, `orders` the number of the last order of each kind, and `log` the last
+moved and last told to save, `wants` the (node, mask) pairs where a job that was set aside for it is
+to go on, `orders` the number of the last order of each kind, and `log` the last
 `KEPT` of what happened.
 """
 
@@ -54,6 +55,11 @@ def held_devices(job: Job) -> int:
     return sum(row.mask.bit_count() for row in job.rows)
 
 
+def wants_of(job: Job) -> list[tuple[int, int]]:
+    """Where a job that was set aside is to go on: (node, mask) pairs, none = wherever it fits."""
+    return [(int(node), int(mask)) for node, mask in job.values.get(TUNED, {}).get("wants", ())]
+
+
 def tuning_of(job: Job, how: str = "") -> dict[str, Any] | None:
     """What it has now and what was done to it, None = nothing ever was.
 
@@ -92,7 +98,8 @@ def resized(job: Job, event: Event) -> Job:
     devices = int(event["devices"])
     before = held_devices(job) or size_of(job)
     if not event["rows"]:
-        return _noted(job, event, before, devices, {"devices": devices})
+        change = {"devices": devices, "wants": event.get("wants", [])}
+        return _noted(job, event, before, devices, change)
     if job.state != JobState.RUNNING:
         return job
     time_us = int(event["time_us"])
@@ -101,6 +108,14 @@ def resized(job: Job, event: Event) -> Job:
     job = replace(job, rows=rows, service_us=job.service_us + used_us)
     change = {"devices": devices, "since_us": time_us, "moves": job.attempt}
     return _noted(job, event, before, devices, change)
+
+
+def settled(job: Job) -> Job:
+    """It starts, wherever that is: nothing is wanted any more."""
+    about = job.values.get(TUNED)
+    if about is None or not about.get("wants"):
+        return job
+    return replace(job, values={**job.values, TUNED: {**about, "wants": []}})
 
 
 def capped(job: Job, event: Event) -> Job:

@@ -28,6 +28,8 @@ TUNE_S = 60.0
 LOAD = "running"
 """The series that tuners are given a forecast of: devices held."""
 LEVELS = (0.05, 0.5, 0.95)
+STEP_S = 60.0
+"""Of such a forecast; fewer steps are told than there are."""
 CAP_STEP = 0.05
 
 logger = logging.getLogger("flyball.control")
@@ -69,12 +71,14 @@ class Tuning:
         return plan
 
     def expected(self, loads: Mapping[str, Any]) -> Forecast | None:
-        """What is foretold of the devices in use, None = nothing."""
+        """What is foretold of the devices in use, minute by minute, None = nothing."""
         load = loads.get(LOAD)
         if not load:
             return None
-        rows = [load["p05"], load["p50"], load["p95"]]
-        return Forecast(LEVELS, np.array(rows, float), np.array(load["mean"], float))
+        told_s = load["ahead_s"]
+        ahead_s = np.arange(STEP_S, told_s[-1] + 1.0, STEP_S)
+        rows = [np.interp(ahead_s, told_s, load[each]) for each in ("p05", "p50", "p95", "mean")]
+        return Forecast(LEVELS, np.array(rows[:-1]), rows[-1])
 
     def noted(self, forecast: Forecast | None) -> dict[str, Any] | None:
         """A forecast as JSON holds it."""
@@ -111,7 +115,7 @@ def tuned_acts(
         number: of the decision.
         in_place: whether a job can go on with other devices of its node without a new start.
     """
-    held = _Held(taken)
+    held = Held(taken)
     caps = {row[1]: row for row in rows if row[0] == CAP}
     stops = {row[1]: row for row in rows if row[0] == PREEMPT}
     starts: dict[int, list[Sequence[Any]]] = {}
@@ -130,7 +134,7 @@ def tuned_acts(
     return acts
 
 
-class _Held:
+class Held:
     """Devices in use, node by node: nobody is given what another holds."""
 
     def __init__(self, taken: Sequence[tuple[int, int]]) -> None:
@@ -158,7 +162,7 @@ def _moved(
     job: Job,
     stop: Sequence[Any],
     starts: Sequence[Sequence[Any]],
-    held: _Held,
+    held: Held,
     now_us: int,
     in_place: bool,
 ) -> list[Event]:
@@ -184,11 +188,11 @@ def _moved(
         return []
     if not job.spec.preemptible:
         return []
-    return [{**event, "rows": []}, stopping]
+    return [{**event, "rows": [], "wants": new}, stopping]
 
 
 def _begun(
-    job: Job, places: Sequence[Sequence[Any]], held: _Held, now_us: int, number: int
+    job: Job, places: Sequence[Sequence[Any]], held: Held, now_us: int, number: int
 ) -> list[Event]:
     """A pending job starts, perhaps with another size than it asked for."""
     rows = [(int(row[2]), int(row[3])) for row in places]
