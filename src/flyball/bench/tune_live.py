@@ -20,7 +20,7 @@ from flyball.bench.live_runs import Point, Stage, stage
 from flyball.engines.local.machine import own_cores
 
 STEPS, EVERY, PAUSE_S = 300, 40, 0.01
-SHARES = (0.2, 0.5, 0.8)
+SHARES = (0.1, 0.25, 0.5, 0.8)
 WINDOWS, FREE_S, WINDOW_S = 5, 1.0, 2.0
 SETTLE_S = 0.3
 BUSY = (sys.executable, "-c", "while True: pass")
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 def rows(progress: Callable[[str], None]) -> list[Row]:
-    """Run all of it; about a minute and a half on two idle cores."""
+    """Run all of it; about three minutes on two idle cores."""
     with stage() as here:
         progress("live: an undisturbed run")
         plain = undisturbed(here)
