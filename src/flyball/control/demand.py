@@ -27,6 +27,10 @@ CORE = "CPU1"
 """The device type that is one core."""
 
 
+MOST_DEVICES = 65_536
+"""That a job may ask for."""
+
+
 class Limit(NamedTuple):
     """What a number in a request may be."""
 
@@ -40,16 +44,14 @@ class Limit(NamedTuple):
 
 
 LIMITS = (
-    Limit("cpus", 1, 65_536),
-    Limit("gpus", 0, 65_536),
+    Limit("cpus", 1, MOST_DEVICES),
+    Limit("gpus", 0, MOST_DEVICES),
     Limit("milli", 1, MILLI_PER_DEVICE),
     Limit("memory_mib", 0, 2**31 - 1),
     Limit("limit_s", 0, 1e9),
     Limit("estimate_s", 0, 1e9),
     Limit("priority", -1e9, 1e9),
     Limit("array_limit", 0, 2**31 - 1),
-    Limit("least", 0, 65_536),
-    Limit("most", 0, 65_536),
 )
 """Beyond these a job could not be written down, and no later decision could be made."""
 
@@ -109,7 +111,7 @@ class Demand:
         least, most = self.range_of(spec)
         if not asked or spec.milli < MILLI_PER_DEVICE:
             raise BadInput("only whole devices can change in number", "leave out --elastic")
-        if not 1 <= least <= asked <= most:
+        if not 1 <= least <= asked <= most <= MOST_DEVICES:
             raise BadInput(
                 f"elastic from {spec.least} to {spec.most}, and asks for {asked}",
                 "what it asks for must lie between the two",
