@@ -74,7 +74,8 @@ def facts(job: Job, now: float) -> Iterator[tuple[str, str]]:
     if job["end_time"] is not None:
         yield "ended", f"{moment_text(job['end_time'])}{_how_it_ended(job)}"
     if job.get("tuning"):
-        yield "has now", now_text(job["tuning"])
+        if job["end_time"] is None:
+            yield "has now", now_text(job["tuning"])
         for line in changes(job):
             yield "tuned", line
     if job.get("progress"):

@@ -33,9 +33,8 @@ def tuning_receipt(job: Job, over_s: float, steps: Steps) -> dict[str, Any] | No
     capped_s = float(job.values.get("capped_s", 0.0))
     made: dict[str, Any] = {"log": _measured(about["log"], sizes), "sizes": sizes}
     if capped_s:
-        held = _mean_size(sizes) or 1.0
         made |= {"capped_s": capped_s, "cap_by": job.values["cap_by"]}
-        made["capped_share"] = job.values["capped_cpu_s"] / capped_s / held
+        made["capped_share"] = job.values["capped_cpu_s"] / job.values["capped_core_s"]
     return made
 
 
@@ -77,8 +76,3 @@ def _measured(log: Sequence[dict[str, Any]], sizes: Sequence[dict[str, Any]]) ->
     return [
         {**each, "measured": gains[each["time"]]} if each["time"] in gains else each for each in log
     ]
-
-
-def _mean_size(sizes: Sequence[dict[str, Any]]) -> float:
-    total_s = sum(each["seconds"] for each in sizes)
-    return sum(each["seconds"] * each["devices"] for each in sizes) / total_s if total_s else 0.0

@@ -40,7 +40,8 @@ class Steering:
         self._quota: cgroup.Quota | None = None
         self._governor = Governor(self._used_s, self._pause)
         self._since_s = self._used_then_s = 0.0
-        self._capped_s = self._capped_cpu_s = 0.0
+        self._capped_s = self._capped_core_s = self._capped_cpu_s = 0.0
+        self._capped_cores = 0
         self._by = ""
 
     @property
@@ -99,6 +100,7 @@ class Steering:
         return {
             "cap_by": self._by,
             "capped_s": round(self._capped_s, 3),
+            "capped_core_s": round(self._capped_core_s, 3),
             "capped_cpu_s": round(self._capped_cpu_s, 3),
         }
 
@@ -110,7 +112,7 @@ class Steering:
         cores = len(self._cores)
         if not cores:
             return
-        self._since_s, self._used_then_s = now_s, self._used_s()
+        self._since_s, self._used_then_s, self._capped_cores = now_s, self._used_s(), cores
         if self._may_group and self._governor.due_s == NEVER:
             allowed = self._share * cores if self._share < 1.0 else 0.0
             group = self._group()
@@ -131,6 +133,7 @@ class Steering:
         """Add what was used under a cap to the account of it."""
         if self._share < 1.0:
             self._capped_s += now_s - self._since_s
+            self._capped_core_s += (now_s - self._since_s) * self._capped_cores
             self._capped_cpu_s += self._used_s() - self._used_then_s
             self._since_s, self._used_then_s = now_s, self._used_s()
 
