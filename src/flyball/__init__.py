@@ -5,6 +5,8 @@ where they are used (`flyball.twin.twin`, `flyball.schedule.policies`, ...).
 
     client = flyball.Client()           a control plane, from outside
     flyball.report(step=10, loss=0.3)   how far this job has come, from inside
+    flyball.elastic()                   how many devices it has now, from inside
+    flyball.TorchCallback(model, ...)   all of that for a plain PyTorch loop
 """
 
 from __future__ import annotations
@@ -13,12 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flyball.sdk.client import Client
+    from flyball.sdk.elastic import elastic
     from flyball.sdk.reporting import report
+    from flyball.sdk.torch_loop import TorchCallback
 
-__all__ = ["Client", "__version__", "report"]
+__all__ = ["Client", "TorchCallback", "__version__", "elastic", "report"]
 __version__ = "0.1.0"
 
-_LAZY = {"Client": "flyball.sdk.client", "report": "flyball.sdk.reporting"}
+_LAZY = {
+    "Client": "flyball.sdk.client",
+    "TorchCallback": "flyball.sdk.torch_loop",
+    "elastic": "flyball.sdk.elastic",
+    "report": "flyball.sdk.reporting",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
-from flyball.core.errors import BadInput
+from flyball.core.errors import BadInput, UnknownName
 from flyball.core.knobs import Knobs, Preempt
 from flyball.core.protocols import Allocator, Tuner
 from flyball.core.workload import Workload
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flyball.control.driver import Driver
     from flyball.control.plane import Plane
     from flyball.control.receipts import Prices
+    from flyball.control.tuning import Tuning as LiveTuning
 
 __all__ = [
     "Live",
@@ -36,6 +37,7 @@ __all__ = [
     "build_live",
     "build_tuning",
     "build_twin",
+    "make_tuners",
     "policy_settings",
     "tuned",
     "tuning_setting",
@@ -238,6 +240,7 @@ def build_live(
     prices: Prices,
     simulated: Cluster | None = None,
     passing: Callable[[str], None] = lambda point: None,
+    tuning: LiveTuning | None = None,
 ) -> Live:
     """The control plane of a state folder, recovered and ready to start.
 
@@ -247,6 +250,7 @@ def build_live(
         prices: for receipts.
         simulated: nodes that only pass time; None = this machine.
         passing: told of each point of a cycle; fault tests end the process there.
+        tuning: who changes what the policy decides; None = nobody.
 
     Raises:
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
@@ -265,11 +269,27 @@ def build_live(
     engine = _engine(state, clock, simulated)
     plane = Plane(
         state, engine, policy.name, policy.knobs, lambda _last: clock.now_us, prices,
-        passing=passing,
+        passing=passing, tuning=tuning,
     )  # fmt: skip
     plane.sensors = Telemetry(state / "telemetry")
     recovered = plane.open()
     return Live(plane, Driver(plane, engine), engine, recovered)
+
+
+LIVE_TUNERS = ("elastic", "balance", "power")
+"""Those that can act on a live cluster, in the order in which they do."""
+
+
+def make_tuners(chosen: Sequence[str]) -> dict[str, Tuner]:
+    """Tuners for a live cluster by their names.
+
+    Raises:
+        BadInput: there is no such tuner, or it cannot act live.
+    """
+    for name in chosen:
+        if name not in LIVE_TUNERS:
+            raise UnknownName("live tuner", name, LIVE_TUNERS)
+    return {name: tuners.make(name, {}) for name in LIVE_TUNERS if name in chosen}
 
 
 def _last_us(journal: Path) -> int:

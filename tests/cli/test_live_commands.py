@@ -264,3 +264,25 @@ def test_the_demonstration(ask: Ask) -> None:
     assert found["why"]["token"]
     assert found["receipt"]["device_hours"] > 0
     assert found["prediction"]["actual_s"] is not None
+
+
+def test_steering_a_job_that_runs(ask: Ask) -> None:
+    job = ask("submit", "--elastic", "1-2", "--", "sleep", "60").strip()
+    until_running(ask, job)
+    assert json.loads(ask("cap", job, "50%", "--json")) == {"id": int(job), "share": 0.5}
+    if (os.cpu_count() or 1) > 1:
+        assert json.loads(ask("resize", job, "2", "--json")) == {"id": int(job), "devices": 2}
+        assert "2 devices, kept to 50%" in ask("show", job)
+    assert json.loads(ask("checkpoint", job, "--json")) == {"id": int(job)}
+    assert "asked for a checkpoint: ordered" in ask("why", job)
+    assert json.loads(ask("receipt", job, "--json"))["tuning"]["sizes"]
+    ask("resize", job, "3", code=2)
+    rigid = ask("submit", "--", "sleep", "60").strip()
+    ask("resize", rigid, "1", code=2)
+
+
+def until_running(ask: Ask, job: str) -> None:
+    end_s = time.monotonic() + 60.0
+    while json.loads(ask("show", job, "--json"))["start_time"] is None:
+        assert time.monotonic() < end_s, "it does not start"
+        time.sleep(0.05)

@@ -16,7 +16,7 @@ import pytest
 
 from flyball.core.clock import LiveClock
 from flyball.core.jobs import JobSpec, Row
-from flyball.core.live import Launch, LiveNode, Report, Stop
+from flyball.core.live import Cap, Checkpoint, Launch, LiveNode, Report, Resize, Stop
 from flyball.core.protocols import Engine, Receipt
 from flyball.engines.local.engine import LocalEngine
 from flyball.twin.engine import VirtualEngine
@@ -201,6 +201,20 @@ def test_a_lost_supervisor_is_lost(bench: Bench) -> None:
     report = bench.report("lost")
     bench.engine.acknowledge([report])
     assert bench.seen() == []
+
+
+def test_orders_to_what_runs_are_accepted_again_and_again(bench: Bench) -> None:
+    bench.launch(run_s=LONG)
+    bench.report("started")
+    rows = (Row(0, 3),)
+    for order in (Resize(1, 1, 1, rows), Cap(1, 1, 2, 0.5, rows), Checkpoint(1, 1, 3)):
+        assert [bench.engine.apply(order).accepted for _ in range(3)] == [True] * 3
+    assert bench.seen() == [], "it goes on"
+
+
+def test_orders_to_nobody_are_not_accepted(bench: Bench) -> None:
+    for order in (Resize(9, 1, 1, (Row(0, 1),)), Cap(9, 1, 1, 0.5, ()), Checkpoint(9, 1, 1)):
+        assert not bench.engine.apply(order).accepted
 
 
 # After a restart ----------------------------------------------------------------------------

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from flyball.control.plane import Plane
 from flyball.control.receipts import Prices
+from flyball.control.tuning import Tuning
 from flyball.control.verify import Verdict, Verifier
 from flyball.core.jobs import Job, JobSpec, JobState
-from flyball.core.live import Event, Launch, LiveNode, Stop
-from flyball.core.protocols import Receipt
+from flyball.core.live import Action, Cap, Checkpoint, Event, Launch, LiveNode, Resize, Stop
+from flyball.core.protocols import Receipt, Tuner
 from flyball.core.units import FOREVER_US, to_us
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.engine import VirtualEngine
@@ -28,10 +29,10 @@ WORDS = ("", "ada", "ben", "zoe")
 class Watched(VirtualEngine):
     """Remembers what it was told; refuses what `refuses` names."""
 
-    actions: list[Launch | Stop]
+    actions: list[Action]
     refuses: tuple[type, ...] = ()
 
-    def apply(self, action: Launch | Stop) -> Receipt:
+    def apply(self, action: Action) -> Receipt:
         if isinstance(action, self.refuses):
             return Receipt(action.job, action.attempt, accepted=False)
         self.actions.append(action)
@@ -40,6 +41,10 @@ class Watched(VirtualEngine):
     @property
     def launched(self) -> list[tuple[int, int]]:
         return [(each.job, each.attempt) for each in self.actions if isinstance(each, Launch)]
+
+    @property
+    def steered(self) -> list[Resize | Cap | Checkpoint]:
+        return [each for each in self.actions if isinstance(each, Resize | Cap | Checkpoint)]
 
     @property
     def stopped(self) -> list[tuple[int, int, str]]:
@@ -63,8 +68,10 @@ class Rig:
         settings: Sequence[str] = (),
         nodes: Sequence[LiveNode] = ONE_NODE,
         prices: Prices | None = None,
+        tuners: dict[str, Tuner] | None = None,
     ) -> None:
         self.folder, self.policy = folder, policy
+        self.tuners = tuners or {}
         self.knobs = get_policy(policy).knobs.with_settings(list(settings))
         self.prices = prices
         self.now = START_US
@@ -79,7 +86,7 @@ class Rig:
         self.plane = Plane(
             self.folder, self.engine, self.policy, self.knobs,
             lambda last: lambda: max(self.now, last), self.prices, inline=True,
-            passing=self._passing,
+            passing=self._passing, tuning=Tuning(self.tuners),
         )  # fmt: skip
         self.recovered = self.plane.open()
         return self.plane
@@ -135,7 +142,9 @@ class Rig:
 
     def verdict(self) -> Verdict:
         """Every decision, made again."""
-        return Verifier().follow(self.events())
+        return Verifier(lambda names: {each: self.tuners[each] for each in names}).follow(
+            self.events()
+        )
 
 
 def spec_of(**asked: Any) -> JobSpec:
@@ -213,6 +222,9 @@ MORE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "values": st.just({"exit_code": 1}),
     },
     "requeued": {"over_us": OVER, "why": st.sampled_from(("preempt", "lost", "void"))},
+    "resized": {"devices": st.integers(1, 4), "rows": st.sampled_from(([], [[0, 1]], [[0, 6]]))},
+    "capped": {"share": st.sampled_from((0.05, 0.5, 1.0))},
+    "checkpointed": {},
     "audit": {"what": st.just("a token"), "who": st.just("somebody")},
 }
 

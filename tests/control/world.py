@@ -10,7 +10,7 @@ import numpy as np
 
 from flyball.control.plane import Plane
 from flyball.control.verify import Verdict, Verifier
-from flyball.core.errors import BadInput
+from flyball.core.errors import BadInput, Unavailable
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs
 from flyball.core.live import EventKind, LiveNode
@@ -122,6 +122,8 @@ class World:
             preemptible=bool(rng.random() < 0.9),
             after=after,
         )
+        if rng.random() < 0.3:
+            spec = replace(spec, least=1, most=8)
         limit = int(rng.choice([0, 1, 2]))
         specs = [
             replace(spec, array_index=at, array_limit=limit) if array else spec
@@ -137,6 +139,22 @@ class World:
         if self.accepted:
             self.plane.cancel(int(self.rng.choice(list(self.accepted))))
 
+    def order(self) -> None:
+        """Another size, a cap or a checkpoint for some job; often it makes no sense."""
+        if not self.accepted:
+            return
+        job, rng = int(self.rng.choice(list(self.accepted))), self.rng
+        try:
+            match int(rng.integers(3)):
+                case 0:
+                    self.plane.resize(job, int(rng.integers(1, 9)))
+                case 1:
+                    self.plane.cap(job, float(rng.choice([0.25, 0.5, 1.0])))
+                case _:
+                    self.plane.checkpoint(job)
+        except (BadInput, Unavailable):
+            return
+
     def run(self, submissions: int) -> None:
         """Submit over time, and go on until nothing is left to do."""
         left = submissions
@@ -147,6 +165,8 @@ class World:
                 self.guarded(self.submit)
             if self.rng.random() < 0.04:
                 self.guarded(self.cancel)
+            if self.rng.random() < 0.2:
+                self.guarded(self.order)
             before = self.plane.book.seq
             self.guarded(self.plane.step)
             idle = idle + 1 if self.plane.book.seq == before else 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from flyball.core.clock import RealClock
 from flyball.core.jobs import JobSpec, Row
-from flyball.core.live import Launch, LiveNode, Report, Stop
+from flyball.core.live import Cap, Checkpoint, Launch, LiveNode, Report, Resize, Stop
 from flyball.core.protocols import Receipt
 from flyball.engines.local import claim, proc
 from flyball.engines.local.claim import Claim
@@ -51,6 +51,9 @@ class Rig:
 
     def stop(self, why: str = "cancel", job: int = 1, attempt: int = 1) -> Receipt:
         return self.engine.apply(Stop(job, attempt, why))
+
+    def order(self, action: Resize | Cap | Checkpoint) -> Receipt:
+        return self.engine.apply(action)
 
     def report(self, what: str, job: int = 1, attempt: int = 1, wait_s: float = WAIT_S) -> Report:
         """Wait until the engine says this of the attempt."""

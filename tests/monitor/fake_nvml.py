@@ -16,6 +16,10 @@ class NVMLError_NotSupported(NVMLError):  # noqa: N801 (NVML's own name)
     pass
 
 
+class NVMLError_NoPermission(NVMLError):  # noqa: N801
+    pass
+
+
 class FakeNvml:
     """What `collectors/nvidia.py` calls, with NVML's names and units."""
 
@@ -27,6 +31,8 @@ class FakeNvml:
     def __init__(self, devices: int = 2, per_process: bool = True) -> None:
         self.devices, self.per_process = devices, per_process
         self.lost = False
+        self.permits = True
+        self.limits_mw: dict[int, int] = {}
 
     def nvmlInit(self) -> None:  # noqa: N802
         if self.devices < 0:
@@ -41,6 +47,26 @@ class FakeNvml:
     def nvmlDeviceGetUUID(self, device: int) -> str | bytes:  # noqa: N802
         text = f"GPU-0000000{device}-aaaa-bbbb-cccc-dddddddddddd"
         return text.encode() if device else text  # older versions give bytes
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:  # noqa: N802
+        return int(uuid[4:12])
+
+    def nvmlDeviceGetName(self, device: int) -> str:  # noqa: N802
+        return "NVIDIA H100 80GB HBM3"
+
+    def nvmlDeviceGetPowerManagementDefaultLimit(self, device: int) -> int:  # noqa: N802
+        return 700_000
+
+    def nvmlDeviceGetPowerManagementLimitConstraints(self, device: int) -> list[int]:  # noqa: N802
+        return [200_000, 700_000]
+
+    def nvmlDeviceSetPowerManagementLimit(self, device: int, limit_mw: int) -> None:  # noqa: N802
+        if not self.permits:
+            raise NVMLError_NoPermission("Insufficient Permissions")
+        self.limits_mw[device] = limit_mw
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        pass
 
     def nvmlDeviceGetMemoryInfo(self, device: int) -> Any:  # noqa: N802
         if self.lost:

@@ -97,6 +97,7 @@ def _fill_job(made: dict[str, Any], index: int, spec: dict[str, Any], pools: int
     row.devices, row.milli = spec["devices"], spec.get("milli", 1000)
     row.reference_us = row.work_us * row.devices
     row.memory_mib, row.group = spec.get("memory_mib", 0), spec.get("group", -1)
+    row.curve = -1
     row.priority, row.predecessors = spec.get("priority", 0.0), len(spec.get("after", ()))
     for name in ("limit", "restart", "checkpoint"):
         row[f"{name}_us"] = to_us(spec.get(f"{name}_s", 0))

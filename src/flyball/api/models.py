@@ -95,6 +95,10 @@ class JobIn(TypedDict, total=False):
         int, Field(ge=0, le=64, description="Sent before SIGTERM when set aside; 0 = none.")
     ]
     nice: Annotated[int, Field(ge=0, le=19, description="Niceness of its processes.")]
+    least: Annotated[
+        Devices, Field(description="Fewest devices (or cores) it can go on with; 0 = it is rigid.")
+    ]
+    most: Annotated[Devices, Field(description="Most devices (or cores) it can go on with.")]
     stdout: Annotated[
         str,
         StringConstraints(max_length=4096, pattern=r"^(/[^\x00-\x1f\x7f-\x9f]*)?$"),
@@ -144,10 +148,29 @@ class ReportIn(TypedDict, total=False):
     ]
 
 
+@with_config(ConfigDict(extra="forbid", strict=True, title="ResizeIn"))
+class ResizeIn(TypedDict):
+    """Another number of devices."""
+
+    devices: Annotated[int, Field(ge=1, le=65_536, description="Devices, or cores.")]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True, title="CapIn"))
+class CapIn(TypedDict):
+    """A cap."""
+
+    share: Annotated[
+        float,
+        Field(ge=0.05, le=1, allow_inf_nan=False, description="Of its devices' power; 1 = no cap."),
+    ]
+
+
 ONE: TypeAdapter[OneIn] = TypeAdapter(OneIn)
 JOB: TypeAdapter[JobIn] = TypeAdapter(JobIn)
 BATCH: TypeAdapter[BatchIn] = TypeAdapter(BatchIn)
 REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
+RESIZE: TypeAdapter[ResizeIn] = TypeAdapter(ResizeIn)
+CAP: TypeAdapter[CapIn] = TypeAdapter(CapIn)
 
 
 # What queries may say ---------------------------------------------------------------

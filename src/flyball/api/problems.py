@@ -48,7 +48,7 @@ MEANINGS = {
     403: "The Origin is another site.",
     404: "There is no such thing.",
     405: "The path does not know this method.",
-    409: "The Idempotency-Key was used before with other jobs.",
+    409: "The Idempotency-Key was used before for something else.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     416: "The range lies outside the log.",

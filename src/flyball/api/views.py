@@ -37,6 +37,10 @@ class JobView(View):
     node: Any = Field(description="Where it runs, null = nowhere.")
     array_id: int | None
     spec: dict[str, Any] = Field(description="What was asked for.")
+    elastic: list[int] | None = Field(None, description="Fewest and most devices; null = rigid.")
+    tuning: dict[str, Any] | None = Field(
+        None, description="Devices and share it has now, and the log of changes; null = none yet."
+    )
 
 
 class Submitted(View):
@@ -50,6 +54,12 @@ class Cancelled(View):
     """Told to stop; jobs that had ended already are not in it."""
 
     ids: list[int]
+
+
+class Ordered(View):
+    """Taken, and durable; what the job is to have from now on."""
+
+    id: int
 
 
 class JobPage(View):

@@ -52,11 +52,13 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
     if behind:
         x, y = zip(*behind, strict=True)
         axes.scatter(x, y, s=26, color=DOMINATED, label="dominated", zorder=2)
-    front = sorted((each for each in others if each.on_front), key=lambda each: each.values)
+    front = sorted((each for each in points if each.on_front), key=lambda each: each.values)
     if front:
         x, y = zip(*(each.values for each in front), strict=True)
         axes.plot(x, y, "o-", color=FRONT, linewidth=1.8, markersize=6, label="front", zorder=3)
     for each in front:
+        if each is base:
+            continue
         axes.annotate(
             each.name.rpartition(" ")[2],
             each.values,

@@ -243,13 +243,16 @@ def trials() -> list[Trial]:
     ]
     memory, chain = CASES[JobClass.MEMORY_BOUND], CASES[JobClass.BANDWIDTH_LIMITED]
     pipeline = settings(Pathway.PIPELINE)
-    near = replace(pipeline, change=Change())
+    apart, near = replace(pipeline, tuners=()), replace(pipeline, change=Change())
     return [
         *whole,
         Trial("temporal pathway", replace(memory, load=0.9), settings(Pathway.TEMPORAL)),
-        Trial("pipeline pathway, transfers only", chain, replace(pipeline, tuners=())),
-        Trial("pipeline pathway, nearness only", chain, near),
-        Trial("pipeline pathway, nearness only", chain, near, span=Span.ANY),
+        Trial(
+            "transfers off the devices, all first", chain, replace(apart, change=Change(chunks=1))
+        ),
+        Trial("transfers off the devices, overlapped", chain, apart),
+        Trial("nearness alone", chain, near),
+        Trial("nearness alone", chain, near, span=Span.ANY),
     ]
 
 
@@ -269,7 +272,7 @@ def run(case: Case, seed: int, setting: Setting, common: Knobs) -> Outcome:
     pathways = choose(workload.kind)
     changed = prepare(workload, pathways, changes)
     transfer = np.where(mine, TRANSFER, 0.0)
-    if setting.change.chunks > 1:
+    if setting.change.chunks > 0:
         changed, rows = pipelined(changed, pathways, transfer, changes)
     effects = Effects(checkpoint_s=CHECKPOINT_S, seed=seed, share_limit=setting.together)
     results = build(case.cluster, changed, setting, common, effects).replay()

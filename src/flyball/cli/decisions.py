@@ -25,6 +25,7 @@ def verify(state: Path, as_json: bool) -> None:
     Raises:
         Differ: some came out otherwise.
     """
+    from flyball.app import make_tuners
     from flyball.control.history import History
     from flyball.control.plane import JOURNAL
     from flyball.control.verify import Verifier
@@ -32,7 +33,7 @@ def verify(state: Path, as_json: bool) -> None:
 
     warm(note)
     with History(state / JOURNAL) as history:
-        found = Verifier().follow(_events(history))
+        found = Verifier(make_tuners).follow(_events(history))
     differing = [{"number": number, "what": what} for number, what in found.differing]
     if as_json:
         head = {"decisions": found.decisions, "actions": found.actions}

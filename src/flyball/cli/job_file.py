@@ -107,6 +107,14 @@ def yes_or_no(value: str) -> bool:
     return words[value.strip().lower()]
 
 
+def size_range(value: str) -> tuple[int, int]:
+    """Fewest and most devices of an elastic job: `1-4`."""
+    found = re.fullmatch(r"([1-9][0-9]{0,4})-([1-9][0-9]{0,4})", value.strip())
+    if not found or int(found[1]) > int(found[2]):
+        raise BadInput(f"{value[:40]!r} is no range", "write e.g. 1-4")
+    return int(found[1]), int(found[2])
+
+
 def job_class(value: str) -> str:
     """One of the five workload classes."""
     from flyball.core.workload import CLASS_LABELS
@@ -136,11 +144,13 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "preemptible": ("preemptible", yes_or_no),
     "grace_s": ("grace_s", number(0, 86_400)),
     "nice": ("nice", whole(0, 19)),
+    "least": ("least", whole(1, MAX_CPUS)),
+    "most": ("most", whole(1, MAX_CPUS)),
 }
 """Keys whose value stands for itself: the field it sets, and how it is read."""
 OTHER_KEYS = (
     *("argv", "command", "cwd", "env", "export", "gpus", "after", "array", "signal"),
-    *("output", "stdout"),
+    *("output", "stdout", "elastic"),
 )
 ALL_KEYS = (*KEYS, *OTHER_KEYS)
 
@@ -239,6 +249,10 @@ def _take(draft: Draft, key: str, value: Any, folder: Path) -> None:
         values["checkpoint_signal"], grace = checkpoint_signal(_scalar(value))
         if grace is not None:
             values.setdefault("grace_s", grace)
+    elif key == "elastic":
+        for name, size in zip(("least", "most"), size_range(_scalar(value)), strict=True):
+            _once(values, name)
+            values[name] = size
     elif key == "array":
         draft.tasks = array_tasks(_scalar(value))
     elif key == "export":

@@ -19,6 +19,7 @@ from flyball.cli import (
     kernels,
     logs,
     nodes,
+    orders,
     predict,
     queue,
     receipt,
@@ -73,6 +74,9 @@ app.command("queue", epilog=queue.EXAMPLES)(queue.queue)
 app.command("show", epilog=show.EXAMPLES)(show.show)
 app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
 app.command("cancel", epilog=cancel.EXAMPLES)(cancel.cancel)
+app.command("resize", epilog=orders.RESIZE_EXAMPLES)(orders.resize)
+app.command("cap", epilog=orders.CAP_EXAMPLES)(orders.cap)
+app.command("checkpoint", epilog=orders.CHECKPOINT_EXAMPLES)(orders.checkpoint)
 app.command("why", epilog=why.EXAMPLES)(why.why)
 app.command("receipt", epilog=receipt.EXAMPLES)(receipt.receipt)
 app.command("nodes", epilog=nodes.EXAMPLES)(nodes.nodes)

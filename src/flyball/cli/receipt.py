@@ -16,6 +16,7 @@ from flyball.cli.live_options import (
     size_text,
 )
 from flyball.cli.options import AsJson
+from flyball.cli.tuning_words import change_text
 from flyball.core.units import J_PER_KWH, duration_text
 
 EXAMPLES = """\b
@@ -41,6 +42,8 @@ def lines(found: Mapping[str, Any], job: Job) -> Iterator[str]:
     yield heading(job)
     for name, value in _entries(found):
         yield f"  {name:{WIDTH}} {value}"
+    for name, value in _tuned(found.get("tuning") or {}):
+        yield f"  {name:{WIDTH}} {value}"
     suggestion = found.get("suggestion") or {}
     if suggestion.get("text"):
         yield f"  {clean(suggestion['text'])}"
@@ -63,3 +66,18 @@ def _entries(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "cost", f"{found['cost']:.4g} {clean(found.get('currency') or '')}".strip()
     if found.get("carbon_g"):
         yield "carbon", f"{found['carbon_g']:.3g} g CO2"
+
+
+def _tuned(tuning: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """How long it had each size, its caps, and what was done to it."""
+    for size in tuning.get("sizes", ()):
+        speed = size.get("steps_per_s")
+        rate = f", {speed:.3g} steps a second" if speed is not None else ""
+        held = count_text(size["devices"], "device")
+        yield "size", f"{held} for {duration_text(size['seconds'])}{rate}"
+    if tuning.get("capped_s"):
+        by = f" by {clean(tuning['cap_by'])}" if tuning.get("cap_by") else ""
+        used = f", used {tuning['capped_share']:.0%}" if tuning.get("capped_share") else ""
+        yield "capped", f"for {duration_text(tuning['capped_s'])}{by}{used}"
+    for each in tuning.get("log", ()):
+        yield "tuned", change_text(each)

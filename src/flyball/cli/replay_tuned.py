@@ -309,7 +309,7 @@ def _print_front(points: Sequence[Point], aims: tuple[Aim, Aim], title: str) -> 
     cells = [
         (
             each.name,
-            "front" if each.on_front else "" if each.settings else "not tuned",
+            ", ".join(_marks(each)),
             *(f"{each.settings[key]:g}" if key in each.settings else "" for key in keys),
             *(number(value) for value in each.values),
             _weights(each.weights),
@@ -318,6 +318,11 @@ def _print_front(points: Sequence[Point], aims: tuple[Aim, Aim], title: str) -> 
     ]
     header = ("policy", "", *keys, *(aim.name for aim in aims), f"best if {aims[0].name} weighs")
     print_table(title, header, cells, 2)
+
+
+def _marks(point: Point) -> list[str]:
+    marks = {"front": point.on_front, "not tuned": not point.settings}
+    return [mark for mark, holds in marks.items() if holds]
 
 
 def _weights(weights: tuple[float, float] | None) -> str:

@@ -24,6 +24,7 @@ from flyball.cli.live_options import (
 )
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
+from flyball.cli.tuning_words import changes, now_text
 
 EXAMPLES = """\b
 Examples:
@@ -72,6 +73,11 @@ def facts(job: Job, now: float) -> Iterator[tuple[str, str]]:
         yield "time", clock_text(ran_s)
     if job["end_time"] is not None:
         yield "ended", f"{moment_text(job['end_time'])}{_how_it_ended(job)}"
+    if job.get("tuning"):
+        if job["end_time"] is None:
+            yield "has now", now_text(job["tuning"])
+        for line in changes(job):
+            yield "tuned", line
     if job.get("progress"):
         yield "progress", progress_text(job)
     if spec.get("stdout"):
@@ -84,6 +90,8 @@ def _request(job: Job) -> Iterator[str]:
     if job["gpus"]:
         share = spec.get("milli", 1000)
         yield count_text(job["gpus"], "device") + (f" x {share / 1000:g}" if share < 1000 else "")
+    if job.get("elastic"):
+        yield f"elastic from {job['elastic'][0]} to {job['elastic'][1]}"
     if job["memory_mib"]:
         yield f"{size_text(job['memory_mib'])} of memory"
     if spec.get("limit_s"):

@@ -22,6 +22,7 @@ from flyball.cli.job_file import (
     job_class,
     number,
     read_jobs,
+    size_range,
     text,
     whole,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   flyball submit -- python train.py --epochs 3
+  flyball submit -c 2 --elastic 1-4 -- python train.py
   flyball submit -J sweep -c 2 --mem 4G -t 1:30:00 -a 0-9%4 -- python sweep.py
   flyball submit -d afterok:12 --wait -- python evaluate.py
   flyball submit train.sh           (a script, with #SBATCH lines or without)
@@ -86,6 +88,9 @@ def submit(
     ntasks: Annotated[Text, option("--ntasks -n", "Tasks; cores are -n times -c.", "N")] = None,
     cpus: Annotated[Text, option("--cpus-per-task -c", "Cores of a task.", "N")] = None,
     gpus: Annotated[Text, option("--gpus -G", "Devices, or a share of one: 0.25.", "N")] = None,
+    elastic: Annotated[
+        Text, option("--elastic", "It can go on with this many cores or devices.", "MIN-MAX")
+    ] = None,
     mem: Annotated[Text, option("--mem", "Host memory, a limit: 512M, 4G.", "SIZE")] = None,
     time_limit: Annotated[
         Text, option("--time -t", "Limit: minutes, HH:MM:SS, D-HH:MM, 90s, 2h.", "TIME")
@@ -134,6 +139,7 @@ def submit(
     # 1. What was asked for, as it was written.
     stated = {
         "job-name": name, "nodes": nodes, "ntasks": ntasks, "cpus-per-task": cpus, "gpus": gpus,
+        "elastic": elastic,
         "mem": mem, "time": time_limit, "estimate": estimate, "dependency": dependency,
         "array": array, "chdir": chdir, "output": output, "export": export, "nice": nice,
         "account": account, "priority": priority, "signal": signal, "class": kind, "model": model,
@@ -226,6 +232,7 @@ def draft_of(argv: Sequence[str], options: Mapping[str, str], folder: Path) -> D
         (share for each in ("gpus", "gpus-per-node", "gres") if (share := read(each, gpu_share))),
         (None, None),
     )
+    least, most = read("elastic", size_range) or (None, None)
     number_, grace_s = read("signal", sbatch.checkpoint_signal) or (None, None)
     cwd = (folder / (read("chdir", text) or ".")).resolve()
     if not cwd.is_dir():
@@ -238,6 +245,8 @@ def draft_of(argv: Sequence[str], options: Mapping[str, str], folder: Path) -> D
         "cpus": cpus,
         "gpus": gpus[0],
         "milli": gpus[1],
+        "least": least,
+        "most": most,
         "memory_mib": per_cpu_mib * cpus if per_cpu_mib else read("mem", sbatch.memory_mib),
         "limit_s": read("time", sbatch.time_s),
         "estimate_s": read("estimate", sbatch.time_s),

@@ -26,6 +26,7 @@ from flyball.core.errors import BadInput, Unavailable
 EXAMPLES = """\b
 Examples:
   flyball up
+  flyball up --tune elastic,power
   flyball up --policy srtf --set round_s=120 --state ~/queue
   flyball up --engine twin --cluster five-mixed --port 8700
   flyball submit -- python train.py        (in another terminal)
@@ -68,6 +69,10 @@ def up(
     foresight: Annotated[
         bool, typer.Option(help="Learn run times and loads, in a process beside.")
     ] = True,
+    tune: Annotated[
+        str, typer.Option(help="Tuners, by comma: elastic, power, ...; none = off.")
+    ] = "",
+    tune_s: Annotated[float, typer.Option(help="Seconds between two rounds of tuners.")] = 60.0,
     price: Annotated[float, typer.Option(help="Of a device-hour, for receipts.")] = 0.0,
     energy_price: Annotated[float, typer.Option(help="Of a kWh, for receipts.")] = 0.0,
     carbon: Annotated[float, typer.Option(help="Grams of CO2 per kWh, for receipts.")] = 0.0,
@@ -80,8 +85,9 @@ def up(
     from flyball.api.settings import ApiSettings
     from flyball.api.state_folder import default_state, open_state
     from flyball.api.token import make_token
-    from flyball.app import build_live, policy_settings
+    from flyball.app import build_live, make_tuners, policy_settings
     from flyball.control.receipts import Prices
+    from flyball.control.tuning import Tuning
     from flyball.twin.cluster_file import load_cluster
 
     # 1. Refuse what can be refused at once.
@@ -89,6 +95,9 @@ def up(
     chosen = policy_settings(policy, settings or [])
     if len(chosen) != 1:
         raise BadInput(f"--policy {policy} names {len(chosen)} policies", "name one")
+    if not 1.0 <= tune_s <= 86_400.0:
+        raise BadInput(f"--tune-s {tune_s:g}", "use 1 to 86400 seconds")
+    tuning = Tuning(make_tuners([each for each in tune.split(",") if each]), tune_s)
     simulated = load_cluster(cluster) if engine == "twin" else None
     folder = open_state(state or default_state())
     with _locked(folder):
@@ -97,7 +106,7 @@ def up(
         ensure_compiled()
         gc.set_threshold(*COLLECT)
         prices = Prices(price, energy_price, currency, carbon)
-        live = build_live(folder, chosen[0], prices, simulated)
+        live = build_live(folder, chosen[0], prices, simulated, tuning=tuning)
         if live.recovered:
             note(f"recovered: {live.recovered} attempts had ended meanwhile")
         live.driver.start()

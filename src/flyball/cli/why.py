@@ -17,6 +17,7 @@ from flyball.cli.live_options import (
     start_text,
 )
 from flyball.cli.options import AsJson
+from flyball.cli.tuning_words import changes
 
 EXAMPLES = """\b
 Examples:
@@ -42,6 +43,8 @@ def lines(answer: Mapping[str, Any], job: Job) -> Iterator[str]:
     yield f"  {answer['token']}: {clean(answer['sentence'])}"
     if (start := prediction(answer)) is not None:
         yield f"  {start}"
+    for line in changes(job):
+        yield f"  Tuned {line}."
     if answer.get("ahead_count"):
         shown = [clean(each) for each in answer["ahead"]]
         more = answer["ahead_count"] - len(shown)

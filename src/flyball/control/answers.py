@@ -16,12 +16,16 @@ from flyball.control.foresight.beside import Beside
 from flyball.control.journal import Journal
 from flyball.control.receipts import Prices, receipt
 from flyball.control.table import Table
+from flyball.control.tuned import tuning_of
+from flyball.control.tuning_receipt import NO_STEPS
+from flyball.control.tuning_receipt import Steps as ReportedSteps
 from flyball.control.views import node_views
 from flyball.control.whys import explain_job
 from flyball.core.cluster import Cluster
 from flyball.core.errors import NotFound
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.live import EventKind, LiveNode
+from flyball.core.units import US_PER_S
 
 
 class Sensors(Protocol):
@@ -81,12 +85,23 @@ class Answers:
         )
 
     def why(self, job: int) -> dict[str, Any]:
-        """Why a job waits, what would help, and when it starts."""
-        return explain_job(self.job(job), self.book, self.decider, self.forecaster, self.now_us())
+        """Why a job waits, what would help, and when it starts; and what tuning did to it."""
+        found = self.job(job)
+        answer = explain_job(found, self.book, self.decider, self.forecaster, self.now_us())
+        return answer | {"tuning": tuning_of(found)}
 
     def receipt(self, job: int) -> dict[str, Any]:
         """What a job took."""
-        return receipt(self.job(job), self.cluster, self.prices, self.now_us())
+        found, now_us = self.job(job), self.now_us()
+        return receipt(found, self.cluster, self.prices, now_us, self._reported(found, now_us))
+
+    def _reported(self, job: Job, now_us: int) -> ReportedSteps:
+        """The steps that a tuned job reported, as far as they were measured."""
+        if self.sensors is None or not job.first_start_us or tuning_of(job) is None:
+            return NO_STEPS
+        since_s = (now_us - job.first_start_us) / US_PER_S
+        times, steps = self.sensors.series(f"application.{job.id}.step", since_s)
+        return times.tolist(), steps.tolist()
 
     def forecast(self) -> dict[str, Any]:
         """When each pending job is expected to start, how loaded the cluster will be, and how good

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flyball.control import tuned
 from flyball.core.jobs import Job, JobSpec, JobState, Row
 from flyball.core.live import Event, EventKind
 from flyball.core.units import MILLI_PER_DEVICE
@@ -23,7 +24,10 @@ from flyball.core.units import MILLI_PER_DEVICE
 Changes = Mapping[int, Job]
 PREDICTION = "predicted_s"
 """In a job's values: (like jobs ended, *quantiles of its run time in seconds)."""
-WISHES = (EventKind.SUBMITTED, EventKind.CANCEL, EventKind.NODE, EventKind.PREDICTED)
+WISHES = (
+    *(EventKind.SUBMITTED, EventKind.CANCEL, EventKind.NODE, EventKind.PREDICTED),
+    EventKind.RESIZED,
+)
 
 
 class Book:
@@ -140,7 +144,7 @@ def _intended(job: Job, event: Event) -> Job:
         return job
     rows = tuple(Row(int(node), int(mask)) for node, mask in event["rows"])
     return replace(
-        job,
+        tuned.settled(job),
         state=JobState.RUNNING,
         attempt=job.attempt + 1,
         rows=rows,
@@ -203,16 +207,10 @@ def _requeued(job: Job, event: Event) -> Job:
 
 def _over(job: Job, event: Event) -> Job:
     """The attempt is over: its devices are free, and what it used is booked."""
-    began = job.started_us or job.since_us
-    used_us = max(0, int(event["over_us"]) - began) * device_milli(job) / MILLI_PER_DEVICE
+    held_us = max(0, int(event["over_us"]) - tuned.held_since_us(job))
+    used_us = held_us * tuned.device_milli(job) / MILLI_PER_DEVICE
     values: dict[str, Any] = {**job.values, **event.get("values", {})}
     return replace(job, rows=(), service_us=job.service_us + used_us, values=values)
-
-
-def device_milli(job: Job) -> int:
-    """Thousandths of devices that the running attempt holds."""
-    share = job.spec.milli if job.spec.gpus else MILLI_PER_DEVICE
-    return sum(row.mask.bit_count() for row in job.rows) * share
 
 
 FOLDS: dict[str, Callable[[Job, Event], Job]] = {
@@ -223,4 +221,7 @@ FOLDS: dict[str, Callable[[Job, Event], Job]] = {
     EventKind.CANCEL: _cancel,
     EventKind.ENDED: _ended,
     EventKind.REQUEUED: _requeued,
+    EventKind.RESIZED: tuned.resized,
+    EventKind.CAPPED: tuned.capped,
+    EventKind.CHECKPOINTED: tuned.checkpointed,
 }

@@ -18,11 +18,13 @@ import numpy as np
 
 from flyball.control.book import Book
 from flyball.control.table import Table
+from flyball.control.tuning import Tuning, tuned_acts
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind
 from flyball.core.jobs import Job, JobState
 from flyball.core.knobs import Knobs, Preempt
 from flyball.core.live import Event, EventKind
+from flyball.core.protocols import Forecast
 from flyball.core.records import Records
 from flyball.core.units import to_us
 from flyball.twin.live import Snapshot, View
@@ -31,7 +33,8 @@ START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
 FREEING = (EventKind.ENDED, EventKind.REQUEUED, EventKind.CANCEL)
 """Events after which jobs may fit that did not before, or that end somebody's waiting."""
 Plan = list[list[Any]]
-"""Actions as JSON holds them: kind, job id, node, mask, thousandths, reason, gain."""
+"""Actions as JSON holds them: kind, job id, node, mask, thousandths, reason, gain, and the level if
+it has one."""
 
 
 @dataclass(frozen=True)
@@ -53,43 +56,66 @@ class Decider:
     """Decides for one cluster by one set of knobs."""
 
     def __init__(
-        self, book: Book, table: Table, cluster: Cluster, policy: str, knobs: Knobs
+        self,
+        book: Book,
+        table: Table,
+        cluster: Cluster,
+        policy: str,
+        knobs: Knobs,
+        tuning: Tuning | None = None,
     ) -> None:
         self.book, self.table, self.cluster = book, table, cluster
         self.policy, self.knobs = policy, knobs
+        self.tuning = tuning or Tuning()
         self.most = cluster.device_count
         """One decision starts no more jobs than there are devices (of those without fractions)."""
         self.forecasts: Mapping[str, Any] = {}
         """Loads that are expected, by series (docs/concept/start-times.md). No policy of the shelf
-        reads them; one that does must put what it used into its decision's event."""
+        reads them; what tuners are given goes into the decision's event."""
         self.number = 0
         self._heard = self._settled = -1
         self._round = self._last_round = -1
 
     def decide(self, own: Sequence[Event], now_us: int) -> Decision | None:
         """Decide now, if there is anything to decide."""
-        is_round = self._round_due(now_us)
+        is_round, tunes = self._round_due(now_us), self.tuning.due(now_us)
         with self.book.lock:
             seen, self._heard = self.book.seq, self.book.wishes
             freed = any(event["kind"] in FREEING for event in own)
-            if not (freed or is_round or self._heard != self._settled):
+            if not (freed or is_round or tunes or self._heard != self._settled):
                 return None
             view, ids = self.look(own, self.most)
-            jobs: Mapping[int, Job] = ChainMap(self.book.fold(own), self.book.jobs)
-            waiting = len(ids) > len(np.unique(view.row_job))
-            is_round = is_round and not _is_making_room(jobs.values())
-        if not waiting:
+            changes = self.book.fold(own)
+            jobs: Mapping[int, Job] = ChainMap(changes, self.book.jobs)
+            busy = list({**self.book.busy, **changes}.values())
+        running, making_room = len(np.unique(view.row_job)), _is_making_room(busy)
+        is_round, tunes = is_round and not making_room, tunes and not making_room
+        if len(ids) == running and not (tunes and running):
             return None
+        forecast = self.tuning.expected(self.forecasts) if tunes else None
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
         about = {"kind": EventKind.DECIDED, "time_us": now_us, "number": number, "seen": seen}
         about |= {"own": len(own), "is_round": is_round, "digest": digest, "plan": plan}
         acts = acts_of(plan, jobs, now_us, number)
+        if tunes:
+            adjusted = self.adjust(snapshot, ids, forecast)
+            about |= {"adjusted": adjusted, "forecast": self.tuning.noted(forecast)}
+            decided = {row[1] for row in plan}  # what the policy has just decided is left alone
+            own_rows = [row for row in adjusted if row[1] not in decided]
+            taken = [(each.node, each.mask) for job in busy for each in job.rows]
+            taken += [(row[2], row[3]) for row in plan if row[0] == START]
+            acts += tuned_acts(own_rows, jobs, taken, now_us, number, self.table.in_place)
         return Decision(snapshot, ids, (about, *acts))
+
+    def adjust(self, snapshot: Snapshot, ids: Any, forecast: Forecast | None) -> Plan:
+        """What the tuners would do after a decision was carried out."""
+        return listed(self.tuning.adjust(snapshot.state, forecast), ids)
 
     def settle(self, decision: Decision | None) -> None:
         """What was decided last is on record: only something new calls for another decision."""
         self._settled, self._last_round = self._heard, self._round
+        self.tuning.settle()
         self.number += decision is not None
 
     def make(self, view: View, ids: Any, now_us: int, is_round: bool) -> tuple[Snapshot, Plan, str]:
@@ -135,7 +161,9 @@ def listed(plan: Records, ids: Any) -> Plan:
         name: plan[name] for name in ("kind", "job", "node", "mask", "milli", "reason", "gain")
     }
     named["job"] = jobs
-    return [list(row) for row in zip(*(each.tolist() for each in named.values()), strict=True)]
+    rows = zip(*(each.tolist() for each in named.values()), strict=True)
+    levels = plan["level"].tolist()
+    return [[*row, level] if level else [*row] for row, level in zip(rows, levels, strict=True)]
 
 
 def acts_of(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -> list[Event]:

@@ -21,9 +21,14 @@ from flyball.core.live import Event, LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
 from flyball.core.workload import CLASS_LABELS
 from flyball.physics import catalogue, measured
+from flyball.physics.speed import evidence
 
 CORE = "CPU1"
 """The device type that is one core."""
+
+
+MOST_DEVICES = 65_536
+"""That a job may ask for."""
 
 
 class Limit(NamedTuple):
@@ -39,8 +44,8 @@ class Limit(NamedTuple):
 
 
 LIMITS = (
-    Limit("cpus", 1, 65_536),
-    Limit("gpus", 0, 65_536),
+    Limit("cpus", 1, MOST_DEVICES),
+    Limit("gpus", 0, MOST_DEVICES),
     Limit("milli", 1, MILLI_PER_DEVICE),
     Limit("memory_mib", 0, 2**31 - 1),
     Limit("limit_s", 0, 1e9),
@@ -81,6 +86,11 @@ class Demand:
         milli = spec.milli if spec.gpus else MILLI_PER_DEVICE
         return Asks(spec.gpus, milli, spec.cpus * MILLI_PER_CORE, spec.memory_mib)
 
+    def range_of(self, spec: JobSpec) -> tuple[int, int]:
+        """Devices that it can go on with: least and most, both 0 if they cannot change."""
+        each = self.cores_each if self.by_cores else 1
+        return -(-spec.least // each), spec.most // each
+
     def check(self, spec: JobSpec) -> None:
         """Raise BadInput for a request that makes no sense here, whatever the size of nodes."""
         if spec.kind and spec.kind not in CLASS_LABELS:
@@ -93,16 +103,33 @@ class Demand:
                 f"{spec.gpus} GPUs asked for, and no node has one",
                 "leave out --gpus; cores are asked for with -c",
             )
+        if spec.least or spec.most:
+            self._check_range(spec)
 
-    def known_model(self, name: str) -> str:
-        """The name of a model whose speeds are known, else none."""
-        return name if name and _is_known(name) else ""
+    def _check_range(self, spec: JobSpec) -> None:
+        asked = self.of(spec).devices
+        least, most = self.range_of(spec)
+        if not asked or spec.milli < MILLI_PER_DEVICE:
+            raise BadInput("only whole devices can change in number", "leave out --elastic")
+        if not 1 <= least <= asked <= most <= MOST_DEVICES:
+            raise BadInput(
+                f"elastic from {spec.least} to {spec.most}, and asks for {asked}",
+                "what it asks for must lie between the two",
+            )
+
+    def known_model(self, name: str, elastic: bool = False) -> str:
+        """The name of a model whose speeds are known, else none.
+
+        Args:
+            elastic: speeds on other numbers of devices are of use as well.
+        """
+        return name if name and _is_known(name, elastic) else ""
 
 
 @cache
-def _is_known(model: str) -> bool:
+def _is_known(model: str, elastic: bool) -> bool:
     try:
-        return measured.model_key(model) is not None
+        return (evidence if elastic else measured.model_key)(model) is not None
     except BadInput:
         return False
 

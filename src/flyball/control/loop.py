@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from flyball.control.tuned import orders_of
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind, Launch, Report, Stop
 from flyball.core.protocols import Engine, Journal
@@ -36,6 +37,7 @@ class Loop:
 
     Attributes:
         last: the last decision, for whoever asks why.
+        means: by what means the engine said it does what it was told, by (job, attempt).
     """
 
     def __init__(
@@ -45,23 +47,26 @@ class Loop:
         engine: Engine,
         decider: Decides,
         understand: Callable[[Sequence[Report], dict[int, Job], int], list[Event]],
-        doomed: Callable[[int], list[Event]],
+        asked: Callable[[int, Sequence[Event]], list[Event]],
         now_us: Callable[[], int],
         passing: Callable[[str], None] = lambda point: None,
     ) -> None:
         """
         Args:
             understand: turns reports into events.
-            doomed: cancels jobs that can no longer run, as events.
+            asked: given the instant and what was understood, what is to be done besides, as events:
+                jobs that can no longer run are cancelled, sizes change as somebody ordered.
             now_us: the clock.
             passing: told of each point on the way; tests end the world there.
         """
         self._book, self._journal, self._engine = book, journal, engine
-        self._decider, self._understand, self._doomed = decider, understand, doomed
+        self._decider, self._understand, self._asked = decider, understand, asked
         self._now_us, self._passing = now_us, passing
         self._told: set[tuple[int, int, str]] = set()
         self._kept: list[Report] = []
         self._owed: dict[tuple[int, int], None] = {}
+        self._ordered: set[tuple[type, int, int, int]] = set()
+        self.means: dict[tuple[int, int], str] = {}
         self.last: Any = None
 
     def cycle(self) -> bool:
@@ -71,7 +76,8 @@ class Loop:
         now = self._now_us()
         self._passing("observed")
         # 2. Understand: what does that mean for the jobs?
-        own = [*self._understand(reports, self._book.jobs, now), *self._doomed(now)]
+        own = self._understand(reports, self._book.jobs, now)
+        own = [*own, *self._asked(now, own)]
         # 3. Decide, as if that were on record already.
         decision = self._decider.decide(own, now)
         events = [*own, *(decision.events if decision else ())]
@@ -85,9 +91,10 @@ class Loop:
         # 5. What is on record need not be reported again.
         self._engine.acknowledge(reports)
         self._passing("acknowledged")
-        # 6. Act on what is on record: launch, and stop.
-        acted = self._launch(events, now)
-        acted += self._stop()
+        # 6. Act on what is on record: who gets less makes room, then launch, steer, and stop.
+        acted = self._steer()
+        acted += self._launch(events, now)
+        acted += self._steer() + self._stop()
         self._passing("acted")
         self.last = decision or self.last
         return bool(events or acted)
@@ -120,6 +127,25 @@ class Loop:
             if settled:
                 del self._owed[token]
                 done += 1
+        return done
+
+    def _steer(self) -> int:
+        """Tell the engine, once, what a running attempt is to have; after a restart all of it."""
+        wanted = {
+            (type(order), order.job, order.attempt, order.sequence): order
+            for job in list(self._book.busy.values())
+            for order in orders_of(job)
+        }
+        self._ordered &= wanted.keys()
+        self.means = {each: how for each, how in self.means.items() if each[0] in self._book.busy}
+        done = 0
+        for key in sorted(wanted.keys() - self._ordered, key=lambda each: each[1:]):
+            answer = self._engine.apply(wanted[key])
+            if answer.accepted:
+                self._ordered.add(key)
+                done += 1
+            if answer.how:
+                self.means[answer.job, answer.attempt] = answer.how
         return done
 
     def _stop(self) -> int:

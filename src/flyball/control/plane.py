@@ -28,9 +28,11 @@ from flyball.control.foresight.steps import Steps
 from flyball.control.journal import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
 from flyball.control.meaning import events_of
+from flyball.control.orders import Orders
 from flyball.control.receipts import Prices
 from flyball.control.recover import give_up_unfit, reconcile
 from flyball.control.table import Table, can_hold
+from flyball.control.tuning import Tuning
 from flyball.control.views import job_view
 from flyball.core.errors import BadInput, NotFound
 from flyball.core.jobs import Job, JobSpec, JobState
@@ -63,6 +65,7 @@ class Plane(Answers):
         prices: Prices | None = None,
         inline: bool = False,
         passing: Callable[[str], None] = lambda point: None,
+        tuning: Tuning | None = None,
     ) -> None:
         """
         Args:
@@ -70,6 +73,7 @@ class Plane(Answers):
             clock: given the time of the last event, a clock that does not go behind it.
             inline: the journal writes without a thread, for virtual clocks.
             passing: see `Loop`.
+            tuning: who changes what the policy decides; None = nobody.
         """
         self.folder, self.engine = folder, engine
         self.policy, self.knobs = policy, knobs
@@ -86,11 +90,12 @@ class Plane(Answers):
         last = self.journal.last()
         self.now_us = clock(last.time_us)
         self._next_id = last.next_job
-        self.decider = Decider(self.book, self.table, self.cluster, policy, knobs)
+        self.decider = Decider(self.book, self.table, self.cluster, policy, knobs, tuning)
         self.loop = Loop(
-            self.book, self.journal, engine, self.decider, events_of, self._doomed, self.now_us,
+            self.book, self.journal, engine, self.decider, events_of, self._asked, self.now_us,
             passing,
         )  # fmt: skip
+        self.orders = Orders(self, inline)
         self.durations = Durations(self.journal.ended())
         self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
         self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
@@ -109,6 +114,7 @@ class Plane(Answers):
         """The journal has made these durable."""
         if events:
             self.book.absorb(events[-1][0], changes, [event for _, event in events])
+            self.orders.settle([event for _, event in events])
         self.recent.take(changes)
         for job in changes.values():
             if job.state.final:
@@ -132,6 +138,7 @@ class Plane(Answers):
         return over
 
     def _opened(self) -> Event:
+        tuners = list(self.decider.tuning.tuners)
         return {
             "kind": EventKind.OPENED,
             "time_us": self.now_us(),
@@ -141,6 +148,7 @@ class Plane(Answers):
             "cluster": self.cluster.name,
             "budget_w": self.cluster.power_budget_w,
             "nodes": [each._asdict() for each in self.nodes_],
+            **({"tuners": tuners} if tuners else {}),
         }
 
     def _predicted(self, runs: Sequence[Sequence[float]]) -> Ticket | None:
@@ -260,15 +268,32 @@ class Plane(Answers):
         self.journal.append([event]).wait()
         self.wake()
 
-    def _doomed(self, now_us: int) -> list[Event]:
-        """Cancellations of jobs whose dependencies can no longer hold."""
+    def resize(self, job: int, devices: int, key: str = "", who: str = "") -> dict[str, Any]:
+        """Let an elastic job go on with another number of devices; see `Orders`."""
+        return self.orders.resize(job, devices, key, who)
+
+    def cap(self, job: int, share: float, key: str = "", who: str = "") -> dict[str, Any]:
+        """Keep a job to a part of what its devices could do; see `Orders`."""
+        return self.orders.cap(job, share, key, who)
+
+    def checkpoint(self, job: int, key: str = "", who: str = "") -> dict[str, Any]:
+        """Have a running job save what it has; see `Orders`."""
+        return self.orders.checkpoint(job, key, who)
+
+    def _asked(self, now_us: int, own: Sequence[Event]) -> list[Event]:
+        """What is done besides deciding: doomed jobs are cancelled, ordered sizes are given, and
+        jobs that were set aside to move go on where they were wanted.
+
+        Cancellations are of jobs whose dependencies can no longer hold.
+        """
         with self.book.lock:
             doomed = self.table.doomed(self.book.ended)
-        return [
+        cancels: list[Event] = [
             {"kind": EventKind.CANCEL, "time_us": now_us, "job": job, "who": "flyball"}
             | {"reason": f"dependency-never-satisfied: job {other} is {self.book.ended[other]}"}
             for job, other in doomed.items()
         ]
+        return [*cancels, *self.orders.due(now_us), *self.orders.moved(now_us, own)]
 
     def jobs(self, query: JobQuery) -> list[Job]:
         """A page of jobs, newest first."""
@@ -276,7 +301,8 @@ class Plane(Answers):
 
     def view(self, job: Job) -> dict[str, Any]:
         """A job as the API shows it."""
-        return job_view(job, self.nodes_) | {"progress": self._progress(job)}
+        how = self.loop.means.get((job.id, job.attempt), "")
+        return job_view(job, self.nodes_, how) | {"progress": self._progress(job)}
 
     def _progress(self, job: Job) -> dict[str, Any] | None:
         """What a running job last said of itself: to the API, or to the agent."""

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from flyball.control.book import device_milli
+from flyball.control.tuned import device_milli, held_since_us
+from flyball.control.tuning_receipt import NO_STEPS, Steps, tuning_receipt
 from flyball.core.cluster import Cluster
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
@@ -29,8 +30,14 @@ class Prices:
     g_co2_per_kwh: float = 0.0
 
 
-def receipt(job: Job, cluster: Cluster, prices: Prices, now_us: int) -> dict[str, Any]:
-    """The receipt of a job, final or not."""
+def receipt(
+    job: Job, cluster: Cluster, prices: Prices, now_us: int, steps: Steps = NO_STEPS
+) -> dict[str, Any]:
+    """The receipt of a job, final or not.
+
+    Args:
+        steps: times (seconds since 1970) and numbers of the steps that it reported.
+    """
     over_us = job.end_us if job.state.final else now_us
     began_us = job.first_start_us
     run_s = max(0.0, (over_us - began_us) / US_PER_S) if began_us else 0.0
@@ -55,12 +62,13 @@ def receipt(job: Job, cluster: Cluster, prices: Prices, now_us: int) -> dict[str
         "currency": prices.currency,
         "carbon_g": kwh * prices.g_co2_per_kwh,
         "suggestion": suggestion(job, run_s),
+        "tuning": tuning_receipt(job, over_us / US_PER_S, steps),
     }
 
 
 def _running_us(job: Job, now_us: int) -> float:
     """Device time of the attempt that runs."""
-    held_us = max(0, now_us - (job.started_us or job.since_us))
+    held_us = max(0, now_us - held_since_us(job))
     return held_us * device_milli(job) / MILLI_PER_DEVICE
 
 

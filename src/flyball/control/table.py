@@ -16,9 +16,11 @@ import numpy.typing as npt
 
 from flyball.control.book import PREDICTION
 from flyball.control.demand import Demand
+from flyball.control.tuned import TUNED, held_since_us, share_of, size_of
+from flyball.core.cluster import MAX_DEVICES_PER_NODE
 from flyball.core.grouping import group_rows
 from flyball.core.jobs import Job, JobState
-from flyball.core.records import records
+from flyball.core.records import CAP_LEVELS, records
 from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
 from flyball.predict.runtime.trees import MIDDLE
@@ -39,6 +41,9 @@ SLOT = np.dtype(
         ("array", "i8"),
         ("array_limit", "i8"),
         ("devices", "i4"),
+        ("least", "i4"),
+        ("most", "i4"),
+        ("cap", "i4"),
         ("milli", "i4"),
         ("tenant", "i4"),
         ("user", "i4"),
@@ -57,7 +62,7 @@ TELLING = itemgetter(
         _NAMES.index,
         (
             *("estimate_us", "limit_us", "priority", "cpu_milli", "host_mib", "array", "devices"),
-            *("milli", "tenant", "user", "model", "kind"),
+            *("milli", "tenant", "user", "model", "kind", "least", "most"),
         ),
     )
 )
@@ -69,6 +74,8 @@ NOT_HERE = -1
 """The place of what is not in a view."""
 STEP = 0.1
 """Predictions are told apart in these steps (log units)."""
+CAP_STEP = 0.05
+"""Between two levels of caps."""
 
 
 class Names:
@@ -120,6 +127,11 @@ class Table:
         self._holding: dict[int, list[Holding]] = {}
         self._likes: dict[tuple[Any, ...], int] = {}
 
+    @property
+    def in_place(self) -> bool:
+        """Whether a job can go on with other devices without a new start: with cores it can."""
+        return self._demand.by_cores
+
     def update(self, changes: Mapping[int, Job]) -> None:
         """Take over what has become of these jobs."""
         for job in changes.values():
@@ -139,13 +151,13 @@ class Table:
         self._holding.pop(job_id, None)
 
     def _write(self, job: Job) -> None:
-        since_us = job.started_us or job.since_us
+        since_us = held_since_us(job)
         queued_us = job.since_us if job.attempt else job.submit_us
         slot = self._slot_of.get(job.id)
         if slot is None:
             slot = self._slot_of[job.id] = self._take_slot()
             self._write_all(slot, job, since_us, queued_us)
-        elif PREDICTION in job.values and not job.spec.estimate_s:
+        elif TUNED in job.values or (PREDICTION in job.values and not job.spec.estimate_s):
             self._write_all(slot, job, since_us, queued_us)
         else:
             record = self._slots[slot]
@@ -174,7 +186,13 @@ class Table:
 
     def _write_all(self, slot: int, job: Job, since_us: int, queued_us: int) -> None:
         spec, asks = job.spec, self._demand.of(job.spec)
-        estimate_s = expected_s(job)
+        devices = size_of(job) or asks.devices
+        least, most = self._demand.range_of(spec)
+        most = min(most, MAX_DEVICES_PER_NODE)  # no tuner knows how a job does on more
+        if not least <= devices <= most:
+            least = most = 0
+        # Half the devices, twice the time: nothing better is known of how it scales.
+        estimate_s = expected_s(job) * (asks.devices / devices if devices else 1.0)
         kind = CLASS_LABELS.index(spec.kind) if spec.kind else NOT_STATED
         values = (
             job.id,
@@ -189,11 +207,14 @@ class Table:
             asks.host_mib,
             spec.array if spec.array_limit else 0,
             spec.array_limit,
-            asks.devices,
+            devices,
+            least,
+            most,
+            cap_level(share_of(job)),
             asks.milli,
             self._tenants.code(spec.tenant),
             self._users.code(spec.user),
-            self._models.code(self._demand.known_model(spec.model)),
+            self._models.code(self._demand.known_model(spec.model, spec.elastic)),
             kind,
             job.attempt,
         )
@@ -229,7 +250,8 @@ class Table:
         past["done_us"] = rows["service_us"] / share
         for name in ("service_us", "since_us", "queued_us", "attempt"):
             past[name] = rows[name]
-        return View(workload, past, *self._held(place), np.array(sorted(down), np.int64)), ids
+        cap = rows["cap"].astype(np.int64)
+        return View(workload, past, *self._held(place), np.array(sorted(down), np.int64), cap), ids
 
     def _in_order(self, slots: Ints) -> Ints:
         """By time of submission, then by id. Nearly always ids rise with the time."""
@@ -284,7 +306,7 @@ class Table:
         none = np.full(size, NOT_STATED, np.int64)
         plain: dict[str, Any] = {
             name: np.ascontiguousarray(rows[name], np.int64)
-            for name in ("submit_us", "devices", "milli", "limit_us", "kind")
+            for name in ("submit_us", "devices", "milli", "limit_us", "kind", "least", "most")
         }
         return Workload(
             name="live",
@@ -345,6 +367,11 @@ def expected_s(job: Job) -> float:
         return job.spec.estimate_s or job.spec.limit_s
     median_s = float(job.values[PREDICTION][1 + MIDDLE])
     return math.exp(round(math.log(median_s) / STEP) * STEP)
+
+
+def cap_level(share: float) -> int:
+    """The level of the twin's table of caps that is nearest to a share of what a job could use."""
+    return min(CAP_LEVELS - 1, round((1.0 - share) / CAP_STEP))
 
 
 def can_hold(how: str, ended: JobState | None) -> bool:

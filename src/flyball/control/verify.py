@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,10 @@ from flyball.control.book import Book
 from flyball.control.decider import Decider
 from flyball.control.demand import Demand, cluster_of, nodes_of
 from flyball.control.table import Table
+from flyball.control.tuning import Tuning
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event, EventKind
+from flyball.core.protocols import Tuner
 
 
 @dataclass
@@ -30,9 +32,14 @@ class Verdict:
 
 
 class Verifier:
-    """Follows the events of a journal, in order."""
+    """Follows the events of a journal, in order.
 
-    def __init__(self) -> None:
+    Args:
+        tuners: makes the tuners that a control plane says it had.
+    """
+
+    def __init__(self, tuners: Callable[[Sequence[str]], dict[str, Tuner]] | None = None) -> None:
+        self._tuners = tuners or (lambda names: {})
         self.verdict = Verdict()
         self._book = Book()
         self._decider: Decider | None = None
@@ -58,7 +65,8 @@ class Verifier:
         self._book.watchers = [table.update]
         knobs = Knobs().with_settings([f"{k}={v}" for k, v in event["knobs"].items()])
         cluster = cluster_of(nodes, event["cluster"], event["budget_w"])
-        self._decider = Decider(self._book, table, cluster, event["policy"], knobs)
+        tuning = Tuning(self._tuners(event.get("tuners", ())))
+        self._decider = Decider(self._book, table, cluster, event["policy"], knobs, tuning)
 
     def _absorb(self, up_to: int) -> None:
         """Let the book have the events up to this number."""
@@ -74,11 +82,15 @@ class Verifier:
         view, ids = self._decider.look(own, self._decider.most)
         made = self._decider.make(view, ids, int(event["time_us"]), bool(event["is_round"]))
         self.verdict.decisions += 1
-        self.verdict.actions += len(event["plan"])
+        self.verdict.actions += len(event["plan"]) + len(event.get("adjusted", ()))
         if made[2] != event["digest"]:
             self.verdict.differing.append((int(event["number"]), "what it saw"))
         elif made[1] != _plain(event["plan"]):
             self.verdict.differing.append((int(event["number"]), "its plan"))
+        elif "adjusted" in event:
+            forecast = self._decider.tuning.recalled(event["forecast"])
+            if self._decider.adjust(made[0], ids, forecast) != _plain(event["adjusted"]):
+                self.verdict.differing.append((int(event["number"]), "what tuners made of it"))
 
 
 def _plain(plan: Any) -> Any:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from flyball.control.tuned import tuning_of
 from flyball.core.jobs import Job
 from flyball.core.live import LiveNode
 from flyball.core.units import US_PER_S
 
 
-def job_view(job: Job, nodes: Sequence[LiveNode]) -> dict[str, Any]:
-    """The public form of a job: Slurm's state names, times in seconds since 1970 or None."""
+def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, Any]:
+    """The public form of a job: Slurm's state names, times in seconds since 1970 or None.
+
+    Args:
+        how: by what means it is kept to its cap.
+    """
     spec = job.spec
     return {
         "id": job.id,
@@ -34,6 +39,8 @@ def job_view(job: Job, nodes: Sequence[LiveNode]) -> dict[str, Any]:
         "priority": spec.priority,
         "node": ",".join(nodes[row.node].name for row in job.rows) or None,
         "array_id": spec.array or None,
+        "elastic": [spec.least, spec.most] if spec.elastic else None,
+        "tuning": tuning_of(job, how),
         "spec": spec.as_dict(),
     }
 

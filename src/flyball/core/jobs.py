@@ -62,6 +62,8 @@ class JobSpec:
         user, tenant: who asks, and on whose account.
         cpus: cores.
         gpus: devices; 0 = none.
+        least, most: how many devices (cores, if it asks for no other) it can go on with while it
+            runs; 0 = only with what it asks for.
         milli: thousandths of each device, 1..1000.
         memory_mib: host memory, a limit; 0 = not stated.
         limit_s: killed after this long; 0 = never.
@@ -105,6 +107,13 @@ class JobSpec:
     checkpoint_signal: int = 0
     nice: int = 0
     stdout: str = ""
+    least: int = 0
+    most: int = 0
+
+    @property
+    def elastic(self) -> bool:
+        """Whether its number of devices may change while it runs."""
+        return self.least > 0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, only those that differ from the default; shares what it holds."""

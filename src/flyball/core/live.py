@@ -28,6 +28,9 @@ class EventKind(StrEnum):
     STOPPING = "stopping"  # job, attempt, why: durable before the engine is told to stop it
     DECIDED = "decided"  # number, seen, own, now_us, is_round, digest, plan: one decision
     NODE = "node"  # node, up
+    RESIZED = "resized"  # job, attempt, devices, rows (none: it starts anew so), reason, gain, who
+    CAPPED = "capped"  # job, attempt, share, reason, gain, who
+    CHECKPOINTED = "checkpointed"  # job, attempt, reason, gain, who: told to save what it has
     PREDICTED = "predicted"  # runs: (job, like jobs ended, *quantiles of its run time in seconds)
     AUDIT = "audit"  # what, who: refused tokens and the like
 
@@ -50,12 +53,51 @@ class Stop(NamedTuple):
     """`cancel` or `preempt`."""
 
 
+class Resize(NamedTuple):
+    """Let a running attempt go on with other devices of its node.
+
+    Of this and the next two: what has the sequence number of an action that was obeyed before, or
+    a lower one, changes nothing.
+    """
+
+    job: int
+    attempt: int
+    sequence: int
+    rows: tuple[Row, ...]
+
+
+class Cap(NamedTuple):
+    """Keep a running attempt to a part of what its devices could do; 1 = no cap."""
+
+    job: int
+    attempt: int
+    sequence: int
+    share: float
+    rows: tuple[Row, ...]
+
+
+class Checkpoint(NamedTuple):
+    """Have a running attempt save what it has and go on."""
+
+    job: int
+    attempt: int
+    sequence: int
+
+
+Action = Launch | Stop | Resize | Cap | Checkpoint
+
+
 class Receipt(NamedTuple):
-    """An engine's answer to one action; the same (job, attempt) always gets the same one."""
+    """An engine's answer to one action; the same (job, attempt) always gets the same one.
+
+    Attributes:
+        how: by what means, or by which not: an engine does what the machine permits.
+    """
 
     job: int
     attempt: int
     accepted: bool
+    how: str = ""
 
 
 class Report(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from flyball.core.live import Event, Launch, LiveNode, Report, Stop
+from flyball.core.live import Action, Event, LiveNode, Report
 from flyball.core.live import Receipt as Receipt
 from flyball.core.records import Records
 from flyball.core.results import Floats
@@ -75,10 +75,11 @@ class Tuner(Protocol):
 
 
 class Engine(Protocol):
-    """Acts on nodes, real or not. Every action is idempotent by (job, attempt)."""
+    """Acts on nodes, real or not. Every action is idempotent by (job, attempt), and those that
+    change a running attempt by (job, attempt, sequence)."""
 
     def nodes(self) -> Sequence[LiveNode]: ...
-    def apply(self, action: Launch | Stop) -> Receipt: ...
+    def apply(self, action: Action) -> Receipt: ...
     def observe(self) -> Sequence[Report]: ...
     def acknowledge(self, reports: Sequence[Report]) -> None: ...
     def reconcile(self, expected: Sequence[tuple[int, int]]) -> Sequence[Report]: ...

@@ -111,6 +111,21 @@ class Client:
         ids: list[int] = self._transport.send("DELETE", f"/jobs/{_path(id)}")["ids"]
         return ids
 
+    def resize(self, id: JobId, devices: int, key: str = "") -> Json:
+        """Let an elastic job go on with so many devices (cores)."""
+        return self._order(id, "resize", {"devices": devices}, key)
+
+    def cap(self, id: JobId, share: float, key: str = "") -> Json:
+        """Keep a job to a part of what its devices could do; 1 = no cap."""
+        return self._order(id, "cap", {"share": share}, key)
+
+    def checkpoint(self, id: JobId, key: str = "") -> Json:
+        """Have a running job save what it has."""
+        return self._order(id, "checkpoint", {}, key)
+
+    def _order(self, id: JobId, what: str, body: Json, key: str) -> Json:
+        return self._transport.send("POST", f"/jobs/{_path(id)}/{what}", body, key or _new_key())
+
     def why(self, id: JobId) -> Json:
         """Why it waits, when it will start, what would help."""
         return self._transport.get(f"/jobs/{_path(id)}/why")

@@ -82,12 +82,12 @@ class Change:
         priority: added to the job's.
         resizable: tuners may change its number of devices, if its model's speed is known.
         chunks: the parts in which its data comes, so that one is fetched while another is
-            computed on; 1 = all at once.
+            computed on; 1 = all of it first, without devices; 0 = inside the job, on them.
     """
 
     priority: float = 0.0
     resizable: bool = False
-    chunks: int = 1
+    chunks: int = 0
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def pipelined(
     """
     size = len(workload)
     chunks = np.array([changes.get(each, Change()).chunks for each in Pathway])[pathways]
-    staged = np.flatnonzero((chunks > 1) & (transfer > 0.0) & (workload.devices > 0))
+    staged = np.flatnonzero((chunks > 0) & (transfer > 0.0) & (workload.devices > 0))
     first = np.array([fetched_first(float(transfer[j]), int(chunks[j])) for j in staged])
     parts = np.concatenate((np.ones(size), transfer[staged] * first, transfer[staged]))
     parts[staged] -= transfer[staged]

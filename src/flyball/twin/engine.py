@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flyball.core.cluster import Cluster
-from flyball.core.jobs import JobSpec
-from flyball.core.live import Launch, LiveNode, Report, Stop
+from flyball.core.jobs import JobSpec, Row
+from flyball.core.live import Action, Cap, Checkpoint, Launch, LiveNode, Report, Resize, Stop
 from flyball.core.protocols import Receipt
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, S_PER_HOUR, US_PER_S, to_us
 from flyball.physics import catalogue
@@ -32,6 +32,8 @@ class Attempt:
         began_us: -1 = the launch is still on its way.
         over_us: when it ends, or ended.
         why: how it ended, "" = it runs.
+        devices, share: what it may use; it is taken to be as fast as it has of them.
+        obeyed: the numbers of the last orders, by kind.
     """
 
     spec: JobSpec
@@ -41,6 +43,9 @@ class Attempt:
     why: str = ""
     lost: bool = False
     void: bool = False
+    devices: int = 1
+    share: float = 1.0
+    obeyed: dict[type, int] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
 
 
@@ -67,15 +72,36 @@ class VirtualEngine:
     def nodes(self) -> Sequence[LiveNode]:
         return self.nodes_
 
-    def apply(self, action: Launch | Stop) -> Receipt:
+    def apply(self, action: Action) -> Receipt:
         token = (action.job, action.attempt)
         if isinstance(action, Launch):
-            self._launch(token, action.spec)
-        else:
+            self._launch(token, action.spec, action.rows)
+        elif isinstance(action, Stop):
             self._stop(token)
+        else:
+            attempt = self.attempts.get(token)
+            if attempt is None:
+                return Receipt(*token, accepted=False)
+            if attempt.obeyed.get(type(action), 0) < action.sequence:
+                attempt.obeyed[type(action)] = action.sequence
+                if not isinstance(action, Checkpoint):
+                    self._steer(attempt, action)
         return Receipt(*token, accepted=True)
 
-    def _launch(self, token: Token, spec: JobSpec) -> None:
+    def _steer(self, attempt: Attempt, action: Resize | Cap) -> None:
+        """From now on it is faster or slower."""
+        before = attempt.devices * attempt.share
+        if isinstance(action, Resize):
+            attempt.devices = _count(action.rows)
+        else:
+            attempt.share = action.share
+        now = self._now_us()
+        if attempt.why == "exit" and now < attempt.over_us:
+            left_us = attempt.over_us - max(now, attempt.began_us)
+            ratio = before / (attempt.devices * attempt.share)
+            attempt.over_us += round(left_us * (ratio - 1.0))
+
+    def _launch(self, token: Token, spec: JobSpec, rows: Sequence[Row]) -> None:
         if token in self.attempts or token in self.runs:
             return
         run_s, exit_code = self._course(spec, *token)
@@ -84,7 +110,7 @@ class VirtualEngine:
         why = "exit"
         if spec.limit_s and run_s > spec.limit_s:
             over, why, exit_code = began + to_us(spec.limit_s), "limit", 0
-        self.attempts[token] = Attempt(spec, began, over, exit_code, why)
+        self.attempts[token] = Attempt(spec, began, over, exit_code, why, devices=_count(rows))
         self.runs[token] = 1
 
     def _stop(self, token: Token) -> None:
@@ -158,6 +184,10 @@ class VirtualEngine:
             elif each.began_us <= now:
                 seen.append(Report(*token, "started", each.began_us, {"pid": 1}))
         return seen
+
+
+def _count(rows: Sequence[Row]) -> int:
+    return max(1, sum(row.mask.bit_count() for row in rows))
 
 
 def _end_of(token: Token, each: Attempt) -> Report:

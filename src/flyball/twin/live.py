@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,7 @@ class View:
         row_job, row_node, row_mask: the devices that running jobs hold, job by job in the order of
             their starts.
         down: nodes that are down.
+        cap: the level of each job's power cap, 0 = none; empty = of nobody.
     """
 
     workload: Workload
@@ -58,6 +59,7 @@ class View:
     row_node: npt.NDArray[np.int64]
     row_mask: npt.NDArray[np.uint64]
     down: npt.NDArray[np.int64]
+    cap: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def digest(self, cluster: Cluster, knobs: Knobs, now_us: int) -> str:
         """A fingerprint of everything that a decision depends on."""
@@ -76,6 +78,8 @@ class View:
             total.update(np.ascontiguousarray(self.past[name]).tobytes())
         held = (self.row_job, self.row_node, self.row_mask, self.down)
         total.update(b"".join(each.tobytes() for each in held))
+        if self.cap.any():
+            total.update(self.cap.tobytes())
         return total.hexdigest()
 
 
@@ -105,6 +109,8 @@ class Snapshot:
         rows["kind"] = int(ActionKind.START)
         rows["job"], rows["node"], rows["mask"] = view.row_job, view.row_node, view.row_mask
         rows["milli"] = view.workload.milli[view.row_job]
+        if len(view.cap):
+            rows["level"] = view.cap[view.row_job]
         self.state.clock["actions"] = count
 
     def decide(self, is_round: bool) -> Records:

@@ -57,6 +57,8 @@ def test_a_clean_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         "FLYBALL_ATTEMPT": "2",
         "FLYBALL_CHECKPOINT_DIR": f"{state}/checkpoints/17",
         "FLYBALL_STATE": state,
+        "FLYBALL_DEVICES": "0",
+        "FLYBALL_ORDERS": f"{state}/orders/17.2.json",
         "CUDA_VISIBLE_DEVICES": "",
     }
     assert os.path.isdir(found["FLYBALL_CHECKPOINT_DIR"])

@@ -119,14 +119,14 @@ async def _submitted(
     request: Request, bridge: Bridge, jobs: Sequence[JobIn | OneIn], key: str | None
 ) -> Response:
     def submit() -> list[int]:
-        return bridge.plane.submit(specs_of(jobs), key or "", _who(request))
+        return bridge.plane.submit(specs_of(jobs), key or "", who_of(request))
 
     ids = await bridge.call(submit)
     headers = {"Location": f"/api/v1/jobs/{ids[0]}"}
     return answer({"id": ids[0], "ids": ids}, 201, headers)
 
 
-def _who(request: Request) -> str:
+def who_of(request: Request) -> str:
     return f"api {request.client.host}" if request.client else "api"
 
 
@@ -199,7 +199,7 @@ async def cancel(request: Request, job: JobId, query: Nothing) -> Response:
     wanted = await tasks_of(bridge, one.id) if whole else [one]
     ids = sorted(each.id for each in wanted if not each.state.final)
     # Side by side, so that the tasks of a large array share commits.
-    await asyncio.gather(*(bridge.call(bridge.plane.cancel, each, _who(request)) for each in ids))
+    await asyncio.gather(*(bridge.call(bridge.plane.cancel, each, who_of(request)) for each in ids))
     return answer({"ids": ids})
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from flyball.core.live import Report
-from flyball.engines.local import cgroup, claim, proc
+from flyball.engines.local import cgroup, claim, orders, proc
 from flyball.engines.local.claim import Claim
 from flyball.engines.local.leftovers import is_held, kill_leftovers, signal_supervisor
-from flyball.engines.local.supervisor import CANCEL, PREEMPT
+from flyball.engines.local.supervisor import CANCEL, ORDERS, PREEMPT
 
 Token = tuple[int, int]
 """(job, attempt)."""
@@ -42,6 +42,7 @@ class Attempt:
         fenced: its claim must stay when it is over, since a launch may still be on its way.
         claim: as last read.
         stop: `cancel` or `preempt`, still to be passed on.
+        told: there are orders that its supervisor may not have seen.
         stray: nobody expects it; it is to end without a report.
     """
 
@@ -53,6 +54,7 @@ class Attempt:
     claim: Claim | None = None
     started: bool = False
     stop: str = ""
+    told: bool = False
     stray: bool = False
 
 
@@ -65,6 +67,7 @@ class Attempts:
         self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
         self._now_us = now_us
         self._place = cgroup.find_place()
+        self._cpu_place = cgroup.find_place(controller="cpu")
         self._fences: set[Token] = set()
         self.known: dict[Token, Attempt] = {}
         self.unheard: dict[Token, Attempt] = {}
@@ -137,6 +140,8 @@ class Attempts:
             self._end(token, "ended", int(found.exit["time_us"]), values)
         elif known.stop and known.claim is not None:
             self._pass_stop(known)
+        elif known.told and found.child:
+            self._pass_orders(known)
 
     def _lives(self, found: Claim) -> bool:
         if found.blank:
@@ -153,6 +158,8 @@ class Attempts:
         if any(kill_leftovers(found, self._state, group) for _ in range(2)):
             self.again[token] = math.inf
             return
+        if self._cpu_place is not None:
+            cgroup.Group(self._cpu_place, cgroup.group_name(self._folder, *token)).remove()
         why = "the machine was restarted" if found.boot != proc.boot_id() else "it was killed"
         message = f"supervisor {found.pid} is gone without a record of an end: {why}"
         self._end(token, "lost", self._now_us(), {"message": message})
@@ -184,6 +191,31 @@ class Attempts:
         assert known.claim is not None
         signal_supervisor(known.claim, PREEMPT if known.stop == "preempt" else CANCEL)
         known.stop = ""
+
+    def order(self, token: Token, what: str, order: dict[str, Any]) -> bool:
+        """Tell a running attempt something (`orders.py`), once; False if nothing is known of it.
+
+        Raises:
+            OSError: it cannot be written down.
+        """
+        self.look(token)
+        known = self.known.get(token)
+        if known is None:
+            return False
+        if token not in self.over and orders.put(self._orders(token), what, order):
+            known.told = True
+            if known.claim is not None and known.claim.child:
+                self._pass_orders(known)
+        return True
+
+    def _pass_orders(self, known: Attempt) -> None:
+        """The job itself looks by itself; its supervisor sleeps."""
+        assert known.claim is not None
+        signal_supervisor(known.claim, ORDERS)
+        known.told = False
+
+    def _orders(self, token: Token) -> str:
+        return orders.path_of(str(self._state), *token)
 
     def make_void(self, token: Token, fenced: bool) -> bool:
         """Take the token so that nobody can begin it any more.
@@ -222,6 +254,7 @@ class Attempts:
         self.over.pop(token, None)
         self.again.pop(token, None)
         known = self.known.pop(token, None)
+        orders.remove(self._orders(token))
         if known is not None and known.fenced:
             self._fences.add(token)
         else:

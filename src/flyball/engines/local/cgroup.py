@@ -1,9 +1,9 @@
-"""A memory limit by control group, where this process may make one. Standard library only.
+"""Limits of memory and of processor time by control group, where this process may make one.
 
 Version 1: a group below our own. Version 2 allows no processes in a group that has groups with
 controllers below it, so there the new group is made beside our own if the one above hands the
-memory controller down and is ours to write to (as systemd's delegated slices are). Anywhere else
-there is none, and the supervisor watches the memory itself.
+controller down and is ours to write to (as systemd's delegated slices are). Anywhere else there is
+none, and the supervisor watches the job itself. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ from __future__ import annotations
 import os
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 REMOVE_TRIES = 50
 REMOVE_PAUSE_S = 0.01
+PERIOD_US = 100_000
+"""Over which a quota of processor time counts."""
+JOIN_TRIES = 20
 
 
 class Place:
@@ -81,19 +88,51 @@ class Group:
                 return
 
 
+class Quota(Group):
+    """One job's group for processor time; in version 2 the group of its memory as well."""
+
+    __slots__ = ()
+
+    def keep_to(self, cores: float, pids: Callable[[], list[int]]) -> bool:
+        """Let these processes, and what they start, use so many cores; 0 = any number.
+
+        Args:
+            pids: asked until all that are there are in the group: they fork meanwhile.
+
+        Returns:
+            False if that is not permitted here.
+        """
+        quota = str(max(1_000, round(cores * PERIOD_US))) if cores else ""
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            if self.version == 1:
+                _write(f"{self.folder}/cpu.cfs_period_us", str(PERIOD_US))
+                _write(f"{self.folder}/cpu.cfs_quota_us", quota or "-1")
+            else:
+                _write(f"{self.folder}/cpu.max", f"{quota or 'max'} {PERIOD_US}")
+            for _ in range(JOIN_TRIES):
+                if not (missing := set(pids()) - set(self.pids())):
+                    return True
+                for pid in missing:
+                    _try_write(f"{self.folder}/cgroup.procs", str(pid))
+        except OSError:
+            pass
+        return False
+
+
 def group_name(engine_folder: int, job: int, attempt: int) -> str:
     """One name per attempt and state folder; the folder is known by where it lies on disk."""
     found = os.fstat(engine_folder)
     return f"flyball-{found.st_dev:x}-{found.st_ino:x}-{job}.{attempt}"
 
 
-def find_place(proc: str = "/proc/self") -> Place | None:
-    """Where this process may make groups that limit memory, None if nowhere."""
+def find_place(proc: str = "/proc/self", controller: str = "memory") -> Place | None:
+    """Where this process may make groups that limit memory (or `cpu`), None if nowhere."""
     mounts = [line.split() for line in _read(f"{proc}/mounts").splitlines()]
     ours = [line.split(":", 2) for line in _read(f"{proc}/cgroup").splitlines()]
     for _device, at, kind, options, *_rest in mounts:
-        if kind == "cgroup" and "memory" in options.split(","):
-            own = next((path for _id, names, path in ours if "memory" in names.split(",")), "/")
+        if kind == "cgroup" and controller in options.split(","):
+            own = next((path for _id, names, path in ours if controller in names.split(",")), "/")
             for folder in (_below(at, own), at):
                 if os.access(folder, os.W_OK):
                     return Place(folder, 1)
@@ -101,7 +140,7 @@ def find_place(proc: str = "/proc/self") -> Place | None:
             own = next((path for number, _names, path in ours if number == "0"), "/")
             folder = _below(at, os.path.dirname(own.rstrip("/")))
             handed_down = _read(f"{folder}/cgroup.subtree_control").split()
-            if "memory" in handed_down and os.access(f"{folder}/cgroup.procs", os.W_OK):
+            if controller in handed_down and os.access(f"{folder}/cgroup.procs", os.W_OK):
                 return Place(folder, 2)
     return None
 

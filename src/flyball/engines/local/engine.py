@@ -13,14 +13,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from flyball.core.live import Launch, LiveNode, Report, Stop
+from flyball.core.live import Action, Cap, Checkpoint, Launch, LiveNode, Report, Resize, Stop
 from flyball.core.protocols import Clock, Receipt
 from flyball.core.units import US_PER_S
 from flyball.engines.local.attempts import Attempt, Attempts, Token
 from flyball.engines.local.claim import token_of
 from flyball.engines.local.line import Line, nobody_spawns
 from flyball.engines.local.machine import describe, own_cores
-from flyball.engines.local.request import KEPT_LOGS, Logs, request_line
+from flyball.engines.local.orders import FOLDER as ORDERS
+from flyball.engines.local.power import open_power
+from flyball.engines.local.request import KEPT_LOGS, Logs, cores_of, devices_of, request_line
 from flyball.engines.local.watch import FolderWatch
 
 SCAN_S = 2.0
@@ -40,6 +42,9 @@ RECONCILE_S = 5.0
 class LocalEngine:
     """Fulfils `core.protocols.Engine` on one machine.
 
+    Attributes:
+        quota: as given; counts for what is launched from now on.
+
     Args:
         state: the state folder; claims are in `engine/` below it.
         clock: the control plane's; times in reports are by it.
@@ -48,6 +53,7 @@ class LocalEngine:
         nvml: stands in for NVIDIA's library when looking.
         logs: how much of a job's output is kept.
         patience_s: how long nothing may be heard of a launch before it is given up.
+        quota: leave caps to the kernel where that is permitted; else jobs are paused and go on.
     """
 
     def __init__(
@@ -60,9 +66,10 @@ class LocalEngine:
         nvml: Any = None,
         logs: Logs = KEPT_LOGS,
         patience_s: float = PATIENCE_S,
+        quota: bool = True,
     ) -> None:
         self._state = state.resolve()
-        for name in ("engine", "logs", "checkpoints"):
+        for name in ("engine", "logs", "checkpoints", ORDERS):
             (self._state / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = self._state / "engine"
         self._clock = clock
@@ -70,6 +77,8 @@ class LocalEngine:
         self._cores = own_cores()
         self._logs = logs
         self._patience_s = patience_s
+        self.quota = quota
+        self._power = open_power(self._folder, self._node.uuids, nvml)
         self._watch = FolderWatch(self._folder)
         self._attempts = Attempts(self._state, self._now_us)
         self._line: Line | None = None
@@ -91,27 +100,56 @@ class LocalEngine:
 
     # Acting ---------------------------------------------------------------------
 
-    def apply(self, action: Launch | Stop) -> Receipt:
-        """Pass an action on. What was launched before is not launched again."""
+    def apply(self, action: Action) -> Receipt:
+        """Pass an action on. What was launched or said before is not launched or said again."""
         token = (action.job, action.attempt)
         if isinstance(action, Stop):
             return Receipt(*token, self._attempts.stop(token, action.why))
+        if isinstance(action, Launch):
+            return Receipt(*token, self._launch(action))
+        return self._steer(action)
+
+    def _launch(self, action: Launch) -> bool:
+        token = (action.job, action.attempt)
         if token in self._attempts.known or self._attempts.exists(token):
-            return Receipt(*token, True)
+            return True
         now = (self._now_us(), time.monotonic_ns() // 1000)
-        line = request_line(action, self._state, self._node, self._cores, self._logs, now)
+        line = request_line(
+            action, self._state, self._node, self._cores, self._logs, now, self.quota
+        )
         sent = Attempt(request=line, sent_s=self._clock.now())
         self._attempts.known[token] = self._attempts.unheard[token] = sent
         self._send(sent)
         if not sent.sent:
             del self._attempts.known[token], self._attempts.unheard[token]
-        return Receipt(*token, sent.sent)
+        return sent.sent
+
+    def _steer(self, action: Resize | Cap | Checkpoint) -> Receipt:
+        """Tell a running attempt something, its supervisor and itself."""
+        token = (action.job, action.attempt)
+        order: dict[str, Any] = {"sequence": action.sequence}
+        how = ""
+        if isinstance(action, Resize):
+            devices = devices_of(action.rows)
+            cores = cores_of(devices, self._cores, self._node.devices)
+            order |= {"devices": len(devices), "cores": [] if self._node.uuids else cores}
+        elif isinstance(action, Cap):
+            order["share"] = action.share
+        try:
+            said = self._attempts.order(token, type(action).__name__.lower(), order)
+        except OSError:  # no room on the disk: it is said again
+            said = False
+        if said and isinstance(action, Cap):
+            uuids = [self._node.uuids[i] for i in devices_of(action.rows) if self._node.uuids]
+            how = self._power.cap(token, uuids, action.share)
+        return Receipt(*token, said, how)
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
         """These ends are in the journal: they need not be told again."""
         for each in reports:
             if (each.job, each.attempt) in self._attempts.over:
                 self._attempts.forget((each.job, each.attempt))
+                self._power.lift((each.job, each.attempt))
 
     def _send(self, new: Attempt) -> None:
         """To the spawner there is, or to a new one. Not marked as sent if none can be started."""
@@ -291,6 +329,7 @@ class LocalEngine:
         self._until(lambda: not self._left(strays))
         attempts.sweep()
         self._tell_s = -math.inf  # whoever begins anew wants to know all at once
+        self._power.keep(wanted)
         return self.observe()
 
     def _left(self, strays: set[Token]) -> set[Token]:
@@ -310,6 +349,7 @@ class LocalEngine:
     def close(self) -> None:
         """Let go. Jobs and their supervisors go on; the spawner ends."""
         self._hang_up(kill=False)
+        self._power.close()
         self._poll.close()
         self._watch.close()
         self._attempts.close()

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from flyball.core.jobs import JobSpec
+from flyball.core.jobs import JobSpec, Row
 from flyball.core.live import Launch, LiveNode
+from flyball.engines.local import orders
 from flyball.engines.local.claim import name_of
 
 FIRST_PORT, PORTS = 15_000, 16_000
@@ -35,6 +36,7 @@ def request_line(
     cores: Sequence[int],
     logs: Logs,
     now: tuple[int, int],
+    quota: bool = True,
 ) -> bytes:
     """The line for the spawner.
 
@@ -42,10 +44,11 @@ def request_line(
         cores: those of the node that jobs may have.
         now: the engine's time and the machine's monotonic clock, both in microseconds: together
             they tell the supervisor the engine's time at any later instant.
+        quota: whether a cap may be left to the kernel.
     """
     spec = launch.spec
     name = name_of(launch.job, launch.attempt)
-    devices = _devices(launch)
+    devices = devices_of(launch.rows)
     request = {
         "job": launch.job,
         "attempt": launch.attempt,
@@ -53,6 +56,8 @@ def request_line(
         "cwd": spec.cwd,
         "env": environment(launch, state, node, os.environ),
         "cores": [] if node.uuids else cores_of(devices, cores, node.devices),
+        "orders": orders.path_of(str(state), launch.job, launch.attempt),
+        "quota": quota,
         "nice": spec.nice,
         "memory_mib": spec.memory_mib,
         "limit_s": spec.limit_s,
@@ -72,7 +77,8 @@ def environment(
     launch: Launch, state: Path, node: LiveNode, own: Mapping[str, str]
 ) -> dict[str, str]:
     """Small and clean. What the job states wins, except over who it is and what it may use."""
-    shown = [node.uuids[i] for i in _devices(launch) if i < len(node.uuids)]
+    held = devices_of(launch.rows)
+    shown = [node.uuids[i] for i in held if i < len(node.uuids)]
     return {
         **{name: own.get(name, usual) for name, usual in _usual().items()},
         "RANK": "0",
@@ -86,6 +92,8 @@ def environment(
         "FLYBALL_ATTEMPT": str(launch.attempt),
         "FLYBALL_CHECKPOINT_DIR": str(state / "checkpoints" / str(launch.job)),
         "FLYBALL_STATE": str(state),
+        "FLYBALL_DEVICES": str(len(held)),
+        "FLYBALL_ORDERS": orders.path_of(str(state), launch.job, launch.attempt),
         "CUDA_VISIBLE_DEVICES": ",".join(shown),
     }
 
@@ -116,9 +124,9 @@ def _usual() -> dict[str, str]:
     return {"PATH": os.defpath, "HOME": home, "LANG": "C.UTF-8", "USER": name}
 
 
-def _devices(launch: Launch) -> list[int]:
-    """The devices of the allocation, in order. This engine has one node."""
+def devices_of(rows: Sequence[Row]) -> list[int]:
+    """The devices of an allocation, in order. This engine has one node."""
     mask = 0
-    for row in launch.rows:
+    for row in rows:
         mask |= row.mask
     return [i for i in range(mask.bit_length()) if mask >> i & 1]

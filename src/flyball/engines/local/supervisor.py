@@ -1,7 +1,8 @@
 """The supervisor of one attempt: claims it, runs it, ends it, records its end.
 
 It is a fork of the spawner and leader of its own session, and outlives the control plane. It asks
-nobody anything: all it is to do is in the request it began with or comes as a signal. While the
+nobody anything: all it is to do is in the request it began with, comes as a signal, or is in the
+file of orders that a signal tells it to read. While the
 job is silent and has no limit of its own, the supervisor sleeps and costs no time.
 Standard library only.
 """
@@ -15,6 +16,7 @@ import time
 
 from . import cgroup, claim, proc, program
 from .log import Log, Pump
+from .steering import Steering
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ PREEMPT = signal.SIGUSR1
 DOWN = signal.SIGTERM
 """The machine goes down: as PREEMPT, but no end is recorded, so that the attempt counts as lost
 and the job may run again."""
+ORDERS = signal.SIGWINCH
+"""There are new orders (`orders.py`)."""
 
 RUNNING, CHECKPOINT, TERM, KILL = range(4)
 MEMORY_EVERY_S = 0.5
@@ -86,7 +90,7 @@ def supervise(
     program.prctl(program.PR_SET_NAME, f"fly {head['job']}.{head['attempt']}".encode())
     name = cgroup.group_name(folder, request["job"], request["attempt"])
     group = cgroup.Group(place, name) if place else None
-    _Attempt(request, file, head, clock, group).run(settle, let_go)
+    _Attempt(request, file, head, clock, group, Steering(request, name)).run(settle, let_go)
 
 
 class _Attempt:
@@ -99,6 +103,7 @@ class _Attempt:
         head: dict[str, Any],
         clock: int,
         group: cgroup.Group | None,
+        steering: Steering,
     ) -> None:
         self.request = request
         self.file = file
@@ -106,6 +111,7 @@ class _Attempt:
         self.clock = clock
         self.group = group
         self.program: program.Program | None = None
+        self.steering = steering
         self.child = 0
         self.status: int | None = None
         self.alone = False
@@ -133,6 +139,7 @@ class _Attempt:
             self._watch()
         elif not settled and self.program is not None:
             self.program.drop()
+        self.tuned = self.steering.close()
         if self.group is not None:
             if self.why == "exit" and self.status and self.group.kills():
                 self.why = "memory"
@@ -149,7 +156,7 @@ class _Attempt:
             os.set_blocking(each, False)
         for each in (signal.SIGHUP, signal.SIGINT):
             signal.signal(each, signal.SIG_IGN)
-        for each in (CANCEL, PREEMPT, DOWN, signal.SIGCHLD):
+        for each in (CANCEL, PREEMPT, DOWN, ORDERS, signal.SIGCHLD):
             signal.signal(each, _nothing)
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -183,6 +190,7 @@ class _Attempt:
             self.limit_s = now_s + request["limit_s"]
         if request["memory_mib"] and (self.group is None or pid not in self.group.pids()):
             self.memory_s = now_s + MEMORY_EVERY_S
+        self.steering.began(pid, now_s)
         return True
 
     def _cannot_start(self, message: str) -> None:
@@ -201,7 +209,8 @@ class _Attempt:
             listens = self.pump.listens(now_s)
             if listens:
                 poller.register(self.pump.out, select.POLLIN)
-            due_s = min(self.phase_ends_s, self.limit_s, self.memory_s, self.pump.due_s(now_s))
+            own_s = min(self.phase_ends_s, self.limit_s, self.memory_s)
+            due_s = min(own_s, self.pump.due_s(now_s), self.steering.due_s)
             wait_ms = None if due_s == NEVER else max(0, int((due_s - now_s) * 1000) + 1)
             ready = [each for each, _events in poller.poll(wait_ms)]
             if listens:
@@ -233,6 +242,7 @@ class _Attempt:
             if pid == 0:
                 return
             self.cpu_s += usage.ru_utime + usage.ru_stime
+            self.steering.ended(pid, usage.ru_utime + usage.ru_stime)
             self.max_rss_mib = max(self.max_rss_mib, usage.ru_maxrss / 1024)
             if pid == self.child:
                 self.status = status
@@ -247,6 +257,8 @@ class _Attempt:
         elif self.phase == CHECKPOINT and CANCEL in signals:
             self.going_down = False
             self._enter(TERM, now_s)
+        elif self.phase == RUNNING and self.status is None and ORDERS in signals:
+            self.steering.obey(now_s)
 
     def _act(self, now_s: float) -> None:
         """Whatever is due."""
@@ -259,6 +271,8 @@ class _Attempt:
                 self._enter(TERM, now_s)
             elif now_s >= self.memory_s:
                 self._check_memory(now_s)
+            if self.phase == RUNNING:
+                self.steering.turn(now_s)
         elif now_s >= self.phase_ends_s:
             self._enter(min(self.phase + 1, KILL), now_s)
         elif self.status is not None and self.phase == CHECKPOINT:
@@ -285,6 +299,7 @@ class _Attempt:
         self.phase = phase
         self.limit_s = self.memory_s = NEVER
         self.phase_ends_s = now_s + self.request["grace_s"]
+        self.steering.release()
         if phase == CHECKPOINT:
             if self.status is None:
                 _kill(self.child, self.request["checkpoint_signal"])
@@ -320,6 +335,7 @@ class _Attempt:
             "time_us": self._now_us(),
             "cpu_s": round(self.cpu_s, 6),
             "max_rss_mib": round(self.max_rss_mib, 3),
+            **self.tuned,
         }
         claim.write_exit(self.file, end)
 

@@ -1,0 +1,51 @@
+"""What tuning did to a job, in words: for `show`, `why` and `receipt`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flyball.cli.live_options import Job, clean, clock_text, count_text
+
+SHOWN = 8
+"""Changes that are listed one by one; of a longer log the last."""
+
+
+def now_text(tuning: Mapping[str, Any]) -> str:
+    """`2 devices, kept to 50% (processor time)`."""
+    parts = [count_text(tuning["devices"], "device")] if tuning["devices"] else []
+    if tuning["share"] < 1.0:
+        by = f" ({clean(tuning['by'])})" if tuning.get("by") else ""
+        parts.append(f"kept to {tuning['share']:.0%}{by}")
+    return ", ".join(parts) or "as it asked for"
+
+
+def changes(job: Job) -> Iterator[str]:
+    """A line for each thing that was done to it, the oldest first."""
+    log = (job.get("tuning") or {}).get("log", [])
+    if len(log) > SHOWN:
+        yield f"{len(log) - SHOWN} earlier changes are in the journal"
+    began = job.get("start_time") or job["submit_time"]
+    for each in log[-SHOWN:]:
+        yield f"after {clock_text(each['time'] - began)}: {change_text(each)}"
+
+
+def change_text(entry: Mapping[str, Any]) -> str:
+    """`from 2 to 1 devices: shrank, gain 0.3 (tuner)`."""
+    why = clean(entry.get("reason") or "")
+    if entry.get("gain"):
+        why += f", predicted gain {entry['gain']:.3g}"
+    if entry.get("measured") is not None:
+        why += f", measured {entry['measured']:+.0%} steps a second"
+    who = f" ({clean(entry['who'])})" if entry.get("who") else ""
+    return f"{_what(entry)}: {why}{who}" if why else f"{_what(entry)}{who}"
+
+
+def _what(entry: Mapping[str, Any]) -> str:
+    before, after = entry.get("before"), entry.get("after")
+    if entry["what"] == "resized":
+        begun = f"from {before} " if before else ""
+        return f"{begun}to {count_text(after or 0, 'device')}"
+    if entry["what"] == "capped":
+        return "cap taken off" if after == 1.0 else f"cap of {after or 1.0:.0%}"
+    return "asked for a checkpoint"

@@ -1,0 +1,97 @@
+"""Sizes, caps and checkpoints over HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.test_jobs import JOBS, ids, refused
+from tests.api.world import SLEEP, World
+
+from flyball.sdk.client import ApiError, Client
+
+ELASTIC = {**SLEEP, "cpus": 2, "least": 1, "most": 4, "estimate_s": 500.0}
+
+
+@pytest.fixture(autouse=True)
+def turning(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The loop goes round whenever somebody wakes it, as `Driver` has it."""
+    turn, real = threading.Lock(), world.plane.step
+    begun: list[threading.Thread] = []
+
+    def step() -> bool:
+        with turn:
+            return real()
+
+    def wake() -> None:
+        begun.append(threading.Thread(target=step))
+        begun[-1].start()
+
+    monkeypatch.setattr(world.plane, "step", step)
+    world.plane.wake = wake
+    yield
+    for each in begun:
+        each.join()
+
+
+def order(client: httpx.Client, job: int, what: str, body: Any = None, **headers: str) -> Any:
+    return client.post(f"{JOBS}/{job}/{what}", json=body or {}, headers=headers)
+
+
+def test_orders(world: World, client: httpx.Client) -> None:
+    job = ids(client, [ELASTIC])[0]
+    world.step()
+    assert order(client, job, "resize", {"devices": 4}).json() == {"id": job, "devices": 4}
+    assert order(client, job, "cap", {"share": 0.5}).json() == {"id": job, "share": 0.5}
+    assert order(client, job, "checkpoint").json() == {"id": job}
+    shown = client.get(f"{JOBS}/{job}").json()
+    assert shown["elastic"] == [1, 4]
+    assert (shown["tuning"]["devices"], shown["tuning"]["share"]) == (4, 0.5)
+    assert len(client.get(f"{JOBS}/{job}/why").json()["tuning"]["log"]) == 3
+    receipt = client.get(f"{JOBS}/{job}/receipt").json()["tuning"]
+    assert [each["devices"] for each in receipt["sizes"]] == [4]
+    kinds = [each["kind"] for each in client.get("/api/v1/events").json()["events"]]
+    assert {"resized", "capped", "checkpointed"} <= set(kinds)
+
+
+def test_refusals_are_problems(world: World, client: httpx.Client) -> None:
+    rigid, job, full = ids(client, [SLEEP, ELASTIC, {**SLEEP, "cpus": 4}])
+    world.step()
+    assert "rigid" in refused(order(client, rigid, "resize", {"devices": 2}), 422)["detail"]
+    assert "1 to 4" in refused(order(client, job, "resize", {"devices": 5}), 422)["remedy"]
+    busy = refused(order(client, job, "resize", {"devices": 4}), 503)
+    assert "1 of 4 are free" in busy["detail"]
+    refused(order(client, 99, "cap", {"share": 0.5}), 404)
+    for body in ({"share": 0.0}, {"share": 1.5}, {"share": "0.5"}, {"devices": 1}):
+        refused(order(client, job, "cap", body), 422)
+    for body in ({"devices": 0}, {"devices": 1.5}, {}):
+        refused(order(client, job, "resize", body), 422)
+    refused(client.post(f"{JOBS}/{job}/cap", content=b"share=1"), 415)
+    bad = refused(client.post(JOBS, json={**SLEEP, "least": 2, "most": 3}), 422)
+    assert "elastic from 2 to 3" in bad["detail"]
+    assert full
+
+
+def test_a_key_orders_once(world: World, client: httpx.Client) -> None:
+    job = ids(client, [ELASTIC])[0]
+    world.step()
+    key = {"Idempotency-Key": "once"}
+    for _ in range(2):
+        assert order(client, job, "resize", {"devices": 1}, **key).status_code == 200
+    log = client.get(f"{JOBS}/{job}").json()["tuning"]["log"]
+    assert len(log) == 1
+    refused(order(client, job, "resize", {"devices": 3}, **key), 409)
+
+
+def test_from_python(world: World) -> None:
+    with world.server(), Client(world.folder) as client:
+        job = client.submit_job(ELASTIC)
+        world.step()
+        assert client.resize(job, 1)["devices"] == 1
+        assert client.cap(job, 0.5)["share"] == 0.5
+        assert client.checkpoint(job) == {"id": job}
+        with pytest.raises(ApiError, match="its range is"):
+            client.resize(job, 9)

@@ -1,0 +1,89 @@
+"""A real PyTorch job shrinks, grows, saves, is killed, and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flyball.bench import live_runs
+from flyball.bench.live_runs import Stage
+from flyball.control.verify import Verifier
+from flyball.core.jobs import JobState
+from flyball.engines.local.machine import own_cores
+
+pytest.importorskip("torch")
+
+STEPS, EVERY = 100, 25
+pytestmark = pytest.mark.skipif(len(own_cores()) < 2, reason="one core only")
+
+
+def curve(here: Stage, job: int) -> dict[int, float]:
+    return {each.step: each.loss for each in here.curve(job)}
+
+
+def test_an_elastic_job_loses_nothing() -> None:
+    with live_runs.stage() as here:
+        # 1. A run that nobody touches, then one that everything happens to.
+        plain = here.train(STEPS, EVERY, 0.01)
+        job = here.train(STEPS, 10 * STEPS, 0.01)
+        here.ended(plain)
+        here.until_step(job, 15)
+        here.plane.resize(job, 1)
+        here.until(lambda: here.curve(job)[-1].threads == 1, "one thread")
+        asked_at = here.curve(job)[-1].step
+        here.plane.checkpoint(job)
+        saved = here.until(lambda: checkpoints(here, job), "a checkpoint")[-1]
+        here.plane.resize(job, 2)
+        here.until(lambda: here.curve(job)[-1].threads == 2, "two threads")
+        here.until_step(job, saved + 5)
+        here.lose(job)
+        done = here.ended(job)
+        # 2. Every step is there, and nothing from before the checkpoint was done again.
+        points = here.curve(job)
+        again = [each for each in points if each.attempt == 2]
+        assert done.state == JobState.COMPLETED
+        assert done.attempt == 2
+        assert asked_at < saved <= asked_at + 20, "saved soon, between two steps"
+        assert again[0].step == saved
+        assert sorted(curve(here, job)) == list(range(STEPS))
+        first = [each.step for each in points if each.attempt == 1]
+        assert first == list(range(len(first))), "sizes cost no step"
+        # 3. It learned the same.
+        assert curve(here, job) == pytest.approx(curve(here, plain), rel=1e-3)
+        # 4. The receipt tells of it, and the decisions replay.
+        tuning = here.plane.receipt(job)["tuning"]
+        assert [each["devices"] for each in tuning["sizes"]] == [2, 1, 2]
+        assert [each["what"] for each in tuning["log"]] == ["resized", "checkpointed", "resized"]
+        verdict = Verifier().follow(here.plane.journal.events(0, 10_000))
+        assert (verdict.decisions > 0, verdict.differing) == (True, [])
+
+
+def checkpoints(here: Stage, job: int) -> list[int]:
+    """The steps at which it saved."""
+    folder: Path = here.folder / "checkpoints" / str(job)
+    return sorted(int(each.name[5:]) for each in folder.glob("step-*"))
+
+
+def test_a_control_plane_that_comes_back_keeps_sizes_and_caps(tmp_path: Path) -> None:
+    """The supervisor has not noticed, and the new one says it all again."""
+    with live_runs.stage() as here:
+        job = here.submit(("sleep", "60"), cpus=2, least=1, most=2)
+        here.until(lambda: here.job(job).started_us, "its start")
+        here.plane.resize(job, 1)
+        here.plane.cap(job, 0.5)
+        path = here.folder / "orders" / f"{job}.1.json"
+        said = here.until(lambda: path.exists() and "cap" in path.read_text(), "its orders")
+        said = json.loads(path.read_text())
+        here.live.driver.stop()
+        here.live.plane.close()
+        here.live.engine.close()
+        again = live_runs.open_stage(here.folder)
+        try:
+            found = again.job(job)
+            assert (found.rows[0].mask.bit_count(), found.values["tuned"]["share"]) == (1, 0.5)
+            again.until(lambda: again.plane.loop._ordered, "orders said again")
+            assert json.loads(path.read_text()) == said
+        finally:
+            here.live = again.live
