@@ -209,7 +209,8 @@ def test_arms_and_what_they_are_compared_with() -> None:
 
 
 def test_the_last_tuner_left_out_is_the_policy_alone() -> None:
-    arms = ablation(EASY, tuning_setting("power", []), ["power"])
+    # Caps alone: a window this short would blame sleep for the time that nodes take to wake.
+    arms = ablation(EASY, tuning_setting("power", ["power.spare=-1"]), ["power"])
     jobs = workload(8)
     runs = run_all(Case(CLUSTER, (jobs,), arms.policies, Effects()), workers=1)
     table = rows(runs, arms)

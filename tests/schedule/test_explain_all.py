@@ -153,7 +153,8 @@ def test_reasons_of_actions() -> None:
     assert "took their devices" in reason_text(plan[1])
     assert {each.name.lower().replace("_", "-") for each in Reason} == {
         "in-order", "skipped-ahead", "backfilled", "made-room", "gave-way", "kept-for-head",
-        "borrowed", "reclaimed", "gave-back", "its-turn",
+        "borrowed", "reclaimed", "gave-back", "its-turn", "grew", "shrank", "changed-type", "sized",
+        "shared", "parted", "capped", "uncapped", "sent-to-sleep", "woken", "moved", "scaled",
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -193,14 +194,13 @@ def test_down_nodes_and_nodes_of_the_plan_are_left_alone() -> None:
 
 
 def test_a_round_at_a_thousand_nodes_is_quick() -> None:
-    import time
-
+    """Every cap changes, the worst case; in time of the processor, as others use the machine."""
     groups = (NodeGroup("n", 1000, "V100", 8),)
     state = state_of([1] * 4000 + [8] * 300, groups)
-    Power().adjust(state, None, NOTHING)
+    assert len(levels(adjusted(state, Power()))) == 4300
     took = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.process_time()
         Power().adjust(state, None, NOTHING)
-        took.append(time.perf_counter() - began)
-    assert min(took) < 1.0  # a busy machine is no fault of the code
+        took.append(time.process_time() - began)
+    assert min(took) < 1.0

@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from flyball.bench.pareto import Aim, Point
@@ -42,7 +43,8 @@ def pareto_figure(
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
     image = io.BytesIO()
     stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
-    figure.savefig(image, format=kind, dpi=130, metadata=stamp)
+    with rc_context({"svg.hashsalt": "flyball"}):  # else names in an SVG are drawn at random
+        figure.savefig(image, format=kind, dpi=130, metadata=stamp)
     return image.getvalue()
 
 

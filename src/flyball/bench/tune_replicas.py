@@ -42,6 +42,8 @@ STEPS_SEEDS = 3
 """Rates in steps are the harder reading of the record; fewer draws show by how much."""
 MOST_REPLICAS = 512
 CONFIDENCE = 0.95
+FAR = 3
+"""Replicas between two fleets that are tried while the guess may be far off."""
 HPA_USE, HPA_TOLERANCE, HPA_WINDOW = 0.7, 0.1, 5
 FORECASTER = "tree-changes"
 LEAD = 4
@@ -213,8 +215,11 @@ def fluid_fleet(week: Week) -> int:
     return high
 
 
-def smallest_fleet(week: Week, guess: int) -> tuple[int, Outcome]:
-    """The smallest fleet that keeps the target when it never changes, request by request."""
+def smallest_fleet(week: Week, guess: int, stride: int) -> tuple[int, Outcome]:
+    """The smallest fleet that keeps the target when it never changes, request by request.
+
+    Searched from a guess in strides, then one by one.
+    """
     found: dict[int, Outcome] = {}
 
     def keeps(count: int) -> bool:
@@ -223,18 +228,18 @@ def smallest_fleet(week: Week, guess: int) -> tuple[int, Outcome]:
         return found[count].within >= TARGET.share
 
     while not keeps(guess):
-        guess += 1
-    while guess > 1 and keeps(guess - 1):
-        guess -= 1
+        guess += stride
+    for step in (stride, 1):
+        while guess > step and keeps(guess - step):
+            guess -= step
     return guess, found[guess]
 
 
 def smallest_fleets(weeks: Sequence[Week]) -> list[tuple[int, Outcome]]:
     """The same for several draws of one service: they differ by little."""
-    guess, fleets = fluid_fleet(weeks[0]), []
-    for week in weeks:
-        fleets.append(smallest_fleet(week, guess))
-        guess = fleets[-1][0]
+    fleets = [smallest_fleet(weeks[0], fluid_fleet(weeks[0]), FAR)]
+    for week in weeks[1:]:
+        fleets.append(smallest_fleet(week, fleets[-1][0], 1))
     return fleets
 
 

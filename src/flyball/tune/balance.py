@@ -57,7 +57,7 @@ class Balance:
         """The plan with jobs moved aside for gangs that then start."""
         left = self.per_hour - moved_lately(state)
         board = Board(state, plan)
-        winners = _winners(state, board, plan)[: self.looked_at]
+        winners = _winners(state, board, plan, self.looked_at)
         if left <= 0 or not winners:
             return plan
         floor = _Floor(state, board, plan, self)
@@ -78,24 +78,33 @@ def moved_lately(state: State) -> int:
     return int((recent & (runs["status"] >= Status.RUNNING)).sum())
 
 
-def _winners(state: State, board: Board, plan: Records) -> list[int]:
-    """Waiting gangs of whole devices that fit nowhere, first the one to go first.
+def _winners(state: State, board: Board, plan: Records, most: int) -> list[int]:
+    """Waiting gangs with enough free devices in a pool, but no room; the one to go first leads.
 
     A head that holds a reservation is the only one: another might take its place.
     """
     jobs = state.jobs.view(np.ndarray)
     reserved = plan["job"][plan["kind"] == ActionKind.RESERVE]
     waiting = board.active[board.count[board.active] == 0]
-    gang = (jobs["devices"][waiting] > 1) & (jobs["milli"][waiting] == MILLI_PER_DEVICE)
+    free = [board.free_in(pool) for pool in range(len(state.pools))]
+    asked = jobs["devices"][waiting]
+    gang = (asked > 1) & (asked <= max(free)) & (jobs["milli"][waiting] == MILLI_PER_DEVICE)
     waiting = waiting[gang]
     if len(reserved):
         waiting = waiting[waiting == reserved[0]]
     order = np.lexsort((waiting, jobs["submit_us"][waiting], -jobs["priority"][waiting]))
-    found = []
+    scattered: dict[int, bool] = {}  # by shape: those of one shape fit alike
+    found: list[int] = []
     for job in waiting[order].tolist():
-        devices = int(jobs["devices"][job])
-        if not any(board.room(pool, devices) for pool in _pools(state, job)):
+        shape, devices = int(jobs["shape_id"][job]), int(jobs["devices"][job])
+        if shape not in scattered:
+            pools = _pools(state, job)
+            fits = any(board.room(pool, devices) for pool in pools)
+            scattered[shape] = not fits and any(free[pool] >= devices for pool in pools)
+        if scattered[shape]:
             found.append(job)
+        if len(found) == most:
+            break
     return found
 
 
