@@ -179,7 +179,7 @@ def test_the_budget_says_who_takes_part() -> None:
         *all_of_them,
         registry.PARTS,
     }
-    assert registry.candidates([series], budget_s=0.0) == list(registry.NAIVE)
+    assert registry.candidates([series], budget_s=0.0) == [*registry.NAIVE, "same-time"]
     cheap = registry.candidates([series], leads=2, budget_s=10.0)
     assert "trees" in cheap
     assert not set(cheap) & set(registry.NETS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from matplotlib import rc_context
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FRONT, DOMINATED, BEFORE = "#0072b2", "#b8b8b8", "#d55e00"
+TITLE_WIDTH = 90
+"""Characters of a line of the title."""
 
 
 def pareto_figure(
@@ -35,7 +38,7 @@ def pareto_figure(
     axes = figure.subplots()
     _draw(axes, points)
     axes.set(xlabel=_axis(aims[0]), ylabel=_axis(aims[1]))
-    axes.set_title(title, fontsize=12, loc="left", pad=10)
+    axes.set_title(fill(title, TITLE_WIDTH), fontsize=11, loc="left", pad=10)
     axes.margins(0.09)
     axes.grid(alpha=0.25)
     axes.set_axisbelow(True)

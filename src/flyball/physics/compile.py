@@ -42,9 +42,12 @@ KERNEL_SOURCES = (
     "physics/compile.py",
     "physics/energy.py",
     "schedule/*.py",
+    "twin/change.py",
     "twin/events.py",
     "twin/kernel.py",
     "twin/live_kernel.py",
+    "twin/scale.py",
+    "twin/services.py",
 )
 
 
