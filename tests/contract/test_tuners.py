@@ -66,7 +66,7 @@ def make(name: str) -> Tuner:
     """The tuner as it comes; that of a service with a service to scale."""
     if name != "replicas":
         return registry.make(name, {})
-    carried = np.arange(8) * 2.0
+    carried = np.arange(0.0, 16.0, 2.0, dtype=np.float64)
     settings = Settings(Target(15.0, 0.99))
     return Replicas(0, 1, 180.0, 60.0, carried, fresh(1, settings), settings)
 
@@ -87,7 +87,8 @@ class Asked:
         before = get_policy("easy").decide(state)
         plan = self.tuner.adjust(state, FORECAST, before.copy())
         self.kept.append((state, before, plan))
-        return plan[plan["kind"] != ActionKind.RESERVE]  # type: ignore[return-value]
+        kept: Records = plan[plan["kind"] != ActionKind.RESERVE]
+        return kept
 
 
 def stepped(name: str, jobs: Workload, most: int = 60) -> Iterator[tuple[State, Records, Records]]:
@@ -106,9 +107,9 @@ def stepped(name: str, jobs: Workload, most: int = 60) -> Iterator[tuple[State, 
 def test_has_a_meaning_and_settings(name: str) -> None:
     assert registry.summary(name)
     assert registry.summary(name) == registry.summary(name).strip().rstrip(".")
-    found = registry.get_tuner(name)
-    assert is_dataclass(found)
+    found: Any = registry.get_tuner(name)
     assert registry.location(name).endswith(f":{found.__name__}")
+    assert is_dataclass(found)
     for key, value in registry.settings(name).items():
         assert registry.parse(name, key, str(value)) == value
 

@@ -88,17 +88,18 @@ def test_a_change_that_does_not_pay_is_not_made() -> None:
 
 def test_who_waited_long_gets_its_turn() -> None:
     # A rigid gang of all A100s never fits while small elastic jobs hold them.
-    small, gang = [1] * 30, [8]
-    workload = jobs(small + gang, model=1, most=np.array([-1] * 30 + [0]))
+    small, gang = [1] * 12, [8]
+    workload = jobs(small + gang, model=1, most=np.array([-1] * 12 + [0]))
     workload.duration_us[:] *= 50
+    workload.submit_us[12] = 600_000_000
     cluster = Cluster("a", (NodeGroup("a100", 1, "A100-40GB", 8),))
     patient, impatient = (
         tuned(workload, 3 * 3600.0, cluster, tuner=Elastic(patience_s=hours * 3600.0)).state.runs
         for hours in (4, 1)
     )
-    assert patient.status[30] == Status.PENDING and patient.first_start_us[30] == -1
-    assert 0 < impatient.first_start_us[30] <= 2 * 3600e6
-    assert impatient.preemptions[:30].sum() >= 1
+    assert patient.status[12] == Status.PENDING and patient.first_start_us[12] == -1
+    assert 0 < impatient.first_start_us[12] <= 2 * 3600e6
+    assert impatient.preemptions[:12].sum() >= 1
 
 
 def test_same_state_same_plan() -> None:

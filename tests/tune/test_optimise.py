@@ -128,8 +128,7 @@ def test_wrong_speeds_are_seen() -> None:
     assert ALMOST.trust(wrong) < 0.6
 
 
-def test_speeds_with_errors_disappoint_on_average() -> None:
-    """Sizes are chosen where the guess is high, so more often than not it was too high."""
+def test_errors_of_guessed_speeds_are_seen() -> None:
     evidence = resized(elastic_state(error=0.5))
     assert len(evidence.predicted)
     assert not np.allclose(evidence.predicted, evidence.measured)

@@ -109,7 +109,7 @@ def replay(
         missing = "TRACE" if trace is None else "--cluster"
         raise BadInput(f"{missing} is missing", "see flyball replay --help")
     check_writable(per_job)
-    check_writable(figure, FIGURE_ENDINGS)
+    check_writable(figure or (tuning.PARETO_FILE if pareto else None), FIGURE_ENDINGS)
     whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     whole_number(workers, "--workers", 0, 1024)
     asked = tuning.Asked(

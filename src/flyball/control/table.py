@@ -126,6 +126,7 @@ class Table:
         self.chained: dict[int, Job] = {}
         self._holding: dict[int, list[Holding]] = {}
         self._likes: dict[tuple[Any, ...], int] = {}
+        self._altered: set[int] = set()  # jobs in whose slots more than the usual was written
 
     @property
     def in_place(self) -> bool:
@@ -149,6 +150,7 @@ class Table:
         self.running.pop(job_id, None)
         self.chained.pop(job_id, None)
         self._holding.pop(job_id, None)
+        self._altered.discard(job_id)
 
     def _write(self, job: Job) -> None:
         since_us = held_since_us(job)
@@ -157,12 +159,16 @@ class Table:
         if slot is None:
             slot = self._slot_of[job.id] = self._take_slot()
             self._write_all(slot, job, since_us, queued_us)
-        elif TUNED in job.values or (PREDICTION in job.values and not job.spec.estimate_s):
+        elif job.id in self._altered or _alters(job):
             self._write_all(slot, job, since_us, queued_us)
         else:
             record = self._slots[slot]
             record["service_us"], record["attempt"] = job.service_us, job.attempt
             record["since_us"], record["queued_us"] = since_us, queued_us
+        if _alters(job):
+            self._altered.add(job.id)
+        else:
+            self._altered.discard(job.id)
         if job.spec.after:
             self.chained[job.id] = job
         if job.state == JobState.PENDING:
@@ -367,6 +373,11 @@ def expected_s(job: Job) -> float:
         return job.spec.estimate_s or job.spec.limit_s
     median_s = float(job.values[PREDICTION][1 + MIDDLE])
     return math.exp(round(math.log(median_s) / STEP) * STEP)
+
+
+def _alters(job: Job) -> bool:
+    """Whether what has become of the job changes more of its slot than its times."""
+    return TUNED in job.values or (PREDICTION in job.values and not job.spec.estimate_s)
 
 
 def cap_level(share: float) -> int:
