@@ -43,7 +43,10 @@ CLUSTER = Cluster(
 )
 WORKLOADS = tuple(f"newtrace/{number}" for number in range(1, 6))
 """48 hours and 960 jobs each; those of 160 jobs are over before a queue has settled."""
-TUNERS: tuple[Tuner, ...] = (Elastic(eta=0.7), Power(slowdown=0.10, round_s=120.0))
+TUNERS: tuple[Tuner, ...] = (
+    Elastic(energy=0.3),
+    Power(slowdown=0.12, spare=0, round_s=120.0),
+)
 ROUND_S = 120.0
 RESIZE_S = 60.0
 SLEEPS = "sleep_s=300"

@@ -9,8 +9,8 @@ Two ways, over several workloads each:
 * *In the twin*: a saturated cluster of one type under EASY, with and without the tuner.
 
 Pairs are predicted exactly (oracle), by the rank-one model for good, or by the model until the twin
-has seen the pair (learned); pairs that turn out beyond the limit are parted. The settings of the tuner
-were chosen on workloads of other seeds.
+has seen the pair (learned); pairs that turn out beyond the limit are parted. The settings of the
+tuner were chosen on workloads of other seeds.
 """
 
 from __future__ import annotations

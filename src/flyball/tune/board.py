@@ -24,6 +24,7 @@ from flyball.tune.books import Hosts, Place, Power
 
 GUEST = 0
 """Thousandths in the row of a job that another one's device serves as well."""
+EXTENT = ("first_node", "nodes", "capacity")
 FULL = 1 << 30
 """A key beyond that of any node with room."""
 
@@ -63,6 +64,10 @@ class Board:
         self._up = nodes["down"] == 0
         self._node_pool = nodes["pool"].tolist()
         self.free: Ints = np.where(self._up, nodes["free"], 0).astype(np.int64)
+        pools = state.pools.view(np.ndarray)
+        self._extent = list(zip(*(pools[name].tolist() for name in EXTENT), strict=True))
+        whole = np.bincount(nodes["pool"], self.free, len(pools))
+        self._free_in: list[int] = whole.astype(int).tolist()
         self._masks: list[int] = np.where(self._up, nodes["free_mask"], np.uint64(0)).tolist()
         self._asleep = (nodes["idle_since_us"] >= 0) & (nodes["sleeps_us"] <= self.now_us)
         self._places, self._is_guest = _places(state, np.flatnonzero(running).tolist())
@@ -183,9 +188,7 @@ class Board:
 
     def free_in(self, pool: int) -> int:
         """Whole free devices of a pool."""
-        record = self.state.pools[pool]
-        first = int(record.first_node)
-        return int(self.free[first : first + int(record.nodes)].sum())
+        return self._free_in[pool]
 
     def guests(self, job: int) -> list[int]:
         """The jobs on the device of `job` besides it, by index."""
@@ -287,7 +290,9 @@ class Board:
         for node, mask in place:
             kept = self._masks[node] & ~mask
             self._masks[node] = kept | mask if free else kept
-            self.free[node] = self._masks[node].bit_count()
+            left = self._masks[node].bit_count()
+            self._free_in[self._node_pool[node]] += left - int(self.free[node])
+            self.free[node] = left
 
     def _account(self, job: int, place: Place, sign: int) -> None:
         """Add what a job draws and takes of hosts, or take it off."""
@@ -315,9 +320,10 @@ class Board:
 
     def _nodes_for(self, job: int, pool: int, count: int) -> list[tuple[int, int]] | None:
         """The fewest nodes that hold a gang, and what each gives; None = no room."""
-        record = self.state.pools[pool]
-        first, capacity = int(record.first_node), int(record.capacity)
-        free = self.free[first : first + int(record.nodes)]
+        if self._free_in[pool] < count:
+            return None
+        first, nodes, capacity = self._extent[pool]
+        free = self.free[first : first + nodes]
         whole, rest = divmod(count, capacity)
         found: list[tuple[int, int]] = []
         if whole:

@@ -43,6 +43,7 @@ class Elastic:
     gap_s: float = 600.0
     patience_s: float = 4 * 3600.0
     margin: float = 1.5
+    wider: float = 1.0
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
         """The plan with sizes and places chosen by price."""
@@ -52,7 +53,7 @@ class Elastic:
             return plan
         worth = options.value - self._watt_price(options) * options.watts
         price = prices(options, worth, _capacity(state, board, options))
-        terms = Terms(self.horizon_s, self.gap_s, self.patience_s, self.margin)
+        terms = Terms(self.horizon_s, self.gap_s, self.patience_s, self.margin, self.wider)
         market = Market(board, options, worth, price, terms)
         # 1. Starts of the plan are taken back: sizes are chosen here.
         market.unplan()
