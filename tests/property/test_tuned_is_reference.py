@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,6 @@ class Tuned:
     effects: Effects
     seed: int
     between: bool
-    plans: dict[int, Records] = field(default_factory=dict)
 
 
 @st.composite
@@ -173,14 +172,14 @@ UNTIL_US = 40 * 60 * 1_000_000
 
 def run_both(problem: Tuned) -> tuple[Twin, Reference]:
     """Both twins after the same plans; whims go on for a while, then the policy is alone."""
-    plans: dict[int, Records] = {}
+    plans: dict[int, list[Records]] = {}
     policy = Preset("drawn", "", problem.knobs)
     tuning = Tuning(
         (Whim(problem.seed),),
         policy,
         30.0,
         problem.between,
-        note=lambda now, plan: plans.update({now: plan.copy()}),
+        note=lambda now, plan: plans.setdefault(now, []).append(plan.copy()),
     )
     parts = (problem.cluster, problem.workload, problem.knobs, problem.effects)
     twin = Twin(*parts, tuning=tuning)

@@ -15,7 +15,7 @@ with order = shares `reference_rounds` says who starts.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flyball.core.codes import Status
@@ -56,7 +56,7 @@ class Reference:
         state: State,
         knobs: Knobs,
         targets: Targets | None = None,
-        plans: Mapping[int, Records] | None = None,
+        plans: Mapping[int, Sequence[Records]] | None = None,
         between: bool = True,
     ) -> None:
         """A run that has not begun.
@@ -65,14 +65,14 @@ class Reference:
             state: as built.
             knobs: what decides.
             targets: with order = shares the policy to ask.
-            plans: what tuners decided at which instant: carried out in place of a decision.
+            plans: what was done in rounds of tuners at which instant, in place of a decision.
             between: whether anything is decided at other instants.
         """
         if knobs.order == Order.SHARES and targets is None:
             raise BadInput("order=shares needs a policy to ask for targets", "give it as targets")
         self.cluster = Cluster(state, knobs)
         self._targets = targets
-        self._plans = dict(plans or {})
+        self._plans = {at_us: list(each) for at_us, each in (plans or {}).items()}
         self._between = between
         self._eventful = False  # whether anything happened since a round left all idle
         self.arrivals = 0
@@ -108,8 +108,10 @@ class Reference:
 
             # 2. One decision, whose actions take effect at this instant.
             if now_us in self._plans:
-                enact(self.cluster, self._plans.pop(now_us), self._scale)
+                enact(self.cluster, self._plans[now_us].pop(0), self._scale)
                 self.cluster.capacity_grew = True
+                if not self._plans[now_us]:
+                    del self._plans[now_us]
             elif not self._between:
                 continue
             else:

@@ -35,7 +35,7 @@ class Tuning:
         every_s: time between two rounds.
         between: whether the policy also decides between rounds.
         forecast: what tuners are told of the load to come; None = nothing.
-        note: told of every round: the instant, the plan carried out.
+        note: told of every plan carried out in a round, and when.
     """
 
     tuners: tuple[Tuner, ...]
@@ -67,8 +67,16 @@ class Tuning:
         plan = self.policy.decide(state, forecast)
         for tuner in self.tuners:
             plan = tuner.adjust(state, forecast, plan)
-        kept: Records = plan[plan["kind"] != ActionKind.RESERVE]
-        return kept
+        return _without_reservation(plan)
+
+    def decided(self, state: State) -> Records:
+        """What the policy alone would do now."""
+        return _without_reservation(self.policy.decide(state, None))
+
+
+def _without_reservation(plan: Records) -> Records:
+    kept: Records = plan[plan["kind"] != ActionKind.RESERVE]
+    return kept
 
 
 def learn_speeds(state: State) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.cluster import Cluster
+from flyball.core.codes import ActionKind
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.knobs import Knobs, Order
@@ -119,6 +120,12 @@ class Twin:
         kernel.advance_to(self.state, self._packed, now)
         learn_speeds(self.state)
         plan = tuning.plan(self.visible())
+        self._act(tuning, plan, now)
+        scaled = (plan["kind"] == ActionKind.REPLICAS).any()
+        if scaled and not self.finished:  # new ones need not wait for an event
+            self._act(tuning, tuning.decided(self.visible()), now)
+
+    def _act(self, tuning: Tuning, plan: Records, now: int) -> None:
         self._carry_out(plan, now)
         self.state.clock[0].capacity_grew = 1  # whoever waits is tried again
         if tuning.note is not None:
