@@ -142,9 +142,9 @@ def test_ten_thousand_jobs_are_read_in_less_than_a_second() -> None:
 
     job = {**SLEEP, "name": "x", "cwd": "/tmp", "env": {"A": "b"}, "cpus": 2}
     body = to_json({"jobs": [job] * 10_000})
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     assert len(specs_of(checked(BATCH, body)["jobs"])) == 10_000
-    assert time.perf_counter() - began_s < 1.0  # 0.1 s on an idle core
+    assert time.process_time() - began_s < 1.0  # 0.1 s on an idle core
 
 
 def test_the_same_key_gives_the_same_ids(client: httpx.Client) -> None:

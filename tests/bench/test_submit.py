@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,10 +87,19 @@ def test_short_jobs_all_end(up: Up) -> None:
         assert set(history.counts()) == {JobState.COMPLETED}
 
 
+def _stops(process: psutil.Process) -> bool:
+    """Whether it is stopped, soon: a signal takes effect when its process is next looked at."""
+    for _ in range(100):
+        if process.status() == psutil.STATUS_STOPPED:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_the_same_work_bare_and_as_a_job(up: Up) -> None:
     command = ["python3", "-S", "-c", submit_jobs.WORK, "300000"]
     with up.paused():
-        assert psutil.Process(up.process.pid).status() == psutil.STATUS_STOPPED
+        assert _stops(psutil.Process(up.process.pid))
         bare = submit_jobs._bare(command)
     ours = submit_jobs._as_job(up, command)
     for wall_s, cpu_s in (bare, ours):

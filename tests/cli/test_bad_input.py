@@ -178,6 +178,16 @@ def test_a_broken_pipe_is_silent(arguments: list[str]) -> None:
     assert done.returncode == 141
 
 
+def _opened_by_a_reader(path: Path) -> int:
+    """Wait until somebody has a pipe open for reading; our end of it."""
+    for _ in range(600):
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(f"nobody reads {path}")
+
+
 def test_control_c_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "pipe.csv"
     os.mkfifo(path)  # whoever reads this waits for ever
@@ -187,10 +197,12 @@ def test_control_c_says_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
     try:
-        time.sleep(1.0)
+        writer = _opened_by_a_reader(path)
+        time.sleep(0.2)  # it is about to read
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
     finally:
         process.kill()
+    os.close(writer)
     assert process.returncode == 130
     assert said == ""

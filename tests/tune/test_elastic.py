@@ -102,6 +102,17 @@ def test_who_waited_long_gets_its_turn() -> None:
     assert impatient.preemptions[:12].sum() >= 1
 
 
+def test_long_jobs_get_more_where_devices_are_short() -> None:
+    # Two long jobs among twenty short ones of the same kind of work, but another gang size.
+    workload = jobs([4] * 2 + [2] * 20, model=0)
+    workload.duration_us[2:] /= 20
+    even, first = (
+        held(tuned(workload, tuner=Elastic(long=long, energy=0.0))) for long in (0.0, 20.0)
+    )
+    assert sum(count for _, count in first[:2]) > sum(count for _, count in even[:2])
+    assert [pool for pool, _ in first[:2]] == [1, 1], "the fastest devices"
+
+
 def test_same_state_same_plan() -> None:
     made = tuned(jobs([4, 2, 8, 1, 6, 12]), until_s=700.0)
     plans = [ELASTIC.adjust(made.state, None, NO_PLAN).tolist() for _ in range(2)]

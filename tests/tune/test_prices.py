@@ -19,7 +19,9 @@ def market(number: list[int], rows: list[tuple[int, int, int, float]]) -> Option
     of_job = np.repeat(np.arange(len(number)), number)
     begin = np.searchsorted(kind, np.arange(len(number) + 1))
     ones = np.ones(len(rows))
-    return Options(np.arange(len(of_job)), of_job, begin, kind, pool, count, ones, value, ones)
+    return Options(
+        np.arange(len(of_job)), of_job, begin, kind, pool, count, ones, value, ones, np.ones(2)
+    )
 
 
 @pytest.mark.parametrize(

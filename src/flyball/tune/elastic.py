@@ -35,6 +35,9 @@ class Elastic:
             further one.
         patience_s: a job that waited this long comes before all that did not.
         margin: gain over cost that a change of a running job needs.
+        long: how much more the work of a long job counts. Short ones end soon anyway; a long one
+            that only gets what they leave is what remains undone.
+        long_s: a job estimated to take this long counts as long, a shorter one in proportion.
     """
 
     eta: float = 0.6
@@ -43,7 +46,8 @@ class Elastic:
     gap_s: float = 600.0
     patience_s: float = 4 * 3600.0
     margin: float = 1.5
-    wider: float = 1.0
+    long: float = 1.0
+    long_s: float = 8 * 3600.0
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
         """The plan with sizes and places chosen by price."""
@@ -51,9 +55,10 @@ class Elastic:
         options = Options.of(state, board.active, self.eta)
         if not len(options.kind):
             return plan
-        worth = options.value - self._watt_price(options) * options.watts
+        weighed = options.value * self._importance(options)
+        worth = weighed - self._watt_price(options) * options.watts
         price = prices(options, worth, _capacity(state, board, options))
-        terms = Terms(self.horizon_s, self.gap_s, self.patience_s, self.margin, self.wider)
+        terms = Terms(self.horizon_s, self.gap_s, self.patience_s, self.margin)
         market = Market(board, options, worth, price, terms)
         # 1. Starts of the plan are taken back: sizes are chosen here.
         market.unplan()
@@ -65,6 +70,12 @@ class Elastic:
         market.start_pending()
         market.fill()
         return board.plan()
+
+    def _importance(self, options: Options) -> Floats:
+        """Weight of each option: what takes long is left over at the end unless it comes first."""
+        by_kind = 1.0 + self.long * np.minimum(1.0, options.length_s / self.long_s)
+        weights: Floats = by_kind[options.kind]
+        return weights
 
     def _watt_price(self, options: Options) -> float:
         """Reference device-seconds a joule."""

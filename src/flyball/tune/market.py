@@ -27,7 +27,6 @@ class Terms(NamedTuple):
     gap_s: float
     patience_s: float
     margin: float
-    wider: float = 1.0
 
 
 class Market:
@@ -51,7 +50,7 @@ class Market:
         self.restart_s = (jobs["restart_us"][mine] + jobs["checkpoint_us"][mine]) / US_PER_S
         since_us = np.where(self.started, runs["began_us"][mine], jobs["submit_us"][mine])
         self.waited_s = (now_us - since_us) / US_PER_S
-        gap_us = to_us(terms.gap_s) * (1.0 + terms.wider * runs["preemptions"][mine])
+        gap_us = to_us(terms.gap_s) * (1 + runs["preemptions"][mine].astype(np.int64))
         self.ripe = self.running & (now_us - runs["began_us"][mine] >= gap_us)
         self.elastic = jobs["curve"][mine] >= 0
         self._order: dict[int, list[int]] = {}  # options of a kind, highest surplus first

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from flyball.core.grouping import group_rows
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
-from flyball.core.units import MILLI_PER_DEVICE
+from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of devices an elastic job is offered: those that leave no odd rest on nodes."""
@@ -33,6 +33,7 @@ class Options:
         rate: progress per microsecond, packed, as far as it is known.
         value: reference device-seconds a second.
         watts: what the option draws, its share of the hosts included.
+        length_s: estimated run time as asked for, the mean of each kind.
     """
 
     jobs: Ints
@@ -44,6 +45,7 @@ class Options:
     rate: Floats
     value: Floats
     watts: Floats
+    length_s: Floats
 
     @classmethod
     def of(cls, state: State, active: Ints, eta: float) -> Options:
@@ -58,7 +60,7 @@ class Options:
         whole = (plain["milli"][active] == MILLI_PER_DEVICE) & (plain["devices"][active] > 0)
         jobs = active[whole]
         if not len(jobs):
-            return cls(jobs, *(np.zeros(0, np.int64),) * 5, *(np.zeros(0),) * 3)
+            return cls(jobs, *(np.zeros(0, np.int64),) * 5, *(np.zeros(0),) * 4)
         groups = group_rows(plain["shape_id"][jobs], plain["curve"][jobs])
         worth = _per_kind(plain["reference_us"][jobs] / plain["estimate_us"][jobs], groups.of_row)
         sizes, speeds = _speeds(state, jobs[groups.first])
@@ -67,7 +69,8 @@ class Options:
         begin = np.searchsorted(kind, np.arange(len(groups.first) + 1))
         watts = count * _watts(state, jobs[groups.first])[kind, pool]
         value = rate * worth[kind]
-        return cls(jobs, groups.of_row, begin, kind, pool, count, rate, value, watts)
+        length_s = _per_kind(plain["estimate_us"][jobs], groups.of_row) / US_PER_S
+        return cls(jobs, groups.of_row, begin, kind, pool, count, rate, value, watts, length_s)
 
     def at(self, kind: Ints, pool: Ints, count: Ints) -> Ints:
         """The options of kinds in a pool with so many devices; -1 = that is none."""
