@@ -83,6 +83,24 @@ from flyball.schedule.explain import Names, gain_unit, is_tuned, reason_text
             "reference device-seconds",
         ),
         (
+            Reason.LET_IN, 12_345.6,
+            "J1 starts on devices that others were moved away from: that gains 12,346 reference"
+            " device-seconds, the moves taken off.",
+            "reference device-seconds",
+        ),
+        (
+            Reason.OVERDUE, 2.5,
+            "J1 waited too long and comes before all others: there it does the work of 2.5"
+            " reference devices.",
+            "reference devices",
+        ),
+        (
+            Reason.YIELDED, 2.5,
+            "J1 is set aside for a job that waited too long, which does the work of 2.5 reference"
+            " devices there.",
+            "reference devices",
+        ),
+        (
             Reason.SCALED, 2.0,
             "The service goes on with 3 replicas for the requests expected, which frees 2 devices.",
             "devices",

@@ -48,7 +48,7 @@ def test_one_moves_and_the_gang_starts_where_it_was() -> None:
     plan = Balance().adjust(state, None, NO_PLAN)
     assert lines(plan) == [
         ("PREEMPT", 1, -1, "MOVED"),
-        ("START", 2, 1, "MADE_ROOM"),
+        ("START", 2, 1, "LET_IN"),
         ("START", 1, 0, "MOVED"),
     ]
     assert plan.gain[1] == pytest.approx(4 * 3600.0)  # four devices for the horizon
@@ -166,7 +166,7 @@ def test_many_rounds_keep_the_bounds() -> None:
         stopped = set(mine.job[mine.kind == ActionKind.PREEMPT].tolist())
         assert stopped == set(mine.job[mine.kind == ActionKind.START].tolist())
         if stopped:
-            assert (plan.reason == Reason.MADE_ROOM).any()
+            assert (plan.reason == Reason.LET_IN).any()
         moves.extend([now] * len(stopped))
 
     easy = Preset("spread", "", SPREAD)

@@ -102,6 +102,18 @@ def test_who_waited_long_gets_its_turn() -> None:
     assert impatient.preemptions[:12].sum() >= 1
 
 
+def test_jobs_that_share_a_device_are_left_alone() -> None:
+    made = tuned(jobs([1, 1], model=0), until_s=2000.0, effects=Effects(share_limit=2))
+    board = Board(made.state, NO_PLAN)
+    board.stop(1, int(Reason.SHARED), 0.0)
+    board.stop(0, int(Reason.SHARED), 0.0)
+    assert board.start(0, 0, 1, int(Reason.SHARED), 0.0)
+    assert board.join(1, 0, int(Reason.SHARED), 0.0)
+    made._carry_out(board.plan(), made.now_us)
+    made.state.clock.now_us = 10**11
+    assert len(ELASTIC.adjust(made.state, None, NO_PLAN)) == 0
+
+
 def test_long_jobs_get_more_where_devices_are_short() -> None:
     # Two long jobs among twenty short ones of the same kind of work, but another gang size.
     workload = jobs([4] * 2 + [2] * 20, model=0)

@@ -19,8 +19,6 @@ from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, to_s
 from flyball.core.workload import Workload
 from flyball.schedule.explain import Names, gain_unit, is_tuned, reason_text, reason_token
-from flyball.schedule.explain.tuned import DONE
-from flyball.schedule.explain.wording import sentence
 from flyball.twin.tuning import Tuning
 
 ACTIONS = {
@@ -103,9 +101,8 @@ class Watch:
             (row for row in plan if row.kind in of_jobs),
             key=lambda row: int(row.job),
         )
-        moved = bool((plan["reason"] == Reason.MOVED).any())
         for job, mine in groupby(rows, key=lambda row: int(row.job)):
-            yield from self._job(state, job, list(mine), moved)
+            yield from self._job(state, job, list(mine))
         for row in plan:
             if row.kind == ActionKind.REPLICAS:
                 before = int(state.groups["limit"][row.job])
@@ -116,14 +113,13 @@ class Watch:
                 after = ASLEEP if row.kind == ActionKind.SLEEP else AWAKE
                 yield self._made(state, row, node, ASLEEP if slept else AWAKE, after)
 
-    def _job(self, state: State, job: int, rows: list[Any], moved: bool) -> Iterator[Adjustment]:
+    def _job(self, state: State, job: int, rows: list[Any]) -> Iterator[Adjustment]:
         """What a plan does to one job, as one adjustment: it may be set aside and start again.
 
         Args:
             state: before the plan.
             job: index.
             rows: of the plan, its own.
-            moved: whether others were moved in the plan, so that a larger job fits.
         """
         starts = [row for row in rows if row.kind == ActionKind.START]
         before = self._held(state, job)
@@ -138,16 +134,8 @@ class Watch:
         told = next((row for row in (*starts, *rows) if is_tuned(row)), None)
         if told is not None:
             yield self._made(state, told, name, before, after)
-        elif starts and moved and starts[0].reason == Reason.MADE_ROOM:
-            yield self._winner(starts[0], to_s(state.clock[0].now_us), name, after)
         elif starts and starts[0].level and isinstance(after, dict):
             yield self._capped(state, starts[0], name, after)
-
-    def _winner(self, start: Any, time_s: float, name: str, after: Where) -> Adjustment:
-        """A job starts where others were moved away."""
-        why = sentence(f"{name} starts on devices that others were moved away from")
-        token, gain = reason_token(start), float(start.gain)
-        return Adjustment(time_s, name, "start", None, after, token, why, gain, DONE)
 
     def _capped(self, state: State, start: Any, name: str, after: dict[str, Any]) -> Adjustment:
         """The policy starts a job, and a tuner put it under a cap."""

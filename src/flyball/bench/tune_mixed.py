@@ -42,7 +42,7 @@ CLUSTER = Cluster(
     ),
 )
 WORKLOADS = tuple(f"newtrace/{number}" for number in range(6, 11))
-"""48 hours and 960 jobs each; those of 160 jobs are over before a queue has settled. The settings were
+"""48 hours and 960 jobs each; those of 160 jobs are over before a queue has settled. Settings were
 chosen on the first five of this family; these are the others."""
 TUNERS: tuple[Tuner, ...] = (
     Elastic(energy=0.3),

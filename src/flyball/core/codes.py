@@ -68,3 +68,6 @@ class Reason(IntEnum):
     WOKEN = 19  # somebody is expected to need the node soon
     MOVED = 20  # goes on elsewhere, so that a larger job fits
     SCALED = 21  # replicas follow the requests expected
+    LET_IN = 22  # started where others were moved away
+    OVERDUE = 23  # started before all others: it waited too long
+    YIELDED = 24  # set aside for a job that waited too long

@@ -277,11 +277,11 @@ class _Floor:
         before.sort(key=lambda each: (-each[1], each[0]))
         for job, _, _ in before:
             board.stop(job, Reason.MOVED, moves.gain - moves.cost)
-        if board.start(winner, moves.pool, devices, Reason.MADE_ROOM, moves.gain):
+        if board.start(winner, moves.pool, devices, Reason.LET_IN, moves.gain):
             if all(self._put(moves, *each) for each in before):
                 self._forget(moves.jobs)
                 return True
-            board.stop(winner, Reason.MADE_ROOM, moves.gain)
+            board.stop(winner, Reason.LET_IN, moves.gain)
         for job in moves.jobs:
             if board.count[job]:
                 board.stop(job, Reason.MOVED, moves.gain)

@@ -131,9 +131,11 @@ class Board:
         Where it was before the plan if that is still free and of this size.
         """
         assert job not in self._places, "a job is stopped before it starts elsewhere"
-        if not self._power.allows(job, pool, count, cap):
-            return False
-        place = self._back(job, pool, count) or self._find(job, pool, count)
+        place = self._back(job, pool, count)
+        if place is None or cap != self._runs["cap"][job]:
+            if not self._power.allows(job, pool, count, cap):
+                return False
+            place = place or self._find(job, pool, count)
         if place is None:
             return False
         milli = int(self._jobs["milli"][job])

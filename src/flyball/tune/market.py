@@ -52,6 +52,8 @@ class Market:
         self.waited_s = (now_us - since_us) / US_PER_S
         gap_us = to_us(terms.gap_s) * (1 + runs["preemptions"][mine].astype(np.int64))
         self.ripe = self.running & (now_us - runs["began_us"][mine] >= gap_us)
+        for at in np.flatnonzero(self.ripe & (board.count[mine] == 1)).tolist():
+            self.ripe[at] = not board.guests(int(mine[at]))  # pairs are for others to part
         self.elastic = jobs["curve"][mine] >= 0
         self._order: dict[int, list[int]] = {}  # options of a kind, highest surplus first
         self._no_room: set[tuple[int, int]] = set()  # (pool, count) that failed
@@ -87,10 +89,10 @@ class Market:
             if chosen is None:
                 continue
             for victim in chosen:
-                self.board.stop(victim, Reason.GAVE_WAY, float(options.value[option]))
+                self.board.stop(victim, Reason.YIELDED, float(options.value[option]))
                 self.running[np.searchsorted(options.jobs, victim)] = False
             self._freed()
-            if self.board.start(job, pool, count, Reason.MADE_ROOM, float(options.value[option])):
+            if self.board.start(job, pool, count, Reason.OVERDUE, float(options.value[option])):
                 return True
         return False
 

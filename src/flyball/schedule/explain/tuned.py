@@ -28,6 +28,9 @@ UNITS = {
     Reason.WOKEN: WATTS,
     Reason.MOVED: DONE,
     Reason.SCALED: DEVICES,
+    Reason.LET_IN: DONE,
+    Reason.OVERDUE: WORK,
+    Reason.YIELDED: WORK,
 }
 """Of the predicted gain of each of the tuners' reasons."""
 
@@ -63,6 +66,12 @@ def tuned_text(action: Any, job: str) -> str:
         Reason.SHARED: f"{job} joins a job that leaves room on its device{aside}: the two do the"
         f" work of {worth} more",
         Reason.PARTED: _parted_text(job, gain),
+        Reason.LET_IN: f"{job} starts on devices that others were moved away from: that gains"
+        f" {gain:,.0f} {DONE}, the moves taken off",
+        Reason.OVERDUE: f"{job} waited too long and comes before all others: there it does the work"
+        f" of {worth}",
+        Reason.YIELDED: f"{job} is set aside for a job that waited too long, which does the work of"
+        f" {worth} there",
         Reason.MOVED: f"{job} goes on elsewhere{aside}, so that a larger job fits: that gains"
         f" {gain:,.0f} {DONE}, the move taken off",
     }[reason]
