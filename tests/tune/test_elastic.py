@@ -103,7 +103,7 @@ def test_who_waited_long_gets_its_turn() -> None:
 
 
 def test_jobs_that_share_a_device_are_left_alone() -> None:
-    made = tuned(jobs([1, 1], model=0), until_s=2000.0, effects=Effects(share_limit=2))
+    made = tuned(jobs([1, 1], model=0), until_s=600.0, effects=Effects(share_limit=2))
     board = Board(made.state, NO_PLAN)
     board.stop(1, int(Reason.SHARED), 0.0)
     board.stop(0, int(Reason.SHARED), 0.0)
