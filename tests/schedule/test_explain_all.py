@@ -154,7 +154,8 @@ def test_reasons_of_actions() -> None:
     assert {each.name.lower().replace("_", "-") for each in Reason} == {
         "in-order", "skipped-ahead", "backfilled", "made-room", "gave-way", "kept-for-head",
         "borrowed", "reclaimed", "gave-back", "its-turn", "grew", "shrank", "changed-type", "sized",
-        "shared", "parted", "capped", "uncapped", "sent-to-sleep", "woken", "moved", "scaled", "let-in", "overdue", "yielded",
+        "shared", "parted", "capped", "uncapped", "sent-to-sleep", "woken", "moved", "scaled",
+        "let-in", "overdue", "yielded",
     }  # fmt: skip
 
 
