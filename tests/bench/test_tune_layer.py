@@ -54,6 +54,9 @@ def test_every_part_has_rows(name: str) -> None:
         ("energy_per_work_pct", -29.0, -30.0, False),
         ("completion_pct", 0.5, 0.0, False),
         ("round_ms", 80.0, 100.0, True),
+        ("device-hours, %", -34.0, -40.0, False),
+        ("loss away from undisturbed, %", 0.01, 1.0, True),
+        ("node energy saved", 7.6, 7.0, True),
         ("work_pct", 1.0, None, None),
     ],
 )

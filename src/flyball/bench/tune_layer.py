@@ -21,7 +21,10 @@ PARTS = {
 }
 """What there is; each is `rows(progress)` of a module `tune_<name>`."""
 
-LOWER_IS_BETTER = ("energy", "completion", "device_hours", "round_ms", "wait", "points_off")
+LOWER_IS_BETTER = (
+    *("energy_per_work", "completion", "device-hours", "round_ms"),
+    *("steps", "loss away", "processor time less the cap", "most above the cap"),
+)
 """Metrics whose bar is the most they may be: those that begin so."""
 
 
