@@ -16,9 +16,11 @@ from flyball.twin.reference_parts import (
     Placement,
     Pool,
     Reservation,
+    Row,
     doubled,
 )
 from flyball.twin.reference_place import choose, fitting, pick, row_on, within_budget
+from flyball.twin.reference_speeds import GUEST, sharers
 from flyball.twin.reference_tenants import borrowed_jobs
 
 
@@ -304,10 +306,18 @@ def _node_without(cluster: Cluster, node: Node, gone: list[Job]) -> Node:
             cpu_milli, host_mib = job.on_host(row.mask.bit_count())
             after.free_cpu_milli += cpu_milli
             after.free_host_mib += host_mib
+            if row.milli == GUEST or _guest_stays(cluster, row, gone):
+                continue
             for number, device in enumerate(after.devices):
                 if row.mask >> number & 1:
                     give_back(device, job, pool)
     return after
+
+
+def _guest_stays(cluster: Cluster, row: Row, gone: list[Job]) -> bool:
+    """Whether somebody would hold the devices of a row next."""
+    staying = [job for job in sharers(cluster, row) if job not in gone]
+    return any(each.milli == GUEST for job in staying for each in job.rows)
 
 
 def power_without(cluster: Cluster, gone: list[Job]) -> float:
