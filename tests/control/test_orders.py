@@ -195,6 +195,18 @@ def test_a_key_orders_once(tmp_path: Path) -> None:
         rig.plane.resize(job, 3, "other")
 
 
+def test_an_order_is_done_once_however_late_he_wakes_who_gave_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path)
+    job = started(rig)
+    step = rig.plane.step
+    monkeypatch.setattr(rig.plane, "step", lambda: (step(), step())[0])
+    rig.plane.resize(job, 1)
+    log = rig.plane.view(rig.job(job))["tuning"]["log"]
+    assert [(each["before"], each["after"]) for each in log] == [(2, 1)]
+
+
 def test_the_log_says_what_was_done(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     job = started(rig)

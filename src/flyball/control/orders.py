@@ -234,10 +234,13 @@ class Orders:
         return events
 
     def settle(self, events: Sequence[Event]) -> None:
-        """These are durable: whoever ordered them is answered."""
+        """These are durable: they are wanted no more, and whoever ordered them is answered.
+
+        Taken out here and not by him: he may wake after the next cycle has begun.
+        """
         for event in events:
             with self._lock:
-                found = self._wanted.get(event.get("order", 0))
+                found = self._wanted.pop(event.get("order", 0), None)
             if found is not None and not found.done.done():
                 found.done.set_result(None)
 
