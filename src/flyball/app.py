@@ -148,18 +148,25 @@ def tuning_setting(text: str, settings: list[str], every_s: float = 60.0) -> Tun
     chosen = tuners.in_order(name for each in listed for name in each)
     if not chosen:
         raise BadInput("no tuner is named", f"use all, or some of {', '.join(tuners.usable())}")
-    changed: dict[str, dict[str, Any]] = {name: {} for name in chosen}
-    for each in settings:
-        name, key, value = _tuner_setting(each)
-        if name not in changed:
-            raise BadInput(f"{each}: {name} is not among the tuners", f"tuners: {','.join(chosen)}")
-        changed[name][key] = tuners.parse(name, key, value)
+    changed = _changed(chosen, settings)
     for name in chosen:
         tuners.make(name, changed[name])
         if "round_s" in tuners.settings(name):
             changed[name].setdefault("round_s", every_s)
     made = tuple(TunerSetting(name, tuple(changed[name].items())) for name in chosen)
     return TuningSetting(made, every_s)
+
+
+def _changed(chosen: Sequence[str], settings: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By tuner, the settings that somebody changed."""
+    changed: dict[str, dict[str, Any]] = {name: {} for name in chosen}
+    for each in settings:
+        name, key, value = _tuner_setting(each)
+        if name not in changed:
+            known = ",".join(chosen) or "none, add --tune"
+            raise BadInput(f"{each}: {name} is not among the tuners", f"tuners: {known}")
+        changed[name][key] = tuners.parse(name, key, value)
+    return changed
 
 
 def _tuner_setting(text: str) -> tuple[str, str, str]:
@@ -280,16 +287,21 @@ LIVE_TUNERS = ("elastic", "balance", "power")
 """Those that can act on a live cluster, in the order in which they do."""
 
 
-def make_tuners(chosen: Sequence[str]) -> dict[str, Tuner]:
+def make_tuners(chosen: Sequence[str], settings: Sequence[str] = ()) -> dict[str, Tuner]:
     """Tuners for a live cluster by their names.
 
+    Args:
+        chosen: their names.
+        settings: `elastic.gap_s=120`, ...
+
     Raises:
-        BadInput: there is no such tuner, or it cannot act live.
+        BadInput: there is no such tuner, or it cannot act live; no such setting.
     """
     for name in chosen:
         if name not in LIVE_TUNERS:
             raise UnknownName("live tuner", name, LIVE_TUNERS)
-    return {name: tuners.make(name, {}) for name in LIVE_TUNERS if name in chosen}
+    changed = _changed(chosen, settings)
+    return {name: tuners.make(name, changed[name]) for name in LIVE_TUNERS if name in chosen}
 
 
 def _last_us(journal: Path) -> int:

@@ -48,6 +48,12 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str], command: str) -> 
     assert f"flyball {command} 12" in capsys.readouterr().out
 
 
+def test_what_was_measured_of_it() -> None:
+    known = {**TUNING, "share": 1.0, "parallel": 0.72}
+    facts = dict(show.facts(tuned() | {"tuning": known}, 300.0))
+    assert facts["has now"] == "1 device, devices share 72% of a step (measured)"
+
+
 def test_show() -> None:
     facts = list(show.facts(tuned(), 300.0))
     assert ("has now", "1 device, kept to 50% (quota)") in facts

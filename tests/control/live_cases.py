@@ -142,7 +142,7 @@ class Rig:
 
     def verdict(self) -> Verdict:
         """Every decision, made again."""
-        return Verifier(lambda names: {each: self.tuners[each] for each in names}).follow(
+        return Verifier(lambda names, settings: {each: self.tuners[each] for each in names}).follow(
             self.events()
         )
 

@@ -21,7 +21,8 @@ from tests.control.live_cases import (
 from flyball.control.book import Book
 from flyball.control.decider import Decider
 from flyball.control.demand import Demand, cluster_of
-from flyball.control.table import Names, Table, can_hold
+from flyball.control.names import Names
+from flyball.control.table import Table, can_hold
 from flyball.core.jobs import Job, JobState
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event

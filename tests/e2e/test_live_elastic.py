@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from flyball.app import make_tuners
 from flyball.bench import live_runs
 from flyball.bench.live_runs import Stage
+from flyball.control.tuning import Tuning
 from flyball.control.verify import Verifier
 from flyball.core.jobs import JobState
 from flyball.engines.local.machine import own_cores
@@ -58,6 +60,26 @@ def test_an_elastic_job_loses_nothing() -> None:
         assert [each["what"] for each in tuning["log"]] == ["resized", "checkpointed", "resized"]
         verdict = Verifier().follow(here.plane.journal.events(0, 10_000))
         assert (verdict.decisions > 0, verdict.differing) == (True, [])
+
+
+def test_a_tuner_gives_a_job_what_is_free_and_takes_it_back() -> None:
+    settings = ["elastic.gap_s=1"]
+    tuning = Tuning(make_tuners(["elastic"], settings), 1.0, settings)
+    with live_runs.stage(tuning=tuning) as here:
+        job = here.train(100_000, 100_000, 0.01, cpus=1, estimate_s=3600.0)
+        here.until_step(job, 5)
+        here.until(lambda: here.curve(job)[-1].threads == 2, "a second core")
+        other = here.submit(("sleep", "600"), cpus=1, estimate_s=600.0)
+        here.until(lambda: here.job(other).started_us, "the other's start")
+        here.until(lambda: here.curve(job)[-1].threads == 1, "one core")
+        found = here.job(job)
+        log = found.values["tuned"]["log"]
+        assert [each["reason"] for each in log][:2] == ["grew", "shrank"]
+        assert found.attempt == 1, "it ran on all the time"
+        steps = [each.step for each in here.curve(job)]
+        assert steps == list(range(len(steps)))
+        verdict = Verifier(make_tuners).follow(here.plane.journal.events(0, 10_000))
+        assert (verdict.decisions > 1, verdict.differing) == (True, [])
 
 
 def checkpoints(here: Stage, job: int) -> list[int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.physics.goodput import Measured, Training, apart, growth, relative
+from flyball.core.errors import BadInput
+from flyball.physics.goodput import Amdahl, Measured, Training, apart, growth, relative
 from flyball.physics.measured import elasticflow
 from flyball.physics.step_time import applications, step_time_s
 
@@ -94,3 +95,17 @@ def test_a_model_of_elasticflow_is_known_on_its_own_type() -> None:
     assert relative(known, "V100", 2, 4, 8) == 0.0
     bert = growth("elasticflow-bert (batch size 64)", adaptive=False)
     assert isinstance(bert, Measured)
+
+
+def test_the_part_that_devices_share_can_be_stated() -> None:
+    known = growth("amdahl:0.8", adaptive=True)
+    assert known == Amdahl(0.8)
+    assert relative(known, "T4", 1, 4, 4) == pytest.approx(1 / (0.2 + 0.8 / 4))
+    assert relative(known, "CPU1", 4, 1, 2) == pytest.approx(0.2 + 0.8 / 4)
+    assert apart(known, "T4", 4, 4) is None, "what the network costs is for others to say"
+
+
+@pytest.mark.parametrize("text", ["amdahl:", "amdahl:x", "amdahl:1.1", "amdahl:-0.1", "amdahl:nan"])
+def test_a_part_that_is_none(text: str) -> None:
+    with pytest.raises(BadInput, match="from 0 to 1"):
+        growth(text, adaptive=False)

@@ -14,7 +14,7 @@ from typing import Any
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.protocols import Forecast
-from flyball.core.records import CAP_LEVELS, Records
+from flyball.core.records import CAP_LEVELS, CAP_STEP, Records
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, to_s
 from flyball.core.workload import Workload
@@ -36,7 +36,6 @@ ACTIONS = {
     Reason.SCALED: "replicas",
 }
 ASLEEP, AWAKE = "asleep", "awake"
-CAP_STEP = 0.05
 
 Where = dict[str, Any] | str | int | None
 """Devices held, a node's state, a number of replicas; None = the job has no devices."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from flyball.app import Live, build_live, policy_settings
 from flyball.control.plane import Plane
 from flyball.control.receipts import Prices
+from flyball.control.tuning import Tuning
 from flyball.core.errors import Unavailable
 from flyball.core.jobs import Job, JobSpec
 from flyball.engines.local import claim, proc
@@ -109,18 +110,18 @@ class Stage:
         os.kill(self.supervisor(job), signal.SIGKILL)
 
 
-def open_stage(folder: Path, policy: str = "easy") -> Stage:
+def open_stage(folder: Path, policy: str = "easy", tuning: Tuning | None = None) -> Stage:
     """A live system on a folder, started."""
-    live = build_live(folder, policy_settings(policy, [])[0], Prices())
+    live = build_live(folder, policy_settings(policy, [])[0], Prices(), tuning=tuning)
     live.driver.start()
     return Stage(live, folder)
 
 
 @contextlib.contextmanager
-def stage(policy: str = "easy") -> Iterator[Stage]:
+def stage(policy: str = "easy", tuning: Tuning | None = None) -> Iterator[Stage]:
     """A live system; whatever runs in the end is ended."""
     with tempfile.TemporaryDirectory(prefix="flyball-live-") as name:
-        here = open_stage(Path(name).resolve(), policy)
+        here = open_stage(Path(name).resolve(), policy, tuning)
         try:
             yield here
         finally:

@@ -83,7 +83,7 @@ def submit(
         list[str],
         typer.Argument(metavar="[--] COMMAND...", help="A command, a script or a job file."),
     ],
-    name: Annotated[Text, option("--job-name -J", "Name, for people.")] = None,
+    name: Annotated[Text, option("--job-name --name -J", "Name, for people.")] = None,
     nodes: Annotated[Text, option("--nodes -N", "Nodes; only 1 here.", "N")] = None,
     ntasks: Annotated[Text, option("--ntasks -n", "Tasks; cores are -n times -c.", "N")] = None,
     cpus: Annotated[Text, option("--cpus-per-task -c", "Cores of a task.", "N")] = None,

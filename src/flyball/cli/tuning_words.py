@@ -17,6 +17,8 @@ def now_text(tuning: Mapping[str, Any]) -> str:
     if tuning["share"] < 1.0:
         by = f" ({clean(tuning['by'])})" if tuning.get("by") else ""
         parts.append(f"kept to {tuning['share']:.0%}{by}")
+    if tuning.get("parallel") is not None:
+        parts.append(f"devices share {tuning['parallel']:.0%} of a step (measured)")
     return ", ".join(parts) or "as it asked for"
 
 

@@ -26,7 +26,7 @@ from flyball.core.errors import BadInput, Unavailable
 EXAMPLES = """\b
 Examples:
   flyball up
-  flyball up --tune elastic,power
+  flyball up --tune elastic,power --tune-set elastic.gap_s=120
   flyball up --policy srtf --set round_s=120 --state ~/queue
   flyball up --engine twin --cluster five-mixed --port 8700
   flyball submit -- python train.py        (in another terminal)
@@ -72,6 +72,10 @@ def up(
     tune: Annotated[
         str, typer.Option(help="Tuners, by comma: elastic, power, ...; none = off.")
     ] = "",
+    tune_set: Annotated[
+        list[str] | None,
+        typer.Option("--tune-set", metavar="TUNER.SETTING=VALUE", help="Set one; see `tuners`."),
+    ] = None,
     tune_s: Annotated[float, typer.Option(help="Seconds between two rounds of tuners.")] = 60.0,
     price: Annotated[float, typer.Option(help="Of a device-hour, for receipts.")] = 0.0,
     energy_price: Annotated[float, typer.Option(help="Of a kWh, for receipts.")] = 0.0,
@@ -97,7 +101,9 @@ def up(
         raise BadInput(f"--policy {policy} names {len(chosen)} policies", "name one")
     if not 1.0 <= tune_s <= 86_400.0:
         raise BadInput(f"--tune-s {tune_s:g}", "use 1 to 86400 seconds")
-    tuning = Tuning(make_tuners([each for each in tune.split(",") if each]), tune_s)
+    changed = tune_set or []
+    tuners = make_tuners([each.strip() for each in tune.split(",") if each.strip()], changed)
+    tuning = Tuning(tuners, tune_s, changed)
     simulated = load_cluster(cluster) if engine == "twin" else None
     folder = open_state(state or default_state())
     with _locked(folder):

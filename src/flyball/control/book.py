@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flyball.control import tuned
+from flyball.control import scaling, tuned
 from flyball.core.jobs import Job, JobSpec, JobState, Row
 from flyball.core.live import Event, EventKind
 from flyball.core.units import MILLI_PER_DEVICE
@@ -223,5 +223,6 @@ FOLDS: dict[str, Callable[[Job, Event], Job]] = {
     EventKind.REQUEUED: _requeued,
     EventKind.RESIZED: tuned.resized,
     EventKind.CAPPED: tuned.capped,
+    EventKind.SCALED: scaling.scaled,
     EventKind.CHECKPOINTED: tuned.checkpointed,
 }

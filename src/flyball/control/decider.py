@@ -26,7 +26,7 @@ from flyball.core.knobs import Knobs, Preempt
 from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Forecast
 from flyball.core.records import Records
-from flyball.core.units import to_us
+from flyball.core.units import US_PER_S, to_us
 from flyball.twin.live import Snapshot, View
 
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
@@ -50,6 +50,10 @@ class Decision:
     snapshot: Snapshot
     ids: Any
     events: tuple[Event, ...]
+
+
+IN_PLACE_US = 2 * US_PER_S
+"""What a change of size costs a job that goes on with other cores: a step or two between them."""
 
 
 class Decider:
@@ -110,7 +114,14 @@ class Decider:
 
     def adjust(self, snapshot: Snapshot, ids: Any, forecast: Forecast | None) -> Plan:
         """What the tuners would do after a decision was carried out."""
-        return listed(self.tuning.adjust(snapshot.state, forecast), ids)
+        jobs = snapshot.state.jobs.view(np.ndarray)
+        usual = jobs["restart_us"].copy()
+        if self.table.in_place:
+            jobs["restart_us"] = IN_PLACE_US
+        try:
+            return listed(self.tuning.adjust(snapshot.state, forecast), ids)
+        finally:
+            jobs["restart_us"] = usual
 
     def settle(self, decision: Decision | None) -> None:
         """What was decided last is on record: only something new calls for another decision."""

@@ -21,6 +21,7 @@ from flyball.core.live import Event, LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
 from flyball.core.workload import CLASS_LABELS
 from flyball.physics import catalogue, measured
+from flyball.physics.goodput import growth
 from flyball.physics.speed import evidence
 
 CORE = "CPU1"
@@ -125,6 +126,10 @@ class Demand:
         """
         return name if name and _is_known(name, elastic) else ""
 
+    def grows(self, name: str) -> bool:
+        """Whether a model's speed on other numbers of these devices is known by its name."""
+        return bool(name) and _grows(name, self.device)
+
 
 @cache
 def _is_known(model: str, elastic: bool) -> bool:
@@ -132,6 +137,15 @@ def _is_known(model: str, elastic: bool) -> bool:
         return (evidence if elastic else measured.model_key)(model) is not None
     except BadInput:
         return False
+
+
+@cache
+def _grows(model: str, device: str) -> bool:
+    try:
+        known = growth(model, adaptive=False)
+    except BadInput:
+        return False
+    return known is not None and known.per_s(device, 1, across=False) is not None
 
 
 def cores_per_device(cores: int) -> int:

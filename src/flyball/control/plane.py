@@ -24,6 +24,7 @@ from flyball.control.foresight.beside import Beside
 from flyball.control.foresight.keeper import Keeper
 from flyball.control.foresight.learner import Learner
 from flyball.control.foresight.recent import Recent
+from flyball.control.foresight.scalings import scaled_events
 from flyball.control.foresight.steps import Steps
 from flyball.control.journal import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
@@ -100,7 +101,7 @@ class Plane(Answers):
         self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
         self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
         self.forecaster.steps = self._steps
-        self.beside = Beside(self.forecaster, self._predicted)
+        self.beside = Beside(self.forecaster, self._predicted, self._scaled)
         self.learner: Learner | None = None
         """Predicts run times within the plane, where no worker does: on virtual clocks."""
         self._fitting: set[Asks] = set()
@@ -138,7 +139,8 @@ class Plane(Answers):
         return over
 
     def _opened(self) -> Event:
-        tuners = list(self.decider.tuning.tuners)
+        tuning = self.decider.tuning
+        tuners = {"tuners": list(tuning.tuners), "tuner_settings": tuning.settings}
         return {
             "kind": EventKind.OPENED,
             "time_us": self.now_us(),
@@ -148,7 +150,7 @@ class Plane(Answers):
             "cluster": self.cluster.name,
             "budget_w": self.cluster.power_budget_w,
             "nodes": [each._asdict() for each in self.nodes_],
-            **({"tuners": tuners} if tuners else {}),
+            **{name: value for name, value in tuners.items() if value},
         }
 
     def _predicted(self, runs: Sequence[Sequence[float]]) -> Ticket | None:
@@ -158,6 +160,11 @@ class Plane(Answers):
             return None
         event = {"kind": EventKind.PREDICTED, "time_us": self.now_us(), "runs": known}
         return self.journal.append([event])
+
+    def _scaled(self, rows: Sequence[Sequence[float]]) -> Ticket | None:
+        """Put on record how elastic jobs were found to scale."""
+        events = scaled_events(rows, self.book.jobs, self.now_us())
+        return self.journal.append(events) if events else None
 
     def step(self) -> bool:
         """One cycle; whether anything happened."""

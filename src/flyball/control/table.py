@@ -16,11 +16,13 @@ import numpy.typing as npt
 
 from flyball.control.book import PREDICTION
 from flyball.control.demand import Demand
+from flyball.control.names import Names
+from flyball.control.scaling import SCALING, model_of, time_factor
 from flyball.control.tuned import TUNED, held_since_us, share_of, size_of
 from flyball.core.cluster import MAX_DEVICES_PER_NODE
 from flyball.core.grouping import group_rows
 from flyball.core.jobs import Job, JobState
-from flyball.core.records import CAP_LEVELS, records
+from flyball.core.records import CAP_LEVELS, CAP_STEP, records
 from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
 from flyball.predict.runtime.trees import MIDDLE
@@ -74,38 +76,6 @@ NOT_HERE = -1
 """The place of what is not in a view."""
 STEP = 0.1
 """Predictions are told apart in these steps (log units)."""
-CAP_STEP = 0.05
-"""Between two levels of caps."""
-
-
-class Names:
-    """Codes for names: the code of a name is its place in the list."""
-
-    def __init__(self) -> None:
-        self.list: list[str] = []
-        self._codes: dict[str, int] = {}
-
-    def code(self, name: str) -> int:
-        """The code of a name, -1 for none."""
-        if not name:
-            return NOT_STATED
-        if name not in self._codes:
-            self._codes[name] = len(self.list)
-            self.list.append(name)
-        return self._codes[name]
-
-    def settle(self, codes: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-        """The same names coded in their alphabetical order, only those that occur.
-
-        The codes given out here depend on who came first, also before a restart. A decision must
-        not depend on that.
-        """
-        counts = np.bincount(codes + 1, minlength=len(self.list) + 1)
-        occurring = np.flatnonzero(counts[1:]).tolist()
-        in_order = sorted(occurring, key=lambda code: self.list[code])
-        place = np.full(len(self.list) + 1, NOT_STATED, np.int64)
-        place[in_order] = np.arange(len(in_order))
-        return place[codes], tuple(self.list[code] for code in in_order)
 
 
 class Table:
@@ -197,8 +167,7 @@ class Table:
         most = min(most, MAX_DEVICES_PER_NODE)  # no tuner knows how a job does on more
         if not least <= devices <= most:
             least = most = 0
-        # Half the devices, twice the time: nothing better is known of how it scales.
-        estimate_s = expected_s(job) * (asks.devices / devices if devices else 1.0)
+        estimate_s = expected_s(job) * time_factor(job, asks.devices, devices)
         kind = CLASS_LABELS.index(spec.kind) if spec.kind else NOT_STATED
         values = (
             job.id,
@@ -220,7 +189,7 @@ class Table:
             asks.milli,
             self._tenants.code(spec.tenant),
             self._users.code(spec.user),
-            self._models.code(self._demand.known_model(spec.model, spec.elastic)),
+            self._models.code(model_of(job, self._demand)),
             kind,
             job.attempt,
         )
@@ -377,7 +346,9 @@ def expected_s(job: Job) -> float:
 
 def _alters(job: Job) -> bool:
     """Whether what has become of the job changes more of its slot than its times."""
-    return TUNED in job.values or (PREDICTION in job.values and not job.spec.estimate_s)
+    if TUNED in job.values or SCALING in job.values:
+        return True
+    return PREDICTION in job.values and not job.spec.estimate_s
 
 
 def cap_level(share: float) -> int:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from flyball.control.scaling import scaling_of
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.live import Cap, Checkpoint, Event, EventKind, Resize
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
@@ -71,7 +72,14 @@ def tuning_of(job: Job, how: str = "") -> dict[str, Any] | None:
         return None
     devices = held_devices(job) or size_of(job)
     by = job.values.get("cap_by") or how
-    return {"devices": devices, "share": share_of(job), "by": by, "log": about["log"]}
+    known = scaling_of(job)
+    return {
+        "devices": devices,
+        "share": share_of(job),
+        "by": by,
+        "parallel": known.parallel if known else None,
+        "log": about["log"],
+    }
 
 
 def orders_of(job: Job) -> Iterator[Resize | Cap | Checkpoint]:

@@ -18,7 +18,7 @@ from flyball.core.codes import ActionKind, Reason
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Forecast, Tuner
-from flyball.core.records import ACTION, Records, records
+from flyball.core.records import ACTION, CAP_STEP, Records, records
 from flyball.core.state import State
 from flyball.core.units import to_us
 
@@ -30,7 +30,6 @@ LOAD = "running"
 LEVELS = (0.05, 0.5, 0.95)
 STEP_S = 60.0
 """Of such a forecast; fewer steps are told than there are."""
-CAP_STEP = 0.05
 
 logger = logging.getLogger("flyball.control")
 
@@ -41,11 +40,18 @@ class Tuning:
     Args:
         tuners: by name, in the order in which they are asked.
         every_s: seconds between two rounds.
+        settings: of theirs that were changed, as they were written (`elastic.gap_s=120`).
     """
 
-    def __init__(self, tuners: Mapping[str, Tuner] | None = None, every_s: float = TUNE_S) -> None:
+    def __init__(
+        self,
+        tuners: Mapping[str, Tuner] | None = None,
+        every_s: float = TUNE_S,
+        settings: Sequence[str] = (),
+    ) -> None:
         self.tuners = dict(tuners or {})
         self.every_s = every_s
+        self.settings = list(settings)
         self._round = self._last = -1
 
     def due(self, now_us: int) -> bool:

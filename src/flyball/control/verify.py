@@ -31,15 +31,18 @@ class Verdict:
     differing: list[tuple[int, str]] = field(default_factory=list)
 
 
+MakeTuners = Callable[[Sequence[str], Sequence[str]], dict[str, Tuner]]
+
+
 class Verifier:
     """Follows the events of a journal, in order.
 
     Args:
-        tuners: makes the tuners that a control plane says it had.
+        tuners: makes the tuners that a control plane says it had, with their settings.
     """
 
-    def __init__(self, tuners: Callable[[Sequence[str]], dict[str, Tuner]] | None = None) -> None:
-        self._tuners = tuners or (lambda names: {})
+    def __init__(self, tuners: MakeTuners | None = None) -> None:
+        self._tuners = tuners or (lambda names, settings: {})
         self.verdict = Verdict()
         self._book = Book()
         self._decider: Decider | None = None
@@ -65,7 +68,7 @@ class Verifier:
         self._book.watchers = [table.update]
         knobs = Knobs().with_settings([f"{k}={v}" for k, v in event["knobs"].items()])
         cluster = cluster_of(nodes, event["cluster"], event["budget_w"])
-        tuning = Tuning(self._tuners(event.get("tuners", ())))
+        tuning = Tuning(self._tuners(event.get("tuners", ()), event.get("tuner_settings", ())))
         self._decider = Decider(self._book, table, cluster, event["policy"], knobs, tuning)
 
     def _absorb(self, up_to: int) -> None:

@@ -31,6 +31,7 @@ class EventKind(StrEnum):
     RESIZED = "resized"  # job, attempt, devices, rows (none: it starts anew so), reason, gain, who
     CAPPED = "capped"  # job, attempt, share, reason, gain, who
     CHECKPOINTED = "checkpointed"  # job, attempt, reason, gain, who: told to save what it has
+    SCALED = "scaled"  # job, parallel, changes: how its speed grows with its devices, as measured
     PREDICTED = "predicted"  # runs: (job, like jobs ended, *quantiles of its run time in seconds)
     AUDIT = "audit"  # what, who: refused tokens and the like
 

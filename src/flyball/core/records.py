@@ -104,7 +104,8 @@ CAP = np.dtype([("slowdown", "f8"), ("power", "f8")], align=True)
 """Factors on time and on drawn power: `caps[pool * CAP_LEVELS + level]`, level 0 = no cap."""
 
 CAP_LEVELS = 11
-"""Power caps in steps of 5 %: level i caps at (100 - 5 i) % of the draw."""
+"""Power caps in steps: level i caps at 1 - i `CAP_STEP` of the draw."""
+CAP_STEP = 0.05
 
 RANGE = np.dtype([("least", "i4"), ("most", "i4"), ("first", "i8")], align=True)
 """How many devices an elastic job may hold, and where its curve begins in `points`."""

@@ -8,7 +8,8 @@ batch the one of highest goodput
 
 is chosen for every gang, among the batch sizes the application was trained with to its
 target. Both come from `flyball.physics.step_time`. Models that ElasticFlow measured are known
-at its batch sizes and numbers of devices, on the one type it used.
+at its batch sizes and numbers of devices, on the one type it used. Of any other model at least
+the part of a step can be stated that many devices share out among themselves: `amdahl:0.9`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from flyball.core.errors import BadInput
 from flyball.physics import catalogue, step_time
 from flyball.physics.measured import elasticflow, split_model
 from flyball.physics.step_time import GOOD_FIT, Application, step_time_s
@@ -26,6 +28,9 @@ BATCHES = 48
 
 ELASTICFLOW_PREFIX = "elasticflow-"
 """Marks a model of ElasticFlow's whose name the step times also use."""
+
+AMDAHL_PREFIX = "amdahl:"
+"""Before the part of a step that many devices share out among themselves."""
 
 
 class Best(NamedTuple):
@@ -117,7 +122,28 @@ class Measured:
         return self.per_s(device, count, across)
 
 
-Growth = Training | Measured
+@dataclass(frozen=True)
+class Amdahl:
+    """Nothing was measured but how a step shrinks: a part of it does with every device, the rest
+    never does. The same on every type.
+
+    Attributes:
+        parallel: that part, 0 to 1.
+    """
+
+    parallel: float
+    adapts: bool = False
+
+    def per_s(self, device: str, count: int, across: bool) -> float:
+        """Steps in the time that one device takes for one."""
+        return 1.0 / (1.0 - self.parallel + self.parallel / count)
+
+    def own_per_s(self, device: str, count: int, across: bool) -> float:
+        """The same: the batch is always the user's."""
+        return self.per_s(device, count, across)
+
+
+Growth = Training | Measured | Amdahl
 """What is known of a model on gangs of other sizes than its own."""
 
 
@@ -125,15 +151,30 @@ def growth(model: str | None, adaptive: bool) -> Growth | None:
     """What is known of a model as users write it on other gangs; None = nothing: it is rigid.
 
     Args:
-        model: `bert (batch size 384)`, `bert:384` or `bert`.
+        model: `bert (batch size 384)`, `bert:384`, `bert` or `amdahl:0.9`.
         adaptive: the batch may follow the gang, where the model's efficiency is known.
+
+    Raises:
+        BadInput: a part that is none.
     """
+    if model is not None and model.startswith(AMDAHL_PREFIX):
+        return Amdahl(_part(model))
     found = step_time.find(model)
     if found is not None:
         return Training(found.application.name, found.batch, adaptive)
     name, batch = split_model(model)
     measured = elasticflow().get((name.removeprefix(ELASTICFLOW_PREFIX), batch or 0))
     return None if measured is None else Measured(measured.device, tuple(measured.per_s.items()))
+
+
+def _part(model: str) -> float:
+    try:
+        part = float(model.removeprefix(AMDAHL_PREFIX))
+    except ValueError:
+        part = -1.0
+    if not 0.0 <= part <= 1.0:
+        raise BadInput(f"model {model!r}", f"write {AMDAHL_PREFIX}0.9, a part from 0 to 1")
+    return part
 
 
 @lru_cache(1 << 16)
@@ -165,6 +206,8 @@ def apart(known: Growth, device: str, count: int, per_node: int) -> float | None
     """
     if count == 1:
         return 1.0
+    if isinstance(known, Amdahl):
+        return None
     packed = known.per_s(device, count, count > per_node)
     spread = known.per_s(device, count, True)
     if not packed or not spread:

@@ -66,8 +66,10 @@ class Elastic:
         market.serve_late()
         # 3. Running jobs change where that pays: what shrinks first, for it makes room.
         market.change()
-        # 4. Pending jobs start where they are worth their price, then wherever there is room.
+        # 4. Pending jobs start where they are worth their price.
         market.start_pending()
+        # 5. Others make way for what is worth more, and what is still free is filled.
+        market.make_way()
         market.fill()
         return board.plan()
 

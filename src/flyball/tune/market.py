@@ -16,6 +16,8 @@ from flyball.tune.room import Victims, make_room
 
 TRIES = 4
 """Of its best options a running job tries this many before it stays where it is."""
+WAYS = 32
+"""Pending jobs that others may be shrunk for in a round."""
 TIE = 1e-9
 """Surplus that counts as none: prices leave many options at just 0."""
 
@@ -56,6 +58,7 @@ class Market:
             self.ripe[at] = not board.guests(int(mine[at]))  # pairs are for others to part
         self.elastic = jobs["curve"][mine] >= 0
         self._order: dict[int, list[int]] = {}  # options of a kind, highest surplus first
+        self._less: dict[tuple[int, int], int] = {}  # by option and devices fewer, the next one
         self._no_room: set[tuple[int, int]] = set()  # (pool, count) that failed
         self._stuck: set[int] = set()  # kinds that found no place
 
@@ -168,6 +171,81 @@ class Market:
         density = self.surplus[best] / options.count[best]
         for at in waiting[np.lexsort((waiting, self.left_us[waiting], -density))].tolist():
             self._start(at, -TIE)
+
+    def make_way(self) -> None:
+        """Shrink a running job for each that is worth more than what the other loses.
+
+        At the prices both may be content where they are: what a device is worth to the last who
+        has it and to the first who has none is then the same, and nobody moves.
+        """
+        waiting = self._waiting()
+        able = np.flatnonzero(self.ripe & self.elastic & (self.board.pool[self.options.jobs] >= 0))
+        if not len(waiting) or not len(able):
+            return
+        holders: dict[int, list[int]] = {}
+        for at, now in zip(able.tolist(), self._now(able).tolist(), strict=True):
+            holders.setdefault(now, []).append(at)
+        holders.pop(-1, None)
+        wanted = [
+            (-float(self.surplus[option]), float(self.left_us[at]), at)
+            for at, kind in zip(
+                waiting.tolist(), self.options.of_job[waiting].tolist(), strict=True
+            )
+            for option in self._ranked(kind)[:1]
+            if self.surplus[option] > TIE
+        ]
+        for _surplus, _left, at in sorted(wanted)[:WAYS]:
+            ranked = self._ranked(int(self.options.of_job[at]))[:TRIES]
+            any(self._way(at, option, holders) for option in ranked if self.surplus[option] > TIE)
+
+    def _way(self, at: int, option: int, holders: dict[int, list[int]]) -> bool:
+        """Start a pending job on what one running job gives up, if that pays."""
+        board, options = self.board, self.options
+        pool, count = int(options.pool[option]), int(options.count[option])
+        found = self._cheapest(pool, count - board.free_in(pool), holders)
+        if found is None:
+            return False
+        now, less = found
+        other = holders[now][0]
+        gain = float(self.worth[option] - self.worth[now] + self.worth[less])
+        if not (self._pays(other, less, gain) and self._pays(at, option, gain)):
+            return False
+        victim, job = int(options.jobs[other]), int(options.jobs[at])
+        had, cap = int(options.count[now]), int(board.cap[victim])
+        board.stop(victim, Reason.SHRANK, gain)
+        if board.start(victim, pool, int(options.count[less]), Reason.SHRANK, gain, cap):
+            if board.start(job, pool, count, Reason.SIZED, gain):
+                holders[now].pop(0)
+                self._freed()
+                return True
+            board.stop(victim, Reason.SHRANK, gain)
+        back = board.start(victim, pool, had, Reason.SHRANK, gain, cap)
+        assert back, "a job fits where it was"
+        return False
+
+    def _cheapest(
+        self, pool: int, need: int, holders: dict[int, list[int]]
+    ) -> tuple[int, int] | None:
+        """The option whose holders lose least by giving up so many devices, and the smaller one."""
+        best: tuple[float, int, int] | None = None
+        for now, jobs in holders.items():
+            less = self._smaller(now, need) if jobs and self.options.pool[now] == pool else -1
+            if less >= 0:
+                lost = float(self.worth[now] - self.worth[less])
+                best = min(best, (lost, now, less)) if best else (lost, now, less)
+        return None if best is None else best[1:]
+
+    def _smaller(self, now: int, need: int) -> int:
+        """The option of most worth with so many devices fewer, in the same pool; -1 = none."""
+        key = now, max(need, 1)
+        if key not in self._less:
+            options, kind = self.options, int(self.options.kind[now])
+            begin, end = int(options.begin[kind]), int(options.begin[kind + 1])
+            able = options.pool[begin:end] == options.pool[now]
+            able &= options.count[begin:end] <= options.count[now] - key[1]
+            worth = np.where(able, self.worth[begin:end], -np.inf)
+            self._less[key] = begin + int(worth.argmax()) if able.any() else -1
+        return self._less[key]
 
     def fill(self) -> None:
         """Start what still waits on what is still free, longest wait first."""

@@ -18,6 +18,10 @@ import numpy as np
 from flyball.core.results import Floats
 from flyball.tune.options import Options
 
+A_HAIR = 1e-3
+"""More devices than there are: what counts is what a further one would be worth. Where all are in
+use and nobody wants more the programme may else say what the last one is."""
+
 
 def prices(options: Options, worth: Floats, capacity: Floats) -> Floats:
     """The price of one device in each pool.
@@ -46,7 +50,7 @@ def prices(options: Options, worth: Floats, capacity: Floats) -> Floats:
     found = linprog(
         -worth / scale,
         A_ub=matrix,
-        b_ub=np.append(jobs, capacity),
+        b_ub=np.append(jobs, capacity + A_HAIR),
         method="highs",
         options={"presolve": False},
     )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from flyball.core.cluster import Cluster, Network
 from flyball.core.grouping import group_rows
-from flyball.core.records import CAP, CAP_LEVELS, RATE, Records, records
+from flyball.core.records import CAP, CAP_LEVELS, CAP_STEP, RATE, Records, records
 from flyball.core.workload import JobClass, Workload
 from flyball.physics import catalogue, measured
 from flyball.physics.power import cap_factors, draw_w
@@ -132,5 +132,5 @@ def cap_table(cluster: Cluster) -> Records:
     for pool_id, group in enumerate(cluster.groups):
         for level in range(CAP_LEVELS):
             row = table[pool_id * CAP_LEVELS + level]
-            row.slowdown, row.power = cap_factors(catalogue.get(group.device), 1 - 0.05 * level)
+            row.slowdown, row.power = cap_factors(catalogue.get(group.device), 1 - CAP_STEP * level)
     return table

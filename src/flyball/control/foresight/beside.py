@@ -27,8 +27,14 @@ class Beside:
         self,
         forecaster: Forecaster,
         predicted: Callable[[Sequence[Sequence[float]]], Ticket | None],
+        scaled: Callable[[Sequence[Sequence[float]]], Ticket | None],
     ) -> None:
-        self._forecaster, self._predicted = forecaster, predicted
+        """
+        Args:
+            predicted, scaled: put run times, and how jobs scale, on record.
+        """
+        self._forecaster = forecaster
+        self._record = {"runs": predicted, "scaled": scaled}
         self.loads: list[dict[str, Any]] = []
         self.status: dict[str, Any] = {}
         self.steps = StepBook()
@@ -40,8 +46,8 @@ class Beside:
 
     def hear(self, message: dict[str, Any]) -> None:
         """The worker has said something."""
-        if "runs" in message:
-            ticket = self._predicted(message["runs"])
+        for name, record in self._record.items():
+            ticket = record(message[name]) if name in message else None
             if ticket is not None:
                 ticket.wait()
                 self.wake()

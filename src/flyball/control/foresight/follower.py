@@ -9,6 +9,7 @@ It only reads the journal. What it says are plain messages:
 | message | holds |
 |---|---|
 | `runs` | (job, like jobs ended, *quantiles of its run time) of jobs that are new |
+| `scaled` | (job, part of a step that devices share, changes it was measured by) |
 | `bands` | how start-time forecasts are to be corrected |
 | `loads`, `status` | forecasts of load; how good all of it has been |
 """
@@ -29,6 +30,7 @@ from flyball.control.foresight.bands import LEVELS, StartBands
 from flyball.control.foresight.learner import Learner
 from flyball.control.foresight.loads import Loads, Measured
 from flyball.control.foresight.recent import Recent
+from flyball.control.foresight.scalings import Scalings
 from flyball.control.history import History
 from flyball.control.sql import JobQuery
 from flyball.control.table import Table
@@ -106,6 +108,8 @@ class Follower:
         self.learner.begin(jobs)
         self.loads = Loads(demand, measured)
         self.loads.begin(jobs, self._now_us() / US_PER_S)
+        self.scalings = Scalings(measured)
+        self.scalings.begin(jobs)
         self._seen = last.seq
 
     def _opened(self) -> Any:
@@ -140,15 +144,21 @@ class Follower:
         if told := self._untold[:MOST_TOLD]:
             self._untold = self._untold[MOST_TOLD:]
             messages.append({"runs": told})
-        # 3. What became of start times that were forecast, and forecasts of new ones.
+        # 3. How elastic jobs scale: of those that came, and of those whose size has changed.
         now_s = self._now_us() / US_PER_S
+        scaled = self.scalings.take(changes)
+        if now_s >= self._ask_at_s:
+            scaled += self.scalings.look(list(self.book.busy.values()), now_s)
+        if scaled:
+            messages.append({"scaled": scaled})
+        # 4. What became of start times that were forecast, and forecasts of new ones.
         self._judge(changes, now_s)
         if now_s >= self._ask_at_s:
             self._ask_at_s = now_s + ASK_S
             self._ask(now_s)
-        # 4. Trees that have been grown meanwhile.
+        # 5. Trees that have been grown meanwhile.
         self._grow()
-        # 5. Once a minute: loads, and how good all of it is.
+        # 6. Once a minute: loads, and how good all of it is.
         if now_s >= self._minute_at_s:
             self._minute_at_s = now_s + MINUTE_S
             messages += self._minutely(now_s)
