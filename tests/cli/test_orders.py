@@ -123,3 +123,10 @@ def test_tuners_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert "elastic" in said
     assert run(["up", "--state", str(tmp_path), "--tune", "share"]) == 2
     assert run(["up", "--state", str(tmp_path), "--tune-s", "0"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(10600.0, "10,600"), (0.31, "0.31"), (1.0, "1"), (1e20, "1e+20")]
+)
+def test_steps_are_shown_in_full(value: float, text: str) -> None:
+    assert show.progress_text({"progress": {"step": value}}) == f"step {text}"

@@ -111,11 +111,16 @@ def _how_it_ended(job: Job) -> str:
     return "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
 
 
+def number_text(value: float) -> str:
+    """Whole numbers in full, others to four places: a step is not `1.06e+04`."""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+
+
 def progress_text(job: Job) -> str:
     """What the job last said of itself: `step 40, loss 0.31`."""
     said = job.get("progress") or {}
     return ", ".join(
-        f"{clean(name)} {value:.4g}"
+        f"{clean(name)} {number_text(value)}"
         if isinstance(value, float)
         else f"{clean(name)} {clean(value)}"
         for name, value in said.items()
