@@ -13,6 +13,7 @@ from tests.control.test_foresight_follower import beside, tell
 from flyball.control.demand import Demand
 from flyball.control.foresight.scalings import shared
 from flyball.control.scaling import ASSUMED, Scaling, model_of, scaling_of, time_factor
+from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, Row
 from flyball.core.live import LiveNode
 from flyball.core.units import US_PER_S
@@ -68,6 +69,18 @@ def test_the_name_under_which_the_twin_knows_it() -> None:
     assert model_of(job_of(least=0, most=0), CORES) == ""
     assert model_of(job_of(model="cifar10"), CORES).startswith("amdahl:"), "measured on GPUs only"
     assert model_of(job_of(model="cifar10", gpus=1), V100S) == "cifar10"
+
+
+def test_what_its_owner_states_counts_until_it_is_measured() -> None:
+    assert model_of(job_of(model="amdahl:0.5"), CORES) == "amdahl:0.50"
+    assert model_of(job_of({"scaling": [0.8, 1]}, model="amdahl:0.5"), V100S) == "amdahl:0.80"
+    assert time_factor(job_of(model="amdahl:0.0"), 1, 4) == 1.0
+
+
+def test_a_part_that_is_none_is_refused(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    with pytest.raises(BadInput, match="from 0 to 1"):
+        rig.submit(cpus=1, least=1, most=4, model="amdahl:2")
 
 
 def test_time_on_other_numbers_of_devices() -> None:

@@ -21,8 +21,7 @@ from flyball.core.live import Event, LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
 from flyball.core.workload import CLASS_LABELS
 from flyball.physics import catalogue, measured
-from flyball.physics.goodput import growth
-from flyball.physics.speed import evidence
+from flyball.physics.goodput import growth, stated_part
 
 CORE = "CPU1"
 """The device type that is one core."""
@@ -104,6 +103,7 @@ class Demand:
                 f"{spec.gpus} GPUs asked for, and no node has one",
                 "leave out --gpus; cores are asked for with -c",
             )
+        stated_part(spec.model)  # refuses one that is none
         if spec.least or spec.most:
             self._check_range(spec)
 
@@ -118,33 +118,28 @@ class Demand:
                 "what it asks for must lie between the two",
             )
 
-    def known_model(self, name: str, elastic: bool = False) -> str:
-        """The name of a model whose speeds are known, else none.
-
-        Args:
-            elastic: speeds on other numbers of devices are of use as well.
-        """
-        return name if name and _is_known(name, elastic) else ""
+    def known_model(self, name: str) -> str:
+        """The name of a model whose speeds are known, else none."""
+        return name if name and _is_known(name) else ""
 
     def grows(self, name: str) -> bool:
-        """Whether a model's speed on other numbers of these devices is known by its name."""
+        """Whether a model's speed on other numbers of these devices was published."""
         return bool(name) and _grows(name, self.device)
 
 
 @cache
-def _is_known(model: str, elastic: bool) -> bool:
+def _is_known(model: str) -> bool:
     try:
-        return (evidence if elastic else measured.model_key)(model) is not None
+        return measured.model_key(model) is not None
     except BadInput:
         return False
 
 
 @cache
 def _grows(model: str, device: str) -> bool:
-    try:
-        known = growth(model, adaptive=False)
-    except BadInput:
+    if stated_part(model) is not None:
         return False
+    known = growth(model, adaptive=False)
     return known is not None and known.per_s(device, 1, across=False) is not None
 
 

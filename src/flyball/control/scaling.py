@@ -13,7 +13,7 @@ from typing import NamedTuple
 from flyball.control.demand import Demand
 from flyball.core.jobs import Job
 from flyball.core.live import Event
-from flyball.physics.goodput import AMDAHL_PREFIX
+from flyball.physics.goodput import AMDAHL_PREFIX, stated_part
 
 SCALING = "scaling"
 """In a job's values: the part of its steps that devices share, and by how many changes of size it
@@ -51,8 +51,10 @@ def scaling_of(job: Job) -> Scaling | None:
 def model_of(job: Job, demand: Demand) -> str:
     """The name under which the twin knows how fast it is, none = it runs as it asked to."""
     spec = job.spec
-    if not spec.elastic or demand.grows(spec.model):
-        return demand.known_model(spec.model, spec.elastic)
+    if not spec.elastic:
+        return demand.known_model(spec.model)
+    if demand.grows(spec.model):
+        return spec.model
     return f"{AMDAHL_PREFIX}{_shared(job):.2f}"
 
 
@@ -65,5 +67,8 @@ def time_factor(job: Job, asked: int, devices: int) -> float:
 
 
 def _shared(job: Job) -> float:
-    found = scaling_of(job)
-    return ASSUMED if found is None else round(round(found.parallel / STEP) * STEP, 2)
+    """As it was measured, else as its owner states it, else as is assumed."""
+    found, stated = scaling_of(job), stated_part(job.spec.model)
+    if found is None:
+        return ASSUMED if stated is None else stated
+    return round(round(found.parallel / STEP) * STEP, 2)

@@ -157,8 +157,9 @@ def growth(model: str | None, adaptive: bool) -> Growth | None:
     Raises:
         BadInput: a part that is none.
     """
-    if model is not None and model.startswith(AMDAHL_PREFIX):
-        return Amdahl(_part(model))
+    part = stated_part(model)
+    if part is not None:
+        return Amdahl(part)
     found = step_time.find(model)
     if found is not None:
         return Training(found.application.name, found.batch, adaptive)
@@ -167,7 +168,14 @@ def growth(model: str | None, adaptive: bool) -> Growth | None:
     return None if measured is None else Measured(measured.device, tuple(measured.per_s.items()))
 
 
-def _part(model: str) -> float:
+def stated_part(model: str | None) -> float | None:
+    """The part of a step that devices share, of a model that is nothing but that; else None.
+
+    Raises:
+        BadInput: a part that is none.
+    """
+    if model is None or not model.startswith(AMDAHL_PREFIX):
+        return None
     try:
         part = float(model.removeprefix(AMDAHL_PREFIX))
     except ValueError:
