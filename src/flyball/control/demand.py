@@ -139,7 +139,10 @@ def _is_known(model: str) -> bool:
 def _grows(model: str, device: str) -> bool:
     if stated_part(model) is not None:
         return False
-    known = growth(model, adaptive=False)
+    try:
+        known = growth(model, adaptive=False)
+    except BadInput:
+        return False
     return known is not None and known.per_s(device, 1, across=False) is not None
 
 
