@@ -10,6 +10,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 TOOLS := .venv/tools
 JOBS ?= 2
+KERNEL := tests/core tests/physics tests/schedule tests/twin tests/contract
 
 .PHONY: install up demo test lint types imports unit cover soak lock clean
 
@@ -46,11 +47,13 @@ types: $(TOOLS)
 imports: $(TOOLS)
 	$(BIN)/lint-imports
 
-# Once as users run it; then the marked tests with the compiler off, because coverage
-# cannot see into compiled functions.
+# Once as users run it, what is about the kernel with its coverage (which nearly doubles the time
+# of plain Python); then the marked tests with the compiler off, because coverage cannot see into
+# compiled functions.
 unit: $(TOOLS)
 	$(BIN)/coverage erase
-	$(BIN)/pytest -W error -n $(JOBS) --cov --cov-report=
+	$(BIN)/pytest -W error -n $(JOBS) --cov --cov-report= $(KERNEL)
+	$(BIN)/pytest -W error -n $(JOBS) $(KERNEL:%=--ignore=%)
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -W error -n $(JOBS) -m nojit --cov --cov-append --cov-report=
 
 cover: unit
