@@ -39,7 +39,9 @@ class JobView(View):
     spec: dict[str, Any] = Field(description="What was asked for.")
     elastic: list[int] | None = Field(None, description="Fewest and most devices; null = rigid.")
     tuning: dict[str, Any] | None = Field(
-        None, description="Devices and share it has now, and the log of changes; null = none yet."
+        None,
+        description="Devices and share it has now, the part of a step that devices share as far as "
+        "it was measured, and the log of changes; null = none yet.",
     )
 
 
