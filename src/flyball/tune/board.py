@@ -36,6 +36,19 @@ class Why(NamedTuple):
     gain: float
 
 
+class Planned(NamedTuple):
+    """A row of a plan, as plain numbers: those of records take ten times as long to read."""
+
+    job: int
+    node: int
+    mask: int
+    milli: int
+    level: int
+    reason: int
+    gain: float
+
+
+PREEMPT, START, CAP = int(ActionKind.PREEMPT), int(ActionKind.START), int(ActionKind.CAP)
 Line = tuple[int, int, int, int, int, int, Why]
 """An action: kind, job, node, mask, milli, level and why."""
 
@@ -73,8 +86,9 @@ class Board:
         self._places, self._is_guest = _places(state, np.flatnonzero(running).tolist())
         self._before = dict(self._places)
         self._on: dict[tuple[int, int], list[int]] = {}  # who is on which single device
+        single = set(np.flatnonzero(running & (self.count == 1)).tolist())
         for job, place in self._places.items():
-            if len(place) == 1 and self.count[job] == 1:
+            if len(place) == 1 and job in single:
                 self._on.setdefault(place[0], []).append(job)
         self._joined: set[int] = set()  # guests of this plan, even on the device they were on
         self._stops: dict[int, Why] = {}
@@ -90,22 +104,22 @@ class Board:
 
     def _take_over(self, plan: Records) -> None:
         """Carry the plan out on the books."""
-        rows: dict[int, list[Any]] = {}
-        for row in plan:
-            job, why = int(row.job), Why(int(row.reason), float(row.gain))
-            if row.kind == ActionKind.PREEMPT:
-                self.stop(job, *why)
-            elif row.kind == ActionKind.START:
-                rows.setdefault(job, []).append(row)
-            elif row.kind == ActionKind.CAP:
-                self.set_cap(job, int(row.level), *why)
+        starts: dict[int, list[Planned]] = {}
+        kinds = plan.view(np.ndarray)["kind"].tolist()
+        columns = (plan.view(np.ndarray)[name].tolist() for name in Planned._fields)
+        for at, (kind, line) in enumerate(zip(kinds, map(Planned, *columns), strict=True)):
+            if kind == PREEMPT:
+                self.stop(line.job, line.reason, line.gain)
+            elif kind == START:
+                starts.setdefault(line.job, []).append(line)
+            elif kind == CAP:
+                self.set_cap(line.job, line.level, line.reason, line.gain)
             else:
-                self._kept.append(row)
-        for job, mine in rows.items():
+                self._kept.append(plan[at])
+        for job, mine in starts.items():
             first = mine[0]
-            place = tuple((int(row.node), int(row.mask)) for row in mine)
-            why = Why(int(first.reason), float(first.gain))
-            self._put(job, place, int(first.milli), int(first.level), why)
+            place = tuple((line.node, line.mask) for line in mine)
+            self._put(job, place, first.milli, first.level, Why(first.reason, first.gain))
 
     # Changes ----------------------------------------------------------------------
 
@@ -355,17 +369,19 @@ class Board:
 def _places(state: State, running: list[int]) -> tuple[dict[int, Place], set[int]]:
     """Where the running jobs are, and which of them are guests."""
     plain = state.rows.view(np.ndarray)
-    node, mask, after = plain["node"].tolist(), plain["mask"].tolist(), plain["next"].tolist()
-    milli, first = plain["milli"].tolist(), state.runs.view(np.ndarray)["first_row"].tolist()
+    first = state.runs.view(np.ndarray)["first_row"][running]
+    heads = plain[first]
+    columns = (heads[name].tolist() for name in ("node", "mask", "milli", "next"))
     places: dict[int, Place] = {}
     guests: set[int] = set()
-    for job in running:
-        row, place = first[job], []
-        while row >= 0:
-            place.append((node[row], mask[row]))
-            if milli[row] == GUEST and mask[row]:
-                guests.add(job)
-            row = after[row]
+    for job, node, mask, milli, after in zip(running, *columns, strict=True):
+        if milli == GUEST and mask:
+            guests.add(job)
+        place = [(node, mask)]
+        while after >= 0:
+            row = plain[after]
+            place.append((int(row["node"]), int(row["mask"])))
+            after = int(row["next"])
         places[job] = tuple(place)
     return places, guests
 
