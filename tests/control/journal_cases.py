@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,16 @@ def life(seed: int, first_job: int = 1) -> Iterator[list[Event]]:
                 events += [started(which, attempt, time_us), ended(which, attempt, time_us + 9)]
                 del alive[which]
         yield events
+
+
+class Gate:
+    """Holds up the writer in its fold until it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+        self.journal = Journal(path, self.fold)
+
+    def fold(self, events: Sequence[Event]) -> Changes:
+        self.entered.set()
+        assert self.opened.wait(30)
+        return {}

@@ -1,4 +1,4 @@
-"""Writing the journal: tickets, numbers, group commit, keys, and what a failure leaves behind."""
+"""Writing the journal: tickets, numbers, group commit, and what a failure leaves behind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 from tests.control.journal_cases import (
     START_US,
+    Gate,
     Kept,
     decided,
     ended,
@@ -44,19 +45,6 @@ def threaded(tmp_path: Path) -> Iterator[Kept]:
     made = Kept(tmp_path / "journal.db", inline=False)
     yield made
     made.journal.close()
-
-
-class Gate:
-    """Holds up the writer in its fold until it is opened."""
-
-    def __init__(self, path: Path) -> None:
-        self.entered, self.opened = threading.Event(), threading.Event()
-        self.journal = Journal(path, self.fold)
-
-    def fold(self, events: Sequence[Event]) -> Changes:
-        self.entered.set()
-        assert self.opened.wait(30)
-        return {}
 
 
 def test_numbers_are_given_in_order(kept: Kept) -> None:
@@ -224,48 +212,6 @@ def test_an_empty_journal(kept: Kept) -> None:
     assert kept.journal.counts() == {}
     assert kept.journal.job(1) is None
     assert kept.journal.answer("k") is None
-
-
-# Keys ------------------------------------------------------------------------------
-
-
-def test_a_key_is_used_once(kept: Kept) -> None:
-    first = kept.journal.append([submitted(1), submitted(2)], "k", {"ids": [1, 2]})
-    assert (first.wait(), first.answer, first.repeated) == (2, {"ids": [1, 2]}, False)
-    kept.journal.append([submitted(3)]).wait()
-    again = kept.journal.append([submitted(4), submitted(5)], "k", {"ids": [4, 5]})
-    assert (again.wait(), again.answer, again.repeated) == (2, {"ids": [1, 2]}, True)
-    assert kept.journal.last().seq == 3
-    assert set(kept.book.jobs) == {1, 2, 3}
-    assert kept.journal.answer("k") == ({"ids": [1, 2]}, 2)
-
-
-def test_a_key_twice_in_one_commit(tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "journal.db")
-    gate.journal.append([submitted(1)])
-    assert gate.entered.wait(30)
-    tickets = [gate.journal.append([submitted(job)], "k", job) for job in (2, 3)]
-    gate.opened.set()
-    assert [ticket.wait(30) for ticket in tickets] == [2, 2]
-    assert [(ticket.answer, ticket.repeated) for ticket in tickets] == [(2, False), (2, True)]
-    gate.journal.close()
-
-
-def test_a_key_of_an_append_that_failed_is_free(tmp_path: Path) -> None:
-    calls: list[int] = []
-
-    def fold(events: Sequence[Event]) -> Changes:
-        calls.append(len(events))
-        if len(calls) == 1:
-            raise KeyError("spec")
-        return {}
-
-    with Journal(tmp_path / "journal.db", fold, inline=True) as journal:
-        with pytest.raises(KeyError):
-            journal.append([submitted(1)], "k", 1).wait()
-        assert journal.answer("k") is None
-        again = journal.append([submitted(1)], "k", 2)
-        assert (again.wait(), again.answer, again.repeated) == (1, 2, False)
 
 
 # What is wrong -----------------------------------------------------------------------
