@@ -11,7 +11,7 @@ from flyball.core.errors import UnknownName
 Row = dict[str, Any]
 
 PARTS = {
-    "mixed": "elastic sizes, types, caps and sleep on T4, 2080 Ti and A100 (about 20 minutes)",
+    "mixed": "elastic sizes, types, caps and sleep on T4, 2080 Ti and A100 (about 10 minutes)",
     "sharing": "two jobs on a device, by Gavel's measured pairs",
     "caps": "power caps on configurations they were not chosen on",
     "replicas": "replicas of a service on ServeGen's second week",
