@@ -44,12 +44,14 @@ def absent(name: str, site: Site) -> str:
     return found.reason
 
 
-def claim(site: Site, name: str, pid: int, start: int, boot: str = BOOT, end: str = "") -> Path:
+def claim(
+    site: Site, name: str, pid: int, start: int, boot: str = BOOT, end: str = "", **more: float
+) -> Path:
     """An engine's claim file, as docs/concept/control.md describes it."""
     assert site.state is not None
     job, attempt = map(int, name.split("."))
     first = {"job": job, "attempt": attempt, "pid": pid, "start": start, "boot": boot}
-    first |= {"child": pid + 1, "time_us": 1}
+    first |= {"child": pid + 1, "time_us": 1, **more}
     path = site.state / "engine" / name
     path.write_text(json.dumps(first).ljust(1023) + "\n" + end.ljust(3071) + "\n")
     return path

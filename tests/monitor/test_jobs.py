@@ -39,6 +39,18 @@ def test_claims_that_do_not_count(tmp_path: Path) -> None:
     assert opened("jobs", site).collect(1.0).values == {"running": 0, "ended_total": 0}
 
 
+def test_of_one_supervisor_only_the_newest_attempt_runs(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "7.1", 100, 9000, time_us=5)
+    jobs = opened("jobs", site)
+    used = jobs.collect(1.0).values["7.cpu_s_total"]
+    claim(site, "8.1", 100, 9000, time_us=6, cpu_s=used - 0.25)
+    values = jobs.collect(2.0).values
+    assert (values["running"], values["ended_total"]) == (1, 1)
+    assert "7.processes" not in values
+    assert values["8.cpu_s_total"] == 0.25  # what was used before it began is not its own
+
+
 def test_an_ended_job_is_counted_and_forgotten(tmp_path: Path) -> None:
     site = frozen(tmp_path)
     path = claim(site, "7.1", 100, 9000)

@@ -23,12 +23,20 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Claim(NamedTuple):
-    """An attempt that was begun here and has not ended."""
+    """An attempt that was begun here and has not ended.
+
+    Attributes:
+        pid, start: of its supervisor, which may have had other attempts before.
+        begun_us: when it was first seen to have begun, by the engine's clock.
+        before_s: processor time that was used until then.
+    """
 
     job: int
     attempt: int
     pid: int
     start: int
+    begun_us: int = 0
+    before_s: float = 0.0
 
 
 class Usage(NamedTuple):
@@ -84,7 +92,7 @@ class Sessions:
         return not before or self._newest != before
 
     def _read_claims(self) -> list[Claim]:
-        """Claims that are not void, not ended and of this boot."""
+        """Claims that are not void, not ended and of this boot; of one supervisor the newest."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -96,7 +104,8 @@ class Sessions:
                 if claim is not None:
                     found[name] = claim
         self._claims = found
-        return list(found.values())
+        by_age = sorted(found.values(), key=lambda claim: claim.begun_us)
+        return list({claim.pid: claim for claim in by_age}.values())
 
     def _find_processes(self, now: float, leaders: set[int]) -> None:
         if now >= self._sweep_due:
@@ -130,7 +139,7 @@ class Sessions:
         return {
             claim: Usage(
                 len(members[claim.pid]),
-                sum(each.cpu_ticks for each in members[claim.pid]) / TICKS_PER_S,
+                _used_s(members[claim.pid]) - claim.before_s,
                 sum(each.rss_pages for each in members[claim.pid]) * PAGE_BYTES,
             )
             for claim in claims
@@ -139,12 +148,18 @@ class Sessions:
         }
 
 
+def _used_s(processes: list[_Stat]) -> float:
+    return sum(each.cpu_ticks for each in processes) / TICKS_PER_S
+
+
 def _read_claim(path: Path, boot: str) -> Claim | None:
     try:
         with path.open("rb") as file:
             data = file.read(2 * FIRST_LINE)
         values = json.loads(data[:FIRST_LINE])
-        claim = Claim(*(int(values[name]) for name in Claim._fields))
+        about = [int(values[name]) for name in ("job", "attempt", "pid", "start")]
+        more = int(values.get("time_us", 0)), float(values.get("cpu_s", 0.0))
+        claim = Claim(*about, *more)
     except (OSError, ValueError, TypeError, KeyError):
         return None  # not written yet, or never to be
     ended = data[FIRST_LINE:].strip(b" \n\0")

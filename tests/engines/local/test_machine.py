@@ -150,7 +150,8 @@ WITHOUT_GROUPS = """
     from local import proc, supervisor
     folder = os.open(sys.argv[2], os.O_RDONLY)
     os.setsid()
-    supervisor.supervise(json.loads(sys.argv[3]), folder, proc.boot_id(), None, int, print)
+    wake = supervisor.hear()
+    supervisor.supervise(json.loads(sys.argv[3]), folder, proc.boot_id(), None, wake, int, print)
 """
 
 
@@ -192,5 +193,5 @@ def test_the_spawner_loads_nothing_of_flyball() -> None:
     command = [sys.executable, "-I", "-S", "-c", text, str(ENGINES)]
     loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert "local.supervisor" in loaded
-    heavy = {"flyball", "typing", "dataclasses", "inspect", "logging", "subprocess", "socket"}
+    heavy = {"flyball", "typing", "dataclasses", "inspect", "logging", "subprocess", "asyncio"}
     assert heavy.isdisjoint(loaded)

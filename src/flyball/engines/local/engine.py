@@ -17,7 +17,7 @@ from flyball.core.live import Action, Cap, Checkpoint, Launch, LiveNode, Report,
 from flyball.core.protocols import Clock, Receipt
 from flyball.core.units import US_PER_S
 from flyball.engines.local.attempts import Attempt, Attempts, Token
-from flyball.engines.local.claim import token_of
+from flyball.engines.local.claim import name_of, token_of
 from flyball.engines.local.line import Line, nobody_spawns
 from flyball.engines.local.machine import describe, own_cores
 from flyball.engines.local.orders import FOLDER as ORDERS
@@ -145,11 +145,16 @@ class LocalEngine:
         return Receipt(*token, said, how)
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
-        """These ends are in the journal: they need not be told again."""
+        """These ends are in the journal: they need not be told again.
+
+        Nobody signals such an attempt any more, and its supervisor may have another.
+        """
         for each in reports:
             if (each.job, each.attempt) in self._attempts.over:
                 self._attempts.forget((each.job, each.attempt))
                 self._power.lift((each.job, each.attempt))
+                if self._line is not None:
+                    self._line.note(f"{name_of(each.job, each.attempt)}\n".encode())
 
     def _send(self, new: Attempt) -> None:
         """To the spawner there is, or to a new one. Not marked as sent if none can be started."""

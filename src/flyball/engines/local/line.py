@@ -48,6 +48,10 @@ class Line:
         self._out += line
         return self.flush()
 
+    def note(self, line: bytes) -> None:
+        """Have it sent before whatever is sent next, or when the engine next waits."""
+        self._out += line
+
     def flush(self) -> bool:
         """Send what waits; False if the spawner is gone."""
         try:

@@ -22,6 +22,14 @@ OOM_SCORE = "300"
 NOT_STARTED = 127
 GO = b"."
 
+ALL = signal.valid_signals()
+USED = {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGWINCH}
+"""Signals that a supervisor has handlers for."""
+IGNORED = {each for each in ALL if signal.getsignal(each) == signal.SIG_IGN}
+"""What is ignored stays so in a new program: by Python, by whoever started us, and ..."""
+RESET = frozenset({*USED, *IGNORED, signal.SIGINT, signal.SIGHUP})
+"""... by spawner and supervisor."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -54,7 +62,7 @@ class Program:
         self._hear, tell = os.pipe()
         gate, self._gate = os.pipe()
         supervisor = os.getpid()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
         self.pid = os.fork()
         if self.pid == 0:
             let_go()
@@ -108,9 +116,8 @@ def _become(
         os.dup2(output, 1)
         os.dup2(output, 2)
         doing = f"run {request['argv'][0]!r}"
-        for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(each, signal.SIG_DFL)  # what is ignored stays so in a new program
-        _default_handlers()
+        for each in RESET:
+            signal.signal(each, signal.SIG_DFL)
         if os.read(gate, 1) != GO:
             os._exit(NOT_STARTED)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -120,9 +127,3 @@ def _become(
         os.write(tell, f"cannot {doing}: {why}".encode()[:4096])
     finally:
         os._exit(NOT_STARTED)
-
-
-def _default_handlers() -> None:
-    """Between unblocking and exec nothing of the supervisor may run."""
-    for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD):
-        signal.signal(each, signal.SIG_DFL)

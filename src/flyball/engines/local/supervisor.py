@@ -2,13 +2,14 @@
 
 It is a fork of the spawner and leader of its own session, and outlives the control plane. It asks
 nobody anything: all it is to do is in the request it began with, comes as a signal, or is in the
-file of orders that a signal tells it to read. While the
-job is silent and has no limit of its own, the supervisor sleeps and costs no time.
-Standard library only.
+file of orders that a signal tells it to read. While the job is silent and has no limit of its own,
+the supervisor sleeps and costs no time. When nothing of an attempt is left and its end is on disk,
+the same process may be given another. Standard library only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -37,14 +38,32 @@ KILL_EVERY_S = 0.02
 NEVER = float("inf")
 
 
+def hear() -> int:
+    """Let signals wake and do nothing else, for good; returns the pipe in which they are read.
+
+    Signals come to whoever reads a claim, so this must be done before one is written.
+    """
+    wake, tell = os.pipe()
+    for each in (wake, tell):
+        os.set_blocking(each, False)
+    for each in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    for each in (CANCEL, PREEMPT, DOWN, ORDERS, signal.SIGCHLD):
+        signal.signal(each, _nothing)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    return wake
+
+
 def supervise(
     request: dict[str, Any],
     folder: int,
     boot: str,
     place: cgroup.Place | None,
+    wake: int,
     let_go: Callable[[], None],
     refuse: Callable[[str], None],
-) -> None:
+) -> bool:
     """The whole life of an attempt; returns when it is over and that is on disk.
 
     Args:
@@ -52,11 +71,15 @@ def supervise(
         folder: descriptor of the folder of claims.
         boot: the machine's boot id.
         place: where memory groups can be made.
+        wake: what `hear` gave.
         let_go: called when the claim is durable: from then on the spawner's end is no matter.
         refuse: called with the reason if the claim cannot be made.
+
+    Returns:
+        False if the machine goes down: there is to be no other attempt.
     """
-    # Signals come to whoever reads the claim, so they must wait from before it is written.
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    with contextlib.suppress(BlockingIOError):
+        os.read(wake, 4096)  # what concerned the attempt before this one
     own = proc.stat(os.getpid())
     assert own is not None
     clock = request["time_us"] - request["mono_us"]
@@ -68,14 +91,15 @@ def supervise(
         "boot": boot,
         "child": 0,
         "time_us": clock + _mono_us(),
+        "cpu_s": round(sum(os.times()[:4]), 2),
     }
     try:
         file = claim.make(folder, head)
     except FileExistsError:
-        return
+        return True
     except OSError as error:
         refuse(error.strerror or str(error))
-        return
+        return True
 
     def settle() -> bool:
         """Whether the claim is on the disk: only then may anything run."""
@@ -90,7 +114,8 @@ def supervise(
     program.prctl(program.PR_SET_NAME, f"fly {head['job']}.{head['attempt']}".encode())
     name = cgroup.group_name(folder, request["job"], request["attempt"])
     group = cgroup.Group(place, name) if place else None
-    _Attempt(request, file, head, clock, group, Steering(request, name)).run(settle, let_go)
+    attempt = _Attempt(request, file, head, clock, group, Steering(request, name), wake)
+    return attempt.run(settle, let_go)
 
 
 class _Attempt:
@@ -104,6 +129,7 @@ class _Attempt:
         clock: int,
         group: cgroup.Group | None,
         steering: Steering,
+        wake: int,
     ) -> None:
         self.request = request
         self.file = file
@@ -112,6 +138,7 @@ class _Attempt:
         self.group = group
         self.program: program.Program | None = None
         self.steering = steering
+        self.wake = wake
         self.child = 0
         self.status: int | None = None
         self.alone = False
@@ -123,12 +150,11 @@ class _Attempt:
         self.max_rss_mib = 0.0
         self.phase_ends_s = self.limit_s = self.memory_s = NEVER
 
-    def run(self, settle: Callable[[], bool], let_go: Callable[[], None]) -> None:
-        """Start it, wait, end what is left of it, record.
+    def run(self, settle: Callable[[], bool], let_go: Callable[[], None]) -> bool:
+        """Start it, wait, end what is left of it, record; False if the machine goes down.
 
         All is made ready before `settle` has the disk take the claim, and nothing runs before it.
         """
-        self._hear_signals()
         program.prctl(program.PR_SET_CHILD_SUBREAPER, 1)
         limit_mib = self.request["memory_mib"]
         if self.group is not None and not (limit_mib and self.group.make(limit_mib)):
@@ -147,19 +173,9 @@ class _Attempt:
             self.group.remove()
         if settled and not self.going_down:
             self._record()
+        return not self.going_down
 
     # Starting -------------------------------------------------------------------
-
-    def _hear_signals(self) -> None:
-        self.wake, tell = os.pipe()
-        for each in (self.wake, tell):
-            os.set_blocking(each, False)
-        for each in (signal.SIGHUP, signal.SIGINT):
-            signal.signal(each, signal.SIG_IGN)
-        for each in (CANCEL, PREEMPT, DOWN, ORDERS, signal.SIGCHLD):
-            signal.signal(each, _nothing)
-        signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def _prepare(self, let_go: Callable[[], None]) -> None:
         request = self.request
@@ -181,6 +197,7 @@ class _Attempt:
             os.waitpid(pid, 0)
             self._cannot_start(problem)
             self.pump.log.write(f"flyball: {problem}\n".encode())
+            self.pump.finish()
             return False
         self.child = self.head["child"] = pid
         self.head["time_us"] = self._now_us()
@@ -338,6 +355,7 @@ class _Attempt:
             **self.tuned,
         }
         claim.write_exit(self.file, end)
+        os.close(self.file)
 
     def _now_us(self) -> int:
         return int(self.clock) + _mono_us()
