@@ -157,9 +157,9 @@ def _read_claim(path: Path, boot: str) -> Claim | None:
         with path.open("rb") as file:
             data = file.read(2 * FIRST_LINE)
         values = json.loads(data[:FIRST_LINE])
-        about = [int(values[name]) for name in ("job", "attempt", "pid", "start")]
-        more = int(values.get("time_us", 0)), float(values.get("cpu_s", 0.0))
-        claim = Claim(*about, *more)
+        job, attempt, pid, start = (int(values[each]) for each in Claim._fields[:4])
+        begun_us, before_s = int(values.get("time_us", 0)), float(values.get("cpu_s", 0.0))
+        claim = Claim(job, attempt, pid, start, begun_us, before_s)
     except (OSError, ValueError, TypeError, KeyError):
         return None  # not written yet, or never to be
     ended = data[FIRST_LINE:].strip(b" \n\0")

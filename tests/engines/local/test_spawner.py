@@ -1,4 +1,4 @@
-"""A supervisor whose attempt is over and on record gets the next one; nothing of the last is left."""
+"""A supervisor whose attempt is over and on record gets the next; nothing of the last is left."""
 
 from __future__ import annotations
 

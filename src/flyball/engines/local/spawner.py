@@ -112,8 +112,8 @@ class Spawner:
                 if not data:
                     return
                 *lines, rest = (rest + data).split(b"\n")
-                for each in lines:
-                    self._obey(each)
+                for line in lines:
+                    self._obey(line)
             self._dismiss()
 
     def _obey(self, line: bytes) -> None:
