@@ -35,6 +35,10 @@ PARTS = {
         "bench_twin:twin",
         "Events per CPU-second of the twin on saturated clusters, and what a clone costs.",
     ),
+    "parts": Part(
+        "bench_parts:parts",
+        "CPU time of single parts, from the start of `flyball` to a round of caps, with bars.",
+    ),
     "shares": Part(
         "bench_shares:shares",
         "Time of a decision with 1,000 and 10,000 active jobs, and of a replayed week.",
