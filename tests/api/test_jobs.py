@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +133,8 @@ def test_batches_are_all_or_none(client: httpx.Client) -> None:
     assert ids(client, [SLEEP]) == [4]
 
 
-def test_ten_thousand_jobs_are_read_in_less_than_a_second() -> None:
+def test_a_batch_has_ten_thousand_jobs_at_most() -> None:
+    """How long it takes to read them is in `flyball bench parts`."""
     from pydantic_core import to_json
 
     from flyball.api.models import BATCH
@@ -142,9 +142,7 @@ def test_ten_thousand_jobs_are_read_in_less_than_a_second() -> None:
 
     job = {**SLEEP, "name": "x", "cwd": "/tmp", "env": {"A": "b"}, "cpus": 2}
     body = to_json({"jobs": [job] * 10_000})
-    began_s = time.process_time()
     assert len(specs_of(checked(BATCH, body)["jobs"])) == 10_000
-    assert time.process_time() - began_s < 1.0  # 0.1 s on an idle core
 
 
 def test_the_same_key_gives_the_same_ids(client: httpx.Client) -> None:

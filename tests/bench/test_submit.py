@@ -103,8 +103,8 @@ def test_the_same_work_bare_and_as_a_job(up: Up) -> None:
         bare = submit_jobs._bare(command)
     ours = submit_jobs._as_job(up, command)
     for wall_s, cpu_s in (bare, ours):
-        assert 0 < cpu_s < 60
-        assert 0 < wall_s < 60
+        assert cpu_s > 0
+        assert wall_s > 0
     assert submit_jobs._ratios([(2.0, 1.0)] * 3, [(4.0, 1.0)] * 3) == [0.5, 1.0]
 
 
@@ -147,8 +147,8 @@ def test_a_history_is_what_a_control_plane_recovers_from(tmp_path: Path) -> None
         submit_recovery._opened(setting, tmp_path),
         submit_recovery._up(setting, tmp_path),
     ):
-        assert 0 < took_s < 120
-        assert 0 < cpu_s < 60
+        assert took_s > 0
+        assert cpu_s > 0
     assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == []
 
 

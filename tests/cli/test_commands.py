@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import resource
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +30,6 @@ def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
     """Only JSON may be on stdout."""
     assert run([*map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
-
-
-def test_help_is_quick() -> None:
-    # CPU time, least of three: the machine may be busy with other tests.
-    spent = []
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "flyball", "--help"], check=True, capture_output=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(spent) < 0.3
 
 
 def test_help_is_complete(capsys: pytest.CaptureFixture[str]) -> None:

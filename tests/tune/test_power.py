@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -193,14 +192,8 @@ def test_down_nodes_and_nodes_of_the_plan_are_left_alone() -> None:
     assert not len(adjusted(state_of([1]), Power(slowdown=0.0, spare=-1)))
 
 
-def test_a_round_at_a_thousand_nodes_is_quick() -> None:
-    """Every cap changes, the worst case; in time of the processor, as others use the machine."""
+def test_a_round_at_a_thousand_nodes() -> None:
+    """Every cap changes, the worst case; how long it takes is in `flyball bench parts`."""
     groups = (NodeGroup("n", 1000, "V100", 8),)
     state = state_of([1] * 4000 + [8] * 300, groups)
     assert len(levels(adjusted(state, Power()))) == 4300
-    took = []
-    for _ in range(3):
-        began = time.process_time()
-        Power().adjust(state, None, NOTHING)
-        took.append(time.process_time() - began)
-    assert min(took) < 1.0

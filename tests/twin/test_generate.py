@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import time
 from dataclasses import replace
 from importlib.resources import files
 
@@ -142,10 +141,9 @@ def test_models_are_in_the_table_of_speeds() -> None:
             assert speed[choice.key, count] > 0, (choice.key, count)
 
 
-def test_a_hundred_thousand_jobs_in_a_second() -> None:
-    began = time.perf_counter()
+def test_a_hundred_thousand_jobs() -> None:
+    """How long it takes is in `flyball bench parts`."""
     assert len(generate("philly-like", 0, jobs=100_000)) == 100_000
-    assert time.perf_counter() - began < 3.0  # 0.3 s on a plain core; room for a slow machine
 
 
 def test_timer_keeps_its_period() -> None:

@@ -9,6 +9,11 @@ import typer
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
 
+EXAMPLES = """\b
+Examples:
+  flyball bench shares
+  flyball bench shares --policy max-min-het --json
+"""
 Policies = Annotated[
     str, typer.Option("--policy", help="Only these, comma separated; all that set shares if none.")
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flyball.cli import demo_live
+from flyball.cli.lazy import LazyGroup, Part
 from flyball.cli.options import AsJson
 from flyball.cli.output import check_writable, note, print_json, whole_number
 from flyball.core.units import S_PER_DAY, US_PER_S
@@ -27,9 +27,21 @@ Examples:
   flyball demo --seeds 1 --load 0.7 --out /tmp/demo
   flyball demo live
 """
+PARTS = {
+    "live": Part(
+        "demo_live:demo_live",
+        "Submit a dozen small training jobs, watch the queue, ask why, predict, show a receipt.",
+    )
+}
 
 
-app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, epilog=EXAMPLES)
+class Demo(LazyGroup):
+    """What there is besides the week."""
+
+    parts = PARTS
+
+
+app = typer.Typer(cls=Demo, invoke_without_command=True, rich_markup_mode=None, epilog=EXAMPLES)
 
 
 @app.callback()
@@ -92,6 +104,3 @@ def _week(seed: int, days: float, load: float, cluster: Cluster) -> Workload:
         drawn.append(week)
         rate *= wanted_us / max(1, week.span_us)
     return min(drawn, key=lambda week: abs(week.span_us - wanted_us))
-
-
-app.command("live", epilog=demo_live.EXAMPLES)(demo_live.demo_live)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flyball.cli.live_options import JOB_ID
 from flyball.cli.sbatch import (
     HOW,
     Tasks,
@@ -37,8 +38,6 @@ MAX_FILE_BYTES = 4 * 2**20
 MAX_JOBS = 10_000
 MAX_CPUS = 100_000
 MAX_PRIORITY = 1e6
-JOB_ID = re.compile(r"[1-9][0-9]{0,14}(?:_[0-9]{1,7})?")
-"""As people write a job: `12`, or `12_3` for a task of an array."""
 
 
 @dataclass

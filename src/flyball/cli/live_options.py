@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flyball.cli.job_file import JOB_ID
 from flyball.cli.output import print_json
 from flyball.core.errors import BadInput, Unavailable
 from flyball.core.jobs import JobState
@@ -29,6 +29,8 @@ State = Annotated[
         help="State folder of the server. [default: FLYBALL_STATE, else ~/.local/state/flyball]",
     ),
 ]
+JOB_ID = re.compile(r"[1-9][0-9]{0,14}(?:_[0-9]{1,7})?")
+"""As people write a job: `12`, or `12_3` for a task of an array."""
 JobId = Annotated[str, typer.Argument(metavar="ID", help="Job: 12, or 12_3 for a task.")]
 
 

@@ -9,37 +9,97 @@ from typing import Annotated
 import typer
 
 from flyball import __version__
-from flyball.cli import (
-    bench,
-    cancel,
-    catalogue,
-    demo,
-    doctor,
-    explain,
-    kernels,
-    logs,
-    nodes,
-    orders,
-    predict,
-    queue,
-    receipt,
-    replay,
-    show,
-    submit,
-    top,
-    trace,
-    tuners,
-    up,
-    why,
-)
+from flyball.cli.lazy import LazyGroup, Part
 from flyball.core.errors import FlyballError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 TRY_LATER = 75
 
+PARTS = {
+    "up": Part("up:up", "Queue and run jobs on this machine."),
+    "submit": Part("submit:submit", "Submit a job; print its number.", kind="Command"),
+    "queue": Part("queue:queue", "List jobs: those that run and wait, or all with --all."),
+    "show": Part(
+        "show:show",
+        "Say everything about one job: what it asked for, where it stands, what it last reported.",
+    ),
+    "logs": Part("logs:logs", "Print what a job printed, stdout and stderr together, as it is."),
+    "cancel": Part(
+        "cancel:cancel",
+        "Cancel jobs: those that wait at once, those that run with SIGTERM and, later, SIGKILL.",
+    ),
+    "resize": Part(
+        "orders:resize",
+        "Let an elastic job go on with another number of cores or accelerators.",
+        "RESIZE_EXAMPLES",
+    ),
+    "cap": Part("orders:cap", "Keep a job to a part of what its devices could do.", "CAP_EXAMPLES"),
+    "checkpoint": Part(
+        "orders:checkpoint",
+        "Have a running job save what it has, and go on.",
+        "CHECKPOINT_EXAMPLES",
+    ),
+    "why": Part(
+        "why:why", "Say why a job waits, who is ahead, when it will start, and what would help."
+    ),
+    "receipt": Part(
+        "receipt:receipt",
+        "Say what a job took: time, devices, energy, money, carbon; and what to ask for next time.",
+    ),
+    "nodes": Part("nodes:nodes", "List the nodes: what each has, what is used, and by which jobs."),
+    "top": Part("top:top", "Show nodes, devices by job, the queue and rates, until interrupted."),
+    "replay": Part("replay:replay", "Replay a trace on a cluster's twin and compare policies."),
+    "explain": Part(
+        "explain:explain",
+        "Stop a replay at an instant and say why each waiting job waits, and what would help.",
+    ),
+    "policies": Part(
+        "catalogue:policies", "List the policies and their knobs.", "POLICIES_EXAMPLES"
+    ),
+    "tuners": Part(
+        "tuners:tuners",
+        "List the tuners, for `replay --tune`; the settings of one, for `--tune-set`.",
+    ),
+    "clusters": Part(
+        "catalogue:clusters",
+        "List the clusters that can be named instead of a file.",
+        "CLUSTERS_EXAMPLES",
+    ),
+    "devices": Part(
+        "catalogue:devices",
+        "List the device types with their capability in V100s (ACU) and their power.",
+        "DEVICES_EXAMPLES",
+    ),
+    "doctor": Part(
+        "doctor:doctor", "Say what this machine offers, what is missing and how to get it."
+    ),
+    "compile": Part(
+        "kernels:compile_kernels",
+        "Compile the kernels ahead of their first use; about a minute on two cores, once.",
+    ),
+    "demo": Part(
+        "demo:app",
+        "Replay a generated week on five mixed nodes under eight policies; `live`: run real jobs.",
+    ),
+    "trace": Part("trace:app", "Look at traces, convert them, make them."),
+    "predict": Part(
+        "predict:app", "Predict load, run times and demand, with bands that are checked."
+    ),
+    "bench": Part("bench:app", "Measure this machine, this code and the policies."),
+}
+"""Every command, in the order of the help."""
+
+
+class Top(LazyGroup):
+    """All of `flyball`."""
+
+    parts = PARTS
+
+
 app = typer.Typer(
     name="flyball",
+    cls=Top,
     help="Which job runs where, when and at what power: run jobs, replay history, compare.",
     epilog="Start with: flyball up, or flyball demo",
     no_args_is_help=True,
@@ -66,33 +126,6 @@ def _top(
     ] = False,
 ) -> None:
     pass
-
-
-app.command("up", epilog=up.EXAMPLES)(up.up)
-app.command("submit", cls=submit.Command, epilog=submit.EXAMPLES)(submit.submit)
-app.command("queue", epilog=queue.EXAMPLES)(queue.queue)
-app.command("show", epilog=show.EXAMPLES)(show.show)
-app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
-app.command("cancel", epilog=cancel.EXAMPLES)(cancel.cancel)
-app.command("resize", epilog=orders.RESIZE_EXAMPLES)(orders.resize)
-app.command("cap", epilog=orders.CAP_EXAMPLES)(orders.cap)
-app.command("checkpoint", epilog=orders.CHECKPOINT_EXAMPLES)(orders.checkpoint)
-app.command("why", epilog=why.EXAMPLES)(why.why)
-app.command("receipt", epilog=receipt.EXAMPLES)(receipt.receipt)
-app.command("nodes", epilog=nodes.EXAMPLES)(nodes.nodes)
-app.command("top", epilog=top.EXAMPLES)(top.top)
-app.add_typer(demo.app, name="demo")
-app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
-app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
-app.add_typer(trace.app, name="trace")
-app.add_typer(predict.app, name="predict")
-app.command("policies", epilog=catalogue.POLICIES_EXAMPLES)(catalogue.policies)
-app.command("tuners", epilog=tuners.EXAMPLES)(tuners.tuners)
-app.command("clusters", epilog=catalogue.CLUSTERS_EXAMPLES)(catalogue.clusters)
-app.command("devices", epilog=catalogue.DEVICES_EXAMPLES)(catalogue.devices)
-app.add_typer(bench.app, name="bench")
-app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
-app.command("compile", epilog=kernels.EXAMPLES)(kernels.compile_kernels)
 
 
 def run(arguments: list[str]) -> int:

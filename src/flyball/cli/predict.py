@@ -4,15 +4,47 @@ from __future__ import annotations
 
 import typer
 
-from flyball.cli import predict_jobs, predict_load, predict_status
+from flyball.cli.lazy import LazyGroup, Part
+
+PARTS = {
+    "status": Part(
+        "predict_status:status",
+        "Say for loads, run times and start times which model is used and how good it has been.",
+    ),
+    "load": Part(
+        "predict_load:load",
+        "Forecast a series with a calibrated band; say which model speaks and how well it does.",
+        "LOAD_EXAMPLES",
+    ),
+    "backtest": Part(
+        "predict_load:backtest",
+        "Rolling-origin back-test: skill against the best naive forecast, and coverage of bands.",
+        "BACKTEST_EXAMPLES",
+    ),
+    "runtime": Part(
+        "predict_jobs:runtime",
+        "Predict how long jobs run, from jobs that ended before each was submitted.",
+        "RUNTIME_EXAMPLES",
+    ),
+    "record": Part(
+        "predict_load:record",
+        "Record how much of a core a process uses, from a nanosecond counter.",
+        "RECORD_EXAMPLES",
+    ),
+    "demand": Part(
+        "predict_jobs:demand", "Operations, step time, memory and utilisation of a job."
+    ),
+}
+
+
+class Predict(LazyGroup):
+    """All of `flyball predict`."""
+
+    parts = PARTS
+
 
 app = typer.Typer(
     help="Predict load, run times and demand, with bands that are checked.",
+    cls=Predict,
     no_args_is_help=True,
 )
-app.command("status", epilog=predict_status.EXAMPLES)(predict_status.status)
-app.command("load", epilog=predict_load.LOAD_EXAMPLES)(predict_load.load)
-app.command("backtest", epilog=predict_load.BACKTEST_EXAMPLES)(predict_load.backtest)
-app.command("runtime", epilog=predict_jobs.RUNTIME_EXAMPLES)(predict_jobs.runtime)
-app.command("record", epilog=predict_load.RECORD_EXAMPLES)(predict_load.record)
-app.add_typer(predict_jobs.demand, name="demand")

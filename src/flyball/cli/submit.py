@@ -15,7 +15,6 @@ from typer.core import TyperCommand
 from flyball.cli import sbatch
 from flyball.cli.job_file import (
     ENDINGS,
-    JOB_ID,
     MAX_CPUS,
     MAX_PRIORITY,
     Draft,
@@ -26,7 +25,7 @@ from flyball.cli.job_file import (
     text,
     whole,
 )
-from flyball.cli.live_options import State, clean, connected, heading, start_text
+from flyball.cli.live_options import JOB_ID, State, clean, connected, heading, start_text
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
 from flyball.core.errors import BadInput

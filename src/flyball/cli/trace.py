@@ -7,13 +7,25 @@ from typing import Annotated
 
 import typer
 
-from flyball.cli import export
+from flyball.cli.lazy import LazyGroup, Part
 from flyball.cli.options import AsJson, TraceFormat, WrittenFormat
 from flyball.cli.output import check_writable, note, print_json, print_table
 from flyball.core.errors import BadInput
 
+PARTS = {"export": Part("export:export", "Write the jobs that ran here as a trace.")}
+
+
+class Trace(LazyGroup):
+    """The command that is not here."""
+
+    parts = PARTS
+
+
 app = typer.Typer(
-    help="Look at traces, convert them, make them.", no_args_is_help=True, rich_markup_mode=None
+    help="Look at traces, convert them, make them.",
+    cls=Trace,
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -133,6 +145,3 @@ def _compare(preset: str, as_json: bool) -> None:
     ]
     header = ("figure", "measured", "generated", "over the seeds", "tolerance", "close")
     print_table(f"{preset} against the data it is fitted to, seeds 0 to 4", header, cells)
-
-
-app.command("export", epilog=export.EXAMPLES)(export.export)

@@ -105,16 +105,14 @@ def test_a_cap_is_of_all_cores_and_all_processes(make: Make) -> None:
 
 @WAYS
 def test_a_capped_job_can_end(make: Make, quota: bool) -> None:
-    """One that is paused must still hear that it is to stop."""
+    """One that is paused must still hear that it is to stop, and is not killed for its silence."""
     rig = make(quota=quota)
     rig.python(BUSY, mask=1, grace_s=10.0)
     rig.until_prints("go")
     rig.order(Cap(1, 1, 1, 0.05, ONE))
     time.sleep(0.3)
-    began_s = time.monotonic()
     rig.stop()
     assert rig.ended()["signal"] == signal.SIGTERM
-    assert time.monotonic() - began_s < 5.0
 
 
 def test_a_cap_is_there_from_the_start(make: Make) -> None:

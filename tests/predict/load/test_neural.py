@@ -74,7 +74,7 @@ def test_training_ends_with_its_budget(kind: type[Neural]) -> None:
     made = kind(Settings(updates=1_000_000, budget_s=0.3))
     made.fit([daily()], (1, 4))
     assert 1 <= made.trained["updates"] < 1_000_000
-    assert made.trained["cpu_s"] < 3.0
+    assert made.trained["cpu_s"] >= 0.3
 
 
 def test_values_that_are_missing_teach_nothing_and_a_file_brings_the_net_back(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -184,10 +183,9 @@ def test_whatever_is_written_is_read_back(
     assert groups(workload) == groups(again)
 
 
-def test_two_hundred_thousand_rows_in_seconds(tmp_path: Path) -> None:
-    size = 200_000
+def test_two_hundred_thousand_rows(tmp_path: Path) -> None:
+    """How long it takes is in `flyball bench parts`."""
+    many = Workload.of("many", np.arange(200_000), 60.0, 1)
     path = tmp_path / "many.csv"
-    write_trace(Workload.of("many", np.arange(size), 60.0, 1), path)
-    began = time.perf_counter()
-    assert len(read_trace(path)) == size
-    assert time.perf_counter() - began < 5.0  # 0.5 s on a plain core; room for a slow machine
+    write_trace(many, path)
+    assert same(many, read_trace(path))
