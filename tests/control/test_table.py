@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,10 @@ from tests.control.live_cases import (
 
 from flyball.control.book import Book
 from flyball.control.decider import Decider
-from flyball.control.demand import Demand, cluster_of
+from flyball.control.demand import LIMITS, Demand, can_hold, cluster_of
 from flyball.control.names import Names
-from flyball.control.table import Table, can_hold
-from flyball.core.jobs import Job, JobState
+from flyball.control.table import Table
+from flyball.core.jobs import Job, JobSpec, JobState, request_of
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event
 from flyball.twin.live import View
@@ -94,6 +94,32 @@ def test_a_job_only_thought_of_does_not_shape_the_one_that_comes() -> None:
     kept.decider.look([submitted(1, cpus=4)])
     kept.add(submitted(1, cpus=1))
     assert kept.view()[0].workload.devices.tolist() == [1]
+
+
+OTHER: dict[type, Any] = {str: "other", tuple: ("other",), dict: {"A": "b"}, bool: False}
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(JobSpec)])
+def test_a_request_is_all_that_a_slot_and_a_check_depend_on(name: str) -> None:
+    """Else two jobs that ask for the same would be taken for each other."""
+    spec = spec_of()
+    value = OTHER.get(type(getattr(spec, name)), 7)
+    other = replace(spec, **{name: value})
+    assert other != spec
+    if request_of(other) == request_of(spec):
+        table = Table(Demand(ONE_NODE))
+        slots = [table._values(Job(1, each, START_US), 0, 0) for each in (spec, other)]
+        assert slots[0] == slots[1]
+        assert name not in LIMITS
+
+
+def test_the_highest_priority_that_waits() -> None:
+    kept = Kept()
+    assert kept.table.priority_waiting() == 0.0
+    kept.add(submitted(1, priority=9.0), submitted(2, priority=-4.0), submitted(3, priority=-2.0))
+    assert kept.table.priority_waiting() == 9.0
+    kept.add(intended(1))
+    assert kept.table.priority_waiting() == -2.0
 
 
 def test_what_a_view_says() -> None:

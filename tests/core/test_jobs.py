@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
@@ -53,3 +53,21 @@ def test_final_states() -> None:
 def test_labels() -> None:
     assert Job(12, JobSpec(("ls",)), 0).label == "12"
     assert Job(12, JobSpec(("ls",), array=10, array_index=2), 0).label == "10_2"
+
+
+@given(SPECS)
+def test_equal_specs_have_equal_texts(spec: JobSpec) -> None:
+    again = JobSpec.of(json.loads(spec.as_dict().text()))
+    assert again == spec
+    turned = dict(reversed(spec.env.items()))
+    assert replace(spec, env=turned).as_dict().text() == spec.as_dict().text()
+
+
+@given(SPECS, st.integers(1), st.integers(0))
+def test_a_job_just_submitted_is_as_any_other(spec: JobSpec, job_id: int, time_us: int) -> None:
+    made, usual = Job.submitted(job_id, spec, time_us), Job(job_id, spec, time_us)
+    assert made == usual
+    assert vars(made) == vars(usual)
+    assert repr(made) == repr(usual)
+    assert replace(made, attempt=1) == replace(usual, attempt=1)
+    assert made.values is not Job.submitted(job_id, spec, time_us).values

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from flyball.api.models import MOST_TASKS, JobIn, OneIn
 from flyball.api.problems import Problem
+from flyball.control.demand import program_name
 from flyball.core.jobs import JobSpec
 
 MOST_FAULTS = 20
@@ -59,6 +60,8 @@ def specs_of(jobs: Sequence[JobIn | OneIn]) -> list[JobSpec]:
             where = f"jobs.{number}.argv.0" if len(jobs) > 1 else "argv.0"
             raise _wrong(where, "the command is empty", "name a program")
         values["argv"] = tuple(values["argv"])
+        if not values.get("name"):
+            values["name"] = program_name(values["argv"])
         for name in ("cwd", "stdout"):
             if path := values.get(name):
                 values[name] = folders.get(path) or folders.setdefault(path, _resolved(path))

@@ -74,18 +74,20 @@ class Book:
         """The jobs that these events change, as they are afterwards."""
         changed: dict[int, Job] = {}
         for event in events:
-            if event["kind"] == EventKind.PREDICTED:
+            kind = event["kind"]
+            if kind == EventKind.SUBMITTED:
+                job_id = int(event["job"])
+                known = job_id in changed or job_id in self.jobs or job_id in self.ended
+                if not known:
+                    changed[job_id] = _submitted(event)
+                continue
+            if kind == EventKind.PREDICTED:
                 changed |= self._predicted(event, changed)
                 continue
-            apply = FOLDS.get(event["kind"])
+            apply = FOLDS.get(kind)
             if apply is None:
                 continue
             job_id = int(event["job"])
-            if event["kind"] == EventKind.SUBMITTED:
-                known = (changed, self.jobs, self.ended)
-                if not any(job_id in each for each in known):
-                    changed[job_id] = _submitted(event)
-                continue
             job = changed.get(job_id) or self.jobs.get(job_id)
             if job is not None and not job.state.final:
                 changed[job_id] = apply(job, event)
@@ -136,7 +138,7 @@ def _pends(job: Job) -> bool:
 
 
 def _submitted(event: Event) -> Job:
-    return Job(int(event["job"]), JobSpec.of(event["spec"]), int(event["time_us"]))
+    return Job.submitted(int(event["job"]), JobSpec.of(event["spec"]), int(event["time_us"]))
 
 
 def _intended(job: Job, event: Event) -> Job:
@@ -214,7 +216,6 @@ def _over(job: Job, event: Event) -> Job:
 
 
 FOLDS: dict[str, Callable[[Job, Event], Job]] = {
-    EventKind.SUBMITTED: lambda job, event: job,
     EventKind.INTENDED: _intended,
     EventKind.STARTED: _started,
     EventKind.STOPPING: _stopping,

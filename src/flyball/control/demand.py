@@ -7,7 +7,7 @@ and memory are demands on the host.
 from __future__ import annotations
 
 import hashlib
-import json
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
 from flyball.core.errors import BadInput, Conflict, UnknownName
-from flyball.core.jobs import JobSpec
+from flyball.core.jobs import JobSpec, JobState, SpecValues
 from flyball.core.live import Event, LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
 from flyball.core.workload import CLASS_LABELS
@@ -31,29 +31,18 @@ MOST_DEVICES = 65_536
 """That a job may ask for."""
 
 
-class Limit(NamedTuple):
-    """What a number in a request may be."""
-
-    name: str
-    low: float
-    high: float
-
-    def holds(self, spec: JobSpec) -> bool:
-        """Whether it is; not a number is never."""
-        return bool(self.low <= getattr(spec, self.name) <= self.high)
-
-
-LIMITS = (
-    Limit("cpus", 1, MOST_DEVICES),
-    Limit("gpus", 0, MOST_DEVICES),
-    Limit("milli", 1, MILLI_PER_DEVICE),
-    Limit("memory_mib", 0, 2**31 - 1),
-    Limit("limit_s", 0, 1e9),
-    Limit("estimate_s", 0, 1e9),
-    Limit("priority", -1e9, 1e9),
-    Limit("array_limit", 0, 2**31 - 1),
-)
+LIMITS: dict[str, tuple[float, float]] = {
+    "cpus": (1, MOST_DEVICES),
+    "gpus": (0, MOST_DEVICES),
+    "milli": (1, MILLI_PER_DEVICE),
+    "memory_mib": (0, 2**31 - 1),
+    "limit_s": (0, 1e9),
+    "estimate_s": (0, 1e9),
+    "priority": (-1e9, 1e9),
+    "array_limit": (0, 2**31 - 1),
+}
 """Beyond these a job could not be written down, and no later decision could be made."""
+_limited = operator.attrgetter(*LIMITS)
 
 
 class Asks(NamedTuple):
@@ -95,9 +84,9 @@ class Demand:
         """Raise BadInput for a request that makes no sense here, whatever the size of nodes."""
         if spec.kind and spec.kind not in CLASS_LABELS:
             raise UnknownName("workload class", spec.kind, CLASS_LABELS)
-        if wrong := next((each for each in LIMITS if not each.holds(spec)), None):
-            value = getattr(spec, wrong.name)
-            raise BadInput(f"{wrong.name} is {value}", f"from {wrong.low:g} to {wrong.high:g}")
+        for (name, (low, high)), value in zip(LIMITS.items(), _limited(spec), strict=True):
+            if not low <= value <= high:  # what is not a number never is
+                raise BadInput(f"{name} is {value}", f"from {low:g} to {high:g}")
         if self.by_cores and spec.gpus:
             raise BadInput(
                 f"{spec.gpus} GPUs asked for, and no node has one",
@@ -179,6 +168,13 @@ def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> C
 # Requests, before they are jobs ------------------------------------------------------
 
 
+def can_hold(how: str, ended: JobState | None) -> bool:
+    """Whether a dependency on a job holds, or may come to hold."""
+    if ended is None or how == "afterany":
+        return True
+    return (ended == JobState.COMPLETED) == (how == "afterok")
+
+
 def earlier_ids(answer: Mapping[str, Any], key: str, print_: str) -> list[int]:
     """The ids that a key was given before.
 
@@ -201,15 +197,15 @@ def numbered(specs: Sequence[JobSpec], first: int) -> list[JobSpec]:
             array = first + at
         if array or spec.array or spec.stdout or not spec.name:
             stdout = filled(spec, first + at, array)
-            name = spec.name or program_name(spec)
+            name = spec.name or program_name(spec.argv)
             spec = replace(spec, array=array, name=name, stdout=stdout)
         made.append(spec)
     return made
 
 
-def program_name(spec: JobSpec) -> str:
+def program_name(argv: Sequence[str]) -> str:
     """What a job without a name is called."""
-    return spec.argv[0].rstrip("/").rpartition("/")[2]
+    return argv[0].rstrip("/").rpartition("/")[2]
 
 
 def filled(spec: JobSpec, job: int, array: int) -> str:
@@ -217,11 +213,10 @@ def filled(spec: JobSpec, job: int, array: int) -> str:
     if "%" not in spec.stdout:
         return spec.stdout
     words: dict[str, Any] = {"%": "%", "j": job, "A": array or job, "a": max(0, spec.array_index)}
-    words["x"] = (spec.name or program_name(spec)).replace("/", "_")
+    words["x"] = (spec.name or program_name(spec.argv)).replace("/", "_")
     return re.sub("%([%jAax])", lambda found: str(words[found[1]]), spec.stdout)
 
 
-def fingerprint(specs: Sequence[JobSpec]) -> str:
+def fingerprint(specs: Sequence[SpecValues]) -> str:
     """Equal for equal requests."""
-    text = json.dumps([spec.as_dict() for spec in specs], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256("\n".join([each.text() for each in specs]).encode()).hexdigest()

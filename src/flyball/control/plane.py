@@ -17,7 +17,14 @@ from flyball.control import status
 from flyball.control.answers import Answers, Sensors
 from flyball.control.book import Book
 from flyball.control.decider import Decider
-from flyball.control.demand import Asks, Demand, cluster_of, earlier_ids, fingerprint, numbered
+from flyball.control.demand import (
+    Demand,
+    can_hold,
+    cluster_of,
+    earlier_ids,
+    fingerprint,
+    numbered,
+)
 from flyball.control.durations import Durations
 from flyball.control.forecast import Forecaster
 from flyball.control.foresight.beside import Beside
@@ -32,11 +39,11 @@ from flyball.control.meaning import events_of
 from flyball.control.orders import Orders
 from flyball.control.receipts import Prices
 from flyball.control.recover import give_up_unfit, reconcile
-from flyball.control.table import Table, can_hold
+from flyball.control.table import Table
 from flyball.control.tuning import Tuning
 from flyball.control.views import job_view
 from flyball.core.errors import BadInput, NotFound
-from flyball.core.jobs import Job, JobSpec, JobState
+from flyball.core.jobs import Job, JobSpec, JobState, request_of
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Engine
@@ -45,6 +52,8 @@ from flyball.core.workload import Workload
 from flyball.twin.live import fits
 
 JOURNAL = "journal.db"
+MOST_FITTING = 10_000
+"""Requests that are remembered to fit."""
 
 
 class Plane(Answers):
@@ -104,7 +113,8 @@ class Plane(Answers):
         self.beside = Beside(self.forecaster, self._predicted, self._scaled)
         self.learner: Learner | None = None
         """Predicts run times within the plane, where no worker does: on virtual clocks."""
-        self._fitting: set[Asks] = set()
+        self._fitting: set[tuple[Any, ...]] = set()
+        """Requests that were found to fit."""
         self._reports: dict[int, dict[str, Any]] = {}
         self.wake: Callable[[], None] = lambda: None
         self.pulse = status.Pulse()
@@ -206,7 +216,8 @@ class Plane(Answers):
         """
         if not specs:
             raise BadInput("no job to submit", "name a command")
-        print_ = fingerprint(specs) if key else ""
+        said = [spec.as_dict() for spec in specs]
+        print_ = fingerprint(said) if key else ""
         try:
             for spec in specs:
                 self._check(spec)
@@ -220,8 +231,13 @@ class Plane(Answers):
             made = numbered(specs, first)
             now = self.now_us()
             events = [
-                {"kind": EventKind.SUBMITTED, "time_us": now, "job": first + at, "who": who}
-                | {"spec": spec.as_dict()}
+                {
+                    "kind": EventKind.SUBMITTED,
+                    "time_us": now,
+                    "job": first + at,
+                    "who": who,
+                    "spec": said[at] if spec is specs[at] else spec.as_dict(),
+                }
                 for at, spec in enumerate(made)
             ]
             answer = {"first": first, "count": len(made), "print": print_} if key else None
@@ -251,6 +267,9 @@ class Plane(Answers):
 
     def _check_fit(self, spec: JobSpec) -> None:
         """Raise BadInput for a job that could not even run on an empty cluster."""
+        request = request_of(spec)
+        if request in self._fitting:
+            return
         self.demand.check(spec)
         asks = self.demand.of(spec)
         if asks not in self._fitting:
@@ -260,7 +279,9 @@ class Plane(Answers):
                 ids=[spec.name or "job"], device=0, device_names=(self.demand.device,),
             )  # fmt: skip
             fits(self.cluster, one, self.knobs)
-            self._fitting.add(asks)
+        if len(self._fitting) > MOST_FITTING:
+            self._fitting.clear()
+        self._fitting |= {asks, request}
 
     def cancel(self, job: int, who: str = "") -> None:
         """Have a job end; nothing if it has already.

@@ -22,7 +22,7 @@ from sqlalchemy import (
     Text,
 )
 
-from flyball.core.jobs import Job, JobSpec, JobState, Row
+from flyball.core.jobs import Job, JobSpec, JobState, Row, SpecValues
 from flyball.core.live import Event, EventKind
 
 # Tables ----------------------------------------------------------------------------
@@ -126,10 +126,13 @@ def event_row(event: Event) -> dict[str, Any]:
     }
     rest = {name: event[name] for name in event if name not in OWN_COLUMN}
     if event["kind"] != EventKind.SUBMITTED:
-        return {**row, "body": encode(rest)}
-    spec = encode(rest.pop("spec"))
+        row["body"] = encode(rest)
+        return row
+    said = rest.pop("spec")
+    spec = row["spec"] = said.text() if isinstance(said, SpecValues) else encode(said)
     more = "," + encode(rest)[1:] if rest else "}"
-    return {**row, "body": f'{{"spec":{spec}{more}', "spec": spec}
+    row["body"] = f'{{"spec":{spec}{more}'
+    return row
 
 
 def event_of(row: RowMapping) -> tuple[int, Event]:
@@ -153,13 +156,23 @@ def job_row(job: Job, spec: str) -> dict[str, Any]:
         job: as it is.
         spec: as text, made once with the event of its submission.
     """
-    row = state_row(job)
-    for each in ("name", "user", "tenant"):  # what is no UTF-8 is whole in the spec alone
-        row[each] = getattr(job.spec, each).encode("utf-8", "replace").decode()
-    row["array"] = job.spec.array
-    row["submit_us"] = job.submit_us
-    row["spec"] = spec
-    return row
+    asked = job.spec
+    untouched = job.state is JobState.PENDING and not job.attempt and not job.values
+    return {
+        **(NEW_ROW if untouched else state_row(job)),
+        "id": job.id,
+        "name": _shown(asked.name),
+        "user": _shown(asked.user),
+        "tenant": _shown(asked.tenant),
+        "array": asked.array,
+        "submit_us": job.submit_us,
+        "spec": spec,
+    }
+
+
+def _shown(text: str) -> str:
+    """What is no UTF-8 is whole in the spec alone."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def state_row(job: Job) -> dict[str, Any]:
@@ -176,6 +189,8 @@ _PLAIN = (
     *("stopping", "service_us", "preemptions", "failures", "reason"),
 )
 STATE_COLUMNS = (*_PLAIN, "state", "rows", "values")
+NEW_ROW = state_row(Job(0, JobSpec(()), 0))
+"""Of a job of which nothing is known yet."""
 
 
 def job_of(row: RowMapping) -> Job:

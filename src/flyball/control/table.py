@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.control.book import PREDICTION
-from flyball.control.demand import Demand
+from flyball.control.demand import Demand, can_hold
 from flyball.control.names import Names
 from flyball.control.scaling import SCALING, model_of, time_factor
 from flyball.control.tuned import TUNED, held_since_us, share_of, size_of
 from flyball.core.cluster import MAX_DEVICES_PER_NODE
 from flyball.core.grouping import group_rows
-from flyball.core.jobs import Job, JobState
+from flyball.core.jobs import Job, JobState, request_of
 from flyball.core.records import CAP_LEVELS, CAP_STEP, records
 from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
@@ -74,6 +74,8 @@ Holding = tuple[int, int, int, int, int, int]
 """A row that a running job holds: since when, id, number of the row, slot, node, mask."""
 NOT_HERE = -1
 """The place of what is not in a view."""
+MOST_KNOWN = 10_000
+"""Different requests that are remembered."""
 STEP = 0.1
 """Predictions are told apart in these steps (log units)."""
 
@@ -96,6 +98,7 @@ class Table:
         self.chained: dict[int, Job] = {}
         self._holding: dict[int, list[Holding]] = {}
         self._likes: dict[tuple[Any, ...], int] = {}
+        self._known: dict[tuple[Any, ...], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
         self._altered: set[int] = set()  # jobs in whose slots more than the usual was written
 
     @property
@@ -161,6 +164,25 @@ class Table:
         return self._free.pop()
 
     def _write_all(self, slot: int, job: Job, since_us: int, queued_us: int) -> None:
+        """Of jobs that ask for the same and have not run, only the first is looked at closely."""
+        if job.attempt or job.values:
+            values = self._values(job, since_us, queued_us)
+            self._slots[slot] = (*values, self._like(values), 1)
+            return
+        request = request_of(job.spec)
+        known = self._known.get(request)
+        if known is None:
+            if len(self._known) > MOST_KNOWN:
+                self._known.clear()
+            values = self._values(job, since_us, queued_us)
+            known = self._known[request] = values[2:6], (*values[8:], self._like(values), 1)
+        self._slots[slot] = (job.id, job.submit_us, *known[0], since_us, queued_us, *known[1])
+
+    def _like(self, values: tuple[Any, ...]) -> int:
+        return self._likes.setdefault(TELLING(values), len(self._likes))
+
+    def _values(self, job: Job, since_us: int, queued_us: int) -> tuple[Any, ...]:
+        """A job's slot, but for the last two."""
         spec, asks = job.spec, self._demand.of(job.spec)
         devices = size_of(job) or asks.devices
         least, most = self._demand.range_of(spec)
@@ -169,7 +191,7 @@ class Table:
             least = most = 0
         estimate_s = expected_s(job) * time_factor(job, asks.devices, devices)
         kind = CLASS_LABELS.index(spec.kind) if spec.kind else NOT_STATED
-        values = (
+        return (
             job.id,
             job.submit_us,
             to_us(estimate_s) if estimate_s else self._demand.default_us,
@@ -193,8 +215,12 @@ class Table:
             kind,
             job.attempt,
         )
-        like = self._likes.setdefault(TELLING(values), len(self._likes))
-        self._slots[slot] = (*values, like, 1)
+
+    def priority_waiting(self) -> float:
+        """The highest of those that wait, 0 if nobody does."""
+        waits = self._slots["used"] > 0
+        waits[[self._slot_of[each] for each in self.running]] = False
+        return float(self._slots["priority"][waits].max()) if waits.any() else 0.0
 
     # Views ----------------------------------------------------------------------------
 
@@ -354,13 +380,6 @@ def _alters(job: Job) -> bool:
 def cap_level(share: float) -> int:
     """The level of the twin's table of caps that is nearest to a share of what a job could use."""
     return min(CAP_LEVELS - 1, round((1.0 - share) / CAP_STEP))
-
-
-def can_hold(how: str, ended: JobState | None) -> bool:
-    """Whether a dependency on a job holds, or may come to hold."""
-    if ended is None or how == "afterany":
-        return True
-    return (ended == JobState.COMPLETED) == (how == "afterok")
 
 
 def _arrays(rows: Any) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
