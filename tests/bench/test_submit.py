@@ -105,7 +105,23 @@ def test_the_same_work_bare_and_as_a_job(up: Up) -> None:
     for wall_s, cpu_s in (bare, ours):
         assert cpu_s > 0
         assert wall_s > 0
-    assert submit_jobs._ratios([(2.0, 1.0)] * 3, [(4.0, 1.0)] * 3) == [0.5, 1.0]
+
+
+def test_rows_of_speed() -> None:
+    bare = [(2.0, 1.0), (2.2, 1.0), (9.0, 1.0)]
+    ours = [(4.0, 1.0), (2.0, 1.0), (9.0, 1.25)]
+    median, best = submit_jobs._speed_rows(bare, ours, 0)
+    assert (median["value"], median["holds"]) == (100.0, True)
+    assert (median["low"], median["high"]) == (50.0, pytest.approx(110.0))
+    assert (best["value"], best["bar"]) == (100.0, None)
+    median, best = submit_jobs._speed_rows(bare, ours, 1)
+    assert (median["value"], median["low"], best["value"]) == (100.0, 80.0, 100.0)
+
+
+def test_which_values_bound_a_median() -> None:
+    assert submit_jobs._median_interval(3) == (0, 2)
+    assert submit_jobs._median_interval(20) == (5, 14)
+    assert submit_jobs._median_interval(100) == (39, 60)
 
 
 def test_a_job_that_fails_is_no_figure(up: Up) -> None:

@@ -8,6 +8,7 @@ of a device.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -321,11 +322,20 @@ SCRATCH = np.dtype(
 
 def records(size: int, dtype: np.dtype[Any]) -> Records:
     """An array of zeroed records whose fields are attributes, at the start of a cache line."""
-    return np.ndarray(size, dtype, aligned(size * dtype.itemsize)).view(np.recarray)
+    made: Records = np.ndarray.__new__(
+        np.recarray, size, _as_record(dtype), aligned(size * dtype.itemsize)
+    )
+    return made
+
+
+@functools.cache
+def _as_record(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that a view as `recarray` would get, which takes longer than to make the array."""
+    return np.dtype((np.record, dtype))
 
 
 def aligned(size: int, zeroed: bool = True) -> npt.NDArray[np.uint8]:
     """Bytes that begin at a cache line."""
     memory = (np.zeros if zeroed else np.empty)(size + ALIGNMENT, np.uint8)
-    offset = -memory.ctypes.data % ALIGNMENT
+    offset = -memory.__array_interface__["data"][0] % ALIGNMENT
     return memory[offset : offset + size]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +65,7 @@ class View:
     def digest(self, cluster: Cluster, knobs: Knobs, now_us: int) -> str:
         """A fingerprint of everything that a decision depends on."""
         total = hashlib.blake2b(digest_size=16)
-        total.update(repr((cluster, sorted(knobs.as_dict().items()), now_us)).encode())
+        total.update(f"({_text_of(cluster, knobs)}, {now_us!r})".encode())
         for name in COLUMNS:
             column = getattr(self.workload, name)
             if name not in ("least", "most") or column.any():  # as digests were before these
@@ -81,6 +82,12 @@ class View:
         if self.cap.any():
             total.update(self.cap.tobytes())
         return total.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _text_of(cluster: Cluster, knobs: Knobs) -> str:
+    """What does not change from one decision to the next, for its fingerprint."""
+    return f"{cluster!r}, {sorted(knobs.as_dict().items())!r}"
 
 
 class Snapshot:
