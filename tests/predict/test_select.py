@@ -10,7 +10,7 @@ import pytest
 from flyball.core.results import Floats
 from flyball.predict.ledger import Ledger, better
 from flyball.predict.load.contract import Outlook, certain
-from flyball.predict.load.walk import walk, walk_panel, whole_numbers
+from flyball.predict.load.walk import walk, walk_panel
 from flyball.predict.select import (
     AVERAGE,
     BOTTOM_UP,
@@ -20,7 +20,7 @@ from flyball.predict.select import (
     interval_score,
     new_tracker,
 )
-from flyball.predict.series import Series
+from flyball.predict.series import Series, whole_numbers
 
 RNG = np.random.default_rng(7)
 
@@ -215,3 +215,33 @@ def test_a_series_of_parts_trusts_them_near_and_the_clock_as_well_far_ahead() ->
 def test_a_series_of_milliseconds_forgets_within_minutes() -> None:
     fast = new_tracker(Series("a", 0.0, 0.05, np.zeros(100)), 50, ("a",), 1, 1)
     assert 0.5 ** (1 / 5_000) < fast.keep < 1.0 < fast.keep + 2e-4
+
+
+def fading(whole: bool = False, count: int = 900) -> tuple[Floats, Floats]:
+    """The used one is clearly the better for a while, then no better than the one trusted first:
+    what is said in the end, and what that one said."""
+    truth = np.zeros(count + 1)
+    first = np.where(RNG.random(count) < 0.5, 10.0, -10.0)
+    other = np.where(np.arange(count) < 300, 0.0, -first)
+    tracker = new_tracker(Series("a", 0.0, 3_600.0, truth + 0.5 * (not whole)), 0, ("a", "b"), 1, 1)
+    said = np.empty(count)
+    for at in range(count):
+        point = np.array([first[at], other[at]])
+        said[at] = tracker.propose(Offer(point, point, [[(0.0, 0.0)] * 3])).median
+        tracker.learn(float(truth[at]))
+    return said, first
+
+
+def test_a_lead_that_fades_is_followed_back() -> None:
+    said, first = fading()
+    assert (said[100:300] == 0.0).all()
+    back = said[320:] / first[320:]  # -1: all the way with the other; 1: none of it
+    assert back[0] == -1.0
+    assert back[-1] > -0.5
+    assert np.mean(np.diff(back) >= -1e-9) > 0.9
+
+
+def test_whole_numbers_stay_whole_on_the_way() -> None:
+    said, _first = fading(whole=True)
+    assert (said == np.rint(said)).all()
+    assert len(np.unique(said)) > 4

@@ -3,8 +3,9 @@
 A `Tracker` follows one series at one lead. Each outcome adds to the decayed loss of every
 forecaster; the best one is used, or the average weighted by their losses where that has done
 better. Another takes over only if it is better by more than chance explains (`ledger.py`), the
-clearer the less has been seen. Points are chosen by absolute error, the mean by squared error, the
-band by its interval score.
+clearer the less has been seen; and as far as that ceases to be so, the point goes back to what is
+trusted in doubt. Points are chosen by absolute error, the mean by squared error, the band by its
+interval score.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from flyball.core.results import Floats
 from flyball.predict.calibrate import GAIN, WINDOW, Band
 from flyball.predict.ledger import Ledger, Panel, better
 from flyball.predict.load.contract import NEAR_S
-from flyball.predict.series import Series
+from flyball.predict.series import Series, whole_numbers
 
 COVERS = (0.9, 0.8, 0.5)
 """The bands that are calibrated; with the median they make the levels."""
@@ -33,7 +34,9 @@ SHORT = 25.0
 what can happen, and its first successes prove little too."""
 SHARPNESS = 25.0
 """How fast the weight in the average falls with the loss relative to the best."""
-SLOWEST = 0.1
+SLOWEST, LEAST_GAIN = 0.1, 0.003
+"""How far an outcome moves the level of a band: the first over the lead, but the second at least,
+else a band of a day ahead needs months to come back to what it promised."""
 SPANS = 28
 """Leads that the window of a band holds at least: nearer outcomes are much alike."""
 MEMORY_S = 4 * 86_400.0
@@ -98,6 +101,7 @@ class Tracker:
         floor: the least value there can be.
         first: the forecaster to stay with in doubt.
         known: steps of history there are so far.
+        whole: the values are whole numbers, and so is their median.
 
     Attributes:
         panel: what trackers of like series learnt; None = it is alone.
@@ -112,11 +116,12 @@ class Tracker:
         floor: float = -math.inf,
         first: int = 0,
         known: int = 0,
+        whole: bool = False,
     ) -> None:
         self.panel: Panel | None = None
-        self._known = known
+        self._known, self._whole = known, whole
         # News is a lead late: who acts on it too fast swings between too wide and too narrow.
-        gain = min(GAIN, SLOWEST / lead)
+        gain = min(GAIN, max(SLOWEST / lead, LEAST_GAIN))
         window = max(WINDOW, SPANS * lead)
         self.bands = [[Band(each, gain, window) for each in COVERS] for _ in range(banded)]
         self.lead = lead
@@ -125,7 +130,8 @@ class Tracker:
         self.scores = Ledger(banded, self.keep, lead)
         self._floor = floor
         self._open: deque[_Open] = deque()
-        self._used = self._mean_of = first
+        self._first = self._used = self._mean_of = first
+        self._part = 1.0
         self._band_of = 0
 
     @property
@@ -142,7 +148,7 @@ class Tracker:
             [self._floored(band.bounds(*pair)) for band, pair in zip(bands, bounds, strict=True)]
             for bands, bounds in zip(self.bands, offer.bounds, strict=True)
         ]
-        median = float(medians[self._used])
+        median = self._point(medians)
         chosen = given[self._band_of]
         lows = [min(pair[0], median) for pair in chosen]
         highs = [max(pair[1], median) for pair in chosen]
@@ -181,22 +187,42 @@ class Tracker:
         if self.panel is not None:
             self.panel.note(errors)
         self._used = self._best_point(self._used, margin)
+        self._part = self._departure(margin)
         self._mean_of = self.squares.better(self._mean_of, margin)
         # Every band is calibrated: a wrong choice costs width, not cover.
         self._band_of = self.scores.better(self._band_of, MARGIN)
 
     def _best_point(self, used: int, margin: float) -> int:
         """The best by its own gain, relative to the loss of the one in use, and by the panel's."""
+        if self.panel is None:
+            return self.losses.better(used, margin)
+        return better(*self._judged(used), margin, used)
+
+    def _judged(self, used: int) -> tuple[Floats, Floats]:
+        """Gains over the one in use and their standard errors, drawn towards those of the panel."""
+        gains, doubt = self.losses.judged(used)
         own = float(self.losses.sums[used])
         others = 0.0 if self.panel is None else float(self.panel.sums[used])
         if self.panel is None or min(own, others) <= 0.0:
-            return self.losses.better(used, margin)
-        gains, doubt = self.losses.judged(used)
+            return gains, doubt
         panel_gains, panel_doubt = self.panel.judged(used)
         part = PANEL / (self.losses.count(used) + PANEL)
         drawn = (1.0 - part) * gains / own + part * panel_gains / others
-        in_all = np.hypot((1.0 - part) * doubt / own, part * panel_doubt / others)
-        return better(drawn, in_all, margin, used)
+        return drawn, np.hypot((1.0 - part) * doubt / own, part * panel_doubt / others)
+
+    def _departure(self, margin: float) -> float:
+        """How far to go from the one that is trusted in doubt to the one in use: all the way while
+        that one is better beyond chance, less as its lead fades."""
+        if self._used == self._first:
+            return 1.0
+        gains, doubts = self._judged(self._first)
+        gain, doubt = float(gains[self._used]), margin * float(doubts[self._used])
+        return min(1.0, max(0.0, gain / doubt)) if doubt > 0.0 else float(gain > 0.0)
+
+    def _point(self, medians: Floats) -> float:
+        first, used = float(medians[self._first]), float(medians[self._used])
+        point = used if self._part >= 1.0 else first + self._part * (used - first)
+        return float(round(point)) if self._whole else point
 
     def weights(self) -> Floats:
         """Of each forecaster in the average: the smaller its loss, the more."""
@@ -235,7 +261,8 @@ def new_tracker(
     elif IN_DOUBT in names and _seasonal(series, early, lead):
         first = list(names).index(IN_DOUBT)
     memory = min(MEMORY_S / series.step_s, MOST_MEMORY)
-    return Tracker(len(names), banded, lead, memory, floor, first, origin)
+    whole = whole_numbers(early)
+    return Tracker(len(names), banded, lead, memory, floor, first, origin, whole)
 
 
 def _bottom_up(series: Series, names: Sequence[str], lead: int) -> str:

@@ -181,3 +181,9 @@ def _on_grid(
     values = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     _say(notes, int((counts == 0).sum()), f"of {count:,} points are missing")
     return Series(name, start, step, values, zone=zone, notes=tuple(notes))
+
+
+def whole_numbers(values: Floats) -> bool:
+    """Whether all that is known is counts of something."""
+    known = values[np.isfinite(values)]
+    return bool(len(known)) and bool(np.all(known == np.rint(known)))

@@ -10,7 +10,7 @@ import numpy as np
 from flyball.core.results import Floats, Ints
 from flyball.predict.load.contract import LEVELS, MEDIAN, Outlook
 from flyball.predict.select import AVERAGE, COVERS, Offer, Tracker, new_tracker, share
-from flyball.predict.series import Series
+from flyball.predict.series import Series, whole_numbers
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,6 @@ class Walker:
         walked.median[index], walked.mean[index] = choice.median, choice.mean
         walked.quantiles[index], walked.bands[index] = choice.quantiles, choice.bands
         walked.used[index], walked.band_of[index] = choice.used, choice.band_of
-
-
-def whole_numbers(values: Floats) -> bool:
-    """Whether all that is known is counts of something."""
-    known = values[np.isfinite(values)]
-    return bool(len(known)) and bool(np.all(known == np.rint(known)))
 
 
 def _pairs(outlook: Outlook) -> list[list[tuple[float, float]]]:
