@@ -34,9 +34,7 @@ SHORT = 25.0
 what can happen, and its first successes prove little too."""
 SHARPNESS = 25.0
 """How fast the weight in the average falls with the loss relative to the best."""
-SLOWEST, LEAST_GAIN = 0.1, 0.003
-"""How far an outcome moves the level of a band: the first over the lead, but the second at least,
-else a band of a day ahead needs months to come back to what it promised."""
+SLOWEST = 0.1
 SPANS = 28
 """Leads that the window of a band holds at least: nearer outcomes are much alike."""
 MEMORY_S = 4 * 86_400.0
@@ -121,7 +119,7 @@ class Tracker:
         self.panel: Panel | None = None
         self._known, self._whole = known, whole
         # News is a lead late: who acts on it too fast swings between too wide and too narrow.
-        gain = min(GAIN, max(SLOWEST / lead, LEAST_GAIN))
+        gain = min(GAIN, SLOWEST / lead)
         window = max(WINDOW, SPANS * lead)
         self.bands = [[Band(each, gain, window) for each in COVERS] for _ in range(banded)]
         self.lead = lead
