@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import resource
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -245,6 +247,20 @@ def test_the_spool_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
 def test_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none")]) == 2
     assert "name the telemetry folder" in capsys.readouterr().err
+
+
+def test_storing_loads_no_pandas(tmp_path: Path) -> None:
+    """pyarrow would import it wherever it is installed, for half of the CPU time of storing."""
+    fill(tmp_path, HOUR, 60)
+    code = (
+        "import sys; from flyball.monitor.store import main; main(sys.argv[1:]);"
+        "print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path), "--before"]
+    for before_s in (HOUR + 60, HOUR + 3600):  # to a segment, then to an hour
+        done = subprocess.run([*command, str(before_s)], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["True", "False"]
+    assert (tmp_path / "compute" / f"{HOUR}.hour.parquet").exists()
 
 
 def test_steps() -> None:

@@ -92,15 +92,8 @@ def write(path: Path, segment: Segment) -> int:
 
     names = sorted(segment.columns)
     steps = {name: _best_step(name, segment.columns[name]) for name in names}
-    arrays = [pa.array(np.round(segment.times_s / TIME_STEP_S).astype(np.int64))]
-    for name in names:
-        values = segment.columns[name]
-        missing = np.isnan(values)
-        if steps[name]:
-            filled = np.where(missing, 0.0, values) / steps[name]
-            arrays.append(pa.array(np.round(filled).astype(np.int64), mask=missing))
-        else:
-            arrays.append(pa.array(values, mask=missing))
+    arrays = [_array(segment.times_s, TIME_STEP_S)]
+    arrays += [_array(segment.columns[name], steps[name]) for name in names]
     about = {"version": VERSION, "steps": steps, "spans": list(segment.spans)}
     fields = [
         pa.field(name, each.type) for name, each in zip(("time", *names), arrays, strict=True)
@@ -127,6 +120,20 @@ def write(path: Path, segment: Segment) -> int:
     return size
 
 
+def _array(values: Floats, step: float) -> Any:
+    """A column for Arrow, from its buffers: `pyarrow.array` would import pandas where it is
+    installed, which takes as long as writing ten minutes does."""
+    pa, _ = _arrow()
+    there = ~np.isnan(values)
+    if step:
+        whole = np.round(np.where(there, values, 0.0) / step).astype(np.int64)
+        data, kind = whole, pa.int64()
+    else:
+        data, kind = np.ascontiguousarray(values), pa.float64()
+    valid = None if bool(there.all()) else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(data)])
+
+
 def _best_step(name: str, values: Floats) -> float:
     step = step_of(name)
     known = values[~np.isnan(values)]
@@ -151,7 +158,7 @@ def read(path: Path, names: Sequence[str] | None = None) -> Segment:
             steps: dict[str, float] = about["steps"]
             wanted = [name for name in (steps if names is None else names) if name in steps]
             table = file.read(["time", *wanted], use_threads=False)
-        times = table["time"].to_numpy() * TIME_STEP_S
+        times = _values(table["time"], TIME_STEP_S)
         columns = {name: _values(table[name], steps[name]) for name in wanted}
         return Segment(times, columns, [int(each) for each in about["spans"]])
     except (pa.ArrowException, OSError, KeyError, TypeError) as error:
@@ -174,5 +181,15 @@ def names_in(path: Path) -> list[str]:
 
 
 def _values(column: Any, step: float) -> Floats:
-    plain: Floats = np.asarray(column.to_numpy(), np.float64)
-    return plain * step if step else plain
+    """A column of Arrow, from its buffers for the same reason; NaN where a value is missing."""
+    parts = []
+    for chunk in column.chunks:
+        valid, data = chunk.buffers()
+        kind = np.int64 if step else np.float64
+        end = chunk.offset + len(chunk)
+        values = np.frombuffer(data, kind, end)[chunk.offset :].astype(np.float64)
+        if valid is not None and chunk.null_count:
+            there = np.unpackbits(np.frombuffer(valid, np.uint8), count=end, bitorder="little")
+            values[there[chunk.offset :] == 0] = np.nan
+        parts.append(values * step if step else values)
+    return np.concatenate(parts) if parts else np.zeros(0)
