@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
 from flyball.bench import monitor
+from flyball.bench.monitor_agree import AGREE, Look, agreement
+from flyball.bench.monitor_store import storing_share
 from flyball.cli import bench_monitor
 from flyball.core.errors import BadInput
+from flyball.core.protocols import Sample
+from flyball.monitor import segments
+from flyball.monitor.rates import FAMILIES
+from flyball.monitor.reader import Telemetry
+from flyball.monitor.spool import Spool
 
 NOTES: list[str] = []
 
@@ -35,14 +43,59 @@ def test_figures(figures: dict[str, Any]) -> None:
         assert all(each > 0 for each in mode["mb_per_hour"].values())
         assert mode["failures"] == 0
     assert figures["agreement"]["windows"] >= 1
-    assert all(math.isfinite(figures["agreement"][name]) for name in monitor.AGREE)
+    assert all(math.isfinite(figures["agreement"][name]) for name in AGREE)
 
 
 def test_bars(figures: dict[str, Any]) -> None:
-    assert len(figures["bars"]) == 13
+    assert len(figures["bars"]) == 14
     for each in figures["bars"]:
         assert each["holds"] == (each["value"] <= each["bar"])
     json.dumps(figures)
+
+
+def test_windows_with_stolen_time_do_not_decide(tmp_path: Path) -> None:
+    """Use is a tenth throughout; psutil misses some of it in the window with stolen time."""
+    spool = Spool(tmp_path / "compute")
+    for at in range(31):
+        for source, values in (
+            ("compute", {"total_percent": 10.0, "user_s_total": 2.0 * at, "system_s_total": 0.0}),
+            ("memory", {"available_bytes": 50.0, "total_bytes": 100.0}),
+            ("network", {"lo.rx_bytes_total": 5.0 * at}),
+            ("disk", {"written_bytes_total": 5.0 * at}),
+        ):
+            spool.add(Sample(source, 1000.0 + at, values))
+    spool.close()
+    telemetry = Telemetry(tmp_path, now=lambda: 1031.0)
+
+    def look(at: float, busy_s: float, stolen_s: float) -> Look:
+        return Look(1000.0 + at, busy_s, 2.0 * at, stolen_s, 20.0 * at, 50, int(5 * at), 0)
+
+    seen = [look(0, 0, 0), look(10, 20, 1), look(20, 36, 21), look(30, 57, 22)]
+    found = agreement(seen, telemetry)
+    assert found["cpu_percent"] == pytest.approx(0.5)  # of the last window
+    assert (found["windows"], found["cpu_windows"]) == (3, 2)
+    assert found["cpu_stolen_percent"] == pytest.approx(0.5)
+    assert found["cpu_percent_all_windows"] == pytest.approx(2.0)
+    assert found["cpu_ticks_percent"] == found["network_percent"] == found["memory_percent"] == 0.0
+    assert found["disk_percent"] == 5000.0  # psutil saw nothing of 50 bytes
+    # With none calm, the calmest decides.
+    assert agreement(seen[1:3], telemetry)["cpu_percent"] == pytest.approx(2.0)
+
+
+def test_an_hour_is_stored_as_the_agent_would(tmp_path: Path) -> None:
+    recorded, work = tmp_path / "recorded", tmp_path / "work"
+    for family in FAMILIES:
+        spool = Spool(recorded / family)
+        for at in range(60):
+            spool.add(Sample(family, 5000.0 + at, {"a_total": float(at), "b.c_percent": 1.0}))
+        spool.close()
+    assert 0.0 < storing_share(recorded, work) < 1.0
+    for family in FAMILIES:
+        assert [each.name for each in (work / "hour" / family).iterdir()] == ["0.hour.parquet"]
+        hour = segments.read(work / "hour" / family / "0.hour.parquet")
+        assert len(hour.times_s) == 3600
+        assert set(hour.columns) == {f"{family}.a_total", f"{family}.b.c_percent"}
+        assert [each.name for each in (work / "minute" / family).iterdir()] == ["0.parquet"]
 
 
 def command(*arguments: str) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -20,15 +19,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import psutil
 
+from flyball.bench.monitor_agree import AGREE, BAR_PERCENT, Look, agreement, look
+from flyball.bench.monitor_store import storing_share
 from flyball.core.errors import DataAbsent
-from flyball.monitor.agent import STORE_S
 from flyball.monitor.rates import DEFAULT, FASTEST, Rates
 from flyball.monitor.reader import Telemetry
 from flyball.monitor.store import size_by_family
@@ -42,11 +40,6 @@ WRITTEN_BYTES = SENT_BYTES = 1_000_000
 """Each second to disk and over loopback."""
 PIECE_BYTES = 50_000
 FAMILY_BARS_MB = {"compute": 24, "memory": 18, "network": 15, "power": 8, "application": 12}
-AGREE = {"cpu_percent": 1.0, "memory_percent": 1.0, "network_percent": 1.0, "disk_percent": 1.0}
-
-NOT_USE = ("idle", "iowait", "steal")
-"""Kinds of CPU time that are not use. psutil's own percentage counts stolen time, which a
-hypervisor gave to others, as if it were."""
 
 JOB = """
 import os, sys, time
@@ -61,17 +54,6 @@ while os.getppid() != 1:
 """
 
 
-class Look(NamedTuple):
-    """What psutil says at one moment."""
-
-    time_s: float
-    busy_s: float
-    all_s: float
-    available_bytes: int
-    network_bytes: int
-    disk_bytes: int
-
-
 def run(
     note: Callable[[str], None], seconds: float = 60.0, jobs: int = 8, processes: int = 4
 ) -> dict[str, Any]:
@@ -84,20 +66,20 @@ def run(
     Raises:
         DataAbsent: the agent does not start here.
     """
-    modes, agreement = {}, {}
+    modes, compared = {}, {}
     for name, rates in (("default", DEFAULT), ("fastest", FASTEST)):
         note(f"{name} rates: {jobs} jobs of {processes} processes for {seconds:g} s")
         with tempfile.TemporaryDirectory(prefix="flyball-bench-") as folder:
             modes[name], looks, telemetry = _mode(Path(folder), rates, seconds, jobs, processes)
             if name == "default":
-                agreement = _agreement(looks, telemetry)
+                compared = agreement(looks, telemetry)
     figures: dict[str, Any] = {
         "cores": os.cpu_count(),
         "seconds": seconds,
         "jobs": jobs,
         "processes": jobs * processes,
         "modes": modes,
-        "agreement": agreement,
+        "agreement": compared,
     }
     return {**figures, "bars": _bars(figures)}
 
@@ -117,11 +99,9 @@ def _mode(
         copy = state / "copy"
         shutil.copytree(state / "telemetry", copy, ignore=shutil.ignore_patterns("*.sock"))
         status = telemetry.status()
-    # The agent has ended and left its segments; converting the copy tells what that costs.
-    empty_s, minute_s = _store_cpu_s(state / "telemetry"), _store_cpu_s(copy)
+    # The agent has ended and left its segments; storing the copy tells what that costs.
+    storing = storing_share(copy, state / "stored")
     span_s = _span_s(telemetry)
-    minutes = STORE_S / 60.0
-    storing = (empty_s + minutes * max(0.0, minute_s - empty_s) * 60.0 / span_s) / STORE_S
     sizes = size_by_family(telemetry.folder)
     hourly = {family: size / span_s * HOUR_S / MB for family, size in sizes.items()}
     figures = {
@@ -157,13 +137,13 @@ class _Load:
     def run(self, seconds: float, window_s: float) -> list[Look]:
         """psutil's view at the beginning and after each window."""
         _sleep_to(0.003)
-        looks, end_s = [_look()], time.time() + seconds
+        looks, end_s = [look()], time.time() + seconds
         while time.time() < end_s - 0.5:
             _sleep_to(0.4)
             self._burst()
             _sleep_to(0.003)
             if time.time() - looks[-1].time_s >= window_s - 0.1:
-                looks.append(_look())
+                looks.append(look())
         return looks
 
     def _burst(self) -> None:
@@ -187,58 +167,6 @@ class _Load:
             os.fsync(file.fileno())
 
 
-def _look() -> Look:
-    times, network, disk = psutil.cpu_times(), psutil.net_io_counters(), psutil.disk_io_counters()
-    whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return Look(
-        time.time(),
-        whole - sum(getattr(times, kind, 0.0) for kind in NOT_USE),
-        whole,
-        psutil.virtual_memory().available,
-        network.bytes_recv if network else 0,
-        disk.write_bytes if disk else 0,
-    )
-
-
-def _agreement(looks: list[Look], telemetry: Telemetry) -> dict[str, Any]:
-    """The largest difference over windows, in percent of full scale.
-
-    Full scale is all cores, all memory, and for traffic what the window itself counted: stricter
-    than the speed of a link, which a virtual machine does not tell.
-    """
-    span_s = looks[-1].time_s - looks[0].time_s + 3600.0
-    use = telemetry.series("compute.total_percent", span_s)
-    free = telemetry.series("memory.available_bytes", span_s)
-    total = float(telemetry.series("memory.total_bytes", span_s)[1][-1])
-    names = [name for name in telemetry.names() if name.startswith("network.")]
-    traffic = [name for name in names if name.count(".") == 2 and name.endswith("rx_bytes_total")]
-    network = [telemetry.series(name, span_s) for name in traffic]
-    disk = [telemetry.series("disk.written_bytes_total", span_s)]
-    found: dict[str, list[float]] = {name: [] for name in AGREE}
-    for old, new in pairwise(looks):
-        inside = (use[0] > old.time_s) & (use[0] <= new.time_s)
-        theirs = 100.0 * (new.busy_s - old.busy_s) / (new.all_s - old.all_s)
-        found["cpu_percent"].append(abs(float(use[1][inside].mean()) - theirs))
-        off = abs(_at(free, new.time_s) - new.available_bytes)
-        found["memory_percent"].append(100.0 * off / total)
-        for name, series, bytes_ in (
-            ("network_percent", network, new.network_bytes - old.network_bytes),
-            ("disk_percent", disk, new.disk_bytes - old.disk_bytes),
-        ):
-            ours = sum(_at(each, new.time_s) - _at(each, old.time_s) for each in series)
-            found[name].append(100.0 * abs(ours - bytes_) / max(bytes_, 1))
-    return {
-        "windows": len(looks) - 1,
-        "window_s": WINDOW_S,
-        **{name: max(values, default=float("nan")) for name, values in found.items()},
-    }
-
-
-def _at(series: tuple[Any, Any], time_s: float) -> float:
-    """The value nearest to a time."""
-    return float(series[1][int(np.abs(series[0] - time_s).argmin())])
-
-
 def _bars(figures: dict[str, Any]) -> list[dict[str, Any]]:
     """Each promise with what was measured."""
     usual, fast = figures["modes"]["default"], figures["modes"]["fastest"]
@@ -251,16 +179,17 @@ def _bars(figures: dict[str, Any]) -> list[dict[str, Any]]:
             for family, bar in FAMILY_BARS_MB.items()
         ),
         ("segments of all families, MB an hour", usual["mb_per_hour_total"], 10.0),
-        *(
-            (f"{name.removesuffix('_percent')} against psutil, % of scale", value, AGREE[name])
-            for name, value in figures["agreement"].items()
-            if name in AGREE
-        ),
+        *((_agree_name(name), figures["agreement"][name], BAR_PERCENT) for name in AGREE),
     ]
     return [
         {"name": name, "value": value, "bar": bar, "holds": value <= bar}
         for name, value, bar in rows
     ]
+
+
+def _agree_name(name: str) -> str:
+    what = name.removesuffix("_percent").replace("_", " in ")
+    return f"{what} against psutil, % of scale"
 
 
 @contextlib.contextmanager
@@ -333,15 +262,6 @@ def _pss_mb(pid: int) -> float:
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024 / MB
     return float("nan")
-
-
-def _store_cpu_s(folder: Path) -> float:
-    """CPU time of one round of house-keeping."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "flyball.monitor.store", str(folder)]
-    subprocess.run(command, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _span_s(telemetry: Telemetry) -> float:
