@@ -19,6 +19,7 @@ from flyball.physics.sharing import (
     by_utilisation,
     cluster_gain,
     guessed_beside,
+    hoped_beside,
     measured_pair,
     speed_beside,
 )
@@ -92,6 +93,18 @@ def test_what_has_no_room_together_stays_apart_in_every_guess() -> None:
     large = Sharer("ResNet-50 (batch size 128)", COMPUTE)
     assert speed_beside(V100, large, large) == (0.0, True)
     assert guessed_beside(V100, large, large) == (0.0, True)
+    assert hoped_beside(V100, large, large) == (0.0, True)
+
+
+def test_hope_is_the_guess_and_the_error_of_its_model() -> None:
+    lm, resnet = Sharer("LM (batch size 20)", MIXED), Sharer("ResNet-18 (batch size 32)", COMPUTE)
+    guess = guessed_beside(V100, lm, resnet).value
+    assert hoped_beside(V100, lm, resnet).value == pytest.approx(guess + 0.137)
+    guess = by_utilisation(COMPUTE, MIXED)
+    unknown = Sharer(None, COMPUTE), Sharer(None, MIXED)
+    assert hoped_beside(V100, *unknown).value == pytest.approx(guess + 0.10)
+    easy = Sharer(None, JobClass.LATENCY_SENSITIVE)
+    assert hoped_beside(V100, easy, easy) == (1.0, False)
 
 
 def test_rank_one_is_as_far_off_as_stated() -> None:

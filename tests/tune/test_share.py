@@ -190,6 +190,27 @@ def test_over_its_running_time_a_job_may_live_on_time_alone() -> None:
     assert starts(adjusted(swapped, share, until_s=790.0)) == [1]
 
 
+@pytest.mark.parametrize(("duration_s", "joins"), [(360.0, []), (380.0, [1])])
+def test_a_job_too_short_to_make_up_for_a_bad_pair_is_left_alone(
+    duration_s: float, joins: list[int]
+) -> None:
+    """A round of 60 s and two restarts of 7 s are a fifth of 370 s."""
+    twin = make([RESNET, LM], durations=duration_s)
+    guess(twin, 0.95)
+    assert starts(adjusted(twin, Share(limit=0.2, stay_s=1000.0))) == joins
+    assert starts(adjusted(twin, Share(limit=0.2))) == [1]  # there a limit on pairs is all
+
+
+@pytest.mark.parametrize(("duration_s", "joins"), [(4000.0, []), (8000.0, [1])])
+def test_what_was_lost_is_made_up_for_before_the_end(duration_s: float, joins: list[int]) -> None:
+    """500 s lost of 560 s are 388 s beyond a fifth; at 0.85 a twentieth of the rest is to spare."""
+    twin = make([RESNET, LM], durations=duration_s)
+    guess(twin, 0.85)
+    twin.run(to_us(50))
+    twin.state.runs.service_us[0] += to_us(500)
+    assert starts(adjusted(twin, Share(limit=0.2, stay_s=1000.0))) == joins
+
+
 def test_running_jobs_make_room_for_those_that_wait() -> None:
     """Two that go well together give a device to one that goes with neither."""
     twin = make([RESNET, RESNET, RESNET50], nodes=2, durations=9000.0)

@@ -58,6 +58,17 @@ def guessed_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
     return Beside(by_utilisation(job.kind, other.kind), False)
 
 
+def hoped_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
+    """The guess with the error of its model on top.
+
+    Who learns from what it tries must hope a little, or what was guessed too low stays untried.
+    """
+    guess = guessed_beside(device, job, other)
+    if guess.value == 0.0:
+        return guess
+    return Beside(min(1.0, guess.value + _error(device, job, other)), False)
+
+
 def measured_pair(device: DeviceType, model: str | None, other: str | None) -> float | None:
     """Gavel's measurement of this pair; 0 = does not fit together; None = not measured."""
     mine, theirs = model_key(model), model_key(other)
@@ -81,10 +92,17 @@ def by_utilisation(kind: JobClass, other: JobClass) -> float:
 
     The formula is the same for both of a pair.
     """
-    table = _document()["by_utilisation"]
+    table = _utilisation()
     busy: Mapping[str, float] = table["busy"]
     over = max(0.0, busy[kind.label] + busy[other.label] - table["free"])
     return float(1.0 / (1.0 + table["slope"] * over))
+
+
+def _error(device: DeviceType, job: Sharer, other: Sharer) -> float:
+    """Root mean square error of the model that guesses this pair."""
+    if by_rank_one(device, job.model, other.model) is None:
+        return float(_utilisation()["error"])
+    return float(_document()["rank_one"][device.measured_as]["error"])
 
 
 def cluster_gain(share: float, pair_gain: float) -> float:
@@ -113,6 +131,11 @@ def _pairs() -> dict[tuple[str, str, str], float]:
 def _document() -> dict[str, Any]:
     text = resources.files("flyball.data").joinpath("sharing.toml").read_text("utf-8")
     return tomllib.loads(text)
+
+
+def _utilisation() -> Mapping[str, Any]:
+    table: Mapping[str, Any] = _document()["by_utilisation"]
+    return table
 
 
 def _short(key: ModelKey) -> str:

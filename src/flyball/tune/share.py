@@ -32,9 +32,10 @@ from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.tune.board import Board
 from flyball.tune.matching import match, pair_up
 
-WORTHWHILE = 1.3
-"""A pair beyond the limit, for a while, must do so many times the work of one alone. No pair that
-was measured on K80 does (1.275 at most): there, what pairs gain is lost in moving jobs about."""
+WORTHWHILE = 1.35
+"""A pair beyond the limit, for a while, must do so many times the work of one alone. On K80 no pair
+does (1.275 at most), nor can one hope for it before it has run (1.348): there, what pairs gain is
+lost in moving jobs about."""
 
 Bools = npt.NDArray[np.bool_]
 
@@ -279,9 +280,7 @@ class _View:
 
     def left_us(self, jobs: Ints, pool: int) -> Floats:
         """Estimated time that jobs have left in a pool, alone."""
-        left = np.maximum(self.state.jobs.estimate_us[jobs] - self._done_us[jobs], 0.0)
-        rate = self._packed[self.state.jobs.profile[jobs], pool]
-        return np.asarray(left / np.maximum(rate, 1e-12))
+        return self._left_us(jobs, self._packed[self.state.jobs.profile[jobs], pool])
 
     def move_us(self, jobs: Ints) -> Ints:
         """What it costs jobs to go on elsewhere."""
@@ -312,7 +311,21 @@ class _View:
         fine &= within | ~(often[holders][:, None] | often[guests][None, :])
         fine &= within | (held + joined >= WORTHWHILE)
         fine &= holders[:, None] != guests[None, :]
+        if share.stay_s:
+            fine &= np.logical_and.outer(
+                self._can_try(holders, share), self._can_try(guests, share)
+            )
         return np.asarray(np.where(fine, after - before[:, None], 0.0))
+
+    def _can_try(self, jobs: Ints, share: Share) -> Bools:
+        """Whether jobs stay within the limit should a pair turn out to be of no use at all: a
+        round is lost by then, a restart to come together and one to part."""
+        fastest = self._packed[self.state.jobs.profile[jobs]].max(axis=1)
+        lost_us = (
+            self._lost_us(jobs, fastest) + share.round_s * US_PER_S + 2.0 * self._move_us[jobs]
+        )
+        whole_us = self._spent_us[jobs] + self._left_us(jobs, fastest)
+        return np.asarray(lost_us <= share.limit * whole_us)
 
     def bearable(self, jobs: Ints, speed: Floats, share: Share) -> Bools:
         """Whether jobs may go on at a measured speed until the next round."""
@@ -322,13 +335,31 @@ class _View:
         return self._bearable(jobs, speed + TOLERANCE, share.limit, 0.0, pool)
 
     def _bearable(self, jobs: Ints, speed: Floats, limit: float, stay_s: float, pool: Any) -> Bools:
-        """Within the limit as a pair; or over the running time so far, `stay_s` and a restart."""
+        """Within the limit as a pair; or over the running time so far, `stay_s` and a restart.
+
+        With `stay_s` what a job has lost already counts as well: where it is beyond the limit so
+        far, a pair within it must be so much faster that the rest of the job makes up for that.
+        """
         within = speed >= 1.0 - limit - 1e-9
         if not stay_s:
             return np.asarray(within)
-        alone = np.maximum(self._packed[self.state.jobs.profile[jobs], pool], 1e-12)
-        lost_us = np.maximum(self._spent_us[jobs] - self._done_us[jobs] / alone, 0.0)
+        alone = self._packed[self.state.jobs.profile[jobs], pool]
+        lost_us, spent_us = self._lost_us(jobs, alone), self._spent_us[jobs]
+        rest_us = self._left_us(jobs, alone) / np.maximum(speed, 1e-12)
+        over_us = np.maximum(lost_us - limit * spent_us, 0.0)
+        makes_up = over_us <= (speed - (1.0 - limit)) * rest_us + 1.0
         stay_us = stay_s * US_PER_S
         move_us = self._move_us[jobs]
         after_us = lost_us + (1.0 - speed) * stay_us + move_us
-        return np.asarray(within | (after_us <= limit * (self._spent_us[jobs] + stay_us + move_us)))
+        lives = after_us <= limit * (spent_us + stay_us + move_us)
+        return np.asarray((within & makes_up) | lives)
+
+    def _lost_us(self, jobs: Ints, alone: Floats) -> Floats:
+        """Time on devices beyond what the work done so far takes at these speeds."""
+        done_us = self._done_us[jobs] / np.maximum(alone, 1e-12)
+        return np.asarray(np.maximum(self._spent_us[jobs] - done_us, 0.0))
+
+    def _left_us(self, jobs: Ints, alone: Floats) -> Floats:
+        """Estimated time to go at these speeds."""
+        left = np.maximum(self.state.jobs.estimate_us[jobs] - self._done_us[jobs], 0.0)
+        return np.asarray(left / np.maximum(alone, 1e-12))

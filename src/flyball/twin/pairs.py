@@ -13,7 +13,7 @@ from flyball.core.cluster import Cluster
 from flyball.core.results import Floats
 from flyball.physics import catalogue
 from flyball.physics.catalogue import DeviceType
-from flyball.physics.sharing import Beside, Sharer, guessed_beside, speed_beside
+from flyball.physics.sharing import Beside, Sharer, speed_beside
 from flyball.twin.rates import Profiles
 
 LOWEST = 0.01
@@ -27,7 +27,7 @@ def pair_table(
     cluster: Cluster,
     error_sigma: float,
     seed: int,
-    by_model: bool = False,
+    first: Rule = speed_beside,
 ) -> tuple[Floats, Floats]:
     """The tables `pairs[(pool * P + a) * P + b]`: speed of profile a beside b, 1 = as alone.
 
@@ -38,7 +38,7 @@ def pair_table(
         cluster: its groups are the pools.
         error_sigma: spread of the log-normal error of the guesses; 0 = they are exact.
         seed: of that error.
-        by_model: guess what a model fitted to pairs says, not what was measured.
+        first: what is guessed of a pair before it has run.
 
     Returns:
         What is true, and what tuners are told at first.
@@ -51,7 +51,7 @@ def pair_table(
         here = np.ix_(single, single)
         device = catalogue.get(group.device)
         true[pool][here] = _matrix(device, sharers, speed_beside)
-        guess[pool][here] = _matrix(device, sharers, guessed_beside if by_model else speed_beside)
+        guess[pool][here] = _matrix(device, sharers, first)
     if error_sigma:
         rng = np.random.default_rng([seed, 6])
         wrong = guess * np.exp(error_sigma * rng.standard_normal(guess.shape))
