@@ -21,6 +21,7 @@ from flyball.bench import (
     submit_rates,
     submit_recovery,
 )
+from flyball.bench.submit_jobs import Timed
 from flyball.bench.submit_rows import Setting, at_least, at_most
 from flyball.bench.submit_up import Up, running, state_folder, wait_until
 from flyball.cli import bench_submit
@@ -98,23 +99,26 @@ def _stops(process: psutil.Process) -> bool:
 
 def test_the_same_work_bare_and_as_a_job(up: Up) -> None:
     command = ["python3", "-S", "-c", submit_jobs.WORK, "300000"]
+    ours = submit_jobs._as_job(up, command)
+    mine = os.sched_getaffinity(0)
     with up.paused():
         assert _stops(psutil.Process(up.process.pid))
-        bare = submit_jobs._bare(command)
-    ours = submit_jobs._as_job(up, command)
-    for wall_s, cpu_s in (bare, ours):
-        assert cpu_s > 0
-        assert wall_s > 0
+        bare = submit_jobs._bare(command, ours.cores)
+    assert bare.cores == ours.cores <= mine == os.sched_getaffinity(0)
+    for each in (bare, ours):
+        assert each.user_s > 0
+        assert each.wall_s > 0
 
 
 def test_rows_of_speed() -> None:
-    bare = [(2.0, 1.0), (2.2, 1.0), (9.0, 1.0)]
-    ours = [(4.0, 1.0), (2.0, 1.0), (9.0, 1.25)]
-    median, best = submit_jobs._speed_rows(bare, ours, 0)
+    core = frozenset({0})
+    bare = [Timed(2.0, 1.0, core), Timed(2.2, 1.0, core), Timed(9.0, 1.0, core)]
+    ours = [Timed(4.0, 1.0, core), Timed(2.0, 1.0, core), Timed(9.0, 1.25, core)]
+    median, best = submit_jobs._speed_rows(submit_jobs.FREE, bare, ours, 0)
     assert (median["value"], median["holds"]) == (100.0, True)
     assert (median["low"], median["high"]) == (50.0, pytest.approx(110.0))
     assert (best["value"], best["bar"]) == (100.0, None)
-    median, best = submit_jobs._speed_rows(bare, ours, 1)
+    median, best = submit_jobs._speed_rows(submit_jobs.FREE, bare, ours, 1)
     assert (median["value"], median["low"], best["value"]) == (100.0, 80.0, 100.0)
 
 

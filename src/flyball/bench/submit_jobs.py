@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Set
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import binom
@@ -22,7 +24,7 @@ BATCH = 1_000
 LONGEST_S = 1_800.0
 LOOK_S = 0.5
 """Between two looks whether all have ended: each goes through the queue."""
-PAIRS = 20
+ROUNDS = 50
 REST_S = 0.5
 """After a pause, for what Flyball has to catch up with."""
 
@@ -31,11 +33,19 @@ import os, sys
 total = 0
 for number in range(int(sys.argv[1])):
     total = (total * 31 + number) % 1000003
-print(os.times().user)
+print(os.times().user, *os.sched_getaffinity(0))
 """
-STEPS = 15_000_000
-"""Of the loop: about two seconds. What else the host does changes by the minute, so that many short
-pairs tell more than few long ones."""
+STEPS = 6_000_000
+"""Of the loop: about a second. What else the host does changes by the second and by the core, so
+many short rounds tell more than few long ones."""
+
+
+class Timed(NamedTuple):
+    """A run: seconds from its start to its end, seconds of user CPU time, and its cores."""
+
+    wall_s: float
+    user_s: float
+    cores: frozenset[int]
 
 
 def jobs(setting: Setting) -> list[Row]:
@@ -77,41 +87,42 @@ def _run_all(up: Up, count: int) -> float:
     return time.monotonic() - began
 
 
-def speed(setting: Setting) -> list[Row]:
-    """The same work under Flyball and bare, in turns; Flyball's processes stand still meanwhile."""
-    steps, pairs = setting.size(STEPS, STEPS // 20), setting.size(PAIRS, 2)
-    command = [sys.executable, "-I", "-S", "-c", WORK, str(steps)]
-    ours, bare = [], []
-    with state_folder(setting.folder) as state, running(state) as up:
-        for number in range(pairs):
-            for ours_next in (number % 2 == 0, number % 2 == 1):  # who is first changes
-                if ours_next:
-                    time.sleep(REST_S)
-                    ours.append(_as_job(up, command))
-                else:
-                    with up.paused():
-                        bare.append(_bare(command))
-            setting.note(
-                f"  pair {number + 1} of {pairs}: bare {bare[-1][0]:.2f} s wall and "
-                f"{bare[-1][1]:.2f} s CPU, as a job {ours[-1][0]:.2f} and {ours[-1][1]:.2f}"
-            )
-    return [row for at in range(2) for row in _speed_rows(bare, ours, at)]
-
-
+JOB, PINNED, FREE = "as a job", "bare on the same core", "bare on any core"
 CLOCKS = ("wall time", "user CPU time")
 
 
-def _speed_rows(
-    bare: list[tuple[float, float]], ours: list[tuple[float, float]], at: int
-) -> list[Row]:
+def speed(setting: Setting) -> list[Row]:
+    """The same work under Flyball and bare, on the job's core and wherever the kernel puts it, in
+    turns; Flyball's processes stand still while it runs bare."""
+    steps, rounds = setting.size(STEPS, STEPS // 20), setting.size(ROUNDS, 2)
+    command = [sys.executable, "-I", "-S", "-c", WORK, str(steps)]
+    turns = (JOB, PINNED, FREE)
+    runs: dict[str, list[Timed]] = {each: [] for each in turns}
+    with state_folder(setting.folder) as state, running(state) as up:
+        for number in range(rounds):
+            for turn in (*turns[number % 3 :], *turns[: number % 3]):  # who is first changes
+                if turn == JOB:
+                    time.sleep(REST_S)
+                    runs[JOB].append(_as_job(up, command))
+                else:
+                    cores = runs[JOB][-1].cores if turn == PINNED else os.sched_getaffinity(0)
+                    with up.paused():
+                        runs[turn].append(_bare(command, cores))
+            said = (f"{turn} {runs[turn][-1].wall_s:.2f} s" for turn in turns)
+            setting.note(f"  round {number + 1} of {rounds}: {', '.join(said)}")
+    pairs = [(turn, at) for turn in (PINNED, FREE) for at in range(len(CLOCKS))]
+    return [row for turn, at in pairs for row in _speed_rows(turn, runs[turn], runs[JOB], at)]
+
+
+def _speed_rows(turn: str, bare: list[Timed], ours: list[Timed], at: int) -> list[Row]:
     """The median of the pairs with its interval, and the best run of each beside."""
-    times = np.array([bare, ours])[:, :, at]
+    times = np.array([[each[at] for each in runs] for runs in (bare, ours)])
     ratios = 100.0 * np.sort(times[0] / times[1])
     least, most = _median_interval(len(ratios))
-    about = f"{len(ratios)} pairs in turns, one core; the median of their ratios"
+    about = f"{len(ratios)} pairs in turns; the median of their ratios"
     between = {"low": float(ratios[least]), "high": float(ratios[most])}
     best = 100.0 * float(times[0].min() / times[1].min())
-    name = f"speed of a job against bare, by {CLOCKS[at]}"
+    name = f"speed of a job against {turn}, by {CLOCKS[at]}"
     return [
         at_least(name, float(np.median(ratios)), "%", 99.0, about=about, **between),
         at_least(f"{name}: the best run of each", best, "%", None, about="what others do left out"),
@@ -124,15 +135,21 @@ def _median_interval(count: int) -> tuple[int, int]:
     return least, count - 1 - least
 
 
-def _bare(command: list[str]) -> tuple[float, float]:
-    """Seconds from its start to its end, and seconds of CPU."""
-    began = time.monotonic()
-    # In a session of its own, as a job is: the kernel shares the machine out among sessions.
-    done = subprocess.run(command, capture_output=True, check=True, start_new_session=True)
-    return time.monotonic() - began, float(done.stdout)
+def _bare(command: list[str], cores: Set[int]) -> Timed:
+    """On these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        began = time.monotonic()
+        # In a session of its own, as a job is: the kernel shares the machine out among sessions.
+        done = subprocess.run(command, capture_output=True, check=True, start_new_session=True)
+        wall_s = time.monotonic() - began
+    finally:
+        os.sched_setaffinity(0, before)
+    return _timed(wall_s, done.stdout)
 
 
-def _as_job(up: Up, command: list[str]) -> tuple[float, float]:
+def _as_job(up: Up, command: list[str]) -> Timed:
     """The same, by what is on record of the job."""
     with up.client() as client:
         job = client.submit(command, cwd="/", cpus=1)
@@ -140,4 +157,9 @@ def _as_job(up: Up, command: list[str]) -> tuple[float, float]:
         if found["state"] != JobState.COMPLETED:
             raise Unavailable(f"the job is {found['state']}: {found['reason']}", "try again")
         said = b"".join(client.logs(job))
-    return float(found["end_time"]) - float(found["start_time"]), float(said)
+    return _timed(float(found["end_time"]) - float(found["start_time"]), said)
+
+
+def _timed(wall_s: float, said: bytes) -> Timed:
+    user_s, *cores = said.split()
+    return Timed(wall_s, float(user_s), frozenset(map(int, cores)))
