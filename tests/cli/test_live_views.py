@@ -34,7 +34,7 @@ def test_why() -> None:
         "  Expected to start in 40 s, 9 times out of 10 within 90 s (stated estimates).",
         "  Ahead of it: 5 jobs: 3, 10_1 and 3 more.",
         "  Wait, or ask for fewer.",
-        "  What if: on 1 core instead of 2: now.",
+        "  What if: on 1 core instead of 2: in less than 1 s.",
     ]
 
 
@@ -135,7 +135,7 @@ def test_words_for_times() -> None:
     assert moment_text(None) == "-"
     assert len(moment_text(1.7e9)) == 19
     assert [size_text(each) for each in (None, 0, 5, 2048)] == ["-", "-", "5M", "2.0G"]
-    assert [soon_text(each) for each in (0, 0.4, 12)] == ["now", "now", "in 12 s"]
+    assert [soon_text(each) for each in (0, 0.4, 12)] == ["now", "in less than 1 s", "in 12 s"]
     assert start_text({"p50_s": 3.0, "p90_s": None}) == "in 3 s"
 
 

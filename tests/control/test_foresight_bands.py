@@ -43,6 +43,14 @@ def test_a_start_at_once_stays_one() -> None:
     assert bands.correct(Edges(0.0, 0.0)) == Edges(0.0, 0.0)
 
 
+def test_a_wait_stays_one() -> None:
+    bands = StartBands()
+    follow(bands, 0.1, 500, 2)  # so far all started much sooner than they were told
+    said = bands.correct(Edges(5.0, 20.0))
+    assert 0.0 < said.p50_s < 5.0
+    assert said.p50_s <= said.p90_s < 20.0
+
+
 def test_a_miss_is_known_when_the_edge_has_passed() -> None:
     bands = StartBands()
     said = bands.expect(1, Edges(100.0, 200.0), 0.0)

@@ -150,8 +150,10 @@ def size_text(mib: float | None) -> str:
 
 
 def soon_text(seconds: float) -> str:
-    """`now`, or `in 3.5 min`."""
-    return "now" if seconds < 1 else f"in {duration_text(seconds)}"
+    """`now` if nothing is in the way, or `in 3.5 min`."""
+    if not seconds:
+        return "now"
+    return "in less than 1 s" if seconds < 1 else f"in {duration_text(seconds)}"
 
 
 def start_text(found: Mapping[str, Any], where: str = "") -> str:

@@ -74,12 +74,15 @@ class StartBands:
         self._count = 0
 
     def correct(self, raw: Edges) -> Edges:
-        """What to say where roll-outs say `raw`; a start at once stays one."""
+        """What to say where roll-outs say `raw`; a start at once stays one, and a wait a wait."""
         if raw.p90_s <= 0.0:
             return raw
         place = _place(raw)
         made = [
-            max(0.0, (each + FLOOR_S) * math.exp(self._moved(place, at)) - FLOOR_S)
+            max(
+                each * math.exp(-LARGEST),
+                (each + FLOOR_S) * math.exp(self._moved(place, at)) - FLOOR_S,
+            )
             for at, each in enumerate(raw)
         ]
         return Edges(made[0], max(made))
