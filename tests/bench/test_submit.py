@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +21,10 @@ from flyball.bench import (
     submit_jobs,
     submit_rates,
     submit_recovery,
+    submit_speed,
 )
-from flyball.bench.submit_jobs import Timed
 from flyball.bench.submit_rows import Setting, at_least, at_most
+from flyball.bench.submit_speed import Worker
 from flyball.bench.submit_up import Up, running, state_folder, wait_until
 from flyball.cli import bench_submit
 from flyball.control.history import History
@@ -97,40 +99,47 @@ def _stops(process: psutil.Process) -> bool:
     return False
 
 
-def test_the_same_work_bare_and_as_a_job(up: Up) -> None:
-    command = ["python3", "-S", "-c", submit_jobs.WORK, "300000"]
-    ours = submit_jobs._as_job(up, command)
-    mine = os.sched_getaffinity(0)
-    with up.paused():
-        assert _stops(psutil.Process(up.process.pid))
-        bare = submit_jobs._bare(command, ours.cores)
-    assert bare.cores == ours.cores <= mine == os.sched_getaffinity(0)
-    for each in (bare, ours):
-        assert each.user_s > 0
-        assert each.wall_s > 0
+def test_pausing_stops_flyball_and_who_is_named(up: Up) -> None:
+    with subprocess.Popen(["sleep", "60"]) as beside:
+        with up.paused(beside.pid):
+            assert _stops(psutil.Process(up.process.pid))
+            assert _stops(psutil.Process(beside.pid))
+        assert psutil.Process(beside.pid).status() != psutil.STATUS_STOPPED
+        beside.kill()
+
+
+def test_a_job_and_its_twins_take_turns(up: Up) -> None:
+    workers = {name: Worker(up.state / f"words.{name}") for name in submit_speed.NAMES}
+    job = workers[submit_speed.JOB]
+    with submit_speed._as_job(up, job):
+        cores = os.sched_getaffinity(job.pid)
+        twin = workers[submit_speed.SAME]
+        with submit_speed._bare(twin, cores):
+            assert _stops(psutil.Process(job.pid))
+            assert _stops(psutil.Process(twin.pid))
+            assert os.sched_getaffinity(twin.pid) == cores
+            assert len(cores) == 1
+            assert submit_speed._bare_turn(up, job, twin) > 0
+            assert _stops(psutil.Process(twin.pid))
+            assert twin.turns_s >= submit_speed.TURN_S
+            assert job.turns_s == 0 <= twin.waited_s
+    assert not psutil.pid_exists(twin.pid)
+    with up.client() as client:
+        assert client.queue(1) == []
+    fresh = {name: Worker(up.state / f"more.{name}") for name in submit_speed.NAMES}
+    speeds = submit_speed._one_set(up, fresh, 3)
+    assert all(each > 0 for each in speeds.values())
+    assert len(speeds) == 3
 
 
 def test_rows_of_speed() -> None:
-    core = frozenset({0})
-    bare = [Timed(2.0, 1.0, core), Timed(2.2, 1.0, core), Timed(9.0, 1.0, core)]
-    ours = [Timed(4.0, 1.0, core), Timed(2.0, 1.0, core), Timed(9.0, 1.25, core)]
-    median, best = submit_jobs._speed_rows(submit_jobs.FREE, bare, ours, 0)
-    assert (median["value"], median["holds"]) == (100.0, True)
-    assert (median["low"], median["high"]) == (50.0, pytest.approx(110.0))
-    assert (best["value"], best["bar"]) == (100.0, None)
-    median, best = submit_jobs._speed_rows(submit_jobs.FREE, bare, ours, 1)
-    assert (median["value"], median["low"], best["value"]) == (100.0, 80.0, 100.0)
-
-
-def test_which_values_bound_a_median() -> None:
-    assert submit_jobs._median_interval(3) == (0, 2)
-    assert submit_jobs._median_interval(20) == (5, 14)
-    assert submit_jobs._median_interval(100) == (39, 60)
-
-
-def test_a_job_that_fails_is_no_figure(up: Up) -> None:
-    with pytest.raises(Unavailable, match="the job is FAILED"):
-        submit_jobs._as_job(up, ["false"])
+    row = submit_speed._row(submit_speed.ANY, [100.0, 100.0, 100.0], "three")
+    assert (row["value"], row["holds"], row["about"]) == (pytest.approx(100.0), True, "three")
+    assert row["low"] == row["high"] == row["value"]
+    row = submit_speed._row(submit_speed.SAME, [98.0, 100.0, 98.0, 100.0], "four")
+    assert row["value"] == pytest.approx(98.995, abs=0.001)
+    assert row["holds"] is False
+    assert row["low"] < 98.0 < 100.0 < row["high"]  # 1.8 either way: few sets say little
 
 
 def test_idle_finds_every_process(up: Up) -> None:

@@ -19,10 +19,11 @@ import psutil
 
 from flyball.bench.submit_cycles import cycles
 from flyball.bench.submit_idle import idle
-from flyball.bench.submit_jobs import jobs, speed
+from flyball.bench.submit_jobs import jobs
 from flyball.bench.submit_rates import batches, submits
 from flyball.bench.submit_recovery import recovery
 from flyball.bench.submit_rows import Row, Setting
+from flyball.bench.submit_speed import speed
 from flyball.core.errors import BadInput, UnknownName
 
 PARTS: dict[str, Callable[[Setting], list[Row]]] = {

@@ -65,13 +65,19 @@ class Up:
         return job
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self, *supervisors: int) -> Iterator[None]:
         """As if Flyball were not there: none of its processes gets any CPU."""
-        os.killpg(self.process.pid, signal.SIGSTOP)
+
+        def all_get(number: signal.Signals) -> None:
+            os.killpg(self.process.pid, number)
+            for pid in supervisors:
+                os.kill(pid, number)
+
+        all_get(signal.SIGSTOP)
         try:
             yield
         finally:
-            os.killpg(self.process.pid, signal.SIGCONT)
+            all_get(signal.SIGCONT)
 
 
 class Connection:
