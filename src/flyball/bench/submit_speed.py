@@ -8,6 +8,7 @@ twins take turns of milliseconds, thousands of times, and several sets of them a
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import os
 import signal
@@ -24,8 +25,8 @@ from scipy.stats import t as student
 from flyball.bench.submit_rows import Row, Setting, at_least, at_most
 from flyball.bench.submit_up import Up, running, state_folder, wait_until
 
-SETS, TURNS = 20, 80
-"""Of a job and its twins, and turns of each in a set."""
+SETS, TURNS = 20, 84
+"""Of a job and its twins, and turns of each in a set: in every order as often."""
 TURN_S = 0.06
 """In a few milliseconds the kernel has not yet moved Flyball's threads to the cores that are free:
 with turns of 20 ms a job waited for its core 1.2 % of the time, with these and in long runs 0.1."""
@@ -111,7 +112,7 @@ class Worker:
 def speed(setting: Setting) -> list[Row]:
     """The same work under Flyball and bare, on the job's core and wherever the kernel puts it, in
     turns; Flyball's processes stand still while it runs bare."""
-    sets, turns = setting.size(SETS, 2), setting.size(TURNS, 25)
+    sets, turns = setting.size(SETS, 2), setting.size(TURNS, 24)
     ratios: dict[str, list[float]] = {SAME: [], ANY: []}
     waited, at_all = dict.fromkeys(NAMES, 0.0), dict.fromkeys(NAMES, 0.0)
     with state_folder(setting.folder) as state, running(state) as up:
@@ -143,9 +144,8 @@ def _one_set(up: Up, workers: Mapping[str, Worker], turns: int) -> dict[str, flo
         stack.enter_context(_bare(workers[SAME], own))
         stack.enter_context(_bare(workers[ANY], cores))
         stack.enter_context(_kept_to(cores - own or cores))
-        for number in range(turns):
-            first = number % len(NAMES)  # who is first changes
-            for name in (*NAMES[first:], *NAMES[:first]):
+        for order in itertools.islice(itertools.cycle(itertools.permutations(NAMES)), turns):
+            for name in order:
                 sums[name] += job.turn() if name == JOB else _bare_turn(up, job, workers[name])
     return {name: total / turns for name, total in sums.items()}
 
