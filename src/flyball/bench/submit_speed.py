@@ -25,7 +25,7 @@ from scipy.stats import t as student
 from flyball.bench.submit_rows import Row, Setting, at_least, at_most
 from flyball.bench.submit_up import Up, running, state_folder, wait_until
 
-SETS, TURNS = 20, 84
+SETS, TURNS = 40, 84
 """Of a job and its twins, and turns of each in a set: in every order as often."""
 TURN_S = 0.06
 """In a few milliseconds the kernel has not yet moved Flyball's threads to the cores that are free:
