@@ -16,6 +16,7 @@ import pytest
 from tests.control.live_cases import Rig, env, spec_of
 
 from flyball.control.foresight import fitting
+from flyball.control.foresight import keeper as keeping
 from flyball.control.foresight.fitting import Fitting
 from flyball.control.foresight.keeper import Keeper
 from flyball.predict.runtime.features import NAMES
@@ -89,6 +90,55 @@ def test_one_that_hangs_is_killed(tmp_path: Path) -> None:
     with kept(tmp_path, code, silence_s=0.1, pause_s=0.01) as (keeper, _heard):
         until(lambda: keeper.starts >= 2)
         assert keeper.last_end == "ended with -9"
+
+
+def large_spec() -> Any:
+    return spec_of(env={"LONG": "x" * 100_000})
+
+
+def test_one_that_does_not_read_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe that is full: whoever asks gives up, and all else goes on meanwhile."""
+    monkeypatch.setattr(keeping, "ANSWER_S", 0.05)
+    code = "import time; time.sleep(600)"
+    with kept(tmp_path, code, silence_s=600.0) as (keeper, _heard):
+        until(lambda: keeper.alive)
+        assert [keeper.ask(large_spec(), 0) for _ in range(3)] == [None] * 3
+        assert keeper.state()["alive"]
+        keeper._heard_s -= 1000.0
+        until(lambda: keeper.starts >= 2)
+
+
+def test_a_line_half_of_which_was_taken_is_ended_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "ANSWER_S", 0.05)
+    go = tmp_path / "go"
+    waits = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.005)"
+    with kept(tmp_path, f"{waits}\n{ECHO}") as (keeper, heard):
+        until(lambda: keeper.alive)
+        assert keeper.ask(large_spec(), 0) is None
+        assert keeper._rest, "the pipe has room for a part of it"
+        go.touch()
+        until(lambda: heard)
+        monkeypatch.setattr(keeping, "ANSWER_S", 20.0)
+        assert keeper.ask(spec_of(user="ada"), 0) == [3.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_a_question_to_one_that_dies_does_not_end_the_keeping(tmp_path: Path) -> None:
+    code = "import os, time; os.close(0); time.sleep(0.05)"
+    with kept(tmp_path, code, pause_s=0.01) as (keeper, _heard):
+        until(lambda: keeper.ask(spec_of(), 0) is None and keeper.starts >= 4)
+        assert all(each.is_alive() for each in keeper._threads)
+
+
+def test_a_log_that_cannot_be_written_does_not_end_the_keeping(tmp_path: Path) -> None:
+    (tmp_path / "foresight.log").mkdir()
+    with kept(tmp_path, ECHO, pause_s=0.01) as (keeper, heard):
+        until(lambda: "could not be kept" in keeper.last_end)
+        (tmp_path / "foresight.log").rmdir()
+        until(lambda: heard)
 
 
 def test_nonsense_is_passed_over(tmp_path: Path) -> None:

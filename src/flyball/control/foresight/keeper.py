@@ -7,8 +7,11 @@ here is waited for by a decision.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
+import select
 import subprocess
 import sys
 import threading
@@ -61,6 +64,10 @@ class Keeper:
         self._stopping = threading.Event()
         self._heard_s = 0.0
         self._lock = threading.Lock()
+        """Held for a moment only: whoever writes to a worker that does not read holds another."""
+        self._sending = threading.Lock()
+        self._rest = b""
+        """Of a line that the worker has the beginning of."""
         self._answers: dict[int, Any] = {}
         self._answered = threading.Condition()
         self._number = 0
@@ -82,8 +89,7 @@ class Keeper:
         with self._lock:
             process = self._process
         if process is not None:
-            if process.stdin is not None:
-                process.stdin.close()
+            self._close(process)
             try:
                 process.wait(GRACE_S)
             except subprocess.TimeoutExpired:
@@ -117,15 +123,31 @@ class Keeper:
         return [float(each) for each in found] if found else None
 
     def _send(self, line: bytes) -> bool:
-        with self._lock:
-            if self._process is None or self._process.stdin is None:
+        """Whether a worker got it all; one that does not read is not waited for for long."""
+        until_s = time.monotonic() + ANSWER_S
+        if not self._sending.acquire(timeout=ANSWER_S):
+            return False
+        try:
+            with self._lock:
+                process = self._process
+            if process is None or process.stdin is None or process.stdin.closed:
                 return False
-            try:
-                self._process.stdin.write(line)
-                self._process.stdin.flush()
-            except (OSError, ValueError):
+            self._rest = write_until(process.stdin.fileno(), self._rest, until_s)
+            if self._rest:
                 return False
-        return True
+            left = write_until(process.stdin.fileno(), line, until_s)
+            self._rest = left if len(left) < len(line) else b""
+            return not left
+        except OSError:
+            return False
+        finally:
+            self._sending.release()
+
+    def _close(self, process: subprocess.Popen[bytes]) -> None:
+        """Let a worker see that there is nothing more to come."""
+        with self._sending, contextlib.suppress(OSError):
+            if process.stdin is not None:
+                process.stdin.close()
 
     # The threads -------------------------------------------------------------------------
 
@@ -133,7 +155,10 @@ class Keeper:
         pause_s = self._pause_s
         while not self._stopping.is_set():
             began_s = time.monotonic()
-            self._live()
+            try:
+                self._live()
+            except Exception as error:  # a full disk, no more descriptors: it may pass
+                self.last_end = f"could not be kept: {error}"
             if self._stopping.is_set():
                 return
             pause_s = self._pause_s if time.monotonic() - began_s >= WELL_S else pause_s
@@ -151,17 +176,16 @@ class Keeper:
             except OSError as error:
                 self.last_end = f"could not be started: {error}"
                 return
+        assert process.stdin is not None and process.stdout is not None
+        os.set_blocking(process.stdin.fileno(), False)
         self._heard_s = time.monotonic()
-        with self._lock:
-            self._process = process
+        with self._sending, self._lock:
+            self._process, self._rest = process, b""
             self.starts += 1
-        assert process.stdout is not None
         with process.stdout as lines:
             self._listen(lines)
         code = process.wait()
-        if process.stdin is not None:
-            with self._lock:
-                process.stdin.close()
+        self._close(process)
         self.last_end = f"ended with {code}"
 
     def _listen(self, lines: IO[bytes]) -> None:
@@ -186,6 +210,19 @@ class Keeper:
                 with self._lock:
                     if self._process is not None:
                         self._process.kill()
+
+
+def write_until(descriptor: int, data: bytes, until_s: float) -> bytes:
+    """Write to a pipe that does not block; what there was no room for in time."""
+    room = select.poll()
+    room.register(descriptor, select.POLLOUT)
+    while data:
+        left_s = until_s - time.monotonic()
+        if left_s <= 0 or not room.poll(1e3 * left_s):
+            break
+        with contextlib.suppress(BlockingIOError):
+            data = data[os.write(descriptor, data) :]
+    return data
 
 
 WORKER = "flyball.control.foresight.worker"
