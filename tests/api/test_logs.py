@@ -42,7 +42,7 @@ def follow(client: httpx.Client, path: str, **headers: str) -> list[Frame]:
     with client.stream("GET", path, headers=headers, timeout=20) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
-        return list(frames(answer.iter_lines()))
+        return [each for each in frames(answer.iter_lines()) if each.data]
 
 
 def text_of(heard: list[Frame]) -> bytes:

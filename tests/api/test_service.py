@@ -14,7 +14,7 @@ from tests.api.test_jobs import JOBS, refused
 from tests.api.test_logs import follow
 from tests.api.world import SLEEP, World, calling, until
 
-from flyball.sdk.streams import Frame
+from flyball.sdk.streams import Frame, frames
 
 EVENTS = "/api/v1/events"
 
@@ -44,10 +44,8 @@ def test_events_as_they_happen(world: World) -> None:
 
         def listen() -> None:
             with client.stream("GET", f"{EVENTS}?kind=submitted", headers=EVENT_STREAM) as answer:
-                from flyball.sdk.streams import frames
-
                 for frame in frames(answer.iter_lines()):
-                    heard.append(frame)
+                    heard.extend([frame] if frame.data else [])
                     if len(heard) == 2:
                         return
 
@@ -65,6 +63,31 @@ def test_events_as_they_happen(world: World) -> None:
 
 
 EVENT_STREAM = {"Accept": "text/event-stream"}
+
+
+def test_who_waits_for_something_rare_hears_that_we_live(world: World) -> None:
+    """Events that are not wanted come faster than heartbeats: the stream is not silent, and says
+    how far it is."""
+    with world.server(heartbeat_s=0.1) as server, calling(server, world.token) as client:
+        over = threading.Event()
+
+        def others() -> None:
+            with calling(server, world.token) as second:
+                while not over.wait(0.02):
+                    second.post(JOBS, json=SLEEP)
+
+        thread = threading.Thread(target=others)
+        thread.start()
+        try:
+            path = f"{EVENTS}?follow=true&job=999999"
+            with client.stream("GET", path, headers=EVENT_STREAM, timeout=20) as answer:
+                heard = frames(answer.iter_lines())
+                first, second = next(heard), next(heard)
+        finally:
+            over.set()
+            thread.join(20)
+        assert (first.data, second.data) == ("", "")
+        assert 0 < int(first.id) < int(second.id)
 
 
 def test_a_stream_goes_on_where_it_was(world: World) -> None:

@@ -32,6 +32,11 @@ def frame(data: Any, event: str = "", id: str = "") -> bytes:
     return head.encode() + b"data: " + body + tail.encode() + b"\n\n"
 
 
+def seen(seq: int) -> bytes:
+    """A sign of life from which a client that comes again knows how far it was."""
+    return HEARTBEAT if seq <= 0 else f": waiting\nid: {seq}\n\n".encode()
+
+
 def streaming(bridge: Bridge, frames: AsyncIterator[bytes]) -> StreamingResponse:
     """The response that sends frames until they, the client or the server end.
 
@@ -60,13 +65,19 @@ async def event_frames(
 ) -> AsyncIterator[bytes]:
     """Events newer than `after`, then those to come."""
     end_s = bridge.now_s() + bridge.settings.stream_s
+    spoke_s = bridge.now_s()
     while not bridge.closing and (left_s := end_s - bridge.now_s()) > 0:
         # What is newest is asked first: all up to it will be among the rows, or not wanted.
         newest = await bridge.newer(after, min(left_s, bridge.settings.heartbeat_s))
-        if newest <= after:
-            yield HEARTBEAT
-            continue
-        rows = await bridge.call(bridge.plane.events, after, PAGE, kinds, job)
+        rows: list[Any] = []
+        if newest > after:
+            rows = await bridge.call(bridge.plane.events, after, PAGE, kinds, job)
         for row in rows:
             yield frame(row, str(row["kind"]), str(row["seq"]))
         after = int(rows[-1]["seq"]) if len(rows) == PAGE else max(after, newest)
+        # What is not wanted may come all the time: a client is to hear from us all the same.
+        if not rows and bridge.now_s() - spoke_s >= bridge.settings.heartbeat_s:
+            yield seen(after)
+        elif not rows:
+            continue
+        spoke_s = bridge.now_s()

@@ -15,14 +15,17 @@ class Frame(NamedTuple):
 
 
 def frames(lines: Iterable[str]) -> Iterator[Frame]:
-    """The events in the lines of a stream; comments and what nobody sent us are passed over."""
-    event, last = "", ""
+    """The events in the lines of a stream; comments and what nobody sent us are passed over.
+
+    A place in the stream that comes without an event is a frame without data.
+    """
+    event, last, moved = "", "", False
     data: list[str] = []
     for line in lines:
         if not line:
-            if data:
+            if data or moved:
                 yield Frame(event or "message", "\n".join(data), last)
-            event = ""
+            event, moved = "", False
             data = []
             continue
         name, _, value = line.partition(":")
@@ -32,4 +35,4 @@ def frames(lines: Iterable[str]) -> Iterator[Frame]:
         elif name == "event":
             event = value
         elif name == "id":
-            last = value
+            last, moved = value, True

@@ -138,7 +138,8 @@ class Transport:
                         if frame.event == "error":
                             problem = json.loads(frame.data)
                             raise ApiError.of(problem["status"], problem)
-                        yield frame
+                        if frame.data:
+                            yield frame
             except (httpx.TransportError, NoControlPlane) as error:
                 if failures == len(PAUSES_S):
                     raise self._unreachable(error) from error
