@@ -60,6 +60,24 @@ def test_jobs_are_run_as_they_come(plane: Plane) -> None:
 
 
 @pytest.mark.usefixtures("driver")
+def test_waiting_that_fails_does_not_end_the_cycles(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between cycles the engine tidies up its folder, on a disk that may say no for a while."""
+    real, errors = plane.engine.wait, [OSError("no"), OSError("still no")]  # type: ignore[attr-defined]
+
+    def wait(timeout_s: float) -> bool:
+        if errors:
+            raise errors.pop(0)
+        return bool(real(timeout_s))
+
+    monkeypatch.setattr(plane.engine, "wait", wait)
+    (job,) = plane.submit([spec_of(estimate_s=0.01)])
+    until(lambda: plane.job(job).state == JobState.COMPLETED and not errors)
+    assert plane.pulse.failures == 2
+
+
+@pytest.mark.usefixtures("driver")
 def test_a_failed_cycle_is_counted_and_tried_again(
     plane: Plane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

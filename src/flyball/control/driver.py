@@ -65,14 +65,19 @@ class Driver:
         while not self._stopping:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._due)  # whoever woke us before is served by this cycle
-            if not self._step():
+            self._round()
+
+    def _round(self) -> None:
+        """One cycle; and if there is nothing more to do, wait until there is.
+
+        Whatever fails, a folder that cannot be written to for a while as well, the next round
+        comes: jobs are accepted all the time.
+        """
+        try:
+            if not self._plane.step():
                 self._tell()
                 self._engine.wait(PERIOD_S)
-
-    def _step(self) -> bool:
-        """One cycle; whether there may be more to do at once."""
-        try:
-            return self._plane.step()
+            return
         except FlyballError as error:
             logger.warning("a cycle failed: %s", error)
             self._plane.pulse.missed(error)
@@ -80,7 +85,6 @@ class Driver:
             logger.exception("a cycle failed")
             self._plane.pulse.missed(error)
         time.sleep(PAUSE_S)
-        return False
 
     def _tell(self) -> None:
         """Let the agent know how the queue is, at most once a second."""

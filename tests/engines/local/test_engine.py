@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -11,6 +12,8 @@ from tests.engines.rig import SLEEP, WAIT_S, Rig, gone, until
 
 from flyball.core.clock import RealClock
 from flyball.core.live import LiveNode, Stop
+from flyball.engines.local import claim, proc
+from flyball.engines.local.attempts import Attempt
 from flyball.engines.local.engine import START_S, LocalEngine
 
 
@@ -64,6 +67,48 @@ def test_claims_go_when_nobody_makes_one(rig: Rig) -> None:
     assert rig.engine.observe() == []  # what is forgotten is not told again
     rig.report("started", job=2)
     assert rig.claims() == ["2.1"]
+
+
+def test_a_claim_that_was_seen_and_taken_back_is_void(tmp_path: Path) -> None:
+    """A disk may say no only when the claim is to be durable, and the engine has seen it by then:
+    its supervisor lives, free for others, and runs nothing."""
+    rig = Rig(tmp_path / "state", patience_s=0.1)
+    attempts, folder = rig.engine._attempts, os.open(tmp_path / "state" / "engine", os.O_RDONLY)
+    attempts.known[1, 1] = attempts.unheard[1, 1] = Attempt()
+    own = proc.stat(os.getpid())
+    assert own is not None
+    who = {"pid": own.pid, "start": own.start, "boot": proc.boot_id(), "child": 0}
+    file = claim.make(folder, {"job": 1, "attempt": 1, **who, "time_us": 1, "cpu_s": 0.0})
+    rig.engine.observe()
+    assert attempts.known[1, 1].claim is not None and not attempts.unheard
+    attempts.refuse((1, 1), "Input/output error", rig.engine._clock.now())
+    assert not attempts.unheard, "as long as the claim is there, it is the other launch's"
+    os.unlink(claim.name_of(1, 1), dir_fd=folder)
+    attempts.refuse((1, 1), "Input/output error", rig.engine._clock.now())
+    void = rig.report("void")
+    assert void.values["message"] == "cannot be claimed: Input/output error"
+    for each in (file, folder):
+        os.close(each)
+    rig.close()
+
+
+def test_a_claim_that_cannot_be_removed_now_is_removed_later(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.launch("true")
+    rig.report("ended")
+    rig.engine.acknowledge(rig.seen)
+
+    def unlink(name: str, **_more: object) -> None:
+        raise OSError(errno.EROFS, "read-only")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", unlink)
+        rig.engine.wait(0.0)
+    assert rig.claims() == ["1.1"]
+    assert rig.engine.observe() == [], "it is forgotten all the same"
+    rig.engine.wait(0.0)
+    assert rig.claims() == []
 
 
 def test_an_end_wakes_whoever_waits(rig: Rig) -> None:

@@ -5,7 +5,6 @@ The folder of claims is the truth; this is the memory that saves reading it all 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
@@ -176,6 +175,24 @@ class Attempts:
 
     # Acting ---------------------------------------------------------------------
 
+    def refuse(self, token: Token, why: str, now_s: float) -> None:
+        """Its supervisor says that it could not claim it, and runs nothing.
+
+        The claim may have been seen all the same: it is there before it is known to be durable,
+        and gone if the disk says no.
+        """
+        known = self.known.get(token)
+        if known is None or token in self.over:
+            return
+        if token not in self.unheard:
+            seen = known.claim
+            if known.started or (seen is not None and seen.child) or self.exists(token):
+                return  # of a launch that came twice: the other one runs
+            known.claim = None
+            self.unheard[token] = known
+        known.refused = f"cannot be claimed: {why}"
+        known.sent_s = now_s
+
     def stop(self, token: Token, why: str) -> bool:
         """Pass a request to stop on, now or when the claim is seen; False if nothing is known."""
         self.look(token)
@@ -262,8 +279,7 @@ class Attempts:
 
     def sweep(self) -> None:
         """Remove the claims of what is forgotten."""
-        while self.left:
-            self._remove(self.left.pop())
+        self.left = self._not_removed(self.left)
 
     @property
     def has_fences(self) -> bool:
@@ -272,9 +288,17 @@ class Attempts:
 
     def drop_fences(self) -> None:
         """Nothing is on its way any more."""
-        while self._fences:
-            self._remove(self._fences.pop())
+        self._fences = self._not_removed(self._fences)
 
-    def _remove(self, token: Token) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(claim.name_of(*token), dir_fd=self._folder)
+    def _not_removed(self, tokens: set[Token]) -> set[Token]:
+        """Remove claims; those that the disk does not let go of now are tried again later."""
+        kept: set[Token] = set()
+        for token in tokens:
+            try:
+                os.unlink(claim.name_of(*token), dir_fd=self._folder)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                kept.add(token)
+                log.warning("the claim of attempt %d.%d cannot be removed: %s", *token, error)
+        return kept

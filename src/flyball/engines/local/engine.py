@@ -276,11 +276,8 @@ class LocalEngine:
             return
         self._line.flush()
         for name, why in self._line.refusals():
-            token = token_of(name)
-            known = self._attempts.unheard.get(token) if token is not None else None
-            if known is not None:
-                known.refused = f"cannot be claimed: {why}"
-                known.sent_s = now_s
+            if (token := token_of(name)) is not None:
+                self._attempts.refuse(token, why, now_s)
         if self._line.broken:
             if self._attempts.unheard:
                 self._restart()
