@@ -195,6 +195,32 @@ def test_a_key_orders_once(tmp_path: Path) -> None:
         rig.plane.resize(job, 3, "other")
 
 
+def test_a_key_answers_also_when_the_job_has_ended(tmp_path: Path) -> None:
+    """Whoever lost the answer asks again, perhaps later."""
+    rig = Rig(tmp_path)
+    job = started(rig)
+    first = rig.plane.checkpoint(job, "once")
+    rig.plane.cancel(job)
+    rig.finish()
+    assert rig.plane.checkpoint(job, "once") == first
+    with pytest.raises(BadInput):
+        rig.plane.checkpoint(job, "another")
+
+
+def test_two_orders_at_once_with_one_key_are_not_taken_for_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path)
+    job = started(rig)
+    rig.plane.cap(job, 0.5, "k")
+    rig.plane.resize(job, 1, "r")
+    monkeypatch.setattr(rig.plane.journal, "answer", lambda key: None)  # both had looked before
+    with pytest.raises(Conflict):
+        rig.plane.cap(job, 0.7, "k")
+    with pytest.raises(Conflict):
+        rig.plane.resize(job, 2, "r")
+
+
 def test_an_order_is_done_once_however_late_he_wakes_who_gave_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

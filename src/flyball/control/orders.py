@@ -91,7 +91,9 @@ class Orders:
             self._settle_by_loop(Wanted(job, devices, who))
         answer = {"id": job, "devices": devices, "print": _print(asked)}
         if key:
-            self._site.journal.append([], key, answer).wait()
+            ticket = self._site.journal.append([], key, answer)
+            ticket.wait()
+            answer = _same(ticket.answer, key, asked) if ticket.repeated else answer
         return _public(answer)
 
     def cap(self, job: int, share: float, key: str, who: str) -> dict[str, Any]:
@@ -113,10 +115,13 @@ class Orders:
             NotFound: no such job.
             BadInput: it does not run.
         """
+        asked = {"checkpoint": job}
+        if (known := self._known(key, asked)) is not None:
+            return known
         found = self._active(job)
         if found.state != JobState.RUNNING:
             raise BadInput(f"job {found.label} is {found.state}: there is nothing to save")
-        return self._record(job, EventKind.CHECKPOINTED, {}, {"checkpoint": job}, key, who)
+        return self._record(job, EventKind.CHECKPOINTED, {}, asked, key, who)
 
     def _record(
         self, job: int, kind: EventKind, more: dict[str, Any], asked: Any, key: str, who: str
@@ -130,20 +135,12 @@ class Orders:
         ticket = self._site.journal.append([event], key, answer if key else None)
         ticket.wait()
         self._site.wake()
-        return _public(ticket.answer if ticket.repeated else answer)
+        return _public(_same(ticket.answer, key, asked) if ticket.repeated else answer)
 
     def _known(self, key: str, asked: Any) -> dict[str, Any] | None:
-        """What a key was answered before.
-
-        Raises:
-            Conflict: something else was asked then.
-        """
+        """What a key was answered before, if it was; raises as `_same` does."""
         found = self._site.journal.answer(key) if key else None
-        if found is None:
-            return None
-        if found.value.get("print") != _print(asked):
-            raise Conflict(f"key {key!r} was used for something else", "use a new key")
-        return _public(found.value)
+        return None if found is None else _public(_same(found.value, key, asked))
 
     def _active(self, job: int) -> Job:
         found = self._site.job(job)
@@ -303,3 +300,14 @@ def _print(asked: Any) -> str:
 
 def _public(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if name != "print"}
+
+
+def _same(answer: dict[str, Any], key: str, asked: Any) -> dict[str, Any]:
+    """What a key was answered before.
+
+    Raises:
+        Conflict: something else was asked then.
+    """
+    if answer.get("print") != _print(asked):
+        raise Conflict(f"key {key!r} was used for something else", "use a new key")
+    return answer
