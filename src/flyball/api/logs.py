@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +112,8 @@ class Follower:
     def __init__(self, path: Path, tail: int | None = None, start: int = 0) -> None:
         self.path = path
         self.offset = 0
+        self._lock = threading.Lock()
+        self._closed = False
         self._part: Part | None = None
         self._at = 0
         with Log(path) as log:
@@ -118,6 +121,10 @@ class Follower:
 
     def read(self) -> bytes:
         """What is new, up to a chunk; empty if there is nothing now."""
+        with self._lock:
+            return b"" if self._closed else self._read()
+
+    def _read(self) -> bytes:
         while True:
             if self._part is None and not self._next():
                 return b""
@@ -137,7 +144,12 @@ class Follower:
                 return b""
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, once nobody reads it; from any thread."""
+        with self._lock:
+            self._closed = True
+            self._let_go()
+
+    def _let_go(self) -> None:
         if self._part is not None:
             os.close(self._part.descriptor)
             self._part = None
@@ -152,7 +164,7 @@ class Follower:
                 os.close(part.descriptor)
         if place >= len(parts):
             return False
-        self.close()
+        self._let_go()
         self._part, self._at = parts[place], 0
         return True
 
