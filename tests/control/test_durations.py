@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.control.live_cases import START_US, spec_of
 
+from flyball.control import durations
 from flyball.control.durations import KEPT, Durations, Guess
 from flyball.core.jobs import Job, JobState
 
@@ -107,3 +109,13 @@ def test_the_same_seed_the_same_guess() -> None:
     assert first.seconds.tolist() == second.seconds.tolist()
     other = known.guess(spec_of(), 0.0, 5, (2,)).seconds
     assert other.tolist() != first.seconds.tolist()
+
+
+def test_names_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner's own group was used last by each of them, and stays."""
+    monkeypatch.setattr(durations, "MOST_GROUPS", 10)
+    known = Durations([ended(50) for _ in range(3)])
+    for number in range(100):
+        known.learn(ended(60, name=f"run-{number}"))
+    assert len(known._seconds) == 10
+    assert guess(known).method == "run times of 103 jobs of the same owner"

@@ -18,6 +18,7 @@ from tests.control.live_cases import (
     submitted,
 )  # fmt: skip
 
+from flyball.control import slots
 from flyball.control.book import Book
 from flyball.control.decider import Decider
 from flyball.control.demand import LIMITS, Demand, can_hold, cluster_of
@@ -226,3 +227,19 @@ def test_a_job_that_ended_before_it_was_seen_is_no_matter() -> None:
     table = Table(Demand(ONE_NODE))
     table.update({1: Job(1, spec_of(), START_US, JobState.CANCELLED)})
     assert len(table.view({}, set())[1]) == 0
+
+
+def test_kinds_of_jobs_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that all differ come and go: what is left is told apart as before."""
+    monkeypatch.setattr(slots, "SPARE", 8)
+    kept = Kept()
+    for job in range(1, 101):
+        kept.add(submitted(job, cpus=1, estimate_s=float(1 + job // 2)))
+        if job > 6:
+            kept.add(about("cancel", job - 6))
+    table = kept.table
+    assert len(table._slot_of) == 6
+    assert not table._kinds.too_many(6 + 4)
+    assert_same(kept.view(), kept.fresh())
+    like = {job: int(table._slots["like"][slot]) for job, slot in table._slot_of.items()}
+    assert [like[each] == like[each + 1] for each in (96, 97, 98, 99)] == [True, False] * 2

@@ -11,7 +11,7 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
@@ -29,6 +29,8 @@ CORE = "CPU1"
 
 MOST_DEVICES = 65_536
 """That a job may ask for."""
+MOST_MODELS = 4096
+"""Names of models of which it is remembered what is known: anybody may send any name."""
 
 
 LIMITS: dict[str, tuple[float, float]] = {
@@ -116,7 +118,7 @@ class Demand:
         return bool(name) and _grows(name, self.device)
 
 
-@cache
+@lru_cache(MOST_MODELS)
 def _is_known(model: str) -> bool:
     try:
         return measured.model_key(model) is not None
@@ -124,7 +126,7 @@ def _is_known(model: str) -> bool:
         return False
 
 
-@cache
+@lru_cache(MOST_MODELS)
 def _grows(model: str, device: str) -> bool:
     if stated_part(model) is not None:
         return False

@@ -15,6 +15,8 @@ ENOUGH = 3
 """Ended jobs from which a group is believed."""
 KEPT = 200
 """Of each group, the latest."""
+MOST_GROUPS = 20_000
+"""Those that ended a job last; names with a date in them would make one for each job there was."""
 SIGMA = 0.5
 """Spread (of the logarithm) of run times around what an owner stated: wide, because unchecked."""
 
@@ -41,9 +43,10 @@ class Durations:
         if job.state in (JobState.COMPLETED, JobState.FAILED) and job.first_start_us:
             run_s = max(1e-3, ran_us(job) / US_PER_S)
             for group in _groups(job.spec):
-                kept = self._seconds.setdefault(group, [])
-                kept.append(run_s)
-                del kept[:-KEPT]
+                kept = self._seconds.pop(group, [])
+                self._seconds[group] = [*kept[1 - KEPT :], run_s]
+            while len(self._seconds) > MOST_GROUPS:
+                del self._seconds[next(iter(self._seconds))]
 
     def guess(self, spec: JobSpec, elapsed_s: float, count: int, seed: Sequence[int]) -> Guess:
         """So many possible run times; of a running job only such as it can still have."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from flyball.control.book import PREDICTION
 from flyball.control.demand import Demand, can_hold
 from flyball.control.names import Names
 from flyball.control.scaling import SCALING, model_of, time_factor
+from flyball.control.slots import SLOT, TELLING, Kinds
 from flyball.control.tuned import TUNED, held_since_us, share_of, size_of
 from flyball.core.cluster import MAX_DEVICES_PER_NODE
 from flyball.core.grouping import group_rows
@@ -28,47 +28,6 @@ from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
 from flyball.predict.runtime.trees import MIDDLE
 from flyball.twin.live import PAST, View
 
-SLOT = np.dtype(
-    [
-        ("id", "i8"),
-        ("submit_us", "i8"),
-        ("estimate_us", "f8"),
-        ("limit_us", "i8"),
-        ("priority", "f8"),
-        ("service_us", "f8"),
-        ("since_us", "i8"),
-        ("queued_us", "i8"),
-        ("cpu_milli", "i8"),
-        ("host_mib", "i8"),
-        ("array", "i8"),
-        ("array_limit", "i8"),
-        ("devices", "i4"),
-        ("least", "i4"),
-        ("most", "i4"),
-        ("cap", "i4"),
-        ("milli", "i4"),
-        ("tenant", "i4"),
-        ("user", "i4"),
-        ("model", "i4"),
-        ("kind", "i4"),
-        ("attempt", "i4"),
-        ("like", "i4"),
-        ("used", "u1"),
-    ]
-)
-
-
-_NAMES = SLOT.names or ()
-TELLING = itemgetter(
-    *map(
-        _NAMES.index,
-        (
-            *("estimate_us", "limit_us", "priority", "cpu_milli", "host_mib", "array", "devices"),
-            *("milli", "tenant", "user", "model", "kind", "least", "most"),
-        ),
-    )
-)
-"""Jobs that are equal in these fields are alike: only when they were submitted tells them apart."""
 Ints = npt.NDArray[np.int64]
 Holding = tuple[int, int, int, int, int, int]
 """A row that a running job holds: since when, id, number of the row, slot, node, mask."""
@@ -97,7 +56,7 @@ class Table:
         self.running: dict[int, Job] = {}
         self.chained: dict[int, Job] = {}
         self._holding: dict[int, list[Holding]] = {}
-        self._likes: dict[tuple[Any, ...], int] = {}
+        self._kinds = Kinds()
         self._known: dict[tuple[Any, ...], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
         self._altered: set[int] = set()  # jobs in whose slots more than the usual was written
 
@@ -179,7 +138,11 @@ class Table:
         self._slots[slot] = (job.id, job.submit_us, *known[0], since_us, queued_us, *known[1])
 
     def _like(self, values: tuple[Any, ...]) -> int:
-        return self._likes.setdefault(TELLING(values), len(self._likes))
+        if self._kinds.too_many(len(self._slot_of)):
+            slots = list(self._slot_of.values())
+            self._slots["like"][slots] = self._kinds.anew(map(TELLING, self._slots[slots].tolist()))
+            self._known.clear()
+        return self._kinds.number(TELLING(values))
 
     def _values(self, job: Job, since_us: int, queued_us: int) -> tuple[Any, ...]:
         """A job's slot, but for the last two."""
