@@ -1,0 +1,110 @@
+"""The active jobs a page at a time, so that nobody who stays active is passed over.
+
+A cursor holds the place of the last job of its page, and when the newest attempt had been
+intended as the first page was made: what starts between two pages keeps the place that it had
+among those that wait. It may come twice, never not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
+
+from flyball.core.errors import BadInput
+from flyball.core.jobs import Job, JobState
+
+Place = tuple[bool, float, int, int]
+"""Whether it waits, its priority (the highest first), when it was submitted, its id."""
+
+
+@dataclass(frozen=True)
+class QueueQuery:
+    """Which active jobs.
+
+    Attributes:
+        user, name: only of exactly this user, with exactly this name; None = of any.
+        states: only in one of these; none = in any.
+        limit: jobs in a page.
+        cursor: `next` of the page before, "" = the first page.
+    """
+
+    user: str | None = None
+    name: str | None = None
+    states: tuple[JobState, ...] = ()
+    limit: int = 1000
+    cursor: str = ""
+
+    def wants(self, job: Job) -> bool:
+        """Whether a job is asked for."""
+        return (
+            (self.user is None or job.spec.user == self.user)
+            and (self.name is None or job.spec.name == self.name)
+            and (not self.states or job.state in self.states)
+        )
+
+
+class Page(NamedTuple):
+    """A part of the active jobs that were asked for.
+
+    Attributes:
+        total, pending: of all that were asked for, on this page or not.
+        next: cursor of the next page, None = this is the last.
+    """
+
+    jobs: list[Job]
+    total: int
+    pending: int
+    next: str | None
+
+
+def in_order(jobs: Iterable[Job]) -> list[Job]:
+    """What runs, then what waits; each by priority, then by time of submission."""
+    return sorted(jobs, key=lambda job: _place(job, job.since_us))
+
+
+def page_of(jobs: Iterable[Job], query: QueueQuery) -> Page:
+    """The page of these active jobs that a query asks for.
+
+    Raises:
+        BadInput: a cursor that no page gave.
+    """
+    active = list(jobs)
+    after, newest_us = _read(query.cursor)
+    if newest_us is None:
+        newest_us = max((job.since_us for job in active if not _pends(job)), default=0)
+    wanted = [job for job in active if query.wants(job)]
+    places = [(_place(job, newest_us), job) for job in wanted]
+    left = [each for each in places if after is None or each[0] > after]
+    left.sort(key=itemgetter(0))
+    shown = left[: query.limit]
+    following = _written(shown[-1][0], newest_us) if len(shown) < len(left) else None
+    jobs_shown = [job for _, job in shown]
+    return Page(jobs_shown, len(wanted), sum(map(_pends, wanted)), following)
+
+
+def _pends(job: Job) -> bool:
+    return job.state == JobState.PENDING
+
+
+def _place(job: Job, newest_us: int) -> Place:
+    """Where a job stands; what was intended after `newest_us` still counts as waiting."""
+    waits = _pends(job) or job.since_us > newest_us
+    return waits, -job.spec.priority, job.submit_us, job.id
+
+
+def _written(place: Place, newest_us: int) -> str:
+    waits, priority, submit_us, job_id = place
+    return f"{newest_us}_{int(waits)}_{priority!r}_{submit_us}_{job_id}"
+
+
+def _read(cursor: str) -> tuple[Place | None, int | None]:
+    if not cursor:
+        return None, None
+    try:
+        newest_us, waits, priority, submit_us, job_id = cursor.split("_")
+        place = waits == "1", float(priority), int(submit_us), int(job_id)
+        return place, int(newest_us)
+    except ValueError as error:
+        raise BadInput("no page of the queue gave this cursor", "begin without one") from error
