@@ -148,7 +148,8 @@ def test_the_cluster(world: World, client: httpx.Client) -> None:
 def test_cancelling_what_is_said_and_no_more(client: httpx.Client) -> None:
     for name in ("a", "b"):
         client.post(JOBS, json={**SLEEP, "name": name})
-    for body in ({}, {"all": False}, {"all": 1}, {"nam": "a"}, {"name": None}, []):
+    wrong: list[Any] = [{}, {"all": False}, {"all": 1}, {"nam": "a"}, {"name": None}, []]
+    for body in wrong:
         refused(client.post(f"{JOBS}/cancel", json=body), 422)
     assert client.post(f"{JOBS}/cancel", json={"all": True, "name": "b"}).json() == {"ids": [2]}
     assert client.post(f"{JOBS}/cancel", json={"all": True}).json() == {"ids": [1]}

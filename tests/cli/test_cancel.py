@@ -84,6 +84,13 @@ def test_what_may_help_later_has_its_own_exit_code(
     assert said == "1 was not cancelled: the disk is full; try again\n"
 
 
+def test_what_was_done_in_a_line() -> None:
+    assert list(lines(Done([1, 2, 3, 7], [], {}))) == ["cancelled 4 jobs: 1-3,7"]
+    (many,) = lines(Done(list(range(1, 1000, 2)), [], {}))
+    assert many.startswith("cancelled 500 jobs: 1,3,5,")
+    assert many.endswith(",37,39,...")
+
+
 def test_nothing_done() -> None:
     assert list(lines(Done([], [], {}))) == ["nothing to cancel: no such job runs or waits"]
 

@@ -90,6 +90,17 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown[-1] == "2 PENDING, 1 RUNNING; flyball why 2 says why 2 waits."
 
 
+def test_a_long_table_is_the_same_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [job(1, "RUNNING", node="a-long-name"), job(22, name="名前", gpus=3), job(333, user="")]
+    print_jobs(jobs, everything=False)
+    usual = capsys.readouterr().out
+    monkeypatch.setattr("flyball.cli.output.MANY_ROWS", 2)
+    print_jobs(jobs, everything=False)
+    assert capsys.readouterr().out == usual
+
+
 def test_what_is_said_below() -> None:
     assert summary([job(2), job(1, "RUNNING")]) == (
         "1 PENDING, 1 RUNNING; flyball why 2 says why 2 waits."

@@ -6,7 +6,17 @@ from typing import Any
 
 from tests.cli.test_queue import job, task
 
-from flyball.cli.top import LETTERS, Rates, Seen, blocks, frame, letters_of, rates_of, sensors_text
+from flyball.cli.top import (
+    LETTERS,
+    MOST_LOOKED_AT,
+    Rates,
+    Seen,
+    blocks,
+    frame,
+    letters_of,
+    rates_of,
+    sensors_text,
+)
 
 
 def node(held: list[list[int]], up: bool = True) -> dict[str, Any]:
@@ -123,6 +133,10 @@ def test_rates() -> None:
     ]
     assert rates_of(jobs, 1100.0) == Rates(2, 2, 1, 60.0)
     assert rates_of([], 0.0) == Rates(0, 0, 0, None)
+    many = seen([])._replace(rates=rates_of([job(4)] * MOST_LOOKED_AT, 1100.0))
+    assert frame(many, 24)[1].plain == (
+        "last 5 min, the newest 1,000 jobs: 1,000 submitted, 0 started, 0 ended"
+    )
 
 
 def test_sensors() -> None:

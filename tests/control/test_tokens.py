@@ -11,8 +11,8 @@ from flyball.control import tokens
 from flyball.control.pages import QueueQuery
 
 
-def said(rig: Rig, **query: int) -> dict[int, str]:
-    return rig.plane.queue_page(QueueQuery(**query))[1]
+def said(rig: Rig) -> dict[int, str]:
+    return rig.plane.queue_page(QueueQuery())[1]
 
 
 def test_the_first_and_those_behind_it(tmp_path: Path) -> None:

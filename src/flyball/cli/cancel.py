@@ -29,6 +29,8 @@ The number of an array means all its tasks. Each job is told, whatever becomes o
 the exit code is 2 if there is one that does not exist.
 """
 
+SHOWN = 20
+"""Ranges of numbers that are named; --json has all."""
 AT_A_TIME = 16
 """Requests: each waits until it is durable, and those that wait together share one write."""
 
@@ -104,7 +106,10 @@ def cancel_each(client: Client, jobs: Sequence[str]) -> Done:
 def lines(done: Done) -> Iterator[str]:
     """What is said of it."""
     if done.cancelled:
-        yield f"cancelled {count_text(len(done.cancelled), 'job')}: {ranges_text(done.cancelled)}"
+        ranges = ranges_text(done.cancelled).split(",")
+        rest = ",..." if len(ranges) > SHOWN else ""
+        count = count_text(len(done.cancelled), "job")
+        yield f"cancelled {count}: {','.join(ranges[:SHOWN])}{rest}"
     for job in done.ended:
         yield f"{job} had ended already"
     for job, error in done.failed.items():

@@ -59,12 +59,13 @@ LINES_OFF_SCREEN = 24
 
 
 class Rates(NamedTuple):
-    """What happened in the last minutes."""
+    """What happened in the last minutes; to the newest jobs only if it is partial."""
 
     submitted: int
     started: int
     ended: int
     mean_wait_s: float | None
+    partial: bool = False
 
 
 class Seen(NamedTuple):
@@ -134,6 +135,7 @@ def rates_of(jobs: Sequence[Job], now: float) -> Rates:
         len(waits),
         sum(lately(job["end_time"]) for job in jobs),
         sum(waits) / len(waits) if waits else None,
+        len(jobs) >= MOST_LOOKED_AT,
     )
 
 
@@ -211,7 +213,8 @@ def _rates(rates: Rates) -> str:
     wait = "" if rates.mean_wait_s is None else f", mean wait {duration_text(rates.mean_wait_s)}"
     minutes = f"{WINDOW_S / 60:.0f} min"
     counts = f"{rates.submitted:,} submitted, {rates.started:,} started, {rates.ended:,} ended"
-    return f"last {minutes}: {counts}{wait}"
+    whose = f", the newest {MOST_LOOKED_AT:,} jobs" if rates.partial else ""
+    return f"last {minutes}{whose}: {counts}{wait}"
 
 
 def sensors_text(sensors: Mapping[str, Any]) -> str:
