@@ -80,6 +80,19 @@ def test_jobs_alike_wait_for_the_same_reason(tmp_path: Path, policy: str) -> Non
     assert last == dict.fromkeys(range(51, 61), rest)
 
 
+@pytest.mark.parametrize("limit", [1, 3, 5, 6, 7, 20, 39])
+def test_tasks_beyond_the_limit_of_their_array(tmp_path: Path, limit: int) -> None:
+    """Also those that a look passes over: it holds no more of them than could start."""
+    rig = Rig(tmp_path, "easy")
+    rig.plane.submit([spec_of(array_index=at, array_limit=limit) for at in range(40)])
+    rig.settle()
+    found = said(rig)
+    assert list(found) == list(range(min(4, limit) + 1, 41))
+    for each in {5, limit, limit + 1, 40} & found.keys():
+        assert found[each] == rig.plane.why(each)["token"]
+    assert [each for each in found if found[each] == "array-limit"] == list(range(limit + 1, 41))
+
+
 def test_only_so_many_kinds_are_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

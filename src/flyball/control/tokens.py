@@ -8,6 +8,7 @@ long the queue.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -68,6 +69,7 @@ class Look:
     """
 
     def __init__(self, book: Book, decider: Decider, now_us: int) -> None:
+        self._book = book
         with book.lock:
             self.seq, self.now_us = book.seq, now_us
             # Two more of a kind than can start: a first in the queue and one behind it are left.
@@ -89,6 +91,8 @@ class Look:
             return self._token_at(at)
         if job.spec.after:
             return "dependency-never-satisfied"  # all others that wait for jobs are looked at
+        if job.spec.array_limit and self._before(job) >= job.spec.array_limit:
+            return "array-limit"
         alike = self._kinds.get(request_of(job.spec))
         return IN_QUEUE if alike is None else self._token_at(alike)
 
@@ -100,6 +104,21 @@ class Look:
             for at, job in enumerate(self._jobs)
             if not job.spec.after and self._status[at] != Status.RUNNING
         }
+
+    def _before(self, job: Job) -> int:
+        """How many tasks of its array run, or wait before it."""
+        return bisect_left(self._tasks.get(job.spec.array, []), job.id)
+
+    @cached_property
+    def _tasks(self) -> dict[int, list[int]]:
+        """Active tasks of arrays with a limit, by array, in order; what runs is the first."""
+        found: dict[int, list[int]] = {}
+        with self._book.lock:
+            limited = [job for job in self._book.jobs.values() if job.spec.array_limit]
+        for job in limited:
+            pends = job.state == JobState.PENDING
+            found.setdefault(job.spec.array, []).append(job.id if pends else 0)
+        return {array: sorted(tasks) for array, tasks in found.items()}
 
     def _token_at(self, at: int) -> str:
         status = self._status[at]
