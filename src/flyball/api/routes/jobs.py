@@ -48,6 +48,8 @@ Key = Annotated[
     ),
 ]
 Nothing = Annotated[NoQuery, Query()]
+TASKS_PAGE = 1000
+"""Tasks of an array that are read at a time."""
 LOCATION = {"headers": {"Location": {"schema": {"type": "string"}}}}
 
 
@@ -83,14 +85,12 @@ async def found(bridge: Bridge, label: str) -> Job:
 async def tasks_of(bridge: Bridge, array: int) -> list[Job]:
     """All tasks of an array, the newest first; none if it is no array."""
     tasks: list[Job] = []
-    page: list[Job] = []
-    while not tasks or len(page) == JobQuery.limit:
-        after = page[-1].id if page else 0
-        page = await bridge.call(bridge.plane.jobs, JobQuery(array=array, after_id=after))
+    while True:
+        query = JobQuery(array=array, after_id=tasks[-1].id if tasks else 0, limit=TASKS_PAGE)
+        page = await bridge.call(bridge.plane.jobs, query)
         tasks += page
-        if not page:
-            break
-    return tasks
+        if len(page) < TASKS_PAGE:
+            return tasks
 
 
 # Submit -----------------------------------------------------------------------------
