@@ -17,7 +17,7 @@ from flyball.core.errors import BadInput
 WIDE = 160
 """Columns of a table that goes to a file or a pipe."""
 MANY_ROWS = 500
-"""A table with more is written plainly: to measure and fold each cell takes a millisecond a row."""
+"""A table with more is written plainly: to measure and fold each cell takes long."""
 
 
 def note(message: str) -> None:
@@ -71,7 +71,7 @@ def print_table(
 
 
 def long_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:
-    """The lines of the same table where nothing is folded, at a hundredth of the cost."""
+    """The lines of the same table where nothing is folded, which costs far less."""
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]

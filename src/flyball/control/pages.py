@@ -7,9 +7,10 @@ among those that wait. It may come twice, never not at all.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import partial
 from typing import NamedTuple
 
 from flyball.core.errors import BadInput
@@ -35,6 +36,11 @@ class QueueQuery:
     states: tuple[JobState, ...] = ()
     limit: int = 1000
     cursor: str = ""
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether every job is asked for."""
+        return self.user is None and self.name is None and not self.states
 
     def wants(self, job: Job) -> bool:
         """Whether a job is asked for."""
@@ -74,14 +80,14 @@ def page_of(jobs: Iterable[Job], query: QueueQuery) -> Page:
     after, newest_us = _read(query.cursor)
     if newest_us is None:
         newest_us = max((job.since_us for job in active if not _pends(job)), default=0)
-    wanted = [job for job in active if query.wants(job)]
-    places = [(_place(job, newest_us), job) for job in wanted]
-    left = [each for each in places if after is None or each[0] > after]
-    left.sort(key=itemgetter(0))
-    shown = left[: query.limit]
-    following = _written(shown[-1][0], newest_us) if len(shown) < len(left) else None
-    jobs_shown = [job for _, job in shown]
-    return Page(jobs_shown, len(wanted), sum(map(_pends, wanted)), following)
+    wanted = active if query.wants_all else [job for job in active if query.wants(job)]
+    place = partial(_place, newest_us=newest_us)
+    ordered = sorted(wanted, key=place)
+    begin = 0 if after is None else bisect_right(ordered, after, key=place)
+    shown = ordered[begin : begin + query.limit]
+    more = begin + len(shown) < len(ordered)
+    following = _written(place(shown[-1]), newest_us) if more else None
+    return Page(shown, len(wanted), sum(map(_pends, wanted)), following)
 
 
 def _pends(job: Job) -> bool:
