@@ -153,11 +153,29 @@ def test_the_cluster(world: World, client: httpx.Client) -> None:
     nodes = client.get("/api/v1/nodes").json()["nodes"]
     assert [each["name"] for each in nodes] == ["a", "b"]
     queue = client.get("/api/v1/queue?limit=4").json()
-    assert (len(queue["jobs"]), queue["total"]) == (4, 9)
+    assert (len(queue["jobs"]), queue["total"], queue["pending"]) == (4, 9, 1)
+    assert [each["token"] for each in queue["jobs"]] == [None] * 4
+    rest = client.get("/api/v1/queue", params={"limit": 5, "cursor": queue["next"]}).json()
+    assert ([each["id"] for each in rest["jobs"]], rest["next"]) == ([5, 6, 7, 8, 9], None)
+    assert rest["jobs"][-1]["token"] == "no-free-devices"
+    some = client.get("/api/v1/queue?state=PENDING&state=COMPLETING").json()
+    assert ([each["id"] for each in some["jobs"]], some["total"]) == ([9], 1)
+    for query in ("state=FAILED", "limit=0", "limit=10001", "cursor=x", "cursor=1_1_x_1_1"):
+        refused(client.get(f"/api/v1/queue?{query}"), 422)
     assert client.get("/api/v1/forecast").json()["starts"]
     assert client.get("/api/v1/telemetry").status_code == 200
     refused(client.get("/api/v1/telemetry/series?name=none"), 404)
     refused(client.get("/api/v1/telemetry/series"), 422)
+
+
+def test_cancelling_what_is_said_and_no_more(client: httpx.Client) -> None:
+    for name in ("a", "b"):
+        client.post(JOBS, json={**SLEEP, "name": name})
+    wrong: list[Any] = [{}, {"all": False}, {"all": 1}, {"nam": "a"}, {"name": None}, []]
+    for body in wrong:
+        refused(client.post(f"{JOBS}/cancel", json=body), 422)
+    assert client.post(f"{JOBS}/cancel", json={"all": True, "name": "b"}).json() == {"ids": [2]}
+    assert client.post(f"{JOBS}/cancel", json={"all": True}).json() == {"ids": [1]}
 
 
 def test_the_docs_page_needs_nothing_from_elsewhere(client: httpx.Client) -> None:

@@ -11,6 +11,7 @@ from tests.cli.test_queue import job
 from flyball.cli import cancel, logs, nodes, receipt, show, top, why
 from flyball.cli.live_options import clock_text, moment_text, size_text, soon_text, start_text
 from flyball.cli.main import run
+from flyball.cli.sensor_words import uses_text
 
 ANSWER: dict[str, Any] = {
     "state": "PENDING",
@@ -97,7 +98,7 @@ def test_show() -> None:
         7, "FAILED", spec=spec, gpus=1, memory_mib=2048, tenant="vision", attempts=2, exit_code=3,
         end_time=1070.0, progress={"step": 40, "loss": 0.3125, "note": "a\nb"}, reason="oops",
     )  # fmt: skip
-    facts = dict(show.facts(shown, 2000.0))
+    facts = dict(show.facts(shown, 2000.0, {}))
     assert facts["command"] == """python -c 'print('"'"'a b'"'"')'"""
     assert facts["owner"] == "ada of vision"
     assert facts["asks for"] == (
@@ -110,10 +111,18 @@ def test_show() -> None:
     assert facts["ended"].endswith(", exit code 3")
     assert facts["progress"] == "step 40, loss 0.3125, note a b"
     assert facts["output"] == "/data/out.txt"
-    killed = dict(show.facts({**shown, "signal": 9}, 2000.0))
+    killed = dict(show.facts({**shown, "signal": 9}, 2000.0, {}))
     assert killed["ended"].endswith(", by SIGKILL")
-    waiting = dict(show.facts(job(8, user=""), 2000.0))
+    waiting = dict(show.facts(job(8, user=""), 2000.0, {}))
     assert set(waiting) == {"command", "folder", "asks for", "submitted"}
+
+
+def test_what_a_job_uses_now() -> None:
+    sensors = {"jobs.7.cpu_s_per_s": 1.84, "jobs.7.rss_bytes": 3.2 * 2**30, "jobs.70.processes": 2}
+    facts = dict(show.facts(job(7, "RUNNING"), 2000.0, sensors))
+    assert facts["uses now"] == "1.8 cores, 3.2G"
+    assert "uses now" not in dict(show.facts(job(70, "RUNNING"), 2000.0, sensors))
+    assert uses_text({"jobs.7.cpu_s_per_s": None, "jobs.7.rss_bytes": 0}, 7) == "0M"
 
 
 def test_nodes() -> None:

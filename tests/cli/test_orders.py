@@ -50,12 +50,12 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str], command: str) -> 
 
 def test_what_was_measured_of_it() -> None:
     known = {**TUNING, "share": 1.0, "parallel": 0.72}
-    facts = dict(show.facts(tuned() | {"tuning": known}, 300.0))
+    facts = dict(show.facts(tuned() | {"tuning": known}, 300.0, {}))
     assert facts["has now"] == "1 device, devices share 72% of a step (measured)"
 
 
 def test_show() -> None:
-    facts = list(show.facts(tuned(), 300.0))
+    facts = list(show.facts(tuned(), 300.0, {}))
     assert ("has now", "1 device, kept to 50% (quota)") in facts
     assert [value for name, value in facts if name == "tuned"] == [
         "after 0:10: from 2 to 1 device: shrank, predicted gain 0.25, measured -41% steps a second"

@@ -52,6 +52,10 @@ def test_lines() -> None:
     )
     waiting = job(4, reason="requeued-preempt")
     assert cells([waiting], 1100.0)[3:6] == ("PENDING", "(requeued-preempt)", "1:40")
+    first = job(4, token="no-free-devices")
+    assert cells([first], 1100.0)[4] == "(no-free-devices)"
+    again = job(4, reason="requeued-lost", token="behind-head")
+    assert cells([again], 1100.0)[4] == "(requeued-lost, behind-head)"
     over = job(5, "COMPLETED", end_time=1020.0, memory_mib=100)
     assert cells([over], 9000.0)[5:] == ("0:10", "1", "-", "100M")
 
@@ -67,10 +71,13 @@ def test_waiting_tasks_share_a_line() -> None:
         *(task(10, index) for index in (1, 2, 3, 5)),
         task(10, 6, reason="requeued-lost"),
         job(30),
-        task(40, 0),
+        task(40, 0, token="no-free-devices"),
+        *(task(40, index, token="behind-head") for index in (1, 2)),
     ]
     groups = grouped(jobs)
-    assert [label_of(group) for group in groups] == [*("10_0", "10_[1-3,5]", "10_6", "30", "40_0")]
+    assert [label_of(group) for group in groups] == [
+        *("10_0", "10_[1-3,5]", "10_6", "30", "40_0", "40_[1-2]")
+    ]
     assert sum(map(len, groups)) == len(jobs)
 
 
@@ -81,6 +88,17 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
         *("job", "name", "user", "state", "node", "or", "reason", "time", "cpus", "gpus", "memory")
     ]
     assert shown[-1] == "2 PENDING, 1 RUNNING; flyball why 2 says why 2 waits."
+
+
+def test_a_long_table_is_the_same_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [job(1, "RUNNING", node="a-long-name"), job(22, name="名前", gpus=3), job(333, user="")]
+    print_jobs(jobs, everything=False)
+    usual = capsys.readouterr().out
+    monkeypatch.setattr("flyball.cli.output.MANY_ROWS", 2)
+    print_jobs(jobs, everything=False)
+    assert capsys.readouterr().out == usual
 
 
 def test_what_is_said_below() -> None:

@@ -6,7 +6,17 @@ from typing import Any
 
 from tests.cli.test_queue import job, task
 
-from flyball.cli.top import LETTERS, Rates, Seen, blocks, frame, letters_of, rates_of, sensors_text
+from flyball.cli.top import (
+    LETTERS,
+    MOST_LOOKED_AT,
+    Rates,
+    Seen,
+    blocks,
+    frame,
+    letters_of,
+    rates_of,
+    sensors_text,
+)
 
 
 def node(held: list[list[int]], up: bool = True) -> dict[str, Any]:
@@ -17,15 +27,17 @@ def node(held: list[list[int]], up: bool = True) -> dict[str, Any]:
 
 
 def seen(queue: list[dict[str, Any]], *nodes: dict[str, Any]) -> Seen:
-    return Seen(1100.0, nodes, queue, Rates(3, 2, 1, 4.5), {"compute.total_percent": 93.4})
+    waiting = sum(each["state"] == "PENDING" for each in queue)
+    rates, sensors = Rates(3, 2, 1, 4.5), {"compute.total_percent": 93.4}
+    return Seen(1100.0, nodes, queue, len(queue), waiting, rates, sensors)
 
 
 def test_a_frame() -> None:
     queue = [
         job(3, "RUNNING", progress={"step": 40, "loss": 0.5}),
         job(4, "COMPLETING"),
-        task(10, 0),
-        task(10, 1),
+        task(10, 0, token="behind-head"),
+        task(10, 1, token="behind-head"),
         job(20, gpus=2, reason="requeued-lost"),
     ]
     lines = [line.plain for line in frame(seen(queue, node([[3], [3], [4], []])), 24)]
@@ -41,7 +53,7 @@ def test_a_frame() -> None:
         ["D", "3", "job3", "1", "cpu", "1:30", "step", "40,", "loss", "0.5"],
         ["E", "4", "job4", "1", "cpu", "1:30", "COMPLETING"],
         ["waiting", "(3)"],
-        ["10_[0-1]", "sweep", "1", "cpu", "1:40"],
+        ["10_[0-1]", "sweep", "1", "cpu", "1:40", "behind-head"],
         ["20", "job20", "2", "gpu", "1:40", "requeued-lost"],
     ]
 
@@ -52,6 +64,44 @@ def test_what_does_not_fit_is_counted() -> None:
     assert len(lines) <= 20 + 1
     assert "    and 24 more" in lines
     assert sum("more" in line for line in lines) == 2
+
+
+def test_jobs_that_are_not_on_the_page_are_counted() -> None:
+    part = seen([job(1, "RUNNING"), job(2), job(3)])._replace(total=5001, waiting=4990)
+    lines = [line.plain for line in frame(part, 24)]
+    assert lines[0].endswith("11 running, 4,990 waiting")
+    assert "running (11)" in lines
+    assert "waiting (4,990)" in lines
+    assert ("    and 10 more" in lines, lines[-1]) == (True, "    and 4,988 more")
+
+
+def test_what_devices_and_jobs_use() -> None:
+    gib = 2**30
+    sensors = {
+        "nvidia.gpu10.use_percent": 0.0,
+        "nvidia.gpu0.use_percent": 87.4,
+        "nvidia.gpu0.memory_used_bytes": 12.0 * gib,
+        "nvidia.gpu0.memory_bytes": 80.0 * gib,
+        "nvidia.gpu0.power_w": 311.6,
+        "nvidia.gpu0.outsiders_bytes": 2.0 * gib,
+        "nvidia.gpu2.memory_used_bytes": 0.0,
+        "nvidia.gpu2.memory_bytes": 80.0 * gib,
+        "nvidia.gpu2.outsiders_bytes": 0.0,
+        "nvidia.gpu2.power_w": None,
+        "amd.gpu0.power_w": 90.0,
+        "jobs.3.cpu_s_per_s": 1.8,
+        "jobs.3.rss_bytes": 3.2 * gib,
+    }
+    queue = [job(3, "RUNNING", progress={"step": 4}), job(4, "RUNNING")]
+    lines = [line.plain for line in frame(seen(queue)._replace(sensors=sensors), 24)]
+    assert lines[2:6] == [
+        "amd gpu0  90 W",
+        "nvidia gpu0  87 %, memory 12.0G of 80.0G, 312 W, outsiders hold 2.0G",
+        "nvidia gpu2  memory 0M of 80.0G",
+        "nvidia gpu10  0 %",
+    ]
+    assert lines[7].endswith(" 1.8 cores, 3.2G  step 4")
+    assert lines[8].split() == ["E", "4", "job4", "1", "cpu", "1:30"]
 
 
 def test_nothing_runs_and_nothing_waits() -> None:
@@ -83,6 +133,10 @@ def test_rates() -> None:
     ]
     assert rates_of(jobs, 1100.0) == Rates(2, 2, 1, 60.0)
     assert rates_of([], 0.0) == Rates(0, 0, 0, None)
+    many = seen([])._replace(rates=rates_of([job(4)] * MOST_LOOKED_AT, 1100.0))
+    assert frame(many, 24)[1].plain == (
+        "last 5 min, the newest 1,000 jobs: 1,000 submitted, 0 started, 0 ended"
+    )
 
 
 def test_sensors() -> None:

@@ -73,6 +73,32 @@ def test_many_jobs(client: Client) -> None:
     assert client.job(7)["state"] == "CANCELLED"
 
 
+def test_the_whole_queue(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flyball.sdk.client.QUEUE_PAGE", 4)
+    jobs = [{**SLEEP, "user": "ada" if i % 2 else "ben", "name": f"n{i % 3}"} for i in range(11)]
+    ids = client.submit_many(jobs)
+    assert [each["id"] for each in client.queue()] == ids
+    assert [each["id"] for each in client.queue(limit=6)] == ids[:6]
+    assert [each["id"] for each in client.queue(user="ada")] == ids[1::2]
+    assert [each["id"] for each in client.queue(user="ada", name="n0")] == [ids[3], ids[9]]
+    assert client.queue(user="") == [], "nobody is not everybody"
+    page = client.queue_page(3, user="ben")
+    assert (len(page["jobs"]), page["total"], page["pending"]) == (3, 6, 6)
+
+
+def test_cancelling_many(world: World, client: Client) -> None:
+    jobs = [{**SLEEP, "user": "ada" if i % 2 else "ben", "name": f"n{i % 3}"} for i in range(11)]
+    ids = client.submit_many(jobs)
+    assert client.cancel_all(user="ada", name="n0") == [ids[3], ids[9]]
+    assert client.cancel_all(user="ada") == [ids[1], ids[5], ids[7]]
+    assert client.cancel_all(user="") == [], "nobody is not everybody"
+    before = world.plane.journal.commits
+    assert client.cancel_all() == ids[::2]
+    assert world.plane.journal.commits == before + 1
+    assert client.cancel_all() == []
+    assert {job["state"] for job in client.jobs()} == {"CANCELLED"}
+
+
 def test_more_than_one_request_holds(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flyball.sdk.client.MOST_JOBS", 3)
     ids = client.submit_many([SLEEP] * 8, key="mine")

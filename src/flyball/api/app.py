@@ -17,7 +17,7 @@ from flyball import __version__
 from flyball.api.bridge import Bridge
 from flyball.api.guard import Guard
 from flyball.api.metrics_text import Counts
-from flyball.api.models import BATCH, CAP, JOB, ONE, REPORT, RESIZE, schema_of
+from flyball.api.models import BATCH, CANCEL, CAP, JOB, ONE, REPORT, RESIZE, schema_of
 from flyball.api.plane_like import PlaneLike
 from flyball.api.problems import Problem, ProblemDocument
 from flyball.api.routes import cluster, jobs, logs, orders, service
@@ -93,7 +93,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
-        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP):
+        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP, CANCEL):
             schema = schema_of(adapter)
             schemas.update(schema.pop("$defs", {}))
             schemas[schema["title"]] = schema

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Required
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, with_config
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    with_config,
+)
 from typing_extensions import TypedDict
 
 from flyball.core.jobs import JobState
@@ -165,12 +173,37 @@ class CapIn(TypedDict):
     ]
 
 
+def _true(value: bool) -> bool:
+    """A literal would take 1 as well."""
+    if not value:
+        raise ValueError("must be true or absent")
+    return value
+
+
+@with_config(
+    ConfigDict(
+        extra="forbid", strict=True, title="CancelIn", json_schema_extra={"minProperties": 1}
+    )
+)
+class CancelIn(TypedDict, total=False):
+    """Which active jobs are to end: those of whom all is true that is said."""
+
+    all: Annotated[
+        bool,
+        AfterValidator(_true),
+        Field(description="Every one, if nothing else is said.", json_schema_extra={"const": True}),
+    ]
+    user: Annotated[Account, Field(description="Of exactly this user.")]
+    name: Annotated[Name, Field(description="With exactly this name.")]
+
+
 ONE: TypeAdapter[OneIn] = TypeAdapter(OneIn)
 JOB: TypeAdapter[JobIn] = TypeAdapter(JobIn)
 BATCH: TypeAdapter[BatchIn] = TypeAdapter(BatchIn)
 REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
 RESIZE: TypeAdapter[ResizeIn] = TypeAdapter(ResizeIn)
 CAP: TypeAdapter[CapIn] = TypeAdapter(CapIn)
+CANCEL: TypeAdapter[CancelIn] = TypeAdapter(CancelIn)
 
 
 # What queries may say ---------------------------------------------------------------
@@ -202,10 +235,22 @@ class JobsQuery(Query):
     )
 
 
-class QueueQuery(Query):
-    """How much of the queue."""
+class ActiveQuery(Query):
+    """Which active jobs, and how many at a time."""
 
-    limit: int = Field(1000, ge=1, le=10_000, description="Jobs at most.")
+    state: list[Literal[JobState.PENDING, JobState.RUNNING, JobState.COMPLETING]] = Field(
+        [], max_length=3, description="In one of these states."
+    )
+    user: Account | None = Field(None, description="Of exactly this user.")
+    name: Name | None = Field(None, description="With exactly this name.")
+    limit: int = Field(1000, ge=1, le=10_000, description="Jobs in a page.")
+    cursor: str = Field(
+        "",
+        max_length=120,
+        pattern=r"^([0-9]{1,19}_[01]_-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"
+        r"_[0-9]{1,19}_[0-9]{1,19})?$",
+        description="`next` of the page before.",
+    )
 
 
 class EventsQuery(Query):

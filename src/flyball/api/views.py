@@ -71,11 +71,21 @@ class JobPage(View):
     next: str | None = Field(description="`cursor` of the next page; null: this is the last.")
 
 
-class Queue(View):
-    """The first of the active jobs, in the order of the queue."""
+class ActiveJob(JobView):
+    """A job that has not ended."""
 
-    jobs: list[JobView]
-    total: int = Field(description="How many there are.")
+    token: str | None = Field(
+        description="Why it waits, in a word as `/jobs/ID/why` has it; null = it does not."
+    )
+
+
+class Queue(View):
+    """A page of the active jobs: what runs, then what waits, by priority and submission."""
+
+    jobs: list[ActiveJob]
+    total: int = Field(description="How many were asked for, on this page or not.")
+    pending: int = Field(description="How many of these wait.")
+    next: str | None = Field(description="`cursor` of the next page; null: this is the last.")
 
 
 class Nodes(View):

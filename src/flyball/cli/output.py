@@ -16,6 +16,8 @@ from flyball.core.errors import BadInput
 
 WIDE = 160
 """Columns of a table that goes to a file or a pipe."""
+MANY_ROWS = 500
+"""A table with more is written plainly: to measure and fold each cell takes long."""
 
 
 def note(message: str) -> None:
@@ -34,6 +36,11 @@ def print_table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
 ) -> None:
     """A table on stdout; the first `left` columns are text, the rest numbers."""
+    if len(rows) > MANY_ROWS and not title:
+        for line in long_table(header, rows, left):
+            typer.echo(line)
+        typer.echo()
+        return
     from rich import box
     from rich.console import Console
     from rich.measure import Measurement
@@ -61,6 +68,26 @@ def print_table(
         console.print(table)
     lines = [line.rstrip() for line in capture.get().splitlines()]
     typer.echo("\n".join(lines).strip("\n") + "\n")
+
+
+def long_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:
+    """The lines of the same table where nothing is folded, which costs far less."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        gaps = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
+        padded = [
+            cell + gap if at < left else gap + cell
+            for at, (cell, gap) in enumerate(zip(cells, gaps, strict=True))
+        ]
+        return f" {'  '.join(padded)}".rstrip()
+
+    yield line(header)
+    yield f" {'─' * (sum(widths) + 2 * len(widths) - 2)}"
+    for row in rows:
+        yield line(row)
 
 
 @contextmanager

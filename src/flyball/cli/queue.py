@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,6 +39,8 @@ Examples:
 
 COLUMNS = ("job", "name", "user", "state", "node or reason", "time", "cpus", "gpus", "memory")
 WATCH_S = 1.0
+PAGE = 1000
+"""Jobs that are asked for at a time, with --all."""
 CLEAR = "\x1b[H\x1b[2J"
 """Empties a terminal."""
 
@@ -85,19 +87,15 @@ def find(
     name: str | None,
     limit: int,
 ) -> list[Job]:
-    """The jobs asked for: active ones in the order of the queue, else all, the oldest first."""
+    """The jobs asked for: active ones, what runs first, else all, the oldest first."""
     if not everything and all(each in ACTIVE for each in states):
-        jobs: list[Job] = [
-            job
-            for job in client.queue()
-            if (user is None or job["user"] == user)
-            and (name is None or job["name"] == name)
-            and (not states or job["state"] in states)
-        ]
-        return jobs[:limit] if limit else jobs
+        active: list[Job] = []
+        active += client.queue(limit, user=user, name=name, state=list(states))
+        return active
     filters = {"user": user, "name": name, "state": list(states)}
-    jobs = []
-    for job in client.jobs(**{key: value for key, value in filters.items() if value}):
+    given = {key: value for key, value in filters.items() if value}
+    jobs: list[Job] = []
+    for job in client.jobs(**given, limit=min(limit or PAGE, PAGE)):
         jobs.append(job)
         if len(jobs) == limit:
             break
@@ -130,7 +128,7 @@ def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
     last = None
     for job in jobs:
         waits = job["state"] == JobState.PENDING and job["array_id"]
-        key = (job["array_id"], job["reason"], job["name"]) if waits else None
+        key = (job["array_id"], why_text(job), job["name"]) if waits else None
         if key is not None and key == last:
             groups[-1].append(job)
         else:
@@ -144,20 +142,29 @@ def label_of(group: Sequence[Job]) -> str:
     if len(group) == 1:
         return str(group[0]["label"])
     numbers = sorted(int(str(job["label"]).partition("_")[2]) for job in group)
+    return f"{group[0]['array_id']}_[{ranges_text(numbers)}]"
+
+
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Rising numbers in short: `3-7,9`."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
             ranges[-1] = [ranges[-1][0], number]
         else:
             ranges.append([number])
-    said = ",".join("-".join(map(str, each)) for each in ranges)
-    return f"{group[0]['array_id']}_[{said}]"
+    return ",".join("-".join(map(str, each)) for each in ranges)
+
+
+def why_text(job: Job) -> str:
+    """What happened to it, and why it waits: `requeued-lost, no-free-devices`."""
+    return ", ".join(clean(each) for each in (job["reason"], job.get("token")) if each)
 
 
 def cells(group: Sequence[Job], now: float) -> tuple[str, ...]:
     """One line of the table."""
     job = group[0]
-    reason = clean(job["reason"] or "")
+    reason = why_text(job)
     where = clean(job["node"] or "") or (f"({reason})" if reason else "")
     return (
         label_of(group),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import typer
 
@@ -24,7 +25,9 @@ from flyball.cli.live_options import (
 )
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
+from flyball.cli.sensor_words import uses_text
 from flyball.cli.tuning_words import changes, now_text
+from flyball.core.jobs import JobState
 
 EXAMPLES = """\b
 Examples:
@@ -44,16 +47,22 @@ def show(
     number = job_id(job)
     with connected(state) as client:
         found = client.job(number)
+        runs = found["state"] in (JobState.RUNNING, JobState.COMPLETING)
+        sensors = client.telemetry() if runs and not as_json else {}
     if as_json:
         print_json(found)
         return
     typer.echo(heading(found))
-    for name, value in facts(found, time.time()):
+    for name, value in facts(found, time.time(), sensors):
         typer.echo(f"  {name:{WIDTH}} {value}")
 
 
-def facts(job: Job, now: float) -> Iterator[tuple[str, str]]:
-    """Names and values, in the order in which one reads them; what is not stated is left out."""
+def facts(job: Job, now: float, sensors: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and values, in the order in which one reads them; what is not stated is left out.
+
+    Args:
+        sensors: the newest of everything that is measured.
+    """
     spec = job["spec"]
     yield "command", clean(shlex.join(spec["argv"]))
     yield "folder", clean(spec.get("cwd", "/"))
@@ -71,6 +80,8 @@ def facts(job: Job, now: float) -> Iterator[tuple[str, str]]:
         yield "started", f"{moment_text(job['start_time'])}{where}{attempts}"
         ran_s = (job["end_time"] or now) - job["start_time"]
         yield "time", clock_text(ran_s)
+    if uses := uses_text(sensors, job["id"]):
+        yield "uses now", uses
     if job["end_time"] is not None:
         yield "ended", f"{moment_text(job['end_time'])}{_how_it_ended(job)}"
     if job.get("tuning"):

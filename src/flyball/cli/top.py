@@ -23,7 +23,8 @@ from flyball.cli.live_options import (
 )
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
-from flyball.cli.queue import grouped, label_of
+from flyball.cli.queue import grouped, label_of, why_text
+from flyball.cli.sensor_words import device_lines, uses_text
 from flyball.cli.show import progress_text
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobState
@@ -50,26 +51,37 @@ WINDOW_S = 300.0
 LOOK_BACK_S = 86_400.0
 MOST_LOOKED_AT = 1000
 """Jobs that are looked at for the rates: the newest of the last day."""
+MOST_SHOWN = 1000
+"""Active jobs that are asked for; of the others only the number."""
 RATES_EVERY_S = 5.0
 LINES_OFF_SCREEN = 24
 """Lines of a frame that goes to no terminal."""
 
 
 class Rates(NamedTuple):
-    """What happened in the last minutes."""
+    """What happened in the last minutes; to the newest jobs only if it is partial."""
 
     submitted: int
     started: int
     ended: int
     mean_wait_s: float | None
+    partial: bool = False
 
 
 class Seen(NamedTuple):
-    """The cluster as it was at one moment."""
+    """The cluster as it was at one moment.
+
+    Attributes:
+        queue: the first of the active jobs: more than any terminal shows.
+        total, waiting: how many are active, and how many of these wait.
+        sensors: the newest of everything that is measured.
+    """
 
     now: float
     nodes: Sequence[Mapping[str, Any]]
     queue: Sequence[Job]
+    total: int
+    waiting: int
     rates: Rates
     sensors: Mapping[str, Any]
 
@@ -100,13 +112,14 @@ def top(
 
 def look(client: Client, rates: Rates) -> Seen:
     """Ask the server for everything a frame shows."""
-    return Seen(time.time(), client.nodes(), client.queue(), rates, client.telemetry())
+    page, nodes, sensors = client.queue_page(MOST_SHOWN), client.nodes(), client.telemetry()
+    return Seen(time.time(), nodes, page["jobs"], page["total"], page["pending"], rates, sensors)
 
 
 def recent(client: Client) -> Rates:
     """Ask the server for the newest jobs and count what they did lately."""
     now = time.time()
-    jobs = client.jobs(since=now - LOOK_BACK_S)
+    jobs = client.jobs(since=now - LOOK_BACK_S, limit=MOST_LOOKED_AT)
     return rates_of(list(itertools.islice(jobs, MOST_LOOKED_AT)), now)
 
 
@@ -122,6 +135,7 @@ def rates_of(jobs: Sequence[Job], now: float) -> Rates:
         len(waits),
         sum(lately(job["end_time"]) for job in jobs),
         sum(waits) / len(waits) if waits else None,
+        len(jobs) >= MOST_LOOKED_AT,
     )
 
 
@@ -163,9 +177,10 @@ def frame(seen: Seen, height: int) -> list[Text]:
     running = [job for job in seen.queue if job["state"] != JobState.PENDING]
     waiting = grouped([job for job in seen.queue if job["state"] == JobState.PENDING])
     letters = letters_of([job["id"] for job in running])
-    lines = [Text(each) for each in (_head(seen, len(running)), _rates(seen.rates))]
+    lines = [Text(each) for each in (_head(seen), _rates(seen.rates))]
     if sensors := sensors_text(seen.sensors):
         lines.append(Text(sensors))
+    lines += [Text(each) for each in device_lines(seen.sensors)]
     width = max((len(clean(node["name"])) for node in seen.nodes), default=0)
     for node in seen.nodes:
         row = Text(f"{clean(node['name']):{width}}  {clean(node['device'])} ")
@@ -173,32 +188,33 @@ def frame(seen: Seen, height: int) -> list[Text]:
         lines.append(row.append(f" {node['used']}/{node['devices']}"))
     room = max(4, height - len(lines) - 4)
     shown = min(len(running), room if not waiting else max(room // 2, room - len(waiting)))
-    lines.append(Text(f"running ({len(running):,})", "bold"))
+    lines.append(Text(f"running ({seen.total - seen.waiting:,})", "bold"))
     for job in running[:shown]:
         colour = COLOURS[job["id"] % len(COLOURS)]
         row = Text("  ").append(letters[job["id"]], f"black on {colour}")
-        lines.append(row.append(f" {_line(job, seen.now)}"))
-    lines += [Text(each) for each in _more(len(running) - shown)]
-    lines.append(Text(f"waiting ({sum(map(len, waiting)):,})", "bold"))
+        lines.append(row.append(f" {_line(job, seen)}"))
+    lines += [Text(each) for each in _more(seen.total - seen.waiting - shown)]
+    lines.append(Text(f"waiting ({seen.waiting:,})", "bold"))
     fits = max(1, room - shown)
     lines += [Text(f"    {_waiting(group, seen.now)}") for group in waiting[:fits]]
-    lines += [Text(each) for each in _more(sum(map(len, waiting[fits:])))]
+    lines += [Text(each) for each in _more(seen.waiting - sum(map(len, waiting[:fits])))]
     return lines
 
 
-def _head(seen: Seen, running: int) -> str:
+def _head(seen: Seen) -> str:
     used, total = (sum(int(node[each]) for node in seen.nodes) for each in ("used", "devices"))
     clock = time.strftime("%H:%M:%S", time.localtime(seen.now))
-    waiting = len(seen.queue) - running
     busy = f"{used:,} of {total:,} devices busy"
-    return f"flyball top  {clock}  {busy}, {running:,} running, {waiting:,} waiting"
+    running = seen.total - seen.waiting
+    return f"flyball top  {clock}  {busy}, {running:,} running, {seen.waiting:,} waiting"
 
 
 def _rates(rates: Rates) -> str:
     wait = "" if rates.mean_wait_s is None else f", mean wait {duration_text(rates.mean_wait_s)}"
     minutes = f"{WINDOW_S / 60:.0f} min"
     counts = f"{rates.submitted:,} submitted, {rates.started:,} started, {rates.ended:,} ended"
-    return f"last {minutes}: {counts}{wait}"
+    whose = f", the newest {MOST_LOOKED_AT:,} jobs" if rates.partial else ""
+    return f"last {minutes}{whose}: {counts}{wait}"
 
 
 def sensors_text(sensors: Mapping[str, Any]) -> str:
@@ -218,8 +234,9 @@ def sensors_text(sensors: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _line(job: Job, now: float) -> str:
-    said = progress_text(job)
+def _line(job: Job, seen: Seen) -> str:
+    said = "  ".join(filter(None, (uses_text(seen.sensors, job["id"]), progress_text(job))))
+    now = seen.now
     size = f"{job['gpus']} gpu" if job["gpus"] else f"{job['cpus']} cpu"
     name = clean(job["name"])[:24]
     ending = "" if job["state"] == JobState.RUNNING else f" {job['state']}"
@@ -229,7 +246,7 @@ def _line(job: Job, now: float) -> str:
 def _waiting(group: Sequence[Job], now: float) -> str:
     job = group[0]
     size = f"{job['gpus']} gpu" if job["gpus"] else f"{job['cpus']} cpu"
-    reason = clean(job["reason"] or "")
+    reason = why_text(job)
     name = clean(job["name"])[:24]
     return f"{label_of(group):>8} {name:24} {size:>7} {clock_text(span_s(job, now)):>9} {reason}"
 

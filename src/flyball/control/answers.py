@@ -14,8 +14,10 @@ from flyball.control.demand import Demand
 from flyball.control.forecast import Forecaster
 from flyball.control.foresight.beside import Beside
 from flyball.control.journal import Journal
+from flyball.control.pages import Page, QueueQuery, in_order, page_of
 from flyball.control.receipts import Prices, receipt
 from flyball.control.table import Table
+from flyball.control.tokens import Tokens
 from flyball.control.tuned import tuning_of
 from flyball.control.tuning_receipt import NO_STEPS
 from flyball.control.tuning_receipt import Steps as ReportedSteps
@@ -52,6 +54,7 @@ class Answers:
     cluster: Cluster
     prices: Prices
     forecaster: Forecaster
+    tokens: Tokens
     beside: Beside
     pulse: status.Pulse
     nodes_: tuple[LiveNode, ...]
@@ -70,19 +73,27 @@ class Answers:
             raise NotFound(f"no job {job}", "see flyball queue --all")
         return found
 
-    def queue(self) -> list[Job]:
-        """Active jobs: what runs, then what waits."""
+    def queue(self, query: QueueQuery | None = None) -> list[Job]:
+        """Active jobs: what runs, then what waits, by priority and time of submission.
+
+        Args:
+            query: only what it asks for, however many these are; None = all.
+        """
+        jobs = self._active()
+        return in_order(jobs if query is None else filter(query.wants, jobs))
+
+    def queue_page(self, query: QueueQuery) -> tuple[Page, dict[int, str]]:
+        """A page of the same, and why each of its jobs waits, as a token.
+
+        Raises:
+            BadInput: a cursor that no page gave.
+        """
+        page = page_of(self._active(), query)
+        return page, self.tokens.of(page.jobs, self.now_us())
+
+    def _active(self) -> list[Job]:
         with self.book.lock:
-            jobs = list(self.book.jobs.values())
-        return sorted(
-            jobs,
-            key=lambda job: (
-                job.state == JobState.PENDING,
-                -job.spec.priority,
-                job.submit_us,
-                job.id,
-            ),
-        )
+            return list(self.book.jobs.values())
 
     def why(self, job: int) -> dict[str, Any]:
         """Why a job waits, what would help, and when it starts; and what tuning did to it."""

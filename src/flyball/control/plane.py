@@ -40,6 +40,7 @@ from flyball.control.orders import Orders
 from flyball.control.receipts import Prices
 from flyball.control.recover import give_up_unfit, reconcile
 from flyball.control.table import Table
+from flyball.control.tokens import Tokens
 from flyball.control.tuning import Tuning
 from flyball.control.views import job_view
 from flyball.core.errors import BadInput, NotFound
@@ -110,6 +111,7 @@ class Plane(Answers):
         self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
         self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
         self.forecaster.steps = self._steps
+        self.tokens = Tokens(self.book, self.decider)
         self.beside = Beside(self.forecaster, self._predicted, self._scaled)
         self.learner: Learner | None = None
         """Predicts run times within the plane, where no worker does: on virtual clocks."""
@@ -289,12 +291,17 @@ class Plane(Answers):
         Raises:
             NotFound: no such job.
         """
-        if job not in self.book.jobs:
+        if not self.cancel_all([job], who):
             self.job(job)
-            return
-        event = {"kind": EventKind.CANCEL, "time_us": self.now_us(), "job": job, "who": who}
-        self.journal.append([event]).wait()
-        self.wake()
+
+    def cancel_all(self, jobs: Sequence[int], who: str = "") -> list[int]:
+        """Have jobs end, all on record at once; those that had not ended already."""
+        active, now_us = [each for each in jobs if each in self.book.jobs], self.now_us()
+        about = {"kind": EventKind.CANCEL, "time_us": now_us, "who": who}
+        if active:
+            self.journal.append([{**about, "job": each} for each in active]).wait()
+            self.wake()
+        return active
 
     def resize(self, job: int, devices: int, key: str = "", who: str = "") -> dict[str, Any]:
         """Let an elastic job go on with another number of devices; see `Orders`."""

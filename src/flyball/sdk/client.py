@@ -26,6 +26,8 @@ FINAL = frozenset(
 MOST_JOBS = 10_000
 """Jobs in one request."""
 MOST_BYTES = 30 * 2**20
+QUEUE_PAGE = 5_000
+"""Active jobs in one answer."""
 
 JobId = int | str
 
@@ -111,6 +113,14 @@ class Client:
         ids: list[int] = self._transport.send("DELETE", f"/jobs/{_path(id)}")["ids"]
         return ids
 
+    def cancel_all(self, user: str | None = None, name: str | None = None) -> list[int]:
+        """Cancel every active job, or all of a user or with a name; the ids told to stop."""
+        wanted = {"user": user, "name": name}
+        said = {key: value for key, value in wanted.items() if value is not None}
+        done = self._transport.send("POST", "/jobs/cancel", said or {"all": True}, again=True)
+        ids: list[int] = done["ids"]
+        return ids
+
     def resize(self, id: JobId, devices: int, key: str = "") -> Json:
         """Let an elastic job go on with so many devices (cores)."""
         return self._order(id, "resize", {"devices": devices}, key)
@@ -176,10 +186,25 @@ class Client:
 
     # The cluster -----------------------------------------------------------------
 
-    def queue(self, limit: int = 1000) -> list[Json]:
-        """The active jobs, in the order of the queue, at most `limit`."""
-        jobs: list[Json] = self._transport.get("/queue", limit=limit)["jobs"]
-        return jobs
+    def queue(self, limit: int = 0, **filters: Any) -> list[Json]:
+        """The active jobs: what runs, then what waits, by priority and time of submission.
+
+        Args:
+            limit: the first so many; 0 = all, however many requests it takes.
+            filters: user, name, state (one or several).
+        """
+        found: dict[int, Json] = {}  # a job that starts between two pages may be on both
+        cursor: str | None = ""
+        while cursor is not None and (not limit or len(found) < limit):
+            most = min(limit - len(found), QUEUE_PAGE) if limit else QUEUE_PAGE
+            page = self.queue_page(most, cursor, **filters)
+            found |= {job["id"]: job for job in page["jobs"]}
+            cursor = page["next"]
+        return list(found.values())
+
+    def queue_page(self, limit: int = 1000, cursor: str = "", **filters: Any) -> Json:
+        """One page of the same: `jobs`, `total` and `pending` of all pages, `next` cursor."""
+        return self._transport.get("/queue", **filters, limit=limit, cursor=cursor or None)
 
     def nodes(self) -> list[Json]:
         """The nodes."""

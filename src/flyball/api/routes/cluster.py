@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from flyball.api import sse
 from flyball.api.bridge import answer, bridge_of
-from flyball.api.models import DecisionsQuery, EventsQuery, QueueQuery, SeriesQuery
+from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery, SeriesQuery
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import Nothing
 from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue, View
+from flyball.control.pages import QueueQuery
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
 
@@ -23,14 +24,23 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/queue", response_model=Queue, responses=USUAL)
-async def queue(request: Request, query: Annotated[QueueQuery, Query()]) -> Response:
-    """The active jobs, in the order of the queue."""
+async def queue(request: Request, query: Annotated[ActiveQuery, Query()]) -> Response:
+    """The active jobs, a page at a time: what runs, then what waits, by priority and submission.
+
+    The policy may start them in another order. A job that is active throughout is on one of the
+    pages, on two if it changed its state meanwhile.
+    """
     bridge = bridge_of(request)
     plane = bridge.plane
+    wanted = QueueQuery(
+        user=query.user, name=query.name, states=tuple(query.state),
+        limit=query.limit, cursor=query.cursor,
+    )  # fmt: skip
 
     def views() -> dict[str, Any]:
-        jobs = plane.queue()
-        return {"jobs": [plane.view(job) for job in jobs[: query.limit]], "total": len(jobs)}
+        page, tokens = plane.queue_page(wanted)
+        jobs = [plane.view(job) | {"token": tokens.get(job.id)} for job in page.jobs]
+        return {"jobs": jobs, "total": page.total, "pending": page.pending, "next": page.next}
 
     return answer(await bridge.call(views))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -10,11 +9,22 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from flyball.api.bridge import Bridge, answer, bridge_of
-from flyball.api.models import BATCH, JOB, ONE, REPORT, JobIn, JobsQuery, NoQuery, OneIn
+from flyball.api.models import (
+    BATCH,
+    CANCEL,
+    JOB,
+    ONE,
+    REPORT,
+    JobIn,
+    JobsQuery,
+    NoQuery,
+    OneIn,
+)
 from flyball.api.problems import Problem, documented
 from flyball.api.specs import checked, specs_of
 from flyball.api.views import Cancelled, JobPage, JobView, Progress, Submitted, View
 from flyball.control.journal import JobQuery
+from flyball.control.pages import QueueQuery
 from flyball.core.jobs import Job
 from flyball.core.units import to_us
 
@@ -38,6 +48,8 @@ Key = Annotated[
     ),
 ]
 Nothing = Annotated[NoQuery, Query()]
+TASKS_PAGE = 1000
+"""Tasks of an array that are read at a time."""
 LOCATION = {"headers": {"Location": {"schema": {"type": "string"}}}}
 
 
@@ -73,14 +85,12 @@ async def found(bridge: Bridge, label: str) -> Job:
 async def tasks_of(bridge: Bridge, array: int) -> list[Job]:
     """All tasks of an array, the newest first; none if it is no array."""
     tasks: list[Job] = []
-    page: list[Job] = []
-    while not tasks or len(page) == JobQuery.limit:
-        after = page[-1].id if page else 0
-        page = await bridge.call(bridge.plane.jobs, JobQuery(array=array, after_id=after))
+    while True:
+        query = JobQuery(array=array, after_id=tasks[-1].id if tasks else 0, limit=TASKS_PAGE)
+        page = await bridge.call(bridge.plane.jobs, query)
         tasks += page
-        if not page:
-            break
-    return tasks
+        if len(page) < TASKS_PAGE:
+            return tasks
 
 
 # Submit -----------------------------------------------------------------------------
@@ -198,9 +208,28 @@ async def cancel(request: Request, job: JobId, query: Nothing) -> Response:
     whole = "_" not in job and one.spec.array == one.id
     wanted = await tasks_of(bridge, one.id) if whole else [one]
     ids = sorted(each.id for each in wanted if not each.state.final)
-    # Side by side, so that the tasks of a large array share commits.
-    await asyncio.gather(*(bridge.call(bridge.plane.cancel, each, who_of(request)) for each in ids))
-    return answer({"ids": ids})
+    return answer({"ids": await bridge.call(bridge.plane.cancel_all, ids, who_of(request))})
+
+
+@router.post(
+    "/jobs/cancel",
+    response_model=Cancelled,
+    responses=documented(415, 422, 503),
+    openapi_extra=taking("CancelIn"),
+)
+async def cancel_jobs(request: Request, query: Nothing) -> Response:
+    """Cancel all active jobs of whom something is true: `{"user": "ada"}`, `{"all": true}`."""
+    bridge = bridge_of(request)
+    said = checked(CANCEL, await body_of(request))
+    if not said:
+        raise Problem(422, "which jobs are to end is not said", 'say user, name or "all": true')
+    wanted = QueueQuery(user=said.get("user"), name=said.get("name"))
+
+    def cancel_wanted() -> list[int]:
+        ids = sorted(job.id for job in bridge.plane.queue(wanted))
+        return bridge.plane.cancel_all(ids, who_of(request))
+
+    return answer({"ids": await bridge.call(cancel_wanted)})
 
 
 @router.get("/jobs/{job}/report", response_model=Progress, responses=documented(404, 422, 503))

@@ -28,7 +28,12 @@ from flyball.schedule.explain.wording import Names, at_most_text, counted, span_
 
 def explain(state: State, knobs: Knobs, job: int, names: Names | None = None) -> Explanation:
     """Why this job waits (or that it does not), in a state right after a decision."""
-    return _explain(Inquiry(state, knobs, names or Names()), job)
+    return explain_by(Inquiry(state, knobs, names or Names()), job)
+
+
+def explain_by(inquiry: Inquiry, job: int) -> Explanation:
+    """The same by an inquiry that is at hand: several jobs of a state share what it found out."""
+    return _explain(inquiry, job)
 
 
 def explain_pending(state: State, knobs: Knobs, names: Names | None = None) -> list[Explanation]:
