@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from flyball.core.protocols import Sample
 from flyball.monitor import segments
+from flyball.monitor.keep import Keep
 from flyball.monitor.reader import Telemetry
 from flyball.monitor.spool import Row, Spool, read_spool, spans
-from flyball.monitor.store import MOST_TRIES, Keep, main, size_by_family, tidy
+from flyball.monitor.store import MOST_TRIES, main, size_by_family, tidy
 
 HOUR = 1_700_002_800
 """The beginning of an hour."""
