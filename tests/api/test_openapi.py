@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.api.world import SLEEP, World
+from tests.api.world import SLEEP, World, give_sensors
 
 from flyball.api.app import create_app
 from flyball.api.plane_like import PlaneLike
@@ -47,6 +47,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Serv
     world.plane.submit([JobSpec(("true",), cpus=4, estimate_s=1e6)] * 4)
     world.step()
     world.log(4, b"hello\n")
+    give_sensors(world)
     with world.server(stream_s=0.02, poll_s=0.01, burst=1e9, failure_burst=1e9) as server:
         yield world, server
     world.plane.close()

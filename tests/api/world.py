@@ -20,12 +20,26 @@ from flyball.api.state_folder import open_state
 from flyball.api.token import make_token
 from flyball.control.plane import Plane
 from flyball.core.live import LiveNode
+from flyball.core.protocols import Sample
 from flyball.core.units import to_us
+from flyball.monitor.publish import Outlet
+from flyball.monitor.reader import Telemetry
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.engine import VirtualEngine
 
 NODES = (LiveNode("a", "CPU1", 4, 4, 8192), LiveNode("b", "CPU1", 4, 4, 8192))
 START_US = 1_700_000_000_000_000
+SENSORS = {
+    "compute": {
+        "family": "compute", "period_s": 0.1, "about": {"source": "ticks"}, "failures": 1,
+        "stuck": 2, "missed": 0, "error": "OSError: gone", "took_us": 30,
+    },
+    "power": {
+        "family": "power", "period_s": 1.0, "failures": 0, "error": "", "took_us": 9,
+        "about": {"source": "60 W to 200 W", "kind": "modelled: no counter"},
+    },
+    "nvidia": {"family": "compute", "absent": "no driver", "failures": 0},
+}  # fmt: skip
 SLEEP = {"argv": ["sleep", "5"], "estimate_s": 5.0}
 
 
@@ -115,3 +129,19 @@ def until(condition: Any, timeout_s: float = 10.0) -> None:
     while not condition():
         assert time.monotonic() < end_s, "it did not happen"
         time.sleep(0.005)
+
+
+def give_sensors(world: World) -> Telemetry:
+    """What an agent measured in 61 s, the last of which is now."""
+    folder = world.folder / "telemetry"
+    folder.mkdir()
+    outlet = Outlet(folder)
+    start_s = START_US / 1e6
+    for at in range(61):
+        spike = 90.0 if at == 30 else 0.0
+        outlet.add("compute", Sample("compute", start_s + at, {"total_percent": at % 10 + spike}))
+        outlet.publish(start_s + at, {"sensors": SENSORS, "store_failures": 2, "fast": False})
+    outlet.close()
+    os.utime(folder / "latest.json", (start_s + 60, start_s + 60))
+    world.plane.sensors = telemetry = Telemetry(folder, now=lambda: start_s + 60)
+    return telemetry

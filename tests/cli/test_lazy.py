@@ -82,7 +82,7 @@ def test_what_is_no_command_loads_none(argument: str, code: int) -> None:
     [
         ("queue", {"queue", "live_options"}),
         ("policies", {"catalogue"}),
-        ("doctor", {"doctor"}),
+        ("doctor", {"doctor", "live_options"}),
         ("submit", {"submit", "job_file", "sbatch", "live_options"}),
         ("demo", {"demo"}),
         ("trace describe", {"trace"}),

@@ -165,6 +165,11 @@ def test_nodes_that_only_pass_time(
         (["--host", "0.0.0.0"], "--tls-cert"),
         (["--engine", "twin", "--cluster", "no-such"], "no-such"),
         (["--port", "many"], "--port"),
+        (["--rate", "compote=50ms"], "did you mean 'compute'"),
+        (["--rate", "compute=1ms"], "use 10ms to 60s"),
+        (["--host-watts", "many"], "write e.g. 60:200"),
+        (["--keep-days", "0"], "use 0.01 to 3650 days"),
+        (["--tune", "none,power"], "unknown live tuner 'none'"),
         (["--nonsense"], "--nonsense"),
     ],
 )

@@ -10,8 +10,9 @@ import pytest
 from tests.control.live_cases import START_US, TWO_NODES, Rig, env, spec_of
 
 from flyball.control.journal import JobQuery
-from flyball.core.errors import BadInput, Conflict, NotFound, UnknownName
+from flyball.core.errors import BadInput, Conflict, NotFound, Unavailable, UnknownName
 from flyball.core.jobs import JobState
+from flyball.monitor.features import Features
 
 PENDING, RUNNING, COMPLETED = JobState.PENDING, JobState.RUNNING, JobState.COMPLETED
 CANCELLED, COMPLETING = JobState.CANCELLED, JobState.COMPLETING
@@ -313,6 +314,21 @@ def test_telemetry_is_somebody_elses(rig: Rig) -> None:
         def series(self, name: str, seconds: float) -> tuple[Any, Any]:
             return np.array([1.0]), np.array([0.5])
 
+        def features(self, name: str) -> list[Features]:
+            return [Features(1.0, 1, 0.5, 0.0, 0.5, 0.0, False)]
+
+        def states(self) -> dict[str, Any]:
+            return {"alive": True, "sensors": []}
+
+        def ask_fast(self, seconds: float) -> None:
+            if seconds > 60:
+                raise OSError("disk full")
+            asked.append(seconds)
+
+    asked: list[float] = []
+    assert rig.plane.sensor_states()["sensors"] == []
+    with pytest.raises(Unavailable, match="no monitoring agent runs"):
+        rig.plane.fast(30.0)
     rig.plane.sensors = Sensors()
     assert rig.plane.telemetry()["cpu"] == 0.5
     rig.submit()
@@ -321,6 +337,12 @@ def test_telemetry_is_somebody_elses(rig: Rig) -> None:
     said = [rig.plane.view(rig.job(job))["progress"] for job in (1, 2)]
     assert said == [{"step": 3.0}, None], "what a job tells the agent is its progress too"
     assert rig.plane.series("cpu", 60.0) == {"name": "cpu", "times": [1.0], "values": [0.5]}
+    (found,) = rig.plane.series("cpu", 60.0, "mean", 1.0, True)["features"]
+    assert (found["window_s"], found["mean"], found["burst"]) == (1.0, 0.5, False)
+    assert rig.plane.fast(30.0) == {"seconds": 30.0}
+    assert asked == [30.0]
+    with pytest.raises(Unavailable, match="disk full"):
+        rig.plane.fast(90.0)
 
 
 def test_who_is_on_the_nodes(tmp_path: Path) -> None:

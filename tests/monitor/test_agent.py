@@ -19,10 +19,11 @@ from flyball.monitor.agent import (
     LONGEST_STORE_S,
     STORE_S,
     StoreKeeper,
-    host_power,
     lock,
     main,
 )
+from flyball.monitor.host_power import catalogue_power, host_power
+from flyball.monitor.keep import Keep
 from flyball.monitor.reader import Telemetry
 
 AGENT = (sys.executable, "-m", "flyball.monitor.agent")
@@ -178,6 +179,8 @@ def test_one_agent_for_a_folder(state: Path, capsys: pytest.CaptureFixture[str])
         (["--rate", "compute=1ms"], "use 10ms to 60s"),
         (["--only", "memroy"], "did you mean 'memory'?"),
         (["--host-watts", "200:60"], "write e.g. 60:200"),
+        (["--keep-days", "-1"], "use 0.01 to 3650 days"),
+        (["--keep-mib", "nan"], "use 1 to 1048576 MiB"),
     ],
 )
 def test_bad_arguments(
@@ -192,3 +195,19 @@ def test_host_power(text: str) -> None:
     with pytest.raises(BadInput):
         host_power(text)
     assert host_power("60:200")[:2] == (60.0, 200.0)
+
+
+def test_host_power_by_the_catalogue() -> None:
+    idle_w, peak_w, source = catalogue_power(64)
+    assert (idle_w, peak_w) == (288 + 64 * 2.8, 288 + 64 * 7.0)  # the server it was measured on
+    assert catalogue_power(2)[0] == pytest.approx(idle_w / 32)
+    assert "acme-cpu-server" in source
+
+
+def test_the_store_is_told_how_much_to_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: told.append(command))
+    StoreKeeper(tmp_path, Keep(days=2.5, mib=64)).each_second(1000.0)
+    assert told[0][-4:] == ["--keep-days", "2.5", "--keep-mib", "64"]

@@ -37,7 +37,7 @@ def test_golden(tmp_path: Path) -> None:
     assert second["core0_percent"] == pytest.approx(50.0)
     assert second["core1_percent"] == pytest.approx(100.0)
     assert second["total_percent"] == pytest.approx(75.0)
-    assert compute.about["use"] == "cpuacct.usage_percpu"
+    assert compute.about["source"] == "cpuacct.usage_percpu"
 
 
 def test_fast_readings_are_averaged_and_leave_out_the_rest(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from flyball.monitor.features import (
     median_filter,
     rate,
     rolling_mean,
+    smoothed,
 )
 
 TIMES = np.arange(0.0, 60.05, 0.1)
@@ -64,3 +65,20 @@ def test_too_little() -> None:
     assert np.isnan(nothing.mean)
     (one,) = features(np.array([5.0]), np.array([2.0]), [1.0])
     assert (one.samples, one.mean, one.slope, one.burst) == (1, 2.0, 0.0, False)
+
+
+def test_smoothed_over_seconds() -> None:
+    times, values = np.arange(5.0) * 0.5, np.array([1.0, 1, 9, 1, 1])
+    assert smoothed(times, values, "none", 1.0) is values
+    assert smoothed(times, values, "median", 1.5).tolist() == [1, 1, 1, 1, 1]
+    assert smoothed(times, values, "median", 0.1).tolist() == values.tolist()  # of one sample
+    assert smoothed(times, values, "mean", 1.0).tolist() == [1, 1, 5, 5, 1]
+    assert smoothed(times, values, "exponential", 0.5).tolist() == [1, 1, 5, 3, 2]
+    assert smoothed(times[:1], values[:1], "median", 1.0).tolist() == [1]
+
+
+def test_medians_of_many_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(1).normal(size=1000)
+    at_once = median_filter(values, 5)
+    monkeypatch.setattr("flyball.monitor.features.MOST_AT_ONCE", 50)
+    assert median_filter(values, 5).tolist() == at_once.tolist()

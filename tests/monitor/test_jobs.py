@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.monitor.site import absent, claim, frozen, opened
 
+from flyball.bench.monitor import write_claim
 from flyball.monitor.claims import PAGE_BYTES, TICKS_PER_S
 from flyball.monitor.sensor import Site
 
@@ -132,6 +138,86 @@ def test_a_process_that_leaves_the_session(tmp_path: Path) -> None:
     stat.write_text(stat.read_text().replace("S 1 100 100", "S 1 101 101"))
     assert jobs.collect(2.0).values["7.processes"] == 1
     assert jobs.collect(99.0).values["7.processes"] == 1  # also when all are asked anew
+
+
+def _worker(site: Site, pid: int, parent: int) -> None:
+    """A process that began a session of its own, as the workers of torchrun do."""
+    _forked(site, pid)
+    stat = site.root / f"proc/{pid}/stat"
+    stat.write_text(stat.read_text().replace("S 1 100 100", f"S {parent} {pid} {pid}"))
+
+
+def test_workers_in_sessions_of_their_own_are_the_jobs(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    _worker(site, 102, 101)
+    _worker(site, 103, 102)
+    _worker(site, 104, 1)  # somebody else's
+    _worker(site, 105, 104)
+    claim(site, "7.1", 100, 9000)
+    jobs = opened("jobs", site)
+    values = jobs.collect(1.0).values
+    assert jobs.pids == {100, 101, 102, 103}
+    assert values["7.processes"] == 4
+    assert values["7.cpu_s_total"] == (100 + 3 * 1250) / TICKS_PER_S
+    assert values["7.rss_bytes"] == 751_000 * PAGE_BYTES
+
+
+def test_a_worker_whose_launcher_ends_stays_the_jobs(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "7.1", 100, 9000)
+    _worker(site, 102, 101)
+    jobs = opened("jobs", site)
+    jobs.collect(1.0)
+    _forked(site, 106)
+    shutil.rmtree(site.root / "proc/101")
+    stat = site.root / "proc/102/stat"
+    stat.write_text(stat.read_text().replace("S 101 102", "S 100 102"))  # taken in
+    jobs.collect(2.0)
+    assert jobs.pids == {100, 102, 106}
+    jobs.collect(99.0)  # all are asked anew
+    assert jobs.pids == {100, 102, 106}
+
+
+def test_a_job_inside_a_job_is_its_own(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "7.1", 100, 9000)
+    _worker(site, 102, 101)
+    _worker(site, 103, 102)
+    jobs = opened("jobs", site)
+    assert jobs.collect(1.0).values["7.processes"] == 4
+    start = int((site.root / "proc/102/stat").read_text().rpartition(")")[2].split()[19])
+    inner = claim(site, "8.1", 102, start)
+    values = jobs.collect(2.0).values
+    assert (values["7.processes"], values["8.processes"]) == (2, 2)
+    inner.unlink()
+    assert jobs.collect(3.0).values["7.processes"] == 4
+
+
+def test_numbers_that_lead_in_a_circle(tmp_path: Path) -> None:
+    site = frozen(tmp_path)
+    claim(site, "7.1", 100, 9000)
+    _worker(site, 102, 103)
+    _worker(site, 103, 102)
+    assert opened("jobs", site).collect(1.0).values["7.processes"] == 2
+
+
+def test_a_real_child_that_begins_a_session(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    jobs = opened("jobs", Site(state=tmp_path))
+    code = (
+        "import subprocess, time; p = subprocess.Popen(['sleep', '60'], start_new_session=True);"
+        "print(p.pid, flush=True); p.wait()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as launcher:
+        assert launcher.stdout is not None
+        worker = int(launcher.stdout.readline())
+        try:
+            write_claim(tmp_path / "engine", 7, 1, launcher.pid)
+            assert jobs.collect(1.0).values["7.processes"] == 2
+            assert jobs.pids == {launcher.pid, worker}
+        finally:
+            os.kill(worker, signal.SIGKILL)
 
 
 def test_no_state_folder(tmp_path: Path) -> None:

@@ -125,7 +125,11 @@ def test_a_broken_sensor_stops_nothing_and_is_tried_ever_less() -> None:
 def test_a_null_object_is_asked_once() -> None:
     loop, (slot,), taken, clock = machine(Missing)
     run_to(loop, clock, 1003.0)
-    assert slot.state() == {"absent": "no such thing here"}
+    assert slot.state() == {
+        "family": "compute",
+        "absent": "no such thing here",
+        "failures": 0,
+    }
     assert not taken.samples
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 
 from flyball.core.protocols import Sample
 from flyball.monitor import segments
+from flyball.monitor.keep import Keep
 from flyball.monitor.reader import Telemetry
 from flyball.monitor.spool import Row, Spool, read_spool, spans
-from flyball.monitor.store import Keep, main, size_by_family, tidy
+from flyball.monitor.store import MOST_TRIES, main, size_by_family, tidy
 
 HOUR = 1_700_002_800
 """The beginning of an hour."""
@@ -235,6 +237,80 @@ def test_retention_by_size_and_age(tmp_path: Path) -> None:
     assert done.removed == 1  # the oldest, of whatever family
     assert done.size_bytes == sum(size_by_family(tmp_path).values())
     assert (tmp_path / "memory" / f"{HOUR + 3 * 86_400}.parquet").exists()
+
+
+def test_on_a_full_disk_old_ones_still_go_and_spools_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = HOUR + 9 * 86_400 + 60
+    fill(tmp_path, HOUR, 30)
+    tidy(tmp_path, HOUR + 60)
+    fill(tmp_path, now - 60, 30)
+    fill(tmp_path, now - 60, 30, "memory")
+    (tmp_path / "compute" / ".half.parquet.tmp").write_bytes(b"half")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for _ in range(MOST_TRIES + 1):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        try:
+            done = tidy(tmp_path, now)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert (done.failures, done.written) == (2, 0)
+    names = sorted(path.name for path in tmp_path.glob("*/*"))
+    assert names == [f"{now - 60}.live"] * 2  # the old one went, nothing is half there
+    assert tidy(tmp_path, now).written == 2
+
+
+def test_a_spool_that_cannot_be_converted_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, HOUR, 60)
+    fill(tmp_path, HOUR + 60, 60)
+    gather = segments.gather
+
+    def fussy(rows: Iterable[Row], start_s: int) -> segments.Segment:
+        if start_s == HOUR:
+            raise ValueError("cannot be")
+        return gather(rows, start_s)
+
+    monkeypatch.setattr(segments, "gather", fussy)
+    done = tidy(tmp_path, HOUR + 120)
+    assert (done.failures, done.written) == (1, 1)  # those after it are stored
+    assert "ValueError: cannot be" in done.words[0]
+    for _ in range(MOST_TRIES - 1):
+        assert tidy(tmp_path, HOUR + 120).failures == 1
+    assert tidy(tmp_path, HOUR + 120).failures == 0
+    assert (tmp_path / "compute" / f"{HOUR}.live.bad").exists()
+    assert tidy(tmp_path, HOUR + 8 * 86_400).removed >= 1  # and ages away
+
+
+def test_spools_count_in_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, HOUR, 60)
+    fill(tmp_path, HOUR + 60, 60)
+    fill(tmp_path, HOUR + 120, 60)  # being written
+
+    def never(*_: object) -> int:
+        raise ValueError("cannot be")
+
+    monkeypatch.setattr(segments, "write", never)
+    done = tidy(tmp_path, HOUR + 120, Keep(mib=0.0))
+    assert done.removed == 2
+    assert list(spans(tmp_path / "compute", ".live")) == [HOUR + 120]
+    assert done.size_bytes == (tmp_path / "compute" / f"{HOUR + 120}.live").stat().st_size
+
+
+def test_what_failed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for minute in range(7):
+        fill(tmp_path, HOUR + 60 * minute, 10)
+    monkeypatch.setattr(os, "nice", lambda _by: 0)
+    monkeypatch.setattr(segments, "write", lambda *_: 1 / 0)
+    assert main([str(tmp_path), "--before", str(HOUR + 3600)]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 6
+    assert "ZeroDivisionError" in said[0]
+    assert "7 failures in all" in said[-1]
 
 
 def test_the_spool_that_is_being_written_is_left_alone(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from flyball import __version__
 from flyball.api.bridge import Bridge
 from flyball.api.guard import Guard
 from flyball.api.metrics_text import Counts
-from flyball.api.models import BATCH, CANCEL, CAP, JOB, ONE, REPORT, RESIZE, schema_of
+from flyball.api.models import BATCH, CANCEL, CAP, FAST, JOB, ONE, REPORT, RESIZE, schema_of
 from flyball.api.plane_like import PlaneLike
 from flyball.api.problems import Problem, ProblemDocument
-from flyball.api.routes import cluster, jobs, logs, orders, service
+from flyball.api.routes import cluster, jobs, logs, orders, service, telemetry
 from flyball.api.settings import ApiSettings
 from flyball.api.specs import faulty
 
@@ -62,7 +62,7 @@ def create_app(
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    for each in (jobs, orders, logs, cluster, service):
+    for each in (jobs, orders, logs, cluster, telemetry, service):
         app.include_router(each.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
@@ -93,7 +93,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
-        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP, CANCEL):
+        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP, CANCEL, FAST):
             schema = schema_of(adapter)
             schemas.update(schema.pop("$defs", {}))
             schemas[schema["title"]] = schema

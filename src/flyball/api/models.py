@@ -197,6 +197,16 @@ class CancelIn(TypedDict, total=False):
     name: Annotated[Name, Field(description="With exactly this name.")]
 
 
+@with_config(ConfigDict(extra="forbid", strict=True, title="FastIn"))
+class FastIn(TypedDict):
+    """Haste."""
+
+    seconds: Annotated[
+        float,
+        Field(ge=1, le=3600, allow_inf_nan=False, description="How long from now."),
+    ]
+
+
 ONE: TypeAdapter[OneIn] = TypeAdapter(OneIn)
 JOB: TypeAdapter[JobIn] = TypeAdapter(JobIn)
 BATCH: TypeAdapter[BatchIn] = TypeAdapter(BatchIn)
@@ -204,6 +214,7 @@ REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
 RESIZE: TypeAdapter[ResizeIn] = TypeAdapter(ResizeIn)
 CAP: TypeAdapter[CapIn] = TypeAdapter(CapIn)
 CANCEL: TypeAdapter[CancelIn] = TypeAdapter(CancelIn)
+FAST: TypeAdapter[FastIn] = TypeAdapter(FastIn)
 
 
 # What queries may say ---------------------------------------------------------------
@@ -288,6 +299,13 @@ class SeriesQuery(Query):
 
     name: str = Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")
     seconds: float = Field(3600.0, gt=0, le=31_536_000.0, description="How far back.")
+    smooth: Literal["none", "median", "mean", "exponential"] = Field(
+        "none", description="Median or mean of the last `window_s`, or half forgotten in it."
+    )
+    window_s: float = Field(1.0, ge=0.01, le=3600.0, description="Of `smooth`.")
+    features: bool = Field(
+        False, description="Also mean, deviation, 95 % quantile, slope and burst over 1, 10, 60 s."
+    )
 
 
 def schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:

@@ -153,6 +153,46 @@ class Forecast(View):
     )
 
 
+class SeriesView(View):
+    """One series; the lists go together."""
+
+    name: str
+    times: list[float] = Field(description="Seconds since 1970.")
+    values: list[float | None]
+    features: list[dict[str, Any]] = Field([], description="One for each window, if asked for.")
+
+
+class SensorRow(View):
+    """One collector."""
+
+    name: str
+    family: str
+    period_s: float | None = Field(description="How often it is read; null = never.")
+    kind: str = Field(description="`measured`, `modelled`, or `absent`.")
+    absent: str = Field(description="Why there is none here, else empty.")
+    source: str
+    failures: int = Field(description="How often it raised.")
+    error: str = Field(description="The last failure, in words.")
+    took_us: int | None = Field(description="The last reading.")
+
+
+class Sensors(View):
+    """The monitoring agent and its collectors."""
+
+    alive: bool = Field(description="Whether it published within the last 10 s.")
+    age_s: float | None = Field(description="Since it last did; null = never.")
+    fast: bool
+    lost: int = Field(description="How often samples could not be written.")
+    store_failures: int = Field(description="How often keeping house failed.")
+    sensors: list[SensorRow]
+
+
+class Fast(View):
+    """How long the fastest rates last."""
+
+    seconds: float
+
+
 class Health(View):
     """Whether the control plane works."""
 

@@ -6,11 +6,12 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from flyball.cli.live_options import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
 from flyball.core.errors import FlyballError
@@ -22,6 +23,7 @@ PROBE_TIMEOUT_S = 5.0
 EXAMPLES = """\b
 Examples:
   flyball doctor
+  flyball doctor --state ~/queue           (also its server and its sensors)
   flyball doctor --json
 """
 
@@ -40,17 +42,18 @@ class Finding(NamedTuple):
 
 
 def doctor(
+    state: State = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what this machine offers, what is missing and how to get it."""
-    findings = list(examine())
+    findings = list(examine(state))
     if as_json:
         print_json({"findings": [each._asdict() for each in findings]})
     else:
         print_table("This machine", Finding._fields, findings, 4)
 
 
-def examine() -> Iterator[Finding]:
+def examine(state: Path | None = None) -> Iterator[Finding]:
     """Look at everything, one after the other; nothing here raises or takes long."""
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.system()}")
     yield Finding("cores", "ok", str(len(os.sched_getaffinity(0))))
@@ -59,8 +62,8 @@ def examine() -> Iterator[Finding]:
     yield _cache()
     yield _gpu()
     yield _rapl()
-    yield _state()
-    yield _control_plane()
+    yield _state(state)
+    yield from _control_plane(state)
     yield _cgroup()
     yield _program("slurm", ("sinfo", "--version"), "needed only to drive a Slurm cluster")
     yield _package("ray", "needed only for Ray clusters: pip install 'flyball[ray]'")
@@ -108,12 +111,12 @@ def _rapl() -> Finding:
     return Finding("cpu energy counter", "ok", "RAPL, readable")
 
 
-def _state() -> Finding:
+def _state(state: Path | None) -> Finding:
     """The folder of the live system, and whether it can be trusted."""
     from flyball.api.state_folder import default_state, open_state
 
     try:
-        folder = default_state()
+        folder = state or default_state()
         if not folder.exists():
             return Finding("state folder", "absent", _homely(folder), "made by flyball up")
         return Finding("state folder", "ok", _homely(open_state(folder)))
@@ -122,17 +125,41 @@ def _state() -> Finding:
         return Finding("state folder", "absent", found, remedy)
 
 
-def _control_plane() -> Finding:
+def _control_plane(state: Path | None) -> Iterator[Finding]:
+    """The server, and the sensors of its agent."""
     from flyball.sdk.client import Client
     from flyball.sdk.errors import ApiError
 
     try:
-        with Client() as client:
+        with Client(state) as client:
             well = client.health()
             found = "answers" if well["ok"] else f"is not well: {well['checks']}"
-            return Finding("control plane", "ok" if well["ok"] else "absent", found)
+            remedy = "" if well["ok"] else "see what it printed"
+            findings = [Finding("control plane", "absent" if remedy else "ok", found, remedy)]
+            findings += _monitoring(client.sensors())
     except (ApiError, OSError):
-        return Finding("control plane", "absent", "none is running", "start one: flyball up")
+        remedy = "start one: flyball up"
+        findings = [Finding("control plane", "absent", "none is running", remedy)]
+    yield from findings
+
+
+def _monitoring(told: Mapping[str, Any]) -> Iterator[Finding]:
+    """The agent, then one line for each collector."""
+    lost = f"{told['lost']} writes lost, {told['store_failures']} failures of the store"
+    if told["alive"]:
+        yield Finding("agent", "ok", lost)
+    else:
+        yield Finding("agent", "absent", "does not publish", "see agent.log in the state folder")
+    for each in told["sensors"]:
+        name = f"sensor {each['name']}"
+        if each["absent"]:
+            yield Finding(name, "absent", each["family"], each["absent"])
+            continue
+        found = f"{each['family']}, {each['kind']}, every {each['period_s']:g} s"
+        if each["took_us"] is not None:
+            found += f", {each['took_us']} us a reading"
+        trouble = f"failed {each['failures']} times: {each['error']}" if each["failures"] else ""
+        yield Finding(name, "ok", found, trouble or each["source"] * (each["kind"] != "measured"))
 
 
 def _cgroup() -> Finding:

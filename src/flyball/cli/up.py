@@ -8,19 +8,20 @@ import gc
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from flyball.cli.kernels import ensure_compiled
 from flyball.cli.live_options import State
 from flyball.cli.output import note
+from flyball.cli.up_agent import AgentKeeper, agent_command
+from flyball.cli.up_greeting import greeting
 from flyball.core.errors import BadInput, Unavailable
 
 EXAMPLES = """\b
@@ -29,22 +30,14 @@ Examples:
   flyball up --tune elastic,power --tune-set elastic.gap_s=120
   flyball up --policy srtf --set round_s=120 --state ~/queue
   flyball up --engine twin --cluster five-mixed --port 8700
+  flyball up --rate compute=50ms --rate network=1s --keep-days 30 --keep-mib 2048
+  flyball up --host-watts 60:200           (draw idle and at full use, if not measured)
   flyball submit -- python train.py        (in another terminal)
 """
 
 COLLECT = 100_000, 20, 20
 """New objects before garbage is looked for. A long queue is not garbage: looking through it after
 every few hundred objects took a quarter of the time of a batch of submits."""
-
-AGENT_PAUSE_S = 2.0
-"""Between the end of an agent and the start of the next."""
-AGENT_END_S = 5.0
-"""How long an agent that is told to end is waited for; one that takes longer ends all the same."""
-
-USEFUL = """useful commands (in another terminal{where}):
-  flyball submit -- sleep 10      flyball queue      flyball top
-  flyball logs ID -f              flyball why ID     flyball receipt ID
-  flyball demo live               a dozen small training jobs"""
 
 
 def up(
@@ -66,6 +59,23 @@ def up(
         str, typer.Option(help="With --engine twin: a preset or a cluster file.")
     ] = "five-mixed",
     agent: Annotated[bool, typer.Option(help="Start the monitoring agent.")] = True,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rate",
+            metavar="FAMILY=PERIOD",
+            help="Sample compute, memory, network, power or application this often: compute=50ms.",
+        ),
+    ] = None,
+    host_watts: Annotated[
+        str,
+        typer.Option(
+            metavar="IDLE:PEAK",
+            help="The host's draw, where it is not measured. [default: the catalogue's]",
+        ),
+    ] = "",
+    keep_days: Annotated[float, typer.Option(help="Days that measurements are kept.")] = 7.0,
+    keep_mib: Annotated[float, typer.Option(help="MiB of measurements that are kept.")] = 512.0,
     foresight: Annotated[
         bool, typer.Option(help="Learn run times and loads, in a process beside.")
     ] = True,
@@ -102,10 +112,12 @@ def up(
     if not 1.0 <= tune_s <= 86_400.0:
         raise BadInput(f"--tune-s {tune_s:g}", "use 1 to 86400 seconds")
     changed = tune_set or []
-    tuners = make_tuners([each.strip() for each in tune.split(",") if each.strip()], changed)
+    tuners = make_tuners(_tuner_names(tune), changed)
     tuning = Tuning(tuners, tune_s, changed)
     simulated = load_cluster(cluster) if engine == "twin" else None
-    folder = open_state(state or default_state())
+    folder = state or default_state()
+    command = agent_command(folder, rate or [], host_watts, keep_days, keep_mib)
+    folder = open_state(folder)
     with _locked(folder):
         # 2. Compile, recover, serve.
         token = make_token(folder)
@@ -120,10 +132,17 @@ def up(
         # 3. Say where, watch, and wait to be stopped.
         with (
             _endpoint(folder, server.url, tls_cert),
-            _agent(folder, agent and not simulated),
+            _agent(command, folder / "agent.log", agent and not simulated),
             _foresight(live.plane, foresight),
         ):
-            _greet(server.url, folder, state, chosen[0].name, live.plane.nodes_)
+            # The token is a secret: people may see it, files that keep what we print may not.
+            secret = token if sys.stdout.isatty() else ""
+            nodes = live.plane.nodes_
+            for line in greeting(
+                server.url, folder, state, chosen[0].name, nodes, secret, tls_cert
+            ):
+                typer.echo(line)
+            sys.stdout.flush()
             _until_stopped(server)
         note("stopping; running jobs run on")
         server.stop()
@@ -158,33 +177,17 @@ def _endpoint(folder: Path, url: str, tls_cert: Path | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _agent(folder: Path, wanted: bool) -> Iterator[None]:
+def _agent(command: Sequence[str], log: Path, wanted: bool) -> Iterator[None]:
     """The monitoring agent, started again if it ends."""
     if not wanted:
         yield
         return
-    stopped, changing = threading.Event(), threading.Lock()
-    running: list[subprocess.Popen[bytes]] = []
-
-    def keep() -> None:
-        while True:
-            with changing, open(folder / "agent.log", "ab") as file:
-                if stopped.is_set():
-                    return
-                running[:] = [_start_agent(folder, file)]
-            running[0].wait()
-            stopped.wait(AGENT_PAUSE_S)
-
-    watcher = threading.Thread(target=keep, name="agent", daemon=True)
-    watcher.start()
+    keeper = AgentKeeper(command, log)
+    keeper.start()
     try:
         yield
     finally:
-        stopped.set()
-        with changing:
-            for each in running:
-                each.terminate()
-        watcher.join(AGENT_END_S)
+        keeper.stop()
 
 
 @contextlib.contextmanager
@@ -201,20 +204,10 @@ def _foresight(plane: Any, wanted: bool) -> Iterator[None]:
         keeper.stop()
 
 
-def _start_agent(folder: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "flyball.monitor.agent", "--state", str(folder)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-
-def _greet(url: str, folder: Path, state: Path | None, policy: str, nodes: Any) -> None:
-    devices = sum(node.devices for node in nodes)
-    kind = "cores" if all(node.device == "CPU1" for node in nodes) else "devices"
-    typer.echo(f"flyball is up: {url}")
-    typer.echo(f"  {len(nodes)} node{'s' * (len(nodes) != 1)}, {devices} {kind}; policy {policy}")
-    typer.echo(f"  state {folder}")
-    typer.echo(f'  token {folder / "token"}   (curl -H "Authorization: Bearer $(cat ...)")')
-    typer.echo(USEFUL.format(where=f", with --state {state}" if state else ""))
-    sys.stdout.flush()
+def _tuner_names(text: str) -> list[str]:
+    """Names by comma; `none` alone is no tuner."""
+    names = [each.strip() for each in text.split(",") if each.strip()]
+    return [] if names == ["none"] else names
 
 
 def _until_stopped(server: Any) -> None:

@@ -24,10 +24,12 @@ from flyball.control.tuning_receipt import Steps as ReportedSteps
 from flyball.control.views import node_views
 from flyball.control.whys import explain_job
 from flyball.core.cluster import Cluster
-from flyball.core.errors import NotFound
+from flyball.core.errors import NotFound, Unavailable
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.live import EventKind, LiveNode
 from flyball.core.units import US_PER_S
+from flyball.monitor.features import Features, smoothed
+from flyball.monitor.states import states
 
 
 class Sensors(Protocol):
@@ -36,6 +38,9 @@ class Sensors(Protocol):
     def latest(self) -> dict[str, Any]: ...
     def names(self) -> Sequence[str]: ...
     def series(self, name: str, seconds: float) -> tuple[Any, Any]: ...
+    def features(self, name: str) -> Sequence[Features]: ...
+    def states(self) -> dict[str, Any]: ...
+    def ask_fast(self, seconds: float) -> None: ...
 
 
 class Answers:
@@ -169,8 +174,20 @@ class Answers:
         """The latest of everything that is measured."""
         return self.sensors.latest() if self.sensors else {}
 
-    def series(self, name: str, seconds: float) -> dict[str, Any]:
+    def series(
+        self,
+        name: str,
+        seconds: float,
+        smooth: str = "none",
+        window_s: float = 1.0,
+        features: bool = False,
+    ) -> dict[str, Any]:
         """One measured series over the last so many seconds.
+
+        Args:
+            smooth: against noise: `none`, `median`, `mean` or `exponential`.
+            window_s: over which it is smoothed.
+            features: also what it was like over the last 1, 10 and 60 s.
 
         Raises:
             NotFound: nothing of that name is measured.
@@ -178,7 +195,29 @@ class Answers:
         if self.sensors is None or name not in self.sensors.names():
             raise NotFound(f"nothing called {name!r} is measured", "see /api/v1/telemetry")
         times, values = self.sensors.series(name, seconds)
-        return {"name": name, "times": times.tolist(), "values": values.tolist()}
+        values = smoothed(times, values, smooth, window_s)
+        found = {"name": name, "times": times.tolist(), "values": values.tolist()}
+        if features:
+            found["features"] = [each._asdict() for each in self.sensors.features(name)]
+        return found
+
+    def sensor_states(self) -> dict[str, Any]:
+        """The monitoring agent and each of its sensors."""
+        return states({}, float("inf")) if self.sensors is None else self.sensors.states()
+
+    def fast(self, seconds: float) -> dict[str, Any]:
+        """Have everything sampled at the fastest rates for so many seconds.
+
+        Raises:
+            Unavailable: nobody samples.
+        """
+        if self.sensors is None or not self.sensors.states()["alive"]:
+            raise Unavailable("no monitoring agent runs", "see agent.log in the state folder")
+        try:
+            self.sensors.ask_fast(seconds)
+        except OSError as error:
+            raise Unavailable(f"the agent cannot be told: {error}", "mend the disk") from error
+        return {"seconds": seconds}
 
     def audit(self, what: str, who: str) -> None:
         """Put something on record that is not about a job."""

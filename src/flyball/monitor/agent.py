@@ -1,6 +1,7 @@
 """The monitoring agent: one small process that samples this machine and its jobs.
 
-    python -m flyball.monitor.agent --state DIR [--rate compute=50ms] [--host-watts 60:200]
+    python -m flyball.monitor.agent --state DIR [--rate compute=50ms] [--host-watts 60:200] \
+        [--keep-days 7] [--keep-mib 512] [--only compute,memory]
 
 It ends on SIGTERM or when its parent goes, and leaves whole segments behind.
 """
@@ -24,6 +25,8 @@ from typing import Any
 from flyball.core.clock import VirtualClock
 from flyball.core.errors import BadInput, FlyballError
 from flyball.monitor import registry
+from flyball.monitor.host_power import catalogue_power, host_power
+from flyball.monitor.keep import Keep, checked_keep
 from flyball.monitor.loop import Loop
 from flyball.monitor.publish import Outlet
 from flyball.monitor.rates import FASTEST, Rates, parse_rates
@@ -57,8 +60,8 @@ class SteadyClock(VirtualClock):
 class StoreKeeper:
     """Starts `flyball.monitor.store` now and then, and never waits for it but at the end."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, keep: Keep = Keep()) -> None:  # noqa: B008 (it is frozen)
+        self._folder, self._keep = folder, keep
         self._process: subprocess.Popen[bytes] | None = None
         self._began_s = -math.inf
         self.failures = 0
@@ -87,11 +90,11 @@ class StoreKeeper:
     def _start(self, now: float, before_s: float) -> None:
         self._began_s = now
         command = [sys.executable, "-m", "flyball.monitor.store", str(self._folder)]
+        command += ["--before", str(before_s)]
+        command += ["--keep-days", f"{self._keep.days:g}", "--keep-mib", f"{self._keep.mib:g}"]
+        # What it complains of goes where the agent's own words go.
         self._process = subprocess.Popen(
-            [*command, "--before", str(before_s)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
 
 
@@ -99,7 +102,12 @@ class Agent:
     """The parts put together; `run` until told to stop."""
 
     def __init__(
-        self, site: Site, rates: Rates, names: Sequence[str], clock: VirtualClock | None = None
+        self,
+        site: Site,
+        rates: Rates,
+        names: Sequence[str],
+        keep: Keep = Keep(),  # noqa: B008 (it is frozen)
+        clock: VirtualClock | None = None,
     ) -> None:
         assert site.state is not None
         self._folder = site.state / "telemetry"
@@ -107,8 +115,11 @@ class Agent:
         self._rates = rates
         self._fast_until_s = 0.0
         self._outlet = Outlet(self._folder)
-        self._keeper = StoreKeeper(self._folder)
-        self.slots = [Slot(name, registry.get_collector(name), site) for name in names]
+        self._keeper = StoreKeeper(self._folder, keep)
+        self.slots = [
+            Slot(name, registry.get_collector(name), site, outside=registry.is_outside(name))
+            for name in names
+        ]
         self._loop = Loop(self.slots, self._clock, self._outlet, self._each_second)
         self._loop.set_rates(rates)
 
@@ -147,7 +158,7 @@ class Agent:
         }
 
 
-def build(state: Path, rates: Rates, names: Sequence[str], host: HostPower | None) -> Agent:
+def build(state: Path, rates: Rates, names: Sequence[str], host: HostPower, keep: Keep) -> Agent:
     """An agent of this machine for a state folder."""
     slots: list[Slot] = []
 
@@ -155,7 +166,7 @@ def build(state: Path, rates: Rates, names: Sequence[str], host: HostPower | Non
         jobs = next((each.sensor for each in slots if each.name == "jobs"), None)
         return getattr(jobs, "pids", frozenset())
 
-    agent = Agent(Site(state=state, host_power=host, ours=ours), rates, names)
+    agent = Agent(Site(state=state, host_power=host, ours=ours), rates, names, keep)
     slots += agent.slots
     return agent
 
@@ -176,21 +187,6 @@ def lock(folder: Path) -> int:
     return file
 
 
-def host_power(text: str) -> HostPower:
-    """`60:200`: watts of the idle host and of the fully used one.
-
-    Raises:
-        BadInput: anything else.
-    """
-    try:
-        idle_w, peak_w = map(float, text.split(":"))
-    except ValueError:
-        idle_w = peak_w = math.nan
-    if not 0 <= idle_w <= peak_w < 1e6:
-        raise BadInput(f"--host-watts {text!r} is not IDLE:PEAK", "write e.g. 60:200")
-    return HostPower(idle_w, peak_w, "as stated")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """The process."""
     parser = argparse.ArgumentParser(prog="flyball.monitor.agent", description=__doc__)
@@ -198,6 +194,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rate", action="append", default=[], metavar="FAMILY=PERIOD")
     parser.add_argument("--only", help="collectors by comma; default: all")
     parser.add_argument("--host-watts", metavar="IDLE:PEAK", help="where draw is not measured")
+    parser.add_argument("--keep-days", type=float, default=Keep.days, help="how long it is kept")
+    parser.add_argument("--keep-mib", type=float, default=Keep.mib, help="how much is kept")
     parser.add_argument("--stay", action="store_true", help="go on when the parent has gone")
     chosen = parser.parse_args(arguments)
     stopped = False
@@ -212,10 +210,15 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, on_signal)
     try:
         rates = parse_rates(chosen.rate)
-        host = host_power(chosen.host_watts) if chosen.host_watts else None
+        host = (
+            host_power(chosen.host_watts)
+            if chosen.host_watts
+            else catalogue_power(os.cpu_count() or 1)
+        )
+        keep = checked_keep(chosen.keep_days, chosen.keep_mib)
         names = chosen.only.split(",") if chosen.only else registry.names()
         held = lock(chosen.state / "telemetry")
-        agent = build(chosen.state, rates, names, host)
+        agent = build(chosen.state, rates, names, host, keep)
     except FlyballError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -1,8 +1,9 @@
 """Which attempts run here, and which processes are theirs.
 
 The engine's claim files say who supervises an attempt; the supervisor leads a session, and the
-processes of that session are the job. Reading them is O(claims + new processes): a process is
-asked for its session once, then only those that are ours are read again.
+processes of that session and all they started are the job, also in sessions of their own, as the
+workers of torchrun are. Reading them is O(claims + new processes): a process is asked for its
+session and its parent once, then only those that are ours are read again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ FIRST_LINE = 1024
 """Bytes of a claim's first line; the exit record follows."""
 SWEEP_S = 30.0
 """All processes are asked anew this often, in case an id was used again unseen."""
+DEEPEST = 64
+"""Ancestors that are looked at: numbers that were used again must not lead in a circle."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -40,7 +43,7 @@ class Claim(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a session's processes use. Pages that several of them share count for each."""
+    """What a job's processes use. Pages that several of them share count for each."""
 
     processes: int
     cpu_s: float
@@ -48,6 +51,7 @@ class Usage(NamedTuple):
 
 
 class _Stat(NamedTuple):
+    parent: int
     session: int
     start: int
     cpu_ticks: int
@@ -55,7 +59,11 @@ class _Stat(NamedTuple):
 
 
 class Sessions:
-    """The sessions of claimed attempts, brought up to date by `update`."""
+    """The sessions of claimed attempts and what they started, brought up to date by `update`.
+
+    A supervisor takes in what its children leave behind, so whoever was started by a job has the
+    supervisor among its ancestors for as long as it lives.
+    """
 
     def __init__(self, site: Site) -> None:
         assert site.state is not None
@@ -63,7 +71,8 @@ class Sessions:
         self._proc = site.root / "proc"
         self._boot = text_of(site.proc("sys/kernel/random/boot_id"))
         self._claims: dict[str, Claim] = {}
-        self._session_of: dict[int, int] = {}
+        self._origin_of: dict[int, tuple[int, int]] = {}
+        self._leader_of: dict[int, int] = {}
         self._sweep_due = -1.0
         self._load = kept(site.proc("loadavg"))
         self._newest = b""
@@ -74,14 +83,14 @@ class Sessions:
         """The attempts that run, and what each uses."""
         claims = self._read_claims()
         if not claims:
-            self._session_of.clear()
+            self._origin_of.clear()
+            self._leader_of.clear()
             self._leaders = set()
             self.pids = frozenset()
             return {}
         leaders = {claim.pid for claim in claims}
         if self._has_new() or leaders != self._leaders or now >= self._sweep_due:
             self._find_processes(now, leaders)
-            self._leaders = leaders
         return self._measure(claims)
 
     def _has_new(self) -> bool:
@@ -108,31 +117,60 @@ class Sessions:
         return list({claim.pid: claim for claim in by_age}.values())
 
     def _find_processes(self, now: float, leaders: set[int]) -> None:
+        """Ask those not seen yet for session and parent, and find out whose they are."""
         if now >= self._sweep_due:
             self._sweep_due = now + SWEEP_S
-            self._session_of.clear()
+            self._origin_of.clear()
+            self._leader_of.clear()
         alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
-        known = self._session_of
+        known = self._origin_of
         for gone in known.keys() - alive:
-            del known[gone]
+            self._forget(gone)
         # A leader may have been seen before it became one.
-        for pid in (alive - known.keys()) | (leaders & alive):
+        fresh = (alive - known.keys()) | (leaders & alive)
+        for pid in fresh:
             stat = _read_stat(self._proc, pid)
             if stat is not None:
-                known[pid] = stat.session
+                known[pid] = stat.session, stat.parent
+        undecided = fresh if leaders == self._leaders else known.keys()
+        self._leaders = leaders
+        for pid in undecided:
+            self._decide(pid)
+
+    def _decide(self, pid: int) -> int:
+        """The leader of its session, or of the session of its nearest ancestor; 0 = not ours."""
+        self._leader_of.pop(pid, None)
+        at = pid
+        for _ in range(DEEPEST):
+            session, parent = self._origin_of.get(at, (0, 0))
+            if session in self._leaders:
+                self._leader_of[pid] = session
+                return session
+            if parent <= 1:
+                return 0
+            at = parent
+        return 0
+
+    def _forget(self, pid: int) -> None:
+        self._origin_of.pop(pid, None)
+        self._leader_of.pop(pid, None)
 
     def _measure(self, claims: list[Claim]) -> dict[Claim, Usage]:
         members: dict[int, list[_Stat]] = {claim.pid: [] for claim in claims}
         started: dict[int, int] = {}
         pids = []
-        for pid, session in list(self._session_of.items()):
-            if session not in members:
-                continue
+        for pid, leader in list(self._leader_of.items()):
             stat = _read_stat(self._proc, pid)
-            if stat is None or stat.session != session:
-                del self._session_of[pid]
+            if stat is None:
+                self._forget(pid)
                 continue
-            members[session].append(stat)
+            if stat.session != self._origin_of[pid][0]:
+                # It began a session of its own, or is another process with the same number.
+                self._origin_of[pid] = stat.session, stat.parent
+                leader = self._decide(pid)
+                if not leader:
+                    continue
+            members[leader].append(stat)
             started[pid] = stat.start
             pids.append(pid)
         self.pids = frozenset(pids)
@@ -169,7 +207,7 @@ def _read_claim(path: Path, boot: str) -> Claim | None:
 
 
 def _read_stat(proc: Path, pid: int) -> _Stat | None:
-    """Session, start and use of a process; its waited-for children count as its own."""
+    """Parent, session, start and use of a process; its waited-for children count as its own."""
     try:
         file = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -185,4 +223,4 @@ def _read_stat(proc: Path, pid: int) -> _Stat | None:
     if fields[0] in b"ZX":
         return None
     ticks = sum(map(int, fields[11:15]))
-    return _Stat(int(fields[3]), int(fields[19]), ticks, int(fields[21]))
+    return _Stat(int(fields[1]), int(fields[3]), int(fields[19]), ticks, int(fields[21]))

@@ -20,6 +20,12 @@ QUIET = 0.05
 """Deviations below this share of the mean do not make a burst of noise."""
 
 
+MOST_WIDE = 501
+"""Samples in the window of a median."""
+MOST_AT_ONCE = 1 << 20
+"""Values that medians are taken of at a time."""
+
+
 class Features(NamedTuple):
     """One series over one window that ends at the last sample.
 
@@ -37,6 +43,24 @@ class Features(NamedTuple):
     burst: bool
 
 
+def smoothed(times_s: Floats, values: Floats, how: str, window_s: float) -> Floats:
+    """A series against noise: `none`, `mean`, `median` or `exponential`.
+
+    Args:
+        window_s: what the mean and the median are over, and in which half is forgotten. A median
+            is over as many samples as there are in it at their usual distance, at most 501.
+    """
+    if how == "none" or len(values) < 2:
+        return values
+    if how == "mean":
+        return rolling_mean(times_s, values, window_s)
+    if how == "exponential":
+        return exponential(times_s, values, window_s)
+    assert how == "median", how
+    period_s = max(float(np.median(np.diff(times_s))), 1e-6)
+    return median_filter(values, int(min(MOST_WIDE, max(1.0, round(window_s / period_s)))))
+
+
 def rolling_mean(times_s: Floats, values: Floats, window_s: float) -> Floats:
     """At each time the mean of the samples of the last `window_s`."""
     first = np.searchsorted(times_s, times_s - window_s, side="right")
@@ -51,8 +75,12 @@ def median_filter(values: Floats, width: int = 5) -> Floats:
     if width <= 1 or len(values) == 0:
         return values
     padded = np.concatenate([np.full(width - 1, values[0]), values])
-    medians: Floats = np.median(sliding_window_view(padded, width), axis=1)
-    return medians
+    windows = sliding_window_view(padded, width)
+    # Windows are copied to be sorted: a few at a time, or an hour would take gigabytes.
+    rows = max(1, MOST_AT_ONCE // width)
+    return np.concatenate(
+        [np.median(windows[at : at + rows], axis=1) for at in range(0, len(windows), rows)]
+    )
 
 
 def exponential(times_s: Floats, values: Floats, half_life_s: float) -> Floats:

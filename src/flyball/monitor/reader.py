@@ -16,6 +16,7 @@ from flyball.monitor import segments
 from flyball.monitor.features import WINDOWS_S, Features, features, rate
 from flyball.monitor.rates import FAMILIES
 from flyball.monitor.spool import SEGMENT_S, SUFFIX, read_spool, spans
+from flyball.monitor.states import states
 from flyball.monitor.store import HOUR, HOUR_S, MINUTE
 
 LATEST = "latest.json"
@@ -87,6 +88,10 @@ class Telemetry:
     def features(self, name: str, windows_s: Sequence[float] = WINDOWS_S) -> list[Features]:
         """Mean, deviation, 95 % quantile, slope and burst of a series over each window."""
         return features(*self.series(name, max(windows_s)), windows_s)
+
+    def states(self) -> dict[str, Any]:
+        """Whether the agent lives, and the state of each of its sensors."""
+        return states(self.status(), self.age_s())
 
     def ask_fast(self, seconds: float) -> None:
         """Have the agent sample at the fastest rates for this long from now."""

@@ -6,12 +6,15 @@ packages add theirs under the entry-point group `flyball.collectors` (name -> `m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import cast
+from typing import Any, ClassVar, cast
 
 from flyball.core.errors import UnknownName
-from flyball.monitor.sensor import Sensor
+from flyball.core.protocols import Sample
+from flyball.monitor.rates import FAMILIES
+from flyball.monitor.sensor import Null, Sensor, Site
 
 BUILT_IN = {
     "compute": "flyball.monitor.collectors.compute:Compute",
@@ -38,6 +41,9 @@ def names() -> list[str]:
 def get_collector(name: str) -> type[Sensor]:
     """The collector's class; `open(site)` makes the collector, or a null object that says why.
 
+    One that cannot be loaded, or that is not as `monitor/sensor.py` says, is a null object too:
+    somebody else's mistake must not end the monitoring of everything else.
+
     Raises:
         UnknownName: there is none of this name.
     """
@@ -45,7 +51,49 @@ def get_collector(name: str) -> type[Sensor]:
     if where is None:
         raise UnknownName("collector", name, names())
     module, _, attribute = where.partition(":")
-    return cast(type[Sensor], getattr(import_module(module), attribute))
+    try:
+        found = getattr(import_module(module), attribute)
+    except Exception as error:
+        return _broken(name, f"{where} cannot be loaded: {type(error).__name__}: {error}")
+    wrong = _wrong(found)
+    return _broken(name, f"{where} {wrong}") if wrong else cast(type[Sensor], found)
+
+
+def is_outside(name: str) -> bool:
+    """Whether it is another package's, so that what it returns is checked."""
+    return name not in BUILT_IN
+
+
+def _wrong(cls: Any) -> str:
+    """What keeps a class from being a collector, "" if nothing does."""
+    family = getattr(cls, "family", None)
+    if family not in FAMILIES:
+        return f"has family {family!r}; use one of {', '.join(FAMILIES)}"
+    least_s = getattr(cls, "least_s", None)
+    if not isinstance(least_s, int | float) or not 0 <= least_s < float("inf"):
+        return f"has least_s {least_s!r}; use seconds"
+    if not isinstance(getattr(cls, "blocks", None), bool):
+        return "does not say whether it blocks"
+    return "" if callable(getattr(cls, "open", None)) else "has no open(site)"
+
+
+def _broken(name: str, reason: str) -> type[Sensor]:
+    """A collector that is never there, and says why."""
+
+    class Broken:
+        family: ClassVar[str] = next(iter(FAMILIES))
+        least_s: ClassVar[float] = 0.0
+        blocks: ClassVar[bool] = False
+        about: Mapping[str, str] = {}
+
+        @classmethod
+        def open(cls, site: Site) -> Null:
+            return Null(name, reason)
+
+        def collect(self, now: float) -> Sample:
+            raise AssertionError("it is never made")
+
+    return cast(type[Sensor], Broken)
 
 
 def _outside() -> dict[str, str]:

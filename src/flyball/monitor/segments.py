@@ -88,7 +88,7 @@ def _join(parts: Sequence[tuple[Floats, tuple[str, ...], Floats]], spans: list[i
 
 def write(path: Path, segment: Segment) -> int:
     """Write under another name, then rename: the file is whole or not there. Returns its bytes."""
-    pa, pq = _arrow()
+    pa, _ = _arrow()
 
     names = sorted(segment.columns)
     steps = {name: _best_step(name, segment.columns[name]) for name in names}
@@ -101,23 +101,32 @@ def write(path: Path, segment: Segment) -> int:
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     encodings = {name: "DELTA_BINARY_PACKED" if steps[name] else "PLAIN" for name in names}
     temporary = path.with_name(f".{path.name}.tmp")
-    # Without Arrow's own copy of the schema and without statistics: both would take more room
-    # than the values of a minute.
+    try:
+        _write_table(temporary, table, {"time": "DELTA_BINARY_PACKED", **encodings}, about)
+        size = temporary.stat().st_size
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return size
+
+
+def _write_table(path: Path, table: Any, encodings: Mapping[str, str], about: Any) -> None:
+    """Without Arrow's own copy of the schema and without statistics: both would take more room
+    than the values of a minute."""
+    _, pq = _arrow()
     with pq.ParquetWriter(
-        temporary,
+        path,
         table.schema,
         compression="zstd",
         compression_level=LEVEL,
         use_dictionary=False,
-        column_encoding={"time": "DELTA_BINARY_PACKED", **encodings},
+        column_encoding=encodings,
         write_statistics=False,
         store_schema=False,
     ) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({MARK.decode(): json.dumps(about)})
-    size = temporary.stat().st_size
-    os.replace(temporary, path)
-    return size
 
 
 def _array(values: Floats, step: float) -> Any:

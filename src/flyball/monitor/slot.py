@@ -26,18 +26,29 @@ LONGEST_PAUSE_S = 60.0
 class Probe:
     """A sensor that is opened when first read and after each failure."""
 
-    def __init__(self, cls: type[Sensor], site: Site) -> None:
-        self._cls, self._site = cls, site
+    def __init__(self, cls: type[Sensor], site: Site, outside: bool = False) -> None:
+        self._cls, self._site, self._outside = cls, site, outside
         self.sensor: Sensor | Null | None = None
 
     def collect(self, now: float) -> Sample:
         if self.sensor is None:
             self.sensor = self._cls.open(self._site)
         try:
-            return self.sensor.collect(now)
+            sample = self.sensor.collect(now)
+            return _checked(sample) if self._outside else sample
         except Exception:
             self.sensor = None
             raise
+
+
+def _checked(sample: Sample) -> Sample:
+    """What another package's sensor returned, in the types that are written to files.
+
+    Raises:
+        AttributeError, TypeError, ValueError: it is something else.
+    """
+    values = {str(name): float(value) for name, value in sample.values.items()}
+    return Sample(str(sample.source), float(sample.time_s), values)
 
 
 class Worker:
@@ -82,6 +93,9 @@ class Worker:
 class Slot:
     """A sensor, when it is due, and how it fared.
 
+    Args:
+        outside: it is another package's, so what it returns is checked.
+
     Attributes:
         absent: why there is no such sensor here, "" if there is one.
         failures, stuck, missed: how often it raised, hung, came too late.
@@ -95,6 +109,7 @@ class Slot:
         cls: type[Sensor],
         site: Site,
         timer: Callable[[], float] = time.perf_counter,
+        outside: bool = False,
     ) -> None:
         self.name, self.cls = name, cls
         self.absent = self.error = ""
@@ -102,9 +117,9 @@ class Slot:
         self.took_s = 0.0
         self.period_s = 1.0
         self.due_s = 0.0
-        self._site, self._timer = site, timer
+        self._site, self._timer, self._outside = site, timer, outside
         self._streak = 0
-        self._probe = Probe(cls, site)
+        self._probe = Probe(cls, site, outside)
         self._worker: Worker | None = None
 
     @property
@@ -149,7 +164,7 @@ class Slot:
         """For `latest.json`."""
         about: Mapping[str, str] = getattr(self.sensor, "about", {})
         if self.absent:
-            return {"absent": self.absent}
+            return {"family": self.cls.family, "absent": self.absent, "failures": self.failures}
         return {
             "family": self.cls.family,
             "period_s": self.period_s,
@@ -188,7 +203,7 @@ class Slot:
         self._pause(now, f"did not come back within {waited_s:.1f} s")
         self.end()  # should it ever come back
         self._worker = None
-        self._probe = Probe(self.cls, self._site)
+        self._probe = Probe(self.cls, self._site, self._outside)
         if self.stuck >= MOST_LEFT:
             self.absent = f"hung {self.stuck} times and was switched off; restart the agent"
 

@@ -9,16 +9,20 @@ taken only while it is used:
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import fcntl
+import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.errors import BadInput
 from flyball.monitor import segments
+from flyball.monitor.keep import Keep
 from flyball.monitor.rates import FAMILIES
 from flyball.monitor.spool import SUFFIX, read_spool, spans
 
@@ -27,14 +31,13 @@ HOUR = ".hour.parquet"
 HOUR_S = 3600
 DAY_S = 86_400
 MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Keep:
-    """How much is kept: what is older, or beyond the size, goes; the oldest first."""
-
-    days: float = 7.0
-    mib: float = 512.0
+ASIDE = ".live.bad"
+"""Spools that could not be converted `MOST_TRIES` times; they age away with the others."""
+MOST_TRIES = 3
+TRIES = "store.tries"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+MOST_WORDS = 5
+"""Failures that are told in words; the rest are counted."""
 
 
 @dataclass
@@ -46,33 +49,89 @@ class Done:
     removed: int = 0
     damaged: int = 0
     size_bytes: int = 0
+    failures: int = 0
+    words: list[str] = field(default_factory=list)
+
+    def failed(self, path: Path, error: Exception) -> None:
+        """Count what could not be done, and say it, unless there is too much of it."""
+        self.failures += 1
+        if len(self.words) < MOST_WORDS:
+            self.words.append(f"{path}: {type(error).__name__}: {error}")
 
 
 def tidy(folder: Path, before_s: float, keep: Keep = Keep()) -> Done:  # noqa: B008 (it is frozen)
     """Convert every spool that begins before `before_s`, compact full hours, drop the oldest.
 
-    A file that cannot be read is left where it is, counted, and ages away with the others.
+    A file that cannot be read is left where it is, counted, and ages away with the others; so is
+    a spool that cannot be converted, set aside after some tries. Only what is beyond the limits
+    is dropped, and that first: on a full disk it makes the room for the rest.
     """
     done = Done()
+    tries = _read_tries(folder)
+    _drop_half_written(folder)
+    _retain(folder, before_s, keep, done)
     for family in FAMILIES:
-        _convert(folder / family, before_s, done)
+        _convert(folder / family, before_s, tries, done)
         if math.isfinite(before_s):
             _compact(folder / family, before_s, done)
     _retain(folder, before_s, keep, done)
+    _write_tries(folder, tries)
     return done
 
 
-def _convert(folder: Path, before_s: float, done: Done) -> None:
+def _drop_half_written(folder: Path) -> None:
+    """What a store that was ended left behind: it had the lock that we have now."""
+    for family in FAMILIES:
+        for path in (folder / family).glob(".*.tmp"):
+            path.unlink(missing_ok=True)
+
+
+def _convert(folder: Path, before_s: float, tries: dict[str, int], done: Done) -> None:
     for start_s, path in spans(folder, SUFFIX).items():
         if start_s >= before_s:
             continue
-        damage: list[Path] = []
-        segment = segments.gather(read_spool(path, damage), start_s)
-        done.damaged += len(damage)
-        if len(segment.times_s):
-            segments.write(folder / f"{start_s}{MINUTE}", segment)
-            done.written += 1
-        path.unlink()
+        try:
+            _convert_one(path, start_s, done)
+        except Exception as error:
+            done.failed(path, error)
+            if getattr(error, "errno", None) in NO_ROOM:
+                return  # not the spool's fault; those after it would fare no better
+            _count_try(path, tries)
+
+
+def _convert_one(path: Path, start_s: int, done: Done) -> None:
+    damage: list[Path] = []
+    segment = segments.gather(read_spool(path, damage), start_s)
+    if len(segment.times_s):
+        segments.write(path.with_name(f"{start_s}{MINUTE}"), segment)
+        done.written += 1
+    path.unlink()
+    done.damaged += len(damage)
+
+
+def _count_try(path: Path, tries: dict[str, int]) -> None:
+    name = f"{path.parent.name}/{path.name}"
+    tries[name] = tries.get(name, 0) + 1
+    if tries[name] >= MOST_TRIES:
+        del tries[name]
+        path.rename(path.with_name(path.name.removesuffix(SUFFIX) + ASIDE))
+
+
+def _read_tries(folder: Path) -> dict[str, int]:
+    """How often spools that are still there could not be converted."""
+    try:
+        found = json.loads((folder / TRIES).read_bytes())
+        return {name: int(found[name]) for name in found if (folder / name).exists()}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _write_tries(folder: Path, tries: dict[str, int]) -> None:
+    with contextlib.suppress(OSError):  # on a full disk it is counted anew
+        if tries:
+            (folder / TRIES).write_text(json.dumps(tries))
+        else:
+            (folder / TRIES).unlink(missing_ok=True)
 
 
 def _compact(folder: Path, before_s: float, done: Done) -> None:
@@ -84,7 +143,11 @@ def _compact(folder: Path, before_s: float, done: Done) -> None:
     for hour_s, starts in hours.items():
         if hour_s + HOUR_S > before_s:
             continue
-        _compact_hour(folder / f"{hour_s}{HOUR}", {each: minutes[each] for each in starts}, done)
+        target = folder / f"{hour_s}{HOUR}"
+        try:
+            _compact_hour(target, {each: minutes[each] for each in starts}, done)
+        except Exception as error:
+            done.failed(target, error)
 
 
 def _compact_hour(target: Path, minutes: Mapping[int, Path], done: Done) -> None:
@@ -110,11 +173,13 @@ def _read(path: Path, done: Done) -> segments.Segment | None:
 
 
 def _retain(folder: Path, now_s: float, keep: Keep, done: Done) -> None:
-    found = sorted(_all_files(folder))
+    """Drop what is too old or too much; the spool that is being written counts but stays."""
+    found = sorted(_all_files(folder, (MINUTE, HOUR, SUFFIX, ASIDE)))
     total = sum(size for _, _, size in found)
     for start_s, path, size in found:
         too_old = math.isfinite(now_s) and start_s < now_s - keep.days * DAY_S
-        if not too_old and total <= keep.mib * MIB:
+        in_use = path.suffix == SUFFIX and start_s >= now_s
+        if in_use or (not too_old and total <= keep.mib * MIB):
             continue
         path.unlink()
         total -= size
@@ -122,9 +187,11 @@ def _retain(folder: Path, now_s: float, keep: Keep, done: Done) -> None:
     done.size_bytes = total
 
 
-def _all_files(folder: Path) -> Iterable[tuple[int, Path, int]]:
+def _all_files(
+    folder: Path, suffixes: Sequence[str] = (MINUTE, HOUR)
+) -> Iterable[tuple[int, Path, int]]:
     for family in FAMILIES:
-        for suffix in (MINUTE, HOUR):
+        for suffix in suffixes:
             for start_s, path in spans(folder / family, suffix).items():
                 yield start_s, path, path.stat().st_size
 
@@ -152,8 +219,12 @@ def main(arguments: list[str] | None = None) -> int:
     with (chosen.folder / "store.lock").open("w") as held:
         # One that an agent before this one left may still be at work.
         fcntl.flock(held, fcntl.LOCK_EX)
-        tidy(chosen.folder, chosen.before, Keep(chosen.keep_days, chosen.keep_mib))
-    return 0
+        done = tidy(chosen.folder, chosen.before, Keep(chosen.keep_days, chosen.keep_mib))
+    for words in done.words:
+        sys.stderr.write(f"flyball.monitor.store: {words}\n")
+    if done.failures > len(done.words):
+        sys.stderr.write(f"flyball.monitor.store: {done.failures} failures in all\n")
+    return 1 if done.failures else 0
 
 
 if __name__ == "__main__":

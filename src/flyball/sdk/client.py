@@ -252,6 +252,25 @@ class Client:
         """`{"ok", "checks"}`; a control plane that is not well answers too."""
         return self._transport.get("/healthz", good=(200, 503))
 
+    def sensors(self) -> Json:
+        """The monitoring agent and its sensors: how often each is read, whether it measures, why
+        it is absent, how often it failed."""
+        return self._transport.get("/telemetry/sensors")
+
+    def fast(self, seconds: float = 60.0) -> Json:
+        """Have everything sampled at the fastest rates for a while (1 to 3600 s)."""
+        return self._transport.send("POST", "/telemetry/fast", {"seconds": seconds}, again=True)
+
+    def smoothed(
+        self, name: str, seconds: float = 3600.0, smooth: str = "median", window_s: float = 1.0
+    ) -> Json:
+        """A series against noise (`median`, `mean`, `exponential`), with its `features` over the
+        last 1, 10 and 60 s."""
+        return self._transport.get(
+            "/telemetry/series",
+            name=name, seconds=seconds, smooth=smooth, window_s=window_s, features="true",
+        )  # fmt: skip
+
 
 def _batches(jobs: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     """Bodies that are small enough, in order."""

@@ -1,4 +1,4 @@
-"""The cluster as a whole: queue, nodes, decisions, events, telemetry, forecast."""
+"""The cluster as a whole: queue, nodes, decisions, events, forecast."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from flyball.api import sse
 from flyball.api.bridge import answer, bridge_of
-from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery, SeriesQuery
+from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import Nothing
-from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue, View
+from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue
 from flyball.control.pages import QueueQuery
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
@@ -80,20 +80,6 @@ async def events(
         return sse.streaming(bridge, sse.event_frames(bridge, after, kinds, query.job))
     rows = await bridge.call(bridge.plane.events, after or 0, query.limit, kinds, query.job)
     return answer({"events": rows})
-
-
-@router.get("/telemetry", response_model=View, responses=USUAL)
-async def telemetry(request: Request, query: Nothing) -> Response:
-    """The newest sample of every sensor."""
-    bridge = bridge_of(request)
-    return answer(await bridge.call(bridge.plane.telemetry))
-
-
-@router.get("/telemetry/series", response_model=View, responses=documented(404, 422, 503))
-async def series(request: Request, query: Annotated[SeriesQuery, Query()]) -> Response:
-    """One series, from some time ago until now."""
-    bridge = bridge_of(request)
-    return answer(await bridge.call(bridge.plane.series, query.name, query.seconds))
 
 
 @router.get("/forecast", response_model=Forecast, responses=USUAL)

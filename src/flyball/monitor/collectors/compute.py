@@ -39,7 +39,7 @@ class Compute:
         self._names = ("total_percent", *(f"core{core}_percent" for core in time.cores))
         self._rest_due = -1.0
         self.about: Mapping[str, str] = {
-            "use": time.source,
+            "source": time.source,
             "resolution": time.resolution,
             "average": f"over {window_s * 1e3:g} ms",
         }

@@ -25,7 +25,7 @@ class Jobs:
         self._cpu_s: dict[Claim, float] = {}
         self._ended = 0
         self.about: Mapping[str, str] = {
-            "source": "claims in engine/, /proc/PID/stat of their sessions",
+            "source": "claims in engine/, /proc/PID/stat of their sessions and what they started",
             "resolution": "10 ms of CPU time, one page of memory; shared pages count for each",
         }
 

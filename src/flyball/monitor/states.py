@@ -1,0 +1,44 @@
+"""The state of the agent and its sensors, as `latest.json` tells it, for people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ALIVE_S = 10.0
+"""An agent publishes once a second; one that did not for so long is gone."""
+MODELLED = "modelled"
+
+
+def states(status: Mapping[str, Any], age_s: float) -> dict[str, Any]:
+    """The agent and its sensors.
+
+    Args:
+        status: what it last published, empty = there was never one.
+        age_s: how long ago that was.
+    """
+    sensors: Mapping[str, Mapping[str, Any]] = status.get("sensors", {})
+    return {
+        "alive": age_s <= ALIVE_S,
+        "age_s": age_s,
+        "fast": bool(status.get("fast", False)),
+        "lost": int(status.get("lost", 0)),
+        "store_failures": int(status.get("store_failures", 0)),
+        "sensors": [_row(name, each) for name, each in sensors.items()],
+    }
+
+
+def _row(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    about, absent = state.get("about", {}), state.get("absent", "")
+    kind = MODELLED if str(about.get("kind", "")).startswith(MODELLED) else "measured"
+    return {
+        "name": name,
+        "family": state.get("family", ""),
+        "period_s": state.get("period_s"),
+        "kind": "absent" if absent else kind,
+        "absent": absent,
+        "source": about.get("source", ""),
+        "failures": state.get("failures", 0) + state.get("stuck", 0),
+        "error": state.get("error", ""),
+        "took_us": state.get("took_us"),
+    }
