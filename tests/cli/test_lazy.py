@@ -83,7 +83,11 @@ def test_what_is_no_command_loads_none(argument: str, code: int) -> None:
         ("queue", {"queue", "live_options"}),
         ("policies", {"catalogue"}),
         ("doctor", {"doctor", "live_options"}),
-        ("submit", {"submit", "job_file", "sbatch", "live_options"}),
+        (
+            "submit",
+            {"submit", "drafts", "job_file", "sbatch", "batch_script", "slurm_options"}
+            | {"live_options"},
+        ),
         ("demo", {"demo"}),
         ("trace describe", {"trace"}),
         ("trace export", {"trace", "export", "live_options"}),

@@ -1,9 +1,8 @@
-"""Slurm's words: times, sizes, arrays, dependencies, signals, variables, `#SBATCH` lines."""
+"""Slurm's words: times, sizes, arrays, dependencies, signals, devices, variables."""
 
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -122,7 +121,8 @@ def test_dependencies() -> None:
         ("afterok:1?afterok:2", "'any one of' is not supported"),
         ("afterok", "no job after 'afterok'"),
         ("afterok:", "no job after 'afterok'"),
-        ("singleton", "unknown dependency"),
+        ("singleton", "'singleton' cannot be had; use afterany:ID"),
+        ("after:3", "'after' cannot be had; use afterany:ID"),
         ("aftrok:3", "did you mean 'afterok'"),
         ("", "unknown dependency"),
     ],
@@ -146,13 +146,43 @@ def test_devices() -> None:
     assert sbatch.gpu_share("0.25") == (1, 250)
     assert sbatch.gpu_share(".5") == (1, 500)
     assert sbatch.gpu_share("gpu:a100:2") == (2, 1000)
-    for text in ("", "1.5", "-1", "0.0", "many"):
+    assert sbatch.gpu_share("a100:2") == (2, 1000)
+    for text in ("", "1.5", "-1", "0.0", "many", "a100:2,v100:1", "a100"):
         with pytest.raises(BadInput, match="is not a number of devices"):
             sbatch.gpu_share(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "share", "others"),
+    [
+        ("gpu", (1, 1000), []),
+        ("gpu:2", (2, 1000), []),
+        ("gpu:a100", (1, 1000), []),
+        ("gpu:a100:2", (2, 1000), []),
+        ("gpu:a100:2(S:0-1)", (2, 1000), []),
+        ("gres/gpu=4", (4, 1000), []),
+        ("gpu:1,tmpdisk:10", (1, 1000), ["tmpdisk"]),
+        ("tmpdisk:100", (0, 1000), ["tmpdisk"]),
+        ("tmpdisk:100,gpu:v100:2,shard", (2, 1000), ["tmpdisk", "shard"]),
+        ("gpu:a100:1,gpu:v100:2", (3, 1000), []),
+        ("gpu:0.5", (1, 500), []),
+        ("none", (0, 1000), []),
+    ],
+)
+def test_devices_among_other_things(text: str, share: tuple[int, int], others: list[str]) -> None:
+    assert sbatch.gres_share(text) == share
+    assert sbatch.gres(text)[1] == others
+
+
+@pytest.mark.parametrize("text", ["gpu:2x", "gpu:a:b:c:1", "gpu:0.5,gpu:1"])
+def test_what_is_no_number_of_devices(text: str) -> None:
+    with pytest.raises(BadInput, match="devices"):
+        sbatch.gres_share(text)
+
+
 def test_variables() -> None:
     environ = {"PATH": "/bin", "HOME": "/root", "SECRET": "x"}
+    assert sbatch.exported("ALL", {"A": "1", "SLURM_JOB_ID": "7"}) == {"A": "1"}
     assert sbatch.exported(None, environ) == {"PATH": "/bin"}
     assert sbatch.exported("NONE", environ) == {}
     assert sbatch.exported("ALL", environ) == environ
@@ -160,93 +190,3 @@ def test_variables() -> None:
     assert sbatch.exported("HOME,B=2=3,ABSENT", environ) == {"HOME": "/root", "B": "2=3"}
     with pytest.raises(BadInput, match="is not a variable"):
         sbatch.exported("1A=2", environ)
-
-
-# Scripts -------------------------------------------------------------------------
-
-SCRIPT = """\
-#!/bin/bash -e
-# A comment.
-#SBATCH --job-name=train -c4
-#SBATCH -t 1:30:00   # an hour and a half
-#SBATCH --mem 4G --requeue
-#SBATCH\t--partition=gpu
-##SBATCH --mem=1G
-
-#SBATCH -o "logs/out %j.txt"
-echo training
-#SBATCH --time=5
-"""
-
-
-def written(folder: Path, text: str, name: str = "train.sh") -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
-
-
-def test_script(tmp_path: Path) -> None:
-    script = sbatch.read_script(written(tmp_path, SCRIPT))
-    assert script.interpreter == ("/bin/bash", "-e")
-    assert script.path == (tmp_path / "train.sh").resolve()
-    assert script.options == {
-        "job-name": "train",
-        "cpus-per-task": "4",
-        "time": "1:30:00",
-        "mem": "4G",
-        "requeue": "",
-        "output": "logs/out %j.txt",
-    }
-    late, ignored = sorted(script.notes, key=lambda note: "line 6" in note)
-    assert ignored.endswith("line 6: --partition has no effect: there is one queue here")
-    assert late.endswith("1 #SBATCH lines after the first command have no effect")
-
-
-def test_script_without_interpreter(tmp_path: Path) -> None:
-    script = sbatch.read_script(written(tmp_path, "echo hello\n"))
-    assert script.interpreter == ("/bin/sh",)
-    assert script.options == {}
-
-
-def test_options_that_slurm_knows_and_this_does_not(tmp_path: Path) -> None:
-    text = (
-        "#!/bin/sh\n#SBATCH --mail-type END --exclusive -q high -C=fast\n#SBATCH --exclusive=user\n"
-    )
-    script = sbatch.read_script(written(tmp_path, text))
-    assert script.options == {}
-    assert [note.rpartition(": --")[2].split()[0] for note in script.notes] == [
-        *("mail-type", "exclusive", "qos", "constraint", "exclusive")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("--tiem=5", r"line 2: '--tiem'; did you mean '--time'"),
-        ("-Z 5", "line 2: '-Z'"),
-        ("word", "line 2: 'word'"),
-        ("--time", "line 2: --time needs a value"),
-        ('--job-name="x', "line 2: No closing quotation"),
-    ],
-)
-def test_lines_that_are_not_understood(tmp_path: Path, line: str, why: str) -> None:
-    with pytest.raises(BadInput, match=why):
-        sbatch.read_script(written(tmp_path, f"#!/bin/sh\n#SBATCH {line}\n"))
-
-
-def test_what_is_a_script(tmp_path: Path) -> None:
-    assert sbatch.is_script(written(tmp_path, "echo hello\n"))
-    assert sbatch.is_script(written(tmp_path, "#!/usr/bin/env python3\n", "tool"))
-    assert sbatch.is_script(written(tmp_path, "#SBATCH -c 2\necho\n", "job"))
-    assert not sbatch.is_script(written(tmp_path, "print('hello')\n", "plain.py"))
-    assert not sbatch.is_script(Path("/bin/sh"))
-    assert not sbatch.is_script(tmp_path)
-    assert not sbatch.is_script(tmp_path / "absent.sh")
-
-
-def test_a_script_has_a_size(tmp_path: Path) -> None:
-    path = written(tmp_path, "")
-    with path.open("wb") as file:
-        file.truncate(sbatch.MAX_SCRIPT_BYTES + 1)
-    with pytest.raises(BadInput, match="larger than a script can be"):
-        sbatch.read_script(path)

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import pytest
 import typer
 
+from flyball.cli.drafts import described, draft_of, merged
 from flyball.cli.job_file import Draft
 from flyball.cli.main import run
-from flyball.cli.submit import DASHES, Command, described, draft_of, dry_run_text, exit_code, merged
+from flyball.cli.submit import DASHES, Command, dry_run_text, exit_code
 from flyball.core.errors import BadInput
 
 
@@ -24,7 +25,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def one(command: list[str], **options: str) -> Draft:
     stated = {name.replace("_", "-"): value for name, value in options.items()}
-    [draft], _notes = described(command, stated, dashes=True)
+    [draft] = described(command, stated, dashes=True).drafts
     return draft
 
 
@@ -85,6 +86,13 @@ def test_every_option(tmp_path: Path) -> None:
         "argv": ["python", "train.py"],
         "name": "train",
         "cwd": str(tmp_path / "sub"),
+        "env": {
+            "SLURM_NTASKS": "2",
+            "SLURM_NPROCS": "2",
+            "SLURM_TASKS_PER_NODE": "2",
+            "SLURM_CPUS_PER_TASK": "3",
+            "SLURM_SUBMIT_DIR": str(tmp_path),
+        },
         "cpus": 6,
         "gpus": 1,
         "milli": 250,
@@ -125,7 +133,7 @@ def test_slurm_has_several_words_for_the_same(tmp_path: Path) -> None:
         ("time", "soon", "--time: 'soon' is not a time"),
         ("mem", "big", "--mem: 'big' is not a size"),
         ("array", "9-1", "--array: array '9-1'"),
-        ("dependency", "after:3", "--dependency: unknown dependency"),
+        ("dependency", "after:3", "--dependency: dependency 'after' cannot be had"),
         ("nice", "100", "--nice: '100' is no use; use a whole number from 0 to 19"),
         ("chdir", "absent", "--chdir: no folder"),
         ("job_name", "a\x1b[2J", "is not a name"),
@@ -143,7 +151,8 @@ def test_bad_values(name: str, value: str, why: str) -> None:
 
 def test_a_script(tmp_path: Path) -> None:
     Path("train.sh").write_text("#!/bin/bash\n#SBATCH -c 4 --time=5 --mem-per-cpu=1G\necho\n")
-    [draft], _ = described(["train.sh", "--fast"], {"time": "1:00", "mem": "2G"}, dashes=False)
+    options = {"time": "1:00", "mem": "2G"}
+    [draft] = described(["train.sh", "--fast"], options, dashes=False).drafts
     assert draft.values == {
         "argv": ["/bin/bash", str(tmp_path / "train.sh"), "--fast"],
         "name": "train.sh",
@@ -164,7 +173,7 @@ def test_the_command_line_wins() -> None:
 
 def test_a_job_file() -> None:
     Path("two.yaml").write_text("jobs: [{command: [a]}, {command: [b]}]")
-    drafts, notes = described(["two.yaml"], {}, False)
+    drafts, notes, _flags = described(["two.yaml"], {}, False)
     assert [draft.name for draft in drafts] == ["a", "b"]
     assert notes == []
     with pytest.raises(BadInput, match="'--time' does not go with a job file"):
@@ -178,7 +187,7 @@ def test_what_is_not_there() -> None:
         described(["absent.sh"], {}, False)
     with pytest.raises(BadInput, match="cannot be read"):
         described(["absent.yaml"], {}, False)
-    _drafts, notes = described(["nosuchprogram-7"], {}, True)
+    notes = described(["nosuchprogram-7"], {}, True).notes
     assert notes == ["no program 'nosuchprogram-7' on your PATH"]
 
 
@@ -228,5 +237,4 @@ def test_dry_run_in_words() -> None:
 
 
 def test_python_is_found_where_it_was() -> None:
-    _drafts, notes = described([sys.executable, "-V"], {}, True)
-    assert notes == []
+    assert described([sys.executable, "-V"], {}, True).notes == []

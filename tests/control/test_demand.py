@@ -14,6 +14,7 @@ from flyball.control.demand import (
     cluster_of,
     cores_per_device,
     earlier_ids,
+    filled,
     fingerprint,
     numbered,
 )  # fmt: skip
@@ -100,3 +101,18 @@ def test_fingerprints_and_numbers() -> None:
     assert earlier_ids(answer, "k", "p") == [3, 4]
     with pytest.raises(Conflict, match="'k'"):
         earlier_ids(answer, "k", "q")
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("/l/%x-%j.out", "/l/a_b-12.out"),
+        ("/l/%A_%a.out", "/l/11_7.out"),
+        ("/l/%u/%4a-%2j-%0a.txt", "/l/ada/0007-12-7.txt"),
+        ("/l/100%%-%%4a", "/l/100%-%4a"),
+        ("/l/%q", "/l/%q"),
+    ],
+)
+def test_the_words_of_slurm_in_the_path_of_the_output(given: str, path: str) -> None:
+    spec = spec_of(name="a/b", user="ada", array_index=7, stdout=given)
+    assert filled(spec, 12, 11) == path

@@ -1,75 +1,33 @@
-"""Slurm's words: `#SBATCH` lines, and the forms in which times, sizes and arrays are written.
+"""The forms in which Slurm writes times, sizes, arrays, devices and the like.
 
-Everything here is a pure function of text. An option is kept as it was written, under its long
-name, whether it came from a script or from the command line; `submit` makes a job of them.
+Everything here is a pure function of text.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import shlex
 import signal
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.jobs import Dependency
 from flyball.core.units import MIB_PER_GIB
 
-MARK = "#SBATCH"
 HOW = tuple(each.value for each in Dependency)
 """The ways in which a job may follow another."""
-SCRIPT_ENDINGS = (".sh", ".bash", ".sbatch", ".slurm")
-MAX_SCRIPT_BYTES = 4 * 2**20
+NOT_HAD = {
+    "singleton": "use afterany:ID with the number of the job before it",
+    "after": "use afterany:ID: when the other has ended",
+    "aftercorr": "use afterok:ID: when all tasks of the other have succeeded",
+    "afterburstbuffer": "use afterany:ID",
+}
+"""Ways of Slurm that this does not know, and what comes nearest."""
 MAX_TASKS = 10_000
 MAX_INDEX = 4_000_000
 MAX_TIME_S = 10 * 366 * 86_400.0
 MAX_MIB = 2**40
-
-SHORT = {
-    "J": "job-name",
-    "N": "nodes",
-    "n": "ntasks",
-    "c": "cpus-per-task",
-    "G": "gpus",
-    "t": "time",
-    "p": "partition",
-    "d": "dependency",
-    "a": "array",
-    "D": "chdir",
-    "o": "output",
-    "e": "error",
-    "A": "account",
-    "C": "constraint",
-    "w": "nodelist",
-    "q": "qos",
-    "x": "exclude",
-}
-VALUED = (
-    *("job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus", "gpus-per-node"),
-    *("gres", "mem", "mem-per-cpu", "time", "estimate", "dependency", "array", "chdir", "output"),
-    *("export", "nice", "account", "priority", "signal", "class", "model"),
-)
-FLAGS = ("requeue", "no-requeue", "no-preempt")
-IGNORED = {
-    "partition": "there is one queue here",
-    "comment": "",
-    "error": "both streams go to --output",
-    "qos": "use --priority or --account",
-    "constraint": "there is one node here",
-    "nodelist": "there is one node here",
-    "exclude": "there is one node here",
-    "reservation": "there are none here",
-    "exclusive": "cores and devices are never shared unless asked for",
-    "mail-type": "no mail is sent",
-    "mail-user": "no mail is sent",
-    "open-mode": "output is appended by every attempt",
-}
-"""Options that change nothing here, and why."""
-BARE = {"exclusive"}
-"""Ignored options whose value may be left out."""
 
 UNITS_S = {"d": 86_400.0, "h": 3_600.0, "min": 60.0, "m": 60.0, "sec": 1.0, "s": 1.0}
 UNITS_MIB = {"K": 1 / 1024, "M": 1.0, "G": float(MIB_PER_GIB), "T": float(MIB_PER_GIB**2)}
@@ -87,24 +45,6 @@ class Tasks(NamedTuple):
     indices: tuple[int, ...]
     limit: int
     text: str
-
-
-class Script(NamedTuple):
-    """A batch script as read.
-
-    Attributes:
-        interpreter: what runs it, in front of its path.
-        options: of its `#SBATCH` lines, by long name.
-        notes: what was found and has no effect.
-    """
-
-    path: Path
-    interpreter: tuple[str, ...]
-    options: dict[str, str]
-    notes: list[str]
-
-
-# Values --------------------------------------------------------------------------
 
 
 def time_s(text: str) -> float:
@@ -204,6 +144,8 @@ def dependencies(text: str) -> list[tuple[str, str]]:
     pairs = []
     for part in text.split(","):
         how, *jobs = part.strip().split(":")
+        if how.lower() in NOT_HAD:
+            raise BadInput(f"dependency {how!r} cannot be had", NOT_HAD[how.lower()])
         if how.lower() not in HOW:
             raise UnknownName(f"dependency in {text!r}:", how, HOW)
         if not jobs or not all(each.strip() for each in jobs):
@@ -228,17 +170,52 @@ def checkpoint_signal(text: str) -> tuple[int, float | None]:
 
 
 def gpu_share(text: str) -> tuple[int, int]:
-    """Devices, and thousandths of each: `2`, or `0.25` for a quarter of one; also `gpu:a100:2`.
+    """Devices, and thousandths of each: `2`, or `0.25` for a quarter of one; also `a100:2`.
 
     Raises:
         BadInput: anything else.
     """
-    number = text.strip().rsplit(":", 1)[-1]
+    found = re.fullmatch(r"(?:[A-Za-z][\w.-]*:){0,2}([0-9.]+)", text.strip())
+    number = found[1] if found else ""
     if re.fullmatch(r"[0-9]{1,4}", number):
         return int(number), 1000
     if re.fullmatch(r"0?\.[0-9]{1,3}", number) and float(number) > 0:
         return 1, round(float(number) * 1000)
     raise BadInput(f"{text!r} is not a number of devices", "use e.g. 2, or 0.25 for a share of one")
+
+
+def gres(text: str) -> tuple[list[str], list[str]]:
+    """What `--gres` lists, with commas between: devices as in `gpu_share`, and all else.
+
+    `gpu`, `gpu:2`, `gpu:a100` and `gpu:a100:2` are devices; `tmpdisk:10` is something else.
+
+    Returns:
+        Devices (`2`, `a100:2`), and the names of what else is wanted.
+    """
+    gpus, others = [], []
+    for part in re.sub(r"\([^)]*\)", "", text).split(","):  # (S:0-1): which sockets
+        name, *rest = re.split("[:=]", part.strip().removeprefix("gres/"))
+        if name == "gpu":
+            if not rest or not rest[-1][:1].isdigit():
+                rest.append("1")
+            gpus.append(":".join(rest))
+        elif name not in ("", "none"):
+            others.append(name)
+    return gpus, others
+
+
+def gres_share(text: str) -> tuple[int, int]:
+    """The devices of `--gres`, as `gpu_share` gives them; none is 0.
+
+    Raises:
+        BadInput: no number of devices.
+    """
+    shares = [gpu_share(each) for each in gres(text)[0]]
+    if len(shares) == 1:
+        return shares[0]
+    if any(milli < 1000 for _count, milli in shares):
+        raise BadInput(f"{text!r}: shares of several devices", "ask for one share")
+    return sum(count for count, _milli in shares), 1000
 
 
 CARRIED = (
@@ -260,7 +237,10 @@ def exported(text: str | None, environ: Mapping[str, str]) -> dict[str, str]:
     for part in (each for each in text.split(",") if each.strip()):
         name, equals, value = part.strip().partition("=")
         if name.upper() == "ALL" and not equals:
-            chosen.update(environ)
+            # Submitted from within a job: who that one is must not be told to this one.
+            chosen |= {
+                each: value for each, value in environ.items() if not each.startswith("SLURM_")
+            }
         elif name.upper() == "NONE" and not equals:
             continue
         elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -270,95 +250,3 @@ def exported(text: str | None, environ: Mapping[str, str]) -> dict[str, str]:
         elif name in environ:
             chosen[name] = environ[name]
     return chosen
-
-
-# Scripts -------------------------------------------------------------------------
-
-
-def is_script(path: Path) -> bool:
-    """Whether a file is a text to be run by an interpreter."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        head = file.read(4096)
-    if b"\0" in head:
-        return False
-    return head.startswith(b"#!") or path.suffix in SCRIPT_ENDINGS or MARK.encode() in head
-
-
-def read_script(path: Path) -> Script:
-    """A script's interpreter and its options.
-
-    Raises:
-        BadInput: too large, or an option that is not understood, with the line.
-    """
-    if path.stat().st_size > MAX_SCRIPT_BYTES:
-        raise BadInput(f"{path}: larger than a script can be", "name the program that runs it")
-    lines = path.read_text("utf-8", errors="replace").splitlines()
-    interpreter: tuple[str, ...] = ("/bin/sh",)
-    if lines and lines[0].startswith("#!") and lines[0][2:].strip():
-        # As the kernel reads it: a program and at most one argument.
-        interpreter = tuple(lines[0][2:].strip().split(None, 1))
-    options: dict[str, str] = {}
-    notes: list[str] = []
-    body = next((i for i, line in enumerate(lines) if _is_command(line)), len(lines))
-    for number, line in enumerate(lines[:body], start=1):
-        if line.split(None, 1)[:1] == [MARK]:
-            options.update(_line_options(line, f"{path} line {number}", notes))
-    late = sum(line.split(None, 1)[:1] == [MARK] for line in lines[body:])
-    if late:
-        notes.append(f"{path}: {late} {MARK} lines after the first command have no effect")
-    return Script(path.resolve(), interpreter, options, notes)
-
-
-def _is_command(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
-
-
-def _line_options(line: str, where: str, notes: list[str]) -> dict[str, str]:
-    try:
-        words = shlex.split(line.removeprefix(MARK), comments=True)
-    except ValueError as error:
-        raise BadInput(f"{where}: {error}", "close the quotation") from None
-    options: dict[str, str] = {}
-    rest = iter(words)
-    for word in rest:
-        name, value = _split(word, where)
-        if name in FLAGS:
-            options[name] = ""
-        elif name in IGNORED:
-            if value is None and name not in BARE:
-                next(rest, None)
-            notes.append(ignored(name, where))
-        else:
-            options[name] = _needed(value, rest, word, where)
-    return options
-
-
-def _split(word: str, where: str) -> tuple[str, str | None]:
-    """The long name of an option and its value, if the same word holds it."""
-    if word.startswith("--"):
-        name, equals, value = word[2:].partition("=")
-        if name not in (*VALUED, *FLAGS, *IGNORED):
-            known = tuple(f"--{each}" for each in (*VALUED, *FLAGS, *IGNORED))
-            raise UnknownName(f"option in {where}:", f"--{name}", known)
-        return name, value if equals else None
-    letter = word[1:2]
-    if not word.startswith("-") or letter not in SHORT:
-        raise UnknownName(f"option in {where}:", word, tuple(f"-{each}" for each in SHORT))
-    return SHORT[letter], word[2:].removeprefix("=") or None
-
-
-def _needed(value: str | None, rest: Iterable[str], word: str, where: str) -> str:
-    if value is None:
-        value = next(iter(rest), None)
-    if not value:
-        raise BadInput(f"{where}: {word} needs a value", f"write {word}=VALUE")
-    return value
-
-
-def ignored(name: str, where: str = "") -> str:
-    """A note about an option that has no effect here."""
-    why = IGNORED[name]
-    said = f"--{name} has no effect" + (f": {why}" if why else "")
-    return f"{where}: {said}" if where else said

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import getpass
 import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from flyball.cli import sbatch
-from flyball.cli.job_file import (
-    ENDINGS,
-    MAX_CPUS,
-    MAX_PRIORITY,
-    Draft,
-    job_class,
-    number,
-    read_jobs,
-    size_range,
-    text,
-    whole,
-)
+from flyball.cli import sbatch, slurm_options
+from flyball.cli.drafts import described, wrapped
+from flyball.cli.job_file import ENDINGS, Draft
 from flyball.cli.live_options import JOB_ID, State, clean, connected, heading, start_text
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
@@ -42,14 +30,16 @@ Examples:
   flyball submit -d afterok:12 --wait -- python evaluate.py
   flyball submit train.sh           (a script, with #SBATCH lines or without)
   flyball submit jobs.yaml          (one job, or several that wait for each other)
+  flyball submit --wrap "python train.py | tee log.txt"
   flyball submit --dry-run -c 2 -- python train.py
 \b
-Keys of job files and all options: docs/reference/jobs.md.
+Keys of job files and all options: docs/reference/jobs.md. Most others of Slurm's
+are known too: --gres, --mem-per-cpu, --ntasks-per-node, --gpus-per-task, ...
 """
 
 TIME_LIMIT = 124
 DASHES = "flyball.dashes"
-Value = TypeVar("Value")
+TAKEN = "flyball.taken"
 
 
 class Command(TyperCommand):
@@ -58,7 +48,11 @@ class Command(TyperCommand):
     allow_interspersed_args = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note whether a `--` stands before the command; put options after a job file in front."""
+        """Note whether a `--` stands before the command; put options after a job file in front.
+
+        Slurm's options that are not listed here are taken out and noted as well.
+        """
+        args, ctx.meta[TAKEN] = slurm_options.take(args, self._own())
         found, _left, _order = self.make_parser(ctx).parse_args(args=list(args))
         rest = list(found.get("command") or ())
         before = args[: len(args) - len(rest)]
@@ -66,6 +60,15 @@ class Command(TyperCommand):
         if len(rest) > 1 and rest[0].endswith(ENDINGS) and not ctx.meta[DASHES]:
             args = [*before, *rest[1:], rest[0]]
         return super().parse_args(ctx, args)
+
+    def _own(self) -> dict[str, bool]:
+        """Options that are listed here: whether each has a value."""
+        options = [each for each in self.params if each.param_type_name == "option"]
+        return {
+            name: not getattr(each, "is_flag", False)
+            for each in options
+            for name in (*each.opts, *each.secondary_opts)
+        } | {"--help": False}
 
 
 def option(names: str, help: str, metavar: str = "TEXT") -> Any:
@@ -79,9 +82,9 @@ Text = str | None
 def submit(
     ctx: typer.Context,
     command: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="[--] COMMAND...", help="A command, a script or a job file."),
-    ],
+    ] = None,
     name: Annotated[Text, option("--job-name --name -J", "Name, for people.")] = None,
     nodes: Annotated[Text, option("--nodes -N", "Nodes; only 1 here.", "N")] = None,
     ntasks: Annotated[Text, option("--ntasks -n", "Tasks; cores are -n times -c.", "N")] = None,
@@ -95,7 +98,6 @@ def submit(
         Text, option("--time -t", "Limit: minutes, HH:MM:SS, D-HH:MM, 90s, 2h.", "TIME")
     ] = None,
     estimate: Annotated[Text, option("--estimate", "What it will take, about.", "TIME")] = None,
-    partition: Annotated[Text, option("--partition -p", "Accepted; has no effect.")] = None,
     dependency: Annotated[
         Text, option("--dependency -d", "afterok:ID[:ID], afterany:..., afternotok:...")
     ] = None,
@@ -124,7 +126,7 @@ def submit(
     ] = None,
     kind: Annotated[Text, option("--class", "compute-intensive, memory-bound, ...")] = None,
     model: Annotated[Text, option("--model", "What it trains.")] = None,
-    comment: Annotated[Text, option("--comment", "Accepted; has no effect.")] = None,
+    wrap: Annotated[Text, option("--wrap", "A line for the shell, instead of a command.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say where and when it would run; submit nothing.")
     ] = False,
@@ -146,128 +148,32 @@ def submit(
         "no-preempt": "" if no_preempt else None,
     }  # fmt: skip
     options = {key: value for key, value in stated.items() if value is not None}
-    for key, value in (("partition", partition), ("comment", comment)):
-        if value is not None:
-            note(f"note: {sbatch.ignored(key)}")
+    options |= ctx.meta.get(TAKEN, {})
     # 2. What that means.
-    drafts, notes = described(command, options, bool(ctx.meta.get(DASHES)))
-    for each in notes:
+    if bool(command) == (wrap is not None):
+        what = "a command as well as --wrap" if command else "no command"
+        raise BadInput(what, "e.g. flyball submit -- python train.py")
+    asked = (
+        wrapped(wrap, options)
+        if wrap is not None
+        else described(command or [], options, bool(ctx.meta.get(DASHES)))
+    )
+    drafts = asked.drafts
+    for each in asked.notes:
         note(f"note: {each}")
     # 3. Send it.
     with connected(state) as client:
-        if dry_run:
+        if dry_run or "dry-run" in asked.flags:
             _print_dry_run(client, drafts, as_json)
             return
         ids = send(client, drafts)
         try:
             _print_ids(drafts, ids, as_json)
-            code = wait_for(client, ids) if wait else 0
+            code = wait_for(client, ids) if wait or "wait" in asked.flags else 0
         except KeyboardInterrupt:
             note(f"what was submitted goes on; flyball cancel {ids[0][0]} ends {ids[0][0]}")
             raise
     raise typer.Exit(code)
-
-
-# From words to drafts ----------------------------------------------------------------
-
-
-def described(
-    command: Sequence[str], options: Mapping[str, str], dashes: bool
-) -> tuple[list[Draft], list[str]]:
-    """The jobs that a command line describes, and what is to be said about it.
-
-    Args:
-        command: all after the options.
-        options: by long name.
-        dashes: whether a `--` stood before the command: then it is one, whatever it is called.
-    """
-    file = Path(command[0])
-    if not dashes and file.suffix in ENDINGS:
-        if len(command) > 1 or options:
-            what = command[1] if len(command) > 1 else f"--{next(iter(options))}"
-            raise BadInput(f"{what!r} does not go with a job file", f"write it into {file}")
-        return read_jobs(file), []
-    here = Path.cwd()
-    if not dashes and file.suffix in sbatch.SCRIPT_ENDINGS and not file.is_file():
-        raise BadInput(f"{file}: no such script", "name one, or put -- before a command")
-    if not dashes and sbatch.is_script(file):
-        script = sbatch.read_script(file)
-        argv = [*script.interpreter, str(script.path), *command[1:]]
-        asked = {"job-name": file.name, **merged(script.options, options)}
-        return [draft_of(argv, asked, here)], script.notes
-    if "/" not in command[0] and shutil.which(command[0]) is None:
-        return [draft_of(command, options, here)], [f"no program {command[0]!r} on your PATH"]
-    return [draft_of(command, options, here)], []
-
-
-def merged(script: Mapping[str, str], line: Mapping[str, str]) -> dict[str, str]:
-    """A script's options with those of the command line, which win."""
-    instead = (("requeue", "no-requeue"), ("mem", "mem-per-cpu"), ("gpus", "gpus-per-node", "gres"))
-    hidden = {each for group in instead if line.keys() & set(group) for each in group}
-    return {key: value for key, value in script.items() if key not in hidden} | dict(line)
-
-
-def draft_of(argv: Sequence[str], options: Mapping[str, str], folder: Path) -> Draft:
-    """The job that options describe.
-
-    Raises:
-        BadInput: a value that is not understood; names the option.
-    """
-
-    def read(name: str, reader: Callable[[str], Value]) -> Value | None:
-        if name not in options:
-            return None
-        try:
-            return reader(options[name])
-        except BadInput as error:
-            raise BadInput(f"--{name}: {error}") from None
-
-    if read("nodes", lambda given: given.strip() not in ("1", "1-1")):
-        raise BadInput(f"--nodes {options['nodes']}: there is one node here", "use -N 1")
-    tasks = read("ntasks", whole(1, MAX_CPUS)) or read("ntasks-per-node", whole(1, MAX_CPUS)) or 1
-    cpus = tasks * (read("cpus-per-task", whole(1, MAX_CPUS)) or 1)
-    per_cpu_mib = read("mem-per-cpu", sbatch.memory_mib)
-    gpus = next(
-        (share for each in ("gpus", "gpus-per-node", "gres") if (share := read(each, gpu_share))),
-        (None, None),
-    )
-    least, most = read("elastic", size_range) or (None, None)
-    number_, grace_s = read("signal", sbatch.checkpoint_signal) or (None, None)
-    cwd = (folder / (read("chdir", text) or ".")).resolve()
-    if not cwd.is_dir():
-        raise BadInput(f"--chdir: no folder {str(cwd)!r}", "make it or name another")
-    output = read("output", text)
-    asked: dict[str, Any] = {
-        "argv": list(argv),
-        "name": read("job-name", text),
-        "cwd": str(cwd),
-        "cpus": cpus,
-        "gpus": gpus[0],
-        "milli": gpus[1],
-        "least": least,
-        "most": most,
-        "memory_mib": per_cpu_mib * cpus if per_cpu_mib else read("mem", sbatch.memory_mib),
-        "limit_s": read("time", sbatch.time_s),
-        "estimate_s": read("estimate", sbatch.time_s),
-        "stdout": str(cwd / output) if output else None,
-        "nice": read("nice", whole(0, 19)),
-        "tenant": read("account", text),
-        "priority": read("priority", number(-MAX_PRIORITY, MAX_PRIORITY)),
-        "requeue": False if "no-requeue" in options else None,
-        "preemptible": False if "no-preempt" in options else None,
-        "checkpoint_signal": number_,
-        "grace_s": grace_s,
-        "kind": read("class", job_class),
-        "model": read("model", text),
-    }
-    values = {key: value for key, value in asked.items() if value is not None}
-    after = read("dependency", sbatch.dependencies) or []
-    return Draft(values, after, read("array", sbatch.array_tasks), options.get("export"))
-
-
-def gpu_share(given: str) -> tuple[int, int]:
-    """Devices of `--gpus` or of Slurm's `--gres=gpu:2`."""
-    return sbatch.gpu_share("1" if given.strip() == "gpu" else given)
 
 
 # Sending ----------------------------------------------------------------------------
@@ -311,6 +217,7 @@ def as_job(
     job["env"] = {**given, **draft.values.get("env", {})}
     if draft.tasks:
         job["array"] = draft.tasks.text
+        job["env"] |= array_variables(draft.tasks)
     after = []
     for how, other in draft.after:
         numbers = ids[named[other]] if other in named else numbers_of(client, other)
@@ -318,6 +225,13 @@ def as_job(
     if after:
         job["after"] = after
     return job
+
+
+def array_variables(tasks: sbatch.Tasks) -> dict[str, str]:
+    """What each task is told of all of them."""
+    first, last, count = tasks.indices[0], tasks.indices[-1], len(tasks.indices)
+    values = {"COUNT": count, "MIN": first, "MAX": last}
+    return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in values.items()}
 
 
 def numbers_of(client: Client, job: str) -> list[int]:

@@ -211,12 +211,21 @@ def program_name(argv: Sequence[str]) -> str:
 
 
 def filled(spec: JobSpec, job: int, array: int) -> str:
-    """The path of its output with Slurm's words: %j job, %A array, %a task, %x name."""
+    """The path of its output with Slurm's words: %j job, %A array, %a task, %x name, %u user.
+
+    `%4a` is task 7 as `0007`.
+    """
     if "%" not in spec.stdout:
         return spec.stdout
     words: dict[str, Any] = {"%": "%", "j": job, "A": array or job, "a": max(0, spec.array_index)}
     words["x"] = (spec.name or program_name(spec.argv)).replace("/", "_")
-    return re.sub("%([%jAax])", lambda found: str(words[found[1]]), spec.stdout)
+    words["u"] = spec.user.replace("/", "_")
+
+    def word(found: re.Match[str]) -> str:
+        value = words[found[2]]
+        return f"{value:0{found[1] or 1}}" if isinstance(value, int) else str(value)
+
+    return re.sub("%([0-9]?)([%jAaxu])", word, spec.stdout)
 
 
 def fingerprint(specs: Sequence[SpecValues]) -> str:

@@ -60,7 +60,10 @@ def test_a_clean_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         "FLYBALL_DEVICES": "0",
         "FLYBALL_ORDERS": f"{state}/orders/17.2.json",
         "CUDA_VISIBLE_DEVICES": "",
+        **{name: value for name, value in found.items() if name.startswith("SLURM")},
     }
+    assert found["SLURM_JOB_ID"] == "17"
+    assert found["SLURM_RESTART_COUNT"] == "1"
     assert os.path.isdir(found["FLYBALL_CHECKPOINT_DIR"])
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from flyball.core.jobs import JobSpec, Row
 from flyball.core.live import Launch, LiveNode
-from flyball.engines.local import orders
+from flyball.engines.local import orders, slurm
 from flyball.engines.local.claim import name_of
 
 FIRST_PORT, PORTS = 15_000, 16_000
@@ -49,13 +49,14 @@ def request_line(
     spec = launch.spec
     name = name_of(launch.job, launch.attempt)
     devices = devices_of(launch.rows)
+    held = [] if node.uuids else cores_of(devices, cores, node.devices)
     request = {
         "job": launch.job,
         "attempt": launch.attempt,
         "argv": list(spec.argv),
         "cwd": spec.cwd,
-        "env": environment(launch, state, node, os.environ),
-        "cores": [] if node.uuids else cores_of(devices, cores, node.devices),
+        "env": environment(launch, state, node, len(held) or spec.cpus, os.environ),
+        "cores": held,
         "orders": orders.path_of(str(state), launch.job, launch.attempt),
         "quota": quota,
         "nice": spec.nice,
@@ -74,9 +75,14 @@ def request_line(
 
 
 def environment(
-    launch: Launch, state: Path, node: LiveNode, own: Mapping[str, str]
+    launch: Launch, state: Path, node: LiveNode, cores: int, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Small and clean. What the job states wins, except over who it is and what it may use."""
+    """Small and clean. What the job states wins, except over who it is and what it may use.
+
+    Args:
+        cores: how many it may use.
+        own: the control plane's.
+    """
     held = devices_of(launch.rows)
     shown = [node.uuids[i] for i in held if i < len(node.uuids)]
     return {
@@ -86,7 +92,9 @@ def environment(
         "WORLD_SIZE": "1",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(FIRST_PORT + launch.job % PORTS),
+        **slurm.presumed(launch, cores),
         **launch.spec.env,
+        **slurm.certain(launch, node, cores, len(shown)),
         **_task(launch.spec),
         "FLYBALL_JOB_ID": str(launch.job),
         "FLYBALL_ATTEMPT": str(launch.attempt),
@@ -99,12 +107,10 @@ def environment(
 
 
 def _task(spec: JobSpec) -> dict[str, str]:
-    """Which task of an array this is, also by the names that Slurm's scripts use."""
+    """Which task of an array this is."""
     if not spec.array:
         return {}
-    index, array = str(spec.array_index), str(spec.array)
-    ours = {"FLYBALL_ARRAY_ID": array, "FLYBALL_ARRAY_INDEX": index}
-    return {**ours, "SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": index}
+    return {"FLYBALL_ARRAY_ID": str(spec.array), "FLYBALL_ARRAY_INDEX": str(spec.array_index)}
 
 
 def cores_of(devices: Sequence[int], cores: Sequence[int], count: int) -> list[int]:
