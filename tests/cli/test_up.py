@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -14,11 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from flyball.cli.main import run
 from flyball.sdk.client import Client
+from flyball.sdk.errors import NoControlPlane
 
 FLYBALL = (sys.executable, "-m", "flyball")
 WAIT_S = 120.0
@@ -130,6 +133,26 @@ def test_from_start_to_the_next_start(
     assert (found["differ"], found["decisions"] >= 1) == (0, True)
     assert run(["replay", "--decisions", str(state)]) == 0
     assert ": 0 differ" in capsys.readouterr().err
+
+
+def test_whoever_listens_where_a_killed_one_was_gets_no_token(starts: Callable[..., Up]) -> None:
+    up = starts("--no-foresight")
+    address = urlsplit(json.loads((up.state / "endpoint.json").read_text())["url"])
+    up.kill()
+    assert (up.state / "endpoint.json").exists(), "nobody was left to remove it"
+    with socket.create_server((address.hostname, address.port)) as stranger:
+        stranger.settimeout(0.2)
+        with pytest.raises(NoControlPlane):
+            Client(up.state)
+        assert run(["queue", "--state", str(up.state)]) == 75
+        with pytest.raises(TimeoutError):
+            stranger.accept()
+
+
+def test_a_terminal_that_is_closed_ends_it_in_order(starts: Callable[..., Up]) -> None:
+    up = starts("--no-foresight")
+    assert up.interrupt(signal.SIGHUP)[0] == 0
+    assert not (up.state / "endpoint.json").exists()
 
 
 def test_nodes_that_only_pass_time(

@@ -23,6 +23,7 @@ from flyball.cli.output import note
 from flyball.cli.up_agent import AgentKeeper, agent_command
 from flyball.cli.up_greeting import greeting
 from flyball.core.errors import BadInput, Unavailable
+from flyball.sdk.endpoint import start_of
 
 EXAMPLES = """\b
 Examples:
@@ -127,9 +128,10 @@ def up(
         live = build_live(folder, chosen[0], prices, simulated, tuning=tuning)
         if live.recovered:
             note(f"recovered: {live.recovered} attempts had ended meanwhile")
-        live.driver.start()
         server = serve(live.plane, ApiSettings(token), host, port, tls_cert or "", tls_key or "")
+        live.driver.start()  # nothing runs before we know that the port is ours
         # 3. Say where, watch, and wait to be stopped.
+        stopped = _told_to_stop()
         with (
             _endpoint(folder, server.url, tls_cert),
             _agent(command, folder / "agent.log", agent and not simulated),
@@ -143,7 +145,7 @@ def up(
             ):
                 typer.echo(line)
             sys.stdout.flush()
-            _until_stopped(server)
+            _until_stopped(server, stopped)
         note("stopping; running jobs run on")
         server.stop()
         live.close()
@@ -166,7 +168,8 @@ def _locked(folder: Path) -> Iterator[None]:
 def _endpoint(folder: Path, url: str, tls_cert: Path | None) -> Iterator[None]:
     """Tell clients where we are, for as long as we are."""
     path = folder / "endpoint.json"
-    found = {"url": url, "pid": os.getpid(), "ca": str(tls_cert.resolve()) if tls_cert else ""}
+    who = {"pid": os.getpid(), "start": start_of(os.getpid())}
+    found = {"url": url, **who, "ca": str(tls_cert.resolve()) if tls_cert else ""}
     with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
         json.dump(found, file)
     os.replace(file.name, path)
@@ -210,11 +213,19 @@ def _tuner_names(text: str) -> list[str]:
     return [] if names == ["none"] else names
 
 
-def _until_stopped(server: Any) -> None:
-    """Wait for Ctrl-C, SIGTERM, or the server's own end; asleep until then."""
+def _told_to_stop() -> int:
+    """What can be read from as soon as Ctrl-C, SIGTERM or the end of our terminal says so."""
     stopped = os.eventfd(0, os.EFD_CLOEXEC)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    wanted = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # started with nohup
+        wanted.remove(signal.SIGHUP)
+    for number in wanted:
         signal.signal(number, lambda _number, _frame: os.eventfd_write(stopped, 1))
+    return stopped
+
+
+def _until_stopped(server: Any, stopped: int) -> None:
+    """Wait to be told, or for the server's own end; asleep until then."""
 
     def watch() -> None:
         server.join()

@@ -33,11 +33,16 @@ def state_folder(state: str | os.PathLike[str] | None) -> Path:
 def find_endpoint(state: Path) -> Endpoint:
     """The endpoint that a state folder names.
 
+    One that was killed leaves its address behind, and anybody may listen there since: who is not
+    the process that wrote it gets no token.
+
     Raises:
-        NoControlPlane: it names none.
+        NoControlPlane: it names none, or one that is gone.
     """
     try:
         found = json.loads((state / "endpoint.json").read_text(encoding="utf-8"))
+        if "start" in found and found["start"] != start_of(int(found["pid"])):
+            raise NoControlPlane
         token = (state / "token").read_text(encoding="ascii").strip()
         return Endpoint(str(found["url"]).rstrip("/"), token, str(found.get("ca", "")))
     except FileNotFoundError:
@@ -46,3 +51,13 @@ def find_endpoint(state: Path) -> Endpoint:
         raise NoControlPlane(
             f"no control plane can be found in {state}: {error or type(error).__name__}"
         ) from error
+
+
+def start_of(pid: int) -> int:
+    """When a process began, in ticks since the machine did; 0 if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    # The name, in brackets, may hold anything; the start is the 20th field after it.
+    return int(text.rpartition(")")[2].split()[19])
