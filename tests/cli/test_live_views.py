@@ -53,6 +53,8 @@ def test_receipt() -> None:
         "device_hours": 0.00667,
         "cpu_s": 24.0,
         "max_rss_mib": 180.4,
+        "peak_mib": 180.4,
+        "peak_by": "process",
         "energy_j": 480.0,
         "energy_source": "modelled",
         "cost": 0.0025,
@@ -79,6 +81,19 @@ def test_receipt() -> None:
         "  devices      0 device-hours",
         "  energy       2 kWh, measured",
     ]
+
+
+@pytest.mark.parametrize(
+    ("peak", "said"),
+    [
+        ({"peak_mib": 4096.0, "peak_by": "looks"}, "4.0G at most, all processes"),
+        ({"peak_mib": 4096.0, "peak_by": "group"}, "4.0G at most, all processes and cached files"),
+        ({"peak_mib": None, "peak_by": ""}, "1.0G at most, its largest process"),
+    ],
+)
+def test_whose_memory_it_was(peak: dict[str, Any], said: str) -> None:
+    found = {"run_s": 1, "wait_s": 0, "attempts": 1, "device_hours": 0, "max_rss_mib": 1024, **peak}
+    assert f"  memory       {said}" in list(receipt.lines(found, job(7)))
 
 
 def test_show() -> None:

@@ -336,3 +336,29 @@ def test_prices_are_on_receipts(rig: Rig) -> None:
     job = rig.submit(cpus=2, estimate_s=1800.0)
     rig.finish()
     assert rig.plane.receipt(job)["device_hours"] == 1.0
+
+
+def test_memory_of_several_processes_is_what_the_agent_saw(rig: Rig) -> None:
+    """The supervisor sleeps beside a job without a limit; the agent looks once a second."""
+
+    class Sensors:
+        def __init__(self) -> None:
+            self.sizes = [100.0, 4096.0, 200.0, 100.0]
+
+        def latest(self) -> dict[str, Any]:
+            return {}
+
+        def names(self) -> list[str]:
+            return []
+
+        def series(self, name: str, seconds: float) -> tuple[Any, Any]:
+            sizes = self.sizes if name == "jobs.1.rss_bytes" else []
+            return np.arange(len(sizes), dtype=float), np.array(sizes) * 2**20
+
+    sensors = rig.plane.sensors = Sensors()
+    job = rig.submit()
+    rig.finish()
+    assert rig.plane.receipt(job)["peak_mib"] is None, "too few looks"
+    sensors.sizes = [*sensors.sizes, 100.0]
+    found = rig.plane.receipt(job)
+    assert (found["peak_mib"], found["peak_by"]) == (4096.0, "samples")

@@ -27,6 +27,9 @@ from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.live import EventKind, LiveNode
 from flyball.core.units import US_PER_S
 
+LEAST_SAMPLES = 5
+"""Of a job's memory, one a second: with fewer nobody knows what it had at most."""
+
 
 class Sensors(Protocol):
     """What was measured: `monitor.reader.Telemetry`."""
@@ -93,7 +96,18 @@ class Answers:
     def receipt(self, job: int) -> dict[str, Any]:
         """What a job took."""
         found, now_us = self.job(job), self.now_us()
-        return receipt(found, self.cluster, self.prices, now_us, self._reported(found, now_us))
+        return receipt(
+            found, self.cluster, self.prices, now_us, self._reported(found, now_us),
+            self._sampled_mib(found, now_us),
+        )  # fmt: skip
+
+    def _sampled_mib(self, job: Job, now_us: int) -> float | None:
+        """What the agent saw, where nobody else knows what all processes of a job had."""
+        if self.sensors is None or not job.first_start_us or "peak_mib" in job.values:
+            return None
+        since_s = (now_us - job.first_start_us) / US_PER_S
+        _times, sizes = self.sensors.series(f"jobs.{job.id}.rss_bytes", since_s)
+        return float(max(sizes)) / 2**20 if len(sizes) >= LEAST_SAMPLES else None
 
     def _reported(self, job: Job, now_us: int) -> ReportedSteps:
         """The steps that a tuned job reported, as far as they were measured."""

@@ -109,7 +109,8 @@ class Report(NamedTuple):
             gone) or `void` (it never began and never will).
         time_us: when it happened.
         values: of a start: pid. Of an end: exit_code, signal, why (`exit`, `limit`, `memory`,
-            `stopped`, `boot`), message, cpu_s, max_rss_mib.
+            `stopped`, `boot`), message, cpu_s, max_rss_mib, and
+            peak_mib with peak_by where the memory of all processes together is known.
     """
 
     job: int
