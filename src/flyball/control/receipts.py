@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from flyball.control.tuned import device_milli, held_since_us
 from flyball.control.tuning_receipt import NO_STEPS, Steps, tuning_receipt
+from flyball.control.usage import active_s, cores_used
 from flyball.core.cluster import Cluster
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
@@ -72,7 +73,7 @@ def receipt(
     """
     over_us = job.end_us if job.state.final else now_us
     began_us = job.first_start_us
-    run_s = max(0.0, (over_us - began_us) / US_PER_S) if began_us else 0.0
+    run_s = active_s(job, now_us)
     wait_s = max(0.0, ((began_us or over_us) - job.submit_us) / US_PER_S)
     device_s = (job.service_us + _running_us(job, now_us)) / US_PER_S
     energy_j, source = _energy(job, cluster, device_s)
@@ -122,11 +123,11 @@ def suggestion(job: Job, run_s: float, peak: Peak) -> dict[str, Any]:
         return {"text": "nothing to suggest: the job did not complete"}
     used: dict[str, Any] = {}
     parts = []
-    cpu_s = job.values.get("cpu_s")
-    if cpu_s is not None:
-        used["cpus"] = max(1, min(job.spec.cpus, math.ceil(cpu_s / run_s)))
+    cores = cores_used(job, run_s)
+    if cores is not None:
+        used["cpus"] = max(1, min(job.spec.cpus, math.ceil(cores)))
         if used["cpus"] < job.spec.cpus:
-            parts.append(f"-c {used['cpus']} (used {cpu_s / run_s:.1f} of {job.spec.cpus} cores)")
+            parts.append(f"-c {used['cpus']} (used {cores:.1f} of {job.spec.cpus} cores)")
     if peak.mib is not None:
         used["memory_mib"] = _memory_mib(job, peak.mib)
         parts.append(f"--mem {used['memory_mib']}M")
