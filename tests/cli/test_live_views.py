@@ -76,10 +76,11 @@ def test_receipt() -> None:
     ]
     little: dict[str, Any] = {"run_s": 0, "wait_s": 0, "attempts": 2, "device_hours": 0}
     little |= {"energy_j": 7.2e6, "energy_source": "measured", "cost": 0, "suggestion": None}
+    little["energy_note"] = "device counters"
     assert list(receipt.lines(little, job(7)))[2:] == [
         "  ran          0 s in 2 attempts",
         "  devices      0 device-hours",
-        "  energy       2 kWh, measured",
+        "  energy       2 kWh, measured: device counters",
     ]
 
 

@@ -307,6 +307,9 @@ def test_telemetry_is_somebody_elses(rig: Rig) -> None:
         def latest(self) -> dict[str, Any]:
             return {"cpu": 0.5, "application.1.step": 3.0, "application.12.step": 9.0}
 
+        def status(self) -> dict[str, Any]:
+            return {}
+
         def names(self) -> list[str]:
             return ["cpu"]
 
@@ -346,6 +349,9 @@ def test_memory_of_several_processes_is_what_the_agent_saw(rig: Rig) -> None:
             self.sizes = [100.0, 4096.0, 200.0, 100.0]
 
         def latest(self) -> dict[str, Any]:
+            return {}
+
+        def status(self) -> dict[str, Any]:
             return {}
 
         def names(self) -> list[str]:

@@ -63,7 +63,9 @@ def _entries(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found.get("energy_j") is not None:
         kwh = found["energy_j"] / J_PER_KWH
         size = f"{found['energy_j']:,.0f} J" if kwh < 0.1 else f"{kwh:,.3g} kWh"
-        yield "energy", f"{size}, {found.get('energy_source') or 'source not stated'}"
+        source = found.get("energy_source") or "source not stated"
+        note = f": {clean(found['energy_note'])}" if found.get("energy_note") else ""
+        yield "energy", f"{size}, {source}{note}"
     if found.get("cost"):
         yield "cost", f"{found['cost']:.4g} {clean(found.get('currency') or '')}".strip()
     if found.get("carbon_g"):

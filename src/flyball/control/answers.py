@@ -11,10 +11,11 @@ from flyball.control import status
 from flyball.control.book import Book
 from flyball.control.decider import Decider
 from flyball.control.demand import Demand
+from flyball.control.energy import measured
 from flyball.control.forecast import Forecaster
 from flyball.control.foresight.beside import Beside
 from flyball.control.journal import Journal
-from flyball.control.receipts import Prices, receipt
+from flyball.control.receipts import Prices, Seen, receipt
 from flyball.control.table import Table
 from flyball.control.tuned import tuning_of
 from flyball.control.tuning_receipt import NO_STEPS
@@ -35,6 +36,7 @@ class Sensors(Protocol):
     """What was measured: `monitor.reader.Telemetry`."""
 
     def latest(self) -> dict[str, Any]: ...
+    def status(self) -> dict[str, Any]: ...
     def names(self) -> Sequence[str]: ...
     def series(self, name: str, seconds: float) -> tuple[Any, Any]: ...
 
@@ -96,10 +98,12 @@ class Answers:
     def receipt(self, job: int) -> dict[str, Any]:
         """What a job took."""
         found, now_us = self.job(job), self.now_us()
-        return receipt(
-            found, self.cluster, self.prices, now_us, self._reported(found, now_us),
+        seen = Seen(
+            self._reported(found, now_us),
             self._sampled_mib(found, now_us),
-        )  # fmt: skip
+            measured(found, self.nodes_, self.sensors, now_us),
+        )
+        return receipt(found, self.cluster, self.prices, now_us, seen)
 
     def _sampled_mib(self, job: Job, now_us: int) -> float | None:
         """What the agent saw, where nobody else knows what all processes of a job had."""

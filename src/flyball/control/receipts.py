@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from flyball.control.energy import NOT_ASKED, Energy
 from flyball.control.tuned import device_milli, held_since_us
 from flyball.control.tuning_receipt import NO_STEPS, Steps, tuning_receipt
-from flyball.control.usage import active_s, cores_used
+from flyball.control.usage import active_s, cores_used, spans_of
 from flyball.core.cluster import Cluster
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
@@ -57,29 +58,36 @@ def peak_of(job: Job, sampled_mib: float | None) -> Peak:
     return Peak(max(sampled_mib, float(job.values.get("max_rss_mib", 0.0))), "samples")
 
 
-def receipt(
-    job: Job,
-    cluster: Cluster,
-    prices: Prices,
-    now_us: int,
-    steps: Steps = NO_STEPS,
-    sampled_mib: float | None = None,
-) -> dict[str, Any]:
-    """The receipt of a job, final or not.
+class Seen(NamedTuple):
+    """What the agent saw of a job.
 
-    Args:
+    Attributes:
         steps: times (seconds since 1970) and numbers of the steps that it reported.
-        sampled_mib: the most memory that the agent saw all its processes have.
+        memory_mib: the most that all its processes had; None = not seen.
+        energy: by the machine's counters.
     """
+
+    steps: Steps = NO_STEPS
+    memory_mib: float | None = None
+    energy: Energy = NOT_ASKED
+
+
+NOTHING_SEEN = Seen()
+
+
+def receipt(
+    job: Job, cluster: Cluster, prices: Prices, now_us: int, seen: Seen = NOTHING_SEEN
+) -> dict[str, Any]:
+    """The receipt of a job, final or not."""
     over_us = job.end_us if job.state.final else now_us
     began_us = job.first_start_us
     run_s = active_s(job, now_us)
     wait_s = max(0.0, ((began_us or over_us) - job.submit_us) / US_PER_S)
     device_s = (job.service_us + _running_us(job, now_us)) / US_PER_S
-    energy_j, source = _energy(job, cluster, device_s)
+    energy_j, source, note = _energy(job, cluster, now_us, device_s, seen.energy)
     kwh = energy_j / J_PER_KWH
     device_hours = device_s / S_PER_HOUR
-    peak = peak_of(job, sampled_mib)
+    peak = peak_of(job, seen.memory_mib)
     return {
         "id": job.id,
         "state": job.state.value,
@@ -94,11 +102,12 @@ def receipt(
         "peak_by": peak.by,
         "energy_j": energy_j,
         "energy_source": source,
+        "energy_note": note,
         "cost": device_hours * prices.per_device_hour + kwh * prices.per_kwh,
         "currency": prices.currency,
         "carbon_g": kwh * prices.g_co2_per_kwh,
         "suggestion": suggestion(job, run_s, peak),
-        "tuning": tuning_receipt(job, over_us / US_PER_S, steps),
+        "tuning": tuning_receipt(job, over_us / US_PER_S, seen.steps),
     }
 
 
@@ -108,13 +117,33 @@ def _running_us(job: Job, now_us: int) -> float:
     return held_us * device_milli(job) / MILLI_PER_DEVICE
 
 
-def _energy(job: Job, cluster: Cluster, device_s: float) -> tuple[float, str]:
-    """Joules and whether they were measured."""
+def _energy(
+    job: Job, cluster: Cluster, now_us: int, device_s: float, seen: Energy
+) -> tuple[float, str, str]:
+    """Joules, whether they were measured, and by what or why not."""
     if "energy_j" in job.values:
-        return float(job.values["energy_j"]), "measured"
+        return float(job.values["energy_j"]), "measured", "by the engine"
+    if seen.joules is not None:
+        return seen.joules, "measured", seen.note
+    return device_s * _draw_w(job, cluster, now_us), "modelled", seen.note
+
+
+def _draw_w(job: Job, cluster: Cluster, now_us: int) -> float:
+    """Of one device, on average over the nodes that it ran on."""
     label = job.spec.kind or JobClass.COMPUTE_INTENSIVE.label
     kind = JobClass(CLASS_LABELS.index(label))
-    return device_s * draw_w(catalogue.get(cluster.groups[0].device), kind), "modelled"
+    devices = [group.device for group in cluster.groups for _ in range(group.count)]
+    # A control plane may have begun anew with other nodes since.
+    held = [
+        (devices[row.node], (span.over_us - span.began_us) * row.mask.bit_count())
+        for span in spans_of(job, now_us)
+        for row in span.rows
+        if row.node < len(devices)
+    ]
+    total = sum(share for _device, share in held)
+    if not total:
+        return draw_w(catalogue.get(devices[0]), kind)
+    return sum(draw_w(catalogue.get(device), kind) * share for device, share in held) / total
 
 
 def suggestion(job: Job, run_s: float, peak: Peak) -> dict[str, Any]:
