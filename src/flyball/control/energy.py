@@ -155,4 +155,4 @@ class _Counters:
         if np.diff(values).min() < 0:
             raise _UnknownError(f"{name} began anew while it ran")
         begin, end = np.interp((first_s, last_s), times, values)
-        return float(end - begin) * (over_s - began_s) / (last_s - first_s)
+        return float((end - begin) * (over_s - began_s) / (last_s - first_s))

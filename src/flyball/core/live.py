@@ -33,6 +33,7 @@ class EventKind(StrEnum):
     CHECKPOINTED = "checkpointed"  # job, attempt, reason, gain, who: told to save what it has
     SCALED = "scaled"  # job, parallel, changes: how its speed grows with its devices, as measured
     PREDICTED = "predicted"  # runs: (job, like jobs ended, *quantiles of its run time in seconds)
+    REPORTED = "reported"  # job, values: its progress, heard after its end was on record
     AUDIT = "audit"  # what, who: refused tokens and the like
 
 

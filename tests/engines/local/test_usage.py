@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from typing import cast
 
 import pytest
 
@@ -23,7 +22,7 @@ class Kept(Group):
 
 
 def used(mib: int, cpu_s: float = 1.0) -> resource.struct_rusage:
-    return cast(resource.struct_rusage, resource.struct_rusage((cpu_s, 0.5, mib * 1024, *[0] * 13)))
+    return resource.struct_rusage((cpu_s, 0.5, mib * 1024, *[0] * 13))
 
 
 def record(several: bool, looks: list[float], group: Group | None) -> dict[str, object]:
