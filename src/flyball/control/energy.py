@@ -60,15 +60,15 @@ def measured(job: Job, nodes: Sequence[LiveNode], sensors: Measures | None, now_
         return NOT_ASKED
     spans = spans_of(job, now_us)
     try:
+        packages = [name for name in sensors.latest() if PACKAGE.fullmatch(name)]
+        if not packages and not job.spec.gpus:
+            raise _UnknownError("no energy counter is read here")
         _check(job, spans)
         counters = _Counters(sensors, (now_us - job.first_start_us) / US_PER_S + GAP_S)
         if job.spec.gpus:
             names = _device_names(sensors.status())
             drawn = (_of_devices(each, job, nodes, names, counters) for each in spans)
             return Energy(sum(drawn), BY_DEVICES)
-        packages = [name for name in sensors.latest() if PACKAGE.fullmatch(name)]
-        if not packages:
-            raise _UnknownError("no energy counter is read here")
         return Energy(sum(_of_cores(each, packages, counters) for each in spans), BY_PACKAGE)
     except _UnknownError as reason:
         return Energy(None, str(reason))
@@ -101,7 +101,8 @@ def _of_devices(
     joules = 0.0
     for row in span.rows:
         held = [at for at in range(row.mask.bit_length()) if row.mask >> at & 1]
-        uuids = dict(enumerate(nodes[row.node].uuids))
+        # A control plane may have begun anew with other nodes since.
+        uuids = dict(enumerate(nodes[row.node].uuids)) if row.node < len(nodes) else {}
         for device in held:
             name = names.get(uuids.get(device, ""))
             if name is None:
