@@ -122,6 +122,20 @@ def test_an_end_is_learnt_from_once(
     assert learnt == [job]
 
 
+def test_last_words_are_told_until_they_are_on_record(rig: Rig, agent: Agent) -> None:
+    """A disk that takes nothing for a while loses none of them."""
+    job = rig.submit(env=env(run_s=1))
+    rig.finish()
+    agent.values = {"application.1.loss": 0.1}
+    rig.now += 10_000_000
+    told = rig.plane.progress.late()
+    assert [each["values"] for each in told] == [{"loss": 0.1}]
+    assert rig.plane.progress.late() == told
+    rig.settle()
+    assert rig.job(job).values["progress"] == {"loss": 0.1}
+    assert rig.plane.progress.late() == []
+
+
 def test_after_a_restart_it_is_looked_up(rig: Rig, agent: Agent) -> None:
     """The agent ends with the control plane, and a new one has heard nothing yet."""
     job = rig.submit(estimate_s=500.0)

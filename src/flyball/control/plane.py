@@ -181,7 +181,7 @@ class Plane(Answers):
         began_us = self.now_us()
         busy = self.loop.cycle()
         if late := self.progress.late():
-            self.journal.append(late)
+            self.journal.record(late)
         now_us = self.now_us()
         self.pulse.beat(now_us, (now_us - began_us) / US_PER_S)
         return busy

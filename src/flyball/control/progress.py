@@ -116,14 +116,17 @@ class Progress:
         """The changes that these events, now on record, made beside last words."""
         late = {event["job"] for event in events if event["kind"] == EventKind.REPORTED}
         for job in late:
-            self._ended.pop(job, None)
+            self._forget(job)
         rest = {id_: job for id_, job in changes.items() if id_ not in late}
         now_us = self._now_us()
         self._ended |= {id_: (now_us, job) for id_, job in rest.items() if job.state.final}
         return rest
 
     def late(self) -> list[Event]:
-        """Last words of jobs that ended a moment ago; afterwards nothing is kept of them here."""
+        """Last words of jobs that ended a moment ago, again and again until they are on record.
+
+        Of those who have none nothing is kept here any more.
+        """
         if not self._ended:
             return []
         self._sense()
@@ -132,13 +135,17 @@ class Progress:
         for since_us, job in list(self._ended.values()):
             if now_us - since_us < LATE_US:
                 continue
-            said = self._said.pop(job.id, None)
+            said = self._said.get(job.id)
             if said and said != job.values.get(PROGRESS):
                 about = {"kind": EventKind.REPORTED, "time_us": now_us, "job": job.id}
                 events.append({**about, "values": said})
             else:
-                del self._ended[job.id]
+                self._forget(job.id)
         return events
+
+    def _forget(self, job: int) -> None:
+        self._ended.pop(job, None)
+        self._said.pop(job, None)
 
 
 def _named(name: str) -> tuple[int, str]:
