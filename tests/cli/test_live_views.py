@@ -54,6 +54,8 @@ def test_receipt() -> None:
         "device_hours": 0.00667,
         "cpu_s": 24.0,
         "max_rss_mib": 180.4,
+        "peak_mib": 180.4,
+        "peak_by": "process",
         "energy_j": 480.0,
         "energy_source": "modelled",
         "cost": 0.0025,
@@ -75,11 +77,25 @@ def test_receipt() -> None:
     ]
     little: dict[str, Any] = {"run_s": 0, "wait_s": 0, "attempts": 2, "device_hours": 0}
     little |= {"energy_j": 7.2e6, "energy_source": "measured", "cost": 0, "suggestion": None}
+    little["energy_note"] = "device counters"
     assert list(receipt.lines(little, job(7)))[2:] == [
         "  ran          0 s in 2 attempts",
         "  devices      0 device-hours",
-        "  energy       2 kWh, measured",
+        "  energy       2 kWh, measured: device counters",
     ]
+
+
+@pytest.mark.parametrize(
+    ("peak", "said"),
+    [
+        ({"peak_mib": 4096.0, "peak_by": "looks"}, "4.0G at most, all processes"),
+        ({"peak_mib": 4096.0, "peak_by": "group"}, "4.0G at most, all processes and cached files"),
+        ({"peak_mib": None, "peak_by": ""}, "1.0G at most, its largest process"),
+    ],
+)
+def test_whose_memory_it_was(peak: dict[str, Any], said: str) -> None:
+    found = {"run_s": 1, "wait_s": 0, "attempts": 1, "device_hours": 0, "max_rss_mib": 1024, **peak}
+    assert f"  memory       {said}" in list(receipt.lines(found, job(7)))
 
 
 def test_show() -> None:

@@ -86,7 +86,7 @@ def test_a_job_from_submission_to_its_end() -> None:
         JobState.FAILED, (), START_US + 16 * S,
     )  # fmt: skip
     assert changed.service_us == 10 * S
-    assert changed.values == {"exit_code": 3}
+    assert changed.values["exit_code"] == 3
 
 
 def test_a_second_attempt_adds_to_the_first() -> None:

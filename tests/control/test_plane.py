@@ -268,7 +268,8 @@ def test_progress_is_what_the_running_attempt_said_last(rig: Rig) -> None:
     assert rig.plane.view(rig.job(job))["progress"] == {"step": 2, "loss": 2.0}
     rig.finish()
     rig.plane.report(job, 1, {"step": 3})
-    assert rig.plane.view(rig.job(job))["progress"] is None
+    said = rig.plane.view(rig.job(job))["progress"]
+    assert said == {"step": 2, "loss": 2.0}, "its last words stay, and nothing follows its end"
 
 
 def test_where_the_output_is(rig: Rig) -> None:
@@ -307,6 +308,9 @@ def test_telemetry_is_somebody_elses(rig: Rig) -> None:
     class Sensors:
         def latest(self) -> dict[str, Any]:
             return {"cpu": 0.5, "application.1.step": 3.0, "application.12.step": 9.0}
+
+        def status(self) -> dict[str, Any]:
+            return {}
 
         def names(self) -> list[str]:
             return ["cpu"]
@@ -358,3 +362,32 @@ def test_prices_are_on_receipts(rig: Rig) -> None:
     job = rig.submit(cpus=2, estimate_s=1800.0)
     rig.finish()
     assert rig.plane.receipt(job)["device_hours"] == 1.0
+
+
+def test_memory_of_several_processes_is_what_the_agent_saw(rig: Rig) -> None:
+    """The supervisor sleeps beside a job without a limit; the agent looks once a second."""
+
+    class Sensors:
+        def __init__(self) -> None:
+            self.sizes = [100.0, 4096.0, 200.0, 100.0]
+
+        def latest(self) -> dict[str, Any]:
+            return {}
+
+        def status(self) -> dict[str, Any]:
+            return {}
+
+        def names(self) -> list[str]:
+            return []
+
+        def series(self, name: str, seconds: float) -> tuple[Any, Any]:
+            sizes = self.sizes if name == "jobs.1.rss_bytes" else []
+            return np.arange(len(sizes), dtype=float), np.array(sizes) * 2**20
+
+    sensors = rig.plane.sensors = Sensors()
+    job = rig.submit()
+    rig.finish()
+    assert rig.plane.receipt(job)["peak_mib"] is None, "too few looks"
+    sensors.sizes = [*sensors.sizes, 100.0]
+    found = rig.plane.receipt(job)
+    assert (found["peak_mib"], found["peak_by"]) == (4096.0, "samples")

@@ -9,7 +9,7 @@ import pytest
 from tests.control.live_cases import ONE_NODE, START_US, spec_of
 
 from flyball.control.demand import cluster_of
-from flyball.control.receipts import Prices, receipt, suggestion
+from flyball.control.receipts import Prices, peak_of, receipt, suggestion
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.workload import JobClass
 from flyball.physics import catalogue
@@ -22,7 +22,7 @@ DONE = Job(
     7, spec_of(cpus=4), START_US, JobState.COMPLETED, 1,
     started_us=START_US + 100 * S, first_start_us=START_US + 100 * S,
     end_us=START_US + 1000 * S, service_us=3600.0 * S,
-    values={"cpu_s": 1350.0, "max_rss_mib": 1000},
+    values={"cpu_s": 1350.0, "max_rss_mib": 1000, "peak_mib": 1000, "peak_by": "process"},
 )  # fmt: skip
 
 
@@ -83,20 +83,45 @@ def test_what_waits_has_only_waited() -> None:
     assert bill(cancelled)["wait_s"] == 30.0
 
 
+def advice(job: Job, run_s: float, sampled_mib: float | None = None) -> dict[str, Any]:
+    return suggestion(job, run_s, peak_of(job, sampled_mib))
+
+
 def test_suggestions() -> None:
-    found = suggestion(DONE, 900.0)
+    found = advice(DONE, 900.0)
     assert found == {
         "cpus": 2,  # 1350 / 900 = 1.5 cores
         "memory_mib": 1250,
         "limit_s": 1140,  # 1125 s in whole minutes
         "text": "next time: -c 2 (used 1.5 of 4 cores) --mem 1250M -t 19",
     }
-    tiny = suggestion(replace(DONE, values={"max_rss_mib": 3}), 0.5)
+    tiny = advice(replace(DONE, values={"peak_mib": 3, "peak_by": "process"}), 0.5)
     assert tiny == {"memory_mib": 64, "limit_s": 60, "text": "next time: --mem 64M -t 1"}
-    busy = suggestion(replace(DONE, values={"cpu_s": 9999.0}), 900.0)
+    busy = advice(replace(DONE, values={"cpu_s": 9999.0}), 900.0)
     assert (busy["cpus"], busy["text"]) == (4, "next time: -t 19")
+
+
+def test_memory_is_suggested_for_all_processes_together() -> None:
+    """A limit counts the sum: the largest of four workers would have the next run killed."""
+    four = {"max_rss_mib": 1024.0, "peak_mib": 4100.0, "peak_by": "looks"}
+    assert advice(replace(DONE, values=four), 900.0)["memory_mib"] == 5125
+    unknown = replace(DONE, values={"max_rss_mib": 1024.0})
+    found = advice(unknown, 900.0)
+    assert "memory_mib" not in found
+    assert found["text"] == (
+        "next time: -t 19; no --mem: nobody saw what all its processes had together"
+    )
+    assert advice(unknown, 900.0, sampled_mib=4000.0)["memory_mib"] == 5000
+    assert advice(unknown, 900.0, sampled_mib=10.0)["memory_mib"] == 1280, "one had more than that"
+
+
+def test_a_limit_that_was_kept_is_enough() -> None:
+    """Cached files fill a control group up to its limit."""
+    full = {"peak_mib": 2048.0, "peak_by": "group"}
+    kept = replace(DONE, spec=spec_of(cpus=4, memory_mib=2048), values=full)
+    assert advice(kept, 900.0)["memory_mib"] == 2048
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.RUNNING])
 def test_nothing_to_learn_from_who_did_not_complete(state: JobState) -> None:
-    assert list(suggestion(replace(DONE, state=state), 900.0)) == ["text"]
+    assert list(advice(replace(DONE, state=state), 900.0)) == ["text"]

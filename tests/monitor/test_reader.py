@@ -54,6 +54,24 @@ def test_old_values_are_not_the_latest(tmp_path: Path) -> None:
     assert telemetry.latest(max_age_s=61.0)
 
 
+def test_what_a_job_said_stays_while_it_runs(tmp_path: Path) -> None:
+    """Many report once an epoch, and how many steps there are but once."""
+    outlet = Outlet(tmp_path)
+    first = {"1.total_steps": 90.0, "1.steps_per_s": 2.0, "2.step": 5.0, "reports_total": 1.0}
+    outlet.add("application", Sample("application", START, first))
+    outlet.add("application", Sample("application", START + 1, {"1.step": 3.0}))
+    for at in (0, 31, 600):
+        outlet.add("application", Sample("jobs", START + at, {"running": 1, "1.attempt": 1}))
+        outlet.publish(START + at, {})
+    values = Telemetry(tmp_path).latest()
+    said = {name: x for name, x in values.items() if name.startswith("application.")}
+    assert said == {"application.1.total_steps": 90.0, "application.1.step": 3.0}
+    outlet.publish(START + 620, {})
+    assert "application.1.step" in Telemetry(tmp_path).latest(), "it has just ended"
+    outlet.publish(START + 631, {})
+    assert Telemetry(tmp_path).latest() == {}
+
+
 def test_values_that_json_cannot_hold_are_left_out(tmp_path: Path) -> None:
     outlet = Outlet(tmp_path)
     outlet.add("compute", Sample("a", START, {"x": float("nan"), "y": 1.0}))

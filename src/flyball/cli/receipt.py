@@ -56,16 +56,27 @@ def _entries(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "devices", f"{found['device_hours']:.4g} device-hours"
     if found.get("cpu_s") is not None:
         yield "cpu", duration_text(found["cpu_s"])
-    if found.get("max_rss_mib") is not None:
-        yield "memory", f"{size_text(found['max_rss_mib'])} at most"
+    if found.get("peak_mib") is not None:
+        yield "memory", f"{size_text(found['peak_mib'])} at most{_all_of_it(found)}"
+    elif found.get("max_rss_mib") is not None:
+        yield "memory", f"{size_text(found['max_rss_mib'])} at most, its largest process"
     if found.get("energy_j") is not None:
         kwh = found["energy_j"] / J_PER_KWH
         size = f"{found['energy_j']:,.0f} J" if kwh < 0.1 else f"{kwh:,.3g} kWh"
-        yield "energy", f"{size}, {found.get('energy_source') or 'source not stated'}"
+        source = found.get("energy_source") or "source not stated"
+        note = f": {clean(found['energy_note'])}" if found.get("energy_note") else ""
+        yield "energy", f"{size}, {source}{note}"
     if found.get("cost"):
         yield "cost", f"{found['cost']:.4g} {clean(found.get('currency') or '')}".strip()
     if found.get("carbon_g"):
         yield "carbon", f"{found['carbon_g']:.3g} g CO2"
+
+
+def _all_of_it(found: Mapping[str, Any]) -> str:
+    """Whose memory the peak is; the kernel counts files too that it could have let go."""
+    if found["peak_by"] == "process":
+        return ""
+    return ", all processes" + (" and cached files" if found["peak_by"] == "group" else "")
 
 
 def _tuned(tuning: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from flyball.control import scaling, tuned
+from flyball.control import scaling, tuned, usage
 from flyball.core.jobs import Job, JobSpec, JobState, Row
 from flyball.core.live import Event, EventKind
 from flyball.core.units import MILLI_PER_DEVICE
@@ -211,7 +210,7 @@ def _over(job: Job, event: Event) -> Job:
     """The attempt is over: its devices are free, and what it used is booked."""
     held_us = max(0, int(event["over_us"]) - tuned.held_since_us(job))
     used_us = held_us * tuned.device_milli(job) / MILLI_PER_DEVICE
-    values: dict[str, Any] = {**job.values, **event.get("values", {})}
+    values = usage.added(job, int(event["over_us"]), event.get("values", {}))
     return replace(job, rows=(), service_us=job.service_us + used_us, values=values)
 
 

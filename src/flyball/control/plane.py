@@ -35,8 +35,8 @@ from flyball.control.foresight.scalings import scaled_events
 from flyball.control.foresight.steps import Steps
 from flyball.control.journal import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
-from flyball.control.meaning import events_of
 from flyball.control.orders import Orders
+from flyball.control.progress import Progress
 from flyball.control.receipts import Prices
 from flyball.control.recover import give_up_unfit, reconcile
 from flyball.control.table import Table
@@ -44,7 +44,7 @@ from flyball.control.tokens import Tokens
 from flyball.control.tuning import Tuning
 from flyball.control.views import job_view
 from flyball.core.errors import BadInput, NotFound
-from flyball.core.jobs import Job, JobSpec, JobState, request_of
+from flyball.core.jobs import Job, JobSpec, request_of
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Engine
@@ -90,9 +90,11 @@ class Plane(Answers):
         self.policy, self.knobs = policy, knobs
         self.prices = prices or Prices()
         self.book = Book()
+        self.sensors: Sensors | None = None
+        self.progress = Progress(self.book, lambda: self.sensors, lambda: self.now_us())
         self._news = threading.Condition()
         self._ids = threading.Lock()
-        self.journal = Journal(folder / JOURNAL, self.book.fold, self._committed, inline=inline)
+        self.journal = Journal(folder / JOURNAL, self.progress.fold, self._committed, inline=inline)
         self.nodes_ = tuple(engine.nodes())
         self.cluster = cluster_of(self.nodes_, "live")
         self.demand = Demand(self.nodes_)
@@ -103,8 +105,8 @@ class Plane(Answers):
         self._next_id = last.next_job
         self.decider = Decider(self.book, self.table, self.cluster, policy, knobs, tuning)
         self.loop = Loop(
-            self.book, self.journal, engine, self.decider, events_of, self._asked, self.now_us,
-            passing,
+            self.book, self.journal, engine, self.decider, self.progress.understood, self._asked,
+            self.now_us, passing,
         )  # fmt: skip
         self.orders = Orders(self, inline)
         self.durations = Durations(self.journal.ended())
@@ -117,22 +119,19 @@ class Plane(Answers):
         """Predicts run times within the plane, where no worker does: on virtual clocks."""
         self._fitting: set[tuple[Any, ...]] = set()
         """Requests that were found to fit."""
-        self._reports: dict[int, dict[str, Any]] = {}
         self.wake: Callable[[], None] = lambda: None
         self.pulse = status.Pulse()
-        self.sensors: Sensors | None = None
-        self._sensed: tuple[int, dict[str, Any]] = (0, {})
 
     def _committed(self, events: Sequence[tuple[int, Event]], changes: Changes) -> None:
         """The journal has made these durable."""
         if events:
             self.book.absorb(events[-1][0], changes, [event for _, event in events])
             self.orders.settle([event for _, event in events])
+        changes = self.progress.settle([event for _, event in events], changes)
         self.recent.take(changes)
         for job in changes.values():
             if job.state.final:
                 self.durations.learn(job)
-                self._reports.pop(job.id, None)
         if self.learner is not None:
             made = self.learner.take(changes)
             self._predicted([[each, run.like, *run.quantiles] for each, run in made.items()])
@@ -146,6 +145,7 @@ class Plane(Answers):
         self.book.load(last.seq, active, ended, set())
         self.decider.number = self.journal.last_decision()
         self.journal.append([self._opened()]).wait()
+        self.progress.recall(list(self.book.busy))
         over = reconcile(self.book, self.journal, self.engine, self.now_us())
         give_up_unfit(self.book, self.journal, self._check_fit, self.now_us())
         return over
@@ -182,6 +182,8 @@ class Plane(Answers):
         """One cycle; whether anything happened."""
         began_us = self.now_us()
         busy = self.loop.cycle()
+        if late := self.progress.late():
+            self.journal.record(late)
         now_us = self.now_us()
         self.pulse.beat(now_us, (now_us - began_us) / US_PER_S)
         return busy
@@ -337,19 +339,7 @@ class Plane(Answers):
     def view(self, job: Job) -> dict[str, Any]:
         """A job as the API shows it."""
         how = self.loop.means.get((job.id, job.attempt), "")
-        return job_view(job, self.nodes_, how) | {"progress": self._progress(job)}
-
-    def _progress(self, job: Job) -> dict[str, Any] | None:
-        """What a running job last said of itself: to the API, or to the agent."""
-        if job.id in self._reports or job.state != JobState.RUNNING or self.sensors is None:
-            return self._reports.get(job.id)
-        now_us = self.now_us()
-        if now_us - self._sensed[0] > US_PER_S:
-            self._sensed = (now_us, self.sensors.latest())
-        prefix = f"application.{job.id}."
-        found = self._sensed[1].items()
-        said = {name.removeprefix(prefix): x for name, x in found if name.startswith(prefix)}
-        return said or None
+        return job_view(job, self.nodes_, how) | {"progress": self.progress.of(job)}
 
     def log_path(self, job: int, attempt: int = 0) -> Path:
         """Where a job's output is; of its last attempt if none is named.
@@ -369,11 +359,11 @@ class Plane(Answers):
         """Progress that a job tells of itself; the last counts."""
         found = self.job(job)
         if not found.state.final and attempt in (0, found.attempt):
-            self._reports[job] = {**self._reports.get(job, {}), **values}
+            self.progress.hear(job, values)
             self.beside.steps.hear(found, self.now_us(), values)
 
     def _steps(self, job: Job) -> Steps | None:
-        return self.beside.steps.of(job, self.sensors)
+        return self.beside.steps.of(job, self.sensors, self.progress.of(job))
 
     def dry_run(self, spec: JobSpec) -> dict[str, Any]:
         """Whether and when a job would start if it were submitted now.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from flyball.control.energy import NOT_ASKED, Energy
 from flyball.control.tuned import device_milli, held_since_us
 from flyball.control.tuning_receipt import NO_STEPS, Steps, tuning_receipt
+from flyball.control.usage import active_s, cores_used, spans_of
 from flyball.core.cluster import Cluster
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
@@ -18,6 +20,7 @@ from flyball.physics.power import draw_w
 HEADROOM = 1.25
 """Asked for on top of what was used."""
 LEAST_MIB = 64
+NO_SUM = "; no --mem: nobody saw what all its processes had together"
 
 
 @dataclass(frozen=True)
@@ -30,22 +33,61 @@ class Prices:
     g_co2_per_kwh: float = 0.0
 
 
-def receipt(
-    job: Job, cluster: Cluster, prices: Prices, now_us: int, steps: Steps = NO_STEPS
-) -> dict[str, Any]:
-    """The receipt of a job, final or not.
+class Peak(NamedTuple):
+    """The most memory that all processes of a job had at one time, as a limit counts it.
 
-    Args:
-        steps: times (seconds since 1970) and numbers of the steps that it reported.
+    Attributes:
+        mib: None = nobody knows.
+        by: who says so: `process` (there was but one), `group` (the kernel's, with cached files),
+            `looks` (the supervisor's) or `samples` (the agent's).
     """
+
+    mib: float | None = None
+    by: str = ""
+
+
+UNKNOWN = Peak()
+
+
+def peak_of(job: Job, sampled_mib: float | None) -> Peak:
+    """From its end record, else from the agent; never the largest of several processes."""
+    if "peak_mib" in job.values:
+        return Peak(float(job.values["peak_mib"]), str(job.values["peak_by"]))
+    if sampled_mib is None:
+        return UNKNOWN
+    return Peak(max(sampled_mib, float(job.values.get("max_rss_mib", 0.0))), "samples")
+
+
+class Seen(NamedTuple):
+    """What the agent saw of a job.
+
+    Attributes:
+        steps: times (seconds since 1970) and numbers of the steps that it reported.
+        memory_mib: the most that all its processes had; None = not seen.
+        energy: by the machine's counters.
+    """
+
+    steps: Steps = NO_STEPS
+    memory_mib: float | None = None
+    energy: Energy = NOT_ASKED
+
+
+NOTHING_SEEN = Seen()
+
+
+def receipt(
+    job: Job, cluster: Cluster, prices: Prices, now_us: int, seen: Seen = NOTHING_SEEN
+) -> dict[str, Any]:
+    """The receipt of a job, final or not."""
     over_us = job.end_us if job.state.final else now_us
     began_us = job.first_start_us
-    run_s = max(0.0, (over_us - began_us) / US_PER_S) if began_us else 0.0
+    run_s = active_s(job, now_us)
     wait_s = max(0.0, ((began_us or over_us) - job.submit_us) / US_PER_S)
     device_s = (job.service_us + _running_us(job, now_us)) / US_PER_S
-    energy_j, source = _energy(job, cluster, device_s)
+    energy_j, source, note = _energy(job, cluster, now_us, device_s, seen.energy)
     kwh = energy_j / J_PER_KWH
     device_hours = device_s / S_PER_HOUR
+    peak = peak_of(job, seen.memory_mib)
     return {
         "id": job.id,
         "state": job.state.value,
@@ -56,13 +98,16 @@ def receipt(
         "device_hours": device_hours,
         "cpu_s": job.values.get("cpu_s"),
         "max_rss_mib": job.values.get("max_rss_mib"),
+        "peak_mib": peak.mib,
+        "peak_by": peak.by,
         "energy_j": energy_j,
         "energy_source": source,
+        "energy_note": note,
         "cost": device_hours * prices.per_device_hour + kwh * prices.per_kwh,
         "currency": prices.currency,
         "carbon_g": kwh * prices.g_co2_per_kwh,
-        "suggestion": suggestion(job, run_s),
-        "tuning": tuning_receipt(job, over_us / US_PER_S, steps),
+        "suggestion": suggestion(job, run_s, peak),
+        "tuning": tuning_receipt(job, over_us / US_PER_S, seen.steps),
     }
 
 
@@ -72,30 +117,56 @@ def _running_us(job: Job, now_us: int) -> float:
     return held_us * device_milli(job) / MILLI_PER_DEVICE
 
 
-def _energy(job: Job, cluster: Cluster, device_s: float) -> tuple[float, str]:
-    """Joules and whether they were measured."""
+def _energy(
+    job: Job, cluster: Cluster, now_us: int, device_s: float, seen: Energy
+) -> tuple[float, str, str]:
+    """Joules, whether they were measured, and by what or why not."""
     if "energy_j" in job.values:
-        return float(job.values["energy_j"]), "measured"
+        return float(job.values["energy_j"]), "measured", "by the engine"
+    if seen.joules is not None:
+        return seen.joules, "measured", seen.note
+    return device_s * _draw_w(job, cluster, now_us), "modelled", seen.note
+
+
+def _draw_w(job: Job, cluster: Cluster, now_us: int) -> float:
+    """Of one device, on average over the nodes that it ran on."""
     label = job.spec.kind or JobClass.COMPUTE_INTENSIVE.label
     kind = JobClass(CLASS_LABELS.index(label))
-    return device_s * draw_w(catalogue.get(cluster.groups[0].device), kind), "modelled"
+    devices = [group.device for group in cluster.groups for _ in range(group.count)]
+    # A control plane may have begun anew with other nodes since.
+    held = [
+        (devices[row.node], (span.over_us - span.began_us) * row.mask.bit_count())
+        for span in spans_of(job, now_us)
+        for row in span.rows
+        if row.node < len(devices)
+    ]
+    total = sum(share for _device, share in held)
+    if not total:
+        return draw_w(catalogue.get(devices[0]), kind)
+    return sum(draw_w(catalogue.get(device), kind) * share for device, share in held) / total
 
 
-def suggestion(job: Job, run_s: float) -> dict[str, Any]:
+def suggestion(job: Job, run_s: float, peak: Peak) -> dict[str, Any]:
     """A request that fits what the job used, with some room."""
     if job.state != JobState.COMPLETED or not run_s:
         return {"text": "nothing to suggest: the job did not complete"}
     used: dict[str, Any] = {}
-    cpu_s, rss = job.values.get("cpu_s"), job.values.get("max_rss_mib")
-    if cpu_s is not None:
-        used["cpus"] = max(1, min(job.spec.cpus, math.ceil(cpu_s / run_s)))
-    if rss is not None:
-        used["memory_mib"] = max(LEAST_MIB, math.ceil(rss * HEADROOM))
-    used["limit_s"] = max(60, math.ceil(run_s * HEADROOM / 60) * 60)
     parts = []
-    if cpu_s is not None and used["cpus"] < job.spec.cpus:
-        parts.append(f"-c {used['cpus']} (used {cpu_s / run_s:.1f} of {job.spec.cpus} cores)")
-    if "memory_mib" in used:
+    cores = cores_used(job, run_s)
+    if cores is not None:
+        used["cpus"] = max(1, min(job.spec.cpus, math.ceil(cores)))
+        if used["cpus"] < job.spec.cpus:
+            parts.append(f"-c {used['cpus']} (used {cores:.1f} of {job.spec.cpus} cores)")
+    if peak.mib is not None:
+        used["memory_mib"] = _memory_mib(job, peak.mib)
         parts.append(f"--mem {used['memory_mib']}M")
+    used["limit_s"] = max(60, math.ceil(run_s * HEADROOM / 60) * 60)
     parts.append(f"-t {math.ceil(used['limit_s'] / 60)}")
-    return {**used, "text": "next time: " + " ".join(parts)}
+    why_not = NO_SUM if peak.mib is None and "max_rss_mib" in job.values else ""
+    return {**used, "text": "next time: " + " ".join(parts) + why_not}
+
+
+def _memory_mib(job: Job, peak_mib: float) -> int:
+    """A limit it completed within is enough, though the files cached for it filled it."""
+    wanted = max(LEAST_MIB, math.ceil(peak_mib * HEADROOM))
+    return min(wanted, job.spec.memory_mib or wanted)

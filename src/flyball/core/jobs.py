@@ -187,7 +187,8 @@ class Job:
         stopping: why it was told to stop ("cancel", "preempt"), "" = it was not.
         service_us: device time of ended attempts.
         preemptions, failures: attempts that ended so.
-        values: what is known of its end: exit code, signal, cpu_s, max_rss_mib, energy_j, ...
+        values: what is known of its end: exit code, signal, cpu_s, max_rss_mib, peak_mib, energy_j,
+            ...
     """
 
     id: int

@@ -33,6 +33,7 @@ class EventKind(StrEnum):
     CHECKPOINTED = "checkpointed"  # job, attempt, reason, gain, who: told to save what it has
     SCALED = "scaled"  # job, parallel, changes: how its speed grows with its devices, as measured
     PREDICTED = "predicted"  # runs: (job, like jobs ended, *quantiles of its run time in seconds)
+    REPORTED = "reported"  # job, values: its progress, heard after its end was on record
     AUDIT = "audit"  # what, who: refused tokens and the like
 
 
@@ -109,7 +110,8 @@ class Report(NamedTuple):
             gone) or `void` (it never began and never will).
         time_us: when it happened.
         values: of a start: pid. Of an end: exit_code, signal, why (`exit`, `limit`, `memory`,
-            `stopped`, `boot`), message, cpu_s, max_rss_mib.
+            `stopped`, `boot`), message, cpu_s, max_rss_mib, and
+            peak_mib with peak_by where the memory of all processes together is known.
     """
 
     job: int

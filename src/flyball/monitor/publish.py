@@ -16,7 +16,11 @@ from flyball.monitor.spool import Spool
 
 LATEST = "latest.json"
 FORGET_S = 30.0
-"""A value that was not seen for so long is no longer the latest, but gone."""
+"""A value that was not seen for so long is no longer the latest, but gone; what a job said of
+itself stays for as long as the job runs: many report once an epoch, or a total once."""
+REPORTS, JOBS = "application", "jobs"
+OF_THE_MOMENT = "steps_per_s"
+"""A speed, unlike a step or a loss, is no longer true if nothing more was heard."""
 TOTAL, PER_S = "_total", "_per_s"
 MOST_SCHEMAS = 1000
 """Sets of names that are remembered; jobs that come and go make new ones."""
@@ -34,6 +38,7 @@ class Outlet:
         self._last: dict[tuple[str, ...], Sample] = {}
         self._before: dict[str, tuple[float, float, float]] = {}
         self._names: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+        self._said: dict[str, tuple[float, dict[str, float]]] = {}
         self._unpublished = 0
 
     @property
@@ -44,6 +49,16 @@ class Outlet:
     def add(self, family: str, sample: Sample) -> None:
         self._spools[family].add(sample)
         self._last[(sample.source, *sample.values)] = sample
+        if sample.source == REPORTS:
+            self._keep_reports(sample)
+
+    def _keep_reports(self, sample: Sample) -> None:
+        """Remember the last of each value that a job reported."""
+        for name, value in sample.values.items():
+            job, dot, field = name.partition(".")
+            if dot and job.isdecimal() and field != OF_THE_MOMENT and math.isfinite(value):
+                _time_s, said = self._said.get(job, (0.0, {}))
+                self._said[job] = sample.time_s, {**said, f"{sample.source}.{name}": value}
 
     def publish(self, now: float, rest: Mapping[str, Any]) -> None:
         """Flush the spools and replace `latest.json` in one step."""
@@ -87,6 +102,13 @@ class Outlet:
                     if not math.isnan(found[2]):
                         values[per_s] = found[2]
         self._before = before
+        self._said = {
+            job: (time_s, said)
+            for job, (time_s, said) in self._said.items()
+            if time_s >= now - FORGET_S or f"{JOBS}.{job}.attempt" in values
+        }
+        for _time_s, said in self._said.values():
+            values.update(said)
         return values
 
     def _named(self, schema: tuple[str, ...]) -> list[tuple[str, str]]:

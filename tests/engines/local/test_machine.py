@@ -135,13 +135,16 @@ def test_memory_groups_of_version_2_are_made_beside_our_own(tmp_path: Path) -> N
     assert (made / "memory.oom.group").read_text() == "1"
     (made / "memory.events").write_text("low 0\noom 4\noom_kill 3\n")
     assert group.kills() == 3
+    assert group.peak_mib() == 0.0, "kernels before 5.19 do not say"
+    (made / "memory.peak").write_text("3145728\n")
+    assert group.peak_mib() == 3.0
 
 
 def test_no_memory_groups(tmp_path: Path) -> None:
     assert cgroup.find_place(proc_folder(tmp_path, "", "")) is None
     group = cgroup.Group(cgroup.Place("/no/such/place", 1), "x")
     assert not group.make(10)
-    assert (group.pids(), group.kills()) == ([], 0)
+    assert (group.pids(), group.kills(), group.peak_mib()) == ([], 0, 0.0)
 
 
 WITHOUT_GROUPS = """

@@ -132,6 +132,40 @@ def test_time_and_memory_are_counted(rig: Rig) -> None:
     assert 0.3 <= end["cpu_s"] < 5
     assert 40 < end["max_rss_mib"] < 120
     assert (end["exit_code"], end["signal"], end["why"], end["message"]) == (0, 0, "exit", "")
+    assert "peak_mib" not in end, "of two processes together nobody knows it"
+
+
+def test_the_memory_of_one_process_is_that_of_the_job(rig: Rig) -> None:
+    rig.python("x = b'x' * (40 << 20)")
+    end = rig.ended()
+    assert (end["peak_mib"], end["peak_by"]) == (end["max_rss_mib"], "process")
+
+
+def test_a_child_that_is_left_behind_counts(rig: Rig) -> None:
+    """Nobody but the supervisor waits for it."""
+    rig.launch("sh", "-c", "sleep 60 &")
+    assert "peak_mib" not in rig.ended()
+
+
+FOUR = """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        x = b'x' * (40 << 20)
+        time.sleep(3)
+        os._exit(0)
+for _ in range(4): os.wait()
+"""
+
+
+def test_what_a_limit_counts_is_recorded(rig: Rig) -> None:
+    """Of workers side by side the limit counts the sum, and so does what the next is given."""
+    rig.python(FOUR, memory_mib=1000)
+    end = rig.ended()
+    assert end["why"] == "exit"
+    assert end["max_rss_mib"] < 100
+    assert 160 <= end["peak_mib"] < 400
+    assert end["peak_by"] in ("group", "looks")
 
 
 def test_ended_by_a_signal(rig: Rig) -> None:

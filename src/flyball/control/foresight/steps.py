@@ -26,7 +26,6 @@ class Steps(NamedTuple):
 class Measures(Protocol):
     """What the agent was told: `monitor.reader.Telemetry`."""
 
-    def latest(self) -> dict[str, Any]: ...
     def series(self, name: str, seconds: float) -> tuple[Any, Any]: ...
 
 
@@ -49,27 +48,31 @@ class StepBook:
         while len(self._heard) > 10_000:
             del self._heard[next(iter(self._heard))]
 
-    def of(self, job: Job, sensors: Measures | None) -> Steps | None:
-        """What a running job has said; None if that says nothing of its end."""
+    def of(
+        self, job: Job, sensors: Measures | None, said: Mapping[str, Any] | None = None
+    ) -> Steps | None:
+        """What a running job has said; None if that says nothing of its end.
+
+        Args:
+            said: the last of each value that it reported; a total may have been said but once.
+        """
         if not job.started_us:
             return None
         reports, total = self._heard.get((job.id, job.attempt), ([], 0.0))
         if not reports and sensors is not None:
-            return _measured(job, sensors)
+            return _measured(job, sensors, said or {})
         return Steps(reports, total) if reports and total > 0.0 else None
 
 
-def _measured(job: Job, sensors: Measures) -> Steps | None:
+def _measured(job: Job, sensors: Measures, said: Mapping[str, Any]) -> Steps | None:
     """From what the agent heard of the job's present attempt."""
-    prefix = f"application.{job.id}."
-    latest = sensors.latest()
-    total = _total({name.removeprefix(prefix): x for name, x in latest.items()})
-    if total <= 0.0 or prefix + STEP not in latest:
+    total = _total(said)
+    if total <= 0.0 or STEP not in said:
         return None
     begin_s = job.started_us / US_PER_S
-    times_s, steps = sensors.series(prefix + STEP, 86_400.0)
-    said = [Report(at - begin_s, step) for at, step in zip(times_s, steps, strict=True)]
-    return Steps([each for each in said if each.time_s >= 0.0][-KEPT:], total)
+    times_s, steps = sensors.series(f"application.{job.id}.{STEP}", 86_400.0)
+    heard = [Report(at - begin_s, step) for at, step in zip(times_s, steps, strict=True)]
+    return Steps([each for each in heard if each.time_s >= 0.0][-KEPT:], total)
 
 
 def _total(values: Mapping[str, Any]) -> float:

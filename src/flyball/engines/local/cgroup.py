@@ -75,6 +75,13 @@ class Group:
                 return int(value)
         return 0
 
+    def peak_mib(self) -> float:
+        """The most that was in it at one time, with the files that its processes had the kernel
+        keep in memory; 0 = this kernel does not say."""
+        name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
+        text = _read(f"{self.folder}/{name}").strip()
+        return int(text) / 2**20 if text.isdecimal() else 0.0
+
     def remove(self) -> None:
         """A moment after its last process is gone the kernel lets go of it."""
         for _ in range(REMOVE_TRIES):

@@ -77,6 +77,13 @@ def cpu_s(pid: int) -> float:
     return own_s + sum(map(int, ended)) / TICKS_PER_S
 
 
+def had_children(pid: int) -> bool:
+    """Whether a process has waited for children of its own: the memory they touched is in its
+    account. Also of one that has ended, until it is taken leave of."""
+    text = _text(f"/proc/{pid}/stat")
+    return bool(text) and any(map(int, text[text.rindex(")") + 2 :].split()[8:11:2]))
+
+
 def threads(pid: int) -> list[int]:
     """Of a process; none if it is gone."""
     try:

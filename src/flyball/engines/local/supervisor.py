@@ -18,6 +18,7 @@ import time
 from . import cgroup, claim, proc, program
 from .log import Log, Pump
 from .steering import Steering
+from .usage import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,8 +147,7 @@ class _Attempt:
         self.why = "exit"
         self.message = ""
         self.going_down = False
-        self.cpu_s = 0.0
-        self.max_rss_mib = 0.0
+        self.usage = Usage()
         self.phase_ends_s = self.limit_s = self.memory_s = NEVER
 
     def run(self, settle: Callable[[], bool], let_go: Callable[[], None]) -> bool:
@@ -166,6 +166,7 @@ class _Attempt:
         elif not settled and self.program is not None:
             self.program.drop()
         self.tuned = self.steering.close()
+        self.usage.close(self.group)
         if self.group is not None:
             if self.why == "exit" and self.status and self.group.kills():
                 self.why = "memory"
@@ -252,15 +253,17 @@ class _Attempt:
         """Take leave of all that ended, the job's orphans too."""
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 self.alone = True
                 return
-            if pid == 0:
+            if ended is None:
                 return
-            self.cpu_s += usage.ru_utime + usage.ru_stime
-            self.steering.ended(pid, usage.ru_utime + usage.ru_stime)
-            self.max_rss_mib = max(self.max_rss_mib, usage.ru_maxrss / 1024)
+            # Asked before it is taken leave of: afterwards nobody knows of its children.
+            several = ended.si_pid != self.child or proc.had_children(self.child)
+            pid, status, used = os.wait4(ended.si_pid, 0)
+            self.usage.add(used, several)
+            self.steering.ended(pid, used.ru_utime + used.ru_stime)
             if pid == self.child:
                 self.status = status
 
@@ -302,12 +305,14 @@ class _Attempt:
         limit_mib = self.request["memory_mib"]
         pids = proc.descendants(os.getpid())
         self.memory_s = now_s + MEMORY_EVERY_S
-        if sum(map(proc.rss_mib, pids)) > limit_mib:
+        used_mib = sum(map(proc.rss_mib, pids))
+        if used_mib > limit_mib:
             used_mib = sum(map(proc.pss_mib, pids))
             if used_mib > limit_mib:
                 self.why = "memory"
                 self.message = f"used {used_mib:.0f} MiB of its limit of {limit_mib} MiB"
                 self._enter(KILL, now_s)
+        self.usage.look(used_mib)
 
     # Ending ---------------------------------------------------------------------
 
@@ -350,8 +355,7 @@ class _Attempt:
             "why": self.why,
             "message": self.message,
             "time_us": self._now_us(),
-            "cpu_s": round(self.cpu_s, 6),
-            "max_rss_mib": round(self.max_rss_mib, 3),
+            **self.usage.record(),
             **self.tuned,
         }
         claim.write_exit(self.file, end)

@@ -1,0 +1,61 @@
+"""What an attempt used: processor time, memory. Standard library only."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import resource
+    from typing import Any
+
+    from .cgroup import Group
+
+LEAST_LOOKS = 4
+"""At the memory of several processes: with fewer, nobody knows what they had at most."""
+
+
+class Usage:
+    """Adds up what processes used that have ended, and what was seen of those that run."""
+
+    __slots__ = ("_cpu_s", "_looks", "_max_rss_mib", "_peak", "_seen_mib", "_several")
+
+    def __init__(self) -> None:
+        self._cpu_s = self._max_rss_mib = self._seen_mib = 0.0
+        self._looks = 0
+        self._several = False
+        self._peak: dict[str, Any] = {}
+
+    def add(self, used: resource.struct_rusage, several: bool) -> None:
+        """A process has ended, with all of its children that it waited for.
+
+        Args:
+            several: it was not the only process of the job.
+        """
+        self._cpu_s += used.ru_utime + used.ru_stime
+        self._max_rss_mib = max(self._max_rss_mib, used.ru_maxrss / 1024)
+        self._several |= several
+
+    def look(self, used_mib: float) -> None:
+        """All of them together had so much memory just now."""
+        self._looks += 1
+        self._seen_mib = max(self._seen_mib, used_mib)
+
+    def close(self, group: Group | None) -> None:
+        """Find out what all processes had at most at one time, while their group is still there.
+
+        That is what a limit counts; the largest of several processes says nothing of it.
+        """
+        grouped_mib = group.peak_mib() if group is not None else 0.0
+        if not self._several:
+            peak_mib, by = self._max_rss_mib, "process"
+        elif grouped_mib:
+            peak_mib, by = max(grouped_mib, self._max_rss_mib), "group"
+        elif self._looks >= LEAST_LOOKS:
+            peak_mib, by = max(self._seen_mib, self._max_rss_mib), "looks"
+        else:
+            return
+        self._peak = {"peak_mib": round(peak_mib, 3), "peak_by": by}
+
+    def record(self) -> dict[str, Any]:
+        """For the exit record; without a peak where nobody knows it."""
+        used = {"cpu_s": round(self._cpu_s, 6), "max_rss_mib": round(self._max_rss_mib, 3)}
+        return {**used, **self._peak}

@@ -1,0 +1,161 @@
+"""What a job said of itself stays: while it is silent, after its end, after a restart."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.control.live_cases import Rig, env
+
+from flyball.control.journal import JobQuery
+
+
+class Agent:
+    """Publishes what it is told to."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.stored: dict[str, list[float]] = {}
+
+    def latest(self) -> dict[str, Any]:
+        return self.values
+
+    def status(self) -> dict[str, Any]:
+        return {}
+
+    def names(self) -> list[str]:
+        return list(self.stored)
+
+    def series(self, name: str, seconds: float) -> tuple[Any, Any]:
+        found = np.array(self.stored.get(name, []))
+        return np.arange(len(found), dtype=float), found
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+@pytest.fixture
+def agent(rig: Rig) -> Agent:
+    made = rig.plane.sensors = Agent()
+    return made
+
+
+def progress(rig: Rig, job: int) -> Any:
+    return rig.plane.view(rig.job(job))["progress"]
+
+
+def test_what_was_said_once_stays_while_it_runs(rig: Rig, agent: Agent) -> None:
+    job = rig.submit(estimate_s=500.0)
+    rig.settle()
+    agent.values = {"application.1.total_steps": 90.0, "application.7.step": 1.0}
+    rig.pass_s(2)
+    assert progress(rig, job) == {"total_steps": 90.0}
+    agent.values = {"application.1.step": 10.0}
+    rig.pass_s(60)
+    assert progress(rig, job) == {"total_steps": 90.0, "step": 10.0}
+    agent.values = {}
+    agent.stored = {"application.1.step": [10.0]}
+    rig.pass_s(60)
+    assert progress(rig, job) == {"total_steps": 90.0, "step": 10.0}
+    found = rig.plane.forecaster.steps(rig.job(job))
+    assert found is not None
+    assert found.total == 90.0
+
+
+def test_an_end_has_what_was_last_said(rig: Rig, agent: Agent) -> None:
+    job, other = rig.submit(env=env(run_s=10)), rig.submit(env=env(run_s=10))
+    rig.pass_s(5)
+    agent.values = {"application.1.loss": 0.5}
+    rig.plane.report(other, 0, {"step": 3, "phase": "warm"})
+    rig.finish()
+    said = [rig.job(each).values["progress"] for each in (job, other)]
+    assert said == [{"loss": 0.5}, {"step": 3, "phase": "warm"}]
+    rig.open()
+    assert [progress(rig, each) for each in (job, other)] == said, "it is on record"
+    assert not rig.verdict().differing
+
+
+def test_last_words_that_are_published_after_the_end(rig: Rig, agent: Agent) -> None:
+    job = rig.submit(env=env(run_s=10))
+    rig.pass_s(5)
+    agent.values = {"application.1.loss": 0.5}
+    rig.finish()
+    agent.values = {"application.1.loss": 0.1}
+    rig.pass_s(2)
+    assert progress(rig, job) == {"loss": 0.1}
+    rig.pass_s(10)
+    assert progress(rig, job) == {"loss": 0.1}
+    assert rig.job(job).values["progress"] == {"loss": 0.1}
+    assert rig.job(job).values["exit_code"] == 0
+    assert [each.id for each in rig.plane.jobs(JobQuery())] == [job]
+    rig.open()
+    assert progress(rig, job) == {"loss": 0.1}
+    assert not rig.verdict().differing
+
+
+def test_nothing_is_kept_of_jobs_that_ended_a_while_ago(rig: Rig, agent: Agent) -> None:
+    jobs = [rig.submit(env=env(run_s=1)) for _ in range(20)]
+    agent.values = {f"application.{job}.step": 1.0 for job in jobs}
+    rig.finish()
+    rig.pass_s(60)
+    rig.pass_s(60)
+    assert (rig.plane.progress._said, rig.plane.progress._ended) == ({}, {})
+    assert progress(rig, jobs[-1]) == {"step": 1.0}
+
+
+def test_an_end_is_learnt_from_once(
+    rig: Rig, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learnt: list[int] = []
+    monkeypatch.setattr(rig.plane.durations, "learn", lambda job: learnt.append(job.id))
+    job = rig.submit(env=env(run_s=1))
+    rig.finish()
+    agent.values = {"application.1.loss": 0.1}
+    rig.pass_s(2)
+    rig.pass_s(10)
+    assert rig.job(job).values["progress"] == {"loss": 0.1}
+    assert learnt == [job]
+
+
+def test_last_words_are_told_until_they_are_on_record(rig: Rig, agent: Agent) -> None:
+    """A disk that takes nothing for a while loses none of them."""
+    job = rig.submit(env=env(run_s=1))
+    rig.finish()
+    agent.values = {"application.1.loss": 0.1}
+    rig.now += 10_000_000
+    told = rig.plane.progress.late()
+    assert [each["values"] for each in told] == [{"loss": 0.1}]
+    assert rig.plane.progress.late() == told
+    rig.settle()
+    assert rig.job(job).values["progress"] == {"loss": 0.1}
+    assert rig.plane.progress.late() == []
+
+
+def test_after_a_restart_it_is_looked_up(rig: Rig, agent: Agent) -> None:
+    """The agent ends with the control plane, and a new one has heard nothing yet."""
+    job = rig.submit(estimate_s=500.0)
+    rig.settle()
+    agent.stored = {
+        "application.1.loss": [3.0, 2.0], "application.12.loss": [1.0], "compute.total_percent": [],
+    }  # fmt: skip
+    rig.plane.progress.recall([job])
+    for each in threading.enumerate():
+        if each.daemon and "_look_up" in each.name:
+            each.join()
+    assert progress(rig, job) == {"loss": 2.0}
+    agent.values = {"application.1.loss": 1.5}
+    rig.pass_s(5)
+    assert progress(rig, job) == {"loss": 1.5}
+
+
+def test_a_job_that_was_set_aside_goes_on_from_where_it_was(rig: Rig, agent: Agent) -> None:
+    rig.submit()
+    rig.settle()
+    rig.plane.report(1, 1, {"step": 7})
+    rig.plane.report(1, 2, {"step": 9})  # of an attempt that there is not
+    assert progress(rig, 1) == {"step": 7}

@@ -1,0 +1,106 @@
+"""What attempts used, added up: without the waits between them, and nothing twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.control.live_cases import ONE_NODE, START_US, about, intended, submitted
+
+from flyball.control.book import Book
+from flyball.control.demand import cluster_of
+from flyball.control.receipts import Prices, receipt
+from flyball.control.usage import MOST_SPANS, Span, spans_of
+from flyball.core.jobs import Job, JobState, Row
+from flyball.core.live import Event
+
+S = 1_000_000
+NOW = START_US + 10_000 * S
+
+
+def attempt(number: int, at_s: int, run_s: int, **values: Any) -> list[Event]:
+    """One that starts so late, and is set aside after so long."""
+    began, over = START_US + at_s * S, START_US + (at_s + run_s) * S
+    return [
+        intended(1, began, number, mask=3),
+        about("started", 1, began, number, began_us=began),
+        about("requeued", 1, over, number, over_us=over, why="preempt", values=values),
+    ]
+
+
+def last(number: int, at_s: int, run_s: int, **values: Any) -> list[Event]:
+    *begin, _requeued = attempt(number, at_s, run_s)
+    over = START_US + (at_s + run_s) * S
+    end = about("ended", 1, over, number, over_us=over, state="COMPLETED", values=values)
+    return [*begin, end]
+
+
+def folded(*events: Event) -> Job:
+    return Book().fold([submitted(1, cpus=4), *events])[1]
+
+
+def bill(job: Job, now_us: int = NOW) -> dict[str, Any]:
+    return receipt(job, cluster_of(ONE_NODE, "live"), Prices(), now_us)
+
+
+def test_waits_between_attempts_are_not_run_time() -> None:
+    """Set aside for 1000 s after 600 s: 900 s of work with three cores busy."""
+    first = {"cpu_s": 1800.0, "max_rss_mib": 700.0, "peak_mib": 900.0, "peak_by": "looks"}
+    second = {"cpu_s": 900.0, "max_rss_mib": 500.0, "peak_mib": 600.0, "peak_by": "looks"}
+    job = folded(*attempt(1, 0, 600, **first), *last(2, 1600, 300, **second))
+    found = bill(job)
+    assert (found["run_s"], found["cpu_s"], found["attempts"]) == (900.0, 2700.0, 2)
+    assert (found["max_rss_mib"], found["peak_mib"]) == (700.0, 900.0)
+    assert found["suggestion"]["cpus"] == 3
+    assert found["suggestion"]["limit_s"] == 1140
+    assert found["device_hours"] == pytest.approx(2 * 900 / 3600)
+
+
+def test_while_it_waits_again_and_while_it_runs_again() -> None:
+    job = folded(*attempt(1, 0, 600, cpu_s=1.0))
+    assert (job.state, bill(job)["run_s"]) == (JobState.PENDING, 600.0)
+    began = START_US + 1600 * S
+    again = folded(*attempt(1, 0, 600), *attempt(2, 1600, 1)[:2])
+    assert bill(again, began + 50 * S)["run_s"] == 650.0
+    assert spans_of(again, began + 50 * S)[1] == Span(began, began + 50 * S, (Row(0, 3),), None)
+
+
+def test_the_time_of_a_lost_attempt_counts_but_nobody_knows_its_use() -> None:
+    lost = about("requeued", 1, over_us=START_US + 600 * S, why="lost")
+    job = folded(*attempt(1, 0, 600)[:2], lost, *last(2, 700, 300, cpu_s=900.0))
+    found = bill(job)
+    assert (found["run_s"], found["cpu_s"]) == (900.0, 900.0)
+    assert found["suggestion"]["cpus"] == 3, "three cores in the attempt that was counted"
+
+
+def test_an_attempt_that_never_began_used_nothing() -> None:
+    void = about("requeued", 1, over_us=START_US + 600 * S, why="void")
+    job = folded(intended(1), void, *last(2, 700, 300, cpu_s=3.0))
+    assert (bill(job)["run_s"], bill(job)["cpu_s"]) == (300.0, 3.0)
+
+
+def test_the_last_attempt_decides_whether_the_peak_is_known() -> None:
+    known = {"max_rss_mib": 5.0, "peak_mib": 5.0, "peak_by": "process"}
+    job = folded(*attempt(1, 0, 10, **known), *last(2, 20, 10, max_rss_mib=9.0))
+    assert (bill(job)["peak_mib"], bill(job)["max_rss_mib"]) == (None, 9.0)
+
+
+def test_a_journal_of_the_version_before() -> None:
+    """Nothing was added up then: what follows is reckoned as it was."""
+    waits = folded(*attempt(1, 0, 600, cpu_s=1.0))
+    old = replace(waits, values={"cpu_s": 1.0})
+    book = Book()
+    book.load(9, [old], [], set())
+    job = book.fold(last(2, 1600, 300, cpu_s=900.0))[1]
+    assert job.values == {"cpu_s": 900.0}
+    assert (bill(job)["run_s"], bill(job)["cpu_s"]) == (1900.0, 900.0)
+    ended = replace(folded(*last(1, 0, 100, cpu_s=5.0)), values={"cpu_s": 5.0})
+    assert bill(ended)["run_s"] == 100.0
+
+
+def test_a_job_that_is_set_aside_all_the_time_stays_small() -> None:
+    events = [e for n in range(1, 100) for e in attempt(n, 10 * n, 5, cpu_s=1.0)]
+    job = folded(*events)
+    assert (job.values["active_s"], job.values["cpu_s"]) == (99 * 5.0, 99.0)
+    assert len(spans_of(job, NOW)) == MOST_SPANS
