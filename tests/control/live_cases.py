@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from flyball.control.plane import Plane
@@ -233,3 +234,33 @@ def histories(most: int = 25) -> st.SearchStrategy[list[Event]]:
     """Events in any order, after a few jobs that are there for certain."""
     begin = [submitted(1, cpus=2), submitted(2, user="ben"), intended(1)]
     return st.lists(any_event(), max_size=most).map(lambda rest: begin + rest)
+
+
+class FakeSensors:
+    """Measures what it is told to: `values` now, `stored` since some seconds."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.stored: dict[str, list[float]] = {}
+
+    def latest(self) -> dict[str, Any]:
+        return self.values
+
+    def status(self) -> dict[str, Any]:
+        return {}
+
+    def names(self) -> list[str]:
+        return list(self.stored)
+
+    def series(self, name: str, seconds: float) -> tuple[Any, Any]:
+        found = np.array(self.stored.get(name, []))
+        return np.arange(len(found), dtype=float), found
+
+    def features(self, name: str) -> list[Any]:
+        return []
+
+    def states(self) -> dict[str, Any]:
+        return {}
+
+    def ask_fast(self, seconds: float) -> None:
+        return

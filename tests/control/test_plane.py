@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.control.live_cases import START_US, TWO_NODES, Rig, env, spec_of
+from tests.control.live_cases import START_US, TWO_NODES, FakeSensors, Rig, env, spec_of
 
 from flyball.control.journal import JobQuery
 from flyball.core.errors import BadInput, Conflict, NotFound, Unavailable, UnknownName
@@ -367,27 +367,11 @@ def test_prices_are_on_receipts(rig: Rig) -> None:
 def test_memory_of_several_processes_is_what_the_agent_saw(rig: Rig) -> None:
     """The supervisor sleeps beside a job without a limit; the agent looks once a second."""
 
-    class Sensors:
-        def __init__(self) -> None:
-            self.sizes = [100.0, 4096.0, 200.0, 100.0]
-
-        def latest(self) -> dict[str, Any]:
-            return {}
-
-        def status(self) -> dict[str, Any]:
-            return {}
-
-        def names(self) -> list[str]:
-            return []
-
-        def series(self, name: str, seconds: float) -> tuple[Any, Any]:
-            sizes = self.sizes if name == "jobs.1.rss_bytes" else []
-            return np.arange(len(sizes), dtype=float), np.array(sizes) * 2**20
-
-    sensors = rig.plane.sensors = Sensors()
+    sensors = rig.plane.sensors = FakeSensors()
+    sensors.stored["jobs.1.rss_bytes"] = [each * 2.0**20 for each in (100, 4096, 200, 100)]
     job = rig.submit()
     rig.finish()
     assert rig.plane.receipt(job)["peak_mib"] is None, "too few looks"
-    sensors.sizes = [*sensors.sizes, 100.0]
+    sensors.stored["jobs.1.rss_bytes"].append(100.0 * 2**20)
     found = rig.plane.receipt(job)
     assert (found["peak_mib"], found["peak_by"]) == (4096.0, "samples")

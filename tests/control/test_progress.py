@@ -6,32 +6,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from tests.control.live_cases import Rig, env
+from tests.control.live_cases import FakeSensors, Rig, env
 
 from flyball.control.journal import JobQuery
-
-
-class Agent:
-    """Publishes what it is told to."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.stored: dict[str, list[float]] = {}
-
-    def latest(self) -> dict[str, Any]:
-        return self.values
-
-    def status(self) -> dict[str, Any]:
-        return {}
-
-    def names(self) -> list[str]:
-        return list(self.stored)
-
-    def series(self, name: str, seconds: float) -> tuple[Any, Any]:
-        found = np.array(self.stored.get(name, []))
-        return np.arange(len(found), dtype=float), found
 
 
 @pytest.fixture
@@ -40,8 +18,8 @@ def rig(tmp_path: Path) -> Rig:
 
 
 @pytest.fixture
-def agent(rig: Rig) -> Agent:
-    made = rig.plane.sensors = Agent()
+def agent(rig: Rig) -> FakeSensors:
+    made = rig.plane.sensors = FakeSensors()
     return made
 
 
@@ -49,7 +27,7 @@ def progress(rig: Rig, job: int) -> Any:
     return rig.plane.view(rig.job(job))["progress"]
 
 
-def test_what_was_said_once_stays_while_it_runs(rig: Rig, agent: Agent) -> None:
+def test_what_was_said_once_stays_while_it_runs(rig: Rig, agent: FakeSensors) -> None:
     job = rig.submit(estimate_s=500.0)
     rig.settle()
     agent.values = {"application.1.total_steps": 90.0, "application.7.step": 1.0}
@@ -67,7 +45,7 @@ def test_what_was_said_once_stays_while_it_runs(rig: Rig, agent: Agent) -> None:
     assert found.total == 90.0
 
 
-def test_an_end_has_what_was_last_said(rig: Rig, agent: Agent) -> None:
+def test_an_end_has_what_was_last_said(rig: Rig, agent: FakeSensors) -> None:
     job, other = rig.submit(env=env(run_s=10)), rig.submit(env=env(run_s=10))
     rig.pass_s(5)
     agent.values = {"application.1.loss": 0.5}
@@ -80,7 +58,7 @@ def test_an_end_has_what_was_last_said(rig: Rig, agent: Agent) -> None:
     assert not rig.verdict().differing
 
 
-def test_last_words_that_are_published_after_the_end(rig: Rig, agent: Agent) -> None:
+def test_last_words_that_are_published_after_the_end(rig: Rig, agent: FakeSensors) -> None:
     job = rig.submit(env=env(run_s=10))
     rig.pass_s(5)
     agent.values = {"application.1.loss": 0.5}
@@ -98,7 +76,7 @@ def test_last_words_that_are_published_after_the_end(rig: Rig, agent: Agent) -> 
     assert not rig.verdict().differing
 
 
-def test_nothing_is_kept_of_jobs_that_ended_a_while_ago(rig: Rig, agent: Agent) -> None:
+def test_nothing_is_kept_of_jobs_that_ended_a_while_ago(rig: Rig, agent: FakeSensors) -> None:
     jobs = [rig.submit(env=env(run_s=1)) for _ in range(20)]
     agent.values = {f"application.{job}.step": 1.0 for job in jobs}
     rig.finish()
@@ -109,7 +87,7 @@ def test_nothing_is_kept_of_jobs_that_ended_a_while_ago(rig: Rig, agent: Agent) 
 
 
 def test_an_end_is_learnt_from_once(
-    rig: Rig, agent: Agent, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, agent: FakeSensors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learnt: list[int] = []
     monkeypatch.setattr(rig.plane.durations, "learn", lambda job: learnt.append(job.id))
@@ -122,7 +100,7 @@ def test_an_end_is_learnt_from_once(
     assert learnt == [job]
 
 
-def test_last_words_are_told_until_they_are_on_record(rig: Rig, agent: Agent) -> None:
+def test_last_words_are_told_until_they_are_on_record(rig: Rig, agent: FakeSensors) -> None:
     """A disk that takes nothing for a while loses none of them."""
     job = rig.submit(env=env(run_s=1))
     rig.finish()
@@ -136,7 +114,7 @@ def test_last_words_are_told_until_they_are_on_record(rig: Rig, agent: Agent) ->
     assert rig.plane.progress.late() == []
 
 
-def test_after_a_restart_it_is_looked_up(rig: Rig, agent: Agent) -> None:
+def test_after_a_restart_it_is_looked_up(rig: Rig, agent: FakeSensors) -> None:
     """The agent ends with the control plane, and a new one has heard nothing yet."""
     job = rig.submit(estimate_s=500.0)
     rig.settle()
@@ -153,7 +131,7 @@ def test_after_a_restart_it_is_looked_up(rig: Rig, agent: Agent) -> None:
     assert progress(rig, job) == {"loss": 1.5}
 
 
-def test_a_job_that_was_set_aside_goes_on_from_where_it_was(rig: Rig, agent: Agent) -> None:
+def test_a_job_that_was_set_aside_goes_on_from_where_it_was(rig: Rig, agent: FakeSensors) -> None:
     rig.submit()
     rig.settle()
     rig.plane.report(1, 1, {"step": 7})

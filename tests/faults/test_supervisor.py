@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -338,65 +337,3 @@ def test_void_and_launch_race(rig: Rig, tmp_path: Path) -> None:
             rig.engine.observe()
         void = rig.engine._attempts.over[job, 1].what == "void"
         assert (tmp_path / f"ran.{job}").exists() != void
-
-
-# The disk ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a file system is not permitted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder: Path) -> Path:
-    path = folder / "filler"
-    with open(path, "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            return path
-
-
-def test_a_full_disk_at_the_claim(tmp_path: Path, small_disk: Path) -> None:
-    state = small_disk / "state"
-    state.mkdir()
-    full = Rig(state, patience_s=0.3)
-    filler = fill(small_disk)
-    full.launch("sh", "-c", f"echo > {tmp_path}/ran")
-    begun_s = time.monotonic()
-    while time.monotonic() - begun_s < 1.0:
-        full.engine.wait(0.1)
-        assert full.engine.observe() == []  # no room for the engine's own claim either
-    assert full.claims() == []
-    filler.unlink()
-    void = full.report("void")
-    assert void.values["message"] == "cannot be claimed: No space left on device"
-    full.engine.acknowledge([void])
-    full.engine.wait(0.0)
-    assert full.claims() == []
-    assert not (tmp_path / "ran").exists()
-    full.launch("true", attempt=2)
-    assert full.ended(attempt=2)["exit_code"] == 0
-    full.close()
-
-
-def test_a_full_disk_at_the_end(small_disk: Path) -> None:
-    """The record has its room; output is lost and the job is none the wiser."""
-    full = Rig(small_disk / "state", patience_s=0.3)
-    full.launch("sh", "-c", "read x < $FLYBALL_STATE/go; seq 1 100000; exit 6")
-    os.mkfifo(small_disk / "state" / "go")
-    full.report("started")
-    fill(small_disk)
-    (small_disk / "state" / "go").write_text("x\n")
-    end = full.ended()
-    assert (end["exit_code"], end["why"]) == (6, "exit")
-    assert end["message"].endswith("bytes of output lost: No space left on device")
-    full.close()

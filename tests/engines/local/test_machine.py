@@ -150,10 +150,10 @@ def test_no_memory_groups(tmp_path: Path) -> None:
 WITHOUT_GROUPS = """
     import json, os, sys
     sys.path.append(sys.argv[1])
-    from local import proc, supervisor
+    from local import proc, signals, supervisor
     folder = os.open(sys.argv[2], os.O_RDONLY)
     os.setsid()
-    wake = supervisor.hear()
+    wake = signals.hear()
     supervisor.supervise(json.loads(sys.argv[3]), folder, proc.boot_id(), None, wake, int, print)
 """
 

@@ -324,15 +324,6 @@ def test_memory_limit_that_is_kept(rig: Rig) -> None:
     assert rig.ended()["why"] == "exit"
 
 
-def test_the_machine_goes_down(rig: Rig) -> None:
-    """SIGTERM at a supervisor: its job ends in good order, and may run again elsewhere."""
-    rig.python(SAY_SIGNALS.format(last=15), checkpoint_signal=int(signal.SIGUSR1), grace_s=0.2)
-    rig.until_prints("ready")
-    os.kill(rig.claim().pid, signal.SIGTERM)
-    rig.report("lost")
-    assert rig.output() == "ready\nSIGUSR1\nSIGTERM\n"
-
-
 # What it prints ----------------------------------------------------------------------
 
 

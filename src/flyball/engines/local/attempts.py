@@ -18,7 +18,7 @@ from flyball.core.live import Report
 from flyball.engines.local import cgroup, claim, orders, proc
 from flyball.engines.local.claim import Claim
 from flyball.engines.local.leftovers import is_held, kill_leftovers, signal_supervisor
-from flyball.engines.local.supervisor import CANCEL, ORDERS, PREEMPT
+from flyball.engines.local.signals import CANCEL, ORDERS, PREEMPT
 
 Token = tuple[int, int]
 """(job, attempt)."""

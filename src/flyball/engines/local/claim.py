@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 SIZE = 4096
 HEAD = 1024
+AGAIN_S = 1.0
+"""After the disk has refused."""
 
 
 class Claim:
@@ -86,9 +90,14 @@ def make_durable(folder: int, head: dict[str, Any], file: int) -> None:
         os.fsync(file)
         os.fsync(folder)
     except OSError:
-        os.unlink(name_of(head["job"], head["attempt"]), dir_fd=folder)
-        os.close(file)
+        take_back(folder, head, file)
         raise
+
+
+def take_back(folder: int, head: dict[str, Any], file: int) -> None:
+    """Remove a claim under which nothing has run."""
+    os.unlink(name_of(head["job"], head["attempt"]), dir_fd=folder)
+    os.close(file)
 
 
 def write_head(file: int, head: dict[str, Any]) -> None:
@@ -97,12 +106,22 @@ def write_head(file: int, head: dict[str, Any]) -> None:
 
 
 def write_exit(file: int, end: dict[str, Any]) -> None:
-    """Record the end in the room made for it, durably."""
+    """Record the end in the room made for it, durably.
+
+    A file system that copies what it changes may have no room even so. It is asked again and
+    again: whoever knows the end lives as long.
+    """
     room = SIZE - HEAD
     while len(json.dumps(end)) >= room:  # half of a message is better than no record
         end = {**end, "message": end["message"][: len(end["message"]) // 2]}
-    os.pwrite(file, _padded(end, room), HEAD)
-    os.fdatasync(file)
+    while True:
+        try:
+            os.pwrite(file, _padded(end, room), HEAD)
+            break
+        except OSError:
+            time.sleep(AGAIN_S)
+    with contextlib.suppress(OSError):  # whoever asks can read it; there is no more to be done
+        os.fdatasync(file)
 
 
 def read(folder: int, job: int, attempt: int) -> Claim | None:

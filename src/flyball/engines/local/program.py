@@ -58,12 +58,21 @@ class Program:
             output: what it prints goes here.
             let_go: closes, in the fork, what is the supervisor's alone: a folder that hangs must
                 not hold up other launches.
+
+        Raises:
+            OSError: no process can be made now.
         """
         self._hear, tell = os.pipe()
         gate, self._gate = os.pipe()
         supervisor = os.getpid()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError:  # too many processes: not of this job's making
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            for each in (self._hear, tell, gate, self._gate):
+                os.close(each)
+            raise
         if self.pid == 0:
             let_go()
             os.close(self._gate)  # else it would wait for itself

@@ -21,7 +21,7 @@ import signal
 import socket
 import time
 
-from . import cgroup, proc, program, supervisor
+from . import cgroup, proc, program, signals, supervisor
 
 TURN = "spawner.turn"
 REST_S = 2.0
@@ -214,7 +214,7 @@ class Spawner:
             os.setsid()
             for each in self.hands.values():
                 each.socket.close()
-            wake = supervisor.hear()
+            wake = signals.hear()
             while self._attempt(name, text, wake):
                 program.prctl(program.PR_SET_NAME, b"fly")
                 data, self.held, _flags, _address = socket.recv_fds(

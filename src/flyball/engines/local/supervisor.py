@@ -17,6 +17,7 @@ import time
 
 from . import cgroup, claim, proc, program
 from .log import Log, Pump
+from .signals import CANCEL, DOWN, ORDERS, PREEMPT, send
 from .steering import Steering
 from .usage import Usage
 
@@ -25,35 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-CANCEL = signal.SIGUSR2
-PREEMPT = signal.SIGUSR1
-DOWN = signal.SIGTERM
-"""The machine goes down: as PREEMPT, but no end is recorded, so that the attempt counts as lost
-and the job may run again."""
-ORDERS = signal.SIGWINCH
-"""There are new orders (`orders.py`)."""
-
 RUNNING, CHECKPOINT, TERM, KILL = range(4)
 MEMORY_EVERY_S = 0.5
 KILL_EVERY_S = 0.02
+TERMINATED = (signal.SIGTERM, (128 + signal.SIGTERM) << 8)
+"""Statuses of who died of it, and of a shell whose program did."""
+TOLD_LATE_S = 0.1
+"""Between the first and the last process that a machine going down tells."""
 NEVER = float("inf")
-
-
-def hear() -> int:
-    """Let signals wake and do nothing else, for good; returns the pipe in which they are read.
-
-    Signals come to whoever reads a claim, so this must be done before one is written.
-    """
-    wake, tell = os.pipe()
-    for each in (wake, tell):
-        os.set_blocking(each, False)
-    for each in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(each, signal.SIG_IGN)
-    for each in (CANCEL, PREEMPT, DOWN, ORDERS, signal.SIGCHLD):
-        signal.signal(each, _nothing)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    return wake
 
 
 def supervise(
@@ -72,7 +52,7 @@ def supervise(
         folder: descriptor of the folder of claims.
         boot: the machine's boot id.
         place: where memory groups can be made.
-        wake: what `hear` gave.
+        wake: what `signals.hear` gave.
         let_go: called when the claim is durable: from then on the spawner's end is no matter.
         refuse: called with the reason if the claim cannot be made.
 
@@ -102,9 +82,12 @@ def supervise(
         refuse(error.strerror or str(error))
         return True
 
-    def settle() -> bool:
+    def settle(unable: OSError | None) -> bool:
         """Whether the claim is on the disk: only then may anything run."""
         try:
+            if unable is not None:
+                claim.take_back(folder, head, file)
+                raise unable
             claim.make_durable(folder, head, file)
         except OSError as error:
             refuse(error.strerror or str(error))
@@ -146,11 +129,11 @@ class _Attempt:
         self.phase = RUNNING
         self.why = "exit"
         self.message = ""
-        self.going_down = False
+        self.going_down = self.told_down = False
         self.usage = Usage()
-        self.phase_ends_s = self.limit_s = self.memory_s = NEVER
+        self.phase_ends_s = self.limit_s = self.memory_s = self.tell_s = NEVER
 
-    def run(self, settle: Callable[[], bool], let_go: Callable[[], None]) -> bool:
+    def run(self, settle: Callable[[OSError | None], bool], let_go: Callable[[], None]) -> bool:
         """Start it, wait, end what is left of it, record; False if the machine goes down.
 
         All is made ready before `settle` has the disk take the claim, and nothing runs before it.
@@ -159,12 +142,13 @@ class _Attempt:
         limit_mib = self.request["memory_mib"]
         if self.group is not None and not (limit_mib and self.group.make(limit_mib)):
             self.group = None
-        self._prepare(let_go)
-        settled = settle()
+        unable = self._prepare(let_go)
+        settled = settle(unable)
         if settled and self._start():
             self._watch()
         elif not settled and self.program is not None:
             self.program.drop()
+            self.pump.finish()
         self.tuned = self.steering.close()
         self.usage.close(self.group)
         if self.group is not None:
@@ -178,16 +162,22 @@ class _Attempt:
 
     # Starting -------------------------------------------------------------------
 
-    def _prepare(self, let_go: Callable[[], None]) -> None:
+    def _prepare(self, let_go: Callable[[], None]) -> OSError | None:
+        """Have the program stand ready; what keeps any program from running now, if so."""
         request = self.request
         try:
             os.makedirs(request["checkpoint_dir"], mode=0o700, exist_ok=True)
             self.pump = Pump(Log(request["log"], request["log_bytes"], request["log_keep"]))
         except OSError as error:
             self._cannot_start(f"cannot make {error.filename!r}: {error.strerror}")
-            return
-        self.program = program.Program(request, self.pump.into, self.group, let_go)
+            return None
+        try:
+            self.program = program.Program(request, self.pump.into, self.group, let_go)
+        except OSError as error:
+            self.pump.finish()
+            return error
         self.pump.close_into()
+        return None
 
     def _start(self) -> bool:
         if self.program is None:
@@ -202,14 +192,22 @@ class _Attempt:
             return False
         self.child = self.head["child"] = pid
         self.head["time_us"] = self._now_us()
-        claim.write_head(self.file, self.head)
         now_s = time.monotonic()
+        self._tell_start(now_s)
         if request["limit_s"]:
             self.limit_s = now_s + request["limit_s"]
         if request["memory_mib"] and (self.group is None or pid not in self.group.pids()):
             self.memory_s = now_s + MEMORY_EVERY_S
         self.steering.began(pid, now_s)
         return True
+
+    def _tell_start(self, now_s: float) -> None:
+        """Say in the claim that it runs. A disk that does not take it now is no reason to end."""
+        try:
+            claim.write_head(self.file, self.head)
+            self.tell_s = NEVER
+        except OSError:
+            self.tell_s = now_s + claim.AGAIN_S
 
     def _cannot_start(self, message: str) -> None:
         self.why = "boot"
@@ -227,7 +225,7 @@ class _Attempt:
             listens = self.pump.listens(now_s)
             if listens:
                 poller.register(self.pump.out, select.POLLIN)
-            own_s = min(self.phase_ends_s, self.limit_s, self.memory_s)
+            own_s = min(self.phase_ends_s, self.limit_s, self.memory_s, self.tell_s)
             due_s = min(own_s, self.pump.due_s(now_s), self.steering.due_s)
             wait_ms = None if due_s == NEVER else max(0, int((due_s - now_s) * 1000) + 1)
             ready = [each for each, _events in poller.poll(wait_ms)]
@@ -239,8 +237,10 @@ class _Attempt:
             # What comes after this reading wakes again, so nothing that ends is overlooked; and
             # what has ended by itself was not stopped, so reap before obeying.
             signals = os.read(self.wake, 4096) if self.wake in ready else b""
+            self.told_down = self.told_down or DOWN in signals
             self._reap()
             if self.alone:
+                self._ask_why()
                 break
             self._obey(signals, now_s)
             self._act(now_s)
@@ -267,6 +267,17 @@ class _Attempt:
             if pid == self.child:
                 self.status = status
 
+    def _ask_why(self) -> None:
+        """A machine that goes down tells all at once: who dies of the same signal before we obey
+        it has not ended by itself, also if we are told a moment later."""
+        if self.why != "exit" or self.status not in TERMINATED:
+            return
+        until_s = time.monotonic() + TOLD_LATE_S
+        while not self.told_down and (left_s := until_s - time.monotonic()) > 0:
+            if select.select([self.wake], (), (), left_s)[0]:
+                self.told_down = DOWN in os.read(self.wake, 4096)
+        self.going_down = self.told_down
+
     def _obey(self, signals: bytes, now_s: float) -> None:
         """A request to stop counts once; a harder one shortens a softer one."""
         if self.phase == RUNNING and not {CANCEL, PREEMPT, DOWN}.isdisjoint(signals):
@@ -282,6 +293,8 @@ class _Attempt:
 
     def _act(self, now_s: float) -> None:
         """Whatever is due."""
+        if now_s >= self.tell_s:
+            self._tell_start(now_s)
         if self.phase == RUNNING:
             if self.status is not None:  # it ended by itself and left somebody behind
                 self._enter(KILL, now_s)
@@ -324,22 +337,22 @@ class _Attempt:
         self.steering.release()
         if phase == CHECKPOINT:
             if self.status is None:
-                _kill(self.child, self.request["checkpoint_signal"])
+                send(self.child, self.request["checkpoint_signal"])
         elif phase == TERM:
             for each in (signal.SIGTERM, signal.SIGCONT):  # a stopped process hears nothing
                 self._signal_group(each)
         else:
             for pid in proc.descendants(os.getpid()):
-                _kill(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
             self.phase_ends_s = now_s + KILL_EVERY_S  # again, for those just being forked
 
     def _signal_group(self, number: int) -> None:
         """Once the leader is reaped the group's number may be somebody else's."""
         if self.status is None:
-            _kill(-self.child, number)
+            send(-self.child, number)
             return
         for each in self._group():
-            _kill(each, number)
+            send(each, number)
 
     def _group(self) -> list[int]:
         """Who of it still lives."""
@@ -367,15 +380,3 @@ class _Attempt:
 
 def _mono_us() -> int:
     return time.monotonic_ns() // 1000
-
-
-def _kill(pid: int, number: int) -> None:
-    """It may be gone already, or run as another user now; there is nothing more to be done."""
-    try:
-        os.kill(pid, number)
-    except OSError:
-        return
-
-
-def _nothing(_number: int, _frame: object) -> None:
-    """For signals that only wake."""

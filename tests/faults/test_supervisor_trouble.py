@@ -1,0 +1,217 @@
+"""A disk that refuses, a machine that has no more processes, or that goes down."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engines.local.test_run import SAY_SIGNALS
+from tests.engines.rig import Rig
+
+from flyball.core.jobs import JobSpec
+from flyball.core.live import Launch, LiveNode
+from flyball.engines.local import claim
+from flyball.engines.local.claim import Claim
+from flyball.engines.local.request import KEPT_LOGS, request_line
+
+ENGINES = Path(claim.__file__).parents[1]
+BARE = """
+    import errno, json, os, sys
+    sys.path.append(sys.argv[1])
+    from local import claim, proc, signals, supervisor
+    claim.AGAIN_S = 0.01
+    folder = os.open(sys.argv[2], os.O_RDONLY)
+    os.setsid()
+    wake = signals.hear()
+    def fails(module, name, times):
+        # Have a call of the system fail as often.
+        real, left = getattr(module, name), [times]
+        def call(*given):
+            if left[0]:
+                left[0] -= 1
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(*given)
+        setattr(module, name, call)
+    FAULT
+    request = json.loads(sys.argv[3])
+    supervisor.supervise(request, folder, proc.boot_id(), None, wake, int, print)
+    print("free for others", len(os.listdir("/proc/self/fd")))
+"""
+"""A supervisor by itself, in a world in which something fails."""
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path / "state")
+    yield made
+    made.close()
+
+
+def supervised(folder: Path, *argv: str, fault: str = "", number: int = 1) -> subprocess.Popen[str]:
+    """A supervisor of one attempt."""
+    (folder / "logs").mkdir(exist_ok=True)
+    launch = Launch(number, 1, JobSpec(argv, grace_s=2.0), ())
+    now = (0, time.monotonic_ns() // 1000)
+    node = LiveNode("n", "CPU1", 2, 2, 10)
+    request = request_line(launch, folder, node, [], KEPT_LOGS, now).partition(b" ")[2].decode()
+    text = textwrap.dedent(BARE).replace("FAULT", fault)
+    command = [sys.executable, "-I", "-S", "-c", text, str(ENGINES), str(folder), request]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def claimed(folder: Path, number: int = 1) -> Claim | None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        return claim.read(descriptor, number, 1)
+    finally:
+        os.close(descriptor)
+
+
+def end_of(folder: Path, number: int = 1) -> dict[str, Any]:
+    found = claimed(folder, number)
+    assert found is not None
+    assert found.exit is not None
+    return found.exit
+
+
+# The disk ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    path = folder / "filler"
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            return path
+
+
+def test_a_full_disk_at_the_claim(tmp_path: Path, small_disk: Path) -> None:
+    state = small_disk / "state"
+    state.mkdir()
+    full = Rig(state, patience_s=0.3)
+    filler = fill(small_disk)
+    full.launch("sh", "-c", f"echo > {tmp_path}/ran")
+    begun_s = time.monotonic()
+    while time.monotonic() - begun_s < 1.0:
+        full.engine.wait(0.1)
+        assert full.engine.observe() == []  # no room for the engine's own claim either
+    assert full.claims() == []
+    filler.unlink()
+    void = full.report("void")
+    assert void.values["message"] == "cannot be claimed: No space left on device"
+    full.engine.acknowledge([void])
+    full.engine.wait(0.0)
+    assert full.claims() == []
+    assert not (tmp_path / "ran").exists()
+    full.launch("true", attempt=2)
+    assert full.ended(attempt=2)["exit_code"] == 0
+    full.close()
+
+
+def test_a_full_disk_at_the_end(small_disk: Path) -> None:
+    """The record has its room; output is lost and the job is none the wiser."""
+    full = Rig(small_disk / "state", patience_s=0.3)
+    full.launch("sh", "-c", "read x < $FLYBALL_STATE/go; seq 1 100000; exit 6")
+    os.mkfifo(small_disk / "state" / "go")
+    full.report("started")
+    fill(small_disk)
+    (small_disk / "state" / "go").write_text("x\n")
+    end = full.ended()
+    assert (end["exit_code"], end["why"]) == (6, "exit")
+    assert end["message"].endswith("bytes of output lost: No space left on device")
+    full.close()
+
+
+def test_a_disk_that_does_not_take_the_start_ends_no_job(tmp_path: Path) -> None:
+    """Only the claim does not say yet that it runs."""
+    fault = "fails(claim, 'write_head', 2)"
+    process = supervised(tmp_path, "sleep", "60", fault=fault)
+    while (found := claimed(tmp_path)) is None or not found.child:
+        select.select((), (), (), 0.005)
+    os.kill(process.pid, signal.SIGUSR2)
+    process.communicate(timeout=20)
+    assert end_of(tmp_path)["why"] == "stopped"
+
+
+def test_a_disk_that_does_not_take_the_end_is_asked_again(tmp_path: Path) -> None:
+    """It says no when the file is changed, and then when it is to be kept: the end is told."""
+    fault = "fails(claim.os, 'pwrite', 3); fails(claim.os, 'fdatasync', 9)"
+    process = supervised(tmp_path, "sh", "-c", "exit 6", fault=fault)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert (end_of(tmp_path)["exit_code"], end_of(tmp_path)["why"]) == (6, "exit")
+
+
+@pytest.mark.parametrize(
+    "fault", ["fails(os, 'fork', 1)", "fails(claim.os, 'fsync', 1)"], ids=["process", "sync"]
+)
+def test_what_cannot_run_now_is_given_back(tmp_path: Path, fault: str) -> None:
+    """Neither the claim nor anything open is left, and the supervisor is free for others."""
+    said = []
+    for number, each in enumerate(("", fault), 1):
+        process = supervised(tmp_path, "true", fault=each, number=number)
+        said.append(process.communicate(timeout=20)[0].splitlines())
+    assert said[1][0] == "No space left on device"
+    assert claimed(tmp_path, 2) is None
+    after, left = (int(lines[-1].split()[-1]) for lines in said)
+    assert left <= after, "descriptors are left open"
+
+
+# The machine goes down ---------------------------------------------------------------
+
+
+def test_the_machine_goes_down(rig: Rig) -> None:
+    """SIGTERM at a supervisor: its job ends in good order, and may run again elsewhere."""
+    rig.python(SAY_SIGNALS.format(last=15), checkpoint_signal=int(signal.SIGUSR1), grace_s=0.2)
+    rig.until_prints("ready")
+    os.kill(rig.claim().pid, signal.SIGTERM)
+    rig.report("lost")
+    assert rig.output() == "ready\nSIGUSR1\nSIGTERM\n"
+
+
+@pytest.mark.parametrize("first", ["supervisor", "program"])
+def test_who_dies_of_what_ends_the_machine_has_not_failed(tmp_path: Path, first: str) -> None:
+    """All processes are told at once, in any order: no end is recorded, and it may run again."""
+    for number in range(1, 9):
+        process = supervised(tmp_path, "sleep", "60", number=number)
+        while (found := claimed(tmp_path, number)) is None or not found.child:
+            select.select((), (), (), 0.005)
+        both = [process.pid, found.child]
+        for pid in both if first == "supervisor" else reversed(both):
+            os.kill(pid, signal.SIGTERM)
+        process.communicate(timeout=20)
+        over = claimed(tmp_path, number)
+        assert over is not None
+        assert over.exit is None
+
+
+def test_who_is_ended_by_his_owner_has_ended(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "sleep", "60")
+    while (found := claimed(tmp_path)) is None or not found.child:
+        select.select((), (), (), 0.005)
+    os.kill(found.child, signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert (end_of(tmp_path)["signal"], end_of(tmp_path)["why"]) == (signal.SIGTERM, "exit")
