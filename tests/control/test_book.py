@@ -44,7 +44,7 @@ def test_the_fold_changes_nothing_and_repeats_itself(events: list[Event]) -> Non
     jobs, ended, seq = dict(book.jobs), dict(book.ended), book.seq
     first = book.fold(events[half:])
     assert book.fold(events[half:]) == first
-    assert (book.jobs, book.ended, book.seq) == (jobs, ended, seq)
+    assert (book.jobs, dict(book.ended), book.seq) == (jobs, ended, seq)
 
 
 @given(histories())
@@ -143,7 +143,7 @@ def test_what_makes_no_sense_any_more_changes_nothing(before: list[Event], event
     book = book_of(*before)
     jobs, ended = dict(book.jobs), dict(book.ended)
     absorb(book, [event])
-    assert (book.jobs, book.ended) == (jobs, ended)
+    assert (book.jobs, dict(book.ended)) == (jobs, ended)
 
 
 def test_a_cancellation_overrules_a_preemption() -> None:
@@ -180,7 +180,7 @@ def test_watchers_hear_of_a_load_and_of_changes() -> None:
     book.watchers.append(lambda changes: heard.append(sorted(changes)))
     made = book.fold([submitted(1), submitted(2)])
     book.load(7, made.values(), [(9, JobState.FAILED)], {1})
-    assert (book.seq, book.ended, book.down) == (7, {9: JobState.FAILED}, {1})
+    assert (book.seq, dict(book.ended), book.down) == (7, {9: JobState.FAILED}, {1})
     assert book.get(1) is made[1] and book.get(9) is None
     absorb(book, [about("cancel", 2, attempt=0)])
     assert heard == [[1, 2], [2]]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from flyball.control import scaling, tuned, usage
+from flyball.control.ended import Ended
 from flyball.core.jobs import Job, JobSpec, JobState, Row
 from flyball.core.live import Event, EventKind
 from flyball.core.units import MILLI_PER_DEVICE
@@ -47,7 +48,7 @@ class Book:
         self.seq = 0
         self.wishes = 0
         self.jobs: dict[int, Job] = {}
-        self.ended: dict[int, JobState] = {}
+        self.ended = Ended()
         self.busy: dict[int, Job] = {}
         self.down: set[int] = set()
         self.watchers: list[Callable[[Changes], None]] = []
@@ -60,7 +61,7 @@ class Book:
             self.seq = seq
             self.jobs = {job.id: job for job in active}
             self.busy = {job.id: job for job in self.jobs.values() if not _pends(job)}
-            self.ended = dict(ended)
+            self.ended = Ended(ended)
             self.down = set(down)
             for watcher in self.watchers:
                 watcher(self.jobs)

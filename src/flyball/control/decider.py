@@ -147,7 +147,8 @@ class Decider:
         ended = {job.id: job.state for job in changes.values() if job.state.final}
         self.table.update(changes)
         try:
-            return self.table.view(ChainMap(ended, self.book.ended), self.book.down, most)
+            known = ChainMap(ended, self.book.ended)  # type: ignore[arg-type]  # only read
+            return self.table.view(known, self.book.down, most)
         finally:
             for each in changes.keys() - before.keys():
                 self.table.drop(each)  # a job that is only thought of

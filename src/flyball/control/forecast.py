@@ -101,7 +101,7 @@ class Forecaster:
     ) -> tuple[int, tuple[Event, ...]]:
         """A job that is only thought of, as events."""
         with self._book.lock:
-            job_id = max([0, *self._book.jobs, *self._book.ended]) + 1
+            job_id = max(self._book.ended.last, *self._book.jobs, 0) + 1
         made = {"kind": EventKind.SUBMITTED, "time_us": submit_us, "job": job_id}
         come = {**made, "spec": spec.as_dict()}
         if known is None:

@@ -64,7 +64,18 @@ def test_a_clean_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert found["SLURM_JOB_ID"] == "17"
     assert found["SLURM_RESTART_COUNT"] == "1"
-    assert os.path.isdir(found["FLYBALL_CHECKPOINT_DIR"])
+
+
+def test_a_folder_for_checkpoints_is_there_and_stays_if_it_is_used(rig: Rig) -> None:
+    kept = rig.state / "checkpoints" / "1"
+    rig.launch("sh", "-c", "cd $FLYBALL_CHECKPOINT_DIR && exit 4")
+    assert rig.ended()["exit_code"] == 4
+    assert not kept.exists()
+    rig.launch("sh", "-c", "echo 7 > $FLYBALL_CHECKPOINT_DIR/step", attempt=2)
+    rig.ended(attempt=2)
+    rig.launch("sh", "-c", "cat $FLYBALL_CHECKPOINT_DIR/step", attempt=3)
+    rig.ended(attempt=3)
+    assert (rig.output(attempt=3), (kept / "step").exists()) == ("7\n", True)
 
 
 def test_folder_limits_niceness_and_descriptors(rig: Rig, tmp_path: Path) -> None:

@@ -156,6 +156,8 @@ class _Attempt:
                 self.why = "memory"
                 self.message = f"killed at its limit of {limit_mib} MiB"
             self.group.remove()
+        with contextlib.suppress(OSError):  # most jobs leave nothing there
+            os.rmdir(self.request["checkpoint_dir"])
         if settled and not self.going_down:
             self._record()
         return not self.going_down
