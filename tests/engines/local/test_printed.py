@@ -1,0 +1,77 @@
+"""What becomes of what a job prints."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from tests.engines.rig import SLEEP, Rig, until
+
+from flyball.engines.local import proc
+from flyball.engines.local.request import Logs
+
+
+def test_logs_are_turned_over(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, logs=Logs(most_bytes=10_000, keep=2))
+    rig.launch("sh", "-c", "seq 1 7000; echo end >&2")
+    rig.ended()
+    logs = [tmp_path / "logs" / f"1.1.out{end}" for end in ("", ".1", ".2", ".3")]
+    assert [each.exists() for each in logs] == [True, True, True, False]
+    sizes = [each.stat().st_size for each in logs[:3]]
+    assert sizes[1:] == [10_000, 10_000]
+    assert sizes[0] <= 10_000
+    whole = "".join(str(i) + "\n" for i in range(1, 7001)) + "end\n"
+    assert "".join(each.read_text() for each in reversed(logs[:3])) == whole[-sum(sizes) :]
+    rig.close()
+
+
+def test_output_where_the_job_wants_it(rig: Rig, tmp_path: Path) -> None:
+    shared = tmp_path / "mine.txt"
+    shared.write_text("before\n")
+    for job in (1, 2):
+        rig.launch("echo", "hello", job=job, stdout=str(shared))
+        rig.ended(job=job)
+    rig.launch("echo", "nobody reads this", job=3, stdout=os.devnull)
+    assert rig.ended(job=3)["exit_code"] == 0
+    assert shared.read_text() == "before\nhello\nhello\n"
+    assert rig.output() == ""
+
+
+def test_a_closed_output_costs_nothing(rig: Rig) -> None:
+    rig.launch("sh", "-c", "exec >&- 2>&-; sleep 60")
+    assert_sleeps(rig.claim().pid)
+    rig.stop()
+    assert rig.ended()["why"] == "stopped"
+
+
+def test_an_idle_supervisor_sleeps(rig: Rig) -> None:
+    rig.launch(*SLEEP)
+    supervisor = rig.claim().pid
+    assert_sleeps(supervisor)
+    assert proc.pss_mib(supervisor) < 12  # with fifty of them, each has 1.6
+
+
+def assert_sleeps(supervisor: int) -> None:
+    """Once at rest it does not wake up, not even once."""
+    until(lambda: "S (sleeping)" in Path(f"/proc/{supervisor}/status").read_text())
+    time.sleep(0.1)  # the last of starting
+    before = switches(supervisor)
+    time.sleep(0.5)
+    assert switches(supervisor) == before
+
+
+def switches(pid: int) -> int:
+    """How often a process has gone to sleep."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("voluntary_ctxt_switches:"):
+            return int(line.split()[1])
+    raise AssertionError(pid)
+
+
+def test_a_job_whose_children_end_all_the_time(rig: Rig) -> None:
+    """Orphans that end while the program ends: no end is overlooked."""
+    for job in range(1, 6):
+        rig.launch("sh", "-c", "for i in $(seq 30); do (true & true) & done; wait", job=job)
+    for job in range(1, 6):
+        assert rig.ended(job=job)["exit_code"] == 0
