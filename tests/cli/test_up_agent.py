@@ -73,3 +73,23 @@ def test_it_is_started_again_and_stopped(tmp_path: Path, monkeypatch: pytest.Mon
         time.sleep(0.02)
     keeper.stop()
     assert not keeper._thread.is_alive()
+
+
+def test_one_that_cannot_be_started_now_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flyball.cli.up_agent.FIRST_PAUSE_S", 0.01)
+    log, program = tmp_path / "agent.log", tmp_path / "agent"
+    keeper = AgentKeeper([str(program)], log)
+    keeper.start()
+    end_s = time.monotonic() + 60
+    while not log.exists():  # it has tried: there is no such program yet
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+    program.write_text("#!/bin/sh\necho here\n")
+    program.chmod(0o700)
+    while "here" not in log.read_text():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+    keeper.stop()
+    assert not keeper._thread.is_alive()

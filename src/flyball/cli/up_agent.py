@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -84,12 +85,18 @@ class AgentKeeper:
 
     def _keep(self) -> None:
         pause_s = 0.0
-        while (process := self._begin()) is not None:
+        while not self._stopped.is_set():
             began_s = time.monotonic()
-            while not _ended(process):
-                trim(self._log)
+            with contextlib.suppress(OSError):  # a full disk, no more processes: it may pass
+                self._live()
             pause_s = next_pause_s(pause_s, time.monotonic() - began_s)
             self._stopped.wait(pause_s)
+
+    def _live(self) -> None:
+        """One agent from its start to its end."""
+        process = self._begin()
+        while process is not None and not _ended(process):
+            trim(self._log)
 
     def _begin(self) -> subprocess.Popen[bytes] | None:
         """The next agent; None once it is to be no more."""

@@ -134,7 +134,7 @@ class Progress:
         events: list[Event] = []
         for since_us, job in list(self._ended.values()):
             if now_us - since_us < LATE_US:
-                continue
+                break  # and whoever ended after it as well
             said = self._said.get(job.id)
             if said and said != job.values.get(PROGRESS):
                 about = {"kind": EventKind.REPORTED, "time_us": now_us, "job": job.id}
