@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -111,9 +112,17 @@ class AgentKeeper:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it ends within the time after which the log is looked at."""
+    """Whether it ends within the time after which the log is looked at.
+
+    Asleep meanwhile: `Popen.wait` with a time limit looks twenty times a second.
+    """
+    if process.poll() is not None:
+        return True
+    ends = os.pidfd_open(process.pid)
     try:
-        process.wait(LOG_LOOK_S)
-    except subprocess.TimeoutExpired:
-        return False
+        if not select.select([ends], (), (), LOG_LOOK_S)[0]:
+            return False
+    finally:
+        os.close(ends)
+    process.wait()
     return True
