@@ -41,6 +41,8 @@ SENSORS = {
     "nvidia": {"family": "compute", "absent": "no driver", "failures": 0},
 }  # fmt: skip
 SLEEP = {"argv": ["sleep", "5"], "estimate_s": 5.0}
+ANSWER_S = 60.0
+"""A first roll-out may have to be compiled, on a machine that does other things as well."""
 
 
 @dataclass
@@ -101,7 +103,8 @@ class World:
 def calling(server: Server, token: str, **options: Any) -> Iterator[httpx.Client]:
     """A plain HTTP client with the token."""
     bearer = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=server.url, headers=bearer, trust_env=False, **options) as client:
+    given = {"timeout": ANSWER_S, "trust_env": False, **options}
+    with httpx.Client(base_url=server.url, headers=bearer, **given) as client:
         yield client
 
 
