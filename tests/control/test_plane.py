@@ -375,3 +375,11 @@ def test_memory_of_several_processes_is_what_the_agent_saw(rig: Rig) -> None:
     sensors.stored["jobs.1.rss_bytes"].append(100.0 * 2**20)
     found = rig.plane.receipt(job)
     assert (found["peak_mib"], found["peak_by"]) == (4096.0, "samples")
+
+
+def test_what_can_never_run_is_told_what_there_is(rig: Rig) -> None:
+    with pytest.raises(BadInput) as never:
+        rig.submit(cpus=99)
+    assert "it can never run here: " in str(never.value)
+    assert "asks for 99 devices" in str(never.value)
+    assert never.value.remedy == "ask for less; `flyball nodes` shows what there is"

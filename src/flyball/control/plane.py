@@ -53,6 +53,7 @@ from flyball.core.workload import Workload
 from flyball.twin.live import fits
 
 JOURNAL = "journal.db"
+LESS = "ask for less; `flyball nodes` shows what there is"
 MOST_FITTING = 10_000
 """Requests that are remembered to fit."""
 
@@ -278,11 +279,14 @@ class Plane(Answers):
         asks = self.demand.of(spec)
         if asks not in self._fitting:
             one = Workload.of(
-                "this job", [0.0], [1.0], asks.devices, milli=asks.milli, kind=0,
+                "it can never run here", [0.0], [1.0], asks.devices, milli=asks.milli, kind=0,
                 cpu_milli=asks.cpu_milli, host_mib=asks.host_mib,
                 ids=[spec.name or "job"], device=0, device_names=(self.demand.device,),
             )  # fmt: skip
-            fits(self.cluster, one, self.knobs)
+            try:
+                fits(self.cluster, one, self.knobs)
+            except BadInput as error:  # what helps with a trace does not help here
+                raise BadInput(error.args[0], LESS) from None
         if len(self._fitting) > MOST_FITTING:
             self._fitting.clear()
         self._fitting |= {asks, request}
