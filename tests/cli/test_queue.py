@@ -60,6 +60,17 @@ def test_lines() -> None:
     assert cells([over], 9000.0)[5:] == ("0:10", "1", "-", "100M")
 
 
+def test_failed_jobs_show_their_exit_code_or_signal() -> None:
+    failed = job(5, "FAILED", end_time=1020.0, exit_code=3)
+    assert cells([failed], 9000.0)[4] == "(exit code 3)"
+    killed = job(6, "FAILED", end_time=1020.0, exit_code=137, signal=9)
+    assert cells([killed], 9000.0)[4] == "(SIGKILL)"
+    stopped = job(7, "FAILED", end_time=1020.0, exit_code=143, reason="stopped-from-outside")
+    assert cells([stopped], 9000.0)[4] == "(stopped-from-outside, exit code 143)"
+    completed = job(8, "COMPLETED", end_time=1020.0, exit_code=0)
+    assert cells([completed], 9000.0)[4] == ""
+
+
 def test_words_of_a_job_do_not_steer_the_terminal() -> None:
     line = cells([job(3, name="a\x1b[2J\nb", user="x\u202ey")], 1100.0)
     assert line[1:3] == ("a?[2J b", "x?y")

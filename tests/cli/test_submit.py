@@ -161,7 +161,8 @@ def test_a_script(tmp_path: Path) -> None:
         "limit_s": 60.0,
         "memory_mib": 2048,
     }
-    # After `--` it is a command like any other.
+    # After `--` it is a command like any other, and must be executable.
+    Path("train.sh").chmod(0o755)
     assert one(["./train.sh"]).values["argv"] == ["./train.sh"]
 
 

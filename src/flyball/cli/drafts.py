@@ -20,6 +20,7 @@ from flyball.cli.job_file import (
     text,
     whole,
 )
+from flyball.cli.program_check import check_program
 from flyball.cli.slurm_options import FLAGS, IGNORED, notes_of
 from flyball.core.errors import BadInput
 
@@ -59,6 +60,13 @@ def described(command: Sequence[str], options: Mapping[str, str], dashes: bool) 
     Raises:
         BadInput: something that is not understood, with the option and the line of the script.
     """
+    found = _described(command, options, dashes)
+    for draft in found.drafts:
+        check_program(draft.values["argv"], Path(draft.values["cwd"]))
+    return found
+
+
+def _described(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Described:
     file = Path(command[0])
     if not dashes and file.suffix in ENDINGS:
         return _of_file(file, command[1:], options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -178,6 +179,14 @@ def count_text(count: int, what: str) -> str:
 def heading(job: Job) -> str:
     """A job in a few words: `12 train: RUNNING`."""
     return f"{job['label']} {clean(job['name'])}: {job['state']}"
+
+
+def ending_text(job: Job) -> str:
+    """How the job's process ended: `exit code 3`, or `SIGKILL`; empty if that is not known."""
+    if number := job.get("signal"):
+        names = {int(each): each.name for each in signal.Signals}
+        return names.get(int(number), f"signal {number}")
+    return "" if job["exit_code"] is None else f"exit code {job['exit_code']}"
 
 
 def counts_by_state(jobs: Iterable[Job]) -> dict[str, int]:

@@ -16,6 +16,7 @@ from flyball.cli.live_options import (
     clock_text,
     connected,
     counts_by_state,
+    ending_text,
     size_text,
     span_s,
     states_of,
@@ -158,7 +159,8 @@ def ranges_text(numbers: Iterable[int]) -> str:
 
 def why_text(job: Job) -> str:
     """What happened to it, and why it waits: `requeued-lost, no-free-devices`."""
-    return ", ".join(clean(each) for each in (job["reason"], job.get("token")) if each)
+    ending = ending_text(job) if job["state"] == JobState.FAILED else ""
+    return ", ".join(clean(each) for each in (job["reason"], job.get("token"), ending) if each)
 
 
 def cells(group: Sequence[Job], now: float) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from flyball.cli.live_options import (
     clock_text,
     connected,
     count_text,
+    ending_text,
     heading,
     job_id,
     moment_text,
@@ -116,10 +116,10 @@ def _request(job: Job) -> Iterator[str]:
 
 
 def _how_it_ended(job: Job) -> str:
-    if number := job.get("signal"):
-        known = {int(each): each.name for each in signal.Signals}
-        return f", by {known.get(int(number), f'signal {number}')}"
-    return "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
+    ending = ending_text(job)
+    if job.get("signal"):
+        return f", by {ending}"
+    return f", {ending}" if ending else ""
 
 
 def number_text(value: float) -> str:

@@ -61,8 +61,8 @@ def test_what_is_dropped_never_runs(tmp_path: Path, output: int) -> None:
 
 def test_what_is_wrong_is_told_when_it_is_let_go(output: int) -> None:
     for wrong, why in (
-        (request("no-such-program"), "cannot run 'no-such-program': No such file or directory"),
-        ({**request("true"), "cwd": "/no"}, "cannot enter the folder '/no': No such file"),
+        (request("no-such-program"), "could not start: no-such-program: no such file or directory"),
+        ({**request("true"), "cwd": "/no"}, "could not start: folder /no: no such file"),
     ):
         program = Program(wrong, output, None, nothing)
         time.sleep(0.05)  # it may have ended before

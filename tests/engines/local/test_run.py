@@ -45,6 +45,7 @@ def test_a_clean_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         "USER": found["USER"],
         "LANG": "C",
         "MINE": "1",
+        "PYTHONUNBUFFERED": "1",
         "RANK": "0",
         "LOCAL_RANK": "0",
         "WORLD_SIZE": "1",
@@ -61,6 +62,18 @@ def test_a_clean_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert found["SLURM_JOB_ID"] == "17"
     assert found["SLURM_RESTART_COUNT"] == "1"
+
+
+def test_output_of_a_running_python_job_is_in_its_log(rig: Rig) -> None:
+    # Without -u, -I or -S: as users start Python.
+    rig.launch(sys.executable, "-c", "import time; print('epoch 1'); time.sleep(600)")
+    rig.until_prints("epoch 1")
+
+
+def test_the_job_can_ask_for_buffered_output(rig: Rig) -> None:
+    rig.launch("sh", "-c", "echo [$PYTHONUNBUFFERED]", env={"PYTHONUNBUFFERED": ""})
+    rig.ended()
+    assert rig.output() == "[]\n"
 
 
 def test_a_folder_for_checkpoints_is_there_and_stays_if_it_is_used(rig: Rig) -> None:
@@ -185,9 +198,9 @@ def test_ended_by_a_signal(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("argv", "cwd", "message"),
     [
-        (("no-such-program-here",), "/", "cannot run 'no-such-program-here': No such file"),
-        (("/etc/passwd",), "/", "cannot run '/etc/passwd': Permission denied"),
-        (("true",), "/no/such/folder", "cannot enter the folder '/no/such/folder': No such file"),
+        (("no-such-program-here",), "/", "could not start: no-such-program-here: no such file"),
+        (("/etc/passwd",), "/", "could not start: /etc/passwd: permission denied"),
+        (("true",), "/no/such/folder", "could not start: folder /no/such/folder: no such file"),
         (("true", "a\0b"), "/", "embedded null byte"),
     ],
 )

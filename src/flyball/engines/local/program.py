@@ -120,11 +120,11 @@ def _become(
         if request["cores"]:
             os.sched_setaffinity(0, request["cores"])
         os.nice(request["nice"])
-        doing = f"enter the folder {request['cwd']!r}"
+        doing = f"folder {request['cwd']}"
         os.chdir(request["cwd"])
         os.dup2(output, 1)
         os.dup2(output, 2)
-        doing = f"run {request['argv'][0]!r}"
+        doing = str(request["argv"][0])
         for each in RESET:
             signal.signal(each, signal.SIG_DFL)
         if os.read(gate, 1) != GO:
@@ -133,6 +133,6 @@ def _become(
         os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        os.write(tell, f"cannot {doing}: {why}".encode()[:4096])
+        os.write(tell, f"could not start: {doing}: {why[:1].lower()}{why[1:]}".encode()[:4096])
     finally:
         os._exit(NOT_STARTED)

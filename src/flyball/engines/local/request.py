@@ -87,6 +87,8 @@ def environment(
     shown = [node.uuids[i] for i in held if i < len(node.uuids)]
     return {
         **{name: own.get(name, usual) for name, usual in _usual().items()},
+        # Output goes into a pipe, which Python fills in blocks unless told otherwise.
+        "PYTHONUNBUFFERED": "1",
         "RANK": "0",
         "LOCAL_RANK": "0",
         "WORLD_SIZE": "1",

@@ -171,7 +171,7 @@ class _Attempt:
             os.makedirs(request["checkpoint_dir"], mode=0o700, exist_ok=True)
             self.pump = Pump(Log(request["log"], request["log_bytes"], request["log_keep"]))
         except OSError as error:
-            self._cannot_start(f"cannot make {error.filename!r}: {error.strerror}")
+            self._cannot_start(f"could not start: cannot make {error.filename!r}: {error.strerror}")
             return None
         try:
             self.program = program.Program(request, self.pump.into, self.group, let_go)
