@@ -49,7 +49,7 @@ def test_the_command_line_says_it_before_it_looks_for_a_server(
 
 def test_executable_without_an_interpreter_line() -> None:
     Path("train.py").chmod(0o755)
-    with pytest.raises(BadInput, match="has no #! line .*did you mean: python ./train.py"):
+    with pytest.raises(BadInput, match=r"has no #! line .*did you mean: python \./train\.py"):
         described(["./train.py"], {}, dashes=False)
 
 
@@ -60,7 +60,7 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_job_files_are_checked_as_well() -> None:
     Path("job.yaml").write_text("command: [./train.py]\n")
-    with pytest.raises(BadInput, match="did you mean: python ./train.py"):
+    with pytest.raises(BadInput, match=r"did you mean: python \./train\.py"):
         described(["job.yaml"], {}, dashes=False)
 
 
@@ -84,5 +84,5 @@ def test_what_can_run_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_relative_paths_are_resolved_where_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "run.py").write_text("pass\n")
-    with pytest.raises(BadInput, match="did you mean: python run.py"):
+    with pytest.raises(BadInput, match=r"did you mean: python run\.py"):
         described(["run.py"], {"chdir": "sub"}, dashes=True)
