@@ -158,7 +158,7 @@ def test_a_failed_run_leaves_an_old_file_as_it_was(
     path, out = tmp_path / "jobs.csv", tmp_path / "out.csv"
     path.write_text(f"{HEADER}\na,0,10,99\n")
     out.write_text("precious")
-    refused(capsys, "replay", path, "-c", "five-mixed", "-p", "fifo", "--per-job", out)
+    refused(capsys, "replay", path, "-c", "philly-8x8", "-p", "fifo", "--per-job", out)
     assert out.read_text() == "precious"
 
 

@@ -61,6 +61,8 @@ class Run:
 class Case:
     """What all runs share. `workloads` has one entry per seed, or one for all of them.
 
+    `notes` says what was left out, assumed or scaled when they were read.
+
     A policy that nobody tunes runs every job as its user set it: on the devices it asks for,
     alone on them, with its own batch.
     """
@@ -72,6 +74,7 @@ class Case:
     seeds: int = 1
     keep: str = "none"  # which raw results to keep: none, first (seed), all
     watch: bool = False  # whether to write down what tuners do
+    notes: tuple[str, ...] = ()
 
     def tasks(self) -> list[tuple[int, int]]:
         """(policy, seed) of every run, policy by policy."""

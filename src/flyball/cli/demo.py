@@ -71,12 +71,15 @@ def demo(
     from flyball.cli.replay import run_with_progress
     from flyball.core.effects import Effects
     from flyball.twin.cluster_file import load_cluster
+    from flyball.twin.recorded_on import scalings, sentences
     from flyball.twin.traces import write_trace
 
     target = load_cluster(cluster)
     weeks = tuple(_week(seed, days, load, target) for seed in range(seeds))
     write_trace(weeks[0], trace)
     case = Case(target, weeks, tuple(policy_settings(POLICIES, [])), Effects(), seeds, "first")
+    for text in sentences(scalings(weeks[0], target)):
+        note(f"note: {text}")
     runs = run_with_progress(case)
     report.write_figure(figure, runs, f"A generated week ({PRESET}) on {target.name}")
     if as_json:

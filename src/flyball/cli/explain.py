@@ -15,6 +15,7 @@ from flyball.cli.options import (
     FirstJobs,
     Load,
     MtbfHours,
+    RecordedOn,
     RepairHours,
     TraceFile,
     TraceFormat,
@@ -61,6 +62,7 @@ def explain(
     mtbf_h: MtbfHours = 0.0,
     repair_h: RepairHours = 4.0,
     seed: Annotated[int, typer.Option(help="Of whatever is drawn at random.")] = 0,
+    recorded_on: RecordedOn = None,
     load: Load = None,
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
@@ -86,7 +88,9 @@ def explain(
         mtbf_h=mtbf_h, repair_h=repair_h, estimate_sigma=estimate_sigma(estimates), seed=seed
     )
     # 2. Read, and run up to the instant.
-    workload = read_workload(trace, trace_format, target, load, limit_jobs, estimates != "trace")
+    workload = read_workload(
+        *(trace, trace_format, target, load, limit_jobs, estimates != "trace"), recorded_on or ""
+    )
     wanted = None if job is None else _index_of(workload, job)
     twin = build_twin(target, workload, chosen[0], effects)
     warm(note)
@@ -100,7 +104,10 @@ def explain(
         found = [explain_one(twin.state, twin.knobs, wanted, names)]
     # 4. Print.
     if as_json:
+        from flyball.cli.report import recording
+
         head = {"trace": workload.name, "cluster": target.name, "policy": chosen[0].name}
+        head |= recording(workload, target)
         print_json({**head, **_as_json(found, twin, workload, at_s)})
     elif wanted is None:
         _print_table(found, twin, workload, at_s, most)

@@ -26,6 +26,14 @@ Estimates = Annotated[
 ]
 MtbfHours = Annotated[float, typer.Option(help="Mean time between failures of a node; 0 = never.")]
 RepairHours = Annotated[float, typer.Option(help="Mean time to repair.")]
+RecordedOn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TYPE",
+        help="Device type on which jobs that name none were recorded. "
+        "[default: the cluster's `recorded_on`, its only type, or its commonest]",
+    ),
+]
 Load = Annotated[
     float | None, typer.Option(help="Stretch or compress arrivals to this offered load.")
 ]

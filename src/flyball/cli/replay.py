@@ -17,6 +17,7 @@ from flyball.cli.options import (
     FirstJobs,
     Load,
     MtbfHours,
+    RecordedOn,
     RepairHours,
     TraceFormat,
 )
@@ -79,6 +80,7 @@ def replay(
         float | None,
         typer.Option(help="Set-up time of a restart. [default: by gang size, 7/30/60]"),
     ] = None,
+    recorded_on: RecordedOn = None,
     load: Load = None,
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
@@ -136,7 +138,11 @@ def replay(
         **asked.effects(),
     )
     # 2. Read.
-    workload = read_workload(trace, trace_format, target, load, limit_jobs, estimates != "trace")
+    notes: list[str] = []
+    workload = read_workload(
+        *(trace, trace_format, target, load, limit_jobs, estimates != "trace"),
+        *(recorded_on or "", notes),
+    )
     workloads = asked.workloads(workload, seeds)
     if seeds > 1 and not (_chance(workload, effects) or asked.chance(workloads)):
         note(
@@ -145,7 +151,8 @@ def replay(
     # 3. Run.
     keep = "all" if per_job else "first" if figure and not pareto else "none"
     policies = tuple(chosen) if arms is None else arms.policies
-    case = Case(target, workloads, policies, effects, seeds, keep, adjustments is not None)
+    watch = adjustments is not None
+    case = Case(target, workloads, policies, effects, seeds, keep, watch, tuple(notes))
     runs = run_with_progress(case, workers)
     # 4. Write, then print.
     from flyball.cli import report
@@ -179,29 +186,50 @@ def read_workload(
     load: float | None,
     limit_jobs: int | None,
     drop_estimates: bool,
+    recorded_on: str = "",
+    notes: list[str] | None = None,
 ) -> Workload:
+    """Read a trace for a cluster, and say what was left out, assumed and scaled.
+
+    Args:
+        path: the trace.
+        trace_format: a name in `READERS`; None looks at the file.
+        cluster: where it is to be run.
+        load: stretch or compress arrivals to this load.
+        limit_jobs: take the first jobs only.
+        drop_estimates: ignore what users said their jobs would take.
+        recorded_on: device type of the jobs that name none; "" = see `settle_recorded_on`.
+        notes: gets what is printed on stderr.
+    """
     from dataclasses import replace
 
     import numpy as np
 
     from flyball.twin.generate import rescale
+    from flyball.twin.recorded_on import scalings, sentences, settle_recorded_on
     from flyball.twin.traces import read_trace
 
-    notes: list[str] = []
-    workload = read_trace(path, trace_format, notes)
-    for each in notes:
-        note(f"note: {each}")
+    said: list[str] = []
+    workload = read_trace(path, trace_format, said)
     if limit_jobs is not None:
         whole_number(limit_jobs, "--limit-jobs", 1, 10**9)
         workload = workload.take(np.arange(min(limit_jobs, len(workload))))
     if not len(workload):
         raise BadInput(f"{path} holds no jobs", "check the file")
+    recording = settle_recorded_on(workload, cluster, recorded_on)
+    workload = recording.workload
+    said += [recording.assumption] if recording.assumption else []
+    said += sentences(scalings(workload, cluster))
     if load is not None:
         if not 0 < load < 1000:
             raise BadInput(f"--load {load} is out of range", "use e.g. 0.9; 1 = the whole cluster")
         workload = rescale(workload, load, cluster.device_count)
     if drop_estimates:
         workload = replace(workload, estimate_us=np.full(len(workload), np.nan))
+    for text in said:
+        note(f"note: {text}")
+    if notes is not None:
+        notes += said
     return workload
 
 

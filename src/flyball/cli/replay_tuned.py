@@ -114,6 +114,8 @@ class Asked:
             raise BadInput("--pareto-points needs --pareto", "add e.g. --pareto energy,completion")
         if self.without is not None and self.pareto is not None:
             raise BadInput("--without and --pareto do not go together", "use one of them")
+        if self.elastic_share is not None and not 0 <= self.elastic_share <= 1:
+            raise BadInput(f"--elastic-share {self.elastic_share:g} is out of range", "use 0 to 1")
         whole_number(self.points or POINTS, "--pareto-points", 2, MAX_POINTS)
         check_writable(self.adjustments)
 

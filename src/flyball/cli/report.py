@@ -60,11 +60,16 @@ PER_JOB_COLUMNS = (
 def as_json(runs: Sequence[Run], case: Case) -> dict[str, Any]:
     """All of it, for machines."""
     out: dict[str, Any] = {
-        "trace": describe_trace(case.workloads[0]),
+        "trace": {
+            **describe_trace(case.workloads[0]),
+            **recording(case.workloads[0], case.cluster),
+        },
         "cluster": describe_cluster(case.cluster),
         "policies": {each.name: each.knobs.as_dict() for each in case.policies},
         "results": [run.as_dict() for run in runs],
     }
+    if case.notes:
+        out["notes"] = list(case.notes)
     if case.seeds > 1 and len(case.policies) > 1:
         out["differences"] = differences(runs)
     return out
@@ -81,6 +86,14 @@ def describe_trace(workload: Workload) -> dict[str, Any]:
         "max_devices": int(workload.devices.max()),
         "tenants": len(workload.tenants),
     }
+
+
+def recording(workload: Workload, cluster: Cluster) -> dict[str, Any]:
+    """On which device types durations were recorded, and how they are scaled to others."""
+    from flyball.twin.recorded_on import recorded_counts, scalings
+
+    scaled = [each.as_dict() for each in scalings(workload, cluster)]
+    return {"recorded_on": recorded_counts(workload), "scaled": scaled}
 
 
 def describe_cluster(cluster: Cluster) -> dict[str, Any]:

@@ -59,13 +59,17 @@ OTHERS = "others"
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes, network, budget, tenants. Nodes are numbered group by group, in this order."""
+    """Nodes, network, budget, tenants. Nodes are numbered group by group, in this order.
+
+    `recorded_on` is the device type of traces that name none, "" = not stated.
+    """
 
     name: str
     groups: tuple[NodeGroup, ...]
     power_budget_w: float = 0.0
     network: Network = field(default_factory=Network)
     tenants: tuple[Tenant, ...] = ()
+    recorded_on: str = ""
 
     @property
     def node_count(self) -> int:

@@ -76,7 +76,8 @@ class Workload:
         name: where it came from, for people.
         ids: the jobs' own names, unique.
         submit_us: submission, not decreasing.
-        duration_us: true run time on `device` (else the reference device) at `devices`.
+        duration_us: true run time on `device` at `devices`; where none is named, on the reference
+            device. Traces are given one when they meet a cluster (`twin/recorded_on.py`).
         devices: gang size; 0 = a job for the host alone.
         milli: thousandths of each device, 1..1000.
         memory_mib: memory needed on each device, 0 = not stated.

@@ -10,6 +10,7 @@ A cluster file is YAML:
       inside_node_gbit_s: 1200
     tenants:                                 # optional: who shares it, for order = fair
       - {name: vision, quota: 32, borrow: 16, weight: 1}
+    recorded_on: A100                        # optional: device type of traces that name none
 
 Every group of nodes needs `device` and `devices`; the rest has a default. What is not
 understood is refused, with the place and what was perhaps meant. A name that ends in `.csv`
@@ -45,7 +46,7 @@ MAX_GBIT_S = 1e6
 MAX_BUDGET_KW = 1e6
 
 NODE_KEYS = ("name", "count", "device", "devices", "cpus", "memory_gib")
-CLUSTER_KEYS = ("name", "about", "nodes", "power_budget_kw", "network", "tenants")
+CLUSTER_KEYS = ("name", "about", "nodes", "power_budget_kw", "network", "tenants", "recorded_on")
 NETWORK_KEYS = ("between_nodes_gbit_s", "inside_node_gbit_s")
 TENANT_KEYS = ("name", "quota", "borrow", "weight")
 MAX_QUOTA = 100_000_000
@@ -105,6 +106,7 @@ def parse_cluster(content: Any, where: str, name: str = "cluster") -> Cluster:
         power_budget_w=budget_kw * 1000.0,
         network=_network(top.get("network"), f"{where}: network"),
         tenants=_tenants(top.get("tenants"), where),
+        recorded_on=_device(top, "recorded_on", where) if "recorded_on" in top else "",
     )
     check_tenants(cluster, where)
     return cluster
@@ -115,10 +117,7 @@ def _group(row: Any, where: str, index: int) -> NodeGroup:
     for needed in ("device", "devices"):
         if needed not in fields:
             raise BadInput(f"{where} has no {needed!r}", "e.g. {device: V100, devices: 8}")
-    try:
-        device = catalogue.get(_text(fields, "device", where, "")).name
-    except UnknownName as unknown:
-        raise BadInput(f"{where}: {unknown}") from None
+    device = _device(fields, "device", where)
     return NodeGroup(
         name=_text(fields, "name", where, f"n{index}-"),
         count=_whole(fields, "count", where, 1, 1, MAX_NODES),
@@ -127,6 +126,14 @@ def _group(row: Any, where: str, index: int) -> NodeGroup:
         cpus=_whole(fields, "cpus", where, NodeGroup.cpus, 1, 100_000),
         memory_gib=_number(fields, "memory_gib", where, NodeGroup.memory_gib, 0.0, 1e6),
     )
+
+
+def _device(fields: dict[str, Any], key: str, where: str) -> str:
+    """The catalogue's name of the device type that a key names."""
+    try:
+        return catalogue.get(_text(fields, key, where, "")).name
+    except UnknownName as unknown:
+        raise BadInput(f"{where}: {unknown}") from None
 
 
 def _check_groups(groups: tuple[NodeGroup, ...], where: str) -> None:

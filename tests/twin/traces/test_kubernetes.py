@@ -78,8 +78,8 @@ def test_sample() -> None:
         "kubernetes.jsonl: 1 pods left out: not ended",
         "kubernetes.jsonl: 1 pods left out: never started",
         "kubernetes.jsonl: 2 pods gathered into 1 gangs",
-        "kubernetes.jsonl: jobs on devices the catalogue does not have: NVIDIA-B300 (2); their "
-        "times count as those of the reference device",
+        "kubernetes.jsonl: jobs on devices the catalogue does not have: NVIDIA-B300 (2); taken "
+        "as jobs that name no device type",
     ]
 
 

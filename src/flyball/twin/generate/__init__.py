@@ -14,6 +14,7 @@ import numpy as np
 from flyball.core.errors import BadInput
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import NOT_STATED, Workload
+from flyball.physics.catalogue import REFERENCE
 from flyball.twin.generate.jobs import durations, kinds, outcomes, whole_seconds
 from flyball.twin.generate.sessions import draw_sessions, submit_times, timer_times
 from flyball.twin.generate.settings import (
@@ -54,7 +55,8 @@ def generate(
         start_weekday: weekday of time 0, Monday = 0.
 
     Returns:
-        Jobs j0, j1, ... in order of submission, with tenants, users and outcomes.
+        Jobs j0, j1, ... in order of submission, with tenants, users and outcomes. Durations
+        are those on the reference device, which every job names.
     """
     base = preset(settings) if isinstance(settings, str) else settings
     if jobs is not None:
@@ -134,6 +136,8 @@ def _draw(settings: GeneratorSettings, total: int, rng: np.random.Generator, see
         submit_s[order],
         duration_s[order],
         **{name: values[order] for name, values in columns.items()},
+        device=0,
+        device_names=(REFERENCE,),
         **_names(settings, columns),
     )
 

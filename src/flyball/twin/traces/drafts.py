@@ -135,8 +135,8 @@ def note_types(notes: list[str], path: Path, unknown: Counter[str]) -> None:
     if unknown:
         listed = ", ".join(f"{name} ({count:,})" for name, count in sorted(unknown.items()))
         notes.append(
-            f"{path.name}: jobs on devices the catalogue does not have: {listed}; their times "
-            "count as those of the reference device"
+            f"{path.name}: jobs on devices the catalogue does not have: {listed}; taken as jobs "
+            "that name no device type"
         )
 
 
