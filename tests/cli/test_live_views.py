@@ -90,7 +90,10 @@ def test_receipt() -> None:
     [
         ({"peak_mib": 4096.0, "peak_by": "looks"}, "4.0G at most, all processes"),
         ({"peak_mib": 4096.0, "peak_by": "group"}, "4.0G at most, all processes and cached files"),
-        ({"peak_mib": None, "peak_by": ""}, "1.0G at most, its largest process"),
+        (
+            {"peak_mib": 1024.0, "peak_by": "at_least"},
+            "at least 1.0G; it ran too briefly for all its processes to be seen together",
+        ),
     ],
 )
 def test_whose_memory_it_was(peak: dict[str, Any], said: str) -> None:
@@ -134,11 +137,11 @@ def test_show() -> None:
 
 
 def test_what_a_job_uses_now() -> None:
-    sensors = {"jobs.7.cpu_s_per_s": 1.84, "jobs.7.rss_bytes": 3.2 * 2**30, "jobs.70.processes": 2}
+    sensors = {"jobs.7.cpu_s_per_s": 1.84, "jobs.7.memory_bytes": 3.2 * 2**30, "jobs.70.processes": 2}
     facts = dict(show.facts(job(7, "RUNNING"), 2000.0, sensors))
     assert facts["uses now"] == "1.8 cores, 3.2G"
     assert "uses now" not in dict(show.facts(job(70, "RUNNING"), 2000.0, sensors))
-    assert uses_text({"jobs.7.cpu_s_per_s": None, "jobs.7.rss_bytes": 0}, 7) == "0M"
+    assert uses_text({"jobs.7.cpu_s_per_s": None, "jobs.7.memory_bytes": 0}, 7) == "0M"
 
 
 def test_nodes() -> None:

@@ -90,7 +90,7 @@ def test_what_devices_and_jobs_use() -> None:
         "nvidia.gpu2.power_w": None,
         "amd.gpu0.power_w": 90.0,
         "jobs.3.cpu_s_per_s": 1.8,
-        "jobs.3.rss_bytes": 3.2 * gib,
+        "jobs.3.memory_bytes": 3.2 * gib,
     }
     queue = [job(3, "RUNNING", progress={"step": 4}), job(4, "RUNNING")]
     lines = [line.plain for line in frame(seen(queue)._replace(sensors=sensors), 24)]

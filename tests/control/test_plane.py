@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -368,13 +369,29 @@ def test_memory_of_several_processes_is_what_the_agent_saw(rig: Rig) -> None:
     """The supervisor sleeps beside a job without a limit; the agent looks once a second."""
 
     sensors = rig.plane.sensors = FakeSensors()
-    sensors.stored["jobs.1.rss_bytes"] = [each * 2.0**20 for each in (100, 4096, 200, 100)]
+    sensors.stored["jobs.1.memory_bytes"] = [each * 2.0**20 for each in (100, 4096, 200, 100)]
     job = rig.submit()
     rig.finish()
-    assert rig.plane.receipt(job)["peak_mib"] is None, "too few looks"
-    sensors.stored["jobs.1.rss_bytes"].append(100.0 * 2**20)
+    found = rig.plane.receipt(job)
+    assert (found["peak_mib"], found["peak_by"]) == (4096.0, "at_least"), "too few looks"
+    assert "--mem" not in found["suggestion"]["text"].partition(";")[0]
+    sensors.stored["jobs.1.memory_bytes"].append(100.0 * 2**20)
     found = rig.plane.receipt(job)
     assert (found["peak_mib"], found["peak_by"]) == (4096.0, "samples")
+
+
+def test_peak_is_never_below_what_was_shown(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`show` and `top` show the agent's samples; the end record may have seen less."""
+    sensors = rig.plane.sensors = FakeSensors()
+    sensors.stored["jobs.1.memory_bytes"] = [43.0 * 2**20]
+    job = rig.submit()
+    rig.finish()
+    end = {"max_rss_mib": 32.0, "peak_mib": 32.0, "peak_by": "process"}
+    ended = replace(rig.plane.job(job), values=end)
+    monkeypatch.setattr(rig.plane, "job", lambda _number: ended)
+    found = rig.plane.receipt(job)
+    assert (found["peak_mib"], found["max_rss_mib"]) == (43.0, 32.0)
+    assert found["suggestion"]["memory_mib"] == 64
 
 
 def test_what_can_never_run_is_told_what_there_is(rig: Rig) -> None:

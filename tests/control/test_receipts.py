@@ -9,7 +9,7 @@ import pytest
 from tests.control.live_cases import ONE_NODE, START_US, spec_of
 
 from flyball.control.demand import cluster_of
-from flyball.control.receipts import Prices, peak_of, receipt, suggestion
+from flyball.control.receipts import Prices, Sampled, peak_of, receipt, suggestion
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.workload import JobClass
 from flyball.physics import catalogue
@@ -84,7 +84,8 @@ def test_what_waits_has_only_waited() -> None:
 
 
 def advice(job: Job, run_s: float, sampled_mib: float | None = None) -> dict[str, Any]:
-    return suggestion(job, run_s, peak_of(job, sampled_mib))
+    sampled = Sampled(sampled_mib or 0.0, 5 if sampled_mib else 0)
+    return suggestion(job, run_s, peak_of(job, sampled))
 
 
 def test_suggestions() -> None:

@@ -83,7 +83,20 @@ def test_an_attempt_that_never_began_used_nothing() -> None:
 def test_the_last_attempt_decides_whether_the_peak_is_known() -> None:
     known = {"max_rss_mib": 5.0, "peak_mib": 5.0, "peak_by": "process"}
     job = folded(*attempt(1, 0, 10, **known), *last(2, 20, 10, max_rss_mib=9.0))
-    assert (bill(job)["peak_mib"], bill(job)["max_rss_mib"]) == (None, 9.0)
+    found = bill(job)
+    assert (found["peak_mib"], found["peak_by"], found["max_rss_mib"]) == (9.0, "at_least", 9.0)
+    known |= {"peak_mib": 40.0}
+    job = folded(*attempt(1, 0, 10, **known), *last(2, 20, 10, max_rss_mib=9.0))
+    found = bill(job)
+    assert (found["peak_mib"], found["peak_by"]) == (40.0, "at_least"), "it was shown once"
+
+
+def test_an_attempt_of_unknown_peak_keeps_the_peak_a_lower_bound() -> None:
+    known = {"max_rss_mib": 5.0, "peak_mib": 5.0, "peak_by": "process"}
+    job = folded(*attempt(1, 0, 10, max_rss_mib=9.0), *last(2, 20, 10, **known))
+    found = bill(job)
+    assert (found["peak_mib"], found["peak_by"]) == (9.0, "at_least")
+    assert "memory_mib" not in found["suggestion"]
 
 
 def test_a_journal_of_the_version_before() -> None:

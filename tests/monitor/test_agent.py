@@ -52,13 +52,15 @@ def agent(state: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_life(state: Path, agent: subprocess.Popen[bytes]) -> None:
     telemetry = Telemetry(state / "telemetry")
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as job:
+    # The shell leads the session, as a supervisor does; the job is what it starts.
+    command = ["sh", "-c", "sleep 60 & wait"]
+    with subprocess.Popen(command, start_new_session=True) as job:
         try:
             claim = write_claim(state / "engine", 7, 1, job.pid)
-            until(lambda: telemetry.latest().get("jobs.running") == 1)
+            until(lambda: telemetry.latest().get("jobs.7.processes") == 2)
             latest = telemetry.latest()
-            assert latest["jobs.7.processes"] == 1
-            assert latest["jobs.7.rss_bytes"] > 100_000
+            assert latest["jobs.7.processes"] == 2
+            assert latest["jobs.7.memory_bytes"] > 100_000
             assert 0.0 <= latest["compute.total_percent"] <= 100.0
             assert latest["memory.total_bytes"] > 1e8
             # While it runs, the spools are read.
@@ -69,7 +71,7 @@ def test_a_life(state: Path, agent: subprocess.Popen[bytes]) -> None:
             claim.unlink()
             until(lambda: telemetry.latest().get("jobs.ended_total") == 1)
         finally:
-            job.kill()
+            os.killpg(job.pid, signal.SIGKILL)
     # Told to stop, it leaves nothing but whole segments.
     agent.terminate()
     assert agent.wait(20) == 0

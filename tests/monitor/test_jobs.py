@@ -25,7 +25,7 @@ def test_golden(tmp_path: Path) -> None:
         "ended_total": 0,
         "7.attempt": 2,
         "7.processes": 2,
-        "7.rss_bytes": 251_000 * PAGE_BYTES,
+        "7.memory_bytes": 250_000 * PAGE_BYTES,  # without the supervisor's 1000 pages
         "7.cpu_s_total": 1350 / TICKS_PER_S,
     }
     assert jobs.pids == {100, 101}
@@ -159,7 +159,7 @@ def test_workers_in_sessions_of_their_own_are_the_jobs(tmp_path: Path) -> None:
     assert jobs.pids == {100, 101, 102, 103}
     assert values["7.processes"] == 4
     assert values["7.cpu_s_total"] == (100 + 3 * 1250) / TICKS_PER_S
-    assert values["7.rss_bytes"] == 751_000 * PAGE_BYTES
+    assert values["7.memory_bytes"] == 750_000 * PAGE_BYTES
 
 
 def test_a_worker_whose_launcher_ends_stays_the_jobs(tmp_path: Path) -> None:
@@ -218,6 +218,54 @@ def test_a_real_child_that_begins_a_session(tmp_path: Path) -> None:
             assert jobs.pids == {launcher.pid, worker}
         finally:
             os.kill(worker, signal.SIGKILL)
+
+
+SHARING = """
+import os, sys
+data = bytearray(os.urandom(1 << 20)) * 48
+pids = [os.getpid()]
+for _ in range(3):
+    if (pid := os.fork()) == 0:
+        sys.stdin.read()
+        os._exit(0)
+    pids.append(pid)
+print(*pids, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_pages_shared_by_a_jobs_processes_count_once(tmp_path: Path) -> None:
+    """Four processes share 48 MiB: the job has 48 MiB and a little, not 192."""
+    (tmp_path / "engine").mkdir()
+    jobs = opened("jobs", Site(state=tmp_path))
+    # The outer process leads the session, as a supervisor does.
+    outer = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    command = [sys.executable, "-c", outer, SHARING]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as leader:
+        assert leader.stdout is not None
+        assert len(leader.stdout.readline().split()) == 4
+        write_claim(tmp_path / "engine", 7, 1, leader.pid)
+        values = jobs.collect(1.0).values
+        assert leader.stdin is not None
+        leader.stdin.close()  # all of them read until its end, then exit
+    assert values["7.processes"] == 5
+    assert 48 * 2**20 < values["7.memory_bytes"] < 96 * 2**20
+
+
+def test_shared_pages_of_large_jobs_are_counted_less_often(tmp_path: Path) -> None:
+    """Reading the page tables of 4 GiB takes tens of milliseconds: not every second."""
+    site = frozen(tmp_path)
+    claim(site, "7.1", 100, 9000)
+    _forked(site, 102)  # 250,000 pages each: 1.9 GiB together
+    for pid in (101, 102):
+        (site.root / f"proc/{pid}/smaps_rollup").write_text("Rss: 1000000 kB\nPss: 500000 kB\n")
+    jobs = opened("jobs", site)
+    assert jobs.collect(1.0).values["7.memory_bytes"] == 1_000_000 * 1024
+    (site.root / "proc/102/smaps_rollup").write_text("Pss: 300000 kB\n")
+    assert jobs.collect(2.0).values["7.memory_bytes"] == 1_000_000 * 1024
+    assert jobs.collect(3.0).values["7.memory_bytes"] == 800_000 * 1024
 
 
 def test_no_state_folder(tmp_path: Path) -> None:

@@ -57,9 +57,7 @@ def _entries(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found.get("cpu_s") is not None:
         yield "cpu", duration_text(found["cpu_s"])
     if found.get("peak_mib") is not None:
-        yield "memory", f"{size_text(found['peak_mib'])} at most{_all_of_it(found)}"
-    elif found.get("max_rss_mib") is not None:
-        yield "memory", f"{size_text(found['max_rss_mib'])} at most, its largest process"
+        yield "memory", _memory_text(found)
     if found.get("energy_j") is not None:
         kwh = found["energy_j"] / J_PER_KWH
         size = f"{found['energy_j']:,.0f} J" if kwh < 0.1 else f"{kwh:,.3g} kWh"
@@ -72,11 +70,13 @@ def _entries(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "carbon", f"{found['carbon_g']:.3g} g CO2"
 
 
-def _all_of_it(found: Mapping[str, Any]) -> str:
-    """Whose memory the peak is; the kernel counts files too that it could have let go."""
-    if found["peak_by"] == "process":
-        return ""
-    return ", all processes" + (" and cached files" if found["peak_by"] == "group" else "")
+def _memory_text(found: Mapping[str, Any]) -> str:
+    """The peak and whose it is; the kernel also counts cached files that it could drop."""
+    size, by = size_text(found["peak_mib"]), found["peak_by"]
+    if by == "at_least":
+        return f"at least {size}; it ran too briefly for all its processes to be seen together"
+    whose = {"process": "", "group": ", all processes and cached files"}
+    return f"{size} at most{whose.get(by, ', all processes')}"
 
 
 def _tuned(tuning: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ def _device(values: Mapping[str, float]) -> Iterator[str]:
 def uses_text(sensors: Sensors, job: int) -> str:
     """What a job's processes use now, as far as it is measured: `1.8 cores, 3.2G`."""
     cores = sensors.get(f"jobs.{job}.cpu_s_per_s")
-    memory = sensors.get(f"jobs.{job}.rss_bytes")
+    memory = sensors.get(f"jobs.{job}.memory_bytes")
     parts = [] if cores is None else [f"{cores:.1f} cores"]
     return ", ".join(parts if memory is None else [*parts, _bytes(memory)])
 

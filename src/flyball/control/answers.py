@@ -16,7 +16,7 @@ from flyball.control.forecast import Forecaster
 from flyball.control.foresight.beside import Beside
 from flyball.control.journal import Journal
 from flyball.control.pages import Page, QueueQuery, in_order, page_of
-from flyball.control.receipts import Prices, Seen, receipt
+from flyball.control.receipts import NOT_SAMPLED, Prices, Sampled, Seen, receipt
 from flyball.control.table import Table
 from flyball.control.tokens import Tokens
 from flyball.control.tuned import tuning_of
@@ -31,9 +31,6 @@ from flyball.core.live import EventKind, LiveNode
 from flyball.core.units import US_PER_S
 from flyball.monitor.features import Features, smoothed
 from flyball.monitor.states import states
-
-LEAST_SAMPLES = 5
-"""Of a job's memory, one a second: with fewer nobody knows what it had at most."""
 
 
 class Sensors(Protocol):
@@ -116,18 +113,18 @@ class Answers:
         found, now_us = self.job(job), self.now_us()
         seen = Seen(
             self._reported(found, now_us),
-            self._sampled_mib(found, now_us),
+            self._sampled(found, now_us),
             measured(found, self.nodes_, self.sensors, now_us),
         )
         return receipt(found, self.cluster, self.prices, now_us, seen)
 
-    def _sampled_mib(self, job: Job, now_us: int) -> float | None:
-        """What the agent saw, where nobody else knows what all processes of a job had."""
-        if self.sensors is None or not job.first_start_us or "peak_mib" in job.values:
-            return None
+    def _sampled(self, job: Job, now_us: int) -> Sampled:
+        """The memory that the agent saw, which is what `show` and `top` showed of the job."""
+        if self.sensors is None or not job.first_start_us:
+            return NOT_SAMPLED
         since_s = (now_us - job.first_start_us) / US_PER_S
-        _times, sizes = self.sensors.series(f"jobs.{job.id}.rss_bytes", since_s)
-        return float(max(sizes)) / 2**20 if len(sizes) >= LEAST_SAMPLES else None
+        _times, sizes = self.sensors.series(f"jobs.{job.id}.memory_bytes", since_s)
+        return Sampled(float(max(sizes)) / 2**20, len(sizes)) if len(sizes) else NOT_SAMPLED
 
     def _reported(self, job: Job, now_us: int) -> ReportedSteps:
         """The steps that a tuned job reported, as far as they were measured."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from flyball.control.energy import NOT_ASKED, Energy
 from flyball.control.tuned import device_milli, held_since_us
 from flyball.control.tuning_receipt import NO_STEPS, Steps, tuning_receipt
-from flyball.control.usage import active_s, cores_used, spans_of
+from flyball.control.usage import AT_LEAST, active_s, cores_used, spans_of
 from flyball.core.cluster import Cluster
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
@@ -37,9 +37,11 @@ class Peak(NamedTuple):
     """The most memory that all processes of a job had at one time, as a limit counts it.
 
     Attributes:
-        mib: None = nobody knows.
+        mib: the largest value that anyone saw, so never below one that was shown; None = nobody
+            saw any.
         by: who says so: `process` (there was but one), `group` (the kernel's, with cached files),
-            `looks` (the supervisor's) or `samples` (the agent's).
+            `looks` (the supervisor's), `samples` (the agent's), or `at_least` if none of them
+            watched long enough to know that there was no more.
     """
 
     mib: float | None = None
@@ -49,13 +51,29 @@ class Peak(NamedTuple):
 UNKNOWN = Peak()
 
 
-def peak_of(job: Job, sampled_mib: float | None) -> Peak:
-    """From its end record, else from the agent; never the largest of several processes."""
-    if "peak_mib" in job.values:
-        return Peak(float(job.values["peak_mib"]), str(job.values["peak_by"]))
-    if sampled_mib is None:
+class Sampled(NamedTuple):
+    """The most memory in the agent's samples of a job, and the number of samples."""
+
+    most_mib: float
+    count: int
+
+
+NOT_SAMPLED = Sampled(0.0, 0)
+LEAST_SAMPLES = 5
+"""One a second: with fewer nobody knows what a job had at most."""
+
+
+def peak_of(job: Job, sampled: Sampled) -> Peak:
+    """The largest of what its end record, its largest process and the agent's samples say."""
+    values = job.values
+    recorded_mib = float(values.get("peak_mib", 0.0))
+    most_mib = max(recorded_mib, float(values.get("max_rss_mib", 0.0)), sampled.most_mib)
+    if not most_mib:
         return UNKNOWN
-    return Peak(max(sampled_mib, float(job.values.get("max_rss_mib", 0.0))), "samples")
+    by = str(values.get("peak_by", AT_LEAST))
+    if sampled.count >= LEAST_SAMPLES and (by == AT_LEAST or sampled.most_mib > recorded_mib):
+        by = "samples"
+    return Peak(most_mib, by)
 
 
 class Seen(NamedTuple):
@@ -63,12 +81,12 @@ class Seen(NamedTuple):
 
     Attributes:
         steps: times (seconds since 1970) and numbers of the steps that it reported.
-        memory_mib: the most that all its processes had; None = not seen.
+        memory: the most that all its processes had.
         energy: by the machine's counters.
     """
 
     steps: Steps = NO_STEPS
-    memory_mib: float | None = None
+    memory: Sampled = NOT_SAMPLED
     energy: Energy = NOT_ASKED
 
 
@@ -87,7 +105,7 @@ def receipt(
     energy_j, source, note = _energy(job, cluster, now_us, device_s, seen.energy)
     kwh = energy_j / J_PER_KWH
     device_hours = device_s / S_PER_HOUR
-    peak = peak_of(job, seen.memory_mib)
+    peak = peak_of(job, seen.memory)
     return {
         "id": job.id,
         "state": job.state.value,
@@ -157,12 +175,12 @@ def suggestion(job: Job, run_s: float, peak: Peak) -> dict[str, Any]:
         used["cpus"] = max(1, min(job.spec.cpus, math.ceil(cores)))
         if used["cpus"] < job.spec.cpus:
             parts.append(f"-c {used['cpus']} (used {cores:.1f} of {job.spec.cpus} cores)")
-    if peak.mib is not None:
+    if peak.mib is not None and peak.by != AT_LEAST:
         used["memory_mib"] = _memory_mib(job, peak.mib)
         parts.append(f"--mem {used['memory_mib']}M")
     used["limit_s"] = max(60, math.ceil(run_s * HEADROOM / 60) * 60)
     parts.append(f"-t {math.ceil(used['limit_s'] / 60)}")
-    why_not = NO_SUM if peak.mib is None and "max_rss_mib" in job.values else ""
+    why_not = NO_SUM if peak.by == AT_LEAST else ""
     return {**used, "text": "next time: " + " ".join(parts) + why_not}
 
 

@@ -19,6 +19,8 @@ from flyball.core.jobs import Job, Row
 from flyball.core.units import US_PER_S
 
 ACTIVE, COUNTED, SPANS = "active_s", "counted_s", "spans"
+AT_LEAST = "at_least"
+"""Says of a peak of memory that the job may have had more."""
 MOST_SPANS = 20
 """Kept of a job; of one that was set aside more often energy is modelled."""
 
@@ -45,18 +47,22 @@ def added(job: Job, over_us: int, said: Mapping[str, Any]) -> dict[str, Any]:
         values["cpu_s"] = job.values.get("cpu_s", 0.0) + cpu_s
     rows = [[row.node, row.mask] for row in job.rows]
     spans = [*job.values.get(SPANS, ()), [job.started_us, over_us, rows, cpu_s]]
-    if "max_rss_mib" in said and "peak_mib" not in said:
-        values = {name: x for name, x in values.items() if name not in ("peak_mib", "peak_by")}
     return values | {SPANS: spans[-MOST_SPANS:]} | _most(job.values, said)
 
 
 def _most(before: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """The larger of what attempts had at most."""
-    return {
+    """The larger of what attempts had at most; a lower bound if one attempt's is not known."""
+    most = {
         name: max(before[name], said[name])
         for name in ("max_rss_mib", "peak_mib")
         if name in before and name in said
     }
+    attempts = [each for each in (before, said) if "max_rss_mib" in each]
+    if any("peak_mib" in each for each in attempts) and any(
+        each.get("peak_by", AT_LEAST) == AT_LEAST for each in attempts
+    ):
+        most["peak_by"] = AT_LEAST
+    return most
 
 
 def _is_kept(job: Job) -> bool:

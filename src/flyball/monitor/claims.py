@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from flyball.monitor.job_memory import JobMemory
 from flyball.monitor.sensor import Site, kept, text_of
 
 FIRST_LINE = 1024
@@ -43,11 +45,11 @@ class Claim(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a job's processes use. Pages that several of them share count for each."""
+    """What a job's processes use; of the memory, its supervisor's is not part."""
 
     processes: int
     cpu_s: float
-    rss_bytes: int
+    memory_bytes: int
 
 
 class _Stat(NamedTuple):
@@ -77,6 +79,7 @@ class Sessions:
         self._load = kept(site.proc("loadavg"))
         self._newest = b""
         self._leaders: set[int] = set()
+        self._memory = JobMemory(self._proc)
         self.pids: frozenset[int] = frozenset()
 
     def update(self, now: float) -> dict[Claim, Usage]:
@@ -87,11 +90,12 @@ class Sessions:
             self._leader_of.clear()
             self._leaders = set()
             self.pids = frozenset()
+            self._memory.keep(())
             return {}
         leaders = {claim.pid for claim in claims}
         if self._has_new() or leaders != self._leaders or now >= self._sweep_due:
             self._find_processes(now, leaders)
-        return self._measure(claims)
+        return self._measure(claims, now)
 
     def _has_new(self) -> bool:
         """Whether there may be processes that were not seen yet: the kernel tells which number it
@@ -155,10 +159,9 @@ class Sessions:
         self._origin_of.pop(pid, None)
         self._leader_of.pop(pid, None)
 
-    def _measure(self, claims: list[Claim]) -> dict[Claim, Usage]:
-        members: dict[int, list[_Stat]] = {claim.pid: [] for claim in claims}
+    def _measure(self, claims: list[Claim], now: float) -> dict[Claim, Usage]:
+        members: dict[int, dict[int, _Stat]] = {claim.pid: {} for claim in claims}
         started: dict[int, int] = {}
-        pids = []
         for pid, leader in list(self._leader_of.items()):
             stat = _read_stat(self._proc, pid)
             if stat is None:
@@ -170,15 +173,15 @@ class Sessions:
                 leader = self._decide(pid)
                 if not leader:
                     continue
-            members[leader].append(stat)
+            members[leader][pid] = stat
             started[pid] = stat.start
-            pids.append(pid)
-        self.pids = frozenset(pids)
+        self.pids = frozenset(started)
+        self._memory.keep(members)
         return {
             claim: Usage(
                 len(members[claim.pid]),
-                _used_s(members[claim.pid]) - claim.before_s,
-                sum(each.rss_pages for each in members[claim.pid]) * PAGE_BYTES,
+                _used_s(members[claim.pid].values()) - claim.before_s,
+                self._memory.measure(claim.pid, _rss_bytes(members[claim.pid], claim.pid), now),
             )
             for claim in claims
             # Another process with the supervisor's number is not the supervisor.
@@ -186,8 +189,14 @@ class Sessions:
         }
 
 
-def _used_s(processes: list[_Stat]) -> float:
+def _used_s(processes: Iterable[_Stat]) -> float:
     return sum(each.cpu_ticks for each in processes) / TICKS_PER_S
+
+
+def _rss_bytes(processes: Mapping[int, _Stat], supervisor: int) -> dict[int, int]:
+    return {
+        pid: stat.rss_pages * PAGE_BYTES for pid, stat in processes.items() if pid != supervisor
+    }
 
 
 def _read_claim(path: Path, boot: str) -> Claim | None:

@@ -164,18 +164,20 @@ def test_memory_is_watched_where_groups_are_not_permitted(tmp_path: Path) -> Non
     texts = {
         1: mib_60 + "os.fork(); y = b'y' * (60 << 20); time.sleep(60)",  # 60 shared + 2 x 60
         2: mib_60 + "[os.fork() for _ in range(2)]; time.sleep(1.2)",  # 60 shared by four
+        3: mib_60 + "[os.fork() for _ in range(2)]; time.sleep(5)",  # far below its limit
     }
+    limits_mib = {1: 150, 2: 150, 3: 1000}
     ends = {}
     for job, text in texts.items():
         argv = (sys.executable, "-I", "-S", "-c", text)
-        launch = Launch(job, 1, JobSpec(argv, memory_mib=150), ())
+        launch = Launch(job, 1, JobSpec(argv, memory_mib=limits_mib[job]), ())
         node = LiveNode("n", "CPU1", 2, 2, 10)
         now = (0, time.monotonic_ns() // 1000)
         line = request_line(launch, tmp_path, node, [], KEPT_LOGS, now)
         command = [sys.executable, "-I", "-S", "-c", textwrap.dedent(WITHOUT_GROUPS)]
         (tmp_path / "logs").mkdir(exist_ok=True)
         request = line.partition(b" ")[2].decode()
-        subprocess.run([*command, str(ENGINES), str(tmp_path), request], check=True, timeout=20)
+        subprocess.run([*command, str(ENGINES), str(tmp_path), request], check=True, timeout=60)
         folder = os.open(tmp_path, os.O_RDONLY)
         found = claim.read(folder, job, 1)
         os.close(folder)
@@ -186,6 +188,9 @@ def test_memory_is_watched_where_groups_are_not_permitted(tmp_path: Path) -> Non
     assert (ends[1]["why"], ends[1]["signal"]) == ("memory", 9)
     assert "of its limit of 150 MiB" in ends[1]["message"]
     assert (ends[2]["why"], ends[2]["exit_code"]) == ("exit", 0)
+    assert ends[3] is not None
+    assert ends[3]["peak_by"] == "looks"
+    assert 60 < ends[3]["peak_mib"] < 150, "the peak counts shared pages once, as the limit does"
 
 
 # What the small processes are made of ------------------------------------------------

@@ -14,12 +14,16 @@ LEAST_LOOKS = 4
 
 
 class Usage:
-    """Adds up what processes used that have ended, and what was seen of those that run."""
+    """Adds up what processes used that have ended, and what was seen of those that run.
 
-    __slots__ = ("_cpu_s", "_looks", "_max_rss_mib", "_peak", "_seen_mib", "_several")
+    Attributes:
+        seen_mib: the most that all of them had together in any look.
+    """
+
+    __slots__ = ("_cpu_s", "_looks", "_max_rss_mib", "_peak", "_several", "seen_mib")
 
     def __init__(self) -> None:
-        self._cpu_s = self._max_rss_mib = self._seen_mib = 0.0
+        self._cpu_s = self._max_rss_mib = self.seen_mib = 0.0
         self._looks = 0
         self._several = False
         self._peak: dict[str, Any] = {}
@@ -37,7 +41,7 @@ class Usage:
     def look(self, used_mib: float) -> None:
         """All of them together had so much memory just now."""
         self._looks += 1
-        self._seen_mib = max(self._seen_mib, used_mib)
+        self.seen_mib = max(self.seen_mib, used_mib)
 
     def close(self, group: Group | None) -> None:
         """Find out what all processes had at most at one time, while their group is still there.
@@ -50,7 +54,7 @@ class Usage:
         elif grouped_mib:
             peak_mib, by = max(grouped_mib, self._max_rss_mib), "group"
         elif self._looks >= LEAST_LOOKS:
-            peak_mib, by = max(self._seen_mib, self._max_rss_mib), "looks"
+            peak_mib, by = max(self.seen_mib, self._max_rss_mib), "looks"
         else:
             return
         self._peak = {"peak_mib": round(peak_mib, 3), "peak_by": by}

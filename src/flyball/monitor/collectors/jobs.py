@@ -11,7 +11,7 @@ from flyball.monitor.sensor import Null, Site
 
 
 class Jobs:
-    """`JOB.cpu_s_total`, `JOB.rss_bytes`, `JOB.processes`, `JOB.attempt`; and how many run.
+    """`JOB.cpu_s_total`, `JOB.memory_bytes`, `JOB.processes`, `JOB.attempt`; and how many run.
 
     `ended_total` counts attempts that were seen to run and then no more, since the agent began.
     """
@@ -25,8 +25,8 @@ class Jobs:
         self._cpu_s: dict[Claim, float] = {}
         self._ended = 0
         self.about: Mapping[str, str] = {
-            "source": "claims in engine/, /proc/PID/stat of their sessions and what they started",
-            "resolution": "10 ms of CPU time, one page of memory; shared pages count for each",
+            "source": "claims in engine/, /proc/PID/stat and smaps_rollup of what they started",
+            "resolution": "10 ms of CPU time, one page of memory; shared pages count once",
         }
 
     @classmethod
@@ -51,6 +51,6 @@ class Jobs:
         for claim in sorted(usage):  # of two attempts of a job the later one is shown
             values[f"{claim.job}.attempt"] = claim.attempt
             values[f"{claim.job}.processes"] = usage[claim].processes
-            values[f"{claim.job}.rss_bytes"] = usage[claim].rss_bytes
+            values[f"{claim.job}.memory_bytes"] = usage[claim].memory_bytes
             values[f"{claim.job}.cpu_s_total"] = self._cpu_s[claim]
         return Sample("jobs", now, values)
