@@ -189,10 +189,21 @@ def test_trace_round_trip(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert "jobs a day" in capsys.readouterr().out
 
 
+def test_generated_span_is_as_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    week = tmp_path / "week.csv"
+    options = ("--days", "3", "--devices", "40", "--load", "1.3")
+    assert run(["trace", "generate", "mixed", str(week), *options]) == 0
+    said = capsys.readouterr().err
+    assert "3.0 d" in said and "load 1.3 on 40 devices" in said
+    facts = json_of(capsys, "trace", "describe", week)
+    assert facts["span_s"] == pytest.approx(3 * 86_400, rel=1e-3)
+
+
 def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "deep" / "demo"
     assert run(["demo", "--out", str(out), "--days", "1", "--load", "0.4", "--seeds", "2"]) == 0
     shown = capsys.readouterr()
+    assert "jobs over 24.0 h on five-mixed" in shown.out
     for policy in ("fifo", "easy", "ect", "srtf", "las"):
         assert policy in shown.out
     assert (out / "policies.png").read_bytes().startswith(b"\x89PNG")

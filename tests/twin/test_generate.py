@@ -75,6 +75,33 @@ def test_load_is_met_exactly() -> None:
     assert again.submit_us[0] == workload.submit_us[0]
 
 
+@pytest.mark.parametrize("name", ["philly-like", "helios-like", "mixed"])
+@pytest.mark.parametrize(("days", "devices", "load"), [(3, 40, 1.3), (3, 40, 0.2), (7, 200, 0.9)])
+def test_span_and_load_are_both_as_asked(name: str, days: float, devices: int, load: float) -> None:
+    for seed in range(3):
+        workload = generate(name, seed, days=days, devices=devices, load=load)
+        span_s = workload.span_us / 1e6
+        assert span_s == pytest.approx(days * 86_400, rel=1e-3)
+        assert device_seconds(workload).sum() / (devices * span_s) == pytest.approx(load, rel=1e-6)
+        assert workload.duration_us.max() <= preset(name).max_duration_s * 1e6
+        assert (workload.duration_us % 1_000_000 == 0).all()
+
+
+def test_number_of_jobs_follows_the_load() -> None:
+    few, many = (generate("mixed", 0, days=7, devices=400, load=load) for load in (0.25, 1.0))
+    assert 3 < len(many) / len(few) < 5
+
+
+def test_days_of_a_loaded_trace_keep_their_hours() -> None:
+    """The working hours of the profile stay where they are, whatever the load."""
+    shares = []
+    for load in (0.3, 1.2):
+        workload = generate("helios-like", 0, days=28, devices=512, load=load)
+        hour = workload.submit_us // 3_600_000_000 % 24
+        shares.append(float(((hour >= 3) & (hour < 8)).mean()))
+    assert all(share < 0.12 for share in shares), shares
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -87,6 +114,10 @@ def test_load_is_met_exactly() -> None:
         ({"load": -0.5, "devices": 4}, "makes no sense"),
         ({"jobs": 1, "load": 0.5, "devices": 4}, "the load cannot be set"),
         ({"days": 1, "jobs": 1, "jobs_per_day": 1}, "give two of them"),
+        ({"days": 1, "jobs": 9, "load": 1, "devices": 4}, "days, jobs and load are too much"),
+        ({"jobs_per_day": 9, "load": 1, "devices": 4}, "jobs per day and load are too much"),
+        ({"days": 1, "load": 1e-7, "devices": 1}, "less work than two jobs"),
+        ({"days": 9999, "load": 1e5, "devices": 10**6}, "jobs cannot be generated"),
         ({"seed": -1}, "seed = -1 is negative"),
         ({"start_weekday": 7}, "start_weekday = 7"),
     ],

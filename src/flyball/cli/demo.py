@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from flyball.cli.lazy import LazyGroup, Part
 from flyball.cli.options import AsJson
 from flyball.cli.output import check_writable, note, print_json, whole_number
-from flyball.core.units import S_PER_DAY, US_PER_S
-
-if TYPE_CHECKING:
-    from flyball.core.cluster import Cluster
-    from flyball.core.workload import Workload
 
 PRESET = "mixed"
 CLUSTER = "five-mixed"
 POLICIES = "fifo,fifo-skip,easy,sjf,saf,srtf,las,ect"
-TRIES = 8
 
 EXAMPLES = """\b
 Examples:
@@ -71,11 +65,15 @@ def demo(
     from flyball.cli.replay import run_with_progress
     from flyball.core.effects import Effects
     from flyball.twin.cluster_file import load_cluster
+    from flyball.twin.generate import generate
     from flyball.twin.recorded_on import scalings, sentences
     from flyball.twin.traces import write_trace
 
     target = load_cluster(cluster)
-    weeks = tuple(_week(seed, days, load, target) for seed in range(seeds))
+    weeks = tuple(
+        generate(PRESET, seed, days=days, load=load, devices=target.device_count)
+        for seed in range(seeds)
+    )
     write_trace(weeks[0], trace)
     case = Case(target, weeks, tuple(policy_settings(POLICIES, [])), Effects(), seeds, "first")
     for text in sentences(scalings(weeks[0], target)):
@@ -87,23 +85,3 @@ def demo(
     else:
         report.print_runs(runs, case)
     note(f"wrote {trace} and {figure}")
-
-
-def _week(seed: int, days: float, load: float, cluster: Cluster) -> Workload:
-    """Jobs that arrive over about `days` and load the cluster exactly as asked.
-
-    The rate that does both is looked for, as durations have heavy tails and every draw is
-    another; what is left is made up by stretching the arrivals.
-    """
-    from flyball.twin.generate import generate, preset
-
-    wanted_us = days * S_PER_DAY * US_PER_S
-    rate = preset(PRESET).jobs_per_day
-    drawn = []
-    for _ in range(TRIES):
-        week = generate(
-            PRESET, seed, days=days, jobs_per_day=rate, load=load, devices=cluster.device_count
-        )
-        drawn.append(week)
-        rate *= wanted_us / max(1, week.span_us)
-    return min(drawn, key=lambda week: abs(week.span_us - wanted_us))

@@ -11,6 +11,7 @@ from flyball.cli.lazy import LazyGroup, Part
 from flyball.cli.options import AsJson, TraceFormat, WrittenFormat
 from flyball.cli.output import check_writable, note, print_json, print_table
 from flyball.core.errors import BadInput
+from flyball.core.units import US_PER_S, duration_text
 
 PARTS = {"export": Part("export:export", "Write the jobs that ran here as a trace.")}
 
@@ -101,10 +102,12 @@ def generate(
         bool, typer.Option("--compare", help="Compare the preset with the real data; no file.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --compare: JSON.")] = False,
-    days: Annotated[float, typer.Option(help="Length of the trace.")] = 7.0,
+    days: Annotated[float, typer.Option(help="Span of the arrivals, at any load.")] = 7.0,
     seed: Annotated[int, typer.Option(help="Same seed, same trace.")] = 0,
     devices: Annotated[int, typer.Option(help="Devices of the cluster it is meant for.")] = 64,
-    load: Annotated[float, typer.Option(help="Offered load on those devices.")] = 0.9,
+    load: Annotated[
+        float, typer.Option(help="Offered load on those devices; the number of jobs follows.")
+    ] = 0.9,
     to: WrittenFormat = None,
 ) -> None:
     """Make a trace that has the statistics of a real cluster's."""
@@ -119,7 +122,8 @@ def generate(
 
     workload = make(preset, seed=seed, days=days, devices=devices, load=load)
     write_trace(workload, out, to)
-    note(f"wrote {len(workload)} jobs to {out}")
+    span = duration_text(workload.span_us / US_PER_S)
+    note(f"wrote {len(workload)} jobs over {span} to {out}: load {load:g} on {devices} devices")
 
 
 def _compare(preset: str, as_json: bool) -> None:

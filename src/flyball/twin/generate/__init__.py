@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from flyball.core.errors import BadInput
-from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
+from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import NOT_STATED, Workload
 from flyball.physics.catalogue import REFERENCE
 from flyball.twin.generate.jobs import durations, kinds, outcomes, whole_seconds
+from flyball.twin.generate.load import draw_at_load, rescale
 from flyball.twin.generate.sessions import draw_sessions, submit_times, timer_times
 from flyball.twin.generate.settings import (
     GeneratorSettings,
@@ -24,7 +25,6 @@ from flyball.twin.generate.settings import (
     preset_names,
     sources,
 )
-from flyball.twin.traces.describe import device_seconds
 
 __all__ = ["GeneratorSettings", "generate", "preset", "preset_names", "rescale", "sources"]
 
@@ -50,7 +50,8 @@ def generate(
         days: span of the arrivals.
         jobs: how many in all (else days x jobs per day).
         jobs_per_day: the mean rate.
-        load: stretch or compress the arrivals to this load on `devices`, see `rescale`.
+        load: offered to `devices`. The number of jobs follows from it and the span is as asked;
+            with `jobs` given the arrivals are stretched or compressed instead, see `rescale`.
         devices: of the cluster, for `load`.
         start_weekday: weekday of time 0, Monday = 0.
 
@@ -62,19 +63,32 @@ def generate(
     if jobs is not None:
         _check_count(jobs)
     chosen = _chosen(base, days, jobs, jobs_per_day, start_weekday)
-    total = jobs if jobs is not None else round(chosen.days * chosen.jobs_per_day)
-    _check_count(total)
     if (load is None) != (devices is None):
         raise BadInput("load and devices go together", "give both or neither")
     if seed < 0:
         raise BadInput(f"seed = {seed} is negative", "use 0 or more")
-    workload = _draw(chosen, total, np.random.Generator(np.random.PCG64(seed)), seed)
-    return workload if load is None or devices is None else rescale(workload, load, devices)
+
+    def draw(total: int) -> Workload:
+        _check_count(total)
+        return _draw(chosen, total, np.random.Generator(np.random.PCG64(seed)), seed)
+
+    if load is None or devices is None:
+        return draw(jobs if jobs is not None else round(chosen.days * chosen.jobs_per_day))
+    if jobs is not None:
+        if days is not None:
+            raise BadInput("days, jobs and load are too much", "give two of them")
+        return rescale(draw(jobs), load, devices)
+    if jobs_per_day is not None:
+        raise BadInput("jobs per day and load are too much", "give one: the load sets the rate")
+    return draw_at_load(draw, chosen, load, devices)
 
 
 def _check_count(jobs: int) -> None:
     if not 1 <= jobs <= MAX_JOBS:
-        raise BadInput(f"{jobs:,} jobs cannot be generated", f"ask for 1 to {MAX_JOBS:,}")
+        raise BadInput(
+            f"{jobs:,} jobs cannot be generated",
+            f"ask for 1 to {MAX_JOBS:,} jobs: of a load, fewer days or devices",
+        )
 
 
 def _chosen(
@@ -155,28 +169,3 @@ def _names(settings: GeneratorSettings, columns: dict[str, Any]) -> dict[str, tu
     if "model" in columns:
         names["models"] = tuple(choice.key for choice in model_choices())
     return names
-
-
-def rescale(workload: Workload, load: float, devices: int) -> Workload:
-    """The same jobs with arrivals stretched or compressed around the first one.
-
-    Load is the sum of devices x duration over (devices of the cluster x span of the arrivals).
-    Bursts and seasons are stretched with everything else.
-
-    Args:
-        workload: two jobs or more that do not all arrive at once.
-        load: wanted; 1.0 keeps every device busy for as long as jobs arrive.
-        devices: of the cluster.
-    """
-    if not (0 < load < 1e6 and devices > 0):
-        raise BadInput(f"load {load} on {devices} devices makes no sense", "use numbers above 0")
-    needed_us = float(device_seconds(workload).sum()) * US_PER_S
-    if workload.span_us == 0 or needed_us == 0:
-        raise BadInput(
-            f"{workload.name}: the load cannot be set",
-            "give jobs that take time and do not all arrive at once",
-        )
-    factor = needed_us / (devices * load) / workload.span_us
-    first = workload.submit_us[0]
-    submit_us = first + np.rint((workload.submit_us - first) * factor).astype(np.int64)
-    return replace(workload, submit_us=submit_us)
