@@ -137,7 +137,11 @@ def test_show() -> None:
 
 
 def test_what_a_job_uses_now() -> None:
-    sensors = {"jobs.7.cpu_s_per_s": 1.84, "jobs.7.memory_bytes": 3.2 * 2**30, "jobs.70.processes": 2}
+    sensors = {
+        "jobs.7.cpu_s_per_s": 1.84,
+        "jobs.7.memory_bytes": 3.2 * 2**30,
+        "jobs.70.processes": 2,
+    }
     facts = dict(show.facts(job(7, "RUNNING"), 2000.0, sensors))
     assert facts["uses now"] == "1.8 cores, 3.2G"
     assert "uses now" not in dict(show.facts(job(70, "RUNNING"), 2000.0, sensors))

@@ -55,7 +55,7 @@ class Sampled(NamedTuple):
     """The most memory in the agent's samples of a job, and the number of samples."""
 
     most_mib: float
-    count: int
+    samples: int
 
 
 NOT_SAMPLED = Sampled(0.0, 0)
@@ -71,7 +71,7 @@ def peak_of(job: Job, sampled: Sampled) -> Peak:
     if not most_mib:
         return UNKNOWN
     by = str(values.get("peak_by", AT_LEAST))
-    if sampled.count >= LEAST_SAMPLES and (by == AT_LEAST or sampled.most_mib > recorded_mib):
+    if sampled.samples >= LEAST_SAMPLES and (by == AT_LEAST or sampled.most_mib > recorded_mib):
         by = "samples"
     return Peak(most_mib, by)
 
