@@ -50,6 +50,19 @@ def text_of(heard: list[Frame]) -> bytes:
     return "".join(texts).encode("utf-8", "surrogateescape")
 
 
+def test_error_output_in_a_file_of_its_own(
+    world: World, client: httpx.Client, tmp_path: Path
+) -> None:
+    errors = tmp_path / "job.err"
+    client.post(JOBS, json={**SLEEP, "stderr": str(errors)})
+    world.step()
+    world.log(1, b"out\n")
+    errors.write_bytes(b"err\n")
+    assert client.get(f"{JOBS}/1/logs").content == b"out\n"
+    assert client.get(f"{JOBS}/1/logs?stream=stderr").content == b"err\n"
+    refused(client.get(f"{JOBS}/1/logs?stream=both"), 422)
+
+
 def test_whole_and_in_part(running: World, client: httpx.Client) -> None:
     path = f"{JOBS}/1/logs"
     whole = client.get(path)

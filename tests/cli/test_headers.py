@@ -83,7 +83,8 @@ def test_headers_about_files_tasks_and_variables(tmp_path: Path) -> None:
     assert (draft.tasks.indices, draft.tasks.limit) == ((1, 3, 5, 7, 9), 2)
     assert draft.export == "ALL,A=b"
     assert draft.after == [("afterok", "12"), ("afterok", "13"), ("afterany", "14")]
-    assert asked.notes == ["job.sh line 3: --error has no effect: both streams go to --output"]
+    assert draft.values["stderr"] == str(tmp_path / "run/logs/%x-%A_%a.err")
+    assert asked.notes == []
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,6 @@ def test_slurms_other_options_on_the_command_line(capsys: pytest.CaptureFixture[
     line = "submit --gres=gpu:1,tmpdisk:1 --mem-per-cpu 1G -e err.txt --ntasks-per-node=2 -- python"
     assert run(line.split()) == 75
     assert capsys.readouterr().err.splitlines()[:-1] == [
-        "note: --error has no effect: both streams go to --output",
         "note: --gres: tmpdisk not given out here, and not looked at",
     ]
     assert run(["submit", "--gres"]) == 2

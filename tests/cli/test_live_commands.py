@@ -92,6 +92,16 @@ def test_a_job_from_start_to_end(ask: Ask, tmp_path: Path) -> None:
     assert json.loads(ask("receipt", number, "--json"))["attempts"] == 1
 
 
+def test_error_output_in_a_file_of_its_own(ask: Ask, tmp_path: Path) -> None:
+    script = "echo out; echo err >&2"
+    job = submitted(ask, "-J", "two", "-e", "%x-%j.err", "--wait", "--", "sh", "-c", script)
+    assert (tmp_path / f"two-{job}.err").read_text() == "err\n"
+    assert ask("logs", str(job)) == "out\n"
+    assert ask("logs", str(job), "--stderr") == "err\n"
+    assert ask("logs", str(job), "-e", "-f") == "err\n"
+    assert f"two-{job}.err" in ask("show", str(job))
+
+
 def test_a_command_reads_its_own_options(ask: Ask) -> None:
     job = int(ask("submit", "--wait", "--", "echo", "--json", "-t", "$HOME", "a  b"))
     assert ask("logs", str(job)) == "--json -t $HOME a  b\n"

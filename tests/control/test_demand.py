@@ -115,4 +115,4 @@ def test_fingerprints_and_numbers() -> None:
 )
 def test_the_words_of_slurm_in_the_path_of_the_output(given: str, path: str) -> None:
     spec = spec_of(name="a/b", user="ada", array_index=7, stdout=given)
-    assert filled(spec, 12, 11) == path
+    assert filled(spec, spec.stdout, 12, 11) == path

@@ -284,6 +284,15 @@ def test_where_the_output_is(rig: Rig) -> None:
         rig.plane.log_path(job, 2)
 
 
+def test_where_the_error_output_is(rig: Rig) -> None:
+    together = rig.submit(stdout="/tmp/both.txt", stderr="/tmp/both.txt")
+    apart = rig.submit(name="a", stdout="/tmp/%j.out", stderr="/tmp/%j-%x.err")
+    rig.settle()
+    assert rig.plane.log_path(together, stream="stderr") == Path("/tmp/both.txt")
+    assert rig.plane.log_path(apart) == Path(f"/tmp/{apart}.out")
+    assert rig.plane.log_path(apart, stream="stderr") == Path(f"/tmp/{apart}-a.err")
+
+
 def test_events_and_decisions_can_be_read(rig: Rig) -> None:
     job = rig.submit()
     rig.finish()

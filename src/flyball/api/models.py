@@ -112,6 +112,11 @@ class JobIn(TypedDict, total=False):
         StringConstraints(max_length=4096, pattern=r"^(/[^\x00-\x1f\x7f-\x9f]*)?$"),
         Field(description="Absolute path of its output; empty = under the state folder."),
     ]
+    stderr: Annotated[
+        str,
+        StringConstraints(max_length=4096, pattern=r"^(/[^\x00-\x1f\x7f-\x9f]*)?$"),
+        Field(description="Absolute path of its error output; empty = together with stdout."),
+    ]
 
 
 @with_config(ConfigDict(extra="forbid", strict=True, title="OneIn"))
@@ -292,6 +297,9 @@ class LogsQuery(Query):
     attempt: int = Field(0, ge=0, le=2**31 - 1, description="0 = the last one.")
     tail: int | None = Field(None, ge=0, le=1_000_000, description="Only the last lines.")
     follow: bool = Field(False, description="Stream until the job ends, as `text/event-stream`.")
+    stream: Literal["stdout", "stderr"] = Field(
+        "stdout", description="Both are in one file unless the job asked for two."
+    )
 
 
 class SeriesQuery(Query):

@@ -62,7 +62,7 @@ def specs_of(jobs: Sequence[JobIn | OneIn]) -> list[JobSpec]:
         values["argv"] = tuple(values["argv"])
         if not values.get("name"):
             values["name"] = program_name(values["argv"])
-        for name in ("cwd", "stdout"):
+        for name in ("cwd", "stdout", "stderr"):
             if path := values.get(name):
                 values[name] = folders.get(path) or folders.setdefault(path, _resolved(path))
         if "after" in values:

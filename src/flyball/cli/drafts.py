@@ -228,7 +228,7 @@ def draft_of(
     cwd = (folder / (read("chdir", text) or ".")).resolve()
     if not cwd.is_dir():
         raise BadInput(f"{read.place('chdir')}: no folder {str(cwd)!r}", "make it or name another")
-    output = read("output", text)
+    output, error = read("output", text), read("error", text)
     asked: dict[str, Any] = {
         "argv": list(argv),
         "name": read("job-name", text),
@@ -243,6 +243,7 @@ def draft_of(
         "limit_s": read("time", sbatch.time_s),
         "estimate_s": read("estimate", sbatch.time_s),
         "stdout": str(cwd / output) if output else None,
+        "stderr": str(cwd / error) if error else None,
         "nice": read("nice", _niceness),
         "tenant": read("account", text),
         "priority": read("priority", number(-MAX_PRIORITY, MAX_PRIORITY)),

@@ -149,7 +149,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
 """Keys whose value stands for itself: the field it sets, and how it is read."""
 OTHER_KEYS = (
     *("argv", "command", "cwd", "env", "export", "gpus", "after", "array", "signal"),
-    *("output", "stdout", "elastic"),
+    *("output", "stdout", "error", "stderr", "elastic"),
 )
 ALL_KEYS = (*KEYS, *OTHER_KEYS)
 
@@ -219,8 +219,9 @@ def _draft(row: Any, where: str, folder: Path) -> Draft:
     if "argv" not in draft.values:
         raise BadInput(f"{where} has no 'command'", "e.g. command: [python, train.py]")
     draft.values.setdefault("cwd", str(folder))
-    if output := draft.values.get("stdout"):
-        draft.values["stdout"] = str(Path(draft.values["cwd"]) / output)
+    for stream in ("stdout", "stderr"):
+        if path := draft.values.get(stream):
+            draft.values[stream] = str(Path(draft.values["cwd"]) / path)
     return draft
 
 
@@ -234,9 +235,10 @@ def _take(draft: Draft, key: str, value: Any, folder: Path) -> None:
     elif key in ("argv", "command"):
         _once(values, "argv")
         values["argv"] = _words(value)
-    elif key in ("output", "stdout"):
-        _once(values, "stdout")
-        values["stdout"] = text(_scalar(value))
+    elif key in ("output", "stdout", "error", "stderr"):
+        stream = "stdout" if key in ("output", "stdout") else "stderr"
+        _once(values, stream)
+        values[stream] = text(_scalar(value))
     elif key == "cwd":
         values["cwd"] = str((folder / text(_scalar(value))).resolve())
     elif key == "env":

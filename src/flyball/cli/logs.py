@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from flyball.cli.live_options import JobId, State, connected, job_id
+from flyball.cli.live_options import JobId, State, clean, connected, job_id
 from flyball.cli.options import AsJson
-from flyball.cli.output import print_json, whole_number
+from flyball.cli.output import note, print_json, whole_number
 from flyball.core.errors import BadInput
 
 EXAMPLES = """\b
@@ -17,6 +17,7 @@ Examples:
   flyball logs 12 -f
   flyball logs 12_3 --tail 20
   flyball logs 12 --attempt 1
+  flyball logs 12 --stderr             (of a job submitted with -e FILE)
 """
 
 
@@ -25,6 +26,9 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
     tail: Annotated[int | None, typer.Option("--tail", "-n", help="Only the last N lines.")] = None,
     attempt: Annotated[int, typer.Option(help="Which try; 0 = the last one.")] = 0,
+    stderr: Annotated[
+        bool, typer.Option("--stderr", "-e", help="Its error output, if that has a file.")
+    ] = False,
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
@@ -36,7 +40,10 @@ def logs(
         raise BadInput("--follow and --json do not go together", "leave one out")
     number = job_id(job)
     with connected(state) as client:
-        chunks = client.logs(number, follow=follow, tail=tail, attempt=attempt)
+        spec = client.job(number)["spec"]
+        if not stderr and spec.get("stderr", "") not in ("", spec.get("stdout", "")):
+            note(f"note: its error output is in {clean(spec['stderr'])}; --stderr shows it")
+        chunks = client.logs(number, follow=follow, tail=tail, attempt=attempt, stderr=stderr)
         if as_json:
             text = b"".join(chunks).decode("utf-8", "replace")
             print_json({"id": client.job(number)["id"], "text": text})

@@ -93,6 +93,8 @@ def facts(job: Job, now: float, sensors: Mapping[str, Any]) -> Iterator[tuple[st
         yield "progress", progress_text(job)
     if spec.get("stdout"):
         yield "output", clean(spec["stdout"])
+    if spec.get("stderr"):
+        yield "errors", clean(spec["stderr"])
 
 
 def _request(job: Job) -> Iterator[str]:

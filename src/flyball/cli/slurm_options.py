@@ -49,8 +49,8 @@ SAME = {"tasks-per-node": "ntasks-per-node", "workdir": "chdir", "test-only": "d
 VALUED = (
     *("job-name", "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task"),
     *("cpus-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "mem", "mem-per-cpu"),
-    *("mem-per-gpu", "time", "estimate", "dependency", "array", "chdir", "output", "export"),
-    *("nice", "account", "priority", "signal", "class", "model", "elastic", "partition"),
+    *("mem-per-gpu", "time", "estimate", "dependency", "array", "chdir", "output", "error"),
+    *("export", "nice", "account", "priority", "signal", "class", "model", "elastic", "partition"),
 )
 FLAGS = ("requeue", "no-requeue", "no-preempt", "wait", "dry-run", "parsable", "quiet", "verbose")
 """The last three: only a number is printed anyway."""
@@ -61,7 +61,6 @@ NO_SUCH = "there are none here"
 IGNORED = {
     "partition": "there is one queue here",
     "comment": "",
-    "error": "both streams go to --output",
     "qos": "use --priority or --account",
     "constraint": ONE_NODE,
     "prefer": ONE_NODE,

@@ -108,6 +108,9 @@ def submit(
     output: Annotated[
         Text, option("--output -o", "File for its output; %j job, %A array, %a task, %x name.")
     ] = None,
+    error: Annotated[
+        Text, option("--error -e", "File for its stderr alone, named as for --output.", "FILE")
+    ] = None,
     export: Annotated[
         Text, option("--export", "Variables it gets: ALL, NONE, A,B=2. [default: PATH and such]")
     ] = None,
@@ -142,7 +145,8 @@ def submit(
         "job-name": name, "nodes": nodes, "ntasks": ntasks, "cpus-per-task": cpus, "gpus": gpus,
         "elastic": elastic,
         "mem": mem, "time": time_limit, "estimate": estimate, "dependency": dependency,
-        "array": array, "chdir": chdir, "output": output, "export": export, "nice": nice,
+        "array": array, "chdir": chdir, "output": output, "error": error,
+        "export": export, "nice": nice,
         "account": account, "priority": priority, "signal": signal, "class": kind, "model": model,
         "requeue": "" if requeue else None, "no-requeue": "" if requeue is False else None,
         "no-preempt": "" if no_preempt else None,

@@ -197,10 +197,11 @@ def numbered(specs: Sequence[JobSpec], first: int) -> list[JobSpec]:
             array = 0
         elif not array or spec.array_index <= specs[at - 1].array_index:
             array = first + at
-        if array or spec.array or spec.stdout or not spec.name:
-            stdout = filled(spec, first + at, array)
+        if array or spec.array or spec.stdout or spec.stderr or not spec.name:
+            stdout = filled(spec, spec.stdout, first + at, array)
+            stderr = filled(spec, spec.stderr, first + at, array)
             name = spec.name or program_name(spec.argv)
-            spec = replace(spec, array=array, name=name, stdout=stdout)
+            spec = replace(spec, array=array, name=name, stdout=stdout, stderr=stderr)
         made.append(spec)
     return made
 
@@ -210,13 +211,13 @@ def program_name(argv: Sequence[str]) -> str:
     return argv[0].rstrip("/").rpartition("/")[2]
 
 
-def filled(spec: JobSpec, job: int, array: int) -> str:
-    """The path of its output with Slurm's words: %j job, %A array, %a task, %x name, %u user.
+def filled(spec: JobSpec, path: str, job: int, array: int) -> str:
+    """The path of an output with Slurm's words: %j job, %A array, %a task, %x name, %u user.
 
     `%4a` is task 7 as `0007`.
     """
-    if "%" not in spec.stdout:
-        return spec.stdout
+    if "%" not in path:
+        return path
     words: dict[str, Any] = {"%": "%", "j": job, "A": array or job, "a": max(0, spec.array_index)}
     words["x"] = (spec.name or program_name(spec.argv)).replace("/", "_")
     words["u"] = spec.user.replace("/", "_")
@@ -225,7 +226,7 @@ def filled(spec: JobSpec, job: int, array: int) -> str:
         value = words[found[2]]
         return f"{value:0{found[1] or 1}}" if isinstance(value, int) else str(value)
 
-    return re.sub("%([0-9]?)([%jAaxu])", word, spec.stdout)
+    return re.sub("%([0-9]?)([%jAaxu])", word, path)
 
 
 def fingerprint(specs: Sequence[SpecValues]) -> str:

@@ -94,6 +94,7 @@ class JobSpec:
         checkpoint_signal: sent, if not 0, before SIGTERM when it is set aside.
         nice: niceness of its processes, 0..19.
         stdout: absolute path of its output; "" = under the state folder.
+        stderr: absolute path of its error output; "" = together with stdout.
     """
 
     argv: tuple[str, ...]
@@ -123,11 +124,17 @@ class JobSpec:
     stdout: str = ""
     least: int = 0
     most: int = 0
+    stderr: str = ""
 
     @property
     def elastic(self) -> bool:
         """Whether its number of devices may change while it runs."""
         return self.least > 0
+
+    @property
+    def separate_stderr(self) -> bool:
+        """Whether its error output goes to a file other than its output."""
+        return self.stderr not in ("", self.stdout)
 
     def as_dict(self) -> SpecValues:
         """Plain values, only those that differ from the default; shares what it holds."""

@@ -165,11 +165,21 @@ class Client:
         return job
 
     def logs(
-        self, id: JobId, follow: bool = False, tail: int | None = None, attempt: int = 0
+        self,
+        id: JobId,
+        follow: bool = False,
+        tail: int | None = None,
+        attempt: int = 0,
+        stderr: bool = False,
     ) -> Iterator[bytes]:
-        """What a job printed, in pieces; with `follow`, until it has ended."""
+        """What a job printed, in pieces; with `follow`, until it has ended.
+
+        Args:
+            stderr: what it printed there, of a job that asked for a file of its own for it.
+        """
         path = f"/jobs/{_path(id)}/logs"
-        query = {"tail": tail, "attempt": attempt or None}
+        stream = "stderr" if stderr else None
+        query = {"tail": tail, "attempt": attempt or None, "stream": stream}
         if not follow:
             with self._transport.open(path, query) as answer:
                 yield from answer.iter_bytes()

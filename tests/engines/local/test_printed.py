@@ -38,6 +38,40 @@ def test_output_where_the_job_wants_it(rig: Rig, tmp_path: Path) -> None:
     assert rig.output() == ""
 
 
+def test_error_output_in_a_file_of_its_own(rig: Rig, tmp_path: Path) -> None:
+    errors = tmp_path / "job.err"
+    rig.launch("sh", "-c", "echo out; echo err >&2", stderr=str(errors))
+    rig.ended()
+    assert (rig.output(), errors.read_text()) == ("out\n", "err\n")
+    both = str(tmp_path / "both.txt")
+    rig.launch("sh", "-c", "echo 1; echo 2 >&2; echo 3", job=2, stdout=both, stderr=both)
+    rig.ended(job=2)
+    assert Path(both).read_text() == "1\n2\n3\n"
+
+
+def test_both_outputs_are_logged_while_the_job_runs(rig: Rig, tmp_path: Path) -> None:
+    errors = tmp_path / "job.err"
+    text = "for i in $(seq 2000); do echo out $i; echo err $i >&2; done; sleep 600"
+    rig.launch("sh", "-c", text, stderr=str(errors))
+    rig.until_prints("out 2000")
+    until(lambda: errors.read_text().endswith("err 2000\n"))
+    assert errors.read_text().count("\n") == 2000
+
+
+def test_an_error_file_that_cannot_be_made(rig: Rig, tmp_path: Path) -> None:
+    rig.launch("true", stdout=str(tmp_path / "out"), stderr="/no/such/folder/err")
+    end = rig.ended()
+    assert (end["why"], end["exit_code"]) == ("boot", 127)
+    assert "'/no/such/folder/err': No such file" in end["message"]
+
+
+def test_why_it_could_not_start_is_in_the_error_file(rig: Rig, tmp_path: Path) -> None:
+    errors = tmp_path / "job.err"
+    rig.launch("no-such-program", stderr=str(errors))
+    rig.ended()
+    assert "could not start: no-such-program" in errors.read_text()
+
+
 def test_a_closed_output_costs_nothing(rig: Rig) -> None:
     rig.launch("sh", "-c", "exec >&- 2>&-; sleep 60")
     assert_sleeps(rig.claim().pid)

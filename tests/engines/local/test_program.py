@@ -32,7 +32,7 @@ def exit_code(program: Program) -> int:
 
 def test_it_runs_only_when_it_is_let_go(tmp_path: Path, output: int) -> None:
     mark = tmp_path / "mark"
-    program = Program(request("touch", str(mark)), output, None, nothing)
+    program = Program(request("touch", str(mark)), (output, output), None, nothing)
     time.sleep(0.1)
     assert not mark.exists()
     assert program.run() == ""
@@ -42,7 +42,7 @@ def test_it_runs_only_when_it_is_let_go(tmp_path: Path, output: int) -> None:
 
 def test_it_lets_go_of_what_is_not_its_own(output: int) -> None:
     hear, tell = os.pipe()
-    program = Program(request("true"), output, None, lambda: os.close(tell))
+    program = Program(request("true"), (output, output), None, lambda: os.close(tell))
     os.close(tell)
     assert os.read(hear, 1) == b""  # nobody has the other end, though it still waits
     assert os.waitpid(program.pid, os.WNOHANG) == (0, 0)
@@ -52,7 +52,7 @@ def test_it_lets_go_of_what_is_not_its_own(output: int) -> None:
 
 def test_what_is_dropped_never_runs(tmp_path: Path, output: int) -> None:
     mark = tmp_path / "mark"
-    program = Program(request("touch", str(mark)), output, None, nothing)
+    program = Program(request("touch", str(mark)), (output, output), None, nothing)
     program.drop()
     with pytest.raises(ChildProcessError):
         os.waitpid(program.pid, 0)
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_told_when_it_is_let_go(output: int) -> None:
         (request("no-such-program"), "could not start: no-such-program: no such file or directory"),
         ({**request("true"), "cwd": "/no"}, "could not start: folder /no: no such file"),
     ):
-        program = Program(wrong, output, None, nothing)
+        program = Program(wrong, (output, output), None, nothing)
         time.sleep(0.05)  # it may have ended before
         assert program.run().startswith(why)
         assert exit_code(program) == NOT_STARTED

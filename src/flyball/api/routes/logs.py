@@ -55,14 +55,14 @@ async def logs(
         str | None, Header(alias="Last-Event-ID", max_length=40, description="Go on from there.")
     ] = None,
 ) -> Response:
-    """What a job printed, stdout and stderr together."""
+    """What a job printed, stdout and stderr together unless the job asked for two files."""
     bridge = bridge_of(request)
     one = await found(bridge, job)
     if query.follow:
         if query.attempt > one.attempt:
             raise Problem(404, f"job {one.label} has no attempt {query.attempt}", "leave it out")
         return sse.streaming(bridge, _frames(bridge, one, query, last_event_id or ""))
-    path = await bridge.call(bridge.plane.log_path, one.id, query.attempt)
+    path = await bridge.call(bridge.plane.log_path, one.id, query.attempt, query.stream)
     log = await bridge.call(Log, path)
     if not log.exists:
         raise Problem(
@@ -116,7 +116,7 @@ async def _frames(bridge: Bridge, job: Job, query: LogsQuery, last: str) -> Asyn
             # The state is asked before the read: an end seen here means all has been written.
             now = await bridge.call(plane.job, job.id)
             if attempt > 0:
-                path = await bridge.call(plane.log_path, job.id, attempt)
+                path = await bridge.call(plane.log_path, job.id, attempt, query.stream)
                 if follower is None or follower.path != path:  # attempts may share a file
                     if follower:
                         follower.close()

@@ -122,3 +122,57 @@ class Pump:
         self.closed = not data
         self.log.write(data)
         return len(data)
+
+
+class Outputs:
+    """The logs of a job's stdout and stderr: one for both, or one for each.
+
+    Args:
+        path: the log of stdout.
+        error_path: the log of stderr; empty = the same.
+        most_bytes, keep: as in `Log`, for each of the two.
+
+    Raises:
+        OSError: a file cannot be made.
+    """
+
+    def __init__(self, path: str, error_path: str, most_bytes: int, keep: int) -> None:
+        self._pumps = [Pump(Log(path, most_bytes, keep))]
+        if error_path:
+            try:
+                self._pumps.append(Pump(Log(error_path, most_bytes, keep)))
+            except OSError:
+                self.finish()
+                raise
+
+    @property
+    def into(self) -> tuple[int, int]:
+        """Descriptors that the job writes its stdout and stderr into."""
+        return self._pumps[0].into, self._pumps[-1].into
+
+    def close_into(self) -> None:
+        """The writing ends now belong to the job alone."""
+        for pump in self._pumps:
+            pump.close_into()
+
+    def listening(self, now_s: float) -> list[Pump]:
+        """Those to wake up for when something comes."""
+        return [pump for pump in self._pumps if pump.listens(now_s)]
+
+    def due_s(self, now_s: float) -> float:
+        """When to listen again; infinite if all do already or never will."""
+        return min(pump.due_s(now_s) for pump in self._pumps)
+
+    def complain(self, text: str) -> None:
+        """Write a line of ours to the error output."""
+        self._pumps[-1].log.write(text.encode())
+
+    def finish(self) -> None:
+        """Move the rest; nobody is left who could write more."""
+        for pump in self._pumps:
+            pump.finish()
+
+    def lost(self) -> str:
+        """What could not be kept, in words; empty if all was."""
+        logs = [pump.log for pump in self._pumps if pump.log.lost_bytes]
+        return "; ".join(f"{log.lost_bytes} bytes of output lost: {log.error}" for log in logs)

@@ -49,13 +49,13 @@ class Program:
     def __init__(
         self,
         request: dict[str, Any],
-        output: int,
+        outputs: tuple[int, int],
         group: Group | None,
         let_go: Callable[[], None],
     ) -> None:
         """
         Args:
-            output: what it prints goes here.
+            outputs: what it prints to stdout and to stderr goes here.
             let_go: closes, in the fork, what is the supervisor's alone: a folder that hangs must
                 not hold up other launches.
 
@@ -76,7 +76,7 @@ class Program:
         if self.pid == 0:
             let_go()
             os.close(self._gate)  # else it would wait for itself
-            _become(request, output, group, supervisor, tell, gate)
+            _become(request, outputs, group, supervisor, tell, gate)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(tell)
         os.close(gate)
@@ -99,7 +99,7 @@ class Program:
 
 def _become(
     request: dict[str, Any],
-    output: int,
+    outputs: tuple[int, int],
     group: Group | None,
     supervisor: int,
     tell: int,
@@ -122,8 +122,8 @@ def _become(
         os.nice(request["nice"])
         doing = f"folder {request['cwd']}"
         os.chdir(request["cwd"])
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        for stream, output in enumerate(outputs, start=1):
+            os.dup2(output, stream)
         doing = str(request["argv"][0])
         for each in RESET:
             signal.signal(each, signal.SIG_DFL)

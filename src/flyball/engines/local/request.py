@@ -49,6 +49,7 @@ def request_line(
     spec = launch.spec
     name = name_of(launch.job, launch.attempt)
     devices = devices_of(launch.rows)
+    log = spec.stdout or str(state / "logs" / f"{name}.out")
     held = [] if node.uuids else cores_of(devices, cores, node.devices)
     request = {
         "job": launch.job,
@@ -65,7 +66,8 @@ def request_line(
         "grace_s": spec.grace_s,
         "checkpoint_signal": spec.checkpoint_signal,
         "checkpoint_dir": str(state / "checkpoints" / str(launch.job)),
-        "log": spec.stdout or str(state / "logs" / f"{name}.out"),
+        "log": log,
+        "error_log": spec.stderr if spec.stderr != log else "",
         "log_bytes": logs.most_bytes,
         "log_keep": logs.keep,
         "time_us": now[0],

@@ -16,7 +16,7 @@ import signal
 import time
 
 from . import cgroup, claim, proc, program
-from .log import Log, Pump
+from .log import Outputs
 from .signals import CANCEL, DOWN, ORDERS, PREEMPT, send
 from .steering import Steering
 from .usage import Usage
@@ -151,7 +151,7 @@ class _Attempt:
             self._watch()
         elif not settled and self.program is not None:
             self.program.drop()
-            self.pump.finish()
+            self.outputs.finish()
         self.tuned = self.steering.close()
         self.usage.close(self.group)
         if self.group is not None:
@@ -172,16 +172,18 @@ class _Attempt:
         request = self.request
         try:
             os.makedirs(request["checkpoint_dir"], mode=0o700, exist_ok=True)
-            self.pump = Pump(Log(request["log"], request["log_bytes"], request["log_keep"]))
+            self.outputs = Outputs(
+                request["log"], request["error_log"], request["log_bytes"], request["log_keep"]
+            )
         except OSError as error:
             self._cannot_start(f"could not start: cannot make {error.filename!r}: {error.strerror}")
             return None
         try:
-            self.program = program.Program(request, self.pump.into, self.group, let_go)
+            self.program = program.Program(request, self.outputs.into, self.group, let_go)
         except OSError as error:
-            self.pump.finish()
+            self.outputs.finish()
             return error
-        self.pump.close_into()
+        self.outputs.close_into()
         return None
 
     def _start(self) -> bool:
@@ -192,8 +194,8 @@ class _Attempt:
         if problem:
             os.waitpid(pid, 0)
             self._cannot_start(problem)
-            self.pump.log.write(f"flyball: {problem}\n".encode())
-            self.pump.finish()
+            self.outputs.complain(f"flyball: {problem}\n")
+            self.outputs.finish()
             return False
         self.child = self.head["child"] = pid
         self.head["time_us"] = self._now_us()
@@ -227,18 +229,18 @@ class _Attempt:
         poller.register(self.wake, select.POLLIN)
         while True:
             now_s = time.monotonic()
-            listens = self.pump.listens(now_s)
-            if listens:
-                poller.register(self.pump.out, select.POLLIN)
+            listening = self.outputs.listening(now_s)
+            for pump in listening:
+                poller.register(pump.out, select.POLLIN)
             own_s = min(self.phase_ends_s, self.limit_s, self.memory_s, self.tell_s)
-            due_s = min(own_s, self.pump.due_s(now_s), self.steering.due_s)
+            due_s = min(own_s, self.outputs.due_s(now_s), self.steering.due_s)
             wait_ms = None if due_s == NEVER else max(0, int((due_s - now_s) * 1000) + 1)
             ready = [each for each, _events in poller.poll(wait_ms)]
-            if listens:
-                poller.unregister(self.pump.out)
             now_s = time.monotonic()
-            if self.pump.out in ready:
-                self.pump.move(now_s)
+            for pump in listening:
+                poller.unregister(pump.out)
+                if pump.out in ready:
+                    pump.move(now_s)
             # What comes after this reading wakes again, so nothing that ends is overlooked; and
             # what has ended by itself was not stopped, so reap before obeying.
             signals = os.read(self.wake, 4096) if self.wake in ready else b""
@@ -249,9 +251,8 @@ class _Attempt:
                 break
             self._obey(signals, now_s)
             self._act(now_s)
-        self.pump.finish()
-        if self.pump.log.lost_bytes:
-            lost = f"{self.pump.log.lost_bytes} bytes of output lost: {self.pump.log.error}"
+        self.outputs.finish()
+        if lost := self.outputs.lost():
             self.message = f"{self.message}; {lost}" if self.message else lost
 
     def _reap(self) -> None:
