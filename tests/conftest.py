@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Generator, Iterator
 
+import pytest
 from hypothesis import Phase, settings
+from tests.processes import SESSION, Processes, describe
 
 # Tests draw nothing on a screen, whatever the machine.
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -16,3 +20,38 @@ if os.environ.get("FLYBALL_SHRINK"):
     PHASES.append(Phase.shrink)
 settings.register_profile("flyball", deadline=None, phases=PHASES, print_blob=True)
 settings.load_profile("flyball")
+
+FAILED = pytest.StashKey[bool]()
+NUMBERS = itertools.count()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _session_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No process outlives the session, those of module fixtures included."""
+    processes = Processes(SESSION, tmp_path_factory.getbasetemp())
+    with processes.tracked():
+        yield
+    left = processes.wait()
+    processes.end()
+    assert not left, f"processes of this session were left behind:\n{describe(left)}"
+
+
+@pytest.fixture(autouse=True)
+def processes(request: pytest.FixtureRequest) -> Iterator[Processes]:
+    """What the test starts ends with it: after a failure it is killed, else it must end itself."""
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    started = Processes(f"{SESSION}.{next(NUMBERS)}.", folder)
+    with started.tracked():
+        yield started
+    left = {} if request.node.stash.get(FAILED, False) else started.wait()
+    started.end()
+    assert not left, f"the test left processes behind:\n{describe(left)}"

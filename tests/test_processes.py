@@ -1,0 +1,58 @@
+"""The processes that a test leaves behind are found and ended, and no others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.engines.rig import Rig, until
+from tests.processes import Processes
+
+DETACH = (
+    "import os, subprocess, sys\n"
+    "p = subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=subprocess.DEVNULL)\n"
+    "print(p.pid, flush=True)\n"
+    "os._exit(0)"
+)
+
+
+def test_detached_grandchild_is_found_and_ended() -> None:
+    started = Processes("test-of-tracking", None)
+    other = subprocess.Popen(["sleep", "600"])
+    with started.tracked():
+        printed = subprocess.run(
+            [sys.executable, "-c", DETACH], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
+    assert started.left() == {int(printed): "sleep 600"}
+    started.end()
+    assert started.left() == {}
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+
+
+def test_child_is_reaped_and_its_pipes_are_closed() -> None:
+    started = Processes("test-of-tracking", None)
+    with started.tracked():
+        child = subprocess.Popen(["sleep", "600"], stdout=subprocess.PIPE)
+    assert list(started.left()) == [child.pid]
+    started.end()
+    assert child.returncode == -9
+    assert child.stdout is not None
+    assert child.stdout.closed
+
+
+def test_engine_that_was_not_closed_is_ended(tmp_path: Path) -> None:
+    started = Processes("test-of-tracking", tmp_path)
+    with started.tracked():
+        rig = Rig(tmp_path / "state")
+        rig.launch("sh", "-c", "setsid sleep 600 & echo on; wait")
+        rig.until_prints("on")
+    supervisor = rig.claim().pid
+    assert {supervisor, rig.spawner()} < set(started.left())
+    assert len(started.left()) >= 4
+    started.end()
+    assert started.left() == {}
+    until(lambda: rig.processes() == [])
+    rig.close()
