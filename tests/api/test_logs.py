@@ -39,7 +39,7 @@ def _spec() -> Any:
 
 def follow(client: httpx.Client, path: str, **headers: str) -> list[Frame]:
     """All that a stream says until it ends."""
-    with client.stream("GET", path, headers=headers, timeout=20) as answer:
+    with client.stream("GET", path, headers=headers, timeout=120) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         return [each for each in frames(answer.iter_lines()) if each.data]

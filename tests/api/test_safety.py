@@ -24,7 +24,7 @@ BEARER = "Authorization"
 
 def raw(port: int, text: bytes) -> bytes:
     """Everything a server says to these bytes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65536), b""))
@@ -231,7 +231,7 @@ def test_no_secret_in_the_logs(
 
 def test_many_submits_wait_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty connections get as far as the journal at the same time."""
-    together = threading.Barrier(40, timeout=20)
+    together = threading.Barrier(40, timeout=60)
     submit = world.plane.submit
 
     def slow(*args: Any) -> list[int]:

@@ -80,7 +80,7 @@ def test_who_waits_for_something_rare_hears_that_we_live(world: World) -> None:
         thread.start()
         try:
             path = f"{EVENTS}?follow=true&job=999999"
-            with client.stream("GET", path, headers=EVENT_STREAM, timeout=20) as answer:
+            with client.stream("GET", path, headers=EVENT_STREAM, timeout=120) as answer:
                 heard = frames(answer.iter_lines())
                 first, second = next(heard), next(heard)
         finally:

@@ -200,7 +200,7 @@ def test_control_c_says_nothing(tmp_path: Path) -> None:
         writer = _opened_by_a_reader(path)
         time.sleep(0.2)  # it is about to read
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
     finally:
         process.kill()
     os.close(writer)

@@ -22,7 +22,7 @@ from flyball.core.jobs import JobState
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.engine import VirtualEngine
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def until(done: Callable[[], bool]) -> None:

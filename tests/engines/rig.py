@@ -19,7 +19,7 @@ from flyball.engines.local.claim import Claim
 from flyball.engines.local.engine import LocalEngine
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
-WAIT_S = 20.0
+WAIT_S = 60.0
 SLEEP = ("sleep", "60")
 
 

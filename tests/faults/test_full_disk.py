@@ -30,7 +30,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def until(holds: Callable[[], bool], what: str, patience_s: float = 60.0) -> None:
+def until(holds: Callable[[], bool], what: str, patience_s: float = 600.0) -> None:
     end_s = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < end_s, f"still not: {what}"

@@ -153,7 +153,7 @@ def test_a_disk_that_does_not_take_the_start_ends_no_job(tmp_path: Path) -> None
     while (found := claimed(tmp_path)) is None or not found.child:
         select.select((), (), (), 0.005)
     os.kill(process.pid, signal.SIGUSR2)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert end_of(tmp_path)["why"] == "stopped"
 
 
@@ -161,7 +161,7 @@ def test_a_disk_that_does_not_take_the_end_is_asked_again(tmp_path: Path) -> Non
     """It says no when the file is changed, and then when it is to be kept: the end is told."""
     fault = "fails(claim.os, 'pwrite', 3); fails(claim.os, 'fdatasync', 9)"
     process = supervised(tmp_path, "sh", "-c", "exit 6", fault=fault)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 0
     assert (end_of(tmp_path)["exit_code"], end_of(tmp_path)["why"]) == (6, "exit")
 
@@ -174,7 +174,7 @@ def test_what_cannot_run_now_is_given_back(tmp_path: Path, fault: str) -> None:
     said = []
     for number, each in enumerate(("", fault), 1):
         process = supervised(tmp_path, "true", fault=each, number=number)
-        said.append(process.communicate(timeout=20)[0].splitlines())
+        said.append(process.communicate(timeout=60)[0].splitlines())
     assert said[1][0] == "No space left on device"
     assert claimed(tmp_path, 2) is None
     after, left = (int(lines[-1].split()[-1]) for lines in said)
@@ -216,5 +216,5 @@ def test_who_is_ended_by_his_owner_has_ended(tmp_path: Path) -> None:
     while (found := claimed(tmp_path)) is None or not found.child:
         select.select((), (), (), 0.005)
     os.kill(found.child, signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert (end_of(tmp_path)["signal"], end_of(tmp_path)["why"]) == (signal.SIGTERM, "exit")
