@@ -16,6 +16,7 @@ from flyball.control.forecast import Forecaster
 from flyball.control.foresight.beside import Beside
 from flyball.control.journal import Journal
 from flyball.control.pages import Page, QueueQuery, in_order, page_of
+from flyball.control.progress import Progress
 from flyball.control.receipts import NOT_SAMPLED, Prices, Sampled, Seen, receipt
 from flyball.control.table import Table
 from flyball.control.tokens import Tokens
@@ -60,6 +61,7 @@ class Answers:
     demand: Demand
     cluster: Cluster
     prices: Prices
+    progress: Progress
     forecaster: Forecaster
     tokens: Tokens
     beside: Beside
@@ -115,6 +117,7 @@ class Answers:
             self._reported(found, now_us),
             self._sampled(found, now_us),
             measured(found, self.nodes_, self.sensors, now_us),
+            self.progress.of(found) or {},
         )
         return receipt(found, self.cluster, self.prices, now_us, seen)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from flyball.control.energy import NOT_ASKED, Energy
+from flyball.control.next_request import after_out_of_memory, after_timeout
 from flyball.control.tuned import device_milli, held_since_us
 from flyball.control.tuning_receipt import NO_STEPS, Steps, tuning_receipt
 from flyball.control.usage import AT_LEAST, active_s, cores_used, spans_of
 from flyball.core.cluster import Cluster
 from flyball.core.jobs import Job, JobState
-from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
+from flyball.core.units import J_PER_KWH, MIB_PER_GIB, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
 from flyball.core.workload import CLASS_LABELS, JobClass
 from flyball.physics import catalogue
 from flyball.physics.power import draw_w
@@ -83,11 +86,13 @@ class Seen(NamedTuple):
         steps: times (seconds since 1970) and numbers of the steps that it reported.
         memory: the most that all its processes had.
         energy: by the machine's counters.
+        progress: the last of each value that the job reported.
     """
 
     steps: Steps = NO_STEPS
     memory: Sampled = NOT_SAMPLED
     energy: Energy = NOT_ASKED
+    progress: Mapping[str, Any] = MappingProxyType({})
 
 
 NOTHING_SEEN = Seen()
@@ -124,7 +129,7 @@ def receipt(
         "cost": device_hours * prices.per_device_hour + kwh * prices.per_kwh,
         "currency": prices.currency,
         "carbon_g": kwh * prices.g_co2_per_kwh,
-        "suggestion": suggestion(job, run_s, peak),
+        "suggestion": _suggestion(job, run_s, peak, cluster, seen.progress),
         "tuning": tuning_receipt(job, over_us / US_PER_S, seen.steps),
     }
 
@@ -162,6 +167,18 @@ def _draw_w(job: Job, cluster: Cluster, now_us: int) -> float:
     if not total:
         return draw_w(catalogue.get(devices[0]), kind)
     return sum(draw_w(catalogue.get(device), kind) * share for device, share in held) / total
+
+
+def _suggestion(
+    job: Job, run_s: float, peak: Peak, cluster: Cluster, progress: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What to ask for next time: by what the job used, or by the limit that it was killed at."""
+    if job.state == JobState.OUT_OF_MEMORY:
+        largest_mib = max(group.memory_gib for group in cluster.groups) * MIB_PER_GIB
+        return after_out_of_memory(job, peak.mib or 0.0, largest_mib)
+    if job.state == JobState.TIMEOUT:
+        return after_timeout(job, run_s, progress)
+    return suggestion(job, run_s, peak)
 
 
 def suggestion(job: Job, run_s: float, peak: Peak) -> dict[str, Any]:
