@@ -263,7 +263,7 @@ def build_live(
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
     """
     from flyball.control.driver import Driver
-    from flyball.control.plane import JOURNAL, Plane
+    from flyball.control.plane import Plane
     from flyball.core.clock import LiveClock
     from flyball.monitor.reader import Telemetry
 
@@ -272,10 +272,16 @@ def build_live(
             f"policy {policy.name} sets target shares, which only replays realise as yet",
             "use easy, srtf, fair, tuned, ...; `flyball policies` lists them",
         )
-    clock = LiveClock(_last_us(state / JOURNAL))
+    clock = LiveClock()
     engine = _engine(state, clock, simulated)
+
+    # The plane opens the journal first (makes or upgrades it), then says where its times end.
+    def start_clock(last_us: int) -> Callable[[], int]:
+        clock.not_before(last_us)
+        return clock.now_us
+
     plane = Plane(
-        state, engine, policy.name, policy.knobs, lambda _last: clock.now_us, prices,
+        state, engine, policy.name, policy.knobs, start_clock, prices,
         passing=passing, tuning=tuning,
     )  # fmt: skip
     plane.sensors = Telemetry(state / "telemetry")
@@ -302,16 +308,6 @@ def make_tuners(chosen: Sequence[str], settings: Sequence[str] = ()) -> dict[str
             raise UnknownName("live tuner", name, LIVE_TUNERS)
     changed = _changed(chosen, settings)
     return {name: tuners.make(name, changed[name]) for name in LIVE_TUNERS if name in chosen}
-
-
-def _last_us(journal: Path) -> int:
-    """When the last event on record happened, 0 = there is none."""
-    from flyball.control.history import History
-
-    if not journal.is_file():
-        return 0
-    with History(journal) as history:
-        return history.last().time_us
 
 
 def _engine(state: Path, clock: Any, simulated: Cluster | None) -> Any:

@@ -67,3 +67,12 @@ def test_the_real_one_goes_forwards_and_sleeps() -> None:
     clock.sleep(0.002)
     clock.sleep(-1.0)
     assert clock.now_us() - before >= 2000
+
+
+def test_not_before_moves_forward_only() -> None:
+    clock = LiveClock()
+    before_us = clock.now_us()
+    clock.not_before(before_us - 10**9)
+    assert clock.now_us() - before_us < 10**9
+    clock.not_before(before_us + 10**12)
+    assert clock.now_us() > before_us + 10**12

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -170,9 +169,10 @@ def _endpoint(folder: Path, url: str, tls_cert: Path | None) -> Iterator[None]:
     path = folder / "endpoint.json"
     who = {"pid": os.getpid(), "start": start_of(os.getpid())}
     found = {"url": url, **who, "ca": str(tls_cert.resolve()) if tls_cert else ""}
-    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
+    draft = folder / "endpoint.json.new"  # one name: a start that is killed leaves one file
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(found, file)
-    os.replace(file.name, path)
+    os.replace(draft, path)
     try:
         yield
     finally:

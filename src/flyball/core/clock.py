@@ -51,6 +51,10 @@ class LiveClock:
         self._origin_us = max(time.time_ns() // 1000, not_before_us + 1)
         self._began_ns = time.monotonic_ns()
 
+    def not_before(self, last_us: int) -> None:
+        """Move forward, if need be, to just after the last thing on record."""
+        self._origin_us += max(0, last_us + 1 - self.now_us())
+
     def now_us(self) -> int:
         """The present."""
         return self._origin_us + (time.monotonic_ns() - self._began_ns) // 1000
