@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 from tests.control.live_cases import START_US, spec_of
 
 from flyball.control import durations
@@ -28,7 +29,7 @@ def ended(run_s: float, state: JobState = JobState.COMPLETED, **asked: Any) -> J
 
 def guess(known: Durations, elapsed_s: float = 0.0, count: int = MANY, **asked: Any) -> Guess:
     spec = spec_of(**{"user": "ada", "name": "train", **asked})
-    return known.guess(spec, elapsed_s, count, (1,))
+    return known.guess(spec, elapsed_s, ndtri((np.arange(count) + 0.5) / count))
 
 
 def test_history_beats_estimates() -> None:
@@ -103,12 +104,56 @@ def test_the_latest_are_kept() -> None:
     assert set(guess(known).seconds) == {5.0}
 
 
-def test_the_same_seed_the_same_guess() -> None:
+def test_the_same_scores_give_the_same_guess() -> None:
     known = Durations()
-    first, second = guess(known, count=5), guess(known, count=5)
-    assert first.seconds.tolist() == second.seconds.tolist()
-    other = known.guess(spec_of(), 0.0, 5, (2,)).seconds
-    assert other.tolist() != first.seconds.tolist()
+    scores = np.array([-1.0, 0.0, 1.0])
+    first, second = (known.guess(spec_of(), 0.0, scores).seconds for _ in range(2))
+    assert first.tolist() == second.tolist()
+    assert known.guess(spec_of(), 0.0, scores + 1).seconds.tolist() != first.tolist()
+
+
+def test_jobs_with_other_names_or_programs_do_not_replace_a_stated_estimate() -> None:
+    known = Durations([ended(5, estimate_s=5.0) for _ in range(6)])
+    for other in ({"name": "new"}, {"argv": ("python", "other.py")}):
+        found = guess(known, estimate_s=600.0, **other)
+        assert found.method == "the stated estimate, corrected by 6 jobs of the owner"
+        assert 500 < np.median(found.seconds) < 700
+
+
+def test_owner_whose_jobs_take_twice_the_estimate_is_believed_half() -> None:
+    known = Durations([ended(20, name=f"n{at}", estimate_s=10.0) for at in range(8)])
+    found = guess(known, name="new", estimate_s=100.0)
+    assert 170 < np.median(found.seconds) < 215
+    unknown = guess(Durations(), name="new", estimate_s=100.0)
+    assert np.std(np.log(found.seconds)) < np.std(np.log(unknown.seconds))
+
+
+def test_busy_machine_makes_estimates_longer_until_jobs_have_ended() -> None:
+    busy = Durations().trust("ada", slowdown=4.0)
+    assert busy.mean == pytest.approx(np.log(4.0))
+    ended_in_time = Durations([ended(10, estimate_s=10.0) for _ in range(19)])
+    assert ended_in_time.trust("ada", slowdown=4.0).mean < np.log(1.1)
+
+
+def test_running_jobs_that_are_slow_count_at_once() -> None:
+    judged = Durations().trust("ada", running=[np.log(3.0), np.log(3.0)])
+    assert np.log(1.9) < judged.mean < np.log(3.0)
+    assert judged.jobs == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "program"),
+    [
+        (("python", "train.py", "--lr", "1"), "train.py"),
+        (("/usr/bin/python3", "-m", "pkg.train"), "pkg.train"),
+        (("torchrun", "--nproc_per_node", "2", "train.py"), "train.py"),
+        (("./solve", "x"), "solve"),
+        (("bash",), "bash"),
+        ((), ""),
+    ],
+)
+def test_program_of_a_command(argv: tuple[str, ...], program: str) -> None:
+    assert durations.program_of(argv) == program
 
 
 def test_names_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

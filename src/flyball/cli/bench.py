@@ -31,6 +31,10 @@ PARTS = {
         "bench_submit:submit",
         "Submits, decisions, memory, short and long jobs, recovery: each figure with its bar.",
     ),
+    "starts": Part(
+        "bench_starts:starts",
+        "Forecast start times of the live demo against what happened, and against reservations.",
+    ),
     "twin": Part(
         "bench_twin:twin",
         "Events per CPU-second of the twin on saturated clusters, and what a clone costs.",

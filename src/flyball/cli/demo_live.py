@@ -166,6 +166,7 @@ def _follow(
 ) -> dict[str, Any]:
     """Watch the jobs until all have ended; everything worth telling, by name."""
     say(f"Submitted {count_text(len(ids), 'job')}: {min(ids)} to {max(ids)}.")
+    forecasts = _forecasts(client, ids, began)
     asked, answer, would = _ask(client, ids, say)
     asked_s = time.monotonic() - began
     states: dict[int, str] = {}
@@ -187,6 +188,7 @@ def _follow(
         "jobs": [{**job, "last_line": last_lines[job["id"]]} for job in ended],
         "why": answer,
         "dry_run": would,
+        "forecasts": forecasts,
         "prediction": {
             "id": asked,
             "p50_s": answer.get("p50_s"),
@@ -198,6 +200,29 @@ def _follow(
 
 
 FINAL = tuple(str(each) for each in JobState if each.final)
+
+
+def _forecasts(client: Client, ids: Sequence[int], began: float) -> dict[str, dict[str, float]]:
+    """Start times of the jobs that wait, and how long after the submission they were given."""
+    asked_s = time.monotonic() - began
+    starts = client.forecast()["starts"]
+    return {
+        str(start["id"]): {"p50_s": start["p50_s"], "p90_s": start["p90_s"], "asked_s": asked_s}
+        for start in starts
+        if start["id"] in ids and start["p90_s"] > 0
+    }
+
+
+def started_in_time(told: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the jobs that were forecast, and those that started within their p90."""
+    kept, judged = 0, 0
+    for job in told["jobs"]:
+        forecast = told["forecasts"].get(str(job["id"]))
+        if forecast is not None and job["start_time"] is not None:
+            judged += 1
+            wait_s = job["start_time"] - job["submit_time"]
+            kept += wait_s <= forecast["asked_s"] + forecast["p90_s"]
+    return judged, kept
 
 
 def _ask(
@@ -273,6 +298,9 @@ def _print_end(found: Mapping[str, Any]) -> None:
             f"Job {told['id']} was expected to start {start_text(told)}; "
             f"it took {duration_text(told['actual_s'])}."
         )
+    judged, kept = started_in_time(found)
+    if judged:
+        typer.echo(f"{kept} of {count_text(judged, 'job')} that waited started within their p90.")
     shown = next(job for job in found["jobs"] if job["id"] == found["receipt"]["id"])
     typer.echo(f"$ flyball receipt {shown['label']}")
     for line in receipt.lines(found["receipt"], shown):

@@ -1,12 +1,21 @@
-"""How long might a job run? What like jobs took, else what its owner said."""
+"""How long might a job run? What jobs of its kind took, else what its owner stated.
+
+A kind is one owner's jobs of one name, one program and one size. Run times of other kinds say
+little: a job of a known owner but a new kind is judged by its stated estimate, corrected by how far
+that owner's estimates were off so far, by how running jobs of the owner are getting on, and by how
+busy the machine is with work that is not ours.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.units import MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
@@ -14,13 +23,22 @@ from flyball.core.units import MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
 ENOUGH = 3
 """Ended jobs from which a group is believed."""
 KEPT = 200
-"""Of each group, the latest."""
+"""Latest jobs kept of each group."""
 MOST_GROUPS = 20_000
-"""Those that ended a job last; names with a date in them would make one for each job there was."""
+"""Groups kept, the latest used. Names with a date in them would make one group per job."""
 SIGMA = 0.5
-"""Spread (of the logarithm) of run times around what an owner stated: wide, because unchecked."""
+"""Spread of log run times around a stated estimate, before any of the owner's jobs has ended."""
+PRIOR_JOBS = 1.0
+"""Jobs that the prior mean of an owner's errors weighs as much as."""
+PRIOR_SPREAD_JOBS = 2.0
+"""Jobs that the prior spread weighs as much as."""
+LATEST_RATIOS = 20
+"""Latest errors of an owner's estimates that count."""
+INTERPRETERS = ("bash", "deepspeed", "julia", "node", "perl", "python", "rscript", "sh", "torchrun")
+"""Programs whose first argument names what really runs."""
 
 Floats = npt.NDArray[np.float64]
+Key = tuple[str, ...]
 
 
 class Guess(NamedTuple):
@@ -30,42 +48,95 @@ class Guess(NamedTuple):
     method: str
 
 
+class Trust(NamedTuple):
+    """Distribution of log(run time / stated estimate): its mean, its spread, jobs it rests on."""
+
+    mean: float
+    sigma: float
+    jobs: int
+
+
 class Durations:
-    """Run times of ended jobs, by who ran what."""
+    """Run times of ended jobs by kind and owner, and how far owners' estimates were off."""
 
     def __init__(self, ended: Iterable[Job] = ()) -> None:
-        self._seconds: dict[tuple[str, ...], list[float]] = {}
+        self._seconds: dict[Key, list[float]] = {}
+        self._ratios: dict[str, list[float]] = {}
         for job in reversed(list(ended)):
             self.learn(job)
 
     def learn(self, job: Job) -> None:
-        """A job has ended; those that were stopped or never ran say nothing."""
-        if job.state in (JobState.COMPLETED, JobState.FAILED) and job.first_start_us:
-            run_s = max(1e-3, ran_us(job) / US_PER_S)
-            for group in _groups(job.spec):
-                kept = self._seconds.pop(group, [])
-                self._seconds[group] = [*kept[1 - KEPT :], run_s]
-            while len(self._seconds) > MOST_GROUPS:
-                del self._seconds[next(iter(self._seconds))]
+        """Learn from a job that has ended; one that was stopped or never ran teaches nothing."""
+        if job.state not in (JobState.COMPLETED, JobState.FAILED) or not job.first_start_us:
+            return
+        run_s = max(1e-3, ran_us(job) / US_PER_S)
+        for group in _groups(job.spec):
+            seconds = self._seconds.pop(group, [])
+            self._seconds[group] = [*seconds[1 - KEPT :], run_s]
+        if job.state == JobState.COMPLETED and job.spec.estimate_s:
+            ratios = self._ratios.pop(job.spec.user, [])
+            ratio = math.log(run_s / job.spec.estimate_s)
+            self._ratios[job.spec.user] = [*ratios[1 - LATEST_RATIOS :], ratio]
+        for groups in (self._seconds, self._ratios):
+            while len(groups) > MOST_GROUPS:
+                del groups[next(iter(groups))]
 
-    def guess(self, spec: JobSpec, elapsed_s: float, count: int, seed: Sequence[int]) -> Guess:
-        """So many possible run times; of a running job only such as it can still have."""
-        rng = np.random.default_rng(list(seed))
-        for group in _groups(spec)[:2]:
-            known = np.array(self._seconds.get(group, ()))
-            if len(known) >= ENOUGH:
-                left = known[known > elapsed_s]
-                method = f"run times of {len(known)} jobs of the same owner and name"
-                if len(group) == 2:  # the wider group
-                    method = f"run times of {len(known)} jobs of the same owner"
-                if len(left):
-                    return Guess(_within(rng.choice(left, count), spec), method)
-        stated = spec.estimate_s or spec.limit_s
+    def trust(self, user: str, running: Sequence[float] = (), slowdown: float = 1.0) -> Trust:
+        """Judge an owner's estimates.
+
+        Args:
+            running: log ratios of the owner's running jobs, projected from their steps.
+            slowdown: how much slower jobs run because of other work on the machine.
+        """
+        ratios = [*self._ratios.get(user, ()), *running][-LATEST_RATIOS:]
+        weight = PRIOR_JOBS + len(ratios)
+        mean = (PRIOR_JOBS * math.log(slowdown) + sum(ratios)) / weight
+        squares = sum((ratio - mean) ** 2 for ratio in ratios)
+        spread_weight = PRIOR_SPREAD_JOBS + len(ratios)
+        variance = (PRIOR_SPREAD_JOBS * SIGMA**2 + squares) / spread_weight
+        return Trust(mean, math.sqrt(variance * (1.0 + 1.0 / weight)), len(ratios))
+
+    def guess(
+        self, spec: JobSpec, elapsed_s: float, scores: Floats, trust: Trust | None = None
+    ) -> Guess:
+        """Possible run times at these normal scores; of a running job, those still possible.
+
+        Args:
+            trust: how far the owner's estimates are off; None = by ended jobs alone.
+        """
+        found = self._of_kind(spec, elapsed_s, scores)
+        if found is not None:
+            return found
+        stated_s = spec.estimate_s or spec.limit_s
         method = "the stated estimate" if spec.estimate_s else "the stated limit"
-        drawn = (stated or S_PER_HOUR) * np.exp(SIGMA * rng.standard_normal(count))
+        if not stated_s:
+            stated_s, method = S_PER_HOUR, "no estimate: an hour"
+        mean, sigma = 0.0, SIGMA
+        if spec.estimate_s:
+            judged = trust or self.trust(spec.user)
+            mean, sigma = judged.mean, judged.sigma
+            if judged.jobs:
+                method += f", corrected by {judged.jobs} job{'s' * (judged.jobs != 1)} of the owner"
+        seconds = stated_s * np.exp(mean + sigma * scores)
         if elapsed_s:  # what is left of a job that outlives its estimate is as long again
-            drawn = np.maximum(drawn, elapsed_s * (1.0 + rng.exponential(1.0, count)))
-        return Guess(_within(drawn, spec), method if stated else "no estimate: an hour")
+            seconds = np.maximum(seconds, elapsed_s * (1.0 - np.log1p(-ndtr(scores))))
+        return Guess(_within(seconds, spec), method)
+
+    def _of_kind(self, spec: JobSpec, elapsed_s: float, scores: Floats) -> Guess | None:
+        """Run times of the nearest group that has enough of them."""
+        kind, owner = _groups(spec)
+        groups = [(kind, "owner and name")]
+        if not spec.estimate_s:  # other kinds of jobs, where the owner says nothing better
+            groups.append((owner, "owner"))
+        for group, what in groups:
+            run_s = np.sort(np.array(self._seconds.get(group, ())))
+            possible = run_s[run_s > elapsed_s]
+            if len(run_s) >= ENOUGH and len(possible):
+                place = (ndtr(scores) * len(possible)).astype(np.int64)
+                seconds = possible[np.minimum(place, len(possible) - 1)]
+                method = f"run times of {len(run_s)} jobs of the same {what}"
+                return Guess(_within(seconds, spec), method)
+        return None
 
 
 def ran_us(job: Job) -> float:
@@ -76,10 +147,29 @@ def ran_us(job: Job) -> float:
     return job.end_us - (job.started_us or job.first_start_us)
 
 
+def program_of(argv: Sequence[str]) -> str:
+    """Name the program that a command runs: of `python -m train --lr 1` it is `train`."""
+    if not argv:
+        return ""
+    name = PurePath(argv[0]).name
+    if not name.lower().startswith(INTERPRETERS):
+        return name
+    for word in argv[1:]:
+        if not word.startswith("-") and not word.replace(".", "").isdigit():
+            return PurePath(word).name
+    return name
+
+
+def kind_of(spec: JobSpec) -> str:
+    """Name what a job is, for telling kinds of one owner apart: its name and its program."""
+    program = program_of(spec.argv)
+    return f"{spec.name} {program}" if spec.name and spec.name != program else program
+
+
 def _within(seconds: Floats, spec: JobSpec) -> Floats:
     return np.minimum(seconds, spec.limit_s) if spec.limit_s else seconds
 
 
-def _groups(spec: JobSpec) -> tuple[tuple[str, ...], ...]:
-    """The groups a job belongs to, nearest first."""
-    return (spec.user, spec.name, str(spec.cpus)), (spec.user, "*")
+def _groups(spec: JobSpec) -> tuple[Key, Key]:
+    """The kind of a job, and all jobs of its owner."""
+    return (spec.user, kind_of(spec), str(spec.cpus), str(spec.gpus)), (spec.user, "*")

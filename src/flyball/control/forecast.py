@@ -7,15 +7,17 @@ roll-outs say is corrected by what became of earlier forecasts (`foresight.bands
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from flyball.control.book import PREDICTION, Book
 from flyball.control.decider import Decider
-from flyball.control.durations import Durations, Guess
+from flyball.control.durations import Durations, Guess, Trust
 from flyball.control.foresight.bands import Edges, StartBands
 from flyball.control.foresight.recent import Owners, Recent, owner_of
 from flyball.control.foresight.steps import Steps
@@ -32,8 +34,8 @@ MOST_JOBS = 5_000
 """With more active jobs than this fewer roll-outs are made."""
 SCOUTS = 4
 """Roll-outs without arrivals that say how far ahead arrivals matter."""
-MANY = 200
-"""Draws from which quantiles are taken."""
+SPREAD_SCORES: Floats = ndtri((np.arange(200) + 0.5) / 200)
+"""Evenly spread normal scores from which quantiles are taken."""
 NOT_COMING = "jobs that are still to come are not in it: too few came so far to know what may"
 COMING = "jobs that are still to come are drawn from those of the past"
 
@@ -63,6 +65,7 @@ class Forecaster:
         ask: the predicted run time of a job that was not submitted: (like jobs, *quantiles) or
             None.
         steps: what a running job said of its steps, None = nothing.
+        slowdown: how much slower jobs run now because of work on the machine that is not a job.
     """
 
     def __init__(
@@ -73,6 +76,8 @@ class Forecaster:
         self.bands = StartBands()
         self.ask: Callable[[JobSpec, int], Sequence[float] | None] = lambda spec, now_us: None
         self.steps: Callable[[Job], Steps | None] = lambda job: None
+        self._trust: dict[str, Trust] = {}
+        self.slowdown: Callable[[Sequence[Job]], float] = lambda running: 1.0
 
     def starts(self, now_us: int) -> dict[int, StartTime]:
         """Of every active job."""
@@ -126,6 +131,7 @@ class Forecaster:
         cluster, knobs = self._decider.cluster, self._decider.knobs
         count = max(4, min(ROLLOUTS, ROLLOUTS * MOST_JOBS // len(ids)))
         owners = Owners(count, now_us)
+        self._judge_estimates(list(jobs.values()), now_us)
         draws, methods = np.empty((count, len(ids))), {}
         for at, job_id in enumerate(ids.tolist()):
             job = jobs[job_id]
@@ -148,15 +154,46 @@ class Forecaster:
                 raw[job_id] = Edges(*np.percentile(known, [50, 90]).tolist())
         return Rolled(raw, methods)
 
+    def _judge_estimates(self, jobs: Sequence[Job], now_us: int) -> None:
+        """Work out how far each owner's estimates are off, running jobs included."""
+        running = [job for job in jobs if job.state != JobState.PENDING]
+        slowdown = self.slowdown(running)
+        ratios: dict[str, list[float]] = {job.spec.user: [] for job in jobs}
+        for job in running:
+            ratio = self._running_ratio(job, now_us)
+            if ratio is not None:
+                ratios[job.spec.user].append(ratio)
+        self._trust = {
+            user: self._durations.trust(user, logs, slowdown) for user, logs in ratios.items()
+        }
+
+    def _running_ratio(self, job: Job, now_us: int) -> float | None:
+        """Log ratio of a running job's run time, by its steps so far, to its stated estimate.
+
+        A job without steps that has outlived its estimate counts with what it has run.
+        """
+        elapsed_s = _elapsed_s(job, now_us)
+        estimate_s = job.spec.estimate_s
+        if not estimate_s or not elapsed_s:
+            return None
+        said = self.steps(job)
+        if said is not None:
+            run_s = estimate_s * np.exp(np.linspace(-1.0, 1.0, len(LEVELS)))
+            left = remaining(run_s, elapsed_s, *said)
+            if "steps" in left.basis:
+                return math.log((elapsed_s + left.seconds[len(LEVELS) // 2]) / estimate_s)
+        return math.log(elapsed_s / estimate_s) if elapsed_s > estimate_s else None
+
     def _guess(self, job: Job, now_us: int, scores: Floats) -> Guess:
         """Possible run times of a job's present or next attempt, at these normal scores."""
         elapsed_s = _elapsed_s(job, now_us)
         said = self.steps(job) if elapsed_s else None
         found = job.values.get(PREDICTION)
+        trust = self._trust.get(job.spec.user)
         if found is None and said is None:
-            return self._durations.guess(job.spec, elapsed_s, len(scores), (job.id,))
+            return self._durations.guess(job.spec, elapsed_s, scores, trust)
         if found is None:
-            plain = self._durations.guess(job.spec, elapsed_s, MANY, (job.id,))
+            plain = self._durations.guess(job.spec, elapsed_s, SPREAD_SCORES, trust)
             like, run_s = 0, np.quantile(plain.seconds, LEVELS)
         else:
             like, run_s = int(found[0]), np.array(found[1:], np.float64)

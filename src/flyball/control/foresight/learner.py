@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flyball.control.durations import ENOUGH, ran_us
+from flyball.control.durations import ENOUGH, kind_of, ran_us
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.results import Floats
 from flyball.core.units import US_PER_S
@@ -35,7 +35,7 @@ TEACHING = (JobState.COMPLETED, JobState.FAILED)
 
 
 class Prediction(NamedTuple):
-    """Quantiles of a run time in seconds, and how many jobs of the same owner had ended."""
+    """Quantiles of a run time in seconds, and how many like jobs (owner, name) had ended."""
 
     quantiles: tuple[float, ...]
     like: int
@@ -58,7 +58,7 @@ def row_of(spec: JobSpec, submit_us: int) -> dict[str, object]:
         "submit_s": submit_us / US_PER_S,
         "tenant": spec.tenant,
         "user": spec.user,
-        "name": spec.name,
+        "name": kind_of(spec),
         "kind": spec.kind,
         "devices": spec.gpus or spec.cpus,
         "limit_s": spec.limit_s,

@@ -27,7 +27,11 @@ def tell(step: int, loss: float, **values: float) -> None:
 
 
 def steps_told(first: int, count: int) -> Iterator[tuple[int, bool]]:
-    """The steps from `first` to `count`, and whether this is one to tell about."""
+    """The steps from `first` to `count`, and whether this is one to tell about.
+
+    Reports the total first: from it and the speed of the steps Flyball knows when the job ends.
+    """
+    flyball.report(total_steps=count)
     every = max(1, count // TOLD)
     for step in range(first + 1, count + 1):
         yield step, step % every == 0 or step == count

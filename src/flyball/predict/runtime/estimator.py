@@ -105,10 +105,10 @@ class RunTimes:
         return _within(np.exp(self.calibrator.expect(job, guess)), asked)
 
     def like(self, row: Mapping[str, object]) -> int:
-        """How many of the latest jobs of the same user (else tenant) have ended."""
+        """Count the latest ended jobs of the same user and name (else user, else tenant)."""
         groups = self._history.groups(asked_of(row))
-        own = groups["user"] or groups["tenant"]
-        return len(own.finished) if own is not None else 0
+        nearest = groups["name"] or groups["user"] or groups["tenant"]
+        return len(nearest.finished) if nearest is not None else 0
 
     def started(self, job: Hashable, start_s: float) -> None:
         """It runs."""

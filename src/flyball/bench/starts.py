@@ -1,0 +1,161 @@
+"""Start-time forecasts of the live demonstration against what happened, on this machine.
+
+Each run is `flyball demo live` against a `flyball up` on an empty state folder: nothing is known of
+the jobs but what their owner states. The forecasts are those that were given right after the
+submission. Beside them stands the estimate by reservations alone: the twin's schedule of the same
+jobs if each ran exactly as long as stated, which is what a scheduler without prediction can say.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flyball.bench.submit_up import running, state_folder
+from flyball.control.demand import Demand, cluster_of, nodes_of
+from flyball.control.export import to_workload
+from flyball.control.history import History
+from flyball.control.sql import JobQuery
+from flyball.core.errors import Unavailable
+from flyball.core.knobs import Knobs
+from flyball.core.live import EventKind
+from flyball.core.results import Floats
+from flyball.core.units import US_PER_S
+from flyball.twin.twin import Twin
+
+Note = Callable[[str], None]
+
+DEMO_S = 1800.0
+"""Longest time a run of the demonstration may take."""
+P90_BAR = (80.0, 97.0)
+"""Bounds of the part of jobs, in percent, that start within their p90."""
+LEVELS = (0.5, 0.9)
+
+
+class Outcome(NamedTuple):
+    """One job that had to wait: what was forecast and what happened, in seconds from submission."""
+
+    run: int
+    name: str
+    p50_s: float
+    p90_s: float
+    reserved_s: float
+    wait_s: float
+
+
+def run(note: Note, runs: int, scale: float, fresh: bool = True) -> dict[str, Any]:
+    """Run the demonstration so often and compare.
+
+    Args:
+        scale: length of its jobs.
+        fresh: whether each run has an empty state folder; else all share one and learn from it.
+    """
+    outcomes: list[Outcome] = []
+    for answer in _demos(note, runs, scale, fresh):
+        outcomes += outcomes_of(answer)
+    return {"runs": runs, "scale": scale, "fresh": fresh, **figures(outcomes)}
+
+
+def _demos(note: Note, runs: int, scale: float, fresh: bool) -> Iterator[dict[str, Any]]:
+    for first in range(0, runs, 1 if fresh else runs):
+        with state_folder(Path("/tmp")) as state, running(state):  # noqa: S108
+            for number in range(first, first + 1 if fresh else runs):
+                note(f"run {number + 1} of {runs}")
+                answer = _demo(state, scale)
+                answer["run"] = number
+                answer["reserved_s"] = reserved(state, [job["id"] for job in answer["jobs"]])
+                yield answer
+
+
+def _demo(state: Path, scale: float) -> dict[str, Any]:
+    command = [sys.executable, "-m", "flyball", "demo", "live", "--json", "--state", str(state)]
+    done = subprocess.run(
+        [*command, "--scale", f"{scale:g}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEMO_S,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        raise Unavailable(f"flyball demo live ended with {done.returncode}: {said[0]}", "try it")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def reserved(state: Path, ids: Sequence[int]) -> dict[int, float]:
+    """Seconds from submission to start of each job if all ran exactly as long as stated."""
+    with History(state / "journal.db") as history:
+        found, _ = history.jobs(JobQuery(limit=1000))
+        opened = history.events(0, 1, (EventKind.OPENED,))[0][1]
+    jobs = sorted((job for job in found if job.id in set(ids)), key=lambda job: job.id)
+    nodes = nodes_of(opened)
+    work = to_workload(jobs, nodes[0].device, Demand(nodes).of, [])
+    twin = Twin(
+        cluster_of(nodes, "live"),
+        replace(work, duration_us=work.estimate_us.copy()),
+        Knobs().with_settings([f"{name}={value}" for name, value in opened["knobs"].items()]),
+    )
+    twin.run()
+    waits_s = (np.asarray(twin.state.runs.first_start_us) - work.submit_us) / US_PER_S
+    by_label = dict(zip(work.ids.tolist(), waits_s.tolist(), strict=True))
+    return {job.id: by_label[job.label] for job in jobs}
+
+
+def outcomes_of(answer: dict[str, Any]) -> list[Outcome]:
+    """The jobs of one run that were forecast to wait, or did by the estimates."""
+    outcomes = []
+    for job in answer["jobs"]:
+        told = answer["forecasts"].get(str(job["id"]))
+        if told is None or job["start_time"] is None:
+            continue  # it had started before anybody could ask
+        wait_s = job["start_time"] - job["submit_time"]
+        p50_s, p90_s = (told["asked_s"] + told[name] for name in ("p50_s", "p90_s"))
+        reserved_s = answer["reserved_s"][job["id"]]
+        outcomes.append(Outcome(answer["run"], job["name"], p50_s, p90_s, reserved_s, wait_s))
+    return outcomes
+
+
+def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Coverage and pinball loss, of the forecasts and of reservations alone."""
+    if not outcomes:
+        raise Unavailable("no job had to wait", "use a larger --scale")
+    table = np.array([outcome[2:] for outcome in outcomes], float)
+    p50_s, p90_s, reserved_s, wait_s = table.T
+    bars = [_bar("p90 kept %", 100.0 * float(np.mean(wait_s <= p90_s)), P90_BAR, None)]
+    for level, said_s in zip(LEVELS, (p50_s, p90_s), strict=True):
+        ours, plain = pinball(said_s, wait_s, level), pinball(reserved_s, wait_s, level)
+        name = f"pinball loss at {round(100 * level)} %, s"
+        bars.append(_bar(name, ours, (0.0, plain), plain))
+    kept = 100.0 * float(np.mean(wait_s <= p50_s))
+    plain = 100.0 * float(np.mean(wait_s <= reserved_s))
+    return {
+        "jobs": len(outcomes),
+        "p50_kept_percent": kept,
+        "reserved_kept_percent": plain,
+        "median_wait_s": float(np.median(wait_s)),
+        "bars": bars,
+        "outcomes": [outcome._asdict() for outcome in outcomes],
+    }
+
+
+def pinball(said_s: Floats, wait_s: Floats, level: float) -> float:
+    """Mean loss of a quantile forecast: late starts cost `level`, early ones the rest."""
+    late_s = wait_s - said_s
+    return float(np.mean(np.maximum(level * late_s, (level - 1.0) * late_s)))
+
+
+def _bar(
+    name: str, value: float, bounds: tuple[float, float], baseline: float | None
+) -> dict[str, Any]:
+    low, high = bounds
+    holds = low <= value <= high
+    return {"name": name, "value": value, "bar": list(bounds), "holds": holds, "baseline": baseline}

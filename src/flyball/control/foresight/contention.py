@@ -1,0 +1,43 @@
+"""How much slower jobs run because other work takes the same cores.
+
+The monitor counts the tasks that are ready to run. Those that belong to no job compete with the
+jobs for the cores: with as many of them as there are cores, a job gets half of its core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from flyball.core.jobs import Job
+from flyball.core.results import Floats
+
+RUNNABLE = "compute.runnable"
+WINDOW_S = 30.0
+"""Span of samples that are averaged: longer than a burst, shorter than most jobs."""
+SAMPLER = 1.0
+"""Tasks in every sample that are the monitor itself, which runs while it counts."""
+MOST = 16.0
+"""Largest slowdown that is believed."""
+
+Series = Callable[[str, float], tuple[Floats, Floats]]
+"""Times and values of a metric over the last so many seconds."""
+
+
+def slowdown(series: Series | None, cores: int, running: Sequence[Job]) -> float:
+    """Estimate how many times longer a job takes than it would on free cores; at least 1.
+
+    Args:
+        series: reads the monitor's metrics; None = there is no monitor.
+        cores: of the machine.
+        running: jobs that hold cores now; their tasks are not other work.
+    """
+    if series is None or not cores:
+        return 1.0
+    _, runnable = series(RUNNABLE, WINDOW_S)
+    if not len(runnable):
+        return 1.0
+    ours = sum(job.spec.cpus for job in running)
+    others = max(0.0, float(np.mean(runnable)) - SAMPLER - ours)
+    return min(MOST, 1.0 + others / cores)
