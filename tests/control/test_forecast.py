@@ -113,3 +113,45 @@ def test_many_jobs_few_roll_outs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> N
     rig.plane.submit([spec_of()] * 59)
     rig.plane.forecaster.starts(rig.now)
     assert counts == [24, 4]
+
+
+# Estimates that are all there is ------------------------------------------------------------
+
+
+def queue_of_estimates(rig: Rig, count: int = 6) -> int:
+    """Submit jobs of one new owner, each of another name, one after the other; the last one."""
+    return [
+        rig.submit(user="eve", name=f"n{at}", cpus=4, estimate_s=10.0, env=env(20.0))
+        for at in range(count)
+    ][-1]
+
+
+def test_errors_of_one_owners_estimates_do_not_cancel_out(rig: Rig) -> None:
+    """Five jobs ahead that may all take twice as long: the band is as wide as that of one."""
+    last = queue_of_estimates(rig)
+    rig.settle()
+    found = rig.plane.forecaster.starts(rig.now)[last]
+    assert 40 < found.p50_s < 65
+    assert found.p90_s > 1.6 * found.p50_s
+
+
+def test_other_work_on_the_machine_makes_the_wait_longer(rig: Rig) -> None:
+    last = queue_of_estimates(rig)
+    rig.settle()
+    free = rig.plane.forecaster.starts(rig.now)[last]
+    rig.plane.forecaster.slowdown = lambda running: 3.0
+    busy = rig.plane.forecaster.starts(rig.now)[last]
+    assert busy.p50_s > 2 * free.p50_s
+
+
+def test_jobs_that_took_twice_their_estimate_correct_the_next_forecast(rig: Rig) -> None:
+    queue_of_estimates(rig)
+    rig.finish()
+    last = queue_of_estimates(rig)
+    rig.settle()
+    found = rig.plane.forecaster.starts(rig.now)[last]
+    begin = rig.now
+    rig.finish()
+    waited_s = (rig.job(last).first_start_us - begin) / 1e6
+    assert found.p50_s == pytest.approx(waited_s, rel=0.25)
+    assert waited_s < found.p90_s < 2 * waited_s
