@@ -126,7 +126,7 @@ def test_start_times_and_dry_runs_know_it(tmp_path: Path) -> None:
     found = rig.plane.forecaster.starts(rig.now)
     assert found[running].p50_s == 0.0
     assert 200.0 < found[waiting].p50_s < 350.0
-    assert found[waiting].method == "run time predicted from 4 jobs of the same owner"
+    assert found[waiting].method == "run time predicted from 4 jobs of the same owner and name"
     learner = rig.plane.learner
     assert learner is not None
 
@@ -136,7 +136,7 @@ def test_start_times_and_dry_runs_know_it(tmp_path: Path) -> None:
 
     rig.plane.forecaster.ask = ask
     answer = rig.plane.dry_run(spec_of(user="ada", name="train", cpus=4))
-    assert answer["method"] == "run time predicted from 4 jobs of the same owner"
+    assert answer["method"] == "run time predicted from 4 jobs of the same owner and name"
     assert answer["p50_s"] > found[waiting].p50_s
     assert rig.plane.why(waiting)["p50_s"] == pytest.approx(found[waiting].p50_s)
 

@@ -201,7 +201,7 @@ class Forecaster:
         seconds = elapsed_s + run_times(left.seconds[None], LEVELS, scores[:, None])[:, 0]
         if job.spec.limit_s:
             seconds = np.minimum(seconds, job.spec.limit_s)
-        own = f"{like} job{'s' * (like != 1)} of the same owner"
+        own = f"{like} job{'s' * (like != 1)} of the same owner and name"
         whose = own if like else "jobs of other owners"
         method = left.basis if "steps" in left.basis else f"run time predicted from {whose}"
         return Guess(seconds, method)
