@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -77,9 +77,8 @@ class Durations:
             ratios = self._ratios.pop(job.spec.user, [])
             ratio = math.log(run_s / job.spec.estimate_s)
             self._ratios[job.spec.user] = [*ratios[1 - LATEST_RATIOS :], ratio]
-        for groups in (self._seconds, self._ratios):
-            while len(groups) > MOST_GROUPS:
-                del groups[next(iter(groups))]
+        _forget_oldest(self._seconds)
+        _forget_oldest(self._ratios)
 
     def trust(self, user: str, running: Sequence[float] = (), slowdown: float = 1.0) -> Trust:
         """Judge an owner's estimates.
@@ -137,6 +136,12 @@ class Durations:
                 method = f"run times of {len(run_s)} jobs of the same {what}"
                 return Guess(_within(seconds, spec), method)
         return None
+
+
+def _forget_oldest(groups: dict[Any, list[float]]) -> None:
+    """Keep the groups that were used last."""
+    while len(groups) > MOST_GROUPS:
+        del groups[next(iter(groups))]
 
 
 def ran_us(job: Job) -> float:
