@@ -215,6 +215,15 @@ def test_the_digest_sees_everything() -> None:
     assert digests[0] == view(work, [(0, 0, 3)]).digest(CLUSTER, Knobs(), NOW)
 
 
+def test_digest_does_not_depend_on_a_record_of_the_past() -> None:
+    work = small([2, 1])
+    with_record = replace(work, start_us=work.submit_us + 1, end_us=work.submit_us + 2)
+    digests = {view(each).digest(CLUSTER, Knobs(), NOW) for each in (work, with_record)}
+    digests.add(view(work).digest(replace(CLUSTER, recorded_on="T4"), Knobs(), NOW))
+    assert len(digests) == 1
+    assert "recorded_on" not in repr(CLUSTER)
+
+
 def test_warming_says_so_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     warm(said.append)

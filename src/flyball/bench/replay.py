@@ -13,6 +13,7 @@ from typing import Any
 
 from flyball.app import PolicySetting, Twin, build_twin, warm
 from flyball.bench.adjustments import Adjustment, Watch
+from flyball.bench.recorded import Closeness, closeness
 from flyball.bench.workers import POOL_PAYS_S, Workers, usable_cores
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
@@ -42,6 +43,7 @@ class Run:
     Attributes:
         results: the raw results, None where nobody asked to keep them.
         adjustments: what tuners did, if that was asked for.
+        closeness: to the starts that the trace recorded; None where it has none.
     """
 
     policy: str
@@ -50,6 +52,7 @@ class Run:
     run_s: float
     results: Results | None = None
     adjustments: tuple[Adjustment, ...] = ()
+    closeness: Closeness | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """One entry of the JSON's `results`."""
@@ -75,6 +78,7 @@ class Case:
     keep: str = "none"  # which raw results to keep: none, first (seed), all
     watch: bool = False  # whether to write down what tuners do
     notes: tuple[str, ...] = ()
+    with_record: bool = True  # whether to compare with the starts that a trace recorded
 
     def tasks(self) -> list[tuple[int, int]]:
         """(policy, seed) of every run, policy by policy."""
@@ -111,6 +115,7 @@ class Case:
             run_s,
             results if kept else None,
             tuple(seen.found) if seen is not None else (),
+            closeness(self.workload(seed), results) if self.with_record else None,
         )
 
 

@@ -81,6 +81,14 @@ def replay(
         typer.Option(help="Set-up time of a restart. [default: by gang size, 7/30/60]"),
     ] = None,
     recorded_on: RecordedOn = None,
+    record: Annotated[
+        bool,
+        typer.Option(help="Show what really happened, where the trace holds starts."),
+    ] = True,
+    site_policy: Annotated[
+        str | None,
+        typer.Option(help="Of the policies run, the one the recorded cluster is under."),
+    ] = None,
     load: Load = None,
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
@@ -121,6 +129,7 @@ def replay(
     asked.check()
     from flyball.app import policy_settings
     from flyball.bench.replay import Case
+    from flyball.cli.record import check_site_policy
     from flyball.core.effects import Effects
     from flyball.twin.cluster_file import load_cluster
 
@@ -152,7 +161,8 @@ def replay(
     keep = "all" if per_job else "first" if figure and not pareto else "none"
     policies = tuple(chosen) if arms is None else arms.policies
     watch = adjustments is not None
-    case = Case(target, workloads, policies, effects, seeds, keep, watch, tuple(notes))
+    case = Case(target, workloads, policies, effects, seeds, keep, watch, tuple(notes), record)
+    check_site_policy(case, site_policy)
     runs = run_with_progress(case, workers)
     # 4. Write, then print.
     from flyball.cli import report
@@ -164,11 +174,11 @@ def replay(
     if figure is not None and pareto is None:
         report.write_figure(figure, runs, f"{workload.name} on {target.name}")
     if arms is not None:
-        tuning.show(asked, runs, case, arms, figure, as_json)
+        tuning.show(asked, runs, case, arms, figure, as_json, site_policy)
     elif as_json:
-        print_json(report.as_json(runs, case))
+        print_json(report.as_json(runs, case, site_policy))
     else:
-        report.print_runs(runs, case)
+        report.print_runs(runs, case, site_policy)
 
 
 def run_with_progress(case: Case, workers: int = 0) -> list[Run]:

@@ -212,14 +212,21 @@ def _able(chosen: Sequence[PolicySetting], tuning: TuningSetting) -> list[Policy
 
 
 def show(
-    asked: Asked, runs: Sequence[Run], case: Case, arms: Arms, figure: Path | None, as_json: bool
+    asked: Asked,
+    runs: Sequence[Run],
+    case: Case,
+    arms: Arms,
+    figure: Path | None,
+    as_json: bool,
+    site_policy: str | None = None,
 ) -> None:
     """Print tables or JSON; draw the front."""
     from flyball.bench.pareto import judged, parse_aims
     from flyball.bench.tuned import rows
     from flyball.cli import report
+    from flyball.cli.record import print_record
 
-    head = report.as_json(runs, case)
+    head = report.as_json(runs, case, site_policy)
     head["tuning"] = {each.name: _described(each) for each in case.policies}
     if asked.pareto is not None:
         aims = parse_aims(asked.pareto)
@@ -237,6 +244,7 @@ def show(
         print_json({**head, "rows": table})
     else:
         _print_rows(table, report.title(case))
+        print_record(runs, case, site_policy)
 
 
 def write_adjustments(path: Path, runs: Sequence[Run]) -> None:

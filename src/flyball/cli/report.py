@@ -9,8 +9,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import typer
+
 from flyball.bench.replay import Case, Run, differences
 from flyball.cli.output import print_table
+from flyball.cli.record import record_json, record_lines, record_rows
 from flyball.core.cluster import Cluster
 from flyball.core.codes import Status
 from flyball.core.metrics import Summary
@@ -57,7 +60,7 @@ PER_JOB_COLUMNS = (
 )
 
 
-def as_json(runs: Sequence[Run], case: Case) -> dict[str, Any]:
+def as_json(runs: Sequence[Run], case: Case, site_policy: str | None = None) -> dict[str, Any]:
     """All of it, for machines."""
     out: dict[str, Any] = {
         "trace": {
@@ -68,6 +71,8 @@ def as_json(runs: Sequence[Run], case: Case) -> dict[str, Any]:
         "policies": {each.name: each.knobs.as_dict() for each in case.policies},
         "results": [run.as_dict() for run in runs],
     }
+    if history := record_json(runs, case, site_policy):
+        out["recorded"] = history
     if case.notes:
         out["notes"] = list(case.notes)
     if case.seeds > 1 and len(case.policies) > 1:
@@ -120,9 +125,9 @@ def title(case: Case) -> str:
     return f"{line}, means of {case.seeds} seeds" if case.seeds > 1 else line
 
 
-def print_runs(runs: Sequence[Run], case: Case) -> None:
+def print_runs(runs: Sequence[Run], case: Case, site_policy: str | None = None) -> None:
     """A table with a line per policy (means over the seeds), and the differences if there are."""
-    times, uses = [], []
+    times, uses = record_rows(case, len(TIME_COLUMNS), len(USE_COLUMNS))
     for setting in case.policies:
         own = [run for run in runs if run.policy == setting.name]
         summaries = [run.summary for run in own]
@@ -131,6 +136,8 @@ def print_runs(runs: Sequence[Run], case: Case) -> None:
         uses.append([setting.name, *_use_cells(summaries), f"{run_s:.3f}"])
     print_table(title(case), TIME_COLUMNS, times)
     print_table("", USE_COLUMNS, uses)
+    for line in record_lines(runs, case, site_policy):
+        typer.echo(line)
     if case.seeds > 1 and len(case.policies) > 1:
         _print_differences(runs)
 

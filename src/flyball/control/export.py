@@ -74,6 +74,8 @@ def to_workload(
         "group_limits": tuple(limits.values()),
         "device": 0,
         "device_names": (device,),
+        "start_us": [job.first_start_us - monday_us for job in ran],
+        "end_us": [job.end_us - monday_us for job in ran],
         "after_job": after_job,
         "after_on": after_on,
     }

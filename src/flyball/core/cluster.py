@@ -69,7 +69,7 @@ class Cluster:
     power_budget_w: float = 0.0
     network: Network = field(default_factory=Network)
     tenants: tuple[Tenant, ...] = ()
-    recorded_on: str = ""
+    recorded_on: str = field(default="", repr=False)  # digests of decisions hash the repr
 
     @property
     def node_count(self) -> int:

@@ -94,6 +94,8 @@ class Workload:
         cpu_milli: thousandths of host cores for the whole gang, 0 = not stated.
         host_mib: host memory for the whole gang, 0 = not stated.
         least, most: devices between which it may be resized, 0 = it may not.
+        start_us, end_us: when it first started and ended where it was recorded, -1 = not known.
+            No part of a run; what really happened, to compare runs with.
         after_job, after_on: pairs: job index `after_job[i]` waits for the end of job `after_on[i]`.
         mix: the jobs that the cluster usually sees; None = these.
     """
@@ -120,6 +122,8 @@ class Workload:
     host_mib: Ints
     least: Ints
     most: Ints
+    start_us: Ints
+    end_us: Ints
     models: tuple[str, ...] = ()
     device_names: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
@@ -219,5 +223,7 @@ COLUMNS: dict[str, type[Any] | None] = {
     "host_mib": np.int64,
     "least": np.int64,
     "most": np.int64,
+    "start_us": np.int64,
+    "end_us": np.int64,
 }
 """The per-job columns and their types."""

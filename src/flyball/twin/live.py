@@ -68,6 +68,8 @@ class View:
         total.update(f"({_text_of(cluster, knobs)}, {now_us!r})".encode())
         for name in COLUMNS:
             column = getattr(self.workload, name)
+            if name in ("start_us", "end_us"):  # a record of the past has no part in decisions
+                continue
             if name not in ("least", "most") or column.any():  # as digests were before these
                 total.update(np.ascontiguousarray(column).tobytes())
         named = (each for each in fields(self.workload) if each.type == "tuple[str, ...]")

@@ -12,7 +12,7 @@ import numpy as np
 
 from flyball.core.errors import BadInput
 from flyball.core.units import S_PER_DAY, US_PER_S
-from flyball.core.workload import Workload
+from flyball.core.workload import NOT_STATED, Workload
 from flyball.twin.generate.settings import GeneratorSettings
 from flyball.twin.traces.describe import device_seconds
 
@@ -24,7 +24,8 @@ CLOSE_ENOUGH = 0.01
 def rescale(workload: Workload, load: float, devices: int) -> Workload:
     """The same jobs with arrivals stretched or compressed around the first one.
 
-    Bursts and seasons are stretched with everything else.
+    Bursts and seasons are stretched with everything else. Recorded starts and ends are dropped:
+    they belong to the arrivals as they were.
 
     Args:
         workload: two jobs or more that do not all arrive at once.
@@ -41,7 +42,8 @@ def rescale(workload: Workload, load: float, devices: int) -> Workload:
     factor = needed_us / (devices * load) / workload.span_us
     first = workload.submit_us[0]
     submit_us = first + np.rint((workload.submit_us - first) * factor).astype(np.int64)
-    return replace(workload, submit_us=submit_us)
+    unknown = np.full(len(workload), NOT_STATED, np.int64)  # no record of these arrivals
+    return replace(workload, submit_us=submit_us, start_us=unknown, end_us=unknown)
 
 
 def check_load(load: float, devices: int) -> None:

@@ -14,6 +14,7 @@ from flyball.core.codes import Outcome
 from flyball.core.errors import UnknownName, at
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
+from flyball.twin.traces.drafts import recorded_us
 from flyball.twin.traces.files import replacing
 from flyball.twin.traces.links import check_ids, refuse_separators, resolve
 from flyball.twin.traces.table import MAX_DEVICES, Field, Table, read_table
@@ -69,6 +70,8 @@ FIELDS = (
         remedy="thousandths of host cores for all its devices together, or empty",
     ),
     Field("host_gib", high=MAX_MEMORY_GIB, empty=0, remedy="GiB of host memory, or empty"),
+    Field("start_s", remedy="seconds at which it really started, or empty if not known"),
+    Field("end_s", remedy="seconds at which it really ended, or empty if not known"),
 )
 
 
@@ -126,6 +129,8 @@ _NUMBERS: tuple[tuple[str, str, Callable[[npt.NDArray[np.float64]], npt.NDArray[
     ("limit_s", "limit_us", lambda seconds: _us(seconds).astype(np.int64)),
     ("cpu_milli", "cpu_milli", lambda milli: milli.astype(np.int64)),
     ("host_gib", "host_mib", lambda gib: np.ceil(gib * MIB_PER_GIB).astype(np.int64)),
+    ("start_s", "start_us", recorded_us),
+    ("end_s", "end_us", recorded_us),
 )
 _HOST = ("cpu_milli", "host_gib")
 
@@ -195,7 +200,16 @@ def _texts(workload: Workload) -> dict[str, list[str] | None]:
         "outcome": _unless(w.outcome, int(Outcome.COMPLETED), OUTCOMES.__getitem__),
         "cpu_milli": _unless(w.cpu_milli, 0, str),
         "host_gib": _unless(w.host_mib, 0, lambda mib: repr(mib / MIB_PER_GIB)),
+        "start_s": _recorded_texts(w.start_us),
+        "end_s": _recorded_texts(w.end_us),
     }
+
+
+def _recorded_texts(microseconds: npt.NDArray[np.int64]) -> list[str] | None:
+    """Recorded instants as seconds, empty where not known."""
+    if (microseconds < 0).all():
+        return None
+    return [_decimal(us) if us >= 0 else "" for us in microseconds.tolist()]
 
 
 def seconds_texts(microseconds: npt.NDArray[Any]) -> list[str]:

@@ -45,6 +45,7 @@ class Draft(NamedTuple):
         limit_s: killed after this long, 0 = never.
         outcome: how it ended.
         array, array_limit: its array and how many tasks of it may run at a time, 0 = any.
+        start_s: when it started, by the same clock as `submit_s`; None = not known.
     """
 
     row: int
@@ -63,6 +64,7 @@ class Draft(NamedTuple):
     outcome: Outcome = Outcome.COMPLETED
     array: str = ""
     array_limit: int = 0
+    start_s: float | None = None
 
 
 def workload_of(path: Path, drafts: Sequence[Draft]) -> Workload:
@@ -80,6 +82,8 @@ def workload_of(path: Path, drafts: Sequence[Draft]) -> Workload:
     field = {name: columns[at] for at, name in enumerate(Draft._fields)}
     submit_s = np.array(field["submit_s"], np.float64) - monday_s
     estimates_s = np.array([np.nan if s is None else s for s in field["estimate_s"]], np.float64)
+    start_s = np.array([np.nan if s is None else s for s in field["start_s"]], np.float64)
+    end_s = start_s + np.array(field["duration_s"], np.float64)
     group, group_limits = _arrays(field["array"], field["array_limit"])
     named = {name: _coded(field[name]) for name in ("device", "tenant", "user")}
     return Workload.of(
@@ -104,6 +108,8 @@ def workload_of(path: Path, drafts: Sequence[Draft]) -> Workload:
         group=group,
         group_limits=group_limits,
         row=field["row"],
+        start_us=recorded_us(start_s - monday_s),
+        end_us=recorded_us(end_s - monday_s),
     )
 
 
@@ -122,6 +128,11 @@ def seconds_since_1970(text: str) -> float:
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
     return instant.timestamp()
+
+
+def recorded_us(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Recorded instants in microseconds; NaN becomes -1, not known."""
+    return np.nan_to_num(np.rint(seconds * US_PER_S), nan=NOT_STATED).astype(np.int64)
 
 
 def note_count(notes: list[str], path: Path, count: int, what: str) -> None:

@@ -42,6 +42,8 @@ COLUMNS = (
     *("submit_us", "devices", "milli", "memory_mib", "kind", "priority"),
     *("estimate_us", "limit_us", "group", "cpu_milli", "host_mib"),
 )
+RECORDED = {"recorded_start_s": "start_us", "recorded_end_s": "end_us"}
+"""What a submission may say of the record it was read from, and its column in a workload."""
 DEVICE = list(NAMED).index("device")
 MAX_MIB = 2**40
 MAX_LIMIT = 2**31 - 1
@@ -124,6 +126,8 @@ class Job:
     run_us: int | Decimal = 0
     starts: int = 0
     ended: bool = False
+    start_us: int = NOT_STATED
+    end_us: int = NOT_STATED
 
 
 @dataclass
@@ -167,6 +171,8 @@ class _Journal:
             raise entry.wrong("job", "has ended before", "remove one of the events")
         if event == "started":
             job.began_us = now_us
+            if job.starts == 0:
+                job.start_us = round(now_us)
             job.starts += 1
             if job.duration_us is None and job.names[DEVICE] is None:  # measured where it runs
                 job.names[DEVICE] = entry.text("device")
@@ -182,6 +188,8 @@ class _Journal:
 
     def ended(self, job: Job, entry: Entry) -> None:
         job.ended = True
+        if job.starts:
+            job.end_us = round(entry.us("time_s"))
         outcome = entry.one_of("outcome", ENDS, "completed")
         if job.duration_us is None:
             timeout = outcome == "timeout"
@@ -251,6 +259,7 @@ def _submitted(entry: Entry, groups: int) -> Job:
         after,
         OUTCOMES.index(entry.one_of("outcome", OUTCOMES, OUTCOMES[0])),
         entry.us("duration_s") if "duration_s" in values else None,
+        **{column: round(entry.us(name)) for name, column in RECORDED.items() if name in values},
     )
 
 
@@ -286,6 +295,8 @@ def _workload(journal: _Journal, notes: list[str]) -> Workload:
     return Workload.of(
         journal.name, np.zeros(len(kept)), 0.0, ids=list(kept), duration_us=durations,
         row=[job.row for job in kept.values()],
+        start_us=[job.start_us for job in kept.values()],
+        end_us=[job.end_us for job in kept.values()],
         outcome=[job.outcome for job in kept.values()], group_limits=journal.group_limits,
         after_job=after_job, after_on=after_on, **columns,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from flyball.core.results import Results
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import CLASS_LABELS, COLUMNS, NOT_STATED, Workload
 from flyball.twin.traces.files import replacing
-from flyball.twin.traces.journal import MARK, NAMED, OUTCOMES, VERSION
+from flyball.twin.traces.journal import MARK, NAMED, OUTCOMES, RECORDED, VERSION
 
 WORDS = {"class": CLASS_LABELS, "outcome": OUTCOMES}
 
@@ -54,7 +55,8 @@ def _head(w: Workload) -> dict[str, Any]:
 
 def _everything(w: Workload, results: Results, cluster: Cluster | None) -> Iterator[str]:
     """All events in order of time."""
-    submissions = list(_submissions(w))
+    unknown = np.full(len(w), NOT_STATED, np.int64)  # this run's own events say what happened
+    submissions = list(_submissions(replace(w, start_us=unknown, end_us=unknown)))
     count = len(w)
     start_us, end_us = results.first_start_us, results.end_us
     at_once = np.where(start_us == end_us, ENDED_AT_ONCE, ENDED)
@@ -105,6 +107,9 @@ def _described(w: Workload, row: dict[str, Any], waits: list[str]) -> dict[str, 
         said["estimate_s"] = _seconds(row["estimate_us"])
     if row["limit_us"]:
         said["limit_s"] = _seconds(row["limit_us"])
+    for name, column in RECORDED.items():
+        if row[column] >= 0:
+            said[name] = _seconds(row[column])
     return said
 
 

@@ -163,6 +163,7 @@ class _Jobs:
             estimate_s=first.deadline_s,
             limit_s=first.deadline_s or 0.0 if timed_out else 0.0,
             outcome=outcome,
+            start_s=began_s,
         )
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from flyball.core.codes import Outcome
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import Floats, Ints, Workload
+from flyball.twin.traces.drafts import recorded_us
 from flyball.twin.traces.files import opened
 from flyball.twin.traces.links import check_ids
 from flyball.twin.traces.table import Field, Table, read_table
@@ -83,6 +84,8 @@ def read(path: Path, notes: list[str]) -> Workload:
         priority=_priorities(table),
         outcome=_outcomes(table, waited),
         row=table.rows,
+        start_us=recorded_us(began),
+        end_us=recorded_us(np.where(waited, np.nan, deleted)),
     )
 
 

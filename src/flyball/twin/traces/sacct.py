@@ -75,6 +75,7 @@ class _Line:
             self.gpus("alloctres") or self.gpus("reqtres"),
             get("account", ""),
             get("user", ""),
+            start_s=self.time("start"),
         )
         return record, turned_back
 

@@ -82,6 +82,7 @@ def _record(row: int, job: dict[str, Any]) -> Record:
         str(job.get("user") or whose.get("user") or ""),
         array,
         array_limit,
+        _number(time.get("start")) or None,
     )
 
 

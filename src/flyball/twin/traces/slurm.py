@@ -52,7 +52,7 @@ class Record(NamedTuple):
         limit_s: its time limit, None = none.
         gpus: allocated, else requested.
         account, user: "" = not known.
-        array, array_limit: as in a `Draft`.
+        array, array_limit, start_s: as in a `Draft`.
     """
 
     row: int
@@ -68,6 +68,7 @@ class Record(NamedTuple):
     user: str
     array: str = ""
     array_limit: int = 0
+    start_s: float | None = None
 
 
 class Accounts:
@@ -117,7 +118,7 @@ class Accounts:
         return Draft(
             record.row, record.id, submit_s, elapsed_s, *share, 0.0, device, record.account,
             record.user, record.limit_s, limit_s, OUTCOME_OF[record.state], record.array,
-            record.array_limit,
+            record.array_limit, record.start_s,
         )  # fmt: skip
 
     def workload(self, notes: list[str]) -> Workload:

@@ -18,12 +18,14 @@ from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput, at
 from flyball.core.units import MIB_PER_GIB, US_PER_S
 from flyball.core.workload import Workload
+from flyball.twin.traces.drafts import recorded_us
 from flyball.twin.traces.files import opened
 from flyball.twin.traces.links import check_ids, refuse_cycle
 from flyball.twin.traces.table import (
     CHUNK_ROWS,
     MAX_DEVICES,
     MAX_ROWS,
+    MAX_TIME_S,
     Field,
     Table,
     numbers,
@@ -35,6 +37,7 @@ _ID_MAX = 2.0**53
 SWF_FIELDS: dict[int, Field] = {
     0: Field("job number", "whole", required=True, high=_ID_MAX),
     1: Field("submit time", required=True, remedy="seconds, 0 to 1e11"),
+    2: Field("wait time", required=True, low=-MAX_TIME_S, remedy="seconds, or -1 if not known"),
     3: Field("run time", required=True, low=-1, remedy="seconds, or -1 if not known"),
     4: Field("allocated processors", "whole", required=True, low=-1, high=MAX_DEVICES),
     7: Field("requested processors", "whole", required=True, low=-1, high=MAX_DEVICES),
@@ -144,6 +147,7 @@ def _workload(table: Table, everything: set[str], notes: list[str]) -> Workload:
     groups, group_names = _coded(got["group"])
     ids = got["job number"]
     after_job, after_on = _waits(table, everything, notes)
+    start_s = np.where(got["wait time"] >= 0, got["submit time"] + got["wait time"], np.nan)
     requested_us = np.rint(got["requested time"] * US_PER_S)
     return Workload.of(
         table.file.name,
@@ -162,6 +166,8 @@ def _workload(table: Table, everything: set[str], notes: list[str]) -> Workload:
         after_job=after_job,
         after_on=after_on,
         row=table.rows,
+        start_us=recorded_us(start_s),
+        end_us=recorded_us(start_s + got["run time"]),
     )
 
 

@@ -32,7 +32,7 @@ def write(workload: Workload, path: Path) -> None:
     preceding = unknown.copy()
     preceding[w.after_job[::-1]] = numbers[w.after_on[::-1]]  # the first one written last stays
     fields = (
-        numbers, _seconds(w.submit_us), unknown, _seconds(w.duration_us), w.devices, unknown,
+        numbers, _seconds(w.submit_us), _waits(w), _seconds(w.duration_us), w.devices, unknown,
         unknown, w.devices, _seconds(w.estimate_us), kib, status, _coded(w.user, w.users),
         _coded(w.tenant, w.tenants), unknown, unknown, unknown, preceding, unknown,
     )  # fmt: skip
@@ -57,6 +57,13 @@ def _seconds(
 ) -> npt.NDArray[np.int64]:
     known = np.nan_to_num(np.rint(microseconds / US_PER_S), nan=UNKNOWN)
     return known.astype(np.int64)
+
+
+def _waits(workload: Workload) -> npt.NDArray[np.int64]:
+    """Recorded waits in seconds, between the rounded instants so that starts are kept."""
+    waits_s = _seconds(workload.start_us) - _seconds(workload.submit_us)
+    known = (workload.start_us >= workload.submit_us) & (workload.start_us >= 0)
+    return np.where(known, waits_s, UNKNOWN)
 
 
 def _numbers(workload: Workload) -> npt.NDArray[np.int64]:
