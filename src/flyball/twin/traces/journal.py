@@ -259,8 +259,14 @@ def _submitted(entry: Entry, groups: int) -> Job:
         after,
         OUTCOMES.index(entry.one_of("outcome", OUTCOMES, OUTCOMES[0])),
         entry.us("duration_s") if "duration_s" in values else None,
-        **{column: round(entry.us(name)) for name, column in RECORDED.items() if name in values},
+        start_us=_instant_us(entry, "recorded_start_s"),
+        end_us=_instant_us(entry, "recorded_end_s"),
     )
+
+
+def _instant_us(entry: Entry, name: str) -> int:
+    """An instant in whole microseconds, -1 if it is not there."""
+    return round(entry.us(name)) if name in entry.values else NOT_STATED
 
 
 def _workload(journal: _Journal, notes: list[str]) -> Workload:
