@@ -158,6 +158,8 @@ def test_the_cluster(world: World, client: httpx.Client) -> None:
     rest = client.get("/api/v1/queue", params={"limit": 5, "cursor": queue["next"]}).json()
     assert ([each["id"] for each in rest["jobs"]], rest["next"]) == ([5, 6, 7, 8, 9], None)
     assert rest["jobs"][-1]["token"] == "no-free-devices"
+    listed = {each["id"]: each["token"] for each in client.get(JOBS).json()["jobs"]}
+    assert listed == dict.fromkeys(range(1, 9)) | {9: "no-free-devices"}
     some = client.get("/api/v1/queue?state=PENDING&state=COMPLETING").json()
     assert ([each["id"] for each in some["jobs"]], some["total"]) == ([9], 1)
     for query in ("state=FAILED", "limit=0", "limit=10001", "cursor=x", "cursor=1_1_x_1_1"):
@@ -166,6 +168,14 @@ def test_the_cluster(world: World, client: httpx.Client) -> None:
     assert client.get("/api/v1/telemetry").status_code == 200
     refused(client.get("/api/v1/telemetry/series?name=none"), 404)
     refused(client.get("/api/v1/telemetry/series"), 422)
+
+
+def test_queue_of_one_account(client: httpx.Client) -> None:
+    for tenant in ("vision", "speech", "vision"):
+        client.post(JOBS, json={**SLEEP, "tenant": tenant})
+    found = client.get("/api/v1/queue?tenant=vision").json()
+    assert [job["id"] for job in found["jobs"]] == [1, 3]
+    assert client.get("/api/v1/queue?tenant=none").json()["total"] == 0
 
 
 def test_cancelling_what_is_said_and_no_more(client: httpx.Client) -> None:

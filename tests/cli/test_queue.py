@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
 from flyball.cli.live_options import states_of
 from flyball.cli.main import run
-from flyball.cli.queue import cells, grouped, label_of, print_jobs, summary
+from flyball.cli.queue import cells, grouped, label_of, nothing_text, print_jobs, summary
 from flyball.core.errors import BadInput
+from flyball.sdk.client import Client
 
 
 def job(number: int, state: str = "PENDING", **more: Any) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def test_waiting_tasks_share_a_line() -> None:
 
 
 def test_table(capsys: pytest.CaptureFixture[str]) -> None:
-    print_jobs([job(1, "RUNNING"), job(2), job(3)], everything=False)
+    print_jobs([job(1, "RUNNING"), job(2), job(3)])
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].split() == [
         *("job", "name", "user", "state", "node", "or", "reason", "time", "cpus", "gpus", "memory")
@@ -105,10 +107,10 @@ def test_a_long_table_is_the_same_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [job(1, "RUNNING", node="a-long-name"), job(22, name="名前", gpus=3), job(333, user="")]
-    print_jobs(jobs, everything=False)
+    print_jobs(jobs)
     usual = capsys.readouterr().out
     monkeypatch.setattr("flyball.cli.output.MANY_ROWS", 2)
-    print_jobs(jobs, everything=False)
+    print_jobs(jobs)
     assert capsys.readouterr().out == usual
 
 
@@ -119,11 +121,50 @@ def test_what_is_said_below() -> None:
     assert summary([job(1, "RUNNING"), job(2, "FAILED")]) == "1 RUNNING, 1 FAILED."
 
 
-def test_nothing_there(capsys: pytest.CaptureFixture[str]) -> None:
-    print_jobs([], everything=False)
-    assert capsys.readouterr().out.startswith("No job runs or waits; flyball submit")
-    print_jobs([], everything=True)
-    assert capsys.readouterr().out.startswith("There are no jobs; ")
+class Others:
+    """A server on which nothing was found, with some other jobs."""
+
+    def __init__(self, active: int, ended: int = 0) -> None:
+        self.active, self.ended = active, ended
+
+    def queue_page(self, limit: int = 1000) -> dict[str, Any]:
+        return {"jobs": [], "total": self.active, "pending": 0, "next": None}
+
+    def jobs(self, limit: int) -> Iterator[dict[str, Any]]:
+        return (job(number) for number in range(self.active + self.ended))
+
+
+def nothing(active: int, ended: int = 0, everything: bool = False, **filters: Any) -> str:
+    usual: dict[str, Any] = {"user": None, "tenant": None, "name": None, "state": []}
+    return nothing_text(cast(Client, Others(active, ended)), everything, usual | filters)
+
+
+def test_nothing_there() -> None:
+    assert nothing(0).startswith("No job runs or waits; flyball submit")
+    assert nothing(0, everything=True).startswith("There are no jobs; ")
+
+
+def test_nothing_of_one_user_says_how_many_others_there_are() -> None:
+    assert nothing(3, user="bob") == (
+        "No job of user bob runs or waits; 3 other jobs are there: flyball queue"
+    )
+    assert nothing(1, tenant="vision", state=["RUNNING"]) == (
+        "No job on account vision in state RUNNING runs or waits; "
+        "1 other job is there: flyball queue"
+    )
+    assert nothing(1, 4, everything=True, user="bob") == (
+        "There are no jobs of user bob; 5 other jobs are there: flyball queue --all"
+    )
+    assert "1,000 or more other jobs" in nothing(0, 2000, everything=True, user="bob")
+    assert nothing(0, user="bob").startswith("No job of user bob runs or waits; flyball submit")
+
+
+def test_long_table_has_a_column_of_accounts(capsys: pytest.CaptureFixture[str]) -> None:
+    print_jobs([job(1, "RUNNING", tenant="vision"), job(2)], long=True)
+    header, _rule, first, second = capsys.readouterr().out.splitlines()[:4]
+    assert header.split()[2:5] == ["user", "account", "state"]
+    assert first.split()[2:5] == ["ada", "vision", "RUNNING"]
+    assert second.split()[2:5] == ["ada", "-", "PENDING"]
 
 
 def test_states() -> None:

@@ -258,6 +258,7 @@ class ActiveQuery(Query):
         [], max_length=3, description="In one of these states."
     )
     user: Account | None = Field(None, description="Of exactly this user.")
+    tenant: Account | None = Field(None, description="On exactly this account.")
     name: Name | None = Field(None, description="With exactly this name.")
     limit: int = Field(1000, ge=1, le=10_000, description="Jobs in a page.")
     cursor: str = Field(

@@ -64,25 +64,25 @@ class Ordered(View):
     id: int
 
 
-class JobPage(View):
-    """A page of jobs, the newest first."""
-
-    jobs: list[JobView]
-    next: str | None = Field(description="`cursor` of the next page; null: this is the last.")
-
-
-class ActiveJob(JobView):
-    """A job that has not ended."""
+class ListedJob(JobView):
+    """A job in a list, with the reason for which it waits."""
 
     token: str | None = Field(
         description="Why it waits, in a word as `/jobs/ID/why` has it; null = it does not."
     )
 
 
+class JobPage(View):
+    """A page of jobs, the newest first."""
+
+    jobs: list[ListedJob]
+    next: str | None = Field(description="`cursor` of the next page; null: this is the last.")
+
+
 class Queue(View):
     """A page of the active jobs: what runs, then what waits, by priority and submission."""
 
-    jobs: list[ActiveJob]
+    jobs: list[ListedJob]
     total: int = Field(description="How many were asked for, on this page or not.")
     pending: int = Field(description="How many of these wait.")
     next: str | None = Field(description="`cursor` of the next page; null: this is the last.")

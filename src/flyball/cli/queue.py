@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,11 +35,14 @@ Examples:
   flyball queue
   flyball queue --all --limit 20
   flyball queue -t PENDING,RUNNING --user ada
+  flyball queue --account vision --long
   flyball queue --watch
   flyball queue --all --json
 """
 
 COLUMNS = ("job", "name", "user", "state", "node or reason", "time", "cpus", "gpus", "memory")
+ACCOUNT_AFTER = COLUMNS.index("user") + 1
+"""Where --long puts the column of accounts."""
 WATCH_S = 1.0
 PAGE = 1000
 """Jobs that are asked for at a time, with --all."""
@@ -51,11 +55,15 @@ def queue(
         bool, typer.Option("--all", "-a", help="Also jobs that have ended.")
     ] = False,
     user: Annotated[str | None, typer.Option("--user", "-u", help="Only this user's.")] = None,
+    account: Annotated[
+        str | None, typer.Option("--account", "-A", help="Only on this account.")
+    ] = None,
     states: Annotated[
         str | None, typer.Option("--states", "-t", help="Only in these states: PENDING,RUNNING.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", "-n", help="Only with this name.")] = None,
     limit: Annotated[int, typer.Option(help="The newest N at most, with --all; 0 = no limit.")] = 0,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Also a column of accounts.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")] = False,
     as_json: AsJson = False,
     state: State = None,
@@ -67,33 +75,31 @@ def queue(
     if watch and as_json:
         raise BadInput("--watch and --json do not go together", "use flyball queue --json")
     wanted = states_of(states)
+    filters = {"user": user, "tenant": account, "name": name, "state": wanted}
+    everything = everything or not all(each in ACTIVE for each in wanted)
 
-    def found(client: Client) -> list[Job]:
-        return find(client, everything, user, wanted, name, limit)
+    def show(client: Client) -> None:
+        jobs = find(client, everything, filters, limit)
+        if as_json:
+            print_json(jobs)
+        elif jobs:
+            print_jobs(jobs, long or account is not None)
+        else:
+            typer.echo(nothing_text(client, everything, filters))
 
     with connected(state) as client:
         if watch:
-            watch_jobs(lambda: found(client), everything)
-        elif as_json:
-            print_json(found(client))
+            watch_jobs(lambda: show(client))
         else:
-            print_jobs(found(client), everything)
+            show(client)
 
 
-def find(
-    client: Client,
-    everything: bool,
-    user: str | None,
-    states: Sequence[str],
-    name: str | None,
-    limit: int,
-) -> list[Job]:
+def find(client: Client, everything: bool, filters: Mapping[str, Any], limit: int) -> list[Job]:
     """The jobs asked for: active ones, what runs first, else all, the oldest first."""
-    if not everything and all(each in ACTIVE for each in states):
+    if not everything:
         active: list[Job] = []
-        active += client.queue(limit, user=user, name=name, state=list(states))
+        active += client.queue(limit, **filters)
         return active
-    filters = {"user": user, "name": name, "state": list(states)}
     given = {key: value for key, value in filters.items() if value}
     jobs: list[Job] = []
     for job in client.jobs(**given, limit=min(limit or PAGE, PAGE)):
@@ -103,15 +109,46 @@ def find(
     return jobs[::-1]
 
 
-def print_jobs(jobs: Sequence[Job], everything: bool) -> None:
-    """The table, and a line below it."""
-    if not jobs:
-        what = "There are no jobs" if everything else "No job runs or waits"
-        typer.echo(f"{what}; flyball submit -- COMMAND makes one.")
-        return
-    rows = [cells(group, time.time()) for group in grouped(jobs)]
-    print_table("", COLUMNS, rows, 5)
+def print_jobs(jobs: Sequence[Job], long: bool = False) -> None:
+    """Print the table, and a line below it.
+
+    Args:
+        long: also a column of accounts.
+    """
+    groups = grouped(jobs)
+    rows = [cells(group, time.time()) for group in groups]
+    columns: tuple[str, ...] = COLUMNS
+    if long:
+        accounts = [clean(group[0]["tenant"]) or "-" for group in groups]
+        columns = (*COLUMNS[:ACCOUNT_AFTER], "account", *COLUMNS[ACCOUNT_AFTER:])
+        rows = [
+            (*row[:ACCOUNT_AFTER], account, *row[ACCOUNT_AFTER:])
+            for row, account in zip(rows, accounts, strict=True)
+        ]
+    print_table("", columns, rows, columns.index("time"))
     typer.echo(summary(jobs))
+
+
+def nothing_text(client: Client, everything: bool, filters: Mapping[str, Any]) -> str:
+    """Say that no job was found, and how many others there are if only some were asked for."""
+    parts = [
+        f" {word} {clean(value)}"
+        for key, word in (("user", "of user"), ("tenant", "on account"), ("name", "named"))
+        if (value := filters[key])
+    ]
+    parts += [f" in state {' or '.join(filters['state'])}"] if filters["state"] else []
+    which = "".join(parts)
+    nothing = f"There are no jobs{which}" if everything else f"No job{which} runs or waits"
+    others = 0
+    if which and everything:
+        others = sum(1 for _ in islice(client.jobs(limit=PAGE), PAGE))
+    elif which:
+        others = client.queue_page(1)["total"]
+    if not others:
+        return f"{nothing}; flyball submit -- COMMAND makes one."
+    count = f"{others:,}{' or more' if everything and others == PAGE else ''}"
+    jobs = "other job is" if others == 1 else "other jobs are"
+    return f"{nothing}; {count} {jobs} there: flyball queue{' --all' if everything else ''}"
 
 
 def summary(jobs: Sequence[Job]) -> str:
@@ -181,14 +218,13 @@ def cells(group: Sequence[Job], now: float) -> tuple[str, ...]:
     )
 
 
-def watch_jobs(look: Callable[[], list[Job]], everything: bool) -> None:
+def watch_jobs(show: Callable[[], None]) -> None:
     """Show the queue each second until interrupted; on a terminal in place."""
     try:
         while True:
-            jobs = look()
             if sys.stdout.isatty():
                 typer.echo(CLEAR, nl=False)
-            print_jobs(jobs, everything)
+            show()
             time.sleep(WATCH_S)
     except KeyboardInterrupt:
         return

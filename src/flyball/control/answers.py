@@ -98,7 +98,11 @@ class Answers:
             BadInput: a cursor that no page gave.
         """
         page = page_of(self._active(), query)
-        return page, self.tokens.of(page.jobs, self.now_us())
+        return page, self.waiting_tokens(page.jobs)
+
+    def waiting_tokens(self, jobs: Sequence[Job]) -> dict[int, str]:
+        """Why each of these jobs waits, as a token; those that do not wait are left out."""
+        return self.tokens.of(jobs, self.now_us())
 
     def _active(self) -> list[Job]:
         with self.book.lock:

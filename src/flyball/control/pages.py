@@ -25,13 +25,15 @@ class QueueQuery:
     """Which active jobs.
 
     Attributes:
-        user, name: only of exactly this user, with exactly this name; None = of any.
+        user, tenant, name: only of exactly this user, on exactly this account, with exactly this
+            name; None = of any.
         states: only in one of these; none = in any.
         limit: jobs in a page.
         cursor: `next` of the page before, "" = the first page.
     """
 
     user: str | None = None
+    tenant: str | None = None
     name: str | None = None
     states: tuple[JobState, ...] = ()
     limit: int = 1000
@@ -40,12 +42,13 @@ class QueueQuery:
     @property
     def wants_all(self) -> bool:
         """Whether every job is asked for."""
-        return self.user is None and self.name is None and not self.states
+        return (self.user, self.tenant, self.name, self.states) == (None, None, None, ())
 
     def wants(self, job: Job) -> bool:
         """Whether a job is asked for."""
         return (
             (self.user is None or job.spec.user == self.user)
+            and (self.tenant is None or job.spec.tenant == self.tenant)
             and (self.name is None or job.spec.name == self.name)
             and (not self.states or job.state in self.states)
         )

@@ -201,7 +201,7 @@ class Client:
 
         Args:
             limit: the first so many; 0 = all, however many requests it takes.
-            filters: user, name, state (one or several).
+            filters: user, tenant, name, state (one or several).
         """
         found: dict[int, Json] = {}  # a job that starts between two pages may be on both
         cursor: str | None = ""

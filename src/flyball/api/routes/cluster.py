@@ -33,7 +33,7 @@ async def queue(request: Request, query: Annotated[ActiveQuery, Query()]) -> Res
     bridge = bridge_of(request)
     plane = bridge.plane
     wanted = QueueQuery(
-        user=query.user, name=query.name, states=tuple(query.state),
+        user=query.user, tenant=query.tenant, name=query.name, states=tuple(query.state),
         limit=query.limit, cursor=query.cursor,
     )  # fmt: skip
 

@@ -169,7 +169,9 @@ async def list_jobs(request: Request, query: Annotated[JobsQuery, Query()]) -> R
 
     def page() -> tuple[list[dict[str, Any]], int]:
         jobs = bridge.plane.jobs(wanted)
-        return [bridge.plane.view(job) for job in jobs], jobs[-1].id if jobs else 0
+        tokens = bridge.plane.waiting_tokens(jobs)
+        views = [bridge.plane.view(job) | {"token": tokens.get(job.id)} for job in jobs]
+        return views, jobs[-1].id if jobs else 0
 
     views, last = await bridge.call(page)
     full = len(views) == query.limit and last > 1
