@@ -69,3 +69,20 @@ def test_a_slurm_log_is_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["replay", str(SAMPLES / "sacct.txt"), "-c", "philly-8x8", "-p", "easy", "--json"]
     assert run(arguments) == 0
     assert json.loads(capsys.readouterr().out)["trace"]["jobs"] == 7
+
+
+def test_batch_growth_is_refused_or_taken_as_static(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path, out = tmp_path / "shockwave.trace", tmp_path / "jobs.csv"
+    path.write_text("A3C\tcommand\trl\t--max-steps\t0\t7\t1\tgns\t1\t-1.000000\t999\t55\n")
+    assert run(["trace", "convert", str(path), str(out)]) == 2
+    assert "1 of 1 jobs change their batch size" in capsys.readouterr().err
+    assert not out.exists()
+    assert run(["trace", "convert", str(path), str(out), "--static-batch"]) == 0
+    assert "read as if they kept it" in capsys.readouterr().err
+    assert len(out.read_text().splitlines()) == 2
+    assert run(["trace", "describe", str(path), "--static-batch"]) == 0
+    assert run(["replay", str(path), "-c", "philly-8x8", "-p", "fifo", "--static-batch"]) == 0
+    at = ["--at", "1h", "--static-batch"]
+    assert run(["explain", str(path), "-c", "philly-8x8", *at]) == 0

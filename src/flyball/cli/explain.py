@@ -17,6 +17,7 @@ from flyball.cli.options import (
     MtbfHours,
     RecordedOn,
     RepairHours,
+    StaticBatch,
     TraceFile,
     TraceFormat,
 )
@@ -66,6 +67,7 @@ def explain(
     load: Load = None,
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
+    static_batch: StaticBatch = False,
 ) -> None:
     """Stop a replay at an instant and say why each waiting job waits, and what would help."""
     # 1. Refuse what can be refused before the long part.
@@ -89,7 +91,8 @@ def explain(
     )
     # 2. Read, and run up to the instant.
     workload = read_workload(
-        *(trace, trace_format, target, load, limit_jobs, estimates != "trace"), recorded_on or ""
+        *(trace, trace_format, target, load, limit_jobs, estimates != "trace"),
+        *(recorded_on or "", None, static_batch),
     )
     wanted = None if job is None else _index_of(workload, job)
     twin = build_twin(target, workload, chosen[0], effects)

@@ -41,6 +41,13 @@ FirstJobs = Annotated[int | None, typer.Option(help="Only the first N jobs.")]
 TraceFormat = Annotated[
     str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}. [default: detect]")
 ]
+StaticBatch = Annotated[
+    bool,
+    typer.Option(
+        "--static-batch",
+        help="Read a Gavel trace's jobs that grow their batch (gns, accordion) as if they kept it.",
+    ),
+]
 WrittenFormat = Annotated[
     str | None, typer.Option("--to", help=f"{', '.join(WRITTEN)}. [default: by the file's name]")
 ]

@@ -19,6 +19,7 @@ from flyball.cli.options import (
     MtbfHours,
     RecordedOn,
     RepairHours,
+    StaticBatch,
     TraceFormat,
 )
 from flyball.cli.output import check_writable, note, print_json, progress, whole_number
@@ -92,6 +93,7 @@ def replay(
     load: Load = None,
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
+    static_batch: StaticBatch = False,
     workers: Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")] = 0,
     tune: tuning.Tune = None,
     tune_every: tuning.TuneEvery = None,
@@ -150,7 +152,7 @@ def replay(
     notes: list[str] = []
     workload = read_workload(
         *(trace, trace_format, target, load, limit_jobs, estimates != "trace"),
-        *(recorded_on or "", notes),
+        *(recorded_on or "", notes, static_batch),
     )
     workloads = asked.workloads(workload, seeds)
     if seeds > 1 and not (_chance(workload, effects) or asked.chance(workloads)):
@@ -198,6 +200,7 @@ def read_workload(
     drop_estimates: bool,
     recorded_on: str = "",
     notes: list[str] | None = None,
+    static_batch: bool = False,
 ) -> Workload:
     """Read a trace for a cluster, and say what was left out, assumed and scaled.
 
@@ -210,6 +213,7 @@ def read_workload(
         drop_estimates: ignore what users said their jobs would take.
         recorded_on: device type of the jobs that name none; "" = see `settle_recorded_on`.
         notes: gets what is printed on stderr.
+        static_batch: read jobs that grow their batch as if they kept it.
     """
     from dataclasses import replace
 
@@ -220,7 +224,7 @@ def read_workload(
     from flyball.twin.traces import read_trace
 
     said: list[str] = []
-    workload = read_trace(path, trace_format, said)
+    workload = read_trace(path, trace_format, said, static_batch)
     if limit_jobs is not None:
         whole_number(limit_jobs, "--limit-jobs", 1, 10**9)
         workload = workload.take(np.arange(min(limit_jobs, len(workload))))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flyball.cli.lazy import LazyGroup, Part
-from flyball.cli.options import AsJson, TraceFormat, WrittenFormat
+from flyball.cli.options import AsJson, StaticBatch, TraceFormat, WrittenFormat
 from flyball.cli.output import check_writable, note, print_json, print_table
 from flyball.core.errors import BadInput
 from flyball.core.units import US_PER_S, duration_text
@@ -41,6 +41,7 @@ Examples:
 def describe(
     trace: Annotated[Path, typer.Argument(help="Trace file.")],
     trace_format: TraceFormat = None,
+    static_batch: StaticBatch = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what is in a trace: arrivals, run times, sizes, workload classes, tenants."""
@@ -48,7 +49,7 @@ def describe(
     from flyball.twin.traces.describe import describe as describe_workload
 
     notes: list[str] = []
-    facts = describe_workload(read_trace(trace, trace_format, notes))
+    facts = describe_workload(read_trace(trace, trace_format, notes, static_batch))
     for each in notes:
         note(f"note: {each}")
     if as_json:
@@ -71,6 +72,7 @@ def convert(
     trace: Annotated[Path, typer.Argument(help="Trace file to read.")],
     out: Annotated[Path, typer.Argument(help="File to write; .gz is compressed.")],
     trace_format: TraceFormat = None,
+    static_batch: StaticBatch = False,
     to: WrittenFormat = None,
 ) -> None:
     """Read a trace in one format and write it in another."""
@@ -78,7 +80,7 @@ def convert(
     from flyball.twin.traces import read_trace, write_trace
 
     notes: list[str] = []
-    workload = read_trace(trace, trace_format, notes)
+    workload = read_trace(trace, trace_format, notes, static_batch)
     write_trace(workload, out, to)
     for each in notes:
         note(f"note: {each}")

@@ -38,10 +38,60 @@ def test_older_form_and_shockwaves(tmp_path: Path) -> None:
     assert got.duration_us[0] == pytest.approx(44261 / 4.42609 * 1e6, abs=1)
     assert got.submit_us.tolist() == [3e6]
     path = tmp_path / "shockwave.trace"
-    path.write_text("A3C\tcommand\trl\t--max-steps\t0\t7\t1\tgns\t1\t-1.000000\t999\t55\n")
+    path.write_text("A3C\tcommand\trl\t--max-steps\t0\t7\t1\tstatic\t1\t-1.000000\t999\t55\n")
     again = read_trace(path)
     assert again.duration_us[0] == pytest.approx(7 / 7.17577 * 1e6, abs=1)
     assert again.submit_us.tolist() == [55e6]
+
+
+def shockwave_lines(*modes: str) -> str:
+    """Lines of Shockwave's form, one for each mode."""
+    line = "LM (batch size 5)\tcommand\tlm\t--steps\t1\t126716\t4\t{}\t1\t-1.000000\t1000\t{}\n"
+    return "".join(line.format(mode, row) for row, mode in enumerate(modes))
+
+
+def test_jobs_that_grow_their_batch_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shockwave.trace"
+    path.write_text(shockwave_lines("static", "gns", "accordion", "gns"))
+    with pytest.raises(BadInput) as caught:
+        read_trace(path)
+    message = str(caught.value)
+    assert "shockwave.trace: 3 of 4 jobs change their batch size as they train" in message
+    assert "1 accordion, 2 gns; the first in row 2" in message
+    assert "--static-batch" in caught.value.remedy
+
+
+def test_growing_jobs_are_read_as_static_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "shockwave.trace"
+    path.write_text(shockwave_lines("static", "gns", "accordion", "gns"))
+    notes: list[str] = []
+    got = read_trace(path, notes=notes, static_batch=True)
+    assert got.duration_us.tolist() == [1000002210] * 4
+    assert notes == [
+        "shockwave.trace: 3 of 4 jobs change their batch size as they train (1 accordion, 2 gns): "
+        "read as if they kept it, so their run times are not those of the recorded training"
+    ]
+
+
+def test_a_mode_without_growth_needs_no_word(tmp_path: Path) -> None:
+    path = tmp_path / "shockwave.trace"
+    path.write_text(shockwave_lines("static", "static"))
+    notes: list[str] = []
+    assert len(read_trace(path, notes=notes)) == 2
+    assert notes == []
+
+
+def test_unknown_mode_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shockwave.trace"
+    path.write_text(shockwave_lines("static", "elastic"))
+    with pytest.raises(BadInput, match="row 2: mode = 'elastic' is not known"):
+        read_trace(path)
+
+
+def test_static_batch_is_for_gavels_traces_only() -> None:
+    with pytest.raises(BadInput, match="philly") as caught:
+        read_trace(SAMPLES / "philly.csv", static_batch=True)
+    assert "--static-batch" in str(caught.value)
 
 
 def test_csv_form() -> None:

@@ -38,10 +38,15 @@ ENDINGS = {"swf": (".swf", ".swf.gz"), "journal": (".jsonl", ".jsonl.gz")}
 
 IN_PARTS = ("sia",)
 """Formats whose files may hold several workloads; `FILE#PART` names one."""
+GROWS_BATCHES = "gavel"
+"""The format whose jobs may grow their batch size as they train."""
 
 
 def read_trace(
-    path: str | Path, format: str | None = None, notes: list[str] | None = None
+    path: str | Path,
+    format: str | None = None,
+    notes: list[str] | None = None,
+    static_batch: bool = False,
 ) -> Workload:
     """Read a trace, plain or gzipped.
 
@@ -49,6 +54,7 @@ def read_trace(
         path: the file; `FILE#PART` for one workload of a file that holds several.
         format: a name in `READERS`; None looks at the name and the first lines.
         notes: gets a sentence for everything left out (rows skipped and the like).
+        static_batch: read jobs of a Gavel trace that grow their batch as if they kept it.
 
     Raises:
         BadInput: the file cannot be used; says where, why and what to do.
@@ -59,9 +65,18 @@ def read_trace(
     read = _loaded("trace format", name, READERS)
     if part and name not in IN_PARTS:
         raise BadInput(f"{path} is one workload and has no part {part!r}", f"leave out #{part}")
-    arguments = (path, notes if notes is not None else [])
-    made: Workload = read(*arguments, part) if name in IN_PARTS else read(*arguments)
-    return made
+    if static_batch and name != GROWS_BATCHES:
+        raise BadInput(
+            f"{path} is a {name} trace, whose jobs keep their batch size",
+            "leave out --static-batch",
+        )
+    arguments: tuple[Any, ...] = (path, notes if notes is not None else [])
+    if name in IN_PARTS:
+        arguments += (part,)
+    elif static_batch:
+        arguments += (True,)
+    workload: Workload = read(*arguments)
+    return workload
 
 
 def split_part(path: Path) -> tuple[Path, str]:

@@ -2,10 +2,15 @@
 
 The run time is the number of steps over the speed Gavel measured on V100s. Two forms are
 read: Gavel's own, tab-separated lines without a header, and a CSV table of the same jobs.
+
+Shockwave's lines name a `mode`. Jobs of the modes `gns` and `accordion` grow their batch as they
+train, and how far and when is nowhere in the trace: they are refused unless the caller takes
+them as if they kept their batch.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -28,6 +33,7 @@ from flyball.twin.traces.table import (
     MAX_ROWS,
     Field,
     Table,
+    fault,
     numbers,
     read_table,
     too_many,
@@ -49,16 +55,34 @@ CSV_FIELDS = (Field("job", "text"), JOB_TYPE, SCALE, STEPS, SUBMIT)
 WIDTHS = (9, 10, 11, 12)
 """Fields of a line: Gavel's older and newer form, and Shockwave's with `mode` and `duration`."""
 
+MODE, WITH_MODE = 7, (11, 12)
+"""Where Shockwave's lines have the mode, and how many fields they have."""
+STATIC, GROWING = "static", ("accordion", "gns")
+
 OLDER = 9  # without the working directory, so what follows it stands one place earlier
 
 Lines = list[tuple[int, list[str]]]
 
 
-def read(path: Path, notes: list[str]) -> Workload:
-    """Read either form; where the jobs have no ids they are named j0, j1, ..."""
+def read(path: Path, notes: list[str], static_batch: bool = False) -> Workload:
+    """Read either form; where the jobs have no ids they are named j0, j1, ...
+
+    Args:
+        path: the file.
+        notes: gets a sentence for what was taken otherwise than it was recorded.
+        static_batch: read jobs that grow their batch as if they kept it.
+
+    Raises:
+        BadInput: the file cannot be used, or has jobs that grow their batch.
+    """
     with opened(path) as lines:
         first = next((line for line in lines if line.strip()), "")
-    table = _tabbed(path) if "\t" in first else read_table(path, CSV_FIELDS)
+    if "\t" in first:
+        growing: dict[int, str] = {}
+        table = _tabbed(path, growing)
+        _judge_growth(table, growing, static_batch, notes)
+    else:
+        table = read_table(path, CSV_FIELDS)
     columns: dict[str, Any] = {}
     if "job" in table.columns:
         check_ids(table, "job")
@@ -108,14 +132,50 @@ def _counts(key: ModelKey) -> str:
     return ", ".join(map(str, counts))
 
 
-def _tabbed(path: Path) -> Table:
-    """The table of a file in Gavel's own form."""
+def _judge_growth(
+    table: Table, growing: dict[int, str], static_batch: bool, notes: list[str]
+) -> None:
+    """Refuse jobs that grow their batch (row: mode), or note that they are read as static."""
+    if not growing:
+        return
+    by_mode = ", ".join(
+        f"{count:,} {mode}" for mode, count in sorted(Counter(growing.values()).items())
+    )
+    what = f"{len(growing):,} of {len(table):,} jobs change their batch size as they train"
+    if not static_batch:
+        raise BadInput(
+            f"{table.file}: {what} ({by_mode}; the first in row {min(growing)}), and the trace "
+            "does not say how",
+            "read them as if they kept it with --static-batch (replay, explain, trace describe and "
+            "convert take it), or leave those lines out",
+        )
+    notes.append(
+        f"{table.file.name}: {what} ({by_mode}): read as if they kept it, so their run times are "
+        "not those of the recorded training"
+    )
+
+
+def _modes(path: Path, chunk: Lines) -> dict[int, str]:
+    """The rows of a chunk whose jobs grow their batch, with their modes."""
+    if len(chunk[0][1]) not in WITH_MODE:
+        return {}
+    modes = {row: words[MODE].strip() for row, words in chunk}
+    for row, mode in modes.items():
+        if mode not in (STATIC, *GROWING):
+            known = ", ".join((STATIC, *GROWING))
+            raise fault(path, row, "mode", mode, "is not known", f"use one of {known}")
+    return {row: mode for row, mode in modes.items() if mode != STATIC}
+
+
+def _tabbed(path: Path, growing: dict[int, str]) -> Table:
+    """The table of a file in Gavel's own form; `growing` gets the jobs that grow their batch."""
     codes: dict[str, int] = {}
     parts: dict[str, list[npt.NDArray[Any]]] = {}
     rows: list[int] = []
     with opened(path) as lines:
         for chunk in _chunks(path, lines):
             numbered = [row for row, _ in chunk]
+            growing |= _modes(path, chunk)
             steps = 4 if len(chunk[0][1]) == OLDER else 5
             for field, place in ((STEPS, steps), (SCALE, steps + 1), (SUBMIT, -1)):
                 texts = [words[place].strip() for _, words in chunk]
