@@ -26,10 +26,61 @@ from flyball.twin.traces.gpus import Share, Slice, device_of, gathered, slice_of
         ("GeForce-RTX-2080-Ti", "RTX2080Ti"),
         ("rtx_6000", "RTX6000"),
         ("AMD_Instinct_MI250", "MI250"),
-        ("rtx_6000_ada", ""),  # another generation
-        ("rtx_a6000", ""),
+        ("rtx_6000_ada", "RTX6000Ada"),
+        ("rtx_a6000", "RTXA6000"),
         ("v100s-pcie-32gb", ""),
-        ("h200", ""),
+        ("h200", "H200"),
+        # as `nvidia-smi` writes them
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA A100-PCIE-40GB", "A100-40GB"),
+        ("NVIDIA A800-SXM4-80GB", "A800"),
+        ("NVIDIA A40", "A40"),
+        ("NVIDIA B200", "B200"),
+        ("NVIDIA GeForce RTX 3090", "RTX3090"),
+        ("NVIDIA GeForce RTX 4090", "RTX4090"),
+        ("NVIDIA GeForce RTX 5090", "RTX5090"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", ""),
+        ("NVIDIA H20", "H20"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA H200 NVL", "H200"),
+        ("NVIDIA H800", "H800"),
+        ("NVIDIA L40", "L40"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX6000Ada"),
+        ("NVIDIA RTX A6000", "RTXA6000"),
+        ("Orin (nvgpu)", "JetsonOrin"),
+        ("Quadro RTX 6000", "RTX6000"),
+        # as Slurm's gres writes them
+        ("nvidia_h200", "H200"),
+        ("nvidia_geforce_rtx_4090", "RTX4090"),
+        ("nvidia_rtx_a6000", "RTXA6000"),
+        ("nvidia_h100_80gb_hbm3_1g.10gb", "H100"),
+        ("mi300x", "MI300X"),
+        # as labels of Kubernetes nodes write them
+        ("NVIDIA-L40S", "L40S"),
+        ("NVIDIA-H200-MIG-1g.18gb", "H200"),
+        ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "A100"),
+        ("NVIDIA-GeForce-RTX-3090-SHARED", "RTX3090"),
+        ("AMD_Instinct_MI300X_OAM", "MI300X"),
+        ("AMD_Instinct_MI325X", "MI325X"),
+        ("AMD_Instinct_MI210", "MI210"),
+        ("nvidia-l4", "L4"),
+        ("nvidia-tesla-a100", "A100-40GB"),
+        ("nvidia-a100-80gb", "A100"),
+        ("nvidia-h100-80gb", "H100"),
+        ("nvidia-h100-mega-80gb", "H100"),
+        ("nvidia-h200-141gb", "H200"),
+        ("nvidia-b200", "B200"),
+        ("tpu-v4-podslice", "TPUv4"),
+        ("tpu-v5-lite-podslice", "TPUv5e"),
+        ("tpu-v5-lite-device", "TPUv5e"),
+        ("tpu-v5p-slice", "TPUv5p"),
+        ("tpu-v6e-slice", "TPUv6e"),
+        ("HL-225", "Gaudi2"),
+        ("gaudi3", "Gaudi3"),
+        ("trainium", "Trainium1"),
+        ("trn2", "Trainium2"),
+        ("inferentia2", "Inferentia2"),
         ("3g.20gb", ""),
         ("", ""),
     ],
@@ -43,6 +94,11 @@ def test_slices() -> None:
     assert slice_of("h100_3g.40gb") == Slice(Fraction(3, 7), 40)
     assert slice_of("7g.80gb") == Slice(Fraction(1), 80)
     assert slice_of("2g.12gb") == Slice(Fraction(2, 4), 12)  # an A30 has four parts
+    assert slice_of("a100_1g.5gb") == Slice(Fraction(1, 7), 5)
+    assert slice_of("nvidia_a100-sxm4-80gb_1g.10gb") == Slice(Fraction(1, 7), 10)
+    assert slice_of("nvidia.com/mig-1g.18gb") == Slice(Fraction(1, 7), 18)  # H200
+    assert slice_of("nvidia.com/mig-1g.10gb.me") == Slice(Fraction(1, 7), 10)
+    assert slice_of("nvidia.com/mig-4g.24gb") == Slice(Fraction(1), 24)
     assert slice_of("a100") is None
 
 

@@ -200,3 +200,27 @@ def test_faults(tmp_path: Path, text: str, says: str) -> None:
     assert says in str(caught.value)
     assert "bad.jsonl" in str(caught.value)
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("resource", "label", "value", "device"),
+    [
+        (
+            "google.com/tpu",
+            "cloud.google.com/gke-tpu-accelerator",
+            "tpu-v5-lite-podslice",
+            "TPUv5e",
+        ),
+        ("amd.com/gpu", "amd.com/gpu.product-name", "AMD_Instinct_MI300X_OAM", "MI300X"),
+        ("habana.ai/gaudi", "nvidia.com/gpu.product", "Gaudi2", "Gaudi2"),
+        ("aws.amazon.com/neuron", "nvidia.com/gpu.product", "trn1", "Trainium1"),
+        ("nvidia.com/gpu", "cloud.google.com/gke-accelerator", "nvidia-l4", "L4"),
+    ],
+)
+def test_accelerators_of_other_makers(
+    tmp_path: Path, resource: str, label: str, value: str, device: str
+) -> None:
+    asked = pod(limits={resource: "4"}, spec={"nodeSelector": {label: value}})
+    got = read_trace(written(tmp_path, asked))
+    assert got.devices.tolist() == [4]
+    assert [got.device_names[code] for code in got.device] == [device]

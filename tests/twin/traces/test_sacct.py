@@ -64,7 +64,7 @@ def test_sample() -> None:
         "sacct.txt: 1 jobs could start only later than submitted (dependency, array limit or "
         "begin time); the twin takes them from submission",
         "sacct.txt: 1 parts of heterogeneous jobs taken as jobs of their own",
-        "sacct.txt: jobs on devices the catalogue does not have: h200 (1); taken as jobs that "
+        "sacct.txt: jobs on devices the catalogue does not have: b300 (1); taken as jobs that "
         "name no device type",
     ]
 

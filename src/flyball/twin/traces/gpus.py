@@ -14,8 +14,9 @@ from flyball.core.units import MIB_PER_GIB, MILLI_PER_DEVICE
 from flyball.physics import catalogue
 
 NOISE = {
-    *("nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "gpu", "shared"),
-    *("sxm", "sxm2", "sxm3", "sxm4", "sxm5", "pcie", "nvl", "hbm2", "hbm2e", "hbm3"),
+    *("nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "intel", "habana", "habanalabs"),
+    *("google", "aws", "gpu", "shared", "accelerator", "nvgpu", "oam", "vf"),
+    *("sxm", "sxm2", "sxm3", "sxm4", "sxm5", "pcie", "nvl", "hbm2", "hbm2e", "hbm3", "hbm3e"),
 }
 """Makers and form factors: they do not change which type of the catalogue is meant."""
 
@@ -42,12 +43,14 @@ class Slice(NamedTuple):
 def device_of(text: str) -> str:
     """The catalogue's name for a device as clusters write it, "" if it has none.
 
-    `nvidia_a100-sxm4-80gb`, `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb` and `a100` are all A100.
+    `nvidia_a100-sxm4-80gb`, `NVIDIA A100-SXM4-80GB`, `NVIDIA-A100-SXM4-80GB-MIG-1g.10gb` and
+    `a100` are all A100; `tpu-v5-lite-podslice` is TPUv5e.
     """
     whole = _SLICE.sub("", text.lower()).replace("mig", "")
+    named = [whole] if re.search(r"[a-z]", whole) else []  # a cloud's own name for a type
     words = [word for word in re.split(r"[^a-z0-9]+", whole) if word and word not in NOISE]
     without_memory = [word for word in words if not _MEMORY.fullmatch(word)]
-    for candidate in (words, without_memory):
+    for candidate in (named, words, without_memory):
         try:
             return catalogue.get("-".join(candidate)).name
         except UnknownName:

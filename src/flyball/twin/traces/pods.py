@@ -11,7 +11,10 @@ from flyball.core.units import MILLI_PER_DEVICE
 from flyball.twin.traces.drafts import seconds_since_1970
 from flyball.twin.traces.gpus import Share, gathered, slice_of
 
-WHOLE = ("nvidia.com/gpu", "amd.com/gpu")
+WHOLE = (
+    *("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi"),
+    *("aws.amazon.com/neuron", "aws.amazon.com/neurondevice"),
+)
 MIG = "nvidia.com/mig-"
 TIME_SLICED = "nvidia.com/gpu.shared"
 HAMI_PERCENT, HAMI_MIB = "nvidia.com/gpucores", "nvidia.com/gpumem"
@@ -20,6 +23,7 @@ PRODUCTS = (
     "nvidia.com/gpu.product",
     "amd.com/gpu.product-name",
     "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-tpu-accelerator",
 )
 GANGS = ("training.kubeflow.org/job-name", "volcano.sh/job-name")
 
@@ -183,7 +187,7 @@ def _resources(containers: Any) -> Iterator[tuple[str, int]]:
         resources = each.get("resources") or {}
         asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
         for name, quantity in asked.items():
-            if name.startswith(("nvidia.com/", "amd.com/")):
+            if name in WHOLE or name.startswith(("nvidia.com/", "amd.com/")):
                 yield name, _count(name, quantity)
 
 
