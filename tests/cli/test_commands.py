@@ -152,11 +152,37 @@ def test_failures_are_drawn_by_seed(capsys: pytest.CaptureFixture[str], tmp_path
     assert len({each["makespan_s"] for each in made["results"]}) > 1
 
 
-def test_seeds_without_chance_are_pointed_out(
-    capsys: pytest.CaptureFixture[str], trace: Path
+def test_seeds_without_chance_run_once(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
+    command = ["replay", str(trace), "-c", "five-mixed", "-p", "fifo,easy", "--seeds", "3"]
+    assert run(command) == 0
+    shown = capsys.readouterr()
+    assert "nothing here is random: all 3 seeds would give the same" in shown.err
+    assert "95 %" not in shown.out and "seeds" not in shown.out
+    assert run([*command, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert [(each["policy"], each["seed"]) for each in made["results"]] == [
+        ("fifo", 0),
+        ("easy", 0),
+    ]
+    assert "differences" not in made
+    assert any("nothing here is random" in text for text in made["notes"])
+
+
+def test_tables_say_their_units_and_window(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert run(["replay", str(trace), "-c", "five-mixed", "-p", "fifo", "--seeds", "2"]) == 0
-    assert "nothing here is random" in capsys.readouterr().err
+    week = tmp_path / "week.csv"
+    options = ("--days", "2", "--devices", "40", "--load", "0.5")
+    assert run(["trace", "generate", "mixed", str(week), *options]) == 0
+    command = ["replay", str(week), "-c", "five-mixed", "-p", "fifo,easy"]
+    capsys.readouterr()
+    assert run(command) == 0
+    shown = capsys.readouterr().out
+    assert "window of 10-100 % of the arrivals (4.8 h to 48.0 h)" in " ".join(shown.split())
+    for heading in ("slowdown p95 (x)", "fairness (0..1)", "preempted (times)", "balance (cv)"):
+        assert heading in shown
+    window_s = json_of(capsys, *command)["trace"]["window_s"]
+    assert window_s == pytest.approx([17_280, 172_800], rel=1e-3)
 
 
 def test_exact_estimates_replace_the_traces(

@@ -156,9 +156,12 @@ def replay(
     )
     workloads = asked.workloads(workload, seeds)
     if seeds > 1 and not (_chance(workload, effects) or asked.chance(workloads)):
-        note(
-            "note: nothing here is random, so every seed gives the same; see --estimates, --mtbf-h"
+        notes.append(
+            f"nothing here is random: all {seeds} seeds would give the same, so each policy runs "
+            "once and there is no interval; see --estimates noisy:SIGMA and --mtbf-h"
         )
+        note(f"note: {notes[-1]}")
+        seeds = 1
     # 3. Run.
     keep = "all" if per_job else "first" if figure and not pareto else "none"
     policies = tuple(chosen) if arms is None else arms.policies

@@ -243,7 +243,7 @@ def show(
     if as_json:
         print_json({**head, "rows": table})
     else:
-        _print_rows(table, report.title(case))
+        _print_rows(table, report.title(case), case.seeds > 1)
         print_record(runs, case, site_policy)
 
 
@@ -274,7 +274,7 @@ def _described(policy: PolicySetting) -> dict[str, Any] | None:
 
 ROW_COLUMNS = (
     *("policy", "completion", "wait", "work dev-h", "kWh/dev-h", "in use"),
-    *("preempted", "finish fairness p95"),
+    *("preempted (times)", "finish fairness p95 (x)"),
 )
 CHANGE_COLUMNS = {
     "completion_s": "completion",
@@ -284,7 +284,7 @@ CHANGE_COLUMNS = {
 }
 
 
-def _print_rows(table: Sequence[dict[str, Any]], title: str) -> None:
+def _print_rows(table: Sequence[dict[str, Any]], title: str, intervals: bool) -> None:
     from flyball.cli.report import change, number
     from flyball.core.units import duration_text
 
@@ -308,7 +308,8 @@ def _print_rows(table: Sequence[dict[str, Any]], title: str) -> None:
         if row["change"]
     ]
     head = ("policy", "against", *CHANGE_COLUMNS.values())
-    print_table("Change in percent, paired by seed, with a 95 % interval", head, moved, 2)
+    paired = ", paired by seed, with a 95 % interval" if intervals else ""
+    print_table(f"Change in percent{paired}", head, moved, 2)
 
 
 def _print_front(points: Sequence[Point], aims: tuple[Aim, Aim], title: str) -> None:
@@ -326,7 +327,7 @@ def _print_front(points: Sequence[Point], aims: tuple[Aim, Aim], title: str) -> 
         )
         for each in order
     ]
-    header = ("policy", "", *keys, *(aim.name for aim in aims), f"best if {aims[0].name} weighs")
+    header = ("policy", "", *keys, *(aim.label for aim in aims), f"best if {aims[0].name} weighs")
     print_table(title, header, cells, 2)
 
 

@@ -16,7 +16,7 @@ from flyball.cli.output import print_table
 from flyball.cli.record import record_json, record_lines, record_rows
 from flyball.core.cluster import Cluster
 from flyball.core.codes import Status
-from flyball.core.metrics import Summary
+from flyball.core.metrics import WINDOW_BEGINS, Summary
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, US_PER_S, duration_text
 from flyball.core.workload import Workload
 
@@ -26,9 +26,9 @@ TIME_COLUMNS = (
     "p50",
     "p95",
     "wait",
-    "slowdown p95",
-    "fairness",
-    "preempted",
+    "slowdown p95 (x)",
+    "fairness (0..1)",
+    "preempted (times)",
 )
 USE_COLUMNS = (
     "policy",
@@ -38,7 +38,7 @@ USE_COLUMNS = (
     "kWh/dev-h",
     "peak kW",
     "cost dev-h",
-    "balance",
+    "balance (cv)",
     "run s",
 )
 PER_JOB_COLUMNS = (
@@ -87,6 +87,7 @@ def describe_trace(workload: Workload) -> dict[str, Any]:
         "name": workload.name,
         "jobs": len(workload),
         "span_s": workload.span_us / US_PER_S,
+        "window_s": [WINDOW_BEGINS * workload.span_us / US_PER_S, workload.span_us / US_PER_S],
         "device_hours": float((asked * workload.duration_us).sum()) / US_PER_S / 3600,
         "max_devices": int(workload.devices.max()),
         "tenants": len(workload.tenants),
@@ -125,6 +126,16 @@ def title(case: Case) -> str:
     return f"{line}, means of {case.seeds} seeds" if case.seeds > 1 else line
 
 
+def window_text(case: Case) -> str:
+    """Which span each column of the second table is of, in a line."""
+    begin_s, end_s = describe_trace(case.workloads[0])["window_s"]
+    window = f"{duration_text(begin_s)} to {duration_text(end_s)}"
+    return (
+        f"In use, work and kWh/dev-h: window of 10-100 % of the arrivals ({window}); "
+        "energy, peak, cost and balance: whole run"
+    )
+
+
 def print_runs(runs: Sequence[Run], case: Case, site_policy: str | None = None) -> None:
     """A table with a line per policy (means over the seeds), and the differences if there are."""
     times, uses = record_rows(case, len(TIME_COLUMNS), len(USE_COLUMNS))
@@ -135,7 +146,7 @@ def print_runs(runs: Sequence[Run], case: Case, site_policy: str | None = None) 
         times.append([setting.name, *_time_cells(summaries)])
         uses.append([setting.name, *_use_cells(summaries), f"{run_s:.3f}"])
     print_table(title(case), TIME_COLUMNS, times)
-    print_table("", USE_COLUMNS, uses)
+    print_table(window_text(case), USE_COLUMNS, uses)
     for line in record_lines(runs, case, site_policy):
         typer.echo(line)
     if case.seeds > 1 and len(case.policies) > 1:

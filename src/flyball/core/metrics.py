@@ -22,6 +22,9 @@ from flyball.core.results import Floats, Ints, Results
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
 
 US_PER_HOUR = US_PER_S * S_PER_HOUR
+WINDOW_BEGINS = 0.1
+"""Where the window begins, as a share of the arrival span; it ends with the last arrival."""
+
 SLOWDOWN_BOUND_S = 10.0
 """Jobs shorter than this count as this long, or a 1 s job that waits 100 s would rule the tail."""
 

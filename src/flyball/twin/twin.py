@@ -24,6 +24,7 @@ from flyball.core.codes import ActionKind
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.knobs import Knobs, Order
+from flyball.core.metrics import WINDOW_BEGINS
 from flyball.core.protocols import Allocator, Decider, Forecast
 from flyball.core.records import Records
 from flyball.core.results import Mark, Results
@@ -40,8 +41,6 @@ from flyball.twin.tuning import Tuning, learn_speeds
 from flyball.twin.usual import score_cache
 
 DUMP_FORMAT = 2
-WINDOW_BEGINS = 0.1
-"""Metrics of a window leave out this first part of the arrival span."""
 
 
 class BadPlan(FlyballError):
