@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.cluster import Cluster
-from flyball.core.metrics import Spread, without_nan
+from flyball.core.metrics import WINDOW_BEGINS, Spread, without_nan
 from flyball.core.results import Results
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import Workload
-from flyball.twin.twin import WINDOW_BEGINS
 
 
 @dataclass(frozen=True)
