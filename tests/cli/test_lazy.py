@@ -18,7 +18,7 @@ import flyball.cli
 from flyball.cli.lazy import LazyCommand
 from flyball.cli.main import app, run
 
-FRAME = {"flyball.cli", "flyball.cli.lazy", "flyball.cli.main"}
+FRAME = {"flyball.cli", "flyball.cli.lazy", "flyball.cli.main", "flyball.cli.suggest"}
 SHARED = {"flyball.cli.options", "flyball.cli.output"}
 HEAVY = {
     "alembic", "fastapi", "httpx", "lightgbm", "matplotlib", "numba", "numpy", "pandas", "polars",

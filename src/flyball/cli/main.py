@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from flyball import __version__
 from flyball.cli.lazy import LazyGroup, Part
+from flyball.cli.suggest import instead_of_command, message_of
 from flyball.core.errors import FlyballError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 TRY_LATER = 75
+COMPLETE = "__complete"
+"""The first argument of a call by a shell's completion script."""
 
 PARTS = {
     "up": Part("up:up", "Queue and run jobs on this machine."),
@@ -74,6 +77,10 @@ PARTS = {
     "doctor": Part(
         "doctor:doctor", "Say what this machine offers, what is missing and how to get it."
     ),
+    "completion": Part(
+        "completion:completion",
+        "Print a script that has a shell complete commands, options, job numbers and policies.",
+    ),
     "compile": Part(
         "kernels:compile_kernels",
         "Compile the kernels ahead of their first use; about a minute on two cores, once.",
@@ -95,6 +102,13 @@ class Top(LazyGroup):
     """All of `flyball`."""
 
     parts = PARTS
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is called; of one that another tool has, what ours is called."""
+        meant = instead_of_command(args[0]) if args and args[0] not in self.commands else None
+        if meant:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
@@ -130,6 +144,10 @@ def _top(
 
 def run(arguments: list[str]) -> int:
     """Run one command; the process's exit code. Whatever a user can mend is one line."""
+    if arguments[:1] == [COMPLETE]:
+        from flyball.cli.completion import print_candidates
+
+        return print_candidates(typer.main.get_group(app), arguments[1:])
     try:
         code = app(args=arguments, prog_name="flyball", standalone_mode=False)
         sys.stdout.flush()
@@ -138,7 +156,7 @@ def run(arguments: list[str]) -> int:
         return _say(str(error), error.exit_code)
     except typer.TyperException as error:
         where = getattr(getattr(error, "ctx", None), "command_path", "flyball")
-        message = error.format_message().strip()
+        message = message_of(error).removesuffix(".")
         return _say(f"{message}; see {where} --help" if message else "", 2)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
