@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from flyball.app import policy_settings
-from flyball.bench import compare_runs, workers
+from flyball.bench import compare_runs, run_file, workers
 from flyball.bench.compare import Comparison, compare, load_comparison, summary_of
 from flyball.bench.compare_figure import compare_figure
 from flyball.bench.compare_report import change_table, markdown, relative_table, scenario_table
-from flyball.bench.compare_runs import BOUND, Plan, Record, RunFile, code_version, run_plan
+from flyball.bench.compare_runs import BOUND, Plan, code_version, run_plan
+from flyball.bench.run_file import Record, RunFile
 from flyball.bench.scenarios import Scenario
-from flyball.core.errors import BadInput, UnknownName
+from flyball.core.errors import BadInput, FlyballError, UnknownName
 
 NODES = {"nodes": [{"name": "a", "device": "V100", "devices": 8}]}
 TINY = Scenario("tiny", "a small one", NODES, "mixed", 30, 0.9, effects={"estimate_sigma": 0.5})
@@ -141,13 +142,13 @@ def test_the_code_version_follows_the_sources(
     (tmp_path / "schedule" / "policies").mkdir(parents=True)
     source = tmp_path / "schedule" / "policies" / "x.py"
     source.write_text("a = 1\n")
-    monkeypatch.setattr(compare_runs, "PACKAGE", tmp_path)
+    monkeypatch.setattr(run_file, "PACKAGE", tmp_path)
     versions = []
     for text in ("a = 1\n", "a = 2\n"):
         source.write_text(text)
-        compare_runs.code_version.cache_clear()
+        run_file.source_version.cache_clear()
         versions.append(compare_runs.code_version())
-    compare_runs.code_version.cache_clear()
+    run_file.source_version.cache_clear()
     assert versions[0] != versions[1]
 
 
@@ -322,3 +323,19 @@ def test_a_baseline_must_be_there() -> None:
 def test_summaries_survive_json() -> None:
     run = TINY.case(plan().policies[0], 0).run(0, 0)
     assert summary_of(json.loads(json.dumps(run.summary.as_dict()))) == run.summary
+
+
+def test_a_policy_that_a_scenario_refuses_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = replace(TINY, name="slow", effects={"checkpoint_s": 1e6})
+    what = Plan((TINY, slow), tuple(policy_settings("fifo-skip,srtf", [])), (0, 1))
+    failed: dict[str, str] = {}
+    with RunFile(tmp_path / "runs.jsonl") as runs:
+        records = run_plan(what, runs, 1, failed=failed)
+    assert list(failed) == ["srtf"]
+    assert failed["srtf"].startswith("on slow: ")
+    assert {record.get("policy", "bound") for record in records} == {"fifo-skip", "bound"}
+    assert [row["policy"] for row in compare(what.without(failed), records, "fifo-skip").overall]
+    with RunFile(tmp_path / "other.jsonl") as runs, pytest.raises(FlyballError):
+        run_plan(what, runs, 1)

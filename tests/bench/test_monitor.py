@@ -13,6 +13,8 @@ import typer
 from flyball.bench import monitor
 from flyball.bench.monitor_agree import AGREE, Look, agreement
 from flyball.bench.monitor_store import storing_share
+from flyball.bench.part_runs import Outcome
+from flyball.bench.run_file import RunFile
 from flyball.cli import bench_monitor
 from flyball.core.errors import BadInput
 from flyball.core.protocols import Sample
@@ -25,12 +27,15 @@ NOTES: list[str] = []
 
 
 @pytest.fixture(scope="module")
-def figures() -> dict[str, Any]:
+def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Two modes for a few seconds each, with windows to match."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(monitor, "WINDOW_S", 1.0)
         patch.setattr(monitor, "SETTLE_S", 0.0)
-        return monitor.run(NOTES.append, seconds=2.0, jobs=2, processes=2)
+        with RunFile(tmp_path_factory.mktemp("runs") / "runs.jsonl") as runs:
+            outcome, figures = monitor.run(NOTES.append, runs, 2.0, 2, 2)
+    assert not outcome.not_run
+    return figures
 
 
 def test_figures(figures: dict[str, Any]) -> None:
@@ -108,7 +113,7 @@ def command(*arguments: str) -> None:
 def test_command(
     figures: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(monitor, "run", lambda *_: figures)
+    monkeypatch.setattr(monitor, "run", lambda *_: (Outcome(), figures))
     command("--seconds", "60")
     shown = capsys.readouterr()
     assert "CPU at default rates, % of one core" in shown.out

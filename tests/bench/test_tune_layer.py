@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flyball.bench import tune_layer, tune_mixed, tune_speed
+from flyball.bench.run_file import RunFile
 from flyball.cli.main import app
 from flyball.core.errors import DataAbsent, UnknownName
 from flyball.core.shared_data import shared_data
@@ -34,14 +37,14 @@ def small(jobs: int = 24) -> Workload:
     )
 
 
-def test_a_part_nobody_knows_is_refused() -> None:
-    with pytest.raises(UnknownName, match="mixed"):
-        tune_layer.run(lambda _: None, ("mixd",))
+def test_a_part_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with RunFile(tmp_path / "runs.jsonl") as runs, pytest.raises(UnknownName, match="mixed"):
+        tune_layer.run(lambda _: None, ("mixd",), runs)
 
 
 @pytest.mark.parametrize("name", tune_layer.PARTS)
 def test_every_part_has_rows(name: str) -> None:
-    module = __import__(f"flyball.bench.tune_{name}", fromlist=["rows"])
+    module = import_module(f"flyball.bench.tune_{name.replace('-', '_')}")
     assert callable(module.rows)
 
 
@@ -110,6 +113,6 @@ def test_the_command_prints_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
     monkeypatch.setattr("flyball.bench.tune_caps.rows", lambda progress: [row])
     said = CliRunner().invoke(app, ["bench", "tune", "--only", "caps", "--json"])
-    assert json.loads(said.stdout) == {"rows": [row]}
+    assert json.loads(said.stdout) == {"rows": [row], "not_run": []}
     said = CliRunner().invoke(app, ["bench", "tune", "--only", "caps"])
     assert "yes" in said.stdout

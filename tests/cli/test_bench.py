@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from flyball.bench.compare import load_comparison
-from flyball.bench.compare_runs import Plan, Record
+from flyball.bench.compare_runs import Plan
+from flyball.bench.run_file import Record
 from flyball.cli.main import run
 
 COMPARE = ("bench", "compare", "--scenarios", "uniform", "--seeds", "2", "--workers", "1")

@@ -3,49 +3,71 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import pytest
 from tests.predict.load.test_backtest import small_targets
 
-from flyball.bench import predict_mission
+from flyball.bench import part_runs, predict_mission
+from flyball.bench.part_runs import Part
 from flyball.bench.predict_load import measure
+from flyball.bench.run_file import RunFile
 
 
-def small_parts() -> dict[str, Any]:
-    return {name: partial(measure, name, target) for name, target in small_targets().items()}
+def small_parts() -> dict[str, Part]:
+    return {name: Part(partial(measure, name, target)) for name, target in small_targets().items()}
 
 
-def test_rows_are_whole_and_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_whole_and_a_stopped_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(predict_mission, "PARTS", small_parts())
     said: list[str] = []
-    saved: list[dict[str, Any]] = []
-    first = predict_mission.run({}, said.append, saved.append, only=["one"])
-    assert {row["target"] for row in first["rows"]} == {"one"}
-    assert first["parts"] == ["one"]
-    assert saved[-1] == first
+    with RunFile(tmp_path / "runs.jsonl") as runs:
+        first = predict_mission.run(said.append, runs, only=["one"])
+    assert {row["target"] for row in first.rows} == {"one"}
     assert any("one: fitting" in each for each in said)
     said.clear()
-    whole = predict_mission.run(first, said.append)
-    assert whole["rows"][: len(first["rows"])] == first["rows"]
+    with RunFile(tmp_path / "runs.jsonl") as runs:
+        whole = predict_mission.run(said.append, runs)
+    assert whole.results["one"] == first.results["one"]
     assert not any("one:" in each for each in said)
-    for row in whole["rows"]:
+    for row in whole.rows:
         assert {"target", "horizon", "metric", "value", "bar", "baseline", "n"} <= set(row)
         assert (row["bar"] is None) == (row["holds"] is None)
         assert row["n"] > 0
-    verdicts = {(row["target"], row["metric"]): row["holds"] for row in whole["rows"]}
+    verdicts = {(row["target"], row["metric"]): row["holds"] for row in whole.rows}
     assert verdicts["two", "rMAE"] is True  # the last row: all horizons together
-    assert "up to" in whole["rows"][-1]["horizon"]
+    assert "up to" in whole.rows[-1]["horizon"]
+
+
+def test_parts_that_need_torch_are_left_out_where_it_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The others are measured; on a base install `utilisation` used to end the whole table."""
+    monkeypatch.setattr(part_runs, "find_spec", lambda name: None)
+    nets = [name for name, part in predict_mission.PARTS.items() if part.modules]
+    assert nets == ["utilisation, bursty", "utilisation, iterative"]
+    parts = {**{name: predict_mission.PARTS[name] for name in nets}, **small_parts()}
+    monkeypatch.setattr(predict_mission, "PARTS", parts)
+    said: list[str] = []
+    with RunFile(tmp_path / "runs.jsonl") as runs:
+        outcome = predict_mission.run(said.append, runs)
+    assert list(outcome.results) == ["one", "two"]
+    assert [each.part for each in outcome.not_run] == nets
+    assert "pip install 'flyball[learn]'" in said[0], "said before anything is measured"
+    assert outcome.exit_code == 0
 
 
 @pytest.mark.soak
-def test_parts_are_measured_in_processes_of_their_own() -> None:
+def test_parts_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
     """Real ones: two parts that need no data but what ships."""
+    pytest.importorskip("torch")
     said: list[str] = []
     names = [name for name in predict_mission.PARTS if name.startswith("utilisation")]
     assert len(names) == 2
-    done = [name for name in predict_mission.PARTS if name not in names]
-    table = predict_mission.run({"rows": [], "parts": done}, said.append, workers=2)
-    assert set(table["parts"]) == set(predict_mission.PARTS)
-    assert {row["target"] for row in table["rows"]} == set(names)
+    with RunFile(tmp_path / "runs.jsonl") as runs:
+        outcome = predict_mission.run(said.append, runs, names, workers=2)
+    assert list(outcome.results) == names
+    assert {row["target"] for row in outcome.rows} == set(names)
     assert any(each.startswith(names[0]) for each in said)

@@ -15,8 +15,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from flyball.bench.compare_runs import Plan, Record, code_version
+from flyball.bench.compare_runs import Plan, code_version
 from flyball.bench.replay import Run, differences
+from flyball.bench.run_file import Record
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.metrics import Spread, Summary, paired, without_nan
 

@@ -1,33 +1,21 @@
-"""The runs of a comparison: each is made once, and kept in a file as soon as it ends.
+"""The runs of a comparison: each is made once, and kept in a `run_file` as soon as it ends.
 
-The file has a line of JSON per run, with a key made of all that the run depends on: the
-scenario, the policy and its knobs, the seed, and the code. Whoever asks again for a run that is
-there gets it from the file, so a comparison that was broken off goes on where it stopped.
+The key of a run is made of all that it depends on: the scenario, the policy and its knobs, the
+seed, and the code. A comparison that was broken off goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from flyball import __version__
 from flyball.app import PolicySetting
 from flyball.bench.bounds import lower_bounds
+from flyball.bench.run_file import Record, RunFile, key_of, source_version
 from flyball.bench.scenarios import Scenario
 from flyball.bench.workers import Workers
-from flyball.core.errors import BadInput
-from flyball.physics.compile import PACKAGE
-
-Record = dict[str, Any]
-Note = Callable[[str], None]
+from flyball.core.errors import FlyballError
 
 BOUND = -1
 """In place of a policy: the lower bounds of a scenario and seed."""
@@ -39,18 +27,10 @@ CODE = (
 )
 """What the result of a run may depend on besides its scenario, knobs and seed."""
 
-SYNC_S = 1.0
 
-
-@cache
 def code_version() -> str:
     """The package's version and a digest of the sources that runs depend on."""
-    digest = hashlib.sha256()
-    for pattern in CODE:
-        for source in sorted(PACKAGE.glob(pattern)):
-            name = source.relative_to(PACKAGE).as_posix()
-            digest.update(name.encode() + b"\0" + source.read_bytes())
-    return f"{__version__}+{digest.hexdigest()[:16]}"
+    return source_version(CODE)
 
 
 @dataclass(frozen=True)
@@ -73,13 +53,24 @@ class Plan:
     def key(self, seed: int, scenario: int, arm: int) -> str:
         """Two runs with the same key have the same result."""
         policy = None if arm == BOUND else self.policies[arm]
-        parts = [
+        return key_of(
             code_version(),
             self.scenarios[scenario].text(),
             seed,
             None if policy is None else [policy.name, policy.knobs.as_dict()],
-        ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+        )
+
+    def attempt(self, seed: int, scenario: int, arm: int) -> Record:
+        """One run, or `{"failed": reason}` if the twin refuses the policy on the scenario."""
+        try:
+            return self.run(seed, scenario, arm)
+        except FlyballError as error:
+            return {"failed": str(error)}
+
+    def without(self, failed: Mapping[str, str]) -> Plan:
+        """The same without some policies."""
+        kept = tuple(each for each in self.policies if each.name not in failed)
+        return replace(self, policies=kept)
 
     def run(self, seed: int, scenario: int, arm: int) -> Record:
         """One run, here and now, as a line of the file."""
@@ -96,77 +87,15 @@ class Plan:
         return {**record, "run_s": round(time.perf_counter() - began, 6)}
 
 
-class RunFile:
-    """The file of runs: read as a whole, then appended to. Use it in a `with` statement.
+@dataclass(frozen=True)
+class _Attempts:
+    """Sent to workers: a run that is refused does not end the others."""
 
-    A line is given to the system when its run ends and forced to the disk within about a second:
-    a killed process loses nothing, a power cut next to nothing. A line that is damaged
-    all the same is left where it is, and its run is made again.
+    plan: Plan
 
-    Args:
-        path: made if it is not there.
-        note: told of lines that cannot be used.
-    """
-
-    def __init__(self, path: Path, note: Note | None = None) -> None:
-        self.records: dict[str, Record] = {}
-        whole = True
-        try:
-            text = path.read_bytes() if path.exists() else b""
-            whole = not text or text.endswith(b"\n")
-            self._read(text, path, note)
-            self._file = path.open("ab")
-        except OSError as error:
-            raise BadInput(f"{path}: {error.strerror}", "name another folder") from None
-        if not whole:  # the next line must not become a part of the damaged one
-            self._file.write(b"\n")
-        self._synced = time.monotonic()
-
-    def _read(self, text: bytes, path: Path, note: Note | None) -> None:
-        damaged = []
-        for row, line in enumerate(text.splitlines(), start=1):
-            record = _parsed(line)
-            if record is not None:
-                self.records[record["key"]] = record
-            elif line.strip():
-                damaged.append(row)
-        if damaged and note is not None:
-            rows = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
-            note(f"note: {path} row {rows} is damaged; that run is made again")
-
-    def append(self, record: Record) -> None:
-        """Keep a run."""
-        self.records[record["key"]] = record
-        self._file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
-        self._file.flush()
-        if time.monotonic() - self._synced > SYNC_S:
-            self._sync()
-
-    def _sync(self) -> None:
-        os.fsync(self._file.fileno())
-        self._synced = time.monotonic()
-
-    def __enter__(self) -> RunFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.flush()
-        self._sync()
-        self._file.close()
-
-
-def _parsed(line: bytes) -> Record | None:
-    """The record in a line, None if it is not one."""
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None
+    @property
+    def run(self) -> Callable[..., Record]:
+        return self.plan.attempt
 
 
 def run_plan(
@@ -174,6 +103,7 @@ def run_plan(
     runs: RunFile,
     workers: int | None = None,
     done: Callable[[Record], None] | None = None,
+    failed: dict[str, str] | None = None,
 ) -> list[Record]:
     """Every run of the plan in the order of its tasks, made or found in the file.
 
@@ -182,6 +112,11 @@ def run_plan(
         runs: where runs are kept.
         workers: processes at most; None = as many as cores.
         done: told of each run, when it is found or made.
+        failed: takes the policies that a scenario refuses, with the reason; their runs are left
+            out of the result. None = the first refusal ends it all.
+
+    Raises:
+        FlyballError: a run was refused, and `failed` is None or it is the bound's.
     """
     keys = {task: plan.key(*task) for task in plan.tasks()}
     left = []
@@ -190,9 +125,19 @@ def run_plan(
             left.append(task)
         elif done is not None:
             done(runs.records[key])
-    with Workers(plan, workers) as crew:
-        for _, record in crew.run(left):
+    refused: dict[str, str] = {}
+    with Workers(_Attempts(plan), workers) as crew:
+        for (_, scenario, arm), record in crew.run(left):
+            if "failed" in record:
+                if failed is None or arm == BOUND:
+                    raise FlyballError(record["failed"])
+                about = f"on {plan.scenarios[scenario].name}: {record['failed']}"
+                refused.setdefault(plan.policies[arm].name, about)
+                continue
             runs.append(record)
             if done is not None:
                 done(record)
-    return [runs.records[key] for key in keys.values()]
+    if failed is not None:
+        failed.update(refused)
+    kept = plan.without(refused)
+    return [runs.records[kept.key(*task)] for task in kept.tasks()]

@@ -17,11 +17,18 @@ from flyball.control.plane import Plane
 from flyball.control.receipts import Prices
 from flyball.control.tuning import Tuning
 from flyball.core.errors import Unavailable
-from flyball.core.jobs import Job, JobSpec
+from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.engines.local import claim, proc
 
 TRAINING = "flyball.data.live_demo.elastic"
 WAIT_S = 120.0
+
+
+FAILED_STATES = frozenset(state for state in JobState if state.final) - {
+    JobState.COMPLETED,
+    JobState.CANCELLED,
+}
+LOG_END_LINES = 5
 
 
 class Point(NamedTuple):
@@ -68,26 +75,59 @@ class Stage:
                     found.append(Point(attempt, int(words[0]), float(words[1]), int(words[2])))
         return found
 
-    def until(self, done: Callable[[], Any], what: str) -> Any:
+    def until(self, done: Callable[[], Any], what: str, job: int = 0) -> Any:
         """Wait for something that must come true.
 
+        Args:
+            done: what is waited for.
+            what: the same in words.
+            job: the job that must bring it about; when it has failed nobody waits on. 0 = none.
+
         Raises:
-            Unavailable: it has not.
+            Unavailable: it has not come true, or the job has failed.
         """
         end_s = time.monotonic() + WAIT_S
         while not (value := done()):
+            if job:
+                self.refuse_failed(job, what)
             if time.monotonic() > end_s:
-                raise Unavailable(f"waited in vain for {what}", "the machine may be too busy")
+                raise Unavailable(
+                    f"waited {WAIT_S:g} s in vain for {what}", "the machine may be too busy"
+                )
             time.sleep(0.02)
         return value
 
     def until_step(self, job: int, step: int) -> None:
         """Wait until it has printed a step."""
-        self.until(lambda: any(each.step >= step for each in self.curve(job)[-1:]), f"step {step}")
+        self.until(
+            lambda: any(each.step >= step for each in self.curve(job)[-1:]), f"step {step}", job
+        )
+
+    def refuse_failed(self, job: int, what: str) -> None:
+        """Say that a job has failed, with the end of its log.
+
+        Raises:
+            Unavailable: it has.
+        """
+        now = self.job(job)
+        if now.state not in FAILED_STATES:
+            return
+        code = now.values.get("exit_code")
+        exited = f" with exit code {code}" if code else ""
+        path = self.plane.log_path(job) if now.attempt else None
+        raise Unavailable(
+            f"job {job} ended as {now.state}{exited} before {what}: {log_end(path)}",
+            "mend what its log names and measure this part again",
+        )
 
     def ended(self, job: int) -> Job:
-        """Wait for its end."""
+        """Wait for its end, be it a cancelled one.
+
+        Raises:
+            Unavailable: it has failed, or does not end.
+        """
         self.until(lambda: self.job(job).state.final, f"the end of job {job}")
+        self.refuse_failed(job, "it was done")
         return self.job(job)
 
     def supervisor(self, job: int) -> int:
@@ -108,6 +148,13 @@ class Stage:
     def lose(self, job: int) -> None:
         """Kill its supervisor, and so itself, as a machine that fails would."""
         os.kill(self.supervisor(job), signal.SIGKILL)
+
+
+def log_end(path: Path | None, lines: int = LOG_END_LINES) -> str:
+    """The last lines of a job's log, on one line."""
+    text = "" if path is None or not path.exists() else path.read_text(errors="replace")
+    said = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(said[-lines:]) or "it printed nothing"
 
 
 def open_stage(folder: Path, policy: str = "easy", tuning: Tuning | None = None) -> Stage:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ import psutil
 
 from flyball.bench.monitor_agree import AGREE, BAR_PERCENT, Look, agreement, look
 from flyball.bench.monitor_store import storing_share
+from flyball.bench.part_runs import Outcome, Part, run_parts
+from flyball.bench.run_file import RunFile
 from flyball.core.errors import DataAbsent
 from flyball.monitor.rates import DEFAULT, FASTEST, Rates
 from flyball.monitor.reader import Telemetry
@@ -54,34 +57,51 @@ while os.getppid() != 1:
 """
 
 
+MODES = {"default": DEFAULT, "fastest": FASTEST}
+
+
 def run(
-    note: Callable[[str], None], seconds: float = 60.0, jobs: int = 8, processes: int = 4
-) -> dict[str, Any]:
-    """Every figure of `flyball bench monitor`.
+    note: Callable[[str], None],
+    runs: RunFile,
+    seconds: float = 60.0,
+    jobs: int = 8,
+    processes: int = 4,
+) -> tuple[Outcome, dict[str, Any]]:
+    """Every figure of `flyball bench monitor`, and the parts that came of it.
 
     Args:
+        note: told what is being done.
+        runs: keeps each of the two modes as soon as it is whole.
         seconds: of each of the two modes.
         jobs: sessions that are watched, with so many `processes` each.
 
     Raises:
         DataAbsent: the agent does not start here.
     """
-    modes, compared = {}, {}
-    for name, rates in (("default", DEFAULT), ("fastest", FASTEST)):
-        note(f"{name} rates: {jobs} jobs of {processes} processes for {seconds:g} s")
-        with tempfile.TemporaryDirectory(prefix="flyball-bench-") as folder:
-            modes[name], looks, telemetry = _mode(Path(folder), rates, seconds, jobs, processes)
-            if name == "default":
-                compared = agreement(looks, telemetry)
+    about = f"{jobs} jobs of {processes} processes for {seconds:g} s"
+    parts = {
+        name: Part(partial(_measured, rates, seconds, jobs, processes), f"rates, {about}")
+        for name, rates in MODES.items()
+    }
+    outcome = run_parts(parts, (), note, runs, [seconds, jobs, processes])
     figures: dict[str, Any] = {
         "cores": os.cpu_count(),
         "seconds": seconds,
         "jobs": jobs,
         "processes": jobs * processes,
-        "modes": modes,
-        "agreement": compared,
+        "modes": {name: result["mode"] for name, result in outcome.results.items()},
+        "agreement": outcome.results.get("default", {}).get("agreement", {}),
     }
-    return {**figures, "bars": _bars(figures)}
+    return outcome, {**figures, "bars": _bars(figures)}
+
+
+def _measured(
+    rates: Rates, seconds: float, jobs: int, processes: int, _note: Callable[[str], None]
+) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="flyball-bench-") as folder:
+        mode, looks, telemetry = _mode(Path(folder), rates, seconds, jobs, processes)
+        compared = agreement(looks, telemetry) if rates is DEFAULT else {}
+    return {"mode": mode, "agreement": compared}
 
 
 def _mode(
@@ -168,19 +188,23 @@ class _Load:
 
 
 def _bars(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each promise with what was measured."""
-    usual, fast = figures["modes"]["default"], figures["modes"]["fastest"]
-    rows = [
-        ("CPU at default rates, % of one core", usual["cpu_percent_of_core"], 1.5),
-        ("CPU at the fastest rates, % of the machine", fast["cpu_percent_of_machine"], 3.0),
-        ("memory of the agent (PSS), MB", max(usual["pss_mb"], fast["pss_mb"]), 100.0),
-        *(
-            (f"segments of {family}, MB an hour", usual["mb_per_hour"][family], float(bar))
-            for family, bar in FAMILY_BARS_MB.items()
-        ),
-        ("segments of all families, MB an hour", usual["mb_per_hour_total"], 10.0),
-        *((_agree_name(name), figures["agreement"][name], BAR_PERCENT) for name in AGREE),
-    ]
+    """Each promise with what was measured; those of a mode that failed are not there."""
+    modes = figures["modes"]
+    rows: list[tuple[str, float, float]] = []
+    if usual := modes.get("default"):
+        rows.append(("CPU at default rates, % of one core", usual["cpu_percent_of_core"], 1.5))
+    if fast := modes.get("fastest"):
+        percent = fast["cpu_percent_of_machine"]
+        rows.append(("CPU at the fastest rates, % of the machine", percent, 3.0))
+    most_mb = max(mode["pss_mb"] for mode in modes.values())
+    rows.append(("memory of the agent (PSS), MB", most_mb, 100.0))
+    if usual:
+        for family, bar in FAMILY_BARS_MB.items():
+            hourly = usual["mb_per_hour"][family]
+            rows.append((f"segments of {family}, MB an hour", hourly, float(bar)))
+        rows.append(("segments of all families, MB an hour", usual["mb_per_hour_total"], 10.0))
+        compared = figures["agreement"]
+        rows += [(_agree_name(name), compared[name], BAR_PERCENT) for name in AGREE]
     return [
         {"name": name, "value": value, "bar": bar, "holds": value <= bar}
         for name, value, bar in rows

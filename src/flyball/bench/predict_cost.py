@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flyball.bench.predict_targets import AHEAD_S, Note, Row, row_of, venus_jobs
+from flyball.bench.part_runs import Outcome, Part, run_parts
+from flyball.bench.predict_targets import AHEAD_S, VENUS, Note, Row, row_of, venus_jobs
+from flyball.bench.run_file import RunFile
 from flyball.core.units import S_PER_MIN
 from flyball.predict.load.fleet import Fleet
 from flyball.predict.load.registry import NETS, get_forecaster, names
@@ -25,7 +27,32 @@ TREES = ("trees", "tree-changes")
 
 def cost_rows(note: Note, sizes: Sequence[int] = FLEETS) -> list[Row]:
     """All rows; CPU time of this process, so that others on the machine count little."""
-    rows = [*_fleet_rows(note, sizes), *_fit_rows(note)]
+    return [*series_rows(note, sizes), *fit_rows(note)]
+
+
+def series_rows(note: Note, sizes: Sequence[int] = FLEETS) -> list[Row]:
+    """Time of a step of many series, and how it grows."""
+    return _labelled(_fleet_rows(note, sizes))
+
+
+def fit_rows(note: Note) -> list[Row]:
+    """Time of fitting the slow models."""
+    return _labelled(_fit_rows(note))
+
+
+PARTS = {
+    "series": Part(series_rows, "a step of many series"),
+    "fits": Part(fit_rows, "fitting trees and nets", data=VENUS),
+}
+"""Of `flyball bench predict`."""
+
+
+def run(note: Note, runs: RunFile, only: Sequence[str] = ()) -> Outcome:
+    """Measure the parts that the file lacks."""
+    return run_parts(PARTS, only, note, runs)
+
+
+def _labelled(rows: list[Row]) -> list[Row]:
     return [{"target": COST, "horizon": "", **row} for row in rows]
 
 

@@ -1,26 +1,26 @@
 """The whole table of measured skill: load, utilisation, run time, demand, start time, cost.
 
-A part is measured as a whole and handed to `save`, so that a run that was stopped goes on where it
-was. Parts are measured side by side, each in a process of its own.
+Parts are measured side by side, each in a process of its own, and kept when they are whole.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from flyball.bench import predict_jobs, predict_starts
+from flyball.bench.part_runs import Outcome, Part, attempted, reason_of, run_parts
 from flyball.bench.predict_cost import COST, cost_rows
 from flyball.bench.predict_load import measure
-from flyball.bench.predict_targets import TARGETS, Note, Row
+from flyball.bench.predict_targets import TARGETS, VENUS, Note, Row
+from flyball.bench.run_file import RunFile
 from flyball.bench.workers import Workers
+from flyball.core.errors import FlyballError
 from flyball.core.shared_data import shared_data
-
-Table = dict[str, Any]
 
 
 def _run_time_rows(note: Note) -> list[Row]:
@@ -29,69 +29,64 @@ def _run_time_rows(note: Note) -> list[Row]:
     return rows
 
 
-PARTS: dict[str, Callable[[Note], list[Row]]] = {
-    "start time": predict_starts.rows,
-    **{name: partial(measure, name, target) for name, target in TARGETS.items()},
-    "run time": _run_time_rows,
-    "demand": predict_jobs.demand_rows,
-    COST: cost_rows,
+PHILLY = ("philly", "jobs.csv.gz")
+PARTS: dict[str, Part] = {
+    "start time": Part(predict_starts.rows),
+    **{
+        name: Part(partial(measure, name, target), modules=target.modules, data=target.data)
+        for name, target in TARGETS.items()
+    },
+    "run time": Part(_run_time_rows, data=(PHILLY,)),
+    "demand": Part(predict_jobs.demand_rows),
+    COST: Part(cost_rows, data=VENUS),
 }
 """Those that take longest come first."""
 
 
-def run(
-    table: Table,
-    note: Note,
-    save: Callable[[Table], None] = lambda _table: None,
-    only: Sequence[str] = (),
-    workers: int = 1,
-) -> Table:
-    """Measure what a table of an earlier run lacks.
+def run(note: Note, runs: RunFile, only: Sequence[str] = (), workers: int = 1) -> Outcome:
+    """Measure the parts that the file lacks.
 
     Args:
-        table: what need not be measured again; `{}` = nothing.
         note: told what is being done.
-        save: given the whole table so far after each part.
+        runs: keeps each part as soon as it is whole.
         only: names of parts; none = all.
         workers: parts measured at a time, each in a process of its own; 1 = here.
 
     Returns:
-        `{"rows": [{"target", "horizon", "metric", "value", "bar", "baseline", "n", "holds"}],
-        "parts": names of the parts that are whole}`. A bar is a number or [low, high]; without a
-        bar both it and `holds` are None.
+        Rows `{"target", "horizon", "metric", "value", "bar", "baseline", "n", "holds"}` by part. A
+        bar is a number or [low, high]; without a bar both it and `holds` are None.
     """
-    rows, done = list(table.get("rows", ())), list(table.get("parts", ()))
-    left = [name for name in PARTS if name not in done and (not only or name in only)]
-    for name, measured in _measured(left, note, workers):
-        rows, done = [*rows, *measured], [*done, name]
-        save({"rows": rows, "parts": done})
-    return {"rows": rows, "parts": done}
+    beside = partial(_side_by_side, note=note, workers=workers) if workers > 1 else None
+    return run_parts(PARTS, only, note, runs, measure=beside)
 
 
-def _measured(names: Sequence[str], note: Note, workers: int) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each part, as they are ready."""
-    if workers == 1 or len(names) < 2:
-        yield from ((name, PARTS[name](note)) for name in names)
+def _side_by_side(names: Sequence[str], note: Note, workers: int) -> Iterator[tuple[str, Any]]:
+    """The rows of each part, as they are ready; the exception of one that failed."""
+    if len(names) < 2:
+        yield from ((name, attempted(PARTS[name].run, note)) for name in names)
         return
     with multiprocessing.Manager() as manager:
         news = manager.Queue()
         telling = threading.Thread(target=_tell, args=(news, note), daemon=True)
         telling.start()
         with Workers(_Measuring(news), workers) as pool:
-            for (name,), rows in pool.send([(name,) for name in names]):
-                yield name, rows
+            for (name,), (rows, failure) in pool.send([(name,) for name in names]):
+                yield name, rows if failure is None else FlyballError(failure)
         news.put(None)
         telling.join()
 
 
 @dataclass(frozen=True)
 class _Measuring:
-    """In a worker: what is said there is told here."""
+    """In a worker: what is said there is told here, and a failure comes back as a sentence."""
 
     news: Any
 
-    def run(self, name: str) -> list[Row]:
-        return PARTS[name](self.news.put)
+    def run(self, name: str) -> tuple[list[Row], str | None]:
+        result = attempted(PARTS[name].run, self.news.put)
+        if isinstance(result, Exception):
+            return [], reason_of(result)
+        return result, None
 
 
 def _tell(news: Any, note: Note) -> None:

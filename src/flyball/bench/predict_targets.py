@@ -19,7 +19,7 @@ import numpy as np
 from flyball.core.shared_data import shared_data
 from flyball.predict.backtest import Slice
 from flyball.predict.load.record import shipped
-from flyball.predict.load.registry import NAIVE
+from flyball.predict.load.registry import NAIVE, NETS
 from flyball.predict.load.table import read_series
 from flyball.predict.series import Series
 
@@ -37,6 +37,10 @@ FAST_S = (0.05, 0.2, 1.0)
 NONE = math.nan
 PINBALL = "pinball / last value's"
 MAE = "MAE"
+VENUS = (("helios", "venus_throughput_10min.csv.gz"),)
+EARTH_FILE = (("helios", "earth_vc_5min_2020-05.csv.gz"),)
+SERVEGEN = tuple(("servegen_2025", f"{each}_rate_10min.csv.gz") for each in ("total", "client"))
+CARBON = (("carbon_intensity", "carboncast_2020_2021.csv.gz"),)
 TREES = (*NAIVE, "smoothing", "linear", "trees", "tree-changes")
 
 
@@ -53,6 +57,7 @@ class Target:
         chosen: names of forecasters to choose from; None = all.
         overlap: also show what a rolling mean of inputs and target would be said to reach.
         path: the bar of rMAE over all horizons together; None = not asked.
+        data: files of the shared data that `panel` reads.
     """
 
     panel: Callable[[], list[Series]]
@@ -63,6 +68,12 @@ class Target:
     chosen: tuple[str, ...] | None = None
     path: float | None = None
     overlap: bool = False
+    data: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What the forecasters need that were chosen by name."""
+        return ("torch", "safetensors") if set(self.chosen or ()) & set(NETS) else ()
 
 
 def days(test: int, warm: int, refits: tuple[int, ...] = ()) -> Callable[[Series], Slice]:
@@ -84,7 +95,7 @@ def parts(test: float) -> Callable[[Series], Slice]:
 
 def venus_jobs() -> list[Series]:
     """GPU jobs submitted in ten minutes."""
-    path = shared_data("helios", "venus_throughput_10min.csv.gz")
+    path = shared_data(*VENUS[0])
     return [read_series(path, "submit_gpu_job", also=VENUS_JOBS)]
 
 
@@ -94,7 +105,7 @@ def venus_running() -> list[Series]:
     How many ran before the record began is not in it; the least that keeps the sum from falling
     below zero is taken. It moves accuracy, which divides by the level, and no other measure.
     """
-    path = shared_data("helios", "venus_throughput_10min.csv.gz")
+    path = shared_data(*VENUS[0])
     flow = read_series(path, "start_gpu_num", also=VENUS_GPUS)
     running = np.cumsum(flow.values - flow.also["end_gpu_num"])
     name = "running_gpu_num"
@@ -103,7 +114,7 @@ def venus_running() -> list[Series]:
 
 def earth(column: str) -> list[Series]:
     """One series per tenant."""
-    path = shared_data("helios", "earth_vc_5min_2020-05.csv.gz")
+    path = shared_data(*EARTH_FILE[0])
     with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
         tenants = list(dict.fromkeys(row["vc"] for row in csv.DictReader(text)))
     beside = tuple(name for name in EARTH if name != column)
@@ -112,13 +123,13 @@ def earth(column: str) -> list[Series]:
 
 def servegen() -> list[Series]:
     """Requests a second of the three models with 14 days, and of each of their clients."""
-    path = shared_data("servegen_2025", "total_rate_10min.csv.gz")
+    path = shared_data(*SERVEGEN[0])
     rates = {
         each: read_series(path, "total_rate_rps", where={"model": each}, also=("active_clients",))
         for each in ("m-large", "m-mid", "m-small")
     }
     parts: dict[str, dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]] = {}
-    path = shared_data("servegen_2025", "client_rate_10min.csv.gz")
+    path = shared_data(*SERVEGEN[1])
     with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
         for row in csv.DictReader(text):
             whole = rates.get(row["model"])
@@ -146,7 +157,7 @@ CARBON_REGIONS = (
 
 def carbon() -> list[Series]:
     """Hourly grams of CO2 per kWh of 13 regions."""
-    path = shared_data("carbon_intensity", "carboncast_2020_2021.csv.gz")
+    path = shared_data(*CARBON[0])
     return [
         read_series(path, "carbon_gco2_per_kwh", where={"region": each}) for each in CARBON_REGIONS
     ]
@@ -154,28 +165,36 @@ def carbon() -> list[Series]:
 
 TARGETS = {
     "venus submitted jobs": Target(
-        venus_jobs, AHEAD_S, days(122, 94, (108, 129, 136, 143)), {"rMAE": (0.88, 0.80, 0.76, 0.77)}
+        venus_jobs,
+        AHEAD_S,
+        days(122, 94, (108, 129, 136, 143)),
+        {"rMAE": (0.88, 0.80, 0.76, 0.77)},
+        data=VENUS,
     ),
     "venus running GPUs": Target(
         *(venus_running, AHEAD_S, days(122, 94, (108, 129, 136, 143))),
         {"accuracy %": (99.0, 97.8, 95.7, 94.5), "rMAE": (1.00, 0.98, 0.82, 0.95)},
         chosen=TREES,
+        data=VENUS,
     ),
     "earth running GPUs": Target(
         *(lambda: earth("running_gpu_num"), AHEAD_S, days(21, 12, (17, 26))),
         {"rMAE": (1.02, 1.02, 1.0, 1.0)},
         chosen=TREES,
+        data=EARTH_FILE,
     ),
     "earth pending GPUs": Target(
         *(lambda: earth("pending_gpu_num"), AHEAD_S, days(21, 12, (17, 26))),
         {"rMAE": (1.02, 1.02, NONE, NONE), PINBALL: (NONE, NONE, 0.85, 0.75)},
         chosen=TREES,
+        data=EARTH_FILE,
     ),
     "servegen request rate": Target(
         *(servegen, AHEAD_S, days(9, 3, (4, 5, 6, 7, 8, 10, 11, 12, 13))),
         {"rMAE": (0.98, 0.95, 0.80, 0.90)},
         each=True,
         chosen=(*TREES, "parts", "same-time"),
+        data=SERVEGEN,
     ),
     "carbon day ahead": Target(
         *(carbon, HOURS_S, days(547, 487, (608, 670))),
@@ -183,6 +202,7 @@ TARGETS = {
         each=True,
         chosen=(*NAIVE, "smoothing", "linear"),
         path=0.82,
+        data=CARBON,
     ),
     "utilisation, bursty": Target(
         *(lambda: utilisation("bursty"), FAST_S, parts(0.3), {MAE: (12.5, NONE, NONE)}),

@@ -11,12 +11,15 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
+from flyball.bench.part_runs import Outcome, Part, run_parts
+from flyball.bench.run_file import RunFile
 from flyball.bench.submit_cycles import cycles
 from flyball.bench.submit_idle import idle
 from flyball.bench.submit_jobs import jobs
@@ -24,7 +27,7 @@ from flyball.bench.submit_rates import batches, submits
 from flyball.bench.submit_recovery import recovery
 from flyball.bench.submit_rows import Row, Setting
 from flyball.bench.submit_speed import speed
-from flyball.core.errors import BadInput, UnknownName
+from flyball.core.errors import BadInput
 
 PARTS: dict[str, Callable[[Setting], list[Row]]] = {
     "submits": submits,
@@ -41,25 +44,23 @@ IN_MEMORY = ("tmpfs", "ramfs")
 
 def run(
     note: Callable[[str], None],
+    runs: RunFile,
     only: Sequence[str] = (),
     quick: bool = False,
     folder: Path | None = None,
-) -> dict[str, Any]:
-    """Every figure of `flyball bench submit`: `{"rows": [...], "machine": {...}}`.
+) -> tuple[Outcome, dict[str, Any]]:
+    """Every figure of `flyball bench submit`, and what they were measured on.
 
     Args:
         note: told what is being done.
+        runs: keeps each part as soon as it is whole.
         only: names of parts; none = all.
         quick: small sizes, for a first look.
         folder: where state folders are made; default: the system's temporary folder.
 
     Raises:
         BadInput: an unknown part, or no folder.
-        Unavailable: the live system does not come up here.
     """
-    for name in only:
-        if name not in PARTS:
-            raise UnknownName("part", name, PARTS)
     base = folder or Path(tempfile.gettempdir())
     if not os.access(base, os.W_OK | os.X_OK):
         raise BadInput(f"{base} is no folder that can be written to", "name another --folder")
@@ -67,12 +68,19 @@ def run(
     about = machine(setting.folder)
     if about["file_system"] in IN_MEMORY:
         note(f"{base} is in memory: nothing is durable there; name a disk with --folder")
-    rows: list[Row] = []
-    for name in only or PARTS:
-        note(f"{name}: {(PARTS[name].__doc__ or '').splitlines()[0]}")
-        rows += PARTS[name](setting)
+    parts = {
+        name: Part(partial(_measured, measure, setting), (measure.__doc__ or "").splitlines()[0])
+        for name, measure in PARTS.items()
+    }
+    outcome = run_parts(parts, only, note, runs, {"quick": quick, "folder": str(setting.folder)})
     about["load_1m_after"] = os.getloadavg()[0]
-    return {"rows": rows, "machine": {**about, "quick": quick}}
+    return outcome, {**about, "quick": quick}
+
+
+def _measured(
+    measure: Callable[[Setting], list[Row]], setting: Setting, _note: Callable[[str], None]
+) -> list[Row]:
+    return measure(setting)
 
 
 def machine(folder: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from flyball.bench.submit_rows import Row, Setting, at_least, at_most
-from flyball.bench.submit_up import Up, running, state_folder, wait_until
+from flyball.bench.submit_up import Up, refuse_failed, running, state_folder, wait_until
 
 SETS, TURNS = 40, 84
 """Of a job and its twins, and turns of each in a set: in every order as often."""
@@ -72,9 +72,14 @@ class Worker:
         self.turns_s = self.waited_s = 0.0
 
     @property
+    def computes(self) -> bool:
+        """Whether it has begun to count."""
+        return self._words[COUNTED] > 0
+
+    @property
     def pid(self) -> int:
         """Of its process, once it computes."""
-        wait_until(lambda: self._words[COUNTED] > 0, START_S, "a program to start")
+        wait_until(lambda: self.computes, START_S, "a program to start")
         return self._words[PID]
 
     @property
@@ -172,6 +177,9 @@ def _as_job(up: Up, worker: Worker) -> Iterator[None]:
     """The program as a job of one core, standing still."""
     with up.client() as client:
         number = client.submit(worker.command, cwd="/", cpus=1)
+        wait_until(
+            lambda: worker.computes or refuse_failed(client, number), START_S, "a job to start"
+        )
         worker.stop()
         try:
             yield

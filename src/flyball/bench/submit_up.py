@@ -61,7 +61,11 @@ class Up:
         with self.client() as client:
             cores = sum(int(node["devices"]) for node in client.nodes())
             job = client.submit(["sleep", "86400"], cpus=cores, cwd="/")
-            wait_until(lambda: bool(client.job(job)["start_time"]), 60.0, "a job to start")
+            wait_until(
+                lambda: bool(client.job(job)["start_time"]) or refuse_failed(client, job),
+                60.0,
+                "a job to start",
+            )
         return job
 
     @contextlib.contextmanager
@@ -185,6 +189,28 @@ def end_attempts(state: Path) -> None:
                     time.sleep(0.02)
     finally:
         os.close(folder)
+
+
+FAILED_STATES = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL")
+LOG_END_LINES = 5
+
+
+def refuse_failed(client: Client, job: int) -> bool:
+    """Say that a job has failed, with the end of its log; False if it has not.
+
+    Raises:
+        Unavailable: it has failed.
+    """
+    seen = client.job(job)
+    if seen["state"] not in FAILED_STATES:
+        return False
+    said = b"".join(client.logs(job, tail=LOG_END_LINES)) if seen["attempts"] else b""
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    code = f" with exit code {seen['exit_code']}" if seen["exit_code"] else ""
+    raise Unavailable(
+        f"job {job} ended as {seen['state']}{code}: {' | '.join(lines) or 'it printed nothing'}",
+        "mend what its log names and measure this part again",
+    )
 
 
 def wait_until(true: Callable[[], bool], seconds: float, what: str, pause_s: float = 0.02) -> None:

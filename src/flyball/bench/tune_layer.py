@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from flyball.core.errors import UnknownName
+from flyball.bench.part_runs import Outcome, Part, run_parts
+from flyball.bench.run_file import RunFile
 
 Row = dict[str, Any]
+Note = Callable[[str], None]
 
+SIA = ("sia_pollux", "workloads.csv.gz")
 PARTS = {
     "mixed": "elastic sizes, types, caps and sleep on T4, 2080 Ti and A100 (about 10 minutes)",
     "sharing": "two jobs on a device, by Gavel's measured pairs",
@@ -17,9 +20,18 @@ PARTS = {
     "replicas": "replicas of a service on ServeGen's second week",
     "pathways": "each class of jobs on its own pathway",
     "speed": "the twin with every effect on, and the time of a round at 1,000 nodes",
-    "live": "a real elastic job and a real cap on this machine",
+    "live": "a real elastic job on this machine",
+    "live-caps": "a real job under caps on this machine",
 }
-"""What there is; each is `rows(progress)` of a module `tune_<name>`."""
+"""What there is; each is `rows(progress)` of a module `tune_<name>`, hyphens as underscores."""
+MODULES = {"live": ("torch", "safetensors")}
+DATA: dict[str, tuple[tuple[str, ...], ...]] = {
+    "mixed": (SIA,),
+    "caps": (("zeus", "power_vs_limit.csv.gz"),),
+    "replicas": (("servegen_2025", "total_rate_10min.csv.gz"),),
+}
+PIECEWISE = ("mixed",)
+"""Parts whose `rows` keep each run in the file by themselves."""
 
 LOWER_IS_BETTER = (
     *("energy_per_work", "completion", "device-hours", "round_ms"),
@@ -28,22 +40,35 @@ LOWER_IS_BETTER = (
 """Metrics whose bar is the most they may be: those that begin so."""
 
 
-def run(progress: Callable[[str], None], only: Sequence[str] = ()) -> list[Row]:
+def parts(runs: RunFile) -> dict[str, Part]:
+    """Every part, with what it needs."""
+    return {
+        name: Part(_Rows(name, runs), about, MODULES.get(name, ()), DATA.get(name, ()))
+        for name, about in PARTS.items()
+    }
+
+
+class _Rows:
+    """Measures a part; its module is loaded only then."""
+
+    def __init__(self, name: str, runs: RunFile) -> None:
+        self._name, self._runs = name, runs
+
+    def __call__(self, note: Note) -> list[Row]:
+        module = import_module(f"flyball.bench.tune_{self._name.replace('-', '_')}")
+        more = {"runs": self._runs} if self._name in PIECEWISE else {}
+        rows: list[Row] = module.rows(note, **more)
+        return rows
+
+
+def run(progress: Note, only: Sequence[str], runs: RunFile) -> Outcome:
     """The rows of the parts named, or of all.
 
     Raises:
         UnknownName: no such part.
-        DataAbsent: a part needs data that are not there.
+        DataAbsent: no part can run here.
     """
-    for name in only:
-        if name not in PARTS:
-            raise UnknownName("part", name, PARTS)
-    found: list[Row] = []
-    for name in only or PARTS:
-        progress(f"{name}: {PARTS[name]}")
-        module = import_module(f"flyball.bench.tune_{name}")
-        found += module.rows(progress)
-    return found
+    return run_parts(parts(runs), only, progress, runs)
 
 
 def holds(row: Row) -> bool | None:

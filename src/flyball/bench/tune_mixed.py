@@ -9,7 +9,7 @@ arrival span, with the energy of all nodes, idle and host included.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from statistics import fmean
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from flyball.app import Twin, policy_settings
+from flyball.bench.run_file import RunFile, key_of, source_version
 from flyball.bench.tuned import made_elastic
 from flyball.bench.workers import Workers
 from flyball.core.cluster import Cluster, NodeGroup
@@ -53,6 +54,11 @@ RESIZE_S = 60.0
 SLEEPS = "sleep_s=300"
 Row = dict[str, Any]
 Measured = dict[str, float]
+CODE = (
+    *("core/**/*.py", "physics/**/*.py", "schedule/**/*.py", "twin/**/*.py", "tune/**/*.py"),
+    *("bench/tune_mixed.py", "bench/tuned.py", "data/*.toml", "data/*.csv"),
+)
+"""Sources that a run depends on."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,11 @@ CASES = (
 @cache
 def workload(part: str, load: float) -> Workload:
     """A workload of Sia's with its arrivals stretched to a load."""
-    found = sia.read(shared_data("sia_pollux", "workloads.csv.gz"), [], part)
+    return stretched(sia.read(shared_data("sia_pollux", "workloads.csv.gz"), [], part), load)
+
+
+def stretched(found: Workload, load: float) -> Workload:
+    """The same jobs with their arrivals stretched to a load."""
     since_us = found.submit_us - found.submit_us[0]
     stretch = _least_us(found) / (load * float(since_us[-1]))
     return replace(found, submit_us=np.rint(since_us * stretch).astype(np.int64))
@@ -131,19 +141,21 @@ def measure(case: Case, part: str) -> tuple[Measured, Measured]:
         speed_error=case.error,
         seed=seed,
     )
-    return _tuned(case, made_elastic(mine, case.elastic, seed), effects), _run(
+    return tuned_run(case, made_elastic(mine, case.elastic, seed), effects), plain_run(
         case.baseline, mine, effects
     )
 
 
-def _run(policy: tuple[str, ...], mine: Workload, effects: Effects) -> Measured:
+def plain_run(policy: tuple[str, ...], mine: Workload, effects: Effects) -> Measured:
+    """What a policy without tuners comes to."""
     knobs = policy_settings(policy[0], list(policy[1:]))[0].knobs
     return _figures(Twin(CLUSTER, mine, knobs, effects))
 
 
-def _tuned(case: Case, mine: Workload, effects: Effects) -> Measured:
+def tuned_run(case: Case, mine: Workload, effects: Effects) -> Measured:
+    """What the tuners (or the rigid policy of a case) come to."""
     if case.rigid:
-        return _run((case.rigid,), mine, effects)
+        return plain_run((case.rigid,), mine, effects)
     knobs = policy_settings("easy", [])[0].knobs
     tuning = Tuning(TUNERS, Preset("easy", "", knobs), ROUND_S, between=False)
     return _figures(Twin(CLUSTER, mine, knobs, effects, tuning=tuning))
@@ -171,18 +183,29 @@ class _Runner:
         return measure(CASES[case], part)
 
 
-def rows(progress: Callable[[str], None], workers: int | None = None) -> list[Row]:
+def rows(
+    progress: Callable[[str], None], workers: int | None = None, runs: RunFile | None = None
+) -> list[Row]:
     """Every case over every workload, as gains in percent with their paired intervals.
+
+    Args:
+        progress: told of each run.
+        workers: processes at most; None = as many as cores.
+        runs: keeps each run, and has those of an earlier try.
 
     Raises:
         DataAbsent: the workloads are not there.
     """
     shared_data("sia_pollux", "workloads.csv.gz")
     tasks = [(at, part) for at in range(len(CASES)) for part in WORKLOADS]
-    found: dict[tuple[int, str], tuple[Measured, Measured]] = {}
+    keys = {(at, part): key_of(source_version(CODE), asdict(CASES[at]), part) for at, part in tasks}
+    kept = {} if runs is None else runs.records
+    found = {task: tuple(kept[key]["result"]) for task, key in keys.items() if key in kept}
     with Workers(_Runner(), workers) as crew:
-        for task, pair in crew.run(tasks):
+        for task, pair in crew.run([task for task in tasks if task not in found]):
             found[task] = pair
+            if runs is not None:
+                runs.append({"key": keys[task], "result": pair})
             progress(f"{CASES[task[0]].name} at load {CASES[task[0]].load:g}, {task[1]}")
     out: list[Row] = []
     for at, case in enumerate(CASES):

@@ -14,7 +14,8 @@ from flyball.core.errors import BadInput
 if TYPE_CHECKING:
     from flyball.bench.compare import Comparison
     from flyball.bench.compare_report import Table
-    from flyball.bench.compare_runs import Plan, Record
+    from flyball.bench.compare_runs import Plan
+    from flyball.bench.run_file import Record
     from flyball.bench.scenarios import Scenario
 
 MAX_SEEDS = 1000
@@ -73,7 +74,11 @@ def compare(
         check_writable(out / name)
     # 2. Run what is missing.
     plan = Plan(tuple(chosen), tuple(settings), tuple(range(seeds)))
-    found = summed_up(plan, _run(plan, out / RUNS, workers), baseline)
+    failed: dict[str, str] = {}
+    records = _run(plan, out / RUNS, workers, failed)
+    if baseline in failed or len(failed) == len(settings):
+        raise BadInput(f"{baseline} cannot be run {failed[baseline]}", "name another --baseline")
+    found = summed_up(plan.without(failed), records, baseline)
     # 3. Write, then print.
     command = (
         f"flyball bench compare --scenarios {scenarios} --policies {policies} --seeds {seeds} "
@@ -85,18 +90,23 @@ def compare(
     else:
         print_comparison(found)
     note(f"wrote {out / JSON}, {PAGE}, {POLICIES} and {FIGURE}")
+    for name, reason in failed.items():
+        note(f"not compared: {name}, refused {reason}")
+    if failed:
+        raise typer.Exit(BadInput.exit_code)
 
 
-def _run(plan: Plan, path: Path, workers: int) -> list[Record]:
+def _run(plan: Plan, path: Path, workers: int, failed: dict[str, str]) -> list[Record]:
     from flyball.app import warm
-    from flyball.bench.compare_runs import RunFile, run_plan
+    from flyball.bench.compare_runs import run_plan
+    from flyball.bench.run_file import RunFile
 
     warm(note)
     tasks = plan.tasks()
     with RunFile(path, note) as runs, progress("comparing", len(tasks)) as advance:
         before = len(runs.records)
         try:
-            return run_plan(plan, runs, workers or None, lambda each: advance(_label(each)))
+            return run_plan(plan, runs, workers or None, lambda each: advance(_label(each)), failed)
         except KeyboardInterrupt:
             made = len(runs.records) - before
             note(f"broken off after {made} new runs, kept in {path}; the same command goes on")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table, whole_number
 
@@ -20,6 +21,7 @@ def monitor(
     seconds: Annotated[int, typer.Option(help="Length of each of the two runs.")] = 60,
     jobs: Annotated[int, typer.Option(help="Jobs to watch.")] = 8,
     processes: Annotated[int, typer.Option(help="Processes of each job.")] = 4,
+    resume: Resume = None,
     as_json: AsJson = False,
 ) -> None:
     """CPU, memory and disk that monitoring takes, and its agreement with psutil."""
@@ -28,10 +30,16 @@ def monitor(
     whole_number(processes, "--processes", 1, 64)
     from flyball.bench.monitor import run
 
-    figures = run(note, float(seconds), jobs, processes)
-    if as_json:
-        print_json(figures)
-        return
+    with kept_results(resume, "monitor") as runs:
+        outcome, figures = run(note, runs, float(seconds), jobs, processes)
+        if as_json:
+            print_json({**figures, "not_run": outcome.missing()})
+        else:
+            _print(figures, processes, seconds)
+        end(outcome)
+
+
+def _print(figures: dict[str, Any], processes: int, seconds: int) -> None:
     rows = [
         (each["name"], f"{each['value']:.3g}", f"{each['bar']:g}", "yes" if each["holds"] else "NO")
         for each in figures["bars"]
@@ -41,5 +49,5 @@ def monitor(
         f"{seconds} s at each rate"
     )
     print_table(title, ("figure", "value", "bar", "holds"), rows)
-    for name, why in figures["modes"]["default"]["absent"].items():
+    for name, why in figures["modes"].get("default", {}).get("absent", {}).items():
         note(f"not here: {name}: {why}")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
 
@@ -14,6 +15,7 @@ EXAMPLES = """\b
 Examples:
   flyball bench submit --quick
   flyball bench submit --json > submit.json
+  flyball bench submit --resume submit.jsonl
   flyball bench submit --only submits --only batches --folder /var/tmp
 \b
 Parts: submits, batches, cycles, idle, jobs, speed, recovery. See docs/guide/live-performance.md.
@@ -28,20 +30,24 @@ def submit(
     folder: Annotated[
         Path | None, typer.Option(help="Where state is kept meanwhile: the disk to measure.")
     ] = None,
+    resume: Resume = None,
     as_json: AsJson = False,
 ) -> None:
     """Submits, decisions, memory, short and long jobs, recovery: each figure with its bar."""
     from flyball.bench.submit import run
 
-    figures = run(note, only or (), quick, folder)
-    if as_json:
-        print_json(figures)
-        return
-    rows = [_cells(each) for each in figures["rows"]]
-    print_table(_title(figures["machine"]), ("figure", "value", "unit", "bar", "holds"), rows)
-    for each in figures["rows"]:
-        if each.get("about"):
-            note(f"{each['figure']}: {each['about']}")
+    with kept_results(resume, "submit") as runs:
+        outcome, machine = run(note, runs, only or (), quick, folder)
+        if as_json:
+            missing = outcome.missing()
+            print_json({"rows": outcome.rows, "machine": machine, "not_run": missing})
+        else:
+            header = ("figure", "value", "unit", "bar", "holds")
+            print_table(_title(machine), header, [_cells(row) for row in outcome.rows])
+            for row in outcome.rows:
+                if row.get("about"):
+                    note(f"{row['figure']}: {row['about']}")
+        end(outcome)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

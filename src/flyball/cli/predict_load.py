@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
 from flyball.cli.output import check_writable, note, print_json, print_table
-from flyball.core.errors import BadInput, UnknownName
+from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
+    from flyball.bench.part_runs import Outcome
     from flyball.bench.predict_load import Target
     from flyball.core.protocols import Forecast
     from flyball.predict.load.ahead import Ahead
@@ -31,7 +33,7 @@ Words and measures: docs/concept/prediction.md.
 BACKTEST_EXAMPLES = """\b
 Examples:
   flyball predict backtest mission --json
-  flyball predict backtest mission --resume table.json
+  flyball predict backtest mission --resume table.jsonl
   flyball predict backtest mine.json --json
 \b
 A SPEC is JSON: {"file", "column", "horizons": ["10m", "1h"]} and, if wanted, "time", "where",
@@ -116,9 +118,7 @@ def load(
 
 def backtest(
     spec: Annotated[str, typer.Argument(help="`mission`, or a JSON file.")] = MISSION,
-    resume: Annotated[
-        Path | None, typer.Option(help="Rows measured before are read here, new ones written.")
-    ] = None,
+    resume: Resume = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Only this part of the table; may be repeated.")
     ] = None,
@@ -128,23 +128,26 @@ def backtest(
     as_json: AsJson = False,
 ) -> None:
     """Rolling-origin back-test: skill against the best naive forecast, and coverage of bands."""
-    from flyball.bench.predict_load import measure
-    from flyball.bench.predict_mission import PARTS, run
+    if spec != MISSION:
+        from flyball.bench.predict_load import measure
+
+        _show(measure(*_target(Path(spec)), note), None, as_json)
+        return
+    from flyball.bench.predict_mission import run
     from flyball.bench.workers import usable_cores
 
-    if spec != MISSION:
-        table: dict[str, Any] = {"rows": measure(*_target(Path(spec)), note)}
-    else:
-        for each in only or []:
-            if each not in PARTS:
-                raise UnknownName("part", each, tuple(PARTS))
-        check_writable(resume)
-        count = workers or usable_cores()
-        table = run(_done(resume), note, lambda so_far: _keep(resume, so_far), only or (), count)
+    with kept_results(resume, "backtest") as runs:
+        outcome = run(note, runs, only or (), workers or usable_cores())
+        _show(outcome.rows, outcome, as_json)
+        end(outcome)
+
+
+def _show(rows: list[dict[str, Any]], outcome: Outcome | None, as_json: bool) -> None:
+    """The rows, and in JSON which parts are without."""
     if as_json:
-        print_json(table)
-        return
-    print_rows(table["rows"])
+        print_json({"rows": rows, "not_run": [] if outcome is None else outcome.missing()})
+    else:
+        print_rows(rows)
 
 
 def record(
@@ -173,15 +176,20 @@ def record(
     typer.echo(f"{len(rows):,} rows in {out}, about them in {card}")
 
 
-def cost(as_json: AsJson = False) -> None:
+def cost(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="`series` or `fits`; may be repeated.")
+    ] = None,
+    resume: Resume = None,
+    as_json: AsJson = False,
+) -> None:
     """CPU time of load forecasts: a cluster's series once a minute, growth, fits."""
-    from flyball.bench.predict_cost import cost_rows
+    from flyball.bench.predict_cost import run
 
-    rows = cost_rows(note)
-    if as_json:
-        print_json({"rows": rows})
-    else:
-        print_rows(rows)
+    with kept_results(resume, "predict") as runs:
+        outcome = run(note, runs, only or ())
+        _show(outcome.rows, outcome, as_json)
+        end(outcome)
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
@@ -275,25 +283,6 @@ def _json_of(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise BadInput(f"{path}: not a JSON object", "see `flyball predict backtest --help`")
     return values
-
-
-def _done(path: Path | None) -> dict[str, Any]:
-    if path is None or not path.exists():
-        return {}
-    table = _json_of(path)
-    if not all(isinstance(table.get(each), list) for each in ("rows", "parts")):
-        raise BadInput(f"{path}: no table of a back-test", "name another file, or none")
-    return table
-
-
-def _keep(path: Path | None, table: dict[str, Any]) -> None:
-    """Whole or not at all: a run may be stopped at any moment."""
-    if path is not None:
-        from flyball.core.metrics import without_nan
-
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(without_nan(table), indent=2, allow_nan=False), "utf-8")
-        part.replace(path)
 
 
 def _baseline_text(baseline: Any) -> str:

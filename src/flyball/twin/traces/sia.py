@@ -40,17 +40,22 @@ JOB_FIELDS = (
     ),
     Field("batch_size", "whole", required=True, low=1, remedy="samples in one step of all GPUs"),
 )
-PART_FIELDS = (Field("family", "name", required=True), Field("workload", "name", required=True))
+FAMILY = Field("family", "name", required=True)
+WORKLOAD = Field("workload", "name", required=True)
 
 
 def read(path: Path, notes: list[str], part: str = "") -> Workload:
-    """Read a file of one workload, or one part (`family/workload`) of a file of several."""
+    """Read a file of one workload, or one part of a file of several.
+
+    A part is `family/workload`, or `workload` alone where the file has no families.
+    """
     header = _header(path)
     submit = "submit_s" if "submit_s" in header else "time"
     remedy = "seconds from any fixed start, 0 to 1e11"
     fields = (Field(submit, required=True, remedy=remedy), *JOB_FIELDS)
-    in_parts = "family" in header and "workload" in header
-    table = read_table(path, (*fields, *PART_FIELDS) if in_parts else fields)
+    in_parts = "workload" in header
+    part_fields = (FAMILY, WORKLOAD) if "family" in header else (WORKLOAD,)
+    table = read_table(path, (*fields, *part_fields) if in_parts else fields)
     if in_parts:
         table = _chosen(table, part)
     elif part:
@@ -82,10 +87,11 @@ def _header(path: Path) -> set[str]:
 
 def _chosen(table: Table, part: str) -> Table:
     """The rows of one workload."""
-    families, workloads = table.columns["family"], table.columns["workload"]
+    columns = [name for name in (FAMILY.name, WORKLOAD.name) if name in table.columns]
+    codes = np.stack([table.columns[name] for name in columns], axis=1)
     named = {
-        f"{table.names['family'][family]}/{table.names['workload'][workload]}": (family, workload)
-        for family, workload in sorted(set(zip(families.tolist(), workloads.tolist(), strict=True)))
+        "/".join(table.names[name][code] for name, code in zip(columns, row, strict=True)): row
+        for row in sorted(set(map(tuple, codes.tolist())))
     }
     if not part:
         first = next(iter(named))
@@ -95,8 +101,7 @@ def _chosen(table: Table, part: str) -> Table:
         )
     if part not in named:
         raise UnknownName(f"workload of {table.file}", part, named)
-    family, workload = named[part]
-    mine = (families == family) & (workloads == workload)
+    mine = (codes == named[part]).all(axis=1)
     return Table(
         table.file,
         {name: column[mine] for name, column in table.columns.items()},

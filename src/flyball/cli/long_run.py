@@ -1,0 +1,75 @@
+"""What commands share that run for minutes: the file of finished parts, and the last words."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flyball.cli.output import check_writable, note
+from flyball.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from flyball.bench.part_runs import Outcome
+    from flyball.bench.run_file import RunFile
+
+Resume = Annotated[
+    Path | None,
+    typer.Option(
+        "--resume",
+        metavar="FILE",
+        help="Keep what is finished in this file; what is there already is not measured again.",
+    ),
+]
+
+
+@contextlib.contextmanager
+def kept_results(resume: Path | None, command: str) -> Iterator[RunFile]:
+    """The file of finished parts: the one named, else a new one in the temporary folder.
+
+    The new one is removed in the end unless something was stopped or failed: a user who did not
+    ask for a file still loses nothing.
+
+    Raises:
+        BadInput: the file cannot be written, or holds something else.
+    """
+    from flyball.bench.run_file import RunFile, holds_records
+
+    check_writable(resume)
+    if resume is None:
+        with tempfile.NamedTemporaryFile(
+            prefix=f"flyball-{command}-", suffix=".jsonl", delete=False
+        ) as file:
+            path = Path(file.name)
+    else:
+        path = resume
+        if path.exists() and path.stat().st_size and not holds_records(path):
+            raise BadInput(f"{path} holds no finished parts", "name another file, or a new one")
+    with RunFile(path, note) as runs:
+        try:
+            yield runs
+        except BaseException as error:
+            # Exit is how a command ends whose parts did not all run: also something to go on with.
+            if runs.records and not (isinstance(error, typer.Exit) and not error.exit_code):
+                note(f"{len(runs.records)} finished pieces are kept; go on with --resume {path}")
+            elif resume is None:
+                path.unlink()
+            raise
+    if resume is None:
+        path.unlink()
+
+
+def end(outcome: Outcome) -> None:
+    """Name what was not measured, and end with the code that says so.
+
+    Raises:
+        typer.Exit: a part failed, or one that was asked for cannot run here.
+    """
+    for part in outcome.not_run:
+        note(f"not measured: {part.part}: {part.reason}")
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)
