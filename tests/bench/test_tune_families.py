@@ -15,6 +15,7 @@ from flyball.bench.tune_families import Plan, Task
 from flyball.cli.main import run
 from flyball.core.errors import BadInput, DataAbsent, UnknownName
 from flyball.core.shared_data import shared_data
+from flyball.twin.traces import sia
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_workloads_of_pollux_are_read_by_number(data: None) -> None:
     kept = families.fitting(families._read("pollux", 1))
     assert kept.devices.max() <= 24, "the largest pool of the cluster"
     with pytest.raises(BadInput, match="holds 4 workloads"):
-        families.sia.read(shared_data("pollux", "workloads.csv.gz"), [])
+        sia.read(shared_data("pollux", "workloads.csv.gz"), [])
 
 
 def test_what_cannot_be_run_is_refused_first(data: None) -> None:

@@ -66,6 +66,7 @@ def run(
     seconds: float = 60.0,
     jobs: int = 8,
     processes: int = 4,
+    done: Callable[[str], None] = lambda _mode: None,
 ) -> tuple[Outcome, dict[str, Any]]:
     """Every figure of `flyball bench monitor`, and the parts that came of it.
 
@@ -74,6 +75,7 @@ def run(
         runs: keeps each of the two modes as soon as it is whole.
         seconds: of each of the two modes.
         jobs: sessions that are watched, with so many `processes` each.
+        done: told the name of each mode that is over.
 
     Raises:
         DataAbsent: the agent does not start here.
@@ -83,7 +85,7 @@ def run(
         name: Part(partial(_measured, rates, seconds, jobs, processes), f"rates, {about}")
         for name, rates in MODES.items()
     }
-    outcome = run_parts(parts, (), note, runs, [seconds, jobs, processes])
+    outcome = run_parts(parts, (), note, runs, [seconds, jobs, processes], done=done)
     figures: dict[str, Any] = {
         "cores": os.cpu_count(),
         "seconds": seconds,

@@ -111,6 +111,7 @@ def run_parts(
     runs: RunFile,
     setting: Any = None,
     measure: Measure | None = None,
+    done: Note = lambda _part: None,
 ) -> Outcome:
     """Run the parts named, or all, except those that the file has.
 
@@ -121,6 +122,7 @@ def run_parts(
         runs: keeps each result as soon as it is there.
         setting: whatever else a result depends on, such as sizes; fits into JSON.
         measure: runs parts in another way than one after the other in this process.
+        done: told the name of each part that is over, whatever came of it.
 
     Raises:
         UnknownName: no such part.
@@ -136,12 +138,16 @@ def run_parts(
     if len(outcome.not_run) == len(names):
         reasons = "; ".join(f"{each.part} {each.reason}" for each in outcome.not_run)
         raise DataAbsent(f"nothing can be measured here: {reasons}")
+    for name in names:
+        if name not in left:
+            done(name)
     for name, result in (measure or _one_by_one(parts, note))(left):
         if isinstance(result, Exception):
             outcome.not_run.append(_failed(name, result))
             note(f"{name} failed: {outcome.not_run[-1].reason}")
         else:
             runs.append({"key": keys[name], "part": name, "result": without_nan(result)})
+        done(name)
     outcome.results = {n: runs.records[keys[n]]["result"] for n in names if keys[n] in runs.records}
     return outcome
 

@@ -47,9 +47,11 @@ PARTS = {
 """Of `flyball bench predict`."""
 
 
-def run(note: Note, runs: RunFile, only: Sequence[str] = ()) -> Outcome:
+def run(
+    note: Note, runs: RunFile, only: Sequence[str] = (), done: Note = lambda _part: None
+) -> Outcome:
     """Measure the parts that the file lacks."""
-    return run_parts(PARTS, only, note, runs)
+    return run_parts(PARTS, only, note, runs, done=done)
 
 
 def _labelled(rows: list[Row]) -> list[Row]:

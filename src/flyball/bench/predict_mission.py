@@ -43,7 +43,13 @@ PARTS: dict[str, Part] = {
 """Those that take longest come first."""
 
 
-def run(note: Note, runs: RunFile, only: Sequence[str] = (), workers: int = 1) -> Outcome:
+def run(
+    note: Note,
+    runs: RunFile,
+    only: Sequence[str] = (),
+    workers: int = 1,
+    done: Note = lambda _part: None,
+) -> Outcome:
     """Measure the parts that the file lacks.
 
     Args:
@@ -51,13 +57,14 @@ def run(note: Note, runs: RunFile, only: Sequence[str] = (), workers: int = 1) -
         runs: keeps each part as soon as it is whole.
         only: names of parts; none = all.
         workers: parts measured at a time, each in a process of its own; 1 = here.
+        done: told the name of each part that is over.
 
     Returns:
         Rows `{"target", "horizon", "metric", "value", "bar", "baseline", "n", "holds"}` by part. A
         bar is a number or [low, high]; without a bar both it and `holds` are None.
     """
     beside = partial(_side_by_side, note=note, workers=workers) if workers > 1 else None
-    return run_parts(PARTS, only, note, runs, measure=beside)
+    return run_parts(PARTS, only, note, runs, measure=beside, done=done)
 
 
 def _side_by_side(names: Sequence[str], note: Note, workers: int) -> Iterator[tuple[str, Any]]:

@@ -48,6 +48,7 @@ def run(
     only: Sequence[str] = (),
     quick: bool = False,
     folder: Path | None = None,
+    done: Callable[[str], None] = lambda _part: None,
 ) -> tuple[Outcome, dict[str, Any]]:
     """Every figure of `flyball bench submit`, and what they were measured on.
 
@@ -57,6 +58,7 @@ def run(
         only: names of parts; none = all.
         quick: small sizes, for a first look.
         folder: where state folders are made; default: the system's temporary folder.
+        done: told the name of each part that is over.
 
     Raises:
         BadInput: an unknown part, or no folder.
@@ -72,7 +74,8 @@ def run(
         name: Part(partial(_measured, measure, setting), (measure.__doc__ or "").splitlines()[0])
         for name, measure in PARTS.items()
     }
-    outcome = run_parts(parts, only, note, runs, {"quick": quick, "folder": str(setting.folder)})
+    sizes = {"quick": quick, "folder": str(setting.folder)}
+    outcome = run_parts(parts, only, note, runs, sizes, done=done)
     about["load_1m_after"] = os.getloadavg()[0]
     return outcome, {**about, "quick": quick}
 

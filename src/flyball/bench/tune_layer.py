@@ -61,14 +61,16 @@ class _Rows:
         return rows
 
 
-def run(progress: Note, only: Sequence[str], runs: RunFile) -> Outcome:
+def run(
+    progress: Note, only: Sequence[str], runs: RunFile, done: Note = lambda _part: None
+) -> Outcome:
     """The rows of the parts named, or of all.
 
     Raises:
         UnknownName: no such part.
         DataAbsent: no part can run here.
     """
-    return run_parts(parts(runs), only, progress, runs)
+    return run_parts(parts(runs), only, progress, runs, done=done)
 
 
 def holds(row: Row) -> bool | None:

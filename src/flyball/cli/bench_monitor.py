@@ -9,6 +9,7 @@ import typer
 from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table, whole_number
+from flyball.cli.progress import progress
 
 EXAMPLES = """\b
 Examples:
@@ -28,10 +29,11 @@ def monitor(
     whole_number(seconds, "--seconds", 11, 3600)
     whole_number(jobs, "--jobs", 1, 256)
     whole_number(processes, "--processes", 1, 64)
-    from flyball.bench.monitor import run
+    from flyball.bench.monitor import MODES, run
 
     with kept_results(resume, "monitor") as runs:
-        outcome, figures = run(note, runs, float(seconds), jobs, processes)
+        with progress("measuring", len(MODES), as_json) as advance:
+            outcome, figures = run(note, runs, float(seconds), jobs, processes, advance)
         if as_json:
             print_json({**figures, "not_run": outcome.missing()})
         else:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from flyball.cli.options import AsJson
-from flyball.cli.output import note, print_json, print_table, progress, whole_number
+from flyball.cli.output import note, print_json, print_table, whole_number
+from flyball.cli.progress import progress
 
 EXAMPLES = """\b
 Examples:
@@ -42,7 +43,7 @@ def placement(
     over = _over(over)
     setting = bench.load(nodes, pods, note)
     warm(note)
-    with progress("placing", seeds * len(names)) as step:
+    with progress("placing", seeds * len(names), as_json) as step:
         figures = bench.compare(setting, names, over, seeds, step)
     if as_json:
         print_json(figures)

@@ -10,6 +10,7 @@ import typer
 from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
+from flyball.cli.progress import progress
 
 EXAMPLES = """\b
 Examples:
@@ -34,10 +35,11 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submits, decisions, memory, short and long jobs, recovery: each figure with its bar."""
-    from flyball.bench.submit import run
+    from flyball.bench.submit import PARTS, run
 
     with kept_results(resume, "submit") as runs:
-        outcome, machine = run(note, runs, only or (), quick, folder)
+        with progress("measuring", len(only or PARTS), as_json) as advance:
+            outcome, machine = run(note, runs, only or (), quick, folder, advance)
         if as_json:
             missing = outcome.missing()
             print_json({"rows": outcome.rows, "machine": machine, "not_run": missing})

@@ -9,7 +9,8 @@ import typer
 
 from flyball.cli.bench_compare import ScenarioNames, Workers, show
 from flyball.cli.options import AsJson
-from flyball.cli.output import check_writable, note, print_json, progress, whole_number
+from flyball.cli.output import check_writable, note, print_json, whole_number
+from flyball.cli.progress import progress
 
 if TYPE_CHECKING:
     from flyball.bench.compare import Comparison
@@ -59,7 +60,7 @@ def tune_heuristics(
     training = range(TRAINING_SEED, TRAINING_SEED + seeds)
     # 2. Search, then judge.
     warm(note)
-    with progress("tuning", budget) as advance:
+    with progress("tuning", budget, as_json) as advance:
         tuned = tuning.tune(chosen, shelf, training, budget, search_seed, workers or None, advance)
     judged = tuning.held_out(chosen, shelf, tuned.knobs, range(held_out), workers or None)
     # 3. Write, then print.

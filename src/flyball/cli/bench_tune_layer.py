@@ -8,7 +8,8 @@ import typer
 
 from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
-from flyball.cli.output import note, print_json, print_table, progress, whole_number
+from flyball.cli.output import note, print_json, print_table, whole_number
+from flyball.cli.progress import progress
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -65,10 +66,11 @@ def tune(
             "--workloads, --joined, --load and --seeds say how families are run",
             "name one with --family, or --family all",
         )
-    from flyball.bench.tune_layer import run
+    from flyball.bench.tune_layer import PARTS, run
 
     with kept_results(resume, "tune") as runs:
-        outcome = run(note, only or (), runs)
+        with progress("measuring", len(only or PARTS), as_json) as advance:
+            outcome = run(note, only or (), runs, advance)
         if as_json:
             print_json({"rows": outcome.rows, "not_run": outcome.missing()})
         else:
@@ -84,7 +86,7 @@ def _families(plan: Plan, workers: int, resume: Any, as_json: bool) -> None:
 
     with kept_results(resume, "tune") as runs:
         warm(note)
-        with progress("measuring", len(plan.tasks())) as advance:
+        with progress("measuring", len(plan.tasks()), as_json) as advance:
             results = measure(plan, runs, advance, workers or None)
     rows = rows_of(plan, results)
     left_out = sum(row["left_out"] for row in results.values())

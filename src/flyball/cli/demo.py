@@ -78,7 +78,7 @@ def demo(
     case = Case(target, weeks, tuple(policy_settings(POLICIES, [])), Effects(), seeds, "first")
     for text in sentences(scalings(weeks[0], target)):
         note(f"note: {text}")
-    runs = run_with_progress(case)
+    runs = run_with_progress(case, quiet=as_json)
     report.write_figure(figure, runs, f"A generated week ({PRESET}) on {target.name}")
     if as_json:
         print_json(report.as_json(runs, case))

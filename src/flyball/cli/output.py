@@ -1,12 +1,11 @@
-"""What commands share: tables, JSON, notes, progress, and files that are whole or not there."""
+"""What commands share: tables, JSON, notes, and files that are whole or not there."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,22 +87,6 @@ def long_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) 
     yield f" {'─' * (sum(widths) + 2 * len(widths) - 2)}"
     for row in rows:
         yield line(row)
-
-
-@contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr, only if that is a terminal; call with what was done to move it on."""
-    if not sys.stderr.isatty():
-        yield lambda _done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda done: bar.update(task, advance=1, description=f"{label} {done}")
 
 
 def check_writable(path: Path | None, endings: tuple[str, ...] = ()) -> None:

@@ -13,9 +13,9 @@ from flyball.cli.output import (
     note,
     print_json,
     print_table,
-    progress,
     whole_number,
 )
+from flyball.cli.progress import progress
 from flyball.core.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def demand_measure(
 
     from flyball.predict.demand.measure import measure
 
-    with progress("measuring", rows) as done:
+    with progress("measuring", rows, as_json) as done:
         count = measure(out, rows, seed, date.today().isoformat(), resume, done)
     if as_json:
         print_json({"table": str(out), "card": str(out.with_suffix(".json")), "measured": count})

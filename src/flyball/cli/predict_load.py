@@ -12,6 +12,7 @@ import typer
 from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
 from flyball.cli.output import check_writable, note, print_json, print_table
+from flyball.cli.progress import progress
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -133,11 +134,12 @@ def backtest(
 
         _show(measure(*_target(Path(spec)), note), None, as_json)
         return
-    from flyball.bench.predict_mission import run
+    from flyball.bench.predict_mission import PARTS, run
     from flyball.bench.workers import usable_cores
 
     with kept_results(resume, "backtest") as runs:
-        outcome = run(note, runs, only or (), workers or usable_cores())
+        with progress("measuring", len(only or PARTS), as_json) as advance:
+            outcome = run(note, runs, only or (), workers or usable_cores(), advance)
         _show(outcome.rows, outcome, as_json)
         end(outcome)
 
@@ -184,10 +186,11 @@ def cost(
     as_json: AsJson = False,
 ) -> None:
     """CPU time of load forecasts: a cluster's series once a minute, growth, fits."""
-    from flyball.bench.predict_cost import run
+    from flyball.bench.predict_cost import PARTS, run
 
     with kept_results(resume, "predict") as runs:
-        outcome = run(note, runs, only or ())
+        with progress("measuring", len(only or PARTS), as_json) as advance:
+            outcome = run(note, runs, only or (), advance)
         _show(outcome.rows, outcome, as_json)
         end(outcome)
 

@@ -22,7 +22,8 @@ from flyball.cli.options import (
     StaticBatch,
     TraceFormat,
 )
-from flyball.cli.output import check_writable, note, print_json, progress, whole_number
+from flyball.cli.output import check_writable, note, print_json, whole_number
+from flyball.cli.progress import progress
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def replay(
     watch = adjustments is not None
     case = Case(target, workloads, policies, effects, seeds, keep, watch, tuple(notes), record)
     check_site_policy(case, site_policy)
-    runs = run_with_progress(case, workers)
+    runs = run_with_progress(case, workers, quiet=as_json)
     # 4. Write, then print.
     from flyball.cli import report
 
@@ -186,11 +187,11 @@ def replay(
         report.print_runs(runs, case, site_policy)
 
 
-def run_with_progress(case: Case, workers: int = 0) -> list[Run]:
-    """All runs of a case under a bar on stderr."""
+def run_with_progress(case: Case, workers: int = 0, quiet: bool = False) -> list[Run]:
+    """All runs of a case, with progress on stderr unless `quiet`."""
     from flyball.bench.replay import run_all
 
-    with progress("replaying", len(case.tasks())) as advance:
+    with progress("replaying", len(case.tasks()), quiet) as advance:
         return run_all(case, workers or None, lambda run: advance(run.policy), note)
 
 
