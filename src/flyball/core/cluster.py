@@ -3,9 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MAX_DEVICES_PER_NODE = 64
 MAX_POOLS = 62
+
+
+class ModelSpeed(NamedTuple):
+    """A measured speed: how many times as fast as `against` the model runs; see `OwnType`."""
+
+    model: str
+    times: float
+    against: str
+
+
+@dataclass(frozen=True)
+class OwnType:
+    """A device type that a cluster file describes: like one of the catalogue, but for some figures.
+
+    Attributes:
+        name: as the file's groups of nodes use it.
+        like: a type of the catalogue; what is not stated is as there.
+        memory_gib, idle_w, peak_w: as in the catalogue; None = as `like`.
+        speed: how many times as fast as `like` it runs what was not measured.
+        speeds: what was measured, by model.
+    """
+
+    name: str
+    like: str
+    memory_gib: float | None = None
+    idle_w: float | None = None
+    peak_w: float | None = None
+    speed: float = 1.0
+    speeds: tuple[ModelSpeed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +91,8 @@ OTHERS = "others"
 class Cluster:
     """Nodes, network, budget, tenants. Nodes are numbered group by group, in this order.
 
-    `recorded_on` is the device type of traces that name none, "" = not stated.
+    `recorded_on` is the device type of traces that name none, "" = not stated. `types` are device
+    types of its own; `flyball.physics.catalogue.define` makes them known.
     """
 
     name: str
@@ -70,6 +101,7 @@ class Cluster:
     network: Network = field(default_factory=Network)
     tenants: tuple[Tenant, ...] = ()
     recorded_on: str = field(default="", repr=False)  # digests of decisions hash the repr
+    types: tuple[OwnType, ...] = field(default=(), repr=False)
 
     @property
     def node_count(self) -> int:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from flyball.core.errors import UnknownName
+from flyball.core.cluster import ModelSpeed, OwnType
+from flyball.core.errors import BadInput, UnknownName
 
 REFERENCE = "V100"
 """The device everything is relative to: it is the fastest one Gavel measured."""
@@ -44,6 +45,9 @@ class DeviceType:
         cap_curve: name of its power-cap curve.
         measured_as: its name in the table of measured speeds, "" if it is not there.
         aliases: other names.
+        like: of a type that a cluster file describes, the catalogue's type it is like; else "".
+        speed: how many times as fast as `like` it runs what was not measured.
+        speeds: measured speeds of such a type, by model.
         sources: for each figure (`peak_tflops.fp32`, `memory_gib`, ...) a key of `sources()`.
     """
 
@@ -62,6 +66,9 @@ class DeviceType:
     cap_curve: str
     measured_as: str = ""
     aliases: tuple[str, ...] = ()
+    like: str = ""
+    speed: float = 1.0
+    speeds: tuple[ModelSpeed, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
 
 
@@ -72,14 +79,52 @@ def get(name: str) -> DeviceType:
         UnknownName: there is none.
     """
     try:
-        return _by_plain_name()[_plain(name)]
+        return _own.get(_plain(name)) or _by_plain_name()[_plain(name)]
     except KeyError:
         raise UnknownName("device type", name, names()) from None
 
 
 def names() -> tuple[str, ...]:
-    """The names of all device types, in the catalogue's order."""
-    return tuple(load())
+    """The names of all device types: the catalogue's in its order, then those of cluster files."""
+    return (*load(), *(device.name for device in _own.values()))
+
+
+_own: dict[str, DeviceType] = {}
+"""Types of the cluster files in use, by plain name. A cluster's types are defined when its file
+is read and again wherever its twin is built, as that may be in another process."""
+
+
+def define(types: Iterable[OwnType]) -> None:
+    """Make the types that a cluster describes known; a later one of the same name replaces it.
+
+    Raises:
+        BadInput: a name that the catalogue has.
+        UnknownName: a type is like one that nobody knows.
+    """
+    for own in types:
+        known = _by_plain_name().get(_plain(own.name))
+        if known is not None:
+            raise BadInput(
+                f"type {own.name!r} is in the catalogue already ({known.label})",
+                f"give it a name of its own, e.g. {own.name}-tuned",
+            )
+        like = _by_plain_name().get(_plain(own.like))
+        if like is None:
+            raise UnknownName("device type", own.like, load())
+        peak_w = like.peak_w if own.peak_w is None else own.peak_w
+        share_idle_w = like.idle_w * peak_w / like.peak_w  # the same share of the peak
+        _own[_plain(own.name)] = replace(
+            like,
+            name=own.name,
+            label=f"{own.name}, like {like.name}",
+            aliases=(),
+            like=like.name,
+            speed=own.speed,
+            speeds=own.speeds,
+            memory_gib=like.memory_gib if own.memory_gib is None else own.memory_gib,
+            peak_w=peak_w,
+            idle_w=share_idle_w if own.idle_w is None else own.idle_w,
+        )
 
 
 @cache

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import ClassVar, NamedTuple
 
+from flyball.core.cluster import ModelSpeed
 from flyball.physics.catalogue import REFERENCE, DeviceType
 
 ANCHOR = "v100"
@@ -131,6 +132,15 @@ def model_key(model: str | None) -> ModelKey | None:
     if batch is None:
         return keys[(len(keys) - 1) // 2]
     return next((key for key in keys if key.batch == batch), None)
+
+
+def find_stated(model: str | None, speeds: Iterable[ModelSpeed]) -> ModelSpeed | None:
+    """What a cluster file states of a model: with its batch size if it has that, else by name."""
+    if not model:
+        return None
+    by_model = {split_model(each.model): each for each in speeds}
+    name, batch = split_model(model)
+    return by_model.get((name, batch)) or by_model.get((name, None))
 
 
 def split_model(model: str | None) -> tuple[str, int | None]:

@@ -96,10 +96,45 @@ def speed(
     if count < 1:
         raise BadInput(f"a gang of {count} devices", "ask for 1 or more")
     known = evidence(model)
-    packed = _packed(known, kind, device, base, count, devices_per_node)
+    job = (model, known, kind, count, devices_per_node)
+    if device.name != base.name and (device.like or base.like):
+        packed = _own(job, device, base)
+    else:
+        packed = _packed(known, kind, device, base, count, devices_per_node)
+    device = catalogue.get(device.like) if device.like else device  # what was measured is of that
     if not spread or count == 1 or packed.value == 0.0:
         return packed
     return _spread(packed, known, kind, device, count, cluster_network, devices_per_node)
+
+
+Job = tuple[str | None, Evidence | None, JobClass, int, int]
+"""Model, what is known of it, class, devices in the gang, devices per node."""
+
+
+def _own(job: Job, device: DeviceType, base: DeviceType) -> Speed:
+    """The speed where one of the types is described by a cluster file."""
+    there, here = _to_reference(job, device), _to_reference(job, base)
+    if here.value == 0.0:
+        _possible(base, job[2])
+    value = there.value / here.value if here.value else 0.0
+    basis = there.basis if device.like else here.basis
+    return Speed(value, there.estimated or here.estimated, basis)
+
+
+def _to_reference(job: Job, device: DeviceType) -> Speed:
+    """Speed relative to the reference device."""
+    model, known, kind, count, devices_per_node = job
+    reference = catalogue.reference()
+    stated = measured.find_stated(model, device.speeds)
+    if stated is not None:
+        against = _to_reference(job, catalogue.get(stated.against))
+        basis = f"cluster file: {stated.times:g} times {stated.against}"
+        exact = stated.against == reference.name
+        return Speed(stated.times * against.value, not exact and against.estimated, basis)
+    if device.like:
+        like = _to_reference(job, catalogue.get(device.like))
+        return Speed(like.value * device.speed, True, f"as {device.like} x {device.speed:g}")
+    return _packed(known, kind, device, reference, count, devices_per_node)
 
 
 def _packed(

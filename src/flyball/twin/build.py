@@ -49,6 +49,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         raise BadInput("sharing of devices does not go with preempt=rounds", "use one of them")
     if knobs.order == Order.SHARES:
         _check_rounds_make_progress(cluster, knobs, effects)
+    catalogue.define(cluster.types)
     profiles = find_profiles(workload)
     rates = rate_table(profiles, cluster, effects.network)
     pools = _pools(cluster)

@@ -11,6 +11,8 @@ A cluster file is YAML:
     tenants:                                 # optional: who shares it, for order = fair
       - {name: vision, quota: 32, borrow: 16, weight: 1}
     recorded_on: A100                        # optional: device type of traces that name none
+    types:                                   # optional: device types that the catalogue lacks
+      A100-fast: {like: A100, memory_gib: 96, peak_w: 500, speed: 1.15, speeds: {resnet50: 3.1}}
 
 Every group of nodes needs `device` and `devices`; the rest has a default. What is not
 understood is refused, with the place and what was perhaps meant. A name that ends in `.csv`
@@ -31,8 +33,10 @@ from flyball.core.cluster import (
     MAX_DEVICES_PER_NODE,
     MAX_POOLS,
     Cluster,
+    ModelSpeed,
     Network,
     NodeGroup,
+    OwnType,
     Tenant,
 )
 from flyball.core.errors import BadInput, UnknownName
@@ -46,7 +50,11 @@ MAX_GBIT_S = 1e6
 MAX_BUDGET_KW = 1e6
 
 NODE_KEYS = ("name", "count", "device", "devices", "cpus", "memory_gib")
-CLUSTER_KEYS = ("name", "about", "nodes", "power_budget_kw", "network", "tenants", "recorded_on")
+CLUSTER_KEYS = (
+    *("name", "about", "nodes", "power_budget_kw", "network", "tenants", "recorded_on", "types"),
+)
+TYPE_KEYS = ("like", "memory_gib", "idle_w", "peak_w", "speed", "speeds")
+MAX_TYPES = 100
 NETWORK_KEYS = ("between_nodes_gbit_s", "inside_node_gbit_s")
 TENANT_KEYS = ("name", "quota", "borrow", "weight")
 MAX_QUOTA = 100_000_000
@@ -97,6 +105,7 @@ def parse_cluster(content: Any, where: str, name: str = "cluster") -> Cluster:
         )
     if len(rows) > MAX_POOLS:
         raise BadInput(f"{where}: {len(rows)} groups of nodes", f"use at most {MAX_POOLS}")
+    types = _types(top.get("types"), f"{where}: types")
     groups = tuple(_group(row, f"{where}: nodes[{i}]", i) for i, row in enumerate(rows))
     _check_groups(groups, where)
     budget_kw = _number(top, "power_budget_kw", where, 0.0, 0.0, MAX_BUDGET_KW)
@@ -107,6 +116,7 @@ def parse_cluster(content: Any, where: str, name: str = "cluster") -> Cluster:
         network=_network(top.get("network"), f"{where}: network"),
         tenants=_tenants(top.get("tenants"), where),
         recorded_on=_device(top, "recorded_on", where) if "recorded_on" in top else "",
+        types=types,
     )
     check_tenants(cluster, where)
     return cluster
@@ -134,6 +144,73 @@ def _device(fields: dict[str, Any], key: str, where: str) -> str:
         return catalogue.get(_text(fields, key, where, "")).name
     except UnknownName as unknown:
         raise BadInput(f"{where}: {unknown}") from None
+
+
+def _types(content: Any, where: str) -> tuple[OwnType, ...]:
+    """The device types a file describes, known to the catalogue from here on."""
+    if content is None:
+        return ()
+    if not isinstance(content, dict) or not content or len(content) > MAX_TYPES:
+        raise BadInput(
+            f"{where} must be 1 to {MAX_TYPES} names with figures, not {_kind(content)}",
+            "e.g. types: {A100-fast: {like: A100, speed: 1.15}}",
+        )
+    types = tuple(_type(str(name), row, f"{where}: {name}") for name, row in content.items())
+    try:
+        catalogue.define(types)
+    except BadInput as problem:
+        raise BadInput(f"{where}: {problem}") from None
+    return types
+
+
+def _type(name: str, row: Any, where: str) -> OwnType:
+    fields = _mapping(row, where, TYPE_KEYS)
+    if "like" not in fields:
+        raise BadInput(f"{where} has no 'like'", "name the type it is nearest to, e.g. like: A100")
+    like = _device(fields, "like", where)
+    figures = {
+        key: _number(fields, key, where, 0.0, low, high)
+        for key, low, high in (
+            ("memory_gib", 0.1, 10_000.0),
+            ("idle_w", 0.1, 10_000.0),
+            ("peak_w", 1.0, 10_000.0),
+        )
+        if key in fields
+    }
+    if figures.get("idle_w", 0.0) >= figures.get("peak_w", catalogue.get(like).peak_w):
+        raise BadInput(f"{where}: idle_w is not below peak_w", "swap or correct them")
+    return OwnType(
+        name=_text({"name": name}, "name", where, ""),
+        like=like,
+        speed=_number(fields, "speed", where, 1.0, 0.001, 1000.0),
+        speeds=_speeds(fields.get("speeds"), name, f"{where}: speeds"),
+        **figures,
+    )
+
+
+def _speeds(content: Any, own: str, where: str) -> tuple[ModelSpeed, ...]:
+    """Measured speeds by model: times a V100, or samples per second of this and another type."""
+    if content is None:
+        return ()
+    if not isinstance(content, dict):
+        raise BadInput(f"{where} must be models with speeds", "e.g. speeds: {resnet50: 3.1}")
+    return tuple(_model_speed(str(model), value, own, where) for model, value in content.items())
+
+
+def _model_speed(model: str, value: Any, own: str, where: str) -> ModelSpeed:
+    if not isinstance(value, dict):
+        times = _number({model: value}, model, where, 0.0, 0.001, 1000.0)
+        return ModelSpeed(model, times, catalogue.REFERENCE)
+    others = [name for name in value if name != own]
+    if own not in value or len(others) != 1:
+        raise BadInput(
+            f"{where}: {model} must have the samples per second of {own} and of one other type",
+            f"e.g. {model}: {{{own}: 1240, V100: 400}}, or a number: times a V100",
+        )
+    here = f"{where}: {model}"
+    against = _device({"type": others[0]}, "type", here)
+    ours, theirs = (_number(value, name, here, 0.0, 1e-6, 1e9) for name in (own, others[0]))
+    return ModelSpeed(model, ours / theirs, against)
 
 
 def _check_groups(groups: tuple[NodeGroup, ...], where: str) -> None:

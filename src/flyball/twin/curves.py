@@ -139,8 +139,8 @@ def _curve(
         if count == profile.devices and not known.adapts:
             point.packed, point.spread = rate.packed, rate.spread
             continue
-        device = catalogue.get(group.device).name
-        part = relative(known, device, profile.devices, count, group.devices)
+        device = catalogue.get(group.device)
+        part = relative(known, device.like or device.name, profile.devices, count, group.devices)
         point.packed = point.spread = float(rate.packed) * part
         if with_network:
             point.spread = point.packed * _apart(known, profile, group, count, cluster)
@@ -152,7 +152,7 @@ def _apart(
 ) -> float:
     """Spread relative to packed: as measured, else by the network."""
     device = catalogue.get(group.device)
-    measured = apart(known, device.name, count, group.devices)
+    measured = apart(known, device.like or device.name, count, group.devices)
     if measured is not None:
         return measured
     if count > group.devices:  # it crosses nodes anyway

@@ -17,6 +17,7 @@ from flyball.core.grouping import group_rows
 from flyball.core.records import CAP, CAP_LEVELS, CAP_STEP, RATE, Records, records
 from flyball.core.workload import JobClass, Workload
 from flyball.physics import catalogue, measured
+from flyball.physics.catalogue import DeviceType
 from flyball.physics.power import cap_factors, draw_w
 from flyball.physics.speed import speed
 from flyball.schedule.classify import classify_workload
@@ -73,17 +74,29 @@ def find_profiles(workload: Workload) -> Profiles:
     return Profiles(tuple(found), groups.of_row, kinds, to_reference)
 
 
-@lru_cache(4096)
 def _speed(
     profile: Profile, device: str, spread: bool, network: Network, devices_per_node: int = 0
+) -> tuple[float, bool]:
+    types = catalogue.get(device), catalogue.get(profile.base)
+    return _speed_between(profile, *types, spread, network, devices_per_node)
+
+
+@lru_cache(4096)
+def _speed_between(
+    profile: Profile,
+    device: DeviceType,
+    base: DeviceType,
+    spread: bool,
+    network: Network,
+    devices_per_node: int,
 ) -> tuple[float, bool]:
     if profile.devices == 0:  # the host alone: no device makes it faster
         return 1.0, False
     found = speed(
         profile.model,
         profile.kind,
-        catalogue.get(device),
-        catalogue.get(profile.base),
+        device,
+        base,
         profile.devices,
         spread,
         network,
