@@ -29,7 +29,8 @@ def _no_types_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def example() -> str:
     """The example of the page."""
-    return re.findall(r"```yaml\n(types:.*?)```", PAGE.read_text("utf-8"), re.S)[0]
+    text: str = re.findall(r"```yaml\n(types:.*?)```", PAGE.read_text("utf-8"), re.S)[0]
+    return text
 
 
 def relative(model: str | None, device: str, base: str) -> float:
