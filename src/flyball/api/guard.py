@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from flyball.api.bounded_http import EXTENSION
 from flyball.api.metrics_text import Counts
 from flyball.api.problems import Problem
 from flyball.api.rates import Bucket, Buckets
@@ -151,6 +152,7 @@ class Guard:
         given = headers.one(b"authorization") or b""
         scheme, _, secret = given.partition(b" ")
         if scheme.lower() == b"bearer" and hmac.compare_digest(secret.strip(), self._secret):
+            _trust(scope)
             if wait_s := self._all.take(self.clock()):
                 raise _too_many(wait_s)
         elif scope["path"] in OPEN_PATHS:
@@ -216,6 +218,13 @@ def _too_many(wait_s: float) -> Problem:
         429, "too many requests", f"try again in {whole_s} s",
         headers={"Retry-After": str(whole_s)},
     )  # fmt: skip
+
+
+def _trust(scope: Scope) -> None:
+    """Note that the connection carried the token: it is among the last to be dropped."""
+    connection = scope.get("extensions", {}).get(EXTENSION)
+    if connection is not None:
+        connection.trusted = True
 
 
 def _client(scope: Scope) -> str:

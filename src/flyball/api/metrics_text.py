@@ -16,9 +16,15 @@ METHODS = frozenset({"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}
 
 
 class Counts:
-    """Answers by method and status, and the seconds they took."""
+    """Answers by method and status, and the seconds they took; connections.
+
+    Attributes:
+        connections: open now.
+    """
 
     def __init__(self) -> None:
+        self.connections = 0
+        self._dropped: Counter[str] = Counter()
         self._answers: Counter[tuple[str, int]] = Counter()
         self._seconds: Counter[str] = Counter()
 
@@ -27,6 +33,10 @@ class Counts:
         known = method if method in METHODS else "other"
         self._answers[known, status] += 1
         self._seconds[known] += took_s  # type: ignore[assignment]  # a Counter holds floats too
+
+    def drop(self, why: str) -> None:
+        """Count a connection that the server ended before its time."""
+        self._dropped[why] += 1
 
     def rows(self) -> list[Row]:
         """The counts as metrics."""
@@ -38,7 +48,12 @@ class Counts:
             ("flyball_api_seconds_total", {"method": method}, float(took_s))
             for method, took_s in sorted(self._seconds.items())
         ]
-        return answers + seconds
+        dropped: list[Row] = [
+            ("flyball_api_dropped_total", {"why": why}, float(count))
+            for why, count in sorted(self._dropped.items())
+        ]
+        open_now: Row = ("flyball_api_connections", {}, float(self.connections))
+        return [*answers, *seconds, *dropped, open_now]
 
 
 class _Rows(Collector):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import math
 import socket
 import ssl
 import threading
@@ -16,6 +17,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from flyball.api.app import create_app
+from flyball.api.bounded_http import BoundedProtocol
+from flyball.api.connections import Acceptor, Limits, connection_limit
+from flyball.api.metrics_text import Counts
 from flyball.api.plane_like import PlaneLike
 from flyball.api.settings import LOOPBACK_NAMES, ApiSettings
 from flyball.core.errors import BadInput
@@ -30,12 +34,36 @@ DATE_S = 1.0
 
 
 class _Uvicorn(uvicorn.Server):
-    """Sleeps until it is told to end, where uvicorn looks ten times a second whether it was."""
+    """Sleeps until it is told to end, where uvicorn looks ten times a second whether it was.
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    It accepts its connections through an `Acceptor`, which bounds what they may hold.
+    """
+
+    def __init__(self, config: uvicorn.Config, settings: ApiSettings, counts: Counts) -> None:
         super().__init__(config)
+        self._settings, self._counts = settings, counts
+        self._acceptors: list[Acceptor] = []
         self._told = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise RuntimeError("the API's app did not start")
+        limits = Limits(connection_limit(self._settings.connections), self._settings.header_s)
+        self._acceptors = [
+            Acceptor(listener, self._protocol, self.config.ssl, limits, self._counts)
+            for listener in sockets or []
+        ]
+        self.servers = self._acceptors  # type: ignore[assignment]  # closed and awaited alike
+        self.started = True
+
+    def _protocol(self) -> BoundedProtocol:
+        settings = self._settings
+        return BoundedProtocol(
+            self.config, self.server_state, self.lifespan.state,
+            settings.header_bytes, settings.header_s,
+        )  # fmt: skip
 
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -43,6 +71,8 @@ class _Uvicorn(uvicorn.Server):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DATE_S):
                     await self._told.wait()
+            for acceptor in self._acceptors:
+                acceptor.drop_late()
 
     def end(self) -> None:
         """Have it end soon. From any thread."""
@@ -109,7 +139,7 @@ def serve(
         bound_port = int(listener.getsockname()[1])
         names = settings.hosts | _names(host)
         app = create_app(plane, replace(settings, hosts=names))
-        server = _started(app, listener, tls_cert, tls_key)
+        server = _started(app, settings, listener, tls_cert, tls_key)
     except BaseException:
         listener.close()
         raise
@@ -176,7 +206,11 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _started(
-    app: FastAPI, listener: socket.socket, tls_cert: str | Path, tls_key: str | Path
+    app: FastAPI,
+    settings: ApiSettings,
+    listener: socket.socket,
+    tls_cert: str | Path,
+    tls_key: str | Path,
 ) -> tuple[_Uvicorn, threading.Thread]:
     config = uvicorn.Config(
         app,
@@ -187,12 +221,12 @@ def _started(
         ws="none",
         lifespan="on",
         loop="auto",  # uvloop where it is installed
-        backlog=BACKLOG,
+        timeout_keep_alive=math.ceil(settings.idle_s),
         timeout_graceful_shutdown=GRACE_S,
         ssl_certfile=str(tls_cert) or None,
         ssl_keyfile=str(tls_key) or None,
     )
-    server = _Uvicorn(config)
+    server = _Uvicorn(config, settings, app.state.counts)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listener]}, name="flyball-api", daemon=True
     )

@@ -27,6 +27,10 @@ class ApiSettings:
         heartbeat_s: a stream that has nothing to say says so this often.
         poll_s: how often the log of a running job is looked at.
         streams: streams at a time.
+        connections: open connections; fewer where the process may open few files.
+        header_bytes: of a request's line and headers together.
+        header_s: a header that takes longer, or a TLS handshake, ends the connection.
+        idle_s: a connection without a request is closed after this long.
     """
 
     token: str = field(repr=False)
@@ -45,6 +49,10 @@ class ApiSettings:
     heartbeat_s: float = 15.0
     poll_s: float = 0.1
     streams: int = 256
+    connections: int = 1_024
+    header_bytes: int = 32_768
+    header_s: float = 10.0
+    idle_s: float = 15.0
 
     def __post_init__(self) -> None:
         assert self.token, "an API without a token would be open to every web page"
