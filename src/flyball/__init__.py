@@ -30,6 +30,11 @@ _LAZY = {
 }
 
 
+def __dir__() -> list[str]:
+    """List what is public, without importing it."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'flyball' has no attribute {name!r}")

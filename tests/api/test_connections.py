@@ -137,10 +137,10 @@ def test_client_is_told_when_all_connections_are_in_use(world: World) -> None:
         calling(server, world.token) as first,
         calling(server, world.token) as second,
     ):
-        query = {"params": {"follow": "true"}}
+        stream = "/api/v1/events?follow=true"
         with (
-            first.stream("GET", "/api/v1/events", **query) as one,
-            second.stream("GET", "/api/v1/events", **query) as two,
+            first.stream("GET", stream) as one,
+            second.stream("GET", stream) as two,
         ):
             assert (one.status_code, two.status_code) == (200, 200)
             with connect(server.port) as third:
@@ -150,11 +150,14 @@ def test_client_is_told_when_all_connections_are_in_use(world: World) -> None:
 
 
 def test_idle_connection_of_a_token_holder_gives_way_last(world: World) -> None:
-    with world.server(connections=1, idle_s=3600) as server:
-        with calling(server, world.token) as first, calling(server, world.token) as second:
-            for _ in range(3):
-                assert first.get(JOBS).status_code == 200
-                assert second.get(JOBS).status_code == 200
+    with (
+        world.server(connections=1, idle_s=3600) as server,
+        calling(server, world.token) as first,
+        calling(server, world.token) as second,
+    ):
+        for _ in range(3):
+            assert first.get(JOBS).status_code == 200
+            assert second.get(JOBS).status_code == 200
 
 
 def test_header_has_to_arrive_in_time(world: World) -> None:
@@ -181,11 +184,13 @@ def test_header_has_to_arrive_in_time(world: World) -> None:
 
 def test_body_after_a_refusal_has_to_end_in_time(world: World) -> None:
     head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999\r\n\r\n"
-    with world.server(header_s=0.5, idle_s=3600) as server:
-        with connect(server.port, head) as connection:
-            assert connection.recv(65536).startswith(b"HTTP/1.1 401")
-            connection.sendall(b"x")
-            read_all(connection)
+    with (
+        world.server(header_s=0.5, idle_s=3600) as server,
+        connect(server.port, head) as connection,
+    ):
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401")
+        connection.sendall(b"x")
+        read_all(connection)
 
 
 def test_idle_connection_is_closed(world: World) -> None:
@@ -222,10 +227,13 @@ def test_endless_trailer_is_bounded(world: World) -> None:
         b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         b"0\r\nX-Trailer: "
     )
-    with world.server() as server, connect(server.port, head) as connection:
-        with pytest.raises(ConnectionError):
-            for _ in range(100):
-                connection.sendall(b"x" * 2**20)
+    with (
+        world.server() as server,
+        connect(server.port, head) as connection,
+        pytest.raises(ConnectionError),
+    ):
+        for _ in range(100):
+            connection.sendall(b"x" * 2**20)
 
 
 def test_pipelined_requests_are_bounded(world: World) -> None:

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from flyball import __version__
 from flyball.api.bridge import Bridge
 from flyball.api.guard import Guard
+from flyball.api.methods import Methods
 from flyball.api.metrics_text import Counts
 from flyball.api.models import BATCH, CANCEL, CAP, FAST, JOB, ONE, REPORT, RESIZE, schema_of
 from flyball.api.plane_like import PlaneLike
@@ -58,12 +59,15 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.bridge, app.state.counts = bridge, counts
+    routers = [module.router for module in (jobs, orders, logs, cluster, telemetry, service)]
+    routes = [route for router in routers for route in router.routes]
+    app.add_middleware(Methods, routes=routes)
     app.add_middleware(Guard, settings=settings, audit=bridge.audit, counts=counts, clock=clock)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    for each in (jobs, orders, logs, cluster, telemetry, service):
-        app.include_router(each.router)
+    for router in routers:
+        app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

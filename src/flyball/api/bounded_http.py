@@ -128,7 +128,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._held_bytes = 0
-        self.scope["extensions"] = {EXTENSION: self}  # type: ignore[typeddict-item]
+        self.scope["extensions"] = {EXTENSION: self}  # type: ignore[dict-item]
         if len(self.pipeline) >= MOST_PIPELINED:
             self._stop_parsing()
 

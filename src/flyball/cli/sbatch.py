@@ -14,6 +14,7 @@ from typing import NamedTuple
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.jobs import Dependency
 from flyball.core.units import MIB_PER_GIB
+from flyball.sdk.submitter import carried
 
 HOW = tuple(each.value for each in Dependency)
 """The ways in which a job may follow another."""
@@ -218,13 +219,6 @@ def gres_share(text: str) -> tuple[int, int]:
     return sum(count for count, _milli in shares), 1000
 
 
-CARRIED = (
-    *("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"),
-    *("CONDA_DEFAULT_ENV", "LANG", "LC_ALL", "TZ"),
-)
-"""What a job gets without --export: enough to find the same programs."""
-
-
 def exported(text: str | None, environ: Mapping[str, str]) -> dict[str, str]:
     """The variables a job is given: `ALL`, `NONE`, `NAME`, `NAME=value`, with commas between.
 
@@ -232,7 +226,7 @@ def exported(text: str | None, environ: Mapping[str, str]) -> dict[str, str]:
         BadInput: a name that cannot be one.
     """
     if text is None:
-        return {name: environ[name] for name in CARRIED if name in environ}
+        return carried(environ)
     chosen: dict[str, str] = {}
     for part in (each for each in text.split(",") if each.strip()):
         name, equals, value = part.strip().partition("=")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +17,7 @@ from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobState
+from flyball.sdk.submitter import user_name
 
 if TYPE_CHECKING:
     from flyball.sdk.client import Client
@@ -217,7 +217,7 @@ def as_job(
 ) -> dict[str, Any]:
     """What the server is sent."""
     given = sbatch.exported(draft.export, os.environ)
-    job: dict[str, Any] = {"user": _user(), **draft.values}
+    job: dict[str, Any] = {"user": user_name(), **draft.values}
     job["env"] = {**given, **draft.values.get("env", {})}
     if draft.tasks:
         job["array"] = draft.tasks.text
@@ -244,13 +244,6 @@ def numbers_of(client: Client, job: str) -> list[int]:
     if "_" in job or not found["array_id"] or found["array_id"] != found["id"]:
         return [found["id"]]
     return sorted(int(each["id"]) for each in client.jobs(array=found["id"]))
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
-        return str(os.getuid())
 
 
 def _print_ids(drafts: Sequence[Draft], ids: Sequence[list[int]], as_json: bool) -> None:

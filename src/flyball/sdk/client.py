@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from flyball.sdk.errors import ApiError, NoControlPlane
+from flyball.sdk.errors import ApiError, BadCertificate, NoControlPlane
+from flyball.sdk.submitter import carried, user_name
 from flyball.sdk.transport import Json, Transport
 
-__all__ = ["ApiError", "Client", "NoControlPlane"]
+__all__ = ["ApiError", "BadCertificate", "Client", "NoControlPlane"]
 
 FINAL = frozenset(
     ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL")
@@ -74,12 +76,22 @@ class Client:
         """Submit a job and return its id. It is durable then.
 
         Args:
-            argv: the command and its arguments.
+            argv: the command and its arguments, a list.
             fields: as in `docs/reference/api.md`: name, cwd, env, cpus, gpus, limit_s, ...
-                `cwd` is the current folder unless stated.
+                As with `flyball submit`, `cwd` is the current folder and `user` the current user
+                unless stated, and `env` is added to PATH, PYTHONPATH, VIRTUAL_ENV and the like.
+
+        Raises:
+            ApiError: the command is a text, or the control plane refuses the job.
         """
-        job = dict(fields) if argv is None else {"argv": [str(each) for each in argv], **fields}
-        return self.submit_job({"cwd": os.getcwd(), **job})
+        command = fields.pop("argv", None) if argv is None else argv
+        if isinstance(command, str | bytes):
+            raise _not_a_list(os.fsdecode(command))
+        job = {"cwd": os.getcwd(), "user": user_name(), **fields}
+        if command is not None:
+            job["argv"] = [str(argument) for argument in command]
+        job["env"] = {**carried(os.environ), **(fields.get("env") or {})}
+        return self.submit_job(job)
 
     def submit_job(self, job: Mapping[str, Any], key: str = "") -> int:
         """Submit a job as a mapping; the first id if it is an array."""
@@ -280,6 +292,18 @@ class Client:
             "/telemetry/series",
             name=name, seconds=seconds, smooth=smooth, window_s=window_s, features="true",
         )  # fmt: skip
+
+
+def _not_a_list(command: str) -> ApiError:
+    """Return the error of a command that is one text."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a quote without its end
+        words = command.split()
+    return ApiError(
+        422, f"the command is the text {command!r}, not a list of arguments",
+        f'write submit({words!r}), or submit(["/bin/sh", "-c", TEXT]) for a shell', "bad-input",
+    )  # fmt: skip
 
 
 def _batches(jobs: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:

@@ -52,3 +52,11 @@ class NoControlPlane(ApiError):
 
     def __init__(self, detail: str = "no control plane is running") -> None:
         super().__init__(0, detail, "start one with `flyball up`", "no-control-plane")
+
+
+class BadCertificate(ApiError):
+    """A control plane answers, but its certificate does not prove that it is the right one."""
+
+    def __init__(self, detail: str, remedy: str) -> None:
+        super().__init__(0, detail, remedy, "bad-certificate")
+        self.exit_code = 2  # it will not be better later

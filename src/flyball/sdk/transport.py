@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from flyball.sdk.certificates import certificate_problem, trusting
 from flyball.sdk.endpoint import Endpoint, find_endpoint, state_folder
 from flyball.sdk.errors import ApiError, NoControlPlane
 from flyball.sdk.streams import Frame, frames
@@ -96,8 +96,9 @@ class Transport:
                 if pause_s is None or answer.status_code != 503 or 503 in good:
                     return answer
             except httpx.TransportError as error:
-                if pause_s is None or isinstance(error, httpx.TimeoutException):
-                    raise self._unreachable(error) from error
+                problem = self._unreachable(error)
+                if pause_s is None or not isinstance(problem, NoControlPlane):
+                    raise problem from error
             time.sleep(pause_s)
             self._find_again()
 
@@ -166,7 +167,7 @@ class Transport:
         end = self._endpoint
         token = self._token or end.token
         ca = self._ca or end.ca
-        verify: Any = ssl.create_default_context(cafile=ca) if ca else True
+        verify: Any = trusting(ca) if ca else True
         return httpx.Client(
             base_url=end.url,
             headers={"Authorization": f"Bearer {token}"},
@@ -191,7 +192,10 @@ class Transport:
             return ApiError(
                 0, f"no answer from {self._endpoint.url} within {self._timeout_s:g} s", "try again"
             )
-        return error if isinstance(error, ApiError) else NoControlPlane()
+        if isinstance(error, ApiError):
+            return error
+        ca = self._ca or self._endpoint.ca
+        return certificate_problem(error, self._endpoint.url, ca) or NoControlPlane()
 
 
 def _checked(answer: httpx.Response, good: tuple[int, ...] = (200, 201, 204)) -> Json:
