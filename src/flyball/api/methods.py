@@ -30,10 +30,11 @@ class Methods:
         self._patterns = []
         for route in routes:
             assert isinstance(route, APIRoute), f"{route} is not a plain route"
+            methods = frozenset(route.methods or ())
             if route.param_convertors:
-                self._patterns.append((route.path_regex, frozenset(route.methods)))
+                self._patterns.append((route.path_regex, methods))
             else:
-                self._fixed[route.path] |= route.methods
+                self._fixed[route.path] |= methods
 
     def allowed(self, path: str) -> frozenset[str]:
         """Return the methods of a path; none if there is no such path."""
