@@ -59,11 +59,24 @@ def test_record_of_a_run_is_that_run(capsys: Captured, history: Path) -> None:
     assert recorded["jobs"] == recorded["of"] == 400
     assert recorded["closest"] == "easy"
     assert recorded["policies"]["easy"]["start_error_s"] == 0
+    assert recorded["policies"]["easy"]["distance"] == 0
     assert recorded["policies"]["fifo"]["start_error_s"] > 0
     for metric in ("completion_s", "wait_s"):
         assert recorded[metric] == pytest.approx(easy[metric])
     assert recorded["utilisation"] == pytest.approx(easy["utilisation"])
     assert recorded["makespan_s"] == pytest.approx(easy["makespan_s"])
+
+
+def test_policy_is_found_though_its_estimates_were_others(capsys: Captured, tmp_path: Path) -> None:
+    # The site's users misjudge their jobs; the twin, which knows no estimates, takes them as exact.
+    workload = generate("philly-like", 1, jobs=2000, load=0.9, devices=64)
+    cluster, effects = load_cluster(CLUSTER), Effects(estimate_sigma=1.0, seed=7)
+    twin = build_twin(cluster, workload, policy_settings("easy", [])[0], effects)
+    path = tmp_path / "history.jsonl"
+    write(workload, path, twin.replay(), cluster)
+    found = json_of(capsys, path, "-p", "fifo,easy,sjf,saf")["recorded"]
+    assert found["policies"]["easy"]["start_error_s"] > 0
+    assert found["closest"] == "easy"
 
 
 def test_tables_and_sentence(capsys: Captured, history: Path) -> None:

@@ -1,7 +1,8 @@
 """What really happened to the jobs of a trace, and how close runs of the twin come to it.
 
 A trace that holds starts is a record of its cluster under its own policy. The distance of a
-run from it is the mean difference between the starts of each job, in the run and in the record.
+run from it compares the waits of each job in the run and in the record, on a scale of ratios:
+in hours, a single pile-up that a small difference sets off outweighs all other jobs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from flyball.core.metrics import WINDOW_BEGINS, Spread, without_nan
 from flyball.core.results import Results
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import Workload
+
+BOUND_S = 60.0
+"""Added to both waits of a job before their ratio is taken: seconds of wait are alike."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,10 @@ class Closeness:
     Attributes:
         jobs: started both in the run and in the record.
         wait_s, recorded_wait_s: mean times from submission to first start.
-        start_error_s: mean of |start - recorded start|, the distance from the record.
+        start_error_s: mean of |start - recorded start|.
         start_error_p50_s: its median.
+        distance: mean of |ln((wait + 1 min) / (recorded wait + 1 min))|; 0 = every job starts
+            when it did, 0.7 = waits are typically off by a factor of two.
     """
 
     jobs: int
@@ -63,6 +69,7 @@ class Closeness:
     recorded_wait_s: float
     start_error_s: float
     start_error_p50_s: float
+    distance: float
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; NaN becomes None."""
@@ -117,12 +124,14 @@ def closeness(workload: Workload, results: Results) -> Closeness | None:
     recorded_s = workload.start_us[both] / US_PER_S
     submit_s = workload.submit_us[both] / US_PER_S
     errors_s = np.abs(start_s - recorded_s)
+    ratios = (start_s - submit_s + BOUND_S) / (recorded_s - submit_s + BOUND_S)
     return Closeness(
         jobs=int(both.sum()),
         wait_s=float((start_s - submit_s).mean()),
         recorded_wait_s=float((recorded_s - submit_s).mean()),
         start_error_s=float(errors_s.mean()),
         start_error_p50_s=float(np.median(errors_s)),
+        distance=float(np.abs(np.log(ratios)).mean()),
     )
 
 
@@ -132,11 +141,14 @@ def over_seeds(found: Sequence[Closeness]) -> Closeness:
         found[0].jobs,
         *(
             fmean(getattr(each, name) for each in found)
-            for name in ("wait_s", "recorded_wait_s", "start_error_s", "start_error_p50_s")
+            for name in (
+                *("wait_s", "recorded_wait_s", "start_error_s", "start_error_p50_s"),
+                "distance",
+            )
         ),
     )
 
 
 def closest(found: Mapping[str, Closeness]) -> str:
-    """The policy whose starts are nearest to the recorded ones; of equals the first."""
-    return min(found, key=lambda name: found[name].start_error_s)
+    """The policy whose waits are nearest to the recorded ones; of equals the first."""
+    return min(found, key=lambda name: found[name].distance)
