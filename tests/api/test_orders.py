@@ -1,4 +1,4 @@
-"""Sizes, caps and checkpoints over HTTP."""
+"""Holds, sizes, caps and checkpoints over HTTP."""
 
 from __future__ import annotations
 
@@ -95,3 +95,30 @@ def test_from_python(world: World) -> None:
         assert client.checkpoint(job) == {"id": job}
         with pytest.raises(ApiError, match="its range is"):
             client.resize(job, 9)
+
+
+def test_hold_and_release(world: World, client: httpx.Client) -> None:
+    job = client.post(JOBS, json={**SLEEP, "hold": True, "user": "ada"}).json()["id"]
+    world.step()
+    shown = client.get(f"{JOBS}/{job}").json()
+    assert (shown["state"], shown["held"]) == ("PENDING", {"by": "ada", "begin_time": None})
+    assert client.get(f"{JOBS}/{job}/why").json()["token"] == "held"
+    assert client.get("/api/v1/queue").json()["jobs"][0]["token"] == "held"
+    assert client.post(f"{JOBS}/{job}/release").json() == {"ids": [job]}
+    world.step()
+    assert client.get(f"{JOBS}/{job}").json()["state"] == "RUNNING"
+    answer = client.post(f"{JOBS}/{job}/hold", json={})
+    assert answer.status_code == 409
+    assert "only a waiting job can be held" in answer.text
+
+
+def test_hold_all_tasks_of_an_array(world: World, client: httpx.Client) -> None:
+    later = {**SLEEP, "begin_time": 4e9, "array": "0-2"}
+    first = client.post(JOBS, json=later).json()["id"]
+    ids = [first, first + 1, first + 2]
+    assert client.post(f"{JOBS}/{first}_1/hold", json={"user": "b"}).json() == {"ids": ids[1:2]}
+    assert client.post(f"{JOBS}/{first}/hold", json={}).json() == {"ids": ids}
+    assert client.post(f"{JOBS}/{first}/release").json() == {"ids": ids}
+    world.step()
+    assert client.get(f"{JOBS}/{first}").json()["held"] == {"by": None, "begin_time": 4e9}
+    assert client.post(f"{JOBS}/99/hold", json={}).status_code == 404

@@ -56,7 +56,11 @@ def read(header: str, body: str = "python train.py", **options: str) -> Describe
         ("-p gpu -A vision -q high",
          {"cpus": 1, "tenant": "vision", "env": {"SLURM_JOB_PARTITION": "gpu"}}),
         ("--signal=B:USR1@60",
-         {"cpus": 1, "checkpoint_signal": int(signal.SIGUSR1), "grace_s": 60.0}),
+         {"cpus": 1, "checkpoint_signal": int(signal.SIGUSR1), "grace_s": 60.0,
+          "signal_before_s": 60.0}),
+        ("--signal=USR2 --hold",
+         {"cpus": 1, "checkpoint_signal": int(signal.SIGUSR2), "signal_before_s": 60.0,
+          "signal_children": True, "hold": True}),
         ("--no-requeue", {"cpus": 1, "requeue": False}),
         ("--requeue --nice=5", {"cpus": 1, "nice": 5}),
         ("--mail-type=ALL\n--mail-user=me@example.org\n--exclusive\n-C skylake", {"cpus": 1}),
@@ -93,8 +97,9 @@ def test_headers_about_files_tasks_and_variables(tmp_path: Path) -> None:
         ("--gres=gpu:1,tmpdisk:10", "--gres: tmpdisk not given out here, and not looked at"),
         ("--gres=gpu:a100:1", "--gres: the type of device has no effect: there is one type here"),
         ("-G a100:2", "--gpus: the type of device has no effect: there is one type here"),
-        ("-t 5 --signal=USR1@60",
-         "--signal: sent when the job is set aside, not before its time limit"),
+        ("-t 1 --signal=USR1@60",
+         "--signal: sent at the start: its limit of 60 s is not above 60 s"),
+        ("--signal=USR1@60", "--signal: without --time, sent only when the job is set aside"),
         ("--exclusive", "--exclusive has no effect: its cores and devices are its own;"
          " -c and -G ask for all that it needs"),
         ("--hint=nomultithread", "--hint has no effect: a job has the cores it is given to itself,"
@@ -113,7 +118,7 @@ def test_what_does_less_than_in_slurm_is_said_with_its_line(header: str, note: s
         ("--mem=lots", "job.sh line 2: --mem: 'lots' is not a size; use MiB"),
         ("--cpus-per-task=x", "job.sh line 2: --cpus-per-task: 'x' is no use; use a whole number"),
         ("--cpus-per-gpu=4", "job.sh line 2: --cpus-per-gpu: no devices are asked for; add --gpus"),
-        ("--begin=now+1hour", "job.sh line 2: --begin: jobs begin as soon as they can; submit it"),
+        ("--begin=now-1hour", "job.sh line 2: --begin: 'now-1hour' is not a time to begin"),
         ("--dependency=singleton",
          "job.sh line 2: --dependency: dependency 'singleton' cannot be had; use afterany:ID"),
         ("--nice=1000", "for a later place in the queue use --priority=-1"),
@@ -160,8 +165,8 @@ def test_slurms_other_options_on_the_command_line(capsys: pytest.CaptureFixture[
     ]
     assert run(["submit", "--gres"]) == 2
     assert "the command line: --gres needs a value" in capsys.readouterr().err
-    assert run(["submit", "--begin=noon", "--", "python"]) == 2
-    assert "--begin: jobs begin as soon as they can" in capsys.readouterr().err
+    assert run(["submit", "--begin=whenever", "--", "python"]) == 2
+    assert "--begin: 'whenever' is not a time to begin" in capsys.readouterr().err
 
 
 def test_a_line_for_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,8 @@ nice: 5
 requeue: no
 preemptible: false
 signal: USR1@30
+hold: yes
+begin_time: 1893456000
 output: out/%j.txt
 env: {OMP_NUM_THREADS: 2, MODE: on}
 export: NONE
@@ -66,6 +68,9 @@ after: 12
         "requeue": False,
         "preemptible": False,
         "checkpoint_signal": signal.SIGUSR1,
+        "signal_before_s": 30.0,
+        "hold": True,
+        "begin_time": 1893456000.0,
         "grace_s": 30.0,
         "cwd": str(tmp_path),
         "stdout": str(tmp_path / "out/%j.txt"),

@@ -80,13 +80,13 @@ def test_what_is_no_command_loads_none(argument: str, code: int) -> None:
 @pytest.mark.parametrize(
     ("command", "needed"),
     [
-        ("queue", {"queue", "live_options"}),
+        ("queue", {"queue", "live_options", "holding"}),
         ("policies", {"catalogue"}),
         ("doctor", {"doctor", "live_options"}),
         (
             "submit",
             {"submit", "drafts", "job_file", "sbatch", "batch_script", "slurm_options"}
-            | {"live_options"},
+            | {"live_options", "program_check", "begin_time", "holding"},
         ),
         ("demo", {"demo"}),
         ("trace describe", {"trace"}),

@@ -102,6 +102,26 @@ def test_error_output_in_a_file_of_its_own(ask: Ask, tmp_path: Path) -> None:
     assert f"two-{job}.err" in ask("show", str(job))
 
 
+def test_hold_and_release(ask: Ask) -> None:
+    job = submitted(ask, "--hold", "--", "true")
+    later = submitted(ask, "--begin", "now+3hours", "-t", "9", "--signal", "USR1@60", "--", "true")
+    table = ask("queue")
+    assert f"(held by you; flyball release {job})" in table
+    assert ", in 3.0 h)" in table
+    assert "waits        begins at " in ask("show", str(later))
+    assert "SIGUSR1 60 s before its limit" in ask("show", str(later))
+    assert f"flyball release {job} lets it start." in ask("why", str(job))
+    ask("hold", str(later))
+    assert shown(ask, later)["held"]["by"]
+    assert json.loads(ask("release", str(job), str(later), "--json"))["ids"] == [job, later]
+    end_s = time.monotonic() + 120
+    while shown(ask, job)["state"] != "COMPLETED":
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+    assert shown(ask, later)["state"] == "PENDING"
+    assert "COMPLETED: only a waiting job can be held" in ask("hold", str(job), code=2)
+
+
 def test_a_command_reads_its_own_options(ask: Ask) -> None:
     job = int(ask("submit", "--wait", "--", "echo", "--json", "-t", "$HOME", "a  b"))
     assert ask("logs", str(job)) == "--json -t $HOME a  b\n"

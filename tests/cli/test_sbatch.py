@@ -133,12 +133,12 @@ def test_bad_dependencies(text: str, why: str) -> None:
 
 
 def test_signals() -> None:
-    assert sbatch.checkpoint_signal("USR1@60") == (signal.SIGUSR1, 60.0)
-    assert sbatch.checkpoint_signal("B:SIGUSR2") == (signal.SIGUSR2, None)
-    assert sbatch.checkpoint_signal("10") == (10, None)
+    assert sbatch.limit_signal("USR1@60") == (signal.SIGUSR1, 60.0, False)
+    assert sbatch.limit_signal("B:SIGUSR2") == (signal.SIGUSR2, None, True)
+    assert sbatch.limit_signal("10") == (10, None, False)
     for text in ("", "NONE", "USR1@", "999", "0", "USR1@x"):
         with pytest.raises(BadInput, match="is not a signal"):
-            sbatch.checkpoint_signal(text)
+            sbatch.limit_signal(text)
 
 
 def test_devices() -> None:

@@ -106,6 +106,7 @@ def test_every_option(tmp_path: Path) -> None:
         "requeue": False,
         "preemptible": False,
         "checkpoint_signal": signal.SIGUSR1,
+        "signal_before_s": 30.0,
         "grace_s": 30.0,
         "kind": "mixed",
         "model": "ResNet-50",

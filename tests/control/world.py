@@ -121,6 +121,7 @@ class World:
             requeue=bool(rng.random() < 0.8),
             preemptible=bool(rng.random() < 0.9),
             after=after,
+            begin_time=float(rng.choice([0, 0, 0, (self.now + 60_000_000) / 1e6])),
         )
         if rng.random() < 0.3:
             spec = replace(spec, least=1, most=8)
@@ -145,7 +146,11 @@ class World:
             return
         job, rng = int(self.rng.choice(list(self.accepted))), self.rng
         try:
-            match int(rng.integers(3)):
+            match int(rng.integers(5)):
+                case 3:
+                    self.plane.hold([job])
+                case 4:
+                    self.plane.release([job])
                 case 0:
                     self.plane.resize(job, int(rng.integers(1, 9)))
                 case 1:
@@ -154,6 +159,10 @@ class World:
                     self.plane.checkpoint(job)
         except (BadInput, Unavailable):
             return
+
+    def release_all(self) -> None:
+        """Let go of every job that is held."""
+        self.plane.release(list(self.plane.book.jobs))
 
     def run(self, submissions: int) -> None:
         """Submit over time, and go on until nothing is left to do."""
@@ -167,6 +176,8 @@ class World:
                 self.guarded(self.cancel)
             if self.rng.random() < 0.2:
                 self.guarded(self.order)
+            if not left or self.rng.random() < 0.05:
+                self.guarded(self.release_all)
             before = self.plane.book.seq
             self.guarded(self.plane.step)
             idle = idle + 1 if self.plane.book.seq == before else 0

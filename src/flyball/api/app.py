@@ -18,7 +18,7 @@ from flyball.api.bridge import Bridge
 from flyball.api.guard import Guard
 from flyball.api.methods import Methods
 from flyball.api.metrics_text import Counts
-from flyball.api.models import BATCH, CANCEL, CAP, FAST, JOB, ONE, REPORT, RESIZE, schema_of
+from flyball.api.models import BATCH, CANCEL, CAP, FAST, HOLD, JOB, ONE, REPORT, RESIZE, schema_of
 from flyball.api.plane_like import PlaneLike
 from flyball.api.problems import Problem, ProblemDocument
 from flyball.api.routes import cluster, jobs, logs, orders, service, telemetry
@@ -97,7 +97,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
-        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP, CANCEL, FAST):
+        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP, HOLD, CANCEL, FAST):
             schema = schema_of(adapter)
             schemas.update(schema.pop("$defs", {}))
             schemas[schema["title"]] = schema

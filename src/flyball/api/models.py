@@ -118,6 +118,24 @@ class JobIn(TypedDict, total=False):
         Field(description="Absolute path of its error output; empty = together with stdout."),
     ]
 
+    hold: Annotated[bool, Field(description="It does not start until it is released.")]
+    begin_time: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1e11,
+            allow_inf_nan=False,
+            description="It does not start before; seconds since 1970, 0 = at once.",
+        ),
+    ]
+    signal_before_s: Annotated[
+        Seconds,
+        Field(description="Sends `checkpoint_signal` this long before the limit as well; 0 = not."),
+    ]
+    signal_children: Annotated[
+        bool, Field(description="Sends that to the programs its process started instead.")
+    ]
+
 
 @with_config(ConfigDict(extra="forbid", strict=True, title="OneIn"))
 class OneIn(JobIn, total=False):
@@ -178,6 +196,13 @@ class CapIn(TypedDict):
     ]
 
 
+@with_config(ConfigDict(extra="forbid", strict=True, title="HoldIn"))
+class HoldIn(TypedDict, total=False):
+    """Who holds a job."""
+
+    user: Annotated[Account, Field(description="Shown to those who ask why it waits.")]
+
+
 def _true(value: bool) -> bool:
     """A literal would take 1 as well."""
     if not value:
@@ -218,6 +243,7 @@ BATCH: TypeAdapter[BatchIn] = TypeAdapter(BatchIn)
 REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
 RESIZE: TypeAdapter[ResizeIn] = TypeAdapter(ResizeIn)
 CAP: TypeAdapter[CapIn] = TypeAdapter(CapIn)
+HOLD: TypeAdapter[HoldIn] = TypeAdapter(HoldIn)
 CANCEL: TypeAdapter[CancelIn] = TypeAdapter(CancelIn)
 FAST: TypeAdapter[FastIn] = TypeAdapter(FastIn)
 

@@ -43,6 +43,11 @@ class JobView(View):
         description="Devices and share it has now, the part of a step that devices share as far as "
         "it was measured, and the log of changes; null = none yet.",
     )
+    held: dict[str, Any] | None = Field(
+        None,
+        description="Why it may not start yet: `by` (who holds it, null = nobody) and `begin_time` "
+        "(null = at once); null = it may.",
+    )
 
 
 class Submitted(View):
@@ -54,6 +59,12 @@ class Submitted(View):
 
 class Cancelled(View):
     """Told to stop; jobs that had ended already are not in it."""
+
+    ids: list[int]
+
+
+class Held(View):
+    """Held or released; jobs that are not concerned are not in it."""
 
     ids: list[int]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from flyball.cli import batch_script, sbatch
+from flyball.cli.begin_time import begin_time
 from flyball.cli.job_file import (
     ENDINGS,
     MAX_CPUS,
@@ -103,7 +104,7 @@ def _of_script(
     script = batch_script.read_script(file)
     asked = {"job-name": file.name, **merged(script.options, options)}
     wheres = {name: each for name, each in script.wheres.items() if name not in options}
-    draft = draft_of([*script.interpreter, str(script.path), *rest], asked, here, wheres)
+    draft = draft_of([*script.interpreter, str(script.path), *rest], asked, here, wheres, True)
     notes = [*remarks(asked, wheres), *script.notes]
     if script.srun and shutil.which("srun") is None:
         notes.append(f"{script.srun} calls srun, and there is none on your PATH; {NO_SRUN}")
@@ -137,8 +138,14 @@ def remarks(options: Mapping[str, str], wheres: Mapping[str, str]) -> list[str]:
         asked = gpus if name == "gres" else [options.get(name, "")]
         if any(":" in each for each in asked):
             notes.append(said(name, "the type of device has no effect: there is one type here"))
-    if "signal" in options and sbatch.time_s(options.get("time", "0")):
-        notes.append(said("signal", "sent when the job is set aside, not before its time limit"))
+    if "signal" in options:
+        limit_s = sbatch.time_s(options.get("time", "0"))
+        before_s = sbatch.limit_signal(options["signal"]).before_s or sbatch.SIGNAL_BEFORE_S
+        if not limit_s:
+            notes.append(said("signal", "without --time, sent only when the job is set aside"))
+        elif before_s >= limit_s:
+            words = f"sent at the start: its limit of {limit_s:g} s is not above {before_s:g} s"
+            notes.append(said("signal", words))
     return notes
 
 
@@ -211,12 +218,14 @@ def draft_of(
     options: Mapping[str, str],
     folder: Path,
     wheres: Mapping[str, str] | None = None,
+    is_script: bool = False,
 ) -> Draft:
     """The job that options describe.
 
     Args:
         folder: where the submitter stands.
         wheres: the lines of a script from which options are.
+        is_script: the command is a batch script.
 
     Raises:
         BadInput: a value that is not understood; names the option and its line.
@@ -224,7 +233,7 @@ def draft_of(
     read = Reader(options, wheres or {})
     size = size_of(read)
     least, most = read("elastic", size_range) or (None, None)
-    number_, grace_s = read("signal", sbatch.checkpoint_signal) or (None, None)
+    signal = read("signal", sbatch.limit_signal)
     cwd = (folder / (read("chdir", text) or ".")).resolve()
     if not cwd.is_dir():
         raise BadInput(f"{read.place('chdir')}: no folder {str(cwd)!r}", "make it or name another")
@@ -249,12 +258,13 @@ def draft_of(
         "priority": read("priority", number(-MAX_PRIORITY, MAX_PRIORITY)),
         "requeue": False if "no-requeue" in options else None,
         "preemptible": False if "no-preempt" in options else None,
-        "checkpoint_signal": number_,
-        "grace_s": grace_s,
+        "hold": True if "hold" in options else None,
+        "begin_time": read("begin", begin_time),
         "kind": read("class", job_class),
         "model": read("model", text),
     }
     values = {key: value for key, value in asked.items() if value is not None}
+    values |= signal.as_values(is_script) if signal else {}
     after = read("dependency", sbatch.dependencies) or []
     return Draft(values, after, read("array", sbatch.array_tasks), options.get("export"))
 

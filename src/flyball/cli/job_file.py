@@ -20,14 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flyball.cli.begin_time import begin_time
 from flyball.cli.live_options import JOB_ID
 from flyball.cli.sbatch import (
     HOW,
     Tasks,
     array_tasks,
-    checkpoint_signal,
     dependencies,
     gpu_share,
+    limit_signal,
     memory_mib,
     time_s,
 )
@@ -143,6 +144,9 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "preemptible": ("preemptible", yes_or_no),
     "grace_s": ("grace_s", number(0, 86_400)),
     "nice": ("nice", whole(0, 19)),
+    "hold": ("hold", yes_or_no),
+    "begin": ("begin_time", begin_time),
+    "begin_time": ("begin_time", number(0, 1e11)),
     "least": ("least", whole(1, MAX_CPUS)),
     "most": ("most", whole(1, MAX_CPUS)),
 }
@@ -247,9 +251,7 @@ def _take(draft: Draft, key: str, value: Any, folder: Path) -> None:
         values["gpus"], share = gpu_share(_scalar(value))
         values.setdefault("milli", share)
     elif key == "signal":
-        values["checkpoint_signal"], grace = checkpoint_signal(_scalar(value))
-        if grace is not None:
-            values.setdefault("grace_s", grace)
+        draft.values = {**limit_signal(_scalar(value)).as_values(is_script=False), **values}
     elif key == "elastic":
         for name, size in zip(("least", "most"), size_range(_scalar(value)), strict=True):
             _once(values, name)

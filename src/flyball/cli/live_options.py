@@ -181,11 +181,16 @@ def heading(job: Job) -> str:
     return f"{job['label']} {clean(job['name'])}: {job['state']}"
 
 
+def signal_name(number: int) -> str:
+    """`SIGKILL`, or `signal 40` for one without a name."""
+    names = {int(each): each.name for each in signal.Signals}
+    return names.get(number, f"signal {number}")
+
+
 def ending_text(job: Job) -> str:
     """How the job's process ended: `exit code 3`, or `SIGKILL`; empty if that is not known."""
     if number := job.get("signal"):
-        names = {int(each): each.name for each in signal.Signals}
-        return names.get(int(number), f"signal {number}")
+        return signal_name(int(number))
     return "" if job["exit_code"] is None else f"exit code {job['exit_code']}"
 
 

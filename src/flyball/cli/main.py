@@ -32,6 +32,12 @@ PARTS = {
         "cancel:cancel",
         "Cancel jobs: those that wait at once, those that run with SIGTERM and, later, SIGKILL.",
     ),
+    "hold": Part(
+        "holding:hold", "Keep waiting jobs from starting until they are released.", "HOLD_EXAMPLES"
+    ),
+    "release": Part(
+        "holding:release", "Let held jobs start as soon as they can.", "RELEASE_EXAMPLES"
+    ),
     "resize": Part(
         "orders:resize",
         "Let an elastic job go on with another number of cores or accelerators.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flyball.cli.holding import held_text
 from flyball.cli.live_options import (
     Job,
     State,
@@ -197,7 +198,8 @@ def ranges_text(numbers: Iterable[int]) -> str:
 def why_text(job: Job) -> str:
     """What happened to it, and why it waits: `requeued-lost, no-free-devices`."""
     ending = ending_text(job) if job["state"] == JobState.FAILED else ""
-    return ", ".join(clean(each) for each in (job["reason"], job.get("token"), ending) if each)
+    waits = held_text(job, time.time()) or job.get("token")
+    return ", ".join(clean(each) for each in (job["reason"], waits, ending) if each)
 
 
 def cells(group: Sequence[Job], now: float) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import math
 import re
 import signal
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.jobs import Dependency
@@ -29,6 +29,8 @@ MAX_TASKS = 10_000
 MAX_INDEX = 4_000_000
 MAX_TIME_S = 10 * 366 * 86_400.0
 MAX_MIB = 2**40
+SIGNAL_BEFORE_S = 60.0
+"""How long before the time limit a signal is sent if that is not stated, as in Slurm."""
 
 UNITS_S = {"d": 86_400.0, "h": 3_600.0, "min": 60.0, "m": 60.0, "sec": 1.0, "s": 1.0}
 UNITS_MIB = {"K": 1 / 1024, "M": 1.0, "G": float(MIB_PER_GIB), "T": float(MIB_PER_GIB**2)}
@@ -155,19 +157,50 @@ def dependencies(text: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def checkpoint_signal(text: str) -> tuple[int, float | None]:
-    """The signal of `[B:]USR1[@60]`, and how long before the end it is to come, if stated.
+class Signal(NamedTuple):
+    """What `--signal` asks for.
+
+    Attributes:
+        number: of the signal.
+        before_s: how long before the time limit it is sent; None = not stated.
+        to_shell: `B:` was stated: only the process of the batch script gets it.
+    """
+
+    number: int
+    before_s: float | None
+    to_shell: bool
+
+    def as_values(self, is_script: bool) -> dict[str, Any]:
+        """Fields of the job.
+
+        Args:
+            is_script: the job is a batch script: without `B:` the programs it has started get the
+                signal, as the steps of a job do in Slurm.
+        """
+        grace = {} if self.before_s is None else {"grace_s": self.before_s}
+        children = {"signal_children": True} if is_script and not self.to_shell else {}
+        before_s = SIGNAL_BEFORE_S if self.before_s is None else self.before_s
+        return {
+            "checkpoint_signal": self.number,
+            "signal_before_s": before_s,
+            **grace,
+            **children,
+        }
+
+
+def limit_signal(text: str) -> Signal:
+    """The signal of `[B:]USR1[@60]`.
 
     Raises:
         BadInput: no such signal.
     """
-    found = re.fullmatch(r"(?:[BR]+:)?([A-Za-z0-9]+)(?:@([0-9]{1,5}))?", text.strip())
-    name = found[1].upper().removeprefix("SIG") if found else ""
+    found = re.fullmatch(r"(?:([BR]+):)?([A-Za-z0-9]+)(?:@([0-9]{1,5}))?", text.strip())
+    name = found[2].upper().removeprefix("SIG") if found else ""
     known = {each.name.removeprefix("SIG"): int(each) for each in signal.Signals}
     number = known.get(name, int(name) if name.isascii() and name.isdigit() else 0)
     if not found or number not in known.values():
         raise BadInput(f"--signal {text!r} is not a signal", "use e.g. USR1 or USR1@60")
-    return number, float(found[2]) if found[2] else None
+    return Signal(number, float(found[3]) if found[3] else None, "B" in (found[1] or ""))
 
 
 def gpu_share(text: str) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from flyball.cli.holding import held_text
 from flyball.cli.live_options import (
     Job,
     JobId,
@@ -21,6 +22,7 @@ from flyball.cli.live_options import (
     heading,
     job_id,
     moment_text,
+    signal_name,
     size_text,
 )
 from flyball.cli.options import AsJson
@@ -71,6 +73,11 @@ def facts(job: Job, now: float, sensors: Mapping[str, Any]) -> Iterator[tuple[st
     yield "asks for", ", ".join(_request(job))
     if spec.get("after"):
         yield "after", ", ".join(f"{how} {other}" for how, other in spec["after"])
+    if waits := held_text(job, now):
+        yield "waits", waits
+    if spec.get("signal_before_s") and spec.get("limit_s"):
+        name = signal_name(int(spec["checkpoint_signal"]))
+        yield "signal", f"{name} {spec['signal_before_s']:g} s before its limit"
     if job["reason"]:
         yield "reason", clean(job["reason"])
     yield "submitted", moment_text(job["submit_time"])

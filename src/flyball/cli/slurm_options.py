@@ -50,9 +50,30 @@ VALUED = (
     *("job-name", "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task"),
     *("cpus-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "mem", "mem-per-cpu"),
     *("mem-per-gpu", "time", "estimate", "dependency", "array", "chdir", "output", "error"),
-    *("export", "nice", "account", "priority", "signal", "class", "model", "elastic", "partition"),
+    *(
+        "begin",
+        "export",
+        "nice",
+        "account",
+        "priority",
+        "signal",
+        "class",
+        "model",
+        "elastic",
+        "partition",
+    ),
 )
-FLAGS = ("requeue", "no-requeue", "no-preempt", "wait", "dry-run", "parsable", "quiet", "verbose")
+FLAGS = (
+    "hold",
+    "requeue",
+    "no-requeue",
+    "no-preempt",
+    "wait",
+    "dry-run",
+    "parsable",
+    "quiet",
+    "verbose",
+)
 """The last three: only a number is printed anyway."""
 
 ONE_NODE = "there is one node here"
@@ -118,8 +139,6 @@ BARE = frozenset(
 )
 """Ignored options that have no value, or one that stands after `=` only."""
 REFUSED = {
-    "begin": ("jobs begin as soon as they can", "submit it then, or let it wait for a job with -d"),
-    "hold": ("jobs cannot be held", "submit it when it may run"),
     "input": ("a job reads nothing", "write '< FILE' after the command in the script"),
     "gpus-per-socket": ("sockets are not told apart", "use --gpus"),
     "wrap": ("it goes on the command line", "write the command into the script"),

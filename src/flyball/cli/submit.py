@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from flyball.cli import sbatch, slurm_options
 from flyball.cli.drafts import described, wrapped
+from flyball.cli.holding import user_name
 from flyball.cli.job_file import ENDINGS, Draft
 from flyball.cli.live_options import JOB_ID, State, clean, connected, heading, start_text
 from flyball.cli.options import AsJson
@@ -124,8 +125,14 @@ def submit(
     no_preempt: Annotated[
         bool, typer.Option("--no-preempt", help="It may not be set aside.")
     ] = False,
+    begin: Annotated[
+        Text, option("--begin -b", "Not before: now+1hour, 16:00, tomorrow, 2030-01-20T12:34.")
+    ] = None,
+    hold: Annotated[
+        bool, typer.Option("--hold", "-H", help="Not before flyball release ID.")
+    ] = False,
     signal: Annotated[
-        Text, option("--signal", "Sent when it is set aside: USR1@60 (seconds to end).")
+        Text, option("--signal", "Sent before its time limit: [B:]USR1[@60] (seconds).")
     ] = None,
     kind: Annotated[Text, option("--class", "compute-intensive, memory-bound, ...")] = None,
     model: Annotated[Text, option("--model", "What it trains.")] = None,
@@ -149,7 +156,7 @@ def submit(
         "export": export, "nice": nice,
         "account": account, "priority": priority, "signal": signal, "class": kind, "model": model,
         "requeue": "" if requeue else None, "no-requeue": "" if requeue is False else None,
-        "no-preempt": "" if no_preempt else None,
+        "no-preempt": "" if no_preempt else None, "begin": begin, "hold": "" if hold else None,
     }  # fmt: skip
     options = {key: value for key, value in stated.items() if value is not None}
     options |= ctx.meta.get(TAKEN, {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from flyball.control import status
@@ -152,7 +152,13 @@ class Answers:
 
     def _dry_run(self, spec: JobSpec) -> dict[str, Any]:
         """Whether and when a job that can run here would start if it were submitted now."""
-        found = self.forecaster.if_submitted(spec, self.now_us())
+        now_us = self.now_us()
+        free = replace(spec, hold=False, begin_time=0.0)
+        found = None if spec.hold else self.forecaster.if_submitted(free, now_us)
+        if found is not None:  # it starts when it may begin and there is room
+            ahead_s = max(0.0, spec.begin_time - now_us / US_PER_S)
+            p50_s, p90_s = max(found.p50_s, ahead_s), max(found.p90_s, ahead_s)
+            found = replace(found, p50_s=p50_s, p90_s=p90_s)
         asks = self.demand.of(spec)
         device = self.cluster.groups[0].device
         return {

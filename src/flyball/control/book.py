@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from flyball.control import scaling, tuned, usage
+from flyball.control import holds, scaling, tuned, usage
 from flyball.control.ended import Ended
 from flyball.core.jobs import Job, JobSpec, JobState, Row
 from flyball.core.live import Event, EventKind
@@ -26,7 +26,7 @@ PREDICTION = "predicted_s"
 """In a job's values: (like jobs ended, *quantiles of its run time in seconds)."""
 WISHES = (
     *(EventKind.SUBMITTED, EventKind.CANCEL, EventKind.NODE, EventKind.PREDICTED),
-    EventKind.RESIZED,
+    *(EventKind.RESIZED, EventKind.HELD, EventKind.RELEASED),
 )
 
 
@@ -138,11 +138,14 @@ def _pends(job: Job) -> bool:
 
 
 def _submitted(event: Event) -> Job:
-    return Job.submitted(int(event["job"]), JobSpec.of(event["spec"]), int(event["time_us"]))
+    spec = JobSpec.of(event["spec"])
+    return holds.submitted(Job.submitted(int(event["job"]), spec, int(event["time_us"])))
 
 
 def _intended(job: Job, event: Event) -> Job:
     if job.state != JobState.PENDING or event["attempt"] != job.attempt + 1:
+        return job
+    if holds.is_held(job):  # since it was decided; it starts with a later decision
         return job
     rows = tuple(Row(int(node), int(mask)) for node, mask in event["rows"])
     return replace(
@@ -222,6 +225,8 @@ FOLDS: dict[str, Callable[[Job, Event], Job]] = {
     EventKind.CANCEL: _cancel,
     EventKind.ENDED: _ended,
     EventKind.REQUEUED: _requeued,
+    EventKind.HELD: holds.held,
+    EventKind.RELEASED: holds.released,
     EventKind.RESIZED: tuned.resized,
     EventKind.CAPPED: tuned.capped,
     EventKind.SCALED: scaling.scaled,

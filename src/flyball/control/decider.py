@@ -30,7 +30,7 @@ from flyball.core.units import US_PER_S, to_us
 from flyball.twin.live import Snapshot, View
 
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
-FREEING = (EventKind.ENDED, EventKind.REQUEUED, EventKind.CANCEL)
+FREEING = (EventKind.ENDED, EventKind.REQUEUED, EventKind.CANCEL, EventKind.RELEASED)
 """Events after which jobs may fit that did not before, or that end somebody's waiting."""
 Plan = list[list[Any]]
 """Actions as JSON holds them: kind, job id, node, mask, thousandths, reason, gain, and the level if

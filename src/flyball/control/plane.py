@@ -34,6 +34,7 @@ from flyball.control.foresight.learner import Learner
 from flyball.control.foresight.recent import Recent
 from flyball.control.foresight.scalings import scaled_events
 from flyball.control.foresight.steps import Steps
+from flyball.control.holds import Holds
 from flyball.control.journal import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
 from flyball.control.orders import Orders
@@ -111,6 +112,7 @@ class Plane(Answers):
             self.now_us, passing,
         )  # fmt: skip
         self.orders = Orders(self, inline)
+        self.holds = Holds(self.book, self.journal, self.now_us)
         self.durations = Durations(self.journal.ended())
         self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
         self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
@@ -311,6 +313,16 @@ class Plane(Answers):
             self.wake()
         return active
 
+    def hold(self, jobs: Sequence[int], by: str = "", who: str = "") -> list[int]:
+        """Keep waiting jobs from starting; see `Holds`."""
+        return self.holds.hold(jobs, by, who)
+
+    def release(self, jobs: Sequence[int], who: str = "") -> list[int]:
+        """Let held jobs start as soon as they can; those that were held."""
+        released = self.holds.release(jobs, who)
+        self.wake()
+        return released
+
     def resize(self, job: int, devices: int, key: str = "", who: str = "") -> dict[str, Any]:
         """Let an elastic job go on with another number of devices; see `Orders`."""
         return self.orders.resize(job, devices, key, who)
@@ -324,19 +336,21 @@ class Plane(Answers):
         return self.orders.checkpoint(job, key, who)
 
     def _asked(self, now_us: int, own: Sequence[Event]) -> list[Event]:
-        """What is done besides deciding: doomed jobs are cancelled, ordered sizes are given, and
-        jobs that were set aside to move go on where they were wanted.
+        """What is done besides deciding: doomed jobs are cancelled, ordered sizes are given,
+        jobs whose time to begin has come may start, and jobs that were set aside to move go on
+        where they were wanted.
 
         Cancellations are of jobs whose dependencies can no longer hold.
         """
         with self.book.lock:
             doomed = self.table.doomed(self.book.ended)
+            begun = self.holds.due(self.table.held.values(), now_us)
         cancels: list[Event] = [
             {"kind": EventKind.CANCEL, "time_us": now_us, "job": job, "who": "flyball"}
             | {"reason": f"dependency-never-satisfied: job {other} is {self.book.ended[other]}"}
             for job, other in doomed.items()
         ]
-        return [*cancels, *self.orders.due(now_us), *self.orders.moved(now_us, own)]
+        return [*cancels, *begun, *self.orders.due(now_us), *self.orders.moved(now_us, own)]
 
     def jobs(self, query: JobQuery) -> list[Job]:
         """A page of jobs, newest first."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from flyball.control.book import PREDICTION
 from flyball.control.demand import Demand, can_hold
+from flyball.control.holds import is_held
 from flyball.control.names import Names
 from flyball.control.scaling import SCALING, model_of, time_factor
 from flyball.control.slots import SLOT, TELLING, Kinds
@@ -45,6 +46,7 @@ class Table:
     Attributes:
         running: the jobs that hold devices.
         chained: the jobs that name predecessors.
+        held: the jobs that may not start yet (`control.holds`).
     """
 
     def __init__(self, demand: Demand) -> None:
@@ -55,6 +57,7 @@ class Table:
         self._tenants, self._users, self._models = Names(), Names(), Names()
         self.running: dict[int, Job] = {}
         self.chained: dict[int, Job] = {}
+        self.held: dict[int, Job] = {}
         self._holding: dict[int, list[Holding]] = {}
         self._kinds = Kinds()
         self._known: dict[tuple[Any, ...], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
@@ -81,6 +84,7 @@ class Table:
             self._free.append(slot)
         self.running.pop(job_id, None)
         self.chained.pop(job_id, None)
+        self.held.pop(job_id, None)
         self._holding.pop(job_id, None)
         self._altered.discard(job_id)
 
@@ -103,6 +107,10 @@ class Table:
             self._altered.discard(job.id)
         if job.spec.after:
             self.chained[job.id] = job
+        if is_held(job):
+            self.held[job.id] = job
+        else:
+            self.held.pop(job.id, None)
         if job.state == JobState.PENDING:
             self.running.pop(job.id, None)
             self._holding.pop(job.id, None)
@@ -182,7 +190,7 @@ class Table:
     def priority_waiting(self) -> float:
         """The highest of those that wait, 0 if nobody does."""
         waits = self._slots["used"] > 0
-        waits[[self._slot_of[each] for each in self.running]] = False
+        waits[[self._slot_of[each] for each in (*self.running, *self.held)]] = False
         return float(self._slots["priority"][waits].max()) if waits.any() else 0.0
 
     # Views ----------------------------------------------------------------------------
@@ -199,8 +207,8 @@ class Table:
                 first so many; 0 = all.
         """
         slots = np.flatnonzero(self._slots["used"])
-        if doomed := self.doomed(ended):
-            slots = slots[~np.isin(self._slots["id"][slots], list(doomed))]
+        if hidden := self.doomed(ended) | self.kept_back():
+            slots = slots[~np.isin(self._slots["id"][slots], list(hidden))]
         slots = self._in_order(slots)
         if most:
             slots = slots[self._may_matter(slots, most)]
@@ -258,6 +266,22 @@ class Table:
                 for how, other in job.spec.after:
                     if not can_hold(how, ended.get(other)):
                         found[job.id] = other
+        return found
+
+    def kept_back(self) -> dict[int, int]:
+        """Jobs that no decision may start, with the held job that each of them waits for.
+
+        A held job waits for itself; whatever comes after it, directly or not, waits for it.
+        """
+        found = {job_id: job_id for job_id in self.held}
+        while new := {
+            job.id: found[other]
+            for job in (self.chained.values() if found else ())
+            if job.id not in found and job.state == JobState.PENDING
+            for _how, other in job.spec.after
+            if other in found
+        }:
+            found |= new
         return found
 
     def _workload(self, rows: Any, place: Ints) -> Workload:

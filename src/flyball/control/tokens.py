@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+from flyball.control import holds
 from flyball.control.book import Book
 from flyball.control.decider import Decider
 from flyball.core.codes import Status
@@ -74,6 +75,7 @@ class Look:
             self.seq, self.now_us = book.seq, now_us
             # Two more of a kind than can start: a first in the queue and one behind it are left.
             view, ids = decider.look((), decider.most + 2)
+            self._kept_back = decider.table.kept_back()
             self._jobs = [book.jobs[each] for each in ids.tolist()]
         self._status: list[int] = []
         if self._jobs:  # else all that wait do so in vain, or have just ended
@@ -89,6 +91,10 @@ class Look:
         at = self.at.get(job.id)
         if at is not None:
             return self._token_at(at)
+        if holds.is_held(job):
+            return holds.token(job)
+        if job.id in self._kept_back:
+            return "waits-for-jobs"
         if job.spec.after:
             return "dependency-never-satisfied"  # all others that wait for jobs are looked at
         if job.spec.array_limit and self._before(job) >= job.spec.array_limit:

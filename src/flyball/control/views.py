@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from flyball.control import holds
 from flyball.control.tuned import tuning_of
 from flyball.core.jobs import Job
 from flyball.core.live import LiveNode
@@ -41,6 +42,7 @@ def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, An
         "array_id": spec.array or None,
         "elastic": [spec.least, spec.most] if spec.elastic else None,
         "tuning": tuning_of(job, how),
+        "held": holds.view(job),
         "spec": spec.as_dict(),
     }
 

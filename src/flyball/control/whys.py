@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from flyball.control import holds
 from flyball.control.book import Book
 from flyball.control.decider import Decider
 from flyball.control.forecast import Forecaster
 from flyball.core.codes import Status
 from flyball.core.jobs import Job, JobState
-from flyball.core.units import duration_text
+from flyball.core.units import US_PER_S, duration_text
 from flyball.schedule.explain import Names, explain
 from flyball.schedule.explain.inquiry import Inquiry
 from flyball.twin.live import Snapshot
@@ -25,8 +27,12 @@ def explain_job(
         return {"id": job.id, "state": job.state.value, **_does_not_wait(job)}
     with book.lock:
         view, ids = decider.look(())
+        kept_back = decider.table.kept_back()
         labels = {each: other.label for each, other in book.jobs.items()}
     at = ids.tolist().index(job.id) if job.id in ids else -1
+    if job.id in kept_back:
+        first = book.get(kept_back[job.id]) or job
+        return {"id": job.id, "state": job.state.value, **_kept_back(job, first, now_us)}
     if at < 0:
         return {"id": job.id, "state": job.state.value, **_doomed(job)}
     snapshot = Snapshot(decider.cluster, view, decider.knobs, now_us)
@@ -93,6 +99,27 @@ def _does_not_wait(job: Job) -> dict[str, Any]:
 def _starts_now(job: Job) -> dict[str, Any]:
     blank = _blank("starts-now", f"Job {job.label} fits and starts with the next decision.")
     return {**blank, "p50_s": 0.0, "p90_s": 0.0, "method": "the next decision, made already"}
+
+
+def _kept_back(job: Job, first: Job, now_us: int) -> dict[str, Any]:
+    """Why a job waits that may not start yet, or comes after one that may not."""
+    by, begins_us = holds.holder(first), holds.begins_us(first)
+    numbers: dict[str, Any] = {}
+    if by is not None:
+        what = f"is held by {by}" if by else "is held"
+        remedy = f"flyball release {first.label} lets it start."
+    else:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begins_us / US_PER_S))
+        what = f"begins at {when}, in {duration_text((begins_us - now_us) / US_PER_S)}"
+        remedy = "Cancel it and submit it without --begin to have it start at once."
+    if begins_us:
+        numbers = {"begin_time": begins_us / US_PER_S, "in_s": (begins_us - now_us) / US_PER_S}
+    if first.id == job.id:
+        blank = _blank(holds.token(job), f"Job {job.label} {what}.")
+    else:
+        sentence = f"Job {job.label} comes after job {first.label}, which {what}."
+        blank = _blank("waits-for-jobs", sentence)
+    return {**blank, "numbers": numbers, "remedies": [remedy]}
 
 
 def _doomed(job: Job) -> dict[str, Any]:

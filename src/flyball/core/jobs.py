@@ -95,6 +95,10 @@ class JobSpec:
         nice: niceness of its processes, 0..19.
         stdout: absolute path of its output; "" = under the state folder.
         stderr: absolute path of its error output; "" = together with stdout.
+        hold: it does not start until somebody releases it.
+        begin_time: it does not start before, in seconds since 1970; 0 = at once.
+        signal_before_s: its checkpoint signal is also sent this long before its limit; 0 = not.
+        signal_children: that goes to the programs its process started, not to the process itself.
     """
 
     argv: tuple[str, ...]
@@ -125,6 +129,10 @@ class JobSpec:
     least: int = 0
     most: int = 0
     stderr: str = ""
+    hold: bool = False
+    begin_time: float = 0.0
+    signal_before_s: float = 0.0
+    signal_children: bool = False
 
     @property
     def elastic(self) -> bool:

@@ -26,6 +26,8 @@ class EventKind(StrEnum):
     REQUEUED = "requeued"  # job, attempt, over_us, why ("preempt", "lost", "void"): it pends again
     CANCEL = "cancel"  # job, who, reason: somebody wants it to end
     STOPPING = "stopping"  # job, attempt, why: durable before the engine is told to stop it
+    HELD = "held"  # job, by, who: it may not start until it is released
+    RELEASED = "released"  # job, why ("release", "begin"), who: that is over
     DECIDED = "decided"  # number, seen, own, now_us, is_round, digest, plan: one decision
     NODE = "node"  # node, up
     RESIZED = "resized"  # job, attempt, devices, rows (none: it starts anew so), reason, gain, who

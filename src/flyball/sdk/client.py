@@ -133,6 +133,19 @@ class Client:
         ids: list[int] = done["ids"]
         return ids
 
+    def hold(self, id: JobId, user: str = "") -> list[int]:
+        """Keep a waiting job, or all of an array, from starting; the ids that are held."""
+        body = {"user": user} if user else {}
+        done = self._transport.send("POST", f"/jobs/{_path(id)}/hold", body, again=True)
+        ids: list[int] = done["ids"]
+        return ids
+
+    def release(self, id: JobId) -> list[int]:
+        """Let a held job, or all of an array, start; the ids that were held."""
+        done = self._transport.send("POST", f"/jobs/{_path(id)}/release", {}, again=True)
+        ids: list[int] = done["ids"]
+        return ids
+
     def resize(self, id: JobId, devices: int, key: str = "") -> Json:
         """Let an elastic job go on with so many devices (cores)."""
         return self._order(id, "resize", {"devices": devices}, key)

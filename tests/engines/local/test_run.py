@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engines.rig import Rig, gone, until
@@ -248,6 +249,34 @@ def test_grace_then_kill(rig: Rig) -> None:
     ended = rig.report("ended")
     assert (ended.values["why"], ended.values["signal"]) == ("stopped", 9)
     assert ended.time_us - begun >= 200_000
+
+
+def test_signal_before_the_time_limit(rig: Rig) -> None:
+    text = SAY_SIGNALS.format(last=int(signal.SIGTERM))
+    early = {"checkpoint_signal": int(signal.SIGUSR1), "signal_before_s": 1e6}
+    rig.python(text, limit_s=1e6 + 5, **early)
+    rig.until_prints("ready")
+    rig.until_prints("SIGUSR1")
+    assert rig.output() == "ready\nSIGUSR1\n"  # and it runs on, towards its limit
+    rig.stop()
+    assert rig.ended()["why"] == "stopped"
+    assert rig.output() == "ready\nSIGUSR1\nSIGTERM\n"
+
+
+def test_signal_before_the_limit_goes_to_the_programs_of_a_script(rig: Rig) -> None:
+    program = SAY_SIGNALS.format(last=int(signal.SIGUSR1))
+    script = f"trap 'echo shell' USR1; {sys.executable} -I -S -c '{program}'; echo over"
+    early: dict[str, Any] = {"checkpoint_signal": signal.SIGUSR1, "signal_before_s": 1e6}
+    rig.launch("sh", "-c", script, limit_s=1e6 + 5, signal_children=True, **early)
+    assert rig.ended()["exit_code"] == 0
+    assert rig.output() == "ready\nSIGUSR1\nover\n"
+
+
+def test_no_signal_before_the_limit_unless_asked_for(rig: Rig) -> None:
+    number = int(signal.SIGUSR1)
+    rig.python(SAY_SIGNALS.format(last=15), limit_s=2.0, checkpoint_signal=number)
+    assert rig.ended()["why"] == "limit"
+    assert "SIGUSR1" not in rig.output()
 
 
 def test_cancel_sends_no_checkpoint_signal(rig: Rig) -> None:

@@ -93,6 +93,14 @@ async def tasks_of(bridge: Bridge, array: int) -> list[Job]:
             return tasks
 
 
+async def meant(bridge: Bridge, label: str) -> list[Job]:
+    """The job of an id or a label; of the id of an array all its tasks, by id."""
+    one = await found(bridge, label)
+    whole = "_" not in label and one.spec.array == one.id
+    jobs = await tasks_of(bridge, one.id) if whole else [one]
+    return sorted(jobs, key=lambda job: job.id)
+
+
 # Submit -----------------------------------------------------------------------------
 
 
@@ -206,10 +214,7 @@ async def receipt(request: Request, job: JobId, query: Nothing) -> Response:
 async def cancel(request: Request, job: JobId, query: Nothing) -> Response:
     """Cancel a job. The id of an array (not of one of its tasks) means all of it, as in Slurm."""
     bridge = bridge_of(request)
-    one = await found(bridge, job)
-    whole = "_" not in job and one.spec.array == one.id
-    wanted = await tasks_of(bridge, one.id) if whole else [one]
-    ids = sorted(each.id for each in wanted if not each.state.final)
+    ids = [each.id for each in await meant(bridge, job) if not each.state.final]
     return answer({"ids": await bridge.call(bridge.plane.cancel_all, ids, who_of(request))})
 
 

@@ -10,6 +10,10 @@ from __future__ import annotations
 import os
 import stat
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 CHUNK = 65536
 """What a pipe holds."""
 PAUSE_S = 0.02
@@ -128,19 +132,18 @@ class Outputs:
     """The logs of a job's stdout and stderr: one for both, or one for each.
 
     Args:
-        path: the log of stdout.
-        error_path: the log of stderr; empty = the same.
-        most_bytes, keep: as in `Log`, for each of the two.
+        request: what `request.py` made of the launch; an empty `error_log` = the same log.
 
     Raises:
         OSError: a file cannot be made.
     """
 
-    def __init__(self, path: str, error_path: str, most_bytes: int, keep: int) -> None:
-        self._pumps = [Pump(Log(path, most_bytes, keep))]
-        if error_path:
+    def __init__(self, request: dict[str, Any]) -> None:
+        limits = request["log_bytes"], request["log_keep"]
+        self._pumps = [Pump(Log(request["log"], *limits))]
+        if request["error_log"]:
             try:
-                self._pumps.append(Pump(Log(error_path, most_bytes, keep)))
+                self._pumps.append(Pump(Log(request["error_log"], *limits)))
             except OSError:
                 self.finish()
                 raise

@@ -60,9 +60,9 @@ def descendants(pid: int) -> list[int]:
     found: list[int] = []
     ahead = [pid]
     while ahead:
-        children = _children(ahead.pop())
-        found += children
-        ahead += children
+        below = children(ahead.pop())
+        found += below
+        ahead += below
     return found
 
 
@@ -125,7 +125,8 @@ def has_open(pid: int, path: str) -> bool:
         return False
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that still live."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:

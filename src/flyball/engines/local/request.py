@@ -65,6 +65,8 @@ def request_line(
         "limit_s": spec.limit_s,
         "grace_s": spec.grace_s,
         "checkpoint_signal": spec.checkpoint_signal,
+        "signal_before_s": spec.signal_before_s,
+        "signal_children": spec.signal_children,
         "checkpoint_dir": str(state / "checkpoints" / str(launch.job)),
         "log": log,
         "error_log": spec.stderr if spec.stderr != log else "",

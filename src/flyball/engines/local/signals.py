@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
+from . import proc
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 CANCEL = signal.SIGUSR2
 PREEMPT = signal.SIGUSR1
 DOWN = signal.SIGTERM
@@ -37,6 +43,24 @@ def send(pid: int, number: int) -> None:
         os.kill(pid, number)
     except OSError:
         return
+
+
+def warning_s(request: dict[str, Any], began_s: float) -> float:
+    """When a job that began then is told that its time limit is near; infinite = never."""
+    if not request["signal_before_s"] or not request["checkpoint_signal"]:
+        return float("inf")
+    ahead_s: float = request["limit_s"] - request["signal_before_s"]
+    return began_s + max(0.0, ahead_s)
+
+
+def warn(pid: int, request: dict[str, Any]) -> None:
+    """Announce the time limit to a job: to its process, or to the programs that one started.
+
+    A script that has started nothing just now is told itself.
+    """
+    children = proc.children(pid) if request["signal_children"] else []
+    for each in children or [pid]:
+        send(each, request["checkpoint_signal"])
 
 
 def _nothing(_number: int, _frame: object) -> None:

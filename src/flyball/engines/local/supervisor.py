@@ -17,7 +17,7 @@ import time
 
 from . import cgroup, claim, proc, program
 from .log import Outputs
-from .signals import CANCEL, DOWN, ORDERS, PREEMPT, send
+from .signals import CANCEL, DOWN, ORDERS, PREEMPT, send, warn, warning_s
 from .steering import Steering
 from .usage import Usage
 
@@ -133,7 +133,7 @@ class _Attempt:
         self.message = ""
         self.going_down = self.told_down = False
         self.usage = Usage()
-        self.phase_ends_s = self.limit_s = self.memory_s = self.tell_s = NEVER
+        self.phase_ends_s = self.limit_s = self.memory_s = self.tell_s = self.signal_s = NEVER
         self.shared_s = 0.0
 
     def run(self, settle: Callable[[OSError | None], bool], let_go: Callable[[], None]) -> bool:
@@ -172,9 +172,7 @@ class _Attempt:
         request = self.request
         try:
             os.makedirs(request["checkpoint_dir"], mode=0o700, exist_ok=True)
-            self.outputs = Outputs(
-                request["log"], request["error_log"], request["log_bytes"], request["log_keep"]
-            )
+            self.outputs = Outputs(request)
         except OSError as error:
             self._cannot_start(f"could not start: cannot make {error.filename!r}: {error.strerror}")
             return None
@@ -203,6 +201,7 @@ class _Attempt:
         self._tell_start(now_s)
         if request["limit_s"]:
             self.limit_s = now_s + request["limit_s"]
+            self.signal_s = warning_s(request, now_s)
         if request["memory_mib"] and (self.group is None or pid not in self.group.pids()):
             self.memory_s = now_s + MEMORY_EVERY_S
         self.steering.began(pid, now_s)
@@ -232,7 +231,7 @@ class _Attempt:
             listening = self.outputs.listening(now_s)
             for pump in listening:
                 poller.register(pump.out, select.POLLIN)
-            own_s = min(self.phase_ends_s, self.limit_s, self.memory_s, self.tell_s)
+            own_s = min(self.phase_ends_s, self.limit_s, self.memory_s, self.tell_s, self.signal_s)
             due_s = min(own_s, self.outputs.due_s(now_s), self.steering.due_s)
             wait_ms = None if due_s == NEVER else max(0, int((due_s - now_s) * 1000) + 1)
             ready = [each for each, _events in poller.poll(wait_ms)]
@@ -308,6 +307,9 @@ class _Attempt:
                 self.why = "limit"
                 self.message = f"reached its limit of {self.request['limit_s']:g} s"
                 self._enter(TERM, now_s)
+            elif now_s >= self.signal_s:
+                self.signal_s = NEVER
+                warn(self.child, self.request)
             elif now_s >= self.memory_s:
                 self._check_memory(now_s)
             if self.phase == RUNNING:
@@ -347,7 +349,7 @@ class _Attempt:
     def _enter(self, phase: int, now_s: float) -> None:
         """Begin a way of ending it: ask for a checkpoint, ask to end, end."""
         self.phase = phase
-        self.limit_s = self.memory_s = NEVER
+        self.limit_s = self.memory_s = self.signal_s = NEVER
         self.phase_ends_s = now_s + self.request["grace_s"]
         self.steering.release()
         if phase == CHECKPOINT:
