@@ -26,6 +26,27 @@ GPUS = (LiveNode("g", "V100", 8, 32, 65_536, tuple(f"GPU-{at}" for at in range(8
 MANY_CORES = (LiveNode("m", "CPU1", 48, 96, 65_536),)
 
 
+def test_elastic_beyond_the_largest_node_is_refused() -> None:
+    demand = Demand([LiveNode("vm", "CPU1", 2, 2, 4096)])
+    demand.check_growth(spec_of(least=1, most=2))
+    with pytest.raises(BadInput) as caught:
+        demand.check_growth(spec_of(least=1, most=4))
+    said = "elastic from 1 to 4 cores, and the largest node has 2; use --elastic 1-2"
+    assert str(caught.value) == said
+    pair = Demand([LiveNode(name, "V100", 4, 2, 4096) for name in "ab"])
+    pair.check_growth(spec_of(gpus=1, least=1, most=8))
+    with pytest.raises(BadInput, match="the largest node has 4, all together 8"):
+        pair.check_growth(spec_of(gpus=1, least=1, most=9))
+
+
+def test_elastic_beyond_the_node_is_told_at_submit(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for ask in (rig.plane.dry_run, lambda spec: rig.plane.submit([spec])):
+        with pytest.raises(BadInput, match="the largest node has 4; use --elastic 1-4"):
+            ask(spec_of(cpus=2, least=1, most=6))
+    assert rig.plane.queue() == []
+
+
 def test_cores_are_the_devices_where_there_is_nothing_else() -> None:
     demand = Demand(ONE_NODE)
     assert demand.of(spec_of(cpus=3, memory_mib=50)) == Asks(3, 1000, 0, 50)

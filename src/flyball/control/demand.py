@@ -69,6 +69,8 @@ class Demand:
         self.cores_each = max(cores_per_device(node.cpus) for node in nodes)
         self.device = nodes[0].device
         self.default_us = float(to_us(S_PER_HOUR))
+        sizes = [node.cpus if self.by_cores else node.devices for node in nodes]
+        self._largest, self._total = max(sizes), sum(sizes)
 
     def of(self, spec: JobSpec) -> Asks:
         """What a job asks for here."""
@@ -108,6 +110,25 @@ class Demand:
                 f"elastic from {spec.least} to {spec.most}, and asks for {asked}",
                 "what it asks for must lie between the two",
             )
+
+    def check_growth(self, spec: JobSpec) -> None:
+        """Refuse a new elastic job that could never have as many devices as it can go on with.
+
+        Not part of `check`: a job that was accepted on larger nodes still runs on these.
+
+        Raises:
+            BadInput: with the numbers and the range that would do.
+        """
+        if spec.most <= self._total:
+            return
+        what = "cores" if self.by_cores else "devices"
+        largest = f"the largest node has {self._largest}"
+        if self._total > self._largest:
+            largest += f", all together {self._total}"
+        raise BadInput(
+            f"elastic from {spec.least} to {spec.most} {what}, and {largest}",
+            f"use --elastic {min(spec.least, self._total)}-{self._total}",
+        )
 
     def known_model(self, name: str) -> str:
         """The name of a model whose speeds are known, else none."""

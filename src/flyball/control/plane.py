@@ -267,6 +267,7 @@ class Plane(Answers):
 
     def _check(self, spec: JobSpec) -> None:
         self._check_fit(spec)
+        self.demand.check_growth(spec)
         for how, other in spec.after:
             if other not in self.book.jobs and other not in self.book.ended:
                 raise NotFound(f"no job {other} to wait for", "see flyball queue --all")
