@@ -86,7 +86,7 @@ def test_what_is_no_command_loads_none(argument: str, code: int) -> None:
         (
             "submit",
             {"submit", "drafts", "job_file", "sbatch", "batch_script", "slurm_options"}
-            | {"live_options", "program_check", "begin_time", "holding"},
+            | {"live_options", "program_check", "begin_time"},
         ),
         ("demo", {"demo"}),
         ("trace describe", {"trace"}),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import time
 from typing import Annotated
 
@@ -13,6 +11,7 @@ from flyball.cli.live_options import Job, State, clean, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
 from flyball.core.units import duration_text
+from flyball.sdk.submitter import user_name
 
 HOLD_EXAMPLES = """\b
 Examples:
@@ -31,14 +30,6 @@ A job that was submitted with --begin still waits for its time.
 """
 
 Jobs = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs: 12, or 12_3 for a task.")]
-
-
-def user_name() -> str:
-    """Who runs this command."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
-        return str(os.getuid())
 
 
 def hold(jobs: Jobs, as_json: AsJson = False, state: State = None) -> None:

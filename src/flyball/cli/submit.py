@@ -11,7 +11,6 @@ from typer.core import TyperCommand
 
 from flyball.cli import sbatch, slurm_options
 from flyball.cli.drafts import described, wrapped
-from flyball.cli.holding import user_name
 from flyball.cli.job_file import ENDINGS, Draft
 from flyball.cli.live_options import JOB_ID, State, clean, connected, heading, start_text
 from flyball.cli.options import AsJson

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from flyball.control import status
@@ -54,6 +55,7 @@ class Answers:
         sensors: what was measured, None = nothing is.
     """
 
+    folder: Path
     book: Book
     journal: Journal
     table: Table
@@ -246,6 +248,25 @@ class Answers:
         except OSError as error:
             raise Unavailable(f"the agent cannot be told: {error}", "mend the disk") from error
         return {"seconds": seconds}
+
+    def log_path(self, job: int, attempt: int = 0, stream: str = "stdout") -> Path:
+        """Where a job's output is; of its last attempt if none is named.
+
+        Args:
+            stream: `stdout` or `stderr`; both are in one file unless the job asked for two.
+
+        Raises:
+            NotFound: no such job or attempt.
+        """
+        found = self.job(job)
+        attempt = attempt or found.attempt
+        if not 1 <= attempt <= found.attempt:
+            raise NotFound(f"job {job} has no attempt {attempt}", "it has not started yet")
+        if stream == "stderr" and found.spec.separate_stderr:
+            return Path(found.spec.stderr)
+        if found.spec.stdout:
+            return Path(found.spec.stdout)
+        return self.folder / "logs" / f"{job}.{attempt}.out"
 
     def audit(self, what: str, who: str) -> None:
         """Put something on record that is not about a job."""

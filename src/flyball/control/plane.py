@@ -362,25 +362,6 @@ class Plane(Answers):
         how = self.loop.means.get((job.id, job.attempt), "")
         return job_view(job, self.nodes_, how) | {"progress": self.progress.of(job)}
 
-    def log_path(self, job: int, attempt: int = 0, stream: str = "stdout") -> Path:
-        """Where a job's output is; of its last attempt if none is named.
-
-        Args:
-            stream: `stdout` or `stderr`; both are in one file unless the job asked for two.
-
-        Raises:
-            NotFound: no such job or attempt.
-        """
-        found = self.job(job)
-        attempt = attempt or found.attempt
-        if not 1 <= attempt <= found.attempt:
-            raise NotFound(f"job {job} has no attempt {attempt}", "it has not started yet")
-        if stream == "stderr" and found.spec.separate_stderr:
-            return Path(found.spec.stderr)
-        if found.spec.stdout:
-            return Path(found.spec.stdout)
-        return self.folder / "logs" / f"{job}.{attempt}.out"
-
     def report(self, job: int, attempt: int, values: Mapping[str, Any]) -> None:
         """Progress that a job tells of itself; the last counts."""
         found = self.job(job)
