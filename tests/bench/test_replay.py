@@ -75,7 +75,7 @@ def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     bad = replace(good, devices=np.full(len(good), 99))
     monkeypatch.setattr(replay, "POOL_PAYS_S", -1.0)
     chosen = tuple(policy_settings("fifo", []))
-    with pytest.raises(Exception, match="asks for 99 devices"):
+    with pytest.raises(Exception, match="asks for 99 GPUs"):
         run_all(Case(CLUSTER, (good, bad, bad), chosen, Effects(), seeds=3), workers=2)
 
 
@@ -94,7 +94,7 @@ def test_raw_results_only_where_asked(keep: str, kept: int) -> None:
 
 def test_an_impossible_job_is_refused() -> None:
     jobs = Workload.of("w", [0.0], [1.0], [3])
-    with pytest.raises(BadInput, match="asks for 3 devices"):
+    with pytest.raises(BadInput, match="asks for 3 GPUs"):
         run_all(Case(CLUSTER, (jobs,), tuple(policy_settings("fifo", [])), Effects()))
 
 

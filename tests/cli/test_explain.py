@@ -43,7 +43,7 @@ def test_table(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
     assert run(["explain", *files, "--policy", "fifo", "--at", "2m"]) == 0
     shown = capsys.readouterr().out
     assert "At 2.0 min after the first submission: 3 waiting, 2 running" in shown
-    for word in ("long", "no-free-devices", "behind-head", "Needs 8 of the 16 devices"):
+    for word in ("long", "no-free-devices", "behind-head", "Needs 8 of the 16 GPUs"):
         assert word in shown
     assert "Reasons: 2 behind-head, 1 no-free-devices." in shown
     assert "Times count from the last decision, 60 s before that." in shown
@@ -70,13 +70,13 @@ def test_one_job(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
     arguments = ["explain", *files, "-p", "easy", "--at", "1m"]
     assert run([*arguments, "--job", "long"]) == 0
     first, token, remedy = capsys.readouterr().out.splitlines()
-    assert first == "long: 8 devices, submitted 0 s ago"
-    assert token == "  no-free-devices: Needs 8 of the 16 devices; none is free."
+    assert first == "long: 8 GPUs, submitted 0 s ago"
+    assert token == "  no-free-devices: Needs 8 of the 16 GPUs; none is free."
     assert remedy == "  Wait: expected to start in about 29.0 min, by the running jobs' estimates."
     assert run([*arguments, "--job", "a"]) == 0
     assert "running: Does not wait: runs on n0 for 60 s" in capsys.readouterr().out
     assert run(["explain", *files, "--at", "0", "--job", "part"]) == 0
-    assert capsys.readouterr().out.startswith("part: 1 x 0.25 devices, submitted not yet\n")
+    assert capsys.readouterr().out.startswith("part: 1 x 0.25 GPUs, submitted not yet\n")
 
 
 def test_json(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:

@@ -220,7 +220,7 @@ def test_the_queue_and_cancelling(ask: Ask) -> None:
     assert "running (1)" in frame
     assert "waiting (4)" in frame
     assert json.loads(ask("top", "--once", "--json"))["nodes"][0]["used"] == cores
-    assert f"{cores} of {cores} devices in use." in ask("nodes")
+    assert f"{cores} of {cores} cores in use." in ask("nodes")
     assert json.loads(ask("cancel", "--name", "many", "--json")) == {
         "cancelled": [array, array + 1, array + 2], "ended": [], "failed": [],
     }  # fmt: skip

@@ -121,7 +121,7 @@ def test_show() -> None:
     assert facts["command"] == """python -c 'print('"'"'a b'"'"')'"""
     assert facts["owner"] == "ada of vision"
     assert facts["asks for"] == (
-        "1 core, 1 device x 0.25, 2.0G of memory, at most 1:30:00, about 1:00, priority 2, mixed"
+        "1 core, 1 GPU x 0.25, 2.0G of memory, at most 1:30:00, about 1:00, priority 2, mixed"
     )
     assert facts["after"] == "afterok 3"
     assert facts["reason"] == "oops"

@@ -22,7 +22,8 @@ from flyball.cli.top import (
 def node(held: list[list[int]], up: bool = True) -> dict[str, Any]:
     used = sum(map(bool, held))
     return {
-        "name": "vm", "device": "CPU1", "up": up, "held": held, "used": used, "devices": len(held)
+        "name": "vm", "device": "CPU1", "up": up, "held": held, "used": used, "devices": len(held),
+        "cpus": len(held),
     }  # fmt: skip
 
 
@@ -42,7 +43,7 @@ def test_a_frame() -> None:
     ]
     lines = [line.plain for line in frame(seen(queue, node([[3], [3], [4], []])), 24)]
     assert lines[0].startswith("flyball top  ")
-    assert lines[0].endswith("3 of 4 devices busy, 2 running, 3 waiting")
+    assert lines[0].endswith("3 of 4 cores busy, 2 running, 3 waiting")
     assert lines[1:4] == [
         "last 5 min: 3 submitted, 2 started, 1 ended, mean wait 4.5 s",
         "cores 93 %",

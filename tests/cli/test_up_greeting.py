@@ -19,7 +19,7 @@ URL = "http://127.0.0.1:8700"
     ("nodes", "said"),
     [
         ([LiveNode("a", "CPU1", 64, 128, 8192)], "1 node, 128 cores; policy easy"),
-        ([LiveNode("a", "V100", 8, 64, 8192)], "1 node, 8 devices, 64 cores; policy easy"),
+        ([LiveNode("a", "V100", 8, 64, 8192)], "1 node, 8 GPUs, 64 cores; policy easy"),
         ([LiveNode("a", "CPU1", 1, 1, 8192)] * 2, "2 nodes, 2 cores; policy easy"),
     ],
 )

@@ -407,5 +407,5 @@ def test_what_can_never_run_is_told_what_there_is(rig: Rig) -> None:
     with pytest.raises(BadInput) as never:
         rig.submit(cpus=99)
     assert "it can never run here: " in str(never.value)
-    assert "asks for 99 devices" in str(never.value)
+    assert "asks for 99 cores; the largest node has" in str(never.value)
     assert never.value.remedy == "ask for less; `flyball nodes` shows what there is"

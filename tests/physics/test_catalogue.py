@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from flyball.core.cluster import NodeGroup
 from flyball.core.errors import UnknownName
 from flyball.physics import catalogue
 from flyball.physics.catalogue import DeviceType
@@ -91,3 +92,27 @@ def test_devices_can_be_keys_and_travel_between_processes() -> None:
 def test_the_page_is_what_the_data_says() -> None:
     written = Path(__file__).parents[2] / "docs" / "reference" / "devices.md"
     assert written.read_text("utf-8") == page()
+
+
+@pytest.mark.parametrize(
+    ("groups", "unit"),
+    [
+        ([("CPU1", 4, 4)], "core"),
+        ([("CPU1", 64, 128)], "device"),  # two cores each
+        ([("V100", 8, 64), ("A100", 8, 64)], "GPU"),
+        ([("V100", 8, 64), ("CPU1", 4, 4)], "device"),
+        ([("not in the catalogue", 8, 64)], "device"),
+    ],
+)
+def test_devices_are_called_what_users_call_them(
+    groups: list[tuple[str, int, int]], unit: str
+) -> None:
+    nodes = [NodeGroup("n", 1, device, devices, cpus) for device, devices, cpus in groups]
+    assert catalogue.unit_of(nodes) == unit
+
+
+def test_only_the_word_device_is_replaced() -> None:
+    text = "Needs 2 of the 4 devices; no-free-devices, one device's share of device_s"
+    assert catalogue.in_units(text, "core") == (
+        "Needs 2 of the 4 cores; no-free-devices, one core's share of device_s"
+    )

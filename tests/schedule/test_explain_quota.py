@@ -26,11 +26,11 @@ def test_a_tenant_at_its_limit() -> None:
     found = why(twin, 1)
     assert found.token == "tenant-limit"
     assert found.sentence == (
-        "Needs 2 devices; tenant a uses 1 of its quota of 2 devices, and may not borrow more."
+        "Needs 2 GPUs; tenant a uses 1 of its quota of 2 GPUs, and may not borrow more."
     )
     assert found.remedy == (
-        "Wait for jobs of a to end; or let it borrow 1 device, or raise its quota by 1: it would "
-        "fit now on n0; or ask for 1 device: with the same estimate it would start now on n0."
+        "Wait for jobs of a to end; or let it borrow 1 GPU, or raise its quota by 1: it would "
+        "fit now on n0; or ask for 1 GPU: with the same estimate it would start now on n0."
     )
     assert found.numbers["tenant_used"] == 1.0
     assert found.numbers["tenant_limit"] == 2.0
@@ -47,7 +47,7 @@ def test_a_tenant_that_has_borrowed_all_it_may() -> None:
     twin.run(0)
     found = why(twin, 3)
     assert found.sentence == (
-        "Needs 1 device; tenant a uses 3 devices, 2 beyond its quota of 1, and may not borrow "
+        "Needs 1 GPU; tenant a uses 3 GPUs, 2 beyond its quota of 1, and may not borrow "
         "more than 2."
     )
     assert found.numbers["borrow_at_least"] == 3
@@ -61,8 +61,8 @@ def test_a_borrower_takes_nothing_back() -> None:
     found = why(twin, 4)
     assert found.token == "beyond-quota"
     assert found.sentence == (
-        "Needs 2 of the 4 devices; none is free; tenant b uses 0 of its quota of 1 devices, and "
-        "with the 2 of this job it would be beyond it: it may have idle devices, but none are "
+        "Needs 2 of the 4 GPUs; none is free; tenant b uses 0 of its quota of 1 GPUs, and "
+        "with the 2 of this job it would be beyond it: it may have idle GPUs, but none are "
         "taken back for it."
     )
     assert "give b a quota of 2 or more" in found.remedy
@@ -83,7 +83,7 @@ def test_within_the_quota_with_nothing_to_take_back() -> None:
     twin.run(10_000_000)
     found = why(twin, 3, *groups)
     assert found.token == "nothing-to-take-back"
-    assert "tenant b uses 0 of its quota of 2 devices, but nobody holds borrowed" in found.sentence
+    assert "tenant b uses 0 of its quota of 2 GPUs, but nobody holds borrowed" in found.sentence
     assert found.numbers["borrowed"] == 0
 
 

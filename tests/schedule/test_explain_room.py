@@ -24,9 +24,9 @@ def test_no_free_devices() -> None:
     case = Case([nodes(1, 4)], jobs((0, 100, 3), (0, 50, 2)), SKIP)
     found = case.why(1)
     assert found.token == "no-free-devices"
-    assert found.sentence == "Needs 2 of the 4 devices; 1 is free."
+    assert found.sentence == "Needs 2 of the 4 GPUs; 1 is free."
     assert found.remedy == (
-        "Wait: not before about 100 s, by the running jobs' estimates; or ask for 1 device "
+        "Wait: not before about 100 s, by the running jobs' estimates; or ask for 1 GPU "
         "instead of 2: with the same estimate it would start now on a0."
     )
     assert found.numbers == {
@@ -41,7 +41,7 @@ def test_the_first_in_a_strict_queue_has_an_expected_start() -> None:
     rows = ((0, 100, 2), (0, 70, 2), (0, 50, 3), (0, 10, 1))
     case = Case([nodes(1, 4)], jobs(*rows), STRICT)
     found = case.why(2)
-    assert found.sentence == "Needs 3 of the 4 devices; none is free."
+    assert found.sentence == "Needs 3 of the 4 GPUs; none is free."
     assert "expected to start in about 100 s" in found.remedy
     assert not case.changed(at_s=99).runs(2)
     assert case.changed(at_s=100).runs(2)
@@ -52,7 +52,7 @@ def test_only_pools_it_can_run_on_count() -> None:
     workload = jobs((0, 100, 2), (0, 100, 4), (0, 50, 2), memory_mib=[60 * GIB, 0, 20 * GIB])
     found = Case(groups, workload, SKIP).why(2)
     assert found.token == "no-free-devices"
-    assert found.sentence == "Needs 2 of the 2 devices it can run on (A100); none is free."
+    assert found.sentence == "Needs 2 of the 2 GPUs it can run on (A100); none is free."
 
 
 @pytest.mark.nojit
@@ -60,8 +60,8 @@ def test_fragmented_over_nodes() -> None:
     case = Case([nodes(2, 4)], jobs((0, 100, 3), (0, 80, 3), (0, 50, 2)), SKIP)
     found = case.why(2)
     assert found.token == "fragmented"
-    assert found.sentence == "Needs 2 of the 8 devices; 2 are free, but at most 1 on one node."
-    assert "ask for 1 device instead of 2" in found.remedy
+    assert found.sentence == "Needs 2 of the 8 GPUs; 2 are free, but at most 1 on one node."
+    assert "ask for 1 GPU instead of 2" in found.remedy
     assert "span=any" in found.remedy
     assert found.numbers["expected_in_s"] == 80
     assert found.numbers["most_on_node"] == 1
@@ -106,7 +106,7 @@ def test_no_suitable_devices_for_its_memory() -> None:
     found = case.why(1)
     assert found.token == "no-suitable-devices"
     assert found.sentence == (
-        "Needs 1 of the 2 devices it can run on (A100) with 20 GiB each, and 0 of these are "
+        "Needs 1 of the 2 GPUs it can run on (A100) with 20 GiB each, and 0 of these are "
         "free; there is room on T4, but T4 has 16 GiB."
     )
     assert "if 16 GiB are enough, say so: it would start now on b0" in found.remedy
@@ -127,7 +127,7 @@ def test_host_full() -> None:
     found = case.why(2)
     assert found.token == "host-full"
     assert found.sentence == (
-        "Needs 4 cores and 2 GiB of a host; of the nodes with devices free for it in a none has "
+        "Needs 4 cores and 2 GiB of a host; of the nodes with GPUs free for it in a none has "
         "that: at most 3 cores and 12 GiB."
     )
     assert "not before about 80 s" in found.remedy
@@ -193,8 +193,8 @@ def test_a_share_of_a_device() -> None:
     case = Case([nodes(1, 1)], workload, SKIP)
     found = case.why(1)
     assert found.token == "no-free-devices"
-    assert found.sentence == ("Needs 0.5 of a device with 4 GiB; none of 1 has that much free.")
-    assert found.remedy.startswith("Ask for 0.3 of a device instead of 0.5: ")
+    assert found.sentence == ("Needs 0.5 of a GPU with 4 GiB; none of 1 has that much free.")
+    assert found.remedy.startswith("Ask for 0.3 of a GPU instead of 0.5: ")
     assert found.numbers["share"] == 0.5
     assert case.with_job(1, milli=300).runs(1)
     assert not case.with_job(1, milli=301).runs(1)
@@ -216,7 +216,7 @@ def test_behind_head() -> None:
     found = case.why(2)
     assert found.token == "behind-head"
     assert found.sentence == (
-        "Number 2 of 3 in the queue, and nobody passes the first: j1 needs 2 of the 4 devices; "
+        "Number 2 of 3 in the queue, and nobody passes the first: j1 needs 2 of the 4 GPUs; "
         "1 is free."
     )
     assert "not before about 100 s" in found.remedy

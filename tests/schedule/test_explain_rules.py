@@ -56,7 +56,7 @@ def test_would_delay_head_but_not_with_fewer_devices() -> None:
     case = Case([nodes(2, 4)], jobs(*rows), EASY)
     found = case.why(3)
     assert found.token == "would-delay-head"
-    assert "ask for 1 device instead of 2: with the same estimate it would start now on a1" in (
+    assert "ask for 1 GPU instead of 2: with the same estimate it would start now on a1" in (
         found.remedy
     )
     assert case.with_job(3, devices=1).runs(3)
@@ -85,7 +85,7 @@ def test_power_budget() -> None:
     assert drawn_w == case.twin.state.clock[0].power_w
     assert added_w == pytest.approx(2 * (drawn_w - idle_w))
     assert found.sentence.startswith("Would fit now on a0 and draw ")
-    assert "ask for 1 device instead of 2" in found.remedy
+    assert "ask for 1 GPU instead of 2" in found.remedy
     assert case.with_job(1, devices=1).runs(1)
     # A cap that holds for new starts: decide again with it, and just not with the next one up.
     for cap, starts in (
@@ -148,7 +148,7 @@ def test_a_head_that_waits_for_power_only() -> None:
                 budget_w=idle_w / 2 + 800)  # fmt: skip
     found = case.why(2)
     assert found.token == "would-delay-head"
-    assert "a0 is kept for j1, which has its devices and waits for the power budget" in (
+    assert "a0 is kept for j1, which has its GPUs and waits for the power budget" in (
         found.sentence
     )
     assert found.remedy == "Wait until the first has started."
@@ -217,7 +217,7 @@ def test_waits_for_round() -> None:
     found = case.why(1)
     assert found.token == "waits-for-round"
     assert found.sentence == (
-        "May not start now, but may take the devices of j0 in the next round, in 50 s."
+        "May not start now, but may take the GPUs of j0 in the next round, in 50 s."
     )
     assert not case.changed(at_s=59).runs(1)
     assert case.changed(at_s=60).runs(1)
@@ -241,7 +241,7 @@ def test_not_far_enough_for_lack_of_devices() -> None:
     case = Case([nodes(1, 4)], jobs(*rows), replace(SRTF, round_s=15.0, margin_s=0.0), 10)
     found = case.why(2)
     assert found.token == "not-far-enough-ahead"
-    assert "1 may give way to it, but that leaves at most 2 devices free on one node" in (
+    assert "1 may give way to it, but that leaves at most 2 GPUs free on one node" in (
         found.sentence
     )
 
@@ -261,7 +261,7 @@ def test_not_far_enough_where_service_counts() -> None:
     case = Case([nodes(1, 2)], jobs(*rows), knobs, 60)
     found = case.why(1)
     assert found.token == "not-far-enough-ahead"
-    assert "none is demoted below it; that takes 60.0 min of device time" in found.sentence
+    assert "none is demoted below it; that takes 60.0 min of GPU time" in found.sentence
     assert not case.changed(at_s=3600).runs(1)
     assert case.changed(at_s=3660).runs(1)  # the round after the other has had its hour
 

@@ -132,19 +132,19 @@ def test_empty_workload() -> None:
     [
         (
             {"devices": 9},
-            r"case: job j0 asks for 9 devices and the largest pool offers it 8; drop it",
+            r"case: job j0 asks for 9 GPUs; the largest group of nodes has 8; drop it",
         ),
         (
             {"devices": 5, "milli": 500},
-            r"job j0 asks for 5 devices and the largest pool offers it 4",
+            r"job j0 asks for 5 GPUs; the largest node has 4",
         ),
         (
             {"memory_mib": 17 * 1024},
-            r"job j0 needs 17 GiB on a device and the largest has 16",
+            r"job j0 needs 17 GiB on a GPU and the largest has 16",
         ),
         (
             {"submit_s": [0, 1, 2], "duration_s": [1, 1, 1], "devices": [1, 9, 10]},
-            r"job j1 asks for 9 devices .* \(and 1 more\)",
+            r"job j1 asks for 9 GPUs; .* \(and 1 more\)",
         ),
     ],
 )
@@ -155,7 +155,7 @@ def test_a_job_that_fits_nowhere(columns: dict[str, Any], why: str) -> None:
 
 def test_a_job_that_fits_each_pool_in_one_way_but_none_in_both() -> None:
     # Six devices: the K80 pool has them, but not with 14 GiB; the V100 pool has four.
-    with pytest.raises(BadInput, match=r"finds no pool with 6 devices of 14 GiB that runs it"):
+    with pytest.raises(BadInput, match=r"finds no pool with 6 GPUs of 14 GiB that runs it"):
         build(
             NodeGroup("v", 1, "V100", 4),
             NodeGroup("k", 2, "K80", 4),

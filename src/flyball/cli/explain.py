@@ -115,7 +115,7 @@ def explain(
     elif wanted is None:
         _print_table(found, twin, workload, at_s, most)
     else:
-        _print_one(found[0], twin, workload)
+        _print_one(found[0], twin, workload, names.unit)
 
 
 def _note_compile(twin: Twin, with_failures: bool) -> None:
@@ -232,9 +232,8 @@ def _cells(each: Explanation, twin: Twin, workload: Workload) -> tuple[str, ...]
     return name, share, submitted, each.token, each.sentence, each.remedy
 
 
-def _print_one(each: Explanation, twin: Twin, workload: Workload) -> None:
+def _print_one(each: Explanation, twin: Twin, workload: Workload, unit: str) -> None:
     name, devices, ago, *_rest = _cells(each, twin, workload)
-    unit = "device" if devices == "1" else "devices"
-    typer.echo(f"{name}: {devices} {unit}, submitted {ago}")
+    typer.echo(f"{name}: {devices} {unit}{'s' * (devices != '1')}, submitted {ago}")
     typer.echo(f"  {each.token}: {each.sentence}")
     typer.echo(f"  {each.remedy}")

@@ -30,6 +30,8 @@ State = Annotated[
         help="State folder of the server. [default: FLYBALL_STATE, else ~/.local/state/flyball]",
     ),
 ]
+CORE = "CPU1"
+"""The device type of which one is a core."""
 JOB_ID = re.compile(r"[1-9][0-9]{0,14}(?:_[0-9]{1,7})?")
 """As people write a job: `12`, or `12_3` for a task of an array."""
 JobId = Annotated[str, typer.Argument(metavar="ID", help="Job: 12, or 12_3 for a task.")]
@@ -70,6 +72,15 @@ def show_job(
         found = client.job(number)
     for line in lines(answer, found):
         typer.echo(line)
+
+
+def unit_of(nodes: Iterable[Mapping[str, Any]]) -> str:
+    """What the devices of these nodes are: `core`, or `device` where a node has others.
+
+    A machine of many cores has devices of several cores each: these are not called cores.
+    """
+    cores = all(node["device"] == CORE and node["devices"] == node["cpus"] for node in nodes)
+    return "core" if cores else "device"
 
 
 def job_id(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from flyball.cli.live_options import State, clean, connected, size_text
+from flyball.cli.live_options import State, clean, connected, size_text, unit_of
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
 
@@ -36,7 +36,7 @@ def nodes(
         return
     print_table("", COLUMNS, [cells(node) for node in found], 4)
     used, total = (sum(int(node[each]) for node in found) for each in ("used", "devices"))
-    typer.echo(f"{used:,} of {total:,} devices in use.")
+    typer.echo(f"{used:,} of {total:,} {unit_of(found)}s in use.")
 
 
 def cells(node: Node) -> tuple[str, ...]:

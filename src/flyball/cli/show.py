@@ -109,7 +109,7 @@ def _request(job: Job) -> Iterator[str]:
     yield count_text(job["cpus"], "core")
     if job["gpus"]:
         share = spec.get("milli", 1000)
-        yield count_text(job["gpus"], "device") + (f" x {share / 1000:g}" if share < 1000 else "")
+        yield count_text(job["gpus"], "GPU") + (f" x {share / 1000:g}" if share < 1000 else "")
     if job.get("elastic"):
         yield f"elastic from {job['elastic'][0]} to {job['elastic'][1]}"
     if job["memory_mib"]:

@@ -89,7 +89,7 @@ def submit(
     nodes: Annotated[Text, option("--nodes -N", "Nodes; only 1 here.", "N")] = None,
     ntasks: Annotated[Text, option("--ntasks -n", "Tasks; cores are -n times -c.", "N")] = None,
     cpus: Annotated[Text, option("--cpus-per-task -c", "Cores of a task.", "N")] = None,
-    gpus: Annotated[Text, option("--gpus -G", "Devices, or a share of one: 0.25.", "N")] = None,
+    gpus: Annotated[Text, option("--gpus -G", "GPUs, or a share of one: 0.25.", "N")] = None,
     elastic: Annotated[
         Text, option("--elastic", "It can go on with this many cores or devices.", "MIN-MAX")
     ] = None,

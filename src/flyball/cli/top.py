@@ -20,6 +20,7 @@ from flyball.cli.live_options import (
     connected,
     size_text,
     span_s,
+    unit_of,
 )
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
@@ -204,7 +205,7 @@ def frame(seen: Seen, height: int) -> list[Text]:
 def _head(seen: Seen) -> str:
     used, total = (sum(int(node[each]) for node in seen.nodes) for each in ("used", "devices"))
     clock = time.strftime("%H:%M:%S", time.localtime(seen.now))
-    busy = f"{used:,} of {total:,} devices busy"
+    busy = f"{used:,} of {total:,} {unit_of(seen.nodes)}s busy"
     running = seen.total - seen.waiting
     return f"flyball top  {clock}  {busy}, {running:,} running, {seen.waiting:,} waiting"
 

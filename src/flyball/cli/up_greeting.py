@@ -70,5 +70,5 @@ def _size(nodes: Sequence[LiveNode]) -> str:
     devices = sum(node.devices for node in nodes if node.device != CORE)
     words = [f"{len(nodes)} node{'s' * (len(nodes) != 1)}"]
     if devices:
-        words.append(f"{devices} device{'s' * (devices != 1)}")
+        words.append(f"{devices} GPU{'s' * (devices != 1)}")
     return ", ".join([*words, f"{cores} core{'s' * (cores != 1)}"])

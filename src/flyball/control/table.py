@@ -310,6 +310,8 @@ class Table:
             group=group,
             outcome=np.zeros(size, np.int64),
             row=none,
+            start_us=none,
+            end_us=none,
             cpu_milli=rows["cpu_milli"].astype(np.int64),
             host_mib=rows["host_mib"].astype(np.int64),
             models=models,

@@ -15,7 +15,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from flyball.core.cluster import ModelSpeed, OwnType
+from flyball.core.cluster import ModelSpeed, NodeGroup, OwnType
 from flyball.core.errors import BadInput, UnknownName
 
 REFERENCE = "V100"
@@ -196,3 +196,27 @@ def _figures(table: dict[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
     if isinstance(source, str):
         return values, dict.fromkeys(values, source)
     return values, {key: source[key] for key in values}
+
+
+CORE = "CPU1"
+"""The type of which a device is one core."""
+DEVICE = "device"
+"""What devices are called where there are several kinds of them."""
+
+
+def unit_of(groups: Iterable[NodeGroup]) -> str:
+    """What users call the devices of these nodes: `core`, `GPU`, or `device` if both are there."""
+    units = {_unit(group) for group in groups}
+    return units.pop() if len(units) == 1 else DEVICE
+
+
+def _unit(group: NodeGroup) -> str:
+    found = _by_plain_name().get(_plain(group.device))
+    if found is not None and found.name == CORE:
+        return "core" if group.cpus == group.devices else DEVICE  # else one stands for several
+    return "GPU" if found is not None and found.kind == "gpu" else DEVICE
+
+
+def in_units(text: str, unit: str) -> str:
+    """A text about devices, with the word that users have for them."""
+    return re.sub(r"(?<![\w-])device(s?)(?![\w-])", rf"{unit}\1", text)

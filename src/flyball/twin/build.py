@@ -63,7 +63,8 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     nodes.sleeps_us = start_us + int(knobs.pack()[0].sleep_us)
     caps = cap_table(cluster)
     clock = _clock(cluster, effects, nodes, start_us)
-    shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock))
+    unit = catalogue.unit_of(cluster.groups)
+    shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock, unit))
     tenants = tenant_table(cluster, workload, start_us)
     if knobs.order == Order.FAIR:
         refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload)

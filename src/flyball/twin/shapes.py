@@ -14,6 +14,7 @@ from flyball.core.knobs import Knobs, Order
 from flyball.core.records import CAP_LEVELS, Records, records
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, POWER_SLACK
 from flyball.core.workload import Workload
+from flyball.physics.catalogue import DEVICE
 
 Bools = npt.NDArray[np.bool_]
 
@@ -26,6 +27,7 @@ class Offer(NamedTuple):
     caps: Records
     knobs: Knobs
     clock: Records
+    unit: str = DEVICE
 
 
 class Limits(NamedTuple):
@@ -139,15 +141,16 @@ def _refuse_impossible(workload: Workload, could: Bools, limits: Limits, offer: 
 
 def _why(workload: Workload, job: int, limits: Limits, offer: Offer) -> str:
     """The limit that no pool meets, in words."""
-    pools, clock = offer.pools, offer.clock[0]
+    pools, clock, unit = offer.pools, offer.clock[0], offer.unit
     devices, memory_gib = int(workload.devices[job]), workload.memory_mib[job] / MIB_PER_GIB
     if not limits.devices[job].any():
         split = workload.milli[job] < MILLI_PER_DEVICE
         most = (pools.capacity if split else pools.capacity * pools.nodes).max()
-        return f"asks for {devices} devices and the largest pool offers it {most}"
+        largest = "node" if split or (pools.nodes == 1).all() else "group of nodes"
+        return f"asks for {devices} {unit}{'s' * (devices != 1)}; the largest {largest} has {most}"
     if not limits.memory[job].any():
         most_gib = pools.memory_mib.max() / MIB_PER_GIB
-        return f"needs {memory_gib:g} GiB on a device and the largest has {most_gib:g}"
+        return f"needs {memory_gib:g} GiB on a {unit} and the largest has {most_gib:g}"
     if not limits.host[job].any():
         return _why_host(workload, job, pools)
     if not limits.runs[job].any():
@@ -158,7 +161,7 @@ def _why(workload: Workload, job: int, limits: Limits, offer: Offer) -> str:
             f"the idle cluster draws {clock.power_w / 1000:.3g} kW"
         )
     host = " on a host large enough" if workload.cpu_milli[job] or workload.host_mib[job] else ""
-    return f"finds no pool with {devices} devices of {memory_gib:g} GiB that runs it{host}"
+    return f"finds no pool with {devices} {unit}s of {memory_gib:g} GiB that runs it{host}"
 
 
 def _why_host(workload: Workload, job: int, pools: Records) -> str:

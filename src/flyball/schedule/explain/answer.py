@@ -8,6 +8,7 @@ from typing import Any
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Preempt
 from flyball.core.units import MILLI_PER_DEVICE, to_s
+from flyball.physics.catalogue import in_units
 from flyball.schedule.explain.inquiry import Inquiry
 from flyball.schedule.explain.whatif import Probe, smaller_text
 from flyball.schedule.explain.wording import gang, listed, sentence, span_text
@@ -46,7 +47,11 @@ def made(
     if ask.state.runs[job_id].preemptions:
         common["preemptions"] = int(ask.state.runs[job_id].preemptions)
     remedy = "; or ".join(each for each in remedies if each) or "wait for running jobs to end"
-    return Explanation(job_id, token, sentence(why), sentence(remedy), common | numbers)
+    unit = ask.names.unit
+    return Explanation(
+        job_id, token, in_units(sentence(why), unit), in_units(sentence(remedy), unit),
+        common | numbers,
+    )  # fmt: skip
 
 
 def wait(

@@ -16,6 +16,7 @@ from flyball.core.units import (
     duration_text,
     to_s,
 )
+from flyball.physics.catalogue import DEVICE, unit_of
 
 LISTED = 3
 """Names in a list before it says `and n more`."""
@@ -30,12 +31,14 @@ class Names:
         groups: the prefix of the nodes' names, by pool.
         types: the device type, by pool.
         tenants: by the jobs' tenant.
+        unit: what a device is called: `core`, `GPU`, or `device` if there are several kinds.
     """
 
     jobs: Sequence[str] = ()
     groups: Sequence[str] = ()
     types: Sequence[str] = ()
     tenants: Sequence[str] = ()
+    unit: str = DEVICE
 
     @classmethod
     def of(
@@ -43,7 +46,7 @@ class Names:
     ) -> Names:
         """The names of a workload's jobs and tenants and of a cluster's nodes."""
         devices = [each.device for each in groups]
-        return cls(ids, [each.name for each in groups], devices, tenants)
+        return cls(ids, [each.name for each in groups], devices, tenants, unit_of(groups))
 
     def job(self, job_id: int) -> str:
         return str(self.jobs[job_id]) if len(self.jobs) else f"#{job_id}"
