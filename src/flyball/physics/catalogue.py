@@ -211,7 +211,7 @@ def unit_of(groups: Iterable[NodeGroup]) -> str:
 
 
 def _unit(group: NodeGroup) -> str:
-    found = _by_plain_name().get(_plain(group.device))
+    found = _own.get(_plain(group.device)) or _by_plain_name().get(_plain(group.device))
     if found is not None and found.name == CORE:
         return "core" if group.cpus == group.devices else DEVICE  # else one stands for several
     return "GPU" if found is not None and found.kind == "gpu" else DEVICE
