@@ -156,9 +156,10 @@ def sentences(found: Sequence[Scaling]) -> list[str]:
 
 def _sentence(group: list[Scaling]) -> str:
     first, *others = group
+    verb, whose = ("run", "their") if first.jobs > 1 else ("runs", "its")
     text = (
-        f"{_jobs(first.jobs)} recorded on {first.recorded_on} {'run' if first.jobs > 1 else 'runs'}"
-        f" on {first.runs_on} at {_range(first)} of their speed"
+        f"{_jobs(first.jobs)} recorded on {first.recorded_on} {verb} on {first.runs_on} "
+        f"at {_range(first)} of {whose} speed"
     )
     return "; ".join(
         (text, *(f"{each.jobs:,} on {each.runs_on} at {_range(each)}" for each in others))
