@@ -17,6 +17,7 @@ from flyball.cli.options import (
     MtbfHours,
     RecordedOn,
     RepairHours,
+    SkipUnfit,
     StaticBatch,
     TraceFile,
     TraceFormat,
@@ -68,6 +69,7 @@ def explain(
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
     static_batch: StaticBatch = False,
+    skip_unfit: SkipUnfit = False,
 ) -> None:
     """Stop a replay at an instant and say why each waiting job waits, and what would help."""
     # 1. Refuse what can be refused before the long part.
@@ -94,6 +96,11 @@ def explain(
         *(trace, trace_format, target, load, limit_jobs, estimates != "trace"),
         *(recorded_on or "", None, static_batch),
     )
+    left_out: dict[str, int] = {}
+    if skip_unfit:
+        from flyball.cli.unfit import without_unfit
+
+        workload, left_out = without_unfit(workload, target, chosen, effects)
     wanted = None if job is None else _index_of(workload, job)
     twin = build_twin(target, workload, chosen[0], effects)
     warm(note)
@@ -110,7 +117,7 @@ def explain(
         from flyball.cli.report import recording
 
         head = {"trace": workload.name, "cluster": target.name, "policy": chosen[0].name}
-        head |= recording(workload, target)
+        head |= recording(workload, target) | {"left_out": left_out}
         print_json({**head, **_as_json(found, twin, workload, at_s)})
     elif wanted is None:
         _print_table(found, twin, workload, at_s, most)

@@ -41,6 +41,10 @@ FirstJobs = Annotated[int | None, typer.Option(help="Only the first N jobs.")]
 TraceFormat = Annotated[
     str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}. [default: detect]")
 ]
+SkipUnfit = Annotated[
+    bool,
+    typer.Option("--skip-unfit", help="Leave out jobs that fit nowhere; say how many and why."),
+]
 StaticBatch = Annotated[
     bool,
     typer.Option(

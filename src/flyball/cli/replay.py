@@ -19,6 +19,7 @@ from flyball.cli.options import (
     MtbfHours,
     RecordedOn,
     RepairHours,
+    SkipUnfit,
     StaticBatch,
     TraceFormat,
 )
@@ -95,6 +96,7 @@ def replay(
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
     static_batch: StaticBatch = False,
+    skip_unfit: SkipUnfit = False,
     workers: Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")] = 0,
     tune: tuning.Tune = None,
     tune_every: tuning.TuneEvery = None,
@@ -155,6 +157,12 @@ def replay(
         *(trace, trace_format, target, load, limit_jobs, estimates != "trace"),
         *(recorded_on or "", notes, static_batch),
     )
+    if skip_unfit:
+        from flyball.cli.unfit import without_unfit
+
+        fitting = without_unfit(workload, target, chosen, effects)
+        workload = fitting.workload
+        notes += [fitting.text] if fitting.text else []
     workloads = asked.workloads(workload, seeds)
     if seeds > 1 and not (_chance(workload, effects) or asked.chance(workloads)):
         notes.append(

@@ -25,7 +25,7 @@ from flyball.twin.curves import MOST
 from flyball.twin.outages import draw_outages
 from flyball.twin.peers import blank_memos, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
-from flyball.twin.shapes import Offer, group_shapes
+from flyball.twin.shapes import Offer, find_unfit, group_shapes
 from flyball.twin.speeds import speed_tables
 from flyball.twin.tenants import refuse_beyond_limit, tenant_table
 from flyball.twin.usual import score_cache, usual_jobs
@@ -118,6 +118,21 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "scores": score_cache(knobs, len(shapes), len(nodes)),
     }
     return assemble(arrays)
+
+
+def unfit_jobs(
+    cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects
+) -> dict[str, npt.NDArray[np.intp]]:
+    """The jobs that no node of the cluster can ever hold: their rows, by the reason."""
+    catalogue.define(cluster.types)
+    profiles = find_profiles(workload)
+    pools, jobs = _pools(cluster), _jobs(workload, profiles, effects)
+    nodes, _count = _nodes(pools, 0)
+    offer = Offer(
+        pools, rate_table(profiles, cluster, effects.network), cap_table(cluster), knobs,
+        _clock(cluster, effects, nodes, 0), catalogue.unit_of(cluster.groups),
+    )  # fmt: skip
+    return find_unfit(workload, jobs, offer)
 
 
 def _check_rounds_make_progress(cluster: Cluster, knobs: Knobs, effects: Effects) -> None:

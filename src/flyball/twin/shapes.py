@@ -135,8 +135,28 @@ def _refuse_impossible(workload: Workload, could: Bools, limits: Limits, offer: 
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
     raise BadInput(
         f"{where}: job {workload.ids[job]!s} {_why(workload, job, limits, offer)}{more}",
-        "drop it, or choose a larger cluster",
+        "drop it (--skip-unfit leaves out all such jobs), or choose a larger cluster",
     )
+
+
+def find_unfit(workload: Workload, jobs: Records, offer: Offer) -> dict[str, npt.NDArray[np.intp]]:
+    """The jobs that no pool could ever hold, by the limit that none of the pools meets."""
+    limits = _limits(workload, jobs, offer)
+    left = ~np.logical_and.reduce(limits).any(axis=1)
+    unit = offer.unit
+    reasons = {
+        f"more {unit}s than the largest group of nodes has": limits.devices,
+        f"more memory than a {unit} has": limits.memory,
+        "more host cores or memory than a node has": limits.host,
+        "a model that runs on none of the device types": limits.runs,
+        "beyond the power budget even alone": limits.power,
+    }
+    found = {}
+    for reason, limit in reasons.items():
+        found[reason] = np.flatnonzero(left & ~limit.any(axis=1))
+        left &= limit.any(axis=1)
+    found["no group of nodes meets all that it asks for"] = np.flatnonzero(left)
+    return {reason: rows for reason, rows in found.items() if len(rows)}
 
 
 def _why(workload: Workload, job: int, limits: Limits, offer: Offer) -> str:
