@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from flyball.bench.compare import Comparison
 from flyball.bench.compare_report import bound_row
+from flyball.bench.figures import wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +22,8 @@ DARKEST = 4.0
 """Times the best at which a cell is darkest."""
 BOUND_COLOUR = "#555555"
 TICKS = (-95, -90, -80, -60, -40, -20, 0, 30, 100, 200, 400, 900, 1900)
+TICK_ROOM = 0.16
+"""Least distance of two ticks, as a part of the axis."""
 BETTER, UNCLEAR, WORSE = "#009e73", "#8c8c8c", "#d55e00"
 
 
@@ -34,21 +37,31 @@ def compare_figure(comparison: Comparison, kind: str = "png") -> bytes:
     Returns:
         The image file's bytes.
     """
-    policies, scenarios = len(comparison.overall), len(comparison.scenarios)
-    size = (4.6 + 0.85 * (scenarios + 1), 2.3 + 0.42 * (policies + 1))
-    figure = Figure(figsize=size, layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(scenarios + 1.0, 3.4))
-    _draw_heat(left, comparison)
-    _draw_changes(right, comparison)
+    figure = compare_drawing(comparison)
     image = io.BytesIO()
     stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
     figure.savefig(image, format=kind, dpi=130, metadata=stamp)
     return image.getvalue()
 
 
+def compare_drawing(comparison: Comparison) -> Figure:
+    """The same, not written yet; as wide and high as the names need."""
+    scenarios = len(comparison.scenarios)
+    names = [wrapped(_short(row["policy"])) for row in comparison.overall]
+    lines = max(1 + name.count("\n") for name in names)
+    widest = max(len(line) for name in names for line in name.split("\n"))
+    across = max(scenarios, 4) + 1
+    size = (4.0 + 0.08 * widest + 0.85 * across, 2.3 + max(0.42, 0.19 * lines) * (len(names) + 1))
+    figure = Figure(figsize=size, layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(across, 3.4))
+    _draw_heat(left, comparison)
+    _draw_changes(right, comparison)
+    return figure
+
+
 def _draw_heat(axes: Axes, comparison: Comparison) -> None:
     scenarios = list(comparison.scenarios)
-    names = [_short(row["policy"]) for row in comparison.overall]
+    names = [wrapped(_short(row["policy"])) for row in comparison.overall]
     values = np.array(
         [
             [comparison.mean(each, row["policy"])["relative"] for each in scenarios]
@@ -76,6 +89,7 @@ def _draw_heat(axes: Axes, comparison: Comparison) -> None:
     axes.grid(which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="minor", length=0)
     axes.axvline(len(scenarios) - 0.5, color="white", linewidth=7)
+    axes.set(xlabel="scenario", ylabel="policy")
     axes.set_title("Mean completion time / best policy of the scenario", fontsize=11, pad=12)
 
 
@@ -120,7 +134,7 @@ def _draw_changes(axes: Axes, comparison: Comparison) -> None:
     axes.set_ylim(len(comparison.overall) + 0.5, -0.5)
     axes.set_yticks([])
     low, high = axes.get_xlim()
-    seen = [each for each in TICKS if low <= _ratio(each) <= high]
+    seen = _apart([each for each in TICKS if low <= _ratio(each) <= high], high - low)
     axes.set_xticks(
         [_ratio(each) for each in seen], [f"{each:+d}" if each else "0" for each in seen]
     )
@@ -128,6 +142,15 @@ def _draw_changes(axes: Axes, comparison: Comparison) -> None:
     axes.set_title(f"Change from {comparison.baseline}", fontsize=11, pad=12)
     axes.grid(axis="x", alpha=0.25)
     axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _apart(ticks: list[int], width: float) -> list[int]:
+    """Those ticks that leave each other room, from no change outwards."""
+    kept: list[int] = []
+    for tick in sorted(ticks, key=abs):
+        if all(abs(_ratio(tick) - _ratio(other)) >= TICK_ROOM * width for other in kept):
+            kept.append(tick)
+    return sorted(kept)
 
 
 def _ratio(percent: float) -> float:

@@ -34,6 +34,16 @@ def pareto_figure(
     Returns:
         The image file's bytes.
     """
+    figure = pareto_drawing(points, aims, title)
+    image = io.BytesIO()
+    stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
+    with rc_context({"svg.hashsalt": "flyball"}):  # else names in an SVG are drawn at random
+        figure.savefig(image, format=kind, dpi=130, metadata=stamp)
+    return image.getvalue()
+
+
+def pareto_drawing(points: Sequence[Point], aims: tuple[Aim, Aim], title: str) -> Figure:
+    """The same, not written yet."""
     figure = Figure(figsize=(8.0, 5.6), layout="constrained")
     axes = figure.subplots()
     _draw(axes, points)
@@ -44,11 +54,7 @@ def pareto_figure(
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
-    image = io.BytesIO()
-    stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
-    with rc_context({"svg.hashsalt": "flyball"}):  # else names in an SVG are drawn at random
-        figure.savefig(image, format=kind, dpi=130, metadata=stamp)
-    return image.getvalue()
+    return figure
 
 
 def _draw(axes: Axes, points: Sequence[Point]) -> None:

@@ -97,7 +97,7 @@ def _families(plan: Plan, workers: int, resume: Any, as_json: bool) -> None:
         return
     header = ("workloads", "against", "load", "work %", "energy per work %", "completion %", "n")
     title = "Change by tuning in percent, with a 95 % interval (least to most of n)"
-    print_table(title, header, family_cells(rows), 2)
+    print_table(title, header, family_cells(rows))
 
 
 def family_cells(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:

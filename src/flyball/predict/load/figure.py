@@ -25,6 +25,14 @@ LEAST_PAST = 200
 
 def forecast_figure(ahead: Ahead, forecast: Forecast, kind: str = "png") -> bytes:
     """The image file's bytes (png, svg or pdf)."""
+    image = io.BytesIO()
+    stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
+    forecast_drawing(ahead, forecast).savefig(image, format=kind, dpi=120, metadata=stamp)
+    return image.getvalue()
+
+
+def forecast_drawing(ahead: Ahead, forecast: Forecast) -> Figure:
+    """The same, not written yet."""
     series, steps = ahead.series, len(forecast.mean)
     shown = min(len(series), max(LEAST_PAST, int(PAST * steps)))
     span = (shown + steps) * series.step_s
@@ -48,10 +56,8 @@ def forecast_figure(ahead: Ahead, forecast: Forecast, kind: str = "png") -> byte
     for axes in (top, below):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
-    image = io.BytesIO()
-    stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
-    figure.savefig(image, format=kind, dpi=120, metadata=stamp)
-    return image.getvalue()
+    top.set_ylabel(series.name)
+    return figure
 
 
 def _draw_past(top: Axes, below: Axes, ahead: Ahead, shown: int, scale: float) -> None:
