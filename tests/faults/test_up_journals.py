@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -92,3 +95,102 @@ def test_up_starts_on_an_empty_file(tmp_path: Path) -> None:
     state.mkdir(mode=0o700)
     (state / "journal.db").touch(mode=0o600)
     check_starts(state)
+
+
+def cut(journal: Path) -> None:
+    os.truncate(journal, journal.stat().st_size - 100)
+
+
+def forget_version(journal: Path) -> None:
+    change(journal, "DELETE FROM alembic_version")
+
+
+def garble_job(journal: Path) -> None:
+    change(journal, "UPDATE jobs SET spec = '{\"argv'")
+
+
+def garble_event(journal: Path) -> None:
+    change(journal, "UPDATE events SET body = '{' WHERE kind = 'submitted'")
+
+
+def offline(*arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run([*FLYBALL, *arguments], capture_output=True, text=True, timeout=WAIT_S)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("damage", [cut, forget_version, garble_job])
+def test_up_refuses_a_damaged_journal_in_one_line(
+    state: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(state / "journal.db")
+    check_refused(state, "journal.db is damaged", "put back")
+
+
+@pytest.mark.parametrize("damage", [forget_version, garble_event])
+def test_offline_readers_refuse_a_damaged_journal_in_one_line(
+    state: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(state / "journal.db")
+    code, _out, said = offline("replay", "--decisions", str(state))
+    assert code == 2
+    assert "is damaged" in said.splitlines()[-1]
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("damage", [forget_version, garble_job])
+def test_export_refuses_a_damaged_journal_in_one_line(
+    state: Path, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    node = {"name": "a", "device": "CPU1", "devices": 1, "cpus": 1, "memory_mib": 9, "uuids": []}
+    body = json.dumps({"nodes": [{**node, "of_a_newer_version": 1}]})
+    columns = "(seq, time_us, kind, body)"
+    change(state / "journal.db", f"INSERT INTO events {columns} VALUES (9, 1, 'opened', '{body}')")
+    damage(state / "journal.db")
+    out = str(tmp_path / "x.jsonl")
+    code, _out, said = offline("trace", "export", out, "--state", str(state))
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "is damaged" in said
+
+
+def test_doctor_says_that_a_journal_is_damaged(state: Path) -> None:
+    assert finding(state)["state"] == "ok"
+    cut(state / "journal.db")
+    found = finding(state)
+    assert (found["state"], "put back" in found["remedy"]) == ("damaged", True)
+
+
+def finding(state: Path) -> dict[str, str]:
+    """What `doctor` finds out about the journal."""
+    code, out, said = offline("doctor", "--state", str(state), "--json")
+    assert code == 0, said
+    return next(each for each in json.loads(out)["findings"] if each["name"] == "journal")
+
+
+def test_unknown_field_of_an_ended_job_is_ignored(state: Path) -> None:
+    journal = state / "journal.db"
+    change(journal, "UPDATE jobs SET spec = json_set(spec, '$.site', 'x')")
+    check_refused(state, "job 1 in the journal states 'site'", "use the version that accepted it")
+    change(journal, "UPDATE jobs SET state = 'COMPLETED', end_us = submit_us + 1")
+    change(journal, "UPDATE events SET body = json_set(body, '$.spec.site', 'x')")
+    check_starts(state)
+    code, _out, said = offline("replay", "--decisions", str(state))
+    assert code == 0, said
+
+
+def test_removed_endpoint_file_is_written_again(state: Path) -> None:
+    endpoint = state / "endpoint.json"
+    command = [*FLYBALL, "up", "--state", str(state), "--no-agent", "--no-foresight"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("flyball is up: ")
+        before = endpoint.read_text()
+        endpoint.unlink()
+        deadline_s = time.monotonic() + WAIT_S
+        while not endpoint.exists():
+            assert time.monotonic() < deadline_s, "it was not written again"
+            time.sleep(0.05)
+        assert endpoint.read_text() == before
+    finally:
+        process.kill()
+        process.communicate()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from flyball.core.errors import BadInput
+from flyball.core.errors import BadInput, Unavailable
 
 
 def default_state() -> Path:
@@ -68,3 +71,20 @@ def _check_parent(resolved: Path) -> None:
             f"anybody may rename the state folder: {resolved.parent} has mode {mode:04o}",
             "name a folder elsewhere",
         )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder; only one control plane may.
+
+    Raises:
+        Unavailable: another process holds it.
+    """
+    with open(folder / "lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Unavailable(
+                f"another control plane uses {folder}", "stop it, or name another --state"
+            ) from None
+        yield

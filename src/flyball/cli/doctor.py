@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     """One thing looked for.
 
     Attributes:
-        state: `ok`, or `absent`: not here, and only what is named in `remedy` needs it.
+        state: `ok`; `absent`: not here, and only what is named in `remedy` needs it; or `damaged`.
     """
 
     name: str
@@ -63,6 +63,7 @@ def examine(state: Path | None = None) -> Iterator[Finding]:
     yield _gpu()
     yield _rapl()
     yield _state(state)
+    yield from _journal(state)
     yield from _control_plane(state)
     yield _cgroup()
     yield _program("slurm", ("sinfo", "--version"), "needed only to drive a Slurm cluster")
@@ -123,6 +124,21 @@ def _state(state: Path | None) -> Finding:
     except FlyballError as error:
         found, _, remedy = str(error).partition("; ")
         return Finding("state folder", "absent", found, remedy)
+
+
+def _journal(state: Path | None) -> Iterator[Finding]:
+    """The journal, if there is one: whether it is whole, and of a version that can be read."""
+    from flyball.api.state_folder import default_state
+    from flyball.control.history import check_whole
+
+    try:
+        path = (state or default_state()) / "journal.db"
+        if path.is_file():
+            jobs = check_whole(path)
+            size_mib = path.stat().st_size / 2**20
+            yield Finding("journal", "ok", f"{jobs:,} jobs, {size_mib:.1f} MiB")
+    except FlyballError as error:
+        yield Finding("journal", "damaged", error.args[0], error.remedy)
 
 
 def _control_plane(state: Path | None) -> Iterator[Finding]:

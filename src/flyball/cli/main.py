@@ -87,6 +87,16 @@ PARTS = {
         "completion:completion",
         "Print a script that has a shell complete commands, options, job numbers and policies.",
     ),
+    "backup": Part(
+        "backup:backup",
+        "Copy the journal to a file, consistent and checked, also while the server runs.",
+        "BACKUP_EXAMPLES",
+    ),
+    "restore": Part(
+        "backup:restore",
+        "Put a backup in the place of the journal, which is kept. Not while the server runs.",
+        "RESTORE_EXAMPLES",
+    ),
     "compile": Part(
         "kernels:compile_kernels",
         "Compile the kernels ahead of their first use; about a minute on two cores, once.",

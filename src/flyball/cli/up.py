@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import json
 import os
+import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +38,9 @@ Examples:
 COLLECT = 100_000, 20, 20
 """New objects before garbage is looked for. A long queue is not garbage: looking through it after
 every few hundred objects took a quarter of the time of a batch of submits."""
+
+PUBLISH_S = 2.0
+"""How often it is checked that the endpoint file is still there, and ours."""
 
 
 def up(
@@ -97,7 +100,7 @@ def up(
         raise BadInput(f"--engine {engine} is unknown", "use local or twin")
     from flyball.api.serve import check_exposure, serve
     from flyball.api.settings import ApiSettings
-    from flyball.api.state_folder import default_state, open_state
+    from flyball.api.state_folder import default_state, locked, open_state
     from flyball.api.token import make_token
     from flyball.app import build_live, make_tuners, policy_settings
     from flyball.control.receipts import Prices
@@ -118,7 +121,7 @@ def up(
     folder = state or default_state()
     command = agent_command(folder, rate or [], host_watts, keep_days, keep_mib)
     folder = open_state(folder)
-    with _locked(folder):
+    with locked(folder):
         # 2. Compile, recover, serve.
         token = make_token(folder)
         ensure_compiled()
@@ -132,7 +135,7 @@ def up(
         # 3. Say where, watch, and wait to be stopped.
         stopped = _told_to_stop()
         with (
-            _endpoint(folder, server.url, tls_cert),
+            _endpoint(folder, server.url, tls_cert) as publish,
             _agent(command, folder / "agent.log", agent and not simulated),
             _foresight(live.plane, foresight),
         ):
@@ -144,37 +147,31 @@ def up(
             ):
                 typer.echo(line)
             sys.stdout.flush()
-            _until_stopped(server, stopped)
+            _until_stopped(server, stopped, publish)
         note("stopping; running jobs run on")
         server.stop()
         live.close()
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder; only one control plane may."""
-    with open(folder / "lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Unavailable(
-                f"another control plane uses {folder}", "stop it, or name another --state"
-            ) from None
-        yield
-
-
-@contextlib.contextmanager
-def _endpoint(folder: Path, url: str, tls_cert: Path | None) -> Iterator[None]:
-    """Tell clients where we are, for as long as we are."""
+def _endpoint(folder: Path, url: str, tls_cert: Path | None) -> Iterator[Callable[[], None]]:
+    """Tell clients where we are, for as long as we are; what is yielded tells them again."""
     path = folder / "endpoint.json"
     who = {"pid": os.getpid(), "start": start_of(os.getpid())}
-    found = {"url": url, **who, "ca": str(tls_cert.resolve()) if tls_cert else ""}
-    draft = folder / "endpoint.json.new"  # one name: a start that is killed leaves one file
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(found, file)
-    os.replace(draft, path)
+    text = json.dumps({"url": url, **who, "ca": str(tls_cert.resolve()) if tls_cert else ""})
+
+    def publish() -> None:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if path.read_text(encoding="utf-8") == text:
+                return
+        draft = folder / "endpoint.json.new"  # one name: a start that is killed leaves one file
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+        os.replace(draft, path)
+
+    publish()
     try:
-        yield
+        yield publish
     finally:
         path.unlink(missing_ok=True)
 
@@ -224,14 +221,16 @@ def _told_to_stop() -> int:
     return stopped
 
 
-def _until_stopped(server: Any, stopped: int) -> None:
-    """Wait to be told, or for the server's own end; asleep until then."""
+def _until_stopped(server: Any, stopped: int, publish: Callable[[], None]) -> None:
+    """Wait to be told, or for the server's own end; now and then see that clients find us."""
 
     def watch() -> None:
         server.join()
         os.eventfd_write(stopped, 1)
 
     threading.Thread(target=watch, name="api-watch", daemon=True).start()
-    os.read(stopped, 8)  # goes on after a signal, which `eventfd_read` does not
+    while not select.select([stopped], [], [], PUBLISH_S)[0]:
+        with contextlib.suppress(OSError):  # a full disk: it may pass
+            publish()
     if not server.alive:
         raise Unavailable("the API has stopped by itself", "see the messages above")

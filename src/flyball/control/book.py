@@ -138,7 +138,8 @@ def _pends(job: Job) -> bool:
 
 
 def _submitted(event: Event) -> Job:
-    spec = JobSpec.of(event["spec"])
+    # What is submitted was checked before; a history may hold fields of a newer version.
+    spec = JobSpec.of(event["spec"], ignore_unknown=True)
     return holds.submitted(Job.submitted(int(event["job"]), spec, int(event["time_us"])))
 
 

@@ -167,11 +167,21 @@ def nodes_of(opened: Event | None) -> list[LiveNode]:
     """The nodes of a control plane, from the event of its beginning.
 
     Raises:
-        BadInput: none ever began.
+        BadInput: none ever began, or its event is damaged.
     """
     if opened is None:
         raise BadInput("the journal is empty: no control plane has used it", "check the path")
-    return [LiveNode(**{**each, "uuids": tuple(each["uuids"])}) for each in opened["nodes"]]
+    try:
+        return [_node_of(node) for node in opened["nodes"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        why = f"the journal is damaged (nodes of an `opened` event: {error})"
+        raise BadInput(why, "put back a backup: `flyball restore FILE`") from error
+
+
+def _node_of(said: Mapping[str, Any]) -> LiveNode:
+    """A node as it was written; what a newer version says beyond that is left out."""
+    known = {name: said[name] for name in LiveNode._fields if name in said}
+    return LiveNode(**{**known, "uuids": tuple(said["uuids"])})
 
 
 def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> Cluster:

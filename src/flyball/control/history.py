@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,11 @@ from sqlalchemy.exc import DBAPIError
 
 from flyball.control import sql
 from flyball.control.migrations import upgrade
+from flyball.control.schema import BadRow
 from flyball.control.sql import JobQuery, Last, Page
-from flyball.control.sqlite import back_up, open_engine, path_of
+from flyball.control.sqlite import back_up, open_engine, path_of, quick_check
 from flyball.control.tickets import JournalUnavailable
-from flyball.core.errors import BadInput
+from flyball.core.errors import BadInput, FlyballError
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind, LiveNode
 
@@ -45,7 +47,9 @@ class History:
             with self._readers.connect() as connection:
                 return query(connection, *arguments)
         except DBAPIError as error:
-            raise unavailable(self.path, error) from error
+            raise refused(self.path, error) from error
+        except BadRow as error:
+            raise damaged(self.path, str(error)) from error
         except (OverflowError, UnicodeEncodeError) as error:
             raise BadInput(f"nothing can be found by that ({error})", "correct it") from None
 
@@ -142,7 +146,8 @@ class History:
 
     def back_up(self, path: Path) -> None:
         """A consistent copy of the whole file, made while it is in use."""
-        back_up(self._readers, path)
+        with opening(self.path):
+            back_up(self._readers, path)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -160,6 +165,19 @@ class History:
         self.close()
 
 
+def check_whole(path: Path) -> int:
+    """Read through a journal (up to a size, see `quick_check`); how many jobs it has.
+
+    Raises:
+        FlyballError: it is damaged, of another version, no journal, or cannot be read now.
+    """
+    with History(path) as history:
+        with opening(path):
+            if wrong := quick_check(history._readers, path):
+                raise damaged(path, wrong)
+        return sum(history.counts().values())
+
+
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
     """What the database says of a bad file, in words.
@@ -171,9 +189,17 @@ def opening(path: Path) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        if "malformed" in str(error.orig) or "not a database" in str(error.orig):
-            raise damaged(path, str(error.orig)) from error
-        raise unavailable(path, error) from error
+        raise refused(path, error) from error
+    except sqlite3.DatabaseError as error:  # of a copy, which SQLAlchemy has no part in
+        raise damaged(path, str(error)) from error
+
+
+def refused(path: Path, error: DBAPIError) -> FlyballError:
+    """What the database says, as damage of the file or as something that may pass."""
+    why = str(error.orig)
+    if any(word in why for word in ("malformed", "not a database", "no such table")):
+        return damaged(path, why)
+    return unavailable(path, error)
 
 
 def damaged(path: Path, wrong: str) -> BadInput:
@@ -181,9 +207,14 @@ def damaged(path: Path, wrong: str) -> BadInput:
         path.parent.glob(f"{path.name}.before-*"), key=lambda each: each.stat().st_mtime
     )
     if backups:
-        remedy = f"move it away and put back {backups[-1].name}, the copy before the last upgrade"
+        remedy = (
+            f"put back {backups[-1].name}, the copy before the last upgrade (`flyball restore`)"
+        )
     else:
-        remedy = f"put back a backup, or try `sqlite3 {path.name} .recover`; there is no copy here"
+        remedy = (
+            "put back a backup (`flyball restore FILE`), "
+            f"or try `sqlite3 {path.name} .recover`; there is no copy here"
+        )
     return BadInput(f"{path} is damaged ({wrong})", remedy)
 
 

@@ -37,6 +37,7 @@ from flyball.control.foresight.steps import Steps
 from flyball.control.holds import Holds
 from flyball.control.journal import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
+from flyball.control.numbers import JobNumbers
 from flyball.control.orders import Orders
 from flyball.control.progress import Progress
 from flyball.control.receipts import Prices
@@ -105,7 +106,7 @@ class Plane(Answers):
         self.book.watchers.append(self.table.update)
         last = self.journal.last()
         self.now_us = clock(last.time_us)
-        self._next_id = last.next_job
+        self._numbers = JobNumbers(folder, last.next_job)
         self.decider = Decider(self.book, self.table, self.cluster, policy, knobs, tuning)
         self.loop = Loop(
             self.book, self.journal, engine, self.decider, self.progress.understood, self._asked,
@@ -205,6 +206,7 @@ class Plane(Answers):
     def close(self) -> None:
         """Write what is left and let go of the journal. Jobs run on."""
         self.journal.close()
+        self._numbers.close()
 
     # Jobs ------------------------------------------------------------------------------
 
@@ -236,7 +238,7 @@ class Plane(Answers):
                 return earlier_ids(known.value, key, print_)
             raise
         with self._ids:
-            first = self._next_id
+            first = self._numbers.take(len(specs))
             made = numbered(specs, first)
             now = self.now_us()
             events = [
@@ -251,19 +253,13 @@ class Plane(Answers):
             ]
             answer = {"first": first, "count": len(made), "print": print_} if key else None
             ticket = self.journal.append(events, key, answer)
-            self._next_id += len(made)
         ticket.wait()
         self.wake()
         if ticket.repeated:
-            self._give_back(first, len(made))
+            with self._ids:
+                self._numbers.give_back(first, len(made))
             return earlier_ids(ticket.answer, key, print_)
         return list(range(first, first + len(made)))
-
-    def _give_back(self, first: int, count: int) -> None:
-        """Ids that were not needed are given again, if nobody came after."""
-        with self._ids:
-            if self._next_id == first + count:
-                self._next_id = first
 
     def _check(self, spec: JobSpec) -> None:
         self._check_fit(spec)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import (
@@ -22,7 +24,8 @@ from sqlalchemy import (
     Text,
 )
 
-from flyball.core.jobs import Job, JobSpec, JobState, Row, SpecValues
+from flyball.core.errors import BadInput
+from flyball.core.jobs import DEFAULTS, Job, JobSpec, JobState, Row, SpecValues
 from flyball.core.live import Event, EventKind
 
 # Tables ----------------------------------------------------------------------------
@@ -135,18 +138,32 @@ def event_row(event: Event) -> dict[str, Any]:
     return row
 
 
+class BadRow(ValueError):
+    """A row whose contents cannot be read: damaged, or written by something else."""
+
+
+@contextmanager
+def _reading(table: str, number: object) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        raise BadRow(f"{table} {number} cannot be read: {error}") from error
+
+
 def event_of(row: RowMapping) -> tuple[int, Event]:
     made: dict[str, Any] = {"kind": row["kind"], "time_us": row["time_us"]}
     for name in ("job", "attempt"):
         if row[name] is not None:
             made[name] = row[name]
-    return row["seq"], made | json.loads(row["body"])
+    with _reading("event", row["seq"]):
+        return row["seq"], made | json.loads(row["body"])
 
 
 def decision_of(row: RowMapping) -> tuple[int, Event]:
     made: dict[str, Any] = {"kind": EventKind.DECIDED.value}
     made |= {name: row[name] for name in ("time_us", "number", "seen", "digest")}
-    return row["seq"], made | json.loads(zlib.decompress(row["body"]))
+    with _reading("decision", row["number"]):
+        return row["seq"], made | json.loads(zlib.decompress(row["body"]))
 
 
 def job_row(job: Job, spec: str) -> dict[str, Any]:
@@ -194,11 +211,29 @@ NEW_ROW = state_row(Job(0, JobSpec(()), 0))
 
 
 def job_of(row: RowMapping) -> Job:
-    return Job(
-        **{each: row[each] for each in _PLAIN},
-        submit_us=row["submit_us"],
-        spec=JobSpec.of(json.loads(row["spec"])),
-        state=JobState(row["state"]),
-        rows=tuple(Row(*each) for each in json.loads(row["rows"])),
-        values=json.loads(row["values"]),
-    )
+    with _reading("job", row["id"]):
+        state = JobState(row["state"])
+        return Job(
+            **{each: row[each] for each in _PLAIN},
+            submit_us=row["submit_us"],
+            spec=_spec_of(json.loads(row["spec"]), state, row["id"]),
+            state=state,
+            rows=tuple(Row(*each) for each in json.loads(row["rows"])),
+            values=json.loads(row["values"]),
+        )
+
+
+def _spec_of(said: dict[str, Any], state: JobState, job: int) -> JobSpec:
+    """What a job asked for. A newer version may have asked for more: of a job that has ended that
+    no longer matters, but one that may still run must not run as something else.
+
+    Raises:
+        BadInput: it has not ended, and asks for something that is not known here.
+    """
+    unknown = sorted(said.keys() - DEFAULTS.keys())
+    if unknown and not state.final:
+        raise BadInput(
+            f"job {job} in the journal states {unknown[0]!r}, which this Flyball does not know",
+            "use the version that accepted it, and let it end or cancel it there",
+        )
+    return JobSpec.of(said, ignore_unknown=True)

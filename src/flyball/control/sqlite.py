@@ -46,7 +46,7 @@ def make_file(path: Path) -> None:
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise BadInput(f"{path} cannot be opened ({error.strerror})", "check the folder") from None
 
@@ -100,28 +100,41 @@ def back_up(engine: Engine, path: Path) -> None:
     Raises:
         JournalUnavailable: no room for it.
     """
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.unlink(missing_ok=True)
-    make_file(unfinished)
-    copy = sqlite3.connect(unfinished)
+    with engine.connect() as connection:
+        source = connection.connection.driver_connection
+        assert isinstance(source, sqlite3.Connection)
+        draft = copy_beside(source, path)
+    draft.replace(path)
+    sync(path.parent)
+
+
+def copy_beside(source: sqlite3.Connection, path: Path) -> Path:
+    """Copy a whole database, durably, to a hidden file beside `path`; the caller renames it.
+
+    Raises:
+        JournalUnavailable: no room for it.
+        sqlite3.DatabaseError: the source is damaged, or no database.
+    """
+    draft = path.with_name(f".{path.name}.unfinished")
+    draft.unlink(missing_ok=True)
+    make_file(draft)
+    copy = sqlite3.connect(draft)
     try:
-        with engine.connect() as connection:
-            source = connection.connection.driver_connection
-            assert isinstance(source, sqlite3.Connection)
-            source.backup(copy)
+        source.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
         copy.close()
-        _sync(unfinished)
+        sync(draft)
     except (sqlite3.Error, OSError) as error:
         copy.close()
-        unfinished.unlink()
+        draft.unlink()
+        if type(error) is sqlite3.DatabaseError:
+            raise
         why = f"{path} cannot be written ({error})"
         raise JournalUnavailable(why, f"free space where {path.parent} is") from error
-    unfinished.replace(path)
-    _sync(path.parent)
+    return draft
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Have the disk keep a file, or which files a folder has."""
     handle = os.open(path, os.O_RDONLY)
     try:

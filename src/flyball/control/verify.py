@@ -11,6 +11,7 @@ from flyball.control.decider import Decider
 from flyball.control.demand import Demand, cluster_of, nodes_of
 from flyball.control.table import Table
 from flyball.control.tuning import Tuning
+from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Tuner
@@ -79,7 +80,9 @@ class Verifier:
             self._book.absorb(seq, self._book.fold([event]), [event])
 
     def _check(self, seq: int, event: Event) -> None:
-        assert self._decider is not None, "a decision before any control plane began"
+        if self._decider is None:
+            why = f"decision {event['number']} comes before any control plane began"
+            raise BadInput(f"the journal is damaged ({why})", "put back a backup")
         self._absorb(int(event["seen"]))
         own = [each for _seq, each in self._waiting[len(self._waiting) - int(event["own"]) :]]
         view, ids = self._decider.look(own, self._decider.most)

@@ -152,14 +152,19 @@ class JobSpec:
         return made
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: dict[str, Any], ignore_unknown: bool = False) -> Self:
         """The spec that `as_dict` gave.
+
+        Args:
+            ignore_unknown: leave out fields of a newer version.
 
         Raises:
             BadInput: a field that there is not.
         """
         if isinstance(values, SpecValues) and isinstance(values.spec, cls):
             return values.spec
+        if ignore_unknown:
+            values = {name: values[name] for name in values if name in DEFAULTS}
         if extra := sorted(values.keys() - DEFAULTS.keys()):
             known = ", ".join(DEFAULTS)
             raise BadInput(f"unknown field {extra[0]!r} in a job", f"known: {known}")

@@ -372,3 +372,13 @@ def test_memory_limit_by_group_or_by_watching(rig: Rig) -> None:
 def test_memory_limit_that_is_kept(rig: Rig) -> None:
     rig.python("x = b'x' * (30 << 20)", memory_mib=200)
     assert rig.ended()["why"] == "exit"
+
+
+def test_log_of_another_history_is_set_aside(rig: Rig) -> None:
+    """After a journal was put back the same attempt may be launched a second time."""
+    path = rig.state / "logs" / "1.1.out"
+    path.write_text("of a history that is no longer told\n")
+    rig.launch("echo", "new")
+    rig.ended()
+    assert path.read_text() == "new\n"
+    assert path.with_name("1.1.out.before-restore").exists()

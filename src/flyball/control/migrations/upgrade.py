@@ -35,7 +35,7 @@ def bring_up(engine: Engine, path: Path, folder: Path = FOLDER, head: str = HEAD
         return
     known = _known(folder)
     if found and found not in known:
-        raise _newer(path, found, head)
+        raise newer(path, found, head)
     if found:
         back_up(engine, backup_path(path, head))
     from alembic import command
@@ -59,7 +59,7 @@ def check(engine: Engine, path: Path, head: str = HEAD) -> None:
             "start `flyball up` on it once: it makes a backup and upgrades it",
         )
     if found > head:
-        raise _newer(path, found, head)
+        raise newer(path, found, head)
 
 
 def revision(engine: Engine, path: Path) -> str:
@@ -70,9 +70,11 @@ def revision(engine: Engine, path: Path) -> str:
     """
     with engine.connect() as connection:
         if inspect(connection).has_table("alembic_version"):
-            return str(
-                connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
-            )
+            stated = connection.exec_driver_sql("SELECT version_num FROM alembic_version")
+            if (version := stated.scalars().first()) is None:
+                why = f"{path} is damaged (its table alembic_version is empty)"
+                raise BadInput(why, "put back a backup: `flyball restore FILE`")
+            return str(version)
         if names := inspect(connection).get_table_names():
             why = f"{path} is a database, but no journal (it has a table {names[0]!r})"
             raise BadInput(why, "name another file")
@@ -84,7 +86,8 @@ def backup_path(path: Path, head: str) -> Path:
     return path.with_name(f"{path.name}.before-{head}")
 
 
-def _newer(path: Path, found: str, head: str) -> BadInput:
+def newer(path: Path, found: str, head: str = HEAD) -> BadInput:
+    """The refusal of a file that a newer Flyball wrote."""
     return BadInput(
         f"{path} was written by a newer Flyball (schema {found}, this one knows up to {head})",
         "use that version, or another state folder",

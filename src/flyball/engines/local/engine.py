@@ -6,6 +6,7 @@ the last one stopped. Not for several threads at a time.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import select
 import time
@@ -111,8 +112,12 @@ class LocalEngine:
 
     def _launch(self, action: Launch) -> bool:
         token = (action.job, action.attempt)
-        if token in self._attempts.known or self._attempts.exists(token):
+        known = self._attempts.known.get(token)
+        if known is not None and known.stray:
+            return False  # of a history that this journal does not have, and not gone yet
+        if known is not None or self._attempts.exists(token):
             return True
+        self._set_aside_log(token)
         now = (self._now_us(), time.monotonic_ns() // 1000)
         line = request_line(
             action, self._state, self._node, self._cores, self._logs, now, self.quota
@@ -123,6 +128,13 @@ class LocalEngine:
         if not sent.sent:
             del self._attempts.known[token], self._attempts.unheard[token]
         return sent.sent
+
+    def _set_aside_log(self, token: Token) -> None:
+        """A log of an attempt that was never launched is of a history that is no longer told: the
+        journal was put back from a backup."""
+        path = self._state / "logs" / f"{name_of(*token)}.out"
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(path.with_name(f"{path.name}.before-restore"))
 
     def _steer(self, action: Resize | Cap | Checkpoint) -> Receipt:
         """Tell a running attempt something, its supervisor and itself."""
