@@ -248,6 +248,7 @@ def build_live(
     simulated: Cluster | None = None,
     passing: Callable[[str], None] = lambda point: None,
     tuning: LiveTuning | None = None,
+    max_processes: int | None = None,
 ) -> Live:
     """The control plane of a state folder, recovered and ready to start.
 
@@ -258,6 +259,7 @@ def build_live(
         simulated: nodes that only pass time; None = this machine.
         passing: told of each point of a cycle; fault tests end the process there.
         tuning: who changes what the policy decides; None = nobody.
+        max_processes: processes and threads of a job that states no limit; None = the engine's.
 
     Raises:
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
@@ -273,7 +275,7 @@ def build_live(
             "use easy, srtf, fair, tuned, ...; `flyball policies` lists them",
         )
     clock = LiveClock()
-    engine = _engine(state, clock, simulated)
+    engine = _engine(state, clock, simulated, max_processes)
 
     # The plane opens the journal first (makes or upgrades it), then says where its times end.
     def start_clock(last_us: int) -> Callable[[], int]:
@@ -310,7 +312,9 @@ def make_tuners(chosen: Sequence[str], settings: Sequence[str] = ()) -> dict[str
     return {name: tuners.make(name, changed[name]) for name in LIVE_TUNERS if name in chosen}
 
 
-def _engine(state: Path, clock: Any, simulated: Cluster | None) -> Any:
+def _engine(
+    state: Path, clock: Any, simulated: Cluster | None, max_processes: int | None = None
+) -> Any:
     """What acts: on this machine, or on nodes that only pass time."""
     if simulated is not None:
         from flyball.twin.engine import VirtualEngine, nodes_of
@@ -321,7 +325,12 @@ def _engine(state: Path, clock: Any, simulated: Cluster | None) -> Any:
     from flyball.twin.traces.gpus import device_of
 
     reference = catalogue.reference().name
-    return LocalEngine(state, clock, name_device=lambda name: device_of(name) or reference)
+    return LocalEngine(
+        state,
+        clock,
+        name_device=lambda name: device_of(name) or reference,
+        max_processes=max_processes,
+    )
 
 
 def warm_live() -> None:

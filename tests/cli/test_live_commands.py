@@ -276,6 +276,24 @@ def test_interrupting(server: Path) -> None:
     assert done.stderr.startswith("cancelled 1 job: ")
 
 
+def test_job_with_too_many_processes_says_why(ask: Ask) -> None:
+    """Bounded: 100 processes that sleep, of which the limit allows 20."""
+    many = "for i in $(seq 100); do sleep 60 & done; wait"
+    printed = ask(
+        "submit", "--wait", "--max-processes", "20", "--", "sh", "-c", many, code=137
+    )  # fmt: skip
+    job = printed.split()[0]
+    found = shown(ask, job)
+    assert found["state"] == "FAILED"
+    assert found["reason"].startswith("process-limit: wanted ")
+    assert "its limit is 20; start fewer or submit with a higher --max-processes" in found["reason"]
+    assert "at most 20 processes and threads" in ask("show", job)
+    assert "process-limit: wanted" in ask("show", job)
+    assert "process-limit: wanted" in ask("queue", "--all")
+    assert "process-limit: wanted" in ask("receipt", job)
+    assert json.loads(ask("receipt", job, "--json"))["reason"] == found["reason"]
+
+
 def test_history_becomes_a_trace(ask: Ask, tmp_path: Path) -> None:
     ask("submit", "--wait", "--", "true")
     assert "cannot write this kind of file" in ask("trace", "export", "x.csv", code=2)

@@ -28,7 +28,7 @@ ENGINES = Path(claim.__file__).parents[1]
 BARE = """
     import errno, json, os, sys
     sys.path.append(sys.argv[1])
-    from local import claim, proc, signals, supervisor
+    from local import cgroup, claim, proc, signals, supervisor
     claim.AGAIN_S = 0.01
     folder = os.open(sys.argv[2], os.O_RDONLY)
     os.setsid()
@@ -57,10 +57,12 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.close()
 
 
-def supervised(folder: Path, *argv: str, fault: str = "", number: int = 1) -> subprocess.Popen[str]:
+def supervised(
+    folder: Path, *argv: str, fault: str = "", number: int = 1, **spec: Any
+) -> subprocess.Popen[str]:
     """A supervisor of one attempt."""
     (folder / "logs").mkdir(exist_ok=True)
-    launch = Launch(number, 1, JobSpec(argv, grace_s=2.0), ())
+    launch = Launch(number, 1, JobSpec(argv, grace_s=2.0, **spec), ())
     now = (0, time.monotonic_ns() // 1000)
     node = LiveNode("n", "CPU1", 2, 2, 10)
     request = request_line(launch, folder, node, [], KEPT_LOGS, now).partition(b" ")[2].decode()

@@ -73,6 +73,14 @@ class JobIn(TypedDict, total=False):
     memory_mib: Annotated[
         int, Field(ge=0, le=2**31 - 1, description="Host memory, a limit; 0 = not stated.")
     ]
+    max_processes: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=2**22,
+            description="Processes and threads at a time, a limit; 0 = the server's default.",
+        ),
+    ]
     limit_s: Annotated[Seconds, Field(description="Killed after this long; 0 = never.")]
     estimate_s: Annotated[Seconds, Field(description="What it is expected to take; 0 = unknown.")]
     priority: Annotated[

@@ -249,6 +249,7 @@ def draft_of(
         "least": least,
         "most": most,
         "memory_mib": size.memory_mib,
+        "max_processes": read("max-processes", whole(1, 2**22)),
         "limit_s": read("time", sbatch.time_s),
         "estimate_s": read("estimate", sbatch.time_s),
         "stdout": str(cwd / output) if output else None,

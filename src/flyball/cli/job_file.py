@@ -133,6 +133,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "milli": ("milli", whole(1, 1000)),
     "memory": ("memory_mib", memory_mib),
     "memory_mib": ("memory_mib", whole(0, 2**40)),
+    "max_processes": ("max_processes", whole(0, 2**22)),
     "limit": ("limit_s", time_s),
     "limit_s": ("limit_s", SECONDS),
     "estimate": ("estimate_s", time_s),

@@ -54,6 +54,8 @@ def _entries(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     attempts = count_text(found["attempts"], "attempt")
     yield "ran", f"{duration_text(found['run_s'])} in {attempts}"
     yield "devices", f"{found['device_hours']:.4g} device-hours"
+    if found.get("reason"):
+        yield "reason", clean(found["reason"])
     if found.get("cpu_s") is not None:
         yield "cpu", duration_text(found["cpu_s"])
     if found.get("peak_mib") is not None:

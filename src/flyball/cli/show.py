@@ -114,6 +114,8 @@ def _request(job: Job) -> Iterator[str]:
         yield f"elastic from {job['elastic'][0]} to {job['elastic'][1]}"
     if job["memory_mib"]:
         yield f"{size_text(job['memory_mib'])} of memory"
+    if spec.get("max_processes"):
+        yield f"at most {spec['max_processes']:,} processes and threads"
     if spec.get("limit_s"):
         yield f"at most {clock_text(spec['limit_s'])}"
     if spec.get("estimate_s"):

@@ -94,6 +94,9 @@ def submit(
         Text, option("--elastic", "It can go on with this many cores or devices.", "MIN-MAX")
     ] = None,
     mem: Annotated[Text, option("--mem", "Host memory, a limit: 512M, 4G.", "SIZE")] = None,
+    max_processes: Annotated[
+        Text, option("--max-processes", "Processes and threads at a time, a limit.", "N")
+    ] = None,
     time_limit: Annotated[
         Text, option("--time -t", "Limit: minutes, HH:MM:SS, D-HH:MM, 90s, 2h.", "TIME")
     ] = None,
@@ -150,7 +153,8 @@ def submit(
     stated = {
         "job-name": name, "nodes": nodes, "ntasks": ntasks, "cpus-per-task": cpus, "gpus": gpus,
         "elastic": elastic,
-        "mem": mem, "time": time_limit, "estimate": estimate, "dependency": dependency,
+        "mem": mem, "max-processes": max_processes, "time": time_limit, "estimate": estimate,
+        "dependency": dependency,
         "array": array, "chdir": chdir, "output": output, "error": error,
         "export": export, "nice": nice,
         "account": account, "priority": priority, "signal": signal, "class": kind, "model": model,

@@ -31,6 +31,7 @@ Examples:
   flyball up --policy srtf --set round_s=120 --state ~/queue
   flyball up --engine twin --cluster five-mixed --port 8700
   flyball up --rate compute=50ms --rate network=1s --keep-days 30 --keep-mib 2048
+  flyball up --max-processes 2000          (of each job that states no limit)
   flyball up --host-watts 60:200           (draw idle and at full use, if not measured)
   flyball submit -- python train.py        (in another terminal)
 """
@@ -79,6 +80,15 @@ def up(
     ] = "",
     keep_days: Annotated[float, typer.Option(help="Days that measurements are kept.")] = 7.0,
     keep_mib: Annotated[float, typer.Option(help="MiB of measurements that are kept.")] = 512.0,
+    max_processes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Processes and threads of a job that states no limit; 0 = any number. "
+            "[default: a quarter of the kernel's, at most 16384]",
+        ),
+    ] = None,
     foresight: Annotated[
         bool, typer.Option(help="Learn run times and loads, in a process beside.")
     ] = True,
@@ -127,7 +137,9 @@ def up(
         ensure_compiled()
         gc.set_threshold(*COLLECT)
         prices = Prices(price, energy_price, currency, carbon)
-        live = build_live(folder, chosen[0], prices, simulated, tuning=tuning)
+        live = build_live(
+            folder, chosen[0], prices, simulated, tuning=tuning, max_processes=max_processes
+        )
         if live.recovered:
             note(f"recovered: {live.recovered} attempts had ended meanwhile")
         server = serve(live.plane, ApiSettings(token), host, port, tls_cert or "", tls_key or "")

@@ -38,6 +38,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "gpus": (0, MOST_DEVICES),
     "milli": (1, MILLI_PER_DEVICE),
     "memory_mib": (0, 2**31 - 1),
+    "max_processes": (0, 2**22),
     "limit_s": (0, 1e9),
     "estimate_s": (0, 1e9),
     "priority": (-1e9, 1e9),

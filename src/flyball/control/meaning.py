@@ -15,6 +15,7 @@ OF_WHY = {
     "limit": JobState.TIMEOUT,
     "memory": JobState.OUT_OF_MEMORY,
     "boot": JobState.BOOT_FAIL,
+    "processes": JobState.FAILED,
 }
 
 

@@ -114,6 +114,7 @@ def receipt(
     return {
         "id": job.id,
         "state": job.state.value,
+        "reason": job.reason,
         "run_s": run_s,
         "wait_s": wait_s,
         "attempts": job.attempt,

@@ -80,6 +80,7 @@ class JobSpec:
             runs; 0 = only with what it asks for.
         milli: thousandths of each device, 1..1000.
         memory_mib: host memory, a limit; 0 = not stated.
+        max_processes: processes and threads at a time, a limit; 0 = the server's default.
         limit_s: killed after this long; 0 = never.
         estimate_s: what the owner expects it to take; 0 = not stated.
         priority: higher goes first.
@@ -128,6 +129,7 @@ class JobSpec:
     stdout: str = ""
     least: int = 0
     most: int = 0
+    max_processes: int = 0
     stderr: str = ""
     hold: bool = False
     begin_time: float = 0.0

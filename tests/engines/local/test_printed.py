@@ -87,12 +87,12 @@ def test_an_idle_supervisor_sleeps(rig: Rig) -> None:
 
 
 def assert_sleeps(supervisor: int) -> None:
-    """Once at rest it does not wake up, not even once."""
+    """Once at rest it wakes up only to count the job's processes, at most four times a second."""
     until(lambda: "S (sleeping)" in Path(f"/proc/{supervisor}/status").read_text())
     time.sleep(0.1)  # the last of starting
     before = switches(supervisor)
     time.sleep(0.5)
-    assert switches(supervisor) == before
+    assert switches(supervisor) - before <= 4
 
 
 def switches(pid: int) -> int:

@@ -66,7 +66,8 @@ class Attempts:
         self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
         self._now_us = now_us
         self._place = cgroup.find_place()
-        self._cpu_place = cgroup.find_place(controller="cpu")
+        found = (cgroup.find_place(controller=name) for name in ("cpu", "pids"))
+        self._other_places = [place for place in found if place is not None]
         self._fences: set[Token] = set()
         self.known: dict[Token, Attempt] = {}
         self.unheard: dict[Token, Attempt] = {}
@@ -157,8 +158,8 @@ class Attempts:
         if any(kill_leftovers(found, self._state, group) for _ in range(2)):
             self.again[token] = math.inf
             return
-        if self._cpu_place is not None:
-            cgroup.Group(self._cpu_place, cgroup.group_name(self._folder, *token)).remove()
+        for place in self._other_places:
+            cgroup.Group(place, cgroup.group_name(self._folder, *token)).remove()
         why = "the machine was restarted" if found.boot != proc.boot_id() else "it was killed"
         message = f"supervisor {found.pid} is gone without a record of an end: {why}"
         self._end(token, "lost", self._now_us(), {"message": message})

@@ -1,4 +1,4 @@
-"""Limits of memory and of processor time by control group, where this process may make one.
+"""Limits of memory, processor time and processes by control group, where one may be made.
 
 Version 1: a group below our own. Version 2 allows no processes in a group that has groups with
 controllers below it, so there the new group is made beside our own if the one above hands the
@@ -82,6 +82,19 @@ class Group:
         text = _read(f"{self.folder}/{name}").strip()
         return int(text) / 2**20 if text.isdecimal() else 0.0
 
+    def take_in(self, pids: Callable[[], list[int]]) -> bool:
+        """Move processes into it; False if not all of them are.
+
+        Args:
+            pids: asked until all that are there are in the group: they fork meanwhile.
+        """
+        for _ in range(JOIN_TRIES):
+            if not (missing := set(pids()) - set(self.pids())):
+                return True
+            for pid in missing:
+                _try_write(f"{self.folder}/cgroup.procs", str(pid))
+        return False
+
     def remove(self) -> None:
         """A moment after its last process is gone the kernel lets go of it."""
         for _ in range(REMOVE_TRIES):
@@ -117,14 +130,54 @@ class Quota(Group):
                 _write(f"{self.folder}/cpu.cfs_quota_us", quota or "-1")
             else:
                 _write(f"{self.folder}/cpu.max", f"{quota or 'max'} {PERIOD_US}")
-            for _ in range(JOIN_TRIES):
-                if not (missing := set(pids()) - set(self.pids())):
-                    return True
-                for pid in missing:
-                    _try_write(f"{self.folder}/cgroup.procs", str(pid))
         except OSError:
-            pass
-        return False
+            return False
+        return self.take_in(pids)
+
+
+class Crowded(Group):
+    """One job's group for the number of its processes; in version 2 that of its memory as well."""
+
+    __slots__ = ()
+
+    def keep_to(self, most: int, pids: Callable[[], list[int]]) -> bool:
+        """Let these processes have so many processes and threads together; False if not possible.
+
+        Args:
+            pids: as for `take_in`.
+        """
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+        except OSError:
+            return False
+        return self.allow(most) and self.take_in(pids)
+
+    def allow(self, most: int) -> bool:
+        """Set how many processes and threads there may be; more are refused, none is ended."""
+        try:
+            _write(f"{self.folder}/pids.max", str(most))
+        except OSError:
+            return False
+        return True
+
+    def open_events(self) -> int:
+        """The count of refused processes as a descriptor, -1 = this kernel has none.
+
+        In version 2 it polls as urgent after a refusal, until it is read.
+        """
+        try:
+            events = os.open(f"{self.folder}/pids.events", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        self.refusals(events)  # only what comes after the first reading is news
+        return events
+
+    def refusals(self, events: int) -> int:
+        """How often the kernel refused a process."""
+        try:
+            return int(os.pread(events, 4096, 0).split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
 
 
 def group_name(engine_folder: int, job: int, attempt: int) -> str:

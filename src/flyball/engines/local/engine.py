@@ -20,7 +20,7 @@ from flyball.core.units import US_PER_S
 from flyball.engines.local.attempts import Attempt, Attempts, Token
 from flyball.engines.local.claim import name_of, token_of
 from flyball.engines.local.line import Line, nobody_spawns
-from flyball.engines.local.machine import describe, own_cores
+from flyball.engines.local.machine import default_max_processes, describe, own_cores
 from flyball.engines.local.orders import FOLDER as ORDERS
 from flyball.engines.local.power import open_power
 from flyball.engines.local.request import KEPT_LOGS, Logs, cores_of, devices_of, request_line
@@ -54,6 +54,8 @@ class LocalEngine:
         nvml: stands in for NVIDIA's library when looking.
         logs: how much of a job's output is kept.
         patience_s: how long nothing may be heard of a launch before it is given up.
+        max_processes: processes and threads of a job that states no limit; 0 = any number, None =
+            a quarter of what the kernel has numbers for.
         quota: leave caps to the kernel where that is permitted; else jobs are paused and go on.
     """
 
@@ -68,6 +70,7 @@ class LocalEngine:
         logs: Logs = KEPT_LOGS,
         patience_s: float = PATIENCE_S,
         quota: bool = True,
+        max_processes: int | None = None,
     ) -> None:
         self._state = state.resolve()
         for name in ("engine", "logs", "checkpoints", ORDERS):
@@ -79,6 +82,7 @@ class LocalEngine:
         self._logs = logs
         self._patience_s = patience_s
         self.quota = quota
+        self._max_processes = default_max_processes() if max_processes is None else max_processes
         self._power = open_power(self._folder, self._node.uuids, nvml)
         self._watch = FolderWatch(self._folder)
         self._attempts = Attempts(self._state, self._now_us)
@@ -120,8 +124,9 @@ class LocalEngine:
         self._set_aside_log(token)
         now = (self._now_us(), time.monotonic_ns() // 1000)
         line = request_line(
-            action, self._state, self._node, self._cores, self._logs, now, self.quota
-        )
+            action, self._state, self._node, self._cores, self._logs, now, self.quota,
+            self._max_processes,
+        )  # fmt: skip
         sent = Attempt(request=line, sent_s=self._clock.now())
         self._attempts.known[token] = self._attempts.unheard[token] = sent
         self._send(sent)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from flyball.core.live import LiveNode
@@ -13,6 +15,8 @@ from flyball.core.live import LiveNode
 MOST_DEVICES = 64
 """A mask of devices has this many bits."""
 CPU_DEVICE = "CPU1"
+MOST_PROCESSES = 16_384
+"""Processes and threads of a job, at most, if nobody sets a limit."""
 
 
 def own_cores() -> list[int]:
@@ -46,6 +50,15 @@ def memory_mib(text: str | None = None) -> int:
             text = file.read()
     line = next(line for line in text.splitlines() if line.startswith("MemTotal:"))
     return int(line.split()[1]) // 1024
+
+
+def default_max_processes(folder: str = "/proc/sys/kernel") -> int:
+    """Processes and threads that a job may have: a quarter of what the kernel has numbers for."""
+    limits = [MOST_PROCESSES]
+    for name in ("pid_max", "threads-max"):
+        with contextlib.suppress(OSError, ValueError):
+            limits.append(int(Path(folder, name).read_text()) // 4)
+    return max(1, min(limits))
 
 
 def _gpus(nvml: Any) -> tuple[list[str], list[str]]:

@@ -92,6 +92,18 @@ def threads(pid: int) -> list[int]:
         return []
 
 
+def thread_count(pid: int) -> int:
+    """Threads of a process, 0 if it is gone."""
+    text = _text(f"/proc/{pid}/stat")
+    fields = text[text.rindex(")") + 2 :].split() if text else ["X"]
+    return 0 if fields[0] in "ZXx" else int(fields[17])
+
+
+def all_tasks() -> int:
+    """Processes and threads of the whole machine."""
+    return int(_text("/proc/loadavg").split()[3].partition("/")[2])
+
+
 def rss_mib(pid: int) -> float:
     """Resident memory; pages shared with others count in full."""
     fields = _text(f"/proc/{pid}/statm").split()

@@ -37,6 +37,7 @@ def request_line(
     logs: Logs,
     now: tuple[int, int],
     quota: bool = True,
+    max_processes: int = 0,
 ) -> bytes:
     """The line for the spawner.
 
@@ -45,6 +46,7 @@ def request_line(
         now: the engine's time and the machine's monotonic clock, both in microseconds: together
             they tell the supervisor the engine's time at any later instant.
         quota: whether a cap may be left to the kernel.
+        max_processes: limit of a job that states none; 0 = no limit.
     """
     spec = launch.spec
     name = name_of(launch.job, launch.attempt)
@@ -62,6 +64,7 @@ def request_line(
         "quota": quota,
         "nice": spec.nice,
         "memory_mib": spec.memory_mib,
+        "max_processes": spec.max_processes or max_processes,
         "limit_s": spec.limit_s,
         "grace_s": spec.grace_s,
         "checkpoint_signal": spec.checkpoint_signal,

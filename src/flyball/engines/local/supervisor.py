@@ -3,8 +3,8 @@
 It is a fork of the spawner and leader of its own session, and outlives the control plane. It asks
 nobody anything: all it is to do is in the request it began with, comes as a signal, or is in the
 file of orders that a signal tells it to read. While the job is silent and has no limit of its own,
-the supervisor sleeps and costs no time. When nothing of an attempt is left and its end is on disk,
-the same process may be given another. Standard library only.
+the supervisor sleeps but for a look at the number of its processes. When nothing of an attempt is
+left and its end is on disk, the same process may be given another. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import time
 
 from . import cgroup, claim, proc, program
+from .crowd import Crowd
 from .log import Outputs
 from .signals import CANCEL, DOWN, ORDERS, PREEMPT, send, warn, warning_s
 from .steering import Steering
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 RUNNING, CHECKPOINT, TERM, KILL = range(4)
 MEMORY_EVERY_S = 0.5
-SHARED_PAUSE = 20
-"""Pause after the shared pages were counted for the peak, in multiples of what that took."""
 KILL_EVERY_S = 0.02
 TERMINATED = (signal.SIGTERM, (128 + signal.SIGTERM) << 8)
 """Statuses of who died of it, and of a shell whose program did."""
@@ -100,7 +99,7 @@ def supervise(
     program.prctl(program.PR_SET_NAME, f"fly {head['job']}.{head['attempt']}".encode())
     name = cgroup.group_name(folder, request["job"], request["attempt"])
     group = cgroup.Group(place, name) if place else None
-    attempt = _Attempt(request, file, head, clock, group, Steering(request, name), wake)
+    attempt = _Attempt(request, file, head, clock, group, name, wake)
     return attempt.run(settle, let_go)
 
 
@@ -114,7 +113,7 @@ class _Attempt:
         head: dict[str, Any],
         clock: int,
         group: cgroup.Group | None,
-        steering: Steering,
+        name: str,
         wake: int,
     ) -> None:
         self.request = request
@@ -123,18 +122,17 @@ class _Attempt:
         self.clock = clock
         self.group = group
         self.program: program.Program | None = None
-        self.steering = steering
+        self.steering = Steering(request, name)
+        self.crowd = Crowd(request["max_processes"], name)
         self.wake = wake
         self.child = 0
         self.status: int | None = None
         self.alone = False
         self.phase = RUNNING
-        self.why = "exit"
-        self.message = ""
+        self.why, self.message = "exit", ""
         self.going_down = self.told_down = False
         self.usage = Usage()
         self.phase_ends_s = self.limit_s = self.memory_s = self.tell_s = self.signal_s = NEVER
-        self.shared_s = 0.0
 
     def run(self, settle: Callable[[OSError | None], bool], let_go: Callable[[], None]) -> bool:
         """Start it, wait, end what is left of it, record; False if the machine goes down.
@@ -159,6 +157,9 @@ class _Attempt:
                 self.why = "memory"
                 self.message = f"killed at its limit of {limit_mib} MiB"
             self.group.remove()
+        message = self.crowd.close()
+        if message and self.why == "exit" and self.status:
+            self.why, self.message = "processes", message
         with contextlib.suppress(OSError):  # most jobs leave nothing there
             os.rmdir(self.request["checkpoint_dir"])
         if settled and not self.going_down:
@@ -205,6 +206,7 @@ class _Attempt:
         if request["memory_mib"] and (self.group is None or pid not in self.group.pids()):
             self.memory_s = now_s + MEMORY_EVERY_S
         self.steering.began(pid, now_s)
+        self.crowd.began(now_s)
         return True
 
     def _tell_start(self, now_s: float) -> None:
@@ -216,8 +218,7 @@ class _Attempt:
             self.tell_s = now_s + claim.AGAIN_S
 
     def _cannot_start(self, message: str) -> None:
-        self.why = "boot"
-        self.message = message
+        self.why, self.message = "boot", message
         self.status = program.NOT_STARTED << 8
 
     # Waiting --------------------------------------------------------------------
@@ -232,6 +233,7 @@ class _Attempt:
             for pump in listening:
                 poller.register(pump.out, select.POLLIN)
             own_s = min(self.phase_ends_s, self.limit_s, self.memory_s, self.tell_s, self.signal_s)
+            own_s = min(own_s, self.crowd.due_s)
             due_s = min(own_s, self.outputs.due_s(now_s), self.steering.due_s)
             wait_ms = None if due_s == NEVER else max(0, int((due_s - now_s) * 1000) + 1)
             ready = [each for each, _events in poller.poll(wait_ms)]
@@ -249,6 +251,8 @@ class _Attempt:
                 self._ask_why()
                 break
             self._obey(signals, now_s)
+            if now_s >= self.crowd.due_s or self.crowd.alarm in ready:
+                self._check_crowd(now_s, poller)
             self._act(now_s)
         self.outputs.finish()
         if lost := self.outputs.lost():
@@ -322,27 +326,23 @@ class _Attempt:
             self._enter(KILL, now_s)
 
     def _check_memory(self, now_s: float) -> None:
-        """Shared pages count once: the slow, fair sum decides when the quick one is too high.
-
-        That sum is read only if it can exceed the limit or the peak so far, since the quick one is
-        never below it; and for the peak alone at most a twentieth of the time is spent on it.
-        """
         limit_mib = self.request["memory_mib"]
-        pids = proc.descendants(os.getpid())
         self.memory_s = now_s + MEMORY_EVERY_S
-        used_mib = sum(map(proc.rss_mib, pids))
-        over = used_mib > limit_mib
-        if over or (len(pids) > 1 and used_mib > self.usage.seen_mib):
-            if not over and now_s < self.shared_s:
-                return
-            used_mib = sum(map(proc.pss_mib, pids))
-            done_s = time.monotonic()
-            self.shared_s = done_s + SHARED_PAUSE * (done_s - now_s)
-            if used_mib > limit_mib:
-                self.why = "memory"
-                self.message = f"used {used_mib:.0f} MiB of its limit of {limit_mib} MiB"
-                self._enter(KILL, now_s)
-        self.usage.look(used_mib)
+        used_mib = self.usage.measure(proc.descendants(os.getpid()), limit_mib, now_s)
+        if used_mib > limit_mib:
+            self.why = "memory"
+            self.message = f"used {used_mib:.0f} MiB of its limit of {limit_mib} MiB"
+            self._enter(KILL, now_s)
+
+    def _check_crowd(self, now_s: float, poller: select.poll) -> None:
+        """End a job that has too many processes, or wait for the kernel to say so."""
+        message = self.crowd.check(now_s)
+        if message and self.phase != KILL:
+            if self.phase == RUNNING:
+                self.why, self.message = "processes", message
+            self._enter(KILL, now_s)
+        if self.crowd.alarm >= 0:
+            poller.register(self.crowd.alarm, select.POLLPRI)
 
     # Ending ---------------------------------------------------------------------
 
@@ -359,6 +359,8 @@ class _Attempt:
             for each in (signal.SIGTERM, signal.SIGCONT):  # a stopped process hears nothing
                 self._signal_group(each)
         else:
+            if self.crowd.over:
+                self.crowd.stop_all()
             for pid in proc.descendants(os.getpid()):
                 send(pid, signal.SIGKILL)
             self.phase_ends_s = now_s + KILL_EVERY_S  # again, for those just being forked
