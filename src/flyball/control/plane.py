@@ -39,6 +39,7 @@ from flyball.control.journal import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
 from flyball.control.numbers import JobNumbers
 from flyball.control.orders import Orders
+from flyball.control.outputs import OutputGuard
 from flyball.control.progress import Progress
 from flyball.control.receipts import Prices
 from flyball.control.recover import give_up_unfit, reconcile
@@ -102,6 +103,7 @@ class Plane(Answers):
         self.nodes_ = tuple(engine.nodes())
         self.cluster = cluster_of(self.nodes_, "live")
         self.demand = Demand(self.nodes_)
+        self._outputs = OutputGuard(folder)
         self.table = Table(self.demand)
         self.book.watchers.append(self.table.update)
         last = self.journal.last()
@@ -240,6 +242,8 @@ class Plane(Answers):
         with self._ids:
             first = self._numbers.take(len(specs))
             made = numbered(specs, first)
+            for spec in made:  # again, now that the patterns in its paths are filled in
+                self._outputs.check(spec)
             now = self.now_us()
             events = [
                 {
@@ -264,6 +268,7 @@ class Plane(Answers):
     def _check(self, spec: JobSpec) -> None:
         self._check_fit(spec)
         self.demand.check_growth(spec)
+        self._outputs.check(spec)
         for how, other in spec.after:
             if other not in self.book.jobs and other not in self.book.ended:
                 raise NotFound(f"no job {other} to wait for", "see flyball queue --all")
