@@ -149,6 +149,29 @@ def test_whoever_listens_where_a_killed_one_was_gets_no_token(starts: Callable[.
             stranger.accept()
 
 
+def test_removed_claim_survives_a_restart(starts: Callable[..., Up], tmp_path: Path) -> None:
+    """The job goes on, is never run a second time, and its end is its own."""
+    up = starts("--no-foresight")
+    script = 'echo run >> "$0/runs"; read x < "$0/go"; exit 6'
+    os.mkfifo(tmp_path / "go")
+    with Client(up.state) as client:
+        job = client.submit(["sh", "-c", script, str(tmp_path)])
+        until(lambda: client.job(job)["state"] == "RUNNING")
+        until((tmp_path / "runs").exists)
+    up.kill()
+    (up.state / "engine" / f"{job}.1").unlink()
+    again = starts("--no-foresight")
+    with Client(again.state) as client:
+        until((up.state / "engine" / f"{job}.1").exists)
+        found = client.job(job)
+        assert (found["state"], found["attempts"]) == ("RUNNING", 1)
+        (tmp_path / "go").write_text("x\n")
+        until(lambda: client.job(job)["state"] not in ("RUNNING", "COMPLETING"))
+        found = client.job(job)
+        assert (found["state"], found["exit_code"], found["attempts"]) == ("FAILED", 6, 1)
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
 def test_a_terminal_that_is_closed_ends_it_in_order(starts: Callable[..., Up]) -> None:
     up = starts("--no-foresight")
     assert up.interrupt(signal.SIGHUP)[0] == 0

@@ -42,6 +42,13 @@ def test_claims_that_do_not_count(tmp_path: Path) -> None:
     (site.state / "engine" / "6.1").write_text(" " * 4096)
     (site.state / "engine" / "spawner.sock").write_text("")
     (site.state / "engine" / "8.1").write_text("[1, 2]")
+    (site.state / "engine" / "9.1").mkdir()
+    os.mkfifo(site.state / "engine" / "10.1")
+    spoilt = ('"x"', "null", "Infinity", "NaN", "[]", "1e400", "-1", "[" * 900)
+    for number, pid in enumerate(spoilt, 20):
+        text = f'{{"job": 1, "attempt": 1, "pid": {pid}, "start": 9000}}'
+        (site.state / "engine" / f"{number}.1").write_text(text.ljust(1024))
+    claim(site, "40.1", 100, 9000, cpu_s=float("nan"))
     assert opened("jobs", site).collect(1.0).values == {"running": 0, "ended_total": 0}
 
 

@@ -9,6 +9,7 @@ session and its parent once, then only those that are ours are read again.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -201,16 +202,20 @@ def _rss_bytes(processes: Mapping[int, _Stat], supervisor: int) -> dict[int, int
 
 def _read_claim(path: Path, boot: str) -> Claim | None:
     try:
-        with path.open("rb") as file:
-            data = file.read(2 * FIRST_LINE)
+        # Without waiting: what stands here may be no file at all.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            data = os.read(file, 2 * FIRST_LINE)
+        finally:
+            os.close(file)
         values = json.loads(data[:FIRST_LINE])
         job, attempt, pid, start = (int(values[each]) for each in Claim._fields[:4])
         begun_us, before_s = int(values.get("time_us", 0)), float(values.get("cpu_s", 0.0))
         claim = Claim(job, attempt, pid, start, begun_us, before_s)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None  # not written yet, or never to be
     ended = data[FIRST_LINE:].strip(b" \n\0")
-    if ended or claim.pid <= 0 or values.get("boot") != boot:
+    if ended or claim.pid <= 0 or not math.isfinite(before_s) or values.get("boot") != boot:
         return None
     return claim
 

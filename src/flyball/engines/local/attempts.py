@@ -17,8 +17,13 @@ from typing import Any
 from flyball.core.live import Report
 from flyball.engines.local import cgroup, claim, orders, proc
 from flyball.engines.local.claim import Claim
-from flyball.engines.local.leftovers import is_held, kill_leftovers, signal_supervisor
-from flyball.engines.local.signals import CANCEL, ORDERS, PREEMPT
+from flyball.engines.local.leftovers import (
+    find_holder,
+    holders,
+    kill_leftovers,
+    signal_supervisor,
+)
+from flyball.engines.local.signals import CANCEL, ORDERS, PREEMPT, send
 
 Token = tuple[int, int]
 """(job, attempt)."""
@@ -108,10 +113,14 @@ class Attempts:
             return
         found = claim.read(self._folder, *token)
         known = self.known.get(token)
-        if found is None:
+        if found is None or found.blank:
             if known is None or known.claim is None:
-                return  # not claimed yet, or acknowledged
-            found = known.claim  # somebody removed the file; the process is still ours to watch
+                if found is None:
+                    return  # not claimed yet, or acknowledged
+            elif found is None or found.exit is None:
+                # Somebody removed or spoilt the file; the process is still ours to watch.
+                signal_supervisor(known.claim, ORDERS)
+                found = known.claim
         known = known or self.known.setdefault(token, Attempt())
         if found.exit is None and not found.void and not self._lives(found):
             found = claim.read(self._folder, *token) or found  # its last act, perhaps, since
@@ -145,7 +154,10 @@ class Attempts:
 
     def _lives(self, found: Claim) -> bool:
         if found.blank:
-            return is_held(self._path / claim.name_of(found.job, found.attempt))
+            held = holders(self._path / claim.name_of(found.job, found.attempt))
+            for pid in held:  # a supervisor writes it anew; anybody else passes over this signal
+                send(pid, ORDERS)
+            return bool(held)
         return proc.is_alive(found.pid, found.start, found.boot)
 
     def _lose(self, token: Token, found: Claim) -> None:
@@ -251,6 +263,23 @@ class Attempts:
             log.warning("cannot give up attempt %d.%d yet: %s", *token, error)
             return False
         self.look(token)
+        return True
+
+    def find_removed(self, token: Token) -> bool:
+        """Look whether an attempt without a claim runs all the same; True if it does.
+
+        Its supervisor is told to write the claim again. If nobody supervises it, what is left of
+        it is killed, since the job may be started anew.
+        """
+        holder = find_holder(self._path / claim.name_of(*token))
+        if holder is None:
+            kill_leftovers(Claim(token, None, None), self._state, None)
+            return False
+        head = {"pid": holder.pid, "start": holder.start, "boot": proc.boot_id()}
+        found = Claim(token, head, None)
+        log.warning("the claim of attempt %d.%d was removed while it runs", *token)
+        self.known.setdefault(token, Attempt()).claim = found
+        signal_supervisor(found, ORDERS)
         return True
 
     def kill_stray(self, token: Token, fenced: bool) -> None:

@@ -13,6 +13,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 SIZE = 4096
@@ -21,8 +22,17 @@ AGAIN_S = 1.0
 """After the disk has refused."""
 
 
+MOST_PID = 2**22
+HEAD_LIMITS = {"pid": MOST_PID, "start": 2**63, "child": MOST_PID, "time_us": 2**63}
+END_LIMITS = {"exit_code": 255, "signal": 64, "time_us": 2**63}
+"""Whole numbers of the two parts, and how large they may be."""
+
+
 class Claim:
-    """A claim as read: `blank` if nothing was written yet, `exit` None until the end was."""
+    """A claim as read: `blank` if nothing was written yet, `exit` None until the end was.
+
+    A part that holds anything else than its supervisor would write counts as not written.
+    """
 
     __slots__ = ("attempt", "blank", "boot", "child", "exit", "job", "pid", "start", "time_us")
 
@@ -30,14 +40,14 @@ class Claim:
         self, token: tuple[int, int], head: dict[str, Any] | None, end: dict[str, Any] | None
     ) -> None:
         self.job, self.attempt = token
-        self.blank = head is None
-        values = head or {}
-        self.pid = int(values.get("pid", 0))
-        self.start = int(values.get("start", 0))
+        self.blank = head is None or not _fits(head, HEAD_LIMITS)
+        values = {} if head is None or self.blank else head
+        self.pid = values.get("pid", 0)
+        self.start = values.get("start", 0)
         self.boot = str(values.get("boot", ""))
-        self.child = int(values.get("child", 0))
-        self.time_us = int(values.get("time_us", 0))
-        self.exit = end
+        self.child = values.get("child", 0)
+        self.time_us = values.get("time_us", 0)
+        self.exit = end if end is not None and _fits(end, END_LIMITS, END_LIMITS) else None
 
     @property
     def void(self) -> bool:
@@ -100,6 +110,24 @@ def take_back(folder: int, head: dict[str, Any], file: int) -> None:
     os.close(file)
 
 
+def restore(folder: int, head: dict[str, Any], file: int) -> int:
+    """Write a claim again that somebody removed or spoilt while its holder lives; returns its file.
+
+    Whoever finds no claim takes it that nothing runs. Where it cannot be written, or another claim
+    stands in its place, the file stays what it was.
+    """
+    try:
+        if os.fstat(file).st_nlink:
+            write_head(file, head)
+            return file
+        again = make(folder, head)
+        make_durable(folder, head, again)
+    except OSError:
+        return file
+    os.close(file)
+    return again
+
+
 def write_head(file: int, head: dict[str, Any]) -> None:
     """Say anew who holds the claim. Not synced: after a crash of the machine nobody does."""
     os.pwrite(file, _padded(head, HEAD), 0)
@@ -131,11 +159,16 @@ def read(folder: int, job: int, attempt: int) -> Claim | None:
     whoever cares whether it ever will be asks if the supervisor lives.
     """
     try:
-        file = os.open(name_of(job, attempt), os.O_RDONLY, dir_fd=folder)
+        # Without waiting: what stands here may be no file at all.
+        file = os.open(name_of(job, attempt), os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:
         return None
+    except OSError:
+        return Claim((job, attempt), None, None)
     try:
         data = os.pread(file, SIZE, 0)
+    except OSError:
+        data = b""
     finally:
         os.close(file)
     return Claim((job, attempt), _parsed(data[:HEAD]), _parsed(data[HEAD:]))
@@ -150,6 +183,15 @@ def _padded(record: dict[str, Any] | None, room: int) -> bytes:
 def _parsed(data: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _fits(record: dict[str, Any], limits: dict[str, int], needed: Iterable[str] = ()) -> bool:
+    """Whether the numbers of a record are whole numbers of a possible size, and all are there."""
+    for name, most in limits.items():
+        value = record.get(name, None if name in needed else 0)
+        if type(value) is not int or not 0 <= value <= most:
+            return False
+    return isinstance(record.get("message", ""), str) and isinstance(record.get("why", ""), str)

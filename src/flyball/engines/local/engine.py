@@ -335,7 +335,7 @@ class LocalEngine:
         quiet = self._line is None and self._until(lambda: nobody_spawns(self._folder))
         for token in sorted(wanted):
             attempts.look(token)
-            if token not in attempts.known:
+            if token not in attempts.known and not attempts.find_removed(token):
                 sent = Attempt(refused="it was never claimed", fenced=not quiet)
                 sent.sent_s = self._clock.now()
                 attempts.known[token] = attempts.unheard[token] = sent

@@ -77,10 +77,21 @@ def _environment(process: proc.Stat) -> list[str]:
     return found
 
 
-def is_held(path: Path) -> bool:
-    """Whether any process has the file open: a supervisor that is about to write its claim."""
+def find_holder(path: Path) -> proc.Stat | None:
+    """The supervisor that holds a claim, removed or not; None if there is none."""
+    for pid in holders(path):
+        process = proc.stat(pid)
+        # A program that is about to be started has a copy of its supervisor's files.
+        if process is not None and not process.gone and process.session == pid:
+            return process
+    return None
+
+
+def holders(path: Path) -> list[int]:
+    """Processes that have a claim open, also if its file was removed meanwhile."""
     real = os.path.realpath(path)
-    return any(proc.has_open(pid, real) for pid in proc.pids() if pid != os.getpid())
+    paths = (real, f"{real} (deleted)")
+    return [pid for pid in proc.pids() if pid != os.getpid() and proc.has_open(pid, paths)]
 
 
 def _session(claim: Claim) -> int:

@@ -128,11 +128,11 @@ def has_arguments(pid: int) -> bool:
     return bool(_text(f"/proc/{pid}/cmdline"))
 
 
-def has_open(pid: int, path: str) -> bool:
-    """Whether the process has the file open, as far as we may know."""
+def has_open(pid: int, paths: tuple[str, ...]) -> bool:
+    """Whether the process has one of the files open, as far as we may know."""
     folder = f"/proc/{pid}/fd"
     try:
-        return any(os.readlink(f"{folder}/{each}") == path for each in os.listdir(folder))
+        return any(os.readlink(f"{folder}/{each}") in paths for each in os.listdir(folder))
     except OSError:
         return False
 

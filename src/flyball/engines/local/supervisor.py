@@ -99,7 +99,7 @@ def supervise(
     program.prctl(program.PR_SET_NAME, f"fly {head['job']}.{head['attempt']}".encode())
     name = cgroup.group_name(folder, request["job"], request["attempt"])
     group = cgroup.Group(place, name) if place else None
-    attempt = _Attempt(request, file, head, clock, group, name, wake)
+    attempt = _Attempt(request, folder, file, head, clock, group, name, wake)
     return attempt.run(settle, let_go)
 
 
@@ -107,17 +107,11 @@ class _Attempt:
     """One attempt that is claimed."""
 
     def __init__(
-        self,
-        request: dict[str, Any],
-        file: int,
-        head: dict[str, Any],
-        clock: int,
-        group: cgroup.Group | None,
-        name: str,
-        wake: int,
-    ) -> None:
+        self, request: dict[str, Any], folder: int, file: int, head: dict[str, Any], clock: int,
+        group: cgroup.Group | None, name: str, wake: int,
+    ) -> None:  # fmt: skip
         self.request = request
-        self.file = file
+        self.folder, self.file = folder, file
         self.head = head
         self.clock = clock
         self.group = group
@@ -233,8 +227,8 @@ class _Attempt:
             for pump in listening:
                 poller.register(pump.out, select.POLLIN)
             own_s = min(self.phase_ends_s, self.limit_s, self.memory_s, self.tell_s, self.signal_s)
-            own_s = min(own_s, self.crowd.due_s)
-            due_s = min(own_s, self.outputs.due_s(now_s), self.steering.due_s)
+            other_s = min(self.outputs.due_s(now_s), self.steering.due_s, self.crowd.due_s)
+            due_s = min(own_s, other_s)
             wait_ms = None if due_s == NEVER else max(0, int((due_s - now_s) * 1000) + 1)
             ready = [each for each, _events in poller.poll(wait_ms)]
             now_s = time.monotonic()
@@ -289,6 +283,8 @@ class _Attempt:
 
     def _obey(self, signals: bytes, now_s: float) -> None:
         """A request to stop counts once; a harder one shortens a softer one."""
+        if ORDERS in signals:  # sent also by an engine that does not find the claim
+            self.file = claim.restore(self.folder, self.head, self.file)
         if self.phase == RUNNING and not {CANCEL, PREEMPT, DOWN}.isdisjoint(signals):
             self.why = "stopped"
             self.going_down = {CANCEL, PREEMPT}.isdisjoint(signals)
@@ -390,6 +386,7 @@ class _Attempt:
             **self.usage.record(),
             **self.tuned,
         }
+        self.file = claim.restore(self.folder, self.head, self.file)
         claim.write_exit(self.file, end)
         os.close(self.file)
 
