@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.api.world import SLEEP, World, give_sensors
+from tests.api.world import ANSWER_S, SLEEP, World, give_sensors
 
 from flyball.api.app import create_app
 from flyball.api.plane_like import PlaneLike
@@ -86,7 +86,9 @@ def test_answers_are_as_documented(
 ) -> None:
     world, server = busy
     headers = {"Authorization": f"Bearer {world.token}"}
-    case.call_and_validate(base_url=server.url, headers=headers, checks=CHECKS)
+    case.call_and_validate(
+        base_url=server.url, headers=headers, checks=CHECKS, timeout=ANSWER_S
+    )  # fmt: skip
 
 
 def test_every_problem_is_documented() -> None:
