@@ -180,7 +180,7 @@ def test_a_cancellation_between_record_and_launch(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"cpus": 5}, "devices"),
+        ({"cpus": 5}, "asks for 5 cores; the largest node has 4"),
         ({"memory_mib": 9000}, "8"),
         ({"gpus": 1}, "no node has one"),
         ({"cpus": 0}, "cpus is 0"),
