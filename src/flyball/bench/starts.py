@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +66,7 @@ def run(note: Note, runs: int, scale: float, fresh: bool = True) -> dict[str, An
 
 def _demos(note: Note, runs: int, scale: float, fresh: bool) -> Iterator[dict[str, Any]]:
     for first in range(0, runs, 1 if fresh else runs):
-        with state_folder(Path("/tmp")) as state, running(state):  # noqa: S108
+        with state_folder(Path(tempfile.gettempdir())) as state, running(state):
             for number in range(first, first + 1 if fresh else runs):
                 note(f"run {number + 1} of {runs}")
                 answer = _demo(state, scale)
