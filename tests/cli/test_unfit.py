@@ -59,4 +59,6 @@ def test_nothing_left(files: list[str], tmp_path: Path, capsys: pytest.CaptureFi
         "power_budget_kw: 0.001\nnodes: [{name: n, count: 2, device: V100, devices: 8}]"
     )
     assert run(["replay", *files, "--policy", "fifo", "--skip-unfit"]) == 2
-    assert "2 x beyond the power budget even alone; none is left" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "2 x beyond the power budget even alone; " in said
+    assert "; none is left; choose a larger cluster or budget" in said

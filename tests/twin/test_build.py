@@ -199,3 +199,17 @@ def test_too_many_pools() -> None:
 def test_a_group_of_no_nodes_or_too_many_devices(count: int, devices: int) -> None:
     with pytest.raises(BadInput, match=r"group v has .* use 1 to 64 devices a node"):
         build(NodeGroup("v", count, "V100", devices))
+
+
+@pytest.mark.parametrize("budget_w", [1.0, 300.0, 1000.0, 1500.0, 2000.0, 2500.0, 3000.0, 5000.0])
+def test_budget_is_the_reason_wherever_it_alone_forbids_a_job(budget_w: float) -> None:
+    """The small pool would do for the budget, the large one for the devices."""
+    groups = (NodeGroup("big", 1, "V100", 8), NodeGroup("small", 1, "T4", 2))
+    workload = Workload.of("case", [0.0], [60.0], 8)
+    try:
+        build_state(Cluster("c", groups, power_budget_w=budget_w), workload, Knobs(), Effects())
+    except BadInput as error:
+        assert "would exceed the power budget of" in str(error)
+        assert budget_w < 3500.0
+    else:
+        assert budget_w > 2000.0, "eight V100s at work draw more than that"

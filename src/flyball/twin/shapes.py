@@ -101,6 +101,12 @@ def _limits(workload: Workload, jobs: Records, offer: Offer) -> Limits:
     )
 
 
+def _but_for_power(limits: Limits) -> Bools:
+    """Per job and pool: whether the pool meets all limits but the power budget."""
+    others = limits.runs & limits.memory & limits.devices & limits.host
+    return others & ~limits.power
+
+
 def _on_a_node(workload: Workload, demand: npt.NDArray[np.int64], pools: Records) -> Any:
     """Per job and pool: the most of a demand on hosts that one node must meet."""
     if not demand.any():
@@ -149,9 +155,10 @@ def find_unfit(workload: Workload, jobs: Records, offer: Offer) -> dict[str, npt
         f"more memory than a {unit} has": limits.memory,
         "more host cores or memory than a node has": limits.host,
         "a model that runs on none of the device types": limits.runs,
-        "beyond the power budget even alone": limits.power,
     }
-    found = {}
+    by_power = left & _but_for_power(limits).any(axis=1)
+    found = {"beyond the power budget even alone": np.flatnonzero(by_power)}
+    left &= ~by_power
     for reason, limit in reasons.items():
         found[reason] = np.flatnonzero(left & ~limit.any(axis=1))
         left &= limit.any(axis=1)
@@ -163,6 +170,11 @@ def _why(workload: Workload, job: int, limits: Limits, offer: Offer) -> str:
     """The limit that no pool meets, in words."""
     pools, clock, unit = offer.pools, offer.clock[0], offer.unit
     devices, memory_gib = int(workload.devices[job]), workload.memory_mib[job] / MIB_PER_GIB
+    if _but_for_power(limits)[job].any():
+        return (
+            f"would exceed the power budget of {clock.budget_w / 1000:g} kW even alone: "
+            f"the idle cluster draws {clock.power_w / 1000:.3g} kW"
+        )
     if not limits.devices[job].any():
         split = workload.milli[job] < MILLI_PER_DEVICE
         most = (pools.capacity if split else pools.capacity * pools.nodes).max()
@@ -175,11 +187,6 @@ def _why(workload: Workload, job: int, limits: Limits, offer: Offer) -> str:
         return _why_host(workload, job, pools)
     if not limits.runs[job].any():
         return "has a model that runs on none of the device types"
-    if not limits.power[job].any():
-        return (
-            f"would exceed the power budget of {clock.budget_w / 1000:g} kW even alone: "
-            f"the idle cluster draws {clock.power_w / 1000:.3g} kW"
-        )
     host = " on a host large enough" if workload.cpu_milli[job] or workload.host_mib[job] else ""
     return f"finds no pool with {devices} {unit}s of {memory_gib:g} GiB that runs it{host}"
 
