@@ -34,6 +34,7 @@ def results(**changes: Any) -> Results:
         solo_us=np.array([1.0 * H, 1.0 * H, 2.0 * H]),
         reference_us=np.array([1.0 * H, 4.0 * H, 1.0 * H]),
         service_us=np.array([1.0 * H, 4.0 * H, 1.0 * H]),
+        waking_us=np.zeros(3, np.int64),
         lost_us=np.array([0.0, 0.0, 0.5 * H]),
         energy_j=np.array([3.6e6, 7.2e6, 3.6e6]),
         priority=np.zeros(3),
@@ -76,6 +77,8 @@ def test_completion() -> None:
 def test_wait_counts_the_time_set_aside() -> None:
     # c is in the system for 3 h and holds its half device for 2 h of them.
     assert metrics.waits_s(results()).tolist() == [0, 3600, 3600]
+    waking = results(waking_us=np.array([0, H // 4, H // 2]))
+    assert metrics.waits_s(waking).tolist() == [0, 4500, 5400]
 
 
 def test_jobs_that_never_ended_count_in_no_time_metric() -> None:

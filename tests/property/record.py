@@ -100,6 +100,7 @@ class Keeper:
 
 OUTCOME = (
     *("status", "first_start_us", "end_us", "done_us", "service_us", "energy_j", "lost_us"),
+    "waking_us",
     *("preemptions", "failures", "attempt", "waiting_on", "pool"),
 )
 ACCOUNT = ("power_w", "energy_j", "busy_us", "asleep_us", "since_us", "idle_since_us")

@@ -20,6 +20,8 @@ from tests.twin.twin_cases import (
 
 from flyball.core.effects import Effects
 from flyball.core.knobs import Knobs, Order, Place, Preempt, Span
+from flyball.core.metrics import waits_s
+from flyball.core.units import to_us
 from flyball.schedule.policies.registry import get_policy
 
 pytestmark = pytest.mark.nojit
@@ -55,6 +57,15 @@ def test_sleep_and_wake() -> None:
     expected_j = busy_s * NODE_BUSY_W + 10 * NODE_IDLE_W + 90 * SLEEP_W
     assert node.energy_j == pytest.approx(expected_j)
     assert node.asleep_us == 90e6
+    assert waits_s(twin.results((twin.mark(0), twin.mark(0)))).tolist() == [0.0, 300.0]
+
+
+def test_waking_counts_only_while_the_slice_lasts() -> None:
+    # Asleep from 110. The job of 200 is killed by its limit at 280, before the node is awake.
+    knobs = Knobs(sleep_s=10.0)
+    twin = run([group()], [0, 200], [100, 50], knobs=knobs, limit_us=[0, to_us(80)])
+    assert ends(twin) == [100, 280]
+    assert twin.state.runs.waking_us.tolist() == [0, to_us(80)]
 
 
 def test_without_sleep_a_node_idles() -> None:

@@ -53,7 +53,7 @@ class Summary:
     Attributes:
         jobs: in the workload.
         completion_s: from submission to end.
-        wait_s: of that, the time without devices (see `waits_s`).
+        wait_s: of that, the time without devices that are awake (see `waits_s`).
         slowdown_p95: completion over run time alone on the fastest pool (see `slowdowns`).
         makespan_s: from the first submission to the last end.
         work_per_window: reference device-hours of work done in the window.
@@ -141,17 +141,19 @@ def completions_s(results: Results) -> Floats:
 
 
 def waits_s(results: Results) -> Floats:
-    """Time between submission and end without devices, of the jobs that ended.
+    """Time between submission and end without devices that are awake, of the jobs that ended.
 
     For a job that was never set aside this is its start less its submission; for others
     the waits after a preemption or a failure are in it too. Time held back by a
-    predecessor or an array's limit counts, as the user waits all the same. Of a job without
+    predecessor or an array's limit counts, as the user waits all the same; so does the time
+    that a node placed on takes to wake. Of a job without
     devices only the wait before its first start is known.
     """
     done = ended(results)
     asked, alone_us = shares(results)[done], (results.end_us - results.first_start_us)[done]
     held_us = results.service_us[done] / np.where(asked > 0, asked, 1.0)
     running_us = np.where(asked > 0, held_us, alone_us.astype(np.float64))
+    running_us -= results.waking_us[done]
     waited_us = (results.end_us - results.submit_us)[done] - running_us
     waited_s: Floats = np.maximum(0.0, np.rint(waited_us)) / US_PER_S
     return waited_s

@@ -130,6 +130,11 @@ RUN = np.dtype(
         ("since_us", "i8"),  # start of the running slice, or when its speed last changed
         ("began_us", "i8"),  # start of the running slice
         ("ready_us", "i8"),  # when its progress begins (after wake and restart)
+        ("awake_us", "i8"),  # when all nodes of the running slice are awake
+        (
+            "waking_us",
+            "i8",
+        ),  # time on nodes that were not awake yet, the running slice not included
         ("first_start_us", "i8"),  # -1 = never started
         ("end_us", "i8"),  # planned end while running, actual end after; -1 = unknown
         ("first_row", "i4"),  # its allocation: first row, -1 = none

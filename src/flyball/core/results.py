@@ -40,6 +40,7 @@ class Results:
         solo_us: its run time alone on the pool that is fastest for it.
         reference_us: its work in reference device-microseconds.
         service_us: device time it held.
+        waking_us: time it held devices of nodes that were not awake yet.
         lost_us: work done twice, in microseconds of its own progress.
         energy_j: its devices' draw and its share of the hosts.
         priority, tenant, status, attempts, preemptions, failures, pool: as named.
@@ -57,6 +58,7 @@ class Results:
     solo_us: Floats
     reference_us: Floats
     service_us: Floats
+    waking_us: Ints
     lost_us: Floats
     energy_j: Floats
     priority: Floats

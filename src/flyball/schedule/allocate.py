@@ -184,7 +184,7 @@ def begin_slice(
     run.rate = slice_rate(state, job_id)
     run.watts = own_w(state, job, pool_id, run.cap, devices)
     run.since_us = run.began_us = now
-    run.ready_us = now + wait_us
+    run.ready_us = run.awake_us = now + wait_us
     if run.attempt > 0:
         run.ready_us += job.restart_us
     else:

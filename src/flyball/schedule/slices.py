@@ -10,10 +10,11 @@ from flyball.schedule.order import progress
 
 @kernel
 def account(state: Any, job_id: int, now: int) -> None:
-    """Book the running slice's device time and energy to the job."""
+    """Book the running slice's device time, energy and wait for its nodes to the job."""
     job, run = state.jobs[job_id], state.runs[job_id]
     run.service_us += (now - run.since_us) * run.devices * job.milli / 1000
     run.energy_j += run.watts * (now - run.since_us) / 1e6
+    run.waking_us += max(0, min(now, run.awake_us) - run.since_us)
     if len(state.shares) > 0:
         share = state.shares[job_id * len(state.pools) + run.pool]
         share.received_us += now - max(run.since_us, state.clock[0].asked_us)

@@ -44,7 +44,7 @@ def adopt(state: Any, packed: Any, past: Any, down: Any, now: int) -> None:
         at = start_as_planned(state, knobs, at, past[job_id].since_us)
         run = state.runs[job_id]
         run.attempt = past[job_id].attempt
-        run.ready_us = past[job_id].since_us
+        run.ready_us = run.awake_us = past[job_id].since_us
     clock.actions = 0
     for at in range(len(down)):
         take_down(state, down[at], now)

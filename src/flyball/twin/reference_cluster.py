@@ -93,7 +93,8 @@ class Cluster:
         job.rate = self.slice_rate(job)
         job.watts = self.own_w(job, pool, job.held, job.cap)
         job.since_us = job.began_us = self.now_us
-        job.ready_us = self.now_us + wake_us + restart_us
+        job.awake_us = self.now_us + wake_us
+        job.ready_us = job.awake_us + restart_us
         self.plan_end(job)
         if job.attempt == 0:
             job.first_start_us = self.now_us
@@ -300,6 +301,7 @@ class Cluster:
         """Book the slice, or what of it was not booked yet, to the job."""
         job.service_us += (self.now_us - job.since_us) * job.held * job.milli / 1000
         job.energy_j += job.watts * (self.now_us - job.since_us) / 1e6
+        job.waking_us += max(0, min(self.now_us, job.awake_us) - job.since_us)
         job.shares[job.pool].received_us += self.slice_us(job)
 
     def _take(self, job: Job, row: Row) -> None:

@@ -192,6 +192,8 @@ class Job:
     service_us: float = 0.0
     energy_j: float = 0.0
     lost_us: float = 0.0
+    awake_us: int = 0  # when all nodes of the running slice are awake
+    waking_us: int = 0  # time on nodes that were not awake yet
     first_start_us: int = -1
     end_us: int = -1  # planned while running, actual after, else -1
     attempt: int = 0

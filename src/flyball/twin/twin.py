@@ -40,7 +40,7 @@ from flyball.twin.refit import ended_in_order, refit
 from flyball.twin.tuning import Tuning, learn_speeds
 from flyball.twin.usual import score_cache
 
-DUMP_FORMAT = 2
+DUMP_FORMAT = 3
 
 
 class BadPlan(FlyballError):
@@ -304,6 +304,7 @@ class Twin:
             solo_us=jobs.work_us / packed.max(axis=1),
             reference_us=jobs.reference_us.copy(),
             service_us=runs.service_us.copy(),
+            waking_us=runs.waking_us.copy(),
             lost_us=runs.lost_us.copy(),
             energy_j=runs.energy_j.copy(),
             priority=jobs.priority.copy(),
