@@ -30,7 +30,16 @@ EXAMPLES = 40 if config.DISABLE_JIT else 150
 """As plain Python the compiled functions take a hundred times as long."""
 
 JOB_FIELDS = (
-    *("status", "first_start_us", "end_us", "done_us", "service_us", "energy_j", "lost_us"),
+    *(
+        "status",
+        "first_start_us",
+        "end_us",
+        "done_us",
+        "service_us",
+        "energy_j",
+        "lost_us",
+        "waking_us",
+    ),
     *("preemptions", "failures", "attempt"),
 )
 NODE_FIELDS = ("energy_j", "busy_us", "asleep_us")
