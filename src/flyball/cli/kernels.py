@@ -19,7 +19,6 @@ PARTS = (
     "from flyball.app import warm_live; warm_live()",
 )
 """What replays need, and what a live system needs: a process each, and its memory goes with it."""
-MARK = "compiled"
 
 
 class CannotCompile(FlyballError):
@@ -40,9 +39,9 @@ def ensure_compiled(again: bool = False) -> None:
     Raises:
         CannotCompile: it did not work.
     """
-    from flyball.physics.compile import cache_folder
+    from flyball.physics.compile import compiled_mark
 
-    mark = cache_folder() / MARK
+    mark = compiled_mark()
     if mark.exists() and not again:
         return
     if not mark.exists():

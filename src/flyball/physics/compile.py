@@ -2,7 +2,8 @@
 
 Numba caches a compiled function by the time stamp of its own file, so a change in a
 function it calls goes unnoticed. Here the cache folder's name is a hash of every kernel
-source and of the versions involved: another source, another folder.
+source and of the versions involved: another source, another folder. Kernel sources are the
+modules that use this one, and all that they import, whose constants are compiled in.
 
 `FLYBALL_CACHE` moves the cache (default: `flyball` in the user's cache folder).
 `NUMBA_DISABLE_JIT=1` turns the compiler off; the same functions then run as plain Python.
@@ -30,25 +31,9 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.typed_passes import AnnotateTypes
 from numba.extending import intrinsic, overload
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from flyball.physics.kernel_sources import PACKAGE, kernel_sources
 
-PACKAGE = Path(__file__).resolve().parent.parent
-KERNEL_SOURCES = (
-    "core/accounts.py",
-    "core/codes.py",
-    "core/records.py",
-    "core/state.py",
-    "core/knobs.py",
-    "physics/compile.py",
-    "physics/energy.py",
-    "schedule/*.py",
-    "twin/change.py",
-    "twin/events.py",
-    "twin/kernel.py",
-    "twin/live_kernel.py",
-    "twin/scale.py",
-    "twin/services.py",
-)
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @cache
@@ -57,10 +42,22 @@ def cache_folder() -> Path:
     digest = hashlib.sha256()
     for part in (sys.version, numba.__version__, np.__version__):
         digest.update(part.encode())
-    for pattern in KERNEL_SOURCES:
-        for source in sorted(PACKAGE.glob(pattern)):
-            digest.update(source.name.encode() + source.read_bytes())
+    for source in kernel_sources():
+        digest.update(source.relative_to(PACKAGE).as_posix().encode() + source.read_bytes())
     return cache_root() / digest.hexdigest()[:16]
+
+
+@cache
+def compiled_mark() -> Path:
+    """The file that says that everything is compiled, for the sources as they lie here.
+
+    Numba finds a compiled function by its source's folder and time stamp, so neither another
+    installation of the same sources nor files written anew may count as compiled.
+    """
+    digest = hashlib.sha256(str(PACKAGE).encode())
+    for source in kernel_sources():
+        digest.update(str(source.stat().st_mtime_ns).encode())
+    return cache_folder() / f"compiled-{digest.hexdigest()[:16]}"
 
 
 def cache_root() -> Path:
