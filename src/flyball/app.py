@@ -15,7 +15,7 @@ from flyball.core.knobs import Knobs, Preempt
 from flyball.core.protocols import Allocator, Tuner
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
-from flyball.schedule.policies.registry import get_policy, names
+from flyball.schedule.policies.registry import get_policy, loadable_policies
 from flyball.schedule.policies.tuned import parse_tuned
 from flyball.tune import registry as tuners
 from flyball.tune.optimise import Optimise
@@ -109,7 +109,7 @@ def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
         BadInput: an unknown policy or knob, or a value out of range.
     """
     wanted = [each.strip() for each in text.split(",") if each.strip()]
-    listed = [names() if each == "all" else [each] for each in wanted or ["all"]]
+    listed = [list(loadable_policies()) if each == "all" else [each] for each in wanted or ["all"]]
     chosen = dict.fromkeys(name for each in listed for name in each)
     return [_setting(name, settings) for name in chosen]
 

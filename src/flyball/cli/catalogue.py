@@ -38,9 +38,9 @@ def policies(
     as_json: JsonOption = False,
 ) -> None:
     """List the policies and their knobs."""
-    from flyball.schedule.policies.registry import get_policy, names
+    from flyball.schedule.policies.registry import loadable_policies
 
-    listed = [get_policy(name) for name in names()]
+    listed = list(loadable_policies().values())
     if as_json:
         rows = [
             {"policy": each.name, "summary": each.summary, "knobs": each.knobs.as_dict()}

@@ -22,9 +22,9 @@ def tuners(
     as_json: AsJson = False,
 ) -> None:
     """List the tuners, for `replay --tune`; the settings of one, for `--tune-set`."""
-    from flyball.tune.registry import names
+    from flyball.tune.registry import loadable_names
 
-    found = [described(each) for each in ([name] if name else names())]
+    found = [described(each) for each in ([name] if name else loadable_names())]
     if as_json:
         print_json({"tuners": found})
     elif name:

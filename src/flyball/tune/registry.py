@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 from flyball.core.errors import BadInput, UnknownName
+from flyball.core.plugins import load, loadable, outside
 from flyball.core.protocols import Tuner
 
 
@@ -47,6 +46,7 @@ BUILT_IN = {
 }
 """In the order in which they change a plan: sizes and places first, power last."""
 
+GROUP = "flyball.tuners"
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -57,7 +57,7 @@ def names() -> list[str]:
 
 def usable() -> list[str]:
     """The tuners that need to be told nothing: what `all` stands for."""
-    return [name for name in names() if not needs(name)]
+    return [name for name in loadable_names() if not needs(name)]
 
 
 def in_order(chosen: Iterable[str]) -> list[str]:
@@ -90,11 +90,17 @@ def get_tuner(name: str) -> type[Tuner]:
     Raises:
         UnknownName: there is none.
     """
-    where = location(name)
-    module, _, attribute = where.partition(":")
-    found = getattr(import_module(module), attribute)
-    assert hasattr(found, "adjust"), f"{where} is not a tuner"
-    return found  # type: ignore[no-any-return]
+    tuner: type[Tuner] = load("tuner", name, location(name), GROUP, _wrong)
+    return tuner
+
+
+def loadable_names() -> list[str]:
+    """Return the names of the tuners that can be loaded; others' broken ones are warned of."""
+    return [*BUILT_IN, *loadable([name for name in names() if name not in BUILT_IN], get_tuner)]
+
+
+def _wrong(value: object) -> str:
+    return "" if hasattr(value, "adjust") else "is not a tuner: it has no adjust"
 
 
 def summary(name: str) -> str:
@@ -158,4 +164,4 @@ def _arguments(name: str) -> dict[str, inspect.Parameter]:
 
 
 def _outside() -> dict[str, str]:
-    return {each.name: each.value for each in entry_points(group="flyball.tuners")}
+    return outside(GROUP)

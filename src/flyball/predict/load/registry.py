@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import cast
 
 from flyball.core.errors import Unavailable, UnknownName
+from flyball.core.plugins import load, loadable, outside
 from flyball.predict.load.contract import LoadForecaster
 from flyball.predict.series import Series
 
+GROUP = "flyball.forecasters"
 BUILT_IN = {
     "last": "flyball.predict.load.naive:Last",
     "yesterday": "flyball.predict.load.naive:Yesterday",
@@ -67,12 +67,21 @@ def candidates(
     points = sum(len(each) for each in panel)
     whole = not any(each.parts for each in panel)
     chosen, left = [], budget_s
+    broken = _broken()
     for name in names():
+        if name in broken:
+            continue
         cost_s = fits * _cost_s(name, points, leads)
         if cost_s <= left and not (name == PARTS and whole):
             chosen.append(name)
             left -= cost_s
     return chosen
+
+
+def _broken() -> set[str]:
+    """Return the names of other packages' forecasters that do not load; each is warned of."""
+    added = [name for name in names() if name not in BUILT_IN]
+    return set(added) - set(loadable(added, get_forecaster))
 
 
 def _cost_s(name: str, points: int, leads: int) -> float:
@@ -98,9 +107,12 @@ def get_forecaster(name: str) -> type[LoadForecaster]:
     where = BUILT_IN.get(name) or _outside().get(name)
     if where is None:
         raise UnknownName("forecaster", name, names())
-    module, _, attribute = where.partition(":")
-    return cast(type[LoadForecaster], getattr(import_module(module), attribute))
+    return cast(type[LoadForecaster], load("forecaster", name, where, GROUP, _wrong))
+
+
+def _wrong(value: object) -> str:
+    return "" if hasattr(value, "predict") else "is not a forecaster: it has no predict"
 
 
 def _outside() -> dict[str, str]:
-    return {each.name: each.value for each in entry_points(group="flyball.forecasters")}
+    return outside(GROUP)

@@ -6,12 +6,11 @@ entry-point group `flyball.policies` (name -> `module:attribute`).
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.metadata import entry_points
-
 from flyball.core.errors import UnknownName
+from flyball.core.plugins import load, loadable, outside
 from flyball.schedule.policies.preset import Preset
 
+GROUP = "flyball.policies"
 BUILT_IN = {
     "fifo": "flyball.schedule.policies.fifo:POLICY",
     "fifo-skip": "flyball.schedule.policies.fifo_skip:POLICY",
@@ -46,12 +45,19 @@ def get_policy(name: str) -> Preset:
 
     Raises:
         UnknownName: there is none.
+        BrokenPlugin: another package's does not load.
     """
-    where = location(name)
-    module, _, attribute = where.partition(":")
-    found = getattr(import_module(module), attribute)
-    assert isinstance(found, Preset), f"{where} is not a policy preset"
-    return found
+    preset: Preset = load("policy", name, location(name), GROUP, _wrong)
+    return preset
+
+
+def loadable_policies() -> dict[str, Preset]:
+    """Return every policy that can be loaded; others' broken ones are warned of."""
+    return loadable(names(), get_policy)
+
+
+def _wrong(value: object) -> str:
+    return "" if isinstance(value, Preset) else "is not a policy preset"
 
 
 def location(name: str) -> str:
@@ -67,4 +73,4 @@ def location(name: str) -> str:
 
 
 def _outside() -> dict[str, str]:
-    return {each.name: each.value for each in entry_points(group="flyball.policies")}
+    return outside(GROUP)
