@@ -18,7 +18,7 @@ from typing import Any
 
 from flyball import __version__
 from flyball.core.errors import BadInput
-from flyball.physics.compile import PACKAGE
+from flyball.physics.kernel_sources import PACKAGE
 
 Record = dict[str, Any]
 Note = Callable[[str], None]
