@@ -33,7 +33,7 @@ PARTS = {
     ),
     "starts": Part(
         "bench_starts:starts",
-        "Forecast start times of the live demo against what happened, and against reservations.",
+        "Run the live demo and compare start-time forecasts with what happened.",
     ),
     "twin": Part(
         "bench_twin:twin",
