@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import math
 import socket
@@ -31,6 +32,10 @@ GRACE_S = 3
 START_S = 30.0
 DATE_S = 1.0
 """How often answers get a new date: the only thing a server does that nobody asks for."""
+
+
+class PortTaken(BadInput):
+    """The port is in use by another program, or this user may not use it."""
 
 
 class _Uvicorn(uvicorn.Server):
@@ -132,6 +137,7 @@ def serve(
 
     Raises:
         BadInput: a host that may not or cannot be served.
+        PortTaken: the host can be served, but not on this port.
     """
     check_exposure(host, tls_cert, tls_key)
     listener = _listen(host, port)
@@ -199,7 +205,8 @@ def _listen(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except (OSError, OverflowError, UnicodeError) as error:
-        raise BadInput(
+        taken = isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES)
+        raise (PortTaken if taken else BadInput)(
             f"cannot listen on {host} port {port}: {error}", "--port 0 takes any free port"
         ) from error
     return listener

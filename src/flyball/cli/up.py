@@ -21,6 +21,7 @@ from flyball.cli.live_options import State
 from flyball.cli.output import note
 from flyball.cli.up_agent import AgentKeeper, agent_command
 from flyball.cli.up_greeting import greeting
+from flyball.cli.up_port import serve_kept
 from flyball.core.errors import BadInput, Unavailable
 from flyball.sdk.endpoint import start_of
 
@@ -46,7 +47,14 @@ PUBLISH_S = 2.0
 
 def up(
     state: State = None,
-    port: Annotated[int, typer.Option(help="Port of the API, 0 = any free one.")] = 0,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Port of the API, kept for the next start; 0 = any free one. "
+            "[default: that of the last start]",
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address; other than loopback needs TLS.")
     ] = "127.0.0.1",
@@ -142,7 +150,8 @@ def up(
         )
         if live.recovered:
             note(f"recovered: {live.recovered} attempts had ended meanwhile")
-        server = serve(live.plane, ApiSettings(token), host, port, tls_cert or "", tls_key or "")
+        api, certificate = ApiSettings(token), (tls_cert or "", tls_key or "")
+        server = serve_kept(folder, port, lambda at: serve(live.plane, api, host, at, *certificate))
         live.driver.start()  # nothing runs before we know that the port is ours
         # 3. Say where, watch, and wait to be stopped.
         stopped = _told_to_stop()

@@ -1,0 +1,65 @@
+"""The port of a state folder's API: kept in the folder, and used again by the next start."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flyball.cli.output import note
+
+if TYPE_CHECKING:
+    from flyball.api.serve import Server
+
+NAME = "port"
+MOST_PORT = 65_535
+
+
+def serve_kept(folder: Path, port: int | None, serve_at: Callable[[int], Server]) -> Server:
+    """Serve on the requested port, else on that of the last start, else on any; keep which.
+
+    Args:
+        port: as requested, 0 = any free one; None = the one that the folder keeps.
+        serve_at: starts the server on a port, 0 = any free one.
+
+    Raises:
+        PortTaken: the requested port is in use.
+    """
+    from flyball.api.serve import PortTaken
+
+    kept_port = read_port(folder)
+    try:
+        server = serve_at(kept_port if port is None else port)
+    except PortTaken:
+        if port is not None:
+            raise
+        server = serve_at(0)
+        note(
+            f"port {kept_port} of the last start is taken; {server.port} is used from now on "
+            f"(--port {kept_port} goes back)"
+        )
+    with contextlib.suppress(OSError):  # a full disk: the next start takes any free port
+        _keep_port(folder, server.port)
+    return server
+
+
+def read_port(folder: Path) -> int:
+    """Return the port that a state folder keeps; 0 if there is none, or nothing usable."""
+    try:
+        text = (folder / NAME).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return 0
+    port = int(text) if text.isdecimal() and len(text) <= len(str(MOST_PORT)) else 0
+    return port if port <= MOST_PORT else 0
+
+
+def _keep_port(folder: Path, port: int) -> None:
+    """Write the port for the next start, whole or not at all."""
+    if read_port(folder) == port:
+        return
+    draft = folder / f"{NAME}.new"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(f"{port}\n")
+    os.replace(draft, folder / NAME)
