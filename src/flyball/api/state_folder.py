@@ -88,3 +88,15 @@ def locked(folder: Path) -> Iterator[None]:
                 f"another control plane uses {folder}", "stop it, or name another --state"
             ) from None
         yield
+
+
+def is_locked(folder: Path) -> bool:
+    """Tell whether a control plane holds the folder, also one that is only starting."""
+    try:
+        with open(folder / "lock") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False

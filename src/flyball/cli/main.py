@@ -21,6 +21,7 @@ COMPLETE = "__complete"
 
 PARTS = {
     "up": Part("up:up", "Queue and run jobs on this machine."),
+    "down": Part("down:down", "Stop the server in order; running jobs run on."),
     "submit": Part("submit:submit", "Submit a job; print its number.", kind="Command"),
     "queue": Part("queue:queue", "List jobs: those that run and wait, or all with --all."),
     "show": Part(

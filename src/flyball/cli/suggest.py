@@ -15,6 +15,7 @@ COMMANDS = {
     **dict.fromkeys(("output", "tail", "cat"), "logs"),
     **dict.fromkeys(("sstat", "htop", "monitor", "watch"), "top"),
     **dict.fromkeys(("start", "serve", "server", "daemon"), "up"),
+    **dict.fromkeys(("shutdown", "halt", "quit"), "down"),
     **dict.fromkeys(("seff", "usage", "bill", "cost"), "receipt"),
     **dict.fromkeys(("simulate", "sim", "twin"), "replay"),
     "compare": "bench compare",

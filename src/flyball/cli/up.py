@@ -19,7 +19,8 @@ import typer
 from flyball.cli.kernels import ensure_compiled
 from flyball.cli.live_options import State
 from flyball.cli.output import note
-from flyball.cli.up_agent import AgentKeeper, agent_command
+from flyball.cli.up_agent import AgentKeeper, agent_command, trim
+from flyball.cli.up_detached import LOG, Ready, detach
 from flyball.cli.up_greeting import greeting
 from flyball.cli.up_port import serve_kept
 from flyball.core.errors import BadInput, Unavailable
@@ -28,6 +29,7 @@ from flyball.sdk.endpoint import start_of
 EXAMPLES = """\b
 Examples:
   flyball up
+  flyball up -d                            (in the background; flyball down stops it)
   flyball up --tune elastic,power --tune-set elastic.gap_s=120
   flyball up --policy srtf --set round_s=120 --state ~/queue
   flyball up --engine twin --cluster five-mixed --port 8700
@@ -42,11 +44,15 @@ COLLECT = 100_000, 20, 20
 every few hundred objects took a quarter of the time of a batch of submits."""
 
 PUBLISH_S = 2.0
-"""How often it is checked that the endpoint file is still there, and ours."""
+"""How often it is checked that the endpoint file is still there, and ours, and the log small."""
 
 
 def up(
     state: State = None,
+    detached: Annotated[
+        bool,
+        typer.Option("--detach", "-d", help="Return once it is up; it goes on in the background."),
+    ] = False,
     port: Annotated[
         int | None,
         typer.Option(
@@ -116,6 +122,7 @@ def up(
     """Queue and run jobs on this machine. Ctrl-C stops deciding; running jobs run on."""
     if engine not in ("local", "twin"):
         raise BadInput(f"--engine {engine} is unknown", "use local or twin")
+    ready = _in_background(state) if detached else None
     from flyball.api.serve import check_exposure, serve
     from flyball.api.settings import ApiSettings
     from flyball.api.state_folder import default_state, locked, open_state
@@ -160,18 +167,33 @@ def up(
             _agent(command, folder / "agent.log", agent and not simulated),
             _foresight(live.plane, foresight),
         ):
+            if ready is not None:
+                ready(server.url)
             # The token is a secret: people may see it, files that keep what we print may not.
             secret = token if sys.stdout.isatty() else ""
             nodes = live.plane.nodes_
+
+            def tend() -> None:
+                publish()
+                if detached:
+                    trim(folder / LOG)
+
             for line in greeting(
                 server.url, folder, state, chosen[0].name, nodes, secret, tls_cert
             ):
                 typer.echo(line)
             sys.stdout.flush()
-            _until_stopped(server, stopped, publish)
+            _until_stopped(server, stopped, tend)
         note("stopping; running jobs run on")
         server.stop()
         live.close()
+
+
+def _in_background(state: Path | None) -> Ready:
+    """Go on in a process of our own; before anything heavy is imported, which starts threads."""
+    from flyball.api.state_folder import default_state, open_state
+
+    return detach(open_state(state or default_state()), named=state is not None)
 
 
 @contextlib.contextmanager
@@ -242,8 +264,8 @@ def _told_to_stop() -> int:
     return stopped
 
 
-def _until_stopped(server: Any, stopped: int, publish: Callable[[], None]) -> None:
-    """Wait to be told, or for the server's own end; now and then see that clients find us."""
+def _until_stopped(server: Any, stopped: int, tend: Callable[[], None]) -> None:
+    """Wait to be told, or for the server's own end; meanwhile tend to the folder's files."""
 
     def watch() -> None:
         server.join()
@@ -252,6 +274,6 @@ def _until_stopped(server: Any, stopped: int, publish: Callable[[], None]) -> No
     threading.Thread(target=watch, name="api-watch", daemon=True).start()
     while not select.select([stopped], [], [], PUBLISH_S)[0]:
         with contextlib.suppress(OSError):  # a full disk: it may pass
-            publish()
+            tend()
     if not server.alive:
         raise Unavailable("the API has stopped by itself", "see the messages above")

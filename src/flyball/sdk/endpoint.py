@@ -53,6 +53,16 @@ def find_endpoint(state: Path) -> Endpoint:
         ) from error
 
 
+def find_process(state: Path) -> int | None:
+    """The process id of the control plane that a state folder names; None if it is gone."""
+    try:
+        found = json.loads((state / "endpoint.json").read_text(encoding="utf-8"))
+        pid, start = int(found["pid"]), int(found["start"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return pid if pid > 0 and start and start == start_of(pid) else None
+
+
 def start_of(pid: int) -> int:
     """When a process began, in ticks since the machine did; 0 if there is none."""
     try:
