@@ -215,10 +215,7 @@ def test_behind_head() -> None:
     case = Case([nodes(1, 4)], jobs((0, 100, 3), (0, 50, 2), (0, 20, 1), (0, 20, 2)), STRICT)
     found = case.why(2)
     assert found.token == "behind-head"
-    assert found.sentence == (
-        "Number 2 of 3 in the queue, and nobody passes the first: j1 needs 2 of the 4 GPUs; "
-        "1 is free."
-    )
+    assert found.sentence == ("Number 2 of 3, behind j1, which needs 2 of the 4 GPUs; 1 is free.")
     assert "not before about 100 s" in found.remedy
     assert "give it priority 1 or above: it would start now on a0" in found.remedy
     assert found.numbers["fits_now"]

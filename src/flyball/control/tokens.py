@@ -133,7 +133,8 @@ class Look:
         if status == Status.HELD:
             return "waits-for-jobs" if self._ask.state.runs[at].waiting_on else "array-limit"
         is_head = at == self._ask.head
-        if not is_head and self._ask.knobs.backfill == Backfill.STRICT:
+        strict = self._ask.knobs.backfill == Backfill.STRICT
+        if not is_head and strict and at not in self._ask.starts_without_budget:
             return "behind-head"
         kind = request_of(self._jobs[at].spec)
         if kind not in self._asked and (is_head or len(self._asked) < MOST_ASKED):

@@ -16,7 +16,7 @@ from flyball.core.records import Records
 from flyball.core.state import State, clone
 from flyball.core.units import FOREVER_US, MILLI_PER_DEVICE, to_us
 from flyball.schedule import diagnose
-from flyball.schedule.explain.whatif import Probe
+from flyball.schedule.explain.whatif import Probe, Spot, spot_of, would_run
 from flyball.schedule.explain.wording import Names
 
 Ints = npt.NDArray[np.int64]
@@ -299,6 +299,34 @@ class Inquiry:
         decide_now(own, self._packed)
         plan: Any = own.plan[: own.clock[0].actions]
         return {int(each) for each in plan.job[plan.kind == ActionKind.START]}
+
+    @cached_property
+    def starts_without_budget(self) -> dict[int, Spot]:
+        """The jobs that would start now if there were no power budget, in that order, and where.
+
+        Devices that the budget excludes from the start, because a job would exceed it there even
+        alone, are open to it too.
+        """
+        from flyball.schedule.kernel import decide_now
+
+        if self.state.clock[0].budget_w <= 0:
+            return {}
+        started: list[dict[int, Spot]] = []
+        for lifted in (False, True):
+            own = clone(self.state)
+            clock: Any = own.clock[0]
+            clock.capacity_grew = 1
+            if lifted:
+                clock.budget_w = 0.0
+                for shape in own.shapes:
+                    sample = int(shape.sample)
+                    memory_mib = int(own.jobs[sample].memory_mib)
+                    shape.pools = np.uint64(would_run(own, sample, memory_mib))
+            decide_now(own, self._packed)
+            plan: Any = own.plan[: clock.actions]
+            ids = plan.job[plan.kind == ActionKind.START].tolist()
+            started.append({job_id: spot_of(own, job_id) for job_id in ids})
+        return {job_id: spot for job_id, spot in started[1].items() if job_id not in started[0]}
 
     @cached_property
     def next_round_us(self) -> int:

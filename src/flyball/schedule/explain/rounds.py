@@ -71,15 +71,15 @@ def _not_far_enough(
     }
     if len(far):
         too_little = _too_little(ask, job_id, far, numbers)
-        why = f"no room; {there} {len(far)} may give way to it, {too_little}"
+        why = f"finds no room; {there} {len(far)} may give way to it, {too_little}"
     elif knobs.order == Order.ATTAINED and knobs.margin_s >= ANOTHER_LEVEL_S:
         takes = f"{duration_text(knobs.attained_s)} of device time (attained_s)"
         if knobs.attained2_s:
             takes += f" or {duration_text(knobs.attained2_s)} (attained2_s)"
-        why = f"no room, and {there} none is demoted below it; that takes {takes}"
+        why = f"finds no room, and {there} none is demoted below it; that takes {takes}"
     else:
         why = (
-            f"no room; {there} {_come(len(behind))} after it, the furthest by "
+            f"finds no room; {there} {_come(len(behind))} after it, the furthest by "
             f"{_gap(numbers['furthest_s'], knobs.order)}, and gives way only for more than "
             f"{duration_text(knobs.margin_s)} (margin_s)"
         )

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from flyball.core.knobs import Place
-from flyball.core.records import CAP_LEVELS
 from flyball.core.units import duration_text, to_s
 from flyball.schedule.explain.answer import Explanation, made, smaller, wait
 from flyball.schedule.explain.inquiry import Inquiry
+from flyball.schedule.explain.power import power_budget
 from flyball.schedule.explain.whatif import Probe, Spot
-from flyball.schedule.explain.wording import are, at_most_text, listed, power_text, span_text
+from flyball.schedule.explain.wording import are, at_most_text, listed, span_text
 
 
 def forbidden(ask: Inquiry, job_id: int, probe: Probe) -> Explanation | None:
@@ -24,7 +24,7 @@ def forbidden(ask: Inquiry, job_id: int, probe: Probe) -> Explanation | None:
         "power": {"within_budget": False},
         "hold": {"knobs": {"place": Place.FASTEST}} if ask.knobs.place == Place.HOLD else {},
     }
-    tell = {"head": _would_delay_head, "power": _power_budget, "hold": _held_for_faster}
+    tell = {"head": _would_delay_head, "power": power_budget, "hold": _held_for_faster}
     for rule, change in lifted.items():
         spot = probe.place(**change)
         if spot is not None:
@@ -78,30 +78,6 @@ def _would_delay_head(ask: Inquiry, job_id: int, probe: Probe, spot: Spot) -> Ex
 def _wait_for_head(in_us: int) -> str:
     when = f", in about {span_text(in_us)}" if in_us > 0 else ""
     return f"wait until the first has started{when}"
-
-
-def _power_budget(ask: Inquiry, job_id: int, probe: Probe, spot: Spot) -> Explanation:
-    clock, added_w = ask.state.clock[0], probe.figures(spot.pool).added_w
-    drawn_w, budget_w = float(clock.power_w), float(clock.budget_w)
-    why = (
-        f"would fit now {spot.text(ask.state, ask.names)} and draw {power_text(added_w)} more, "
-        f"but {power_text(budget_w - drawn_w)} are left of the budget of {power_text(budget_w)}"
-    )
-    numbers = {"drawn_w": drawn_w, "added_w": added_w, "budget_w": budget_w}
-    remedies = ["wait for running jobs to end"]
-    for level in range(1, CAP_LEVELS):
-        cap = round(1 - 0.05 * level, 2)
-        capped = probe.place(knobs={"cap": cap}) if cap < ask.knobs.cap else None
-        if capped is not None:
-            less_w = probe.figures(capped.pool, cap=cap).added_w
-            numbers |= {"cap_at_most": cap, "added_capped_w": less_w}
-            remedies.append(
-                f"cap new starts at {cap:.0%} (cap={cap:g}): it would start now and draw "
-                f"{power_text(less_w)} more {capped.text(ask.state, ask.names)}"
-            )
-            break
-    remedies.append(smaller(ask, job_id, probe))
-    return made(ask, job_id, "power-budget", why, remedies, **numbers)
 
 
 def _held_for_faster(ask: Inquiry, job_id: int, probe: Probe, spot: Spot) -> Explanation:

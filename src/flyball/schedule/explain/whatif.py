@@ -15,7 +15,7 @@ from flyball.core.knobs import Knobs, Order
 from flyball.core.state import State
 from flyball.schedule import diagnose
 from flyball.schedule.explain.wording import Names, counted
-from flyball.schedule.nodes import GATHERED
+from flyball.schedule.nodes import GATHERED, WHOLE_NODES
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,16 @@ class Spot:
             return f"on {names.node(state, self.fit)}"
         kind = "several" if self.fit == GATHERED else "empty"
         return f"over {kind} nodes of {names.group(self.pool)}"
+
+
+def spot_of(state: State, job_id: int) -> Spot:
+    """The place of a job that runs in this state."""
+    run = state.runs[job_id]
+    row = state.rows[int(run.first_row)]
+    if int(row.next) < 0:
+        return Spot(int(run.pool), int(row.node))
+    in_whole_nodes = int(row.mask).bit_count() == int(state.pools[int(run.pool)].capacity)
+    return Spot(int(run.pool), WHOLE_NODES if in_whole_nodes else GATHERED)
 
 
 class Probe:

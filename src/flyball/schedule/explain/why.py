@@ -17,6 +17,7 @@ from flyball.core.units import to_s
 from flyball.schedule.explain.answer import NOTHING_TO_DO, Explanation, key_of, made, wait
 from flyball.schedule.explain.held import array_limit, does_not_wait, waits_for_jobs
 from flyball.schedule.explain.inquiry import Inquiry
+from flyball.schedule.explain.power import power_budget
 from flyball.schedule.explain.quota import after_others, beyond_limit, nothing_to_take_back
 from flyball.schedule.explain.room import no_room
 from flyball.schedule.explain.rounds import nobody_gives_way, waits_for_round
@@ -50,6 +51,9 @@ def _explain(ask: Inquiry, job_id: int) -> Explanation:
         return waits_for_jobs(ask, job_id) if waits_on else array_limit(ask, job_id)
     if status != Status.PENDING:
         return does_not_wait(ask, job_id)
+    spot = ask.starts_without_budget.get(job_id)
+    if spot is not None and job_id not in ask.next_round:
+        return power_budget(ask, job_id, ask.probe(job_id), spot)
     if ask.knobs.order == Order.SHARES:
         return waits_for_turn(ask, job_id)
     probe = ask.probe(job_id)
@@ -84,8 +88,8 @@ def _behind_head(ask: Inquiry, job_id: int, probe: Probe) -> Explanation:
     head, place = ask.head, ask.place_of(job_id)
     of_head = _explain(ask, head)
     why = (
-        f"number {place:,} of {len(ask.order):,} in the queue, and nobody passes the first: "
-        f"{ask.names.job(head)} {_lower(of_head.sentence)}"
+        f"number {place:,} of {len(ask.order):,}, behind {ask.names.job(head)}, which "
+        f"{_lower(of_head.sentence)}"
     )
     spot = probe.place()
     numbers: dict[str, Any] = {

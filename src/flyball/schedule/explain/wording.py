@@ -83,12 +83,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def gang(devices: int, milli: int = MILLI_PER_DEVICE) -> str:
-    """`8 devices`, `0.25 of a device`, `0.5 of each of 2 devices`."""
+def gang(devices: int, milli: int = MILLI_PER_DEVICE, unit: str = DEVICE) -> str:
+    """`8 GPUs`, `0.25 of a GPU`, `0.5 of each of 2 GPUs`."""
     if milli == MILLI_PER_DEVICE:
-        return counted(devices, "device")
+        return counted(devices, unit)
     share = f"{milli / MILLI_PER_DEVICE:g} of "
-    return share + ("a device" if devices == 1 else f"each of {devices} devices")
+    return share + (f"a {unit}" if devices == 1 else f"each of {devices} {unit}s")
 
 
 def span_text(microseconds: float) -> str:
@@ -105,8 +105,12 @@ def at_most_text(microseconds: float) -> str:
     return duration_text(math.floor(seconds) if seconds >= 10 else math.floor(seconds * 10) / 10)
 
 
-def power_text(watts: float) -> str:
-    return f"{watts / 1000:.2f} kW" if abs(watts) >= 1000 else f"{watts:.0f} W"
+def power_text(watts: float, up: bool = False) -> str:
+    """`1.25 kW` or `300 W`; rounded up if what is said of it is that so much is enough."""
+    kilo = abs(watts) >= 1000
+    if up:
+        watts = math.ceil(watts / 10) * 10 if kilo else math.ceil(watts)
+    return f"{watts / 1000:.2f} kW" if kilo else f"{watts:.0f} W"
 
 
 def sentence(*parts: str) -> str:
