@@ -40,7 +40,7 @@ def refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
 
 
 def test_table(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
-    assert run(["explain", *files, "--policy", "fifo", "--at", "2m"]) == 0
+    assert run(["explain", *files, "--policy", "fifo", "--at", "2m", "--verbose"]) == 0
     shown = capsys.readouterr().out
     assert "At 2.0 min after the first submission: 3 waiting, 2 running" in shown
     for word in ("long", "no-free-devices", "behind-head", "Needs 8 of the 16 GPUs"):
@@ -66,8 +66,45 @@ def test_nothing_waits(capsys: pytest.CaptureFixture[str], files: list[str]) -> 
     assert "the last job ended at" in capsys.readouterr().out
 
 
-def test_one_job(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
-    arguments = ["explain", *files, "-p", "easy", "--at", "1m"]
+def test_three_lines_for_a_job(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, files: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["explain", *files, "-p", "easy", "--at", "1m", "--job", "long"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "long: no-free-devices (8 GPUs, submitted 0 s ago)",
+        "  Needs 8 of the 16 GPUs; none is free.",
+        "  Wait: expected to start in about 29.0 min, by the running jobs' estimates.",
+    ]
+    assert run(["explain", *files, "--at", "0", "--job", "part"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "part: not-submitted (0.25 of a GPU, submitted not yet)\n"
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_job_takes_more_than_three_lines_of_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    files: list[str],
+    width: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(["explain", *files, "-p", "fifo", "--at", "2m"]) == 0
+    printed = capsys.readouterr()
+    title, blank, *lines = printed.out.splitlines()
+    assert (title[:9], blank) == ("At 2.0 mi", "")
+    end = lines.index("")
+    assert end == 3 * 3
+    assert all(len(line) <= width for line in lines[:end])
+    heads, rest = lines[0:end:3], [line for at, line in enumerate(lines[:end]) if at % 3]
+    assert [line.split(":")[0] for line in heads] == ["long", "short", "part"]
+    assert all(line.startswith("  ") for line in rest)
+    assert ("--verbose shows what was left out" in printed.err) == (width < 80)
+
+
+def test_one_job_in_full(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
+    arguments = ["explain", *files, "-p", "easy", "--at", "1m", "-v"]
     assert run([*arguments, "--job", "long"]) == 0
     first, token, remedy = capsys.readouterr().out.splitlines()
     assert first == "long: 8 GPUs, submitted 0 s ago"
@@ -75,8 +112,6 @@ def test_one_job(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
     assert remedy == "  Wait: expected to start in about 29.0 min, by the running jobs' estimates."
     assert run([*arguments, "--job", "a"]) == 0
     assert "running: Does not wait: runs on n0 for 60 s" in capsys.readouterr().out
-    assert run(["explain", *files, "--at", "0", "--job", "part"]) == 0
-    assert capsys.readouterr().out.startswith("part: 1 x 0.25 GPUs, submitted not yet\n")
 
 
 def test_json(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   flyball explain jobs.csv --cluster five-mixed --policy easy --at 6h
-  flyball explain jobs.csv --cluster mine.yaml --policy fifo --at 90m --job j42
+  flyball explain jobs.csv --cluster mine.yaml --policy fifo --at 90m --job j42 --verbose
   flyball explain jobs.csv --cluster mine.yaml --policy ect --set hold_s=60 --at 2d --json
 \b
 Every token is listed in docs/guide/why.md.
@@ -58,7 +58,11 @@ def explain(
         list[str] | None, typer.Option("--set", help="knob=value; may be repeated.")
     ] = None,
     job: Annotated[str | None, typer.Option(help="Only this job, whatever it does.")] = None,
-    most: Annotated[int, typer.Option("--most", help="Jobs in the table at most.")] = 20,
+    most: Annotated[int, typer.Option("--most", help="Jobs shown at most.")] = 20,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="All that is known, not three lines for each job."),
+    ] = False,
     as_json: AsJson = False,
     estimates: Estimates = "trace",
     mtbf_h: MtbfHours = 0.0,
@@ -120,9 +124,11 @@ def explain(
         head |= recording(workload, target) | {"left_out": left_out}
         print_json({**head, **_as_json(found, twin, workload, at_s)})
     elif wanted is None:
-        _print_table(found, twin, workload, at_s, most)
-    else:
+        _print_all(found, twin, workload, at_s, most, "" if verbose else names.unit)
+    elif verbose:
         _print_one(found[0], twin, workload, names.unit)
+    else:
+        _print_briefly(found, twin, workload, names.unit)
 
 
 def _note_compile(twin: Twin, with_failures: bool) -> None:
@@ -200,9 +206,10 @@ def _as_json(
     }
 
 
-def _print_table(
-    found: list[Explanation], twin: Twin, workload: Workload, at_s: float, most: int
+def _print_all(
+    found: list[Explanation], twin: Twin, workload: Workload, at_s: float, most: int, unit: str
 ) -> None:
+    """Print three lines for each of the first jobs; without a unit, a table of all details."""
     from flyball.core.units import duration_text, to_s
 
     clock = twin.state.clock[0]
@@ -215,17 +222,46 @@ def _print_table(
     if not found:
         typer.echo(f"At {when} nothing waits ({running}).")
         return
-    rows = [_cells(each, twin, workload) for each in found[:most]]
+    title = f"At {when}: {len(found):,} waiting, {running}"
+    if unit:
+        typer.echo(f"{title}\n")
+        _print_briefly(found[:most], twin, workload, unit)
+        typer.echo()
+    else:
+        rows = [_cells(each, twin, workload) for each in found[:most]]
+        print_table(title, COLUMNS, rows, len(COLUMNS))
     tokens = ", ".join(
         f"{count:,} {token}" for token, count in Counter(e.token for e in found).most_common()
     )
-    print_table(f"At {when}: {len(found):,} waiting, {running}", COLUMNS, rows, len(COLUMNS))
     typer.echo(f"Reasons: {tokens}.")
     if at_s > decided_s:
         ago = duration_text(at_s - decided_s)
         typer.echo(f"Times count from the last decision, {ago} before that.")
     if len(found) > most:
         typer.echo(f"The first {most} in the queue's order; --most {len(found)} shows all.")
+
+
+def _print_briefly(found: list[Explanation], twin: Twin, workload: Workload, unit: str) -> None:
+    """Print three lines for each job, and how to see what did not fit in."""
+    from flyball.cli.brief import brief_lines, line_width
+
+    width, cut = line_width(), False
+    for explanation in found:
+        name, _size, submitted, *_rest = _cells(explanation, twin, workload)
+        request = f"{_size_text(explanation, twin, unit)}, submitted {submitted}"
+        lines = list(brief_lines(explanation, name, request, width))
+        cut = cut or lines[1:] != [f"  {explanation.sentence}", f"  {explanation.remedy}"]
+        typer.echo("\n".join(lines))
+    if cut:
+        note("--verbose shows what was left out of these lines")
+
+
+def _size_text(explanation: Explanation, twin: Twin, unit: str) -> str:
+    """`8 GPUs`, `0.25 of a GPU`: what the job asks for."""
+    from flyball.schedule.explain.wording import gang
+
+    job = twin.state.jobs[explanation.job]
+    return gang(int(job.devices), int(job.milli), unit)
 
 
 def _cells(each: Explanation, twin: Twin, workload: Workload) -> tuple[str, ...]:
@@ -240,7 +276,7 @@ def _cells(each: Explanation, twin: Twin, workload: Workload) -> tuple[str, ...]
 
 
 def _print_one(each: Explanation, twin: Twin, workload: Workload, unit: str) -> None:
-    name, devices, ago, *_rest = _cells(each, twin, workload)
-    typer.echo(f"{name}: {devices} {unit}{'s' * (devices != '1')}, submitted {ago}")
+    name, _size, ago, *_rest = _cells(each, twin, workload)
+    typer.echo(f"{name}: {_size_text(each, twin, unit)}, submitted {ago}")
     typer.echo(f"  {each.token}: {each.sentence}")
     typer.echo(f"  {each.remedy}")
