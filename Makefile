@@ -12,7 +12,7 @@ TOOLS := .venv/tools
 JOBS ?= 2
 KERNEL := tests/core tests/physics tests/schedule tests/twin tests/contract
 
-.PHONY: install up demo test lint types imports unit cover soak lock clean
+.PHONY: install up demo test lint types imports unit cover soak release-check lock clean
 
 install: $(STAMP)
 
@@ -64,6 +64,10 @@ cover: unit
 
 soak: $(TOOLS)
 	$(BIN)/pytest -W error -n $(JOBS) -m soak
+
+# The wheel in an empty environment of every supported Python that is here.
+release-check: $(TOOLS)
+	$(BIN)/python requirements/release.py
 
 lock: $(STAMP)
 	$(BIN)/python requirements/lock.py
