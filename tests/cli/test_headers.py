@@ -62,6 +62,8 @@ def read(header: str, body: str = "python train.py", **options: str) -> Describe
          {"cpus": 1, "checkpoint_signal": int(signal.SIGUSR2), "signal_before_s": 60.0,
           "signal_children": True, "hold": True}),
         ("--no-requeue", {"cpus": 1, "requeue": False}),
+        ("--notify=http://localhost/x\n--notify './tell me' --notify=true",
+         {"cpus": 1, "notify": ["http://localhost/x", "./tell me", "true"]}),
         ("--requeue --nice=5", {"cpus": 1, "nice": 5}),
         ("--mail-type=ALL\n--mail-user=me@example.org\n--exclusive\n-C skylake", {"cpus": 1}),
         ("--hint=nomultithread --threads-per-core=1 -m block:block", {"cpus": 1}),

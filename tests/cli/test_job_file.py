@@ -45,6 +45,7 @@ signal: USR1@30
 hold: yes
 begin_time: 1893456000
 output: out/%j.txt
+notify: [http://localhost/x, ./tell me, [tell, a b]]
 env: {OMP_NUM_THREADS: 2, MODE: on}
 export: NONE
 array: 0-9%4
@@ -70,6 +71,7 @@ after: 12
         "checkpoint_signal": signal.SIGUSR1,
         "signal_before_s": 30.0,
         "hold": True,
+        "notify": ["http://localhost/x", "./tell me", ["tell", "a b"]],
         "begin_time": 1893456000.0,
         "grace_s": 30.0,
         "cwd": str(tmp_path),
@@ -184,3 +186,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         file.truncate(5 * 2**20)
     with pytest.raises(BadInput, match="larger than a job file"):
         read_jobs(tmp_path / "vast.yaml")
+
+
+def test_notify_takes_one_target_or_a_list(tmp_path: Path) -> None:
+    [draft] = jobs(tmp_path, "command: a\nnotify: http://localhost/x")
+    assert draft.values["notify"] == ["http://localhost/x"]
+    assert "notify: is empty" in refused(tmp_path, "command: a\nnotify: [[]]")
+    assert "notify: is not a list of words" in refused(tmp_path, "command: a\nnotify: {a: b}")

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
+from flyball.control.notify_target import MAX_TARGETS
 from flyball.core.jobs import JobState
 
 MOST_ID = 2**53 - 1
@@ -142,6 +143,14 @@ class JobIn(TypedDict, total=False):
     ]
     signal_children: Annotated[
         bool, Field(description="Sends that to the programs its process started instead.")
+    ]
+    notify: Annotated[
+        list[Text | Annotated[list[Text], Field(min_length=1, max_length=4096)]],
+        Field(
+            max_length=MAX_TARGETS,
+            description="Told of its end: http(s) URLs, which are posted to, and commands, as a "
+            "line that is split at spaces and quotes or as a list of words.",
+        ),
     ]
 
 

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from flyball.api.models import MOST_TASKS, JobIn, OneIn
 from flyball.api.problems import Problem
 from flyball.control.demand import program_name
+from flyball.control.notify_target import parse_target
 from flyball.core.jobs import JobSpec
 
 MOST_FAULTS = 20
@@ -67,6 +68,8 @@ def specs_of(jobs: Sequence[JobIn | OneIn]) -> list[JobSpec]:
                 values[name] = folders.get(path) or folders.setdefault(path, _resolved(path))
         if "after" in values:
             values["after"] = tuple(values["after"])
+        if "notify" in values:
+            values["notify"] = tuple(parse_target(given) for given in values["notify"])
         array = values.pop("array", None)
         if array is None:
             specs.append(JobSpec(**values))

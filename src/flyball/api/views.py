@@ -48,6 +48,11 @@ class JobView(View):
         description="Why it may not start yet: `by` (who holds it, null = nobody) and `begin_time` "
         "(null = at once); null = it may.",
     )
+    notify: list[dict[str, Any]] | None = Field(
+        None,
+        description="Who is told of its end: `to`, `ok` (null = not told yet), `message` and "
+        "`time`; null = nobody.",
+    )
 
 
 class Submitted(View):

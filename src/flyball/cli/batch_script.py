@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from flyball.cli.slurm_options import read_words
+from flyball.cli.slurm_options import joined, read_words
 from flyball.core.errors import BadInput
 
 MARK = "#SBATCH"
@@ -68,7 +68,7 @@ def read_script(path: Path) -> Script:
         if line.split(None, 1)[:1] == [MARK]:
             where = f"{path} line {number}"
             found = read_words(_words(line, where), where)
-            options |= found
+            options = joined(options, found)
             wheres |= dict.fromkeys(found, where)
     late = sum(line.split(None, 1)[:1] == [MARK] for line in lines[body:])
     if late:

@@ -22,7 +22,7 @@ from flyball.cli.job_file import (
     whole,
 )
 from flyball.cli.program_check import check_program
-from flyball.cli.slurm_options import FLAGS, IGNORED, notes_of
+from flyball.cli.slurm_options import FLAGS, IGNORED, SEPARATOR, notes_of
 from flyball.core.errors import BadInput
 
 Value = TypeVar("Value")
@@ -261,6 +261,7 @@ def draft_of(
         "preemptible": False if "no-preempt" in options else None,
         "hold": True if "hold" in options else None,
         "begin_time": read("begin", begin_time),
+        "notify": read("notify", lambda given: given.split(SEPARATOR)),
         "kind": read("class", job_class),
         "model": read("model", text),
     }

@@ -154,7 +154,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
 """Keys whose value stands for itself: the field it sets, and how it is read."""
 OTHER_KEYS = (
     *("argv", "command", "cwd", "env", "export", "gpus", "after", "array", "signal"),
-    *("output", "stdout", "error", "stderr", "elastic"),
+    *("output", "stdout", "error", "stderr", "elastic", "notify"),
 )
 ALL_KEYS = (*KEYS, *OTHER_KEYS)
 
@@ -257,6 +257,9 @@ def _take(draft: Draft, key: str, value: Any, folder: Path) -> None:
         for name, size in zip(("least", "most"), size_range(_scalar(value)), strict=True):
             _once(values, name)
             values[name] = size
+    elif key == "notify":
+        targets = value if isinstance(value, list) else [value]
+        values["notify"] = [each if isinstance(each, str) else _words(each) for each in targets]
     elif key == "array":
         draft.tasks = array_tasks(_scalar(value))
     elif key == "export":

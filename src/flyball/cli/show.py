@@ -98,6 +98,8 @@ def facts(job: Job, now: float, sensors: Mapping[str, Any]) -> Iterator[tuple[st
             yield "tuned", line
     if job.get("progress"):
         yield "progress", progress_text(job)
+    for target in job.get("notify") or ():
+        yield "notify", _notified(job, target)
     if spec.get("stdout"):
         yield "output", clean(spec["stdout"])
     if spec.get("stderr"):
@@ -124,6 +126,15 @@ def _request(job: Job) -> Iterator[str]:
         yield f"priority {spec['priority']:g}"
     if spec.get("kind"):
         yield clean(spec["kind"])
+
+
+def _notified(job: Job, target: Mapping[str, Any]) -> str:
+    """Who is told of its end, and what came of it."""
+    if target["ok"] is None:
+        how = "at its end" if job["end_time"] is None else "not told yet"
+    else:
+        how = ("told, " if target["ok"] else "FAILED, ") + clean(target["message"])
+    return f"{clean(target['to'])}: {how}"
 
 
 def _how_it_ended(job: Job) -> str:

@@ -59,6 +59,7 @@ VALUED = (
         "signal",
         "class",
         "model",
+        "notify",
         "elastic",
         "partition",
     ),
@@ -75,6 +76,10 @@ FLAGS = (
     "verbose",
 )
 """The last three: only a number is printed anyway."""
+REPEATABLE = ("notify",)
+"""Options of which every one counts, not the last; their values are kept as one text."""
+SEPARATOR = "\0"
+"""Between those: no argument of a command can hold it."""
 
 ONE_NODE = "there is one node here"
 ITS_CORES = "a job has the cores it is given to itself, and may use them as it likes"
@@ -116,8 +121,8 @@ IGNORED = {
     "thread-spec": ITS_CORES,
     "mincpus": "use -c",
     "tmp": "the room on disks is not given out",
-    "mail-type": "no mail is sent",
-    "mail-user": "no mail is sent",
+    "mail-type": "no mail is sent; see --notify",
+    "mail-user": "no mail is sent; see --notify",
     "open-mode": "output is appended by every attempt",
     "get-user-env": "see --export",
     "propagate": "limits are not carried over",
@@ -185,8 +190,18 @@ def read_words(words: Sequence[str], where: str) -> dict[str, str]:
         if name in FLAGS or name in BARE:
             options[name] = ""
         else:
-            options[name] = _needed(value, rest, word, where)
+            options = joined(options, {name: _needed(value, rest, word, where)})
     return options
+
+
+def joined(earlier: Mapping[str, str], later: Mapping[str, str]) -> dict[str, str]:
+    """Options of which the later ones win, except where every one counts."""
+    both = {
+        name: f"{earlier[name]}{SEPARATOR}{later[name]}"
+        for name in REPEATABLE
+        if name in earlier and name in later
+    }
+    return {**earlier, **later, **both}
 
 
 def _needed(value: str | None, rest: Iterator[str], word: str, where: str) -> str:

@@ -30,6 +30,7 @@ Examples:
   flyball submit -d afterok:12 --wait -- python evaluate.py
   flyball submit train.sh           (a script, with #SBATCH lines or without)
   flyball submit jobs.yaml          (one job, or several that wait for each other)
+  flyball submit --notify https://example.org/hook --notify "./mail.sh me" -- python train.py
   flyball submit --wrap "python train.py | tee log.txt"
   flyball submit --dry-run -c 2 -- python train.py
 \b
@@ -136,6 +137,10 @@ def submit(
     signal: Annotated[
         Text, option("--signal", "Sent before its time limit: [B:]USR1[@60] (seconds).")
     ] = None,
+    notify: Annotated[
+        list[str] | None,
+        option("--notify", "Told of its end; may be given several times.", "URL|COMMAND"),
+    ] = None,
     kind: Annotated[Text, option("--class", "compute-intensive, memory-bound, ...")] = None,
     model: Annotated[Text, option("--model", "What it trains.")] = None,
     wrap: Annotated[Text, option("--wrap", "A line for the shell, instead of a command.")] = None,
@@ -160,6 +165,7 @@ def submit(
         "account": account, "priority": priority, "signal": signal, "class": kind, "model": model,
         "requeue": "" if requeue else None, "no-requeue": "" if requeue is False else None,
         "no-preempt": "" if no_preempt else None, "begin": begin, "hold": "" if hold else None,
+        "notify": slurm_options.SEPARATOR.join(notify) if notify else None,
     }  # fmt: skip
     options = {key: value for key, value in stated.items() if value is not None}
     options |= ctx.meta.get(TAKEN, {})

@@ -48,6 +48,7 @@ class Driver:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+        self._plane.notices.start()
 
     def wake(self) -> None:
         """Have a cycle soon. From any thread."""
@@ -59,6 +60,7 @@ class Driver:
         self.wake()
         if self._thread.is_alive():
             self._thread.join()
+        self._plane.notices.stop()
         self._beacon.close()
 
     def _run(self) -> None:

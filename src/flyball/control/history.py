@@ -73,6 +73,10 @@ class History:
         """The jobs that ended last, the latest first."""
         return self._read(sql.ended, limit)
 
+    def ended_with_targets(self, since_us: int) -> list[Job]:
+        """Jobs that ended since then and state whom to notify, the earliest end first."""
+        return self._read(sql.ended_with_targets, since_us)
+
     def job(self, job_id: int) -> Job | None:
         """One job, None if there is none of that id."""
         return self._read(sql.job, job_id)

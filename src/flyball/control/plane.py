@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flyball import __version__
-from flyball.control import status
+from flyball.control import notify, status
 from flyball.control.answers import Answers, Sensors
 from flyball.control.book import Book
 from flyball.control.decider import Decider
@@ -37,6 +37,7 @@ from flyball.control.foresight.steps import Steps
 from flyball.control.holds import Holds
 from flyball.control.journal import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
+from flyball.control.notify_target import check_targets
 from flyball.control.numbers import JobNumbers
 from flyball.control.orders import Orders
 from flyball.control.outputs import OutputGuard
@@ -99,7 +100,7 @@ class Plane(Answers):
         self.progress = Progress(self.book, lambda: self.sensors, lambda: self.now_us())
         self._news = threading.Condition()
         self._ids = threading.Lock()
-        self.journal = Journal(folder / JOURNAL, self.progress.fold, self._committed, inline=inline)
+        self.journal = Journal(folder / JOURNAL, self._fold, self._committed, inline=inline)
         self.nodes_ = tuple(engine.nodes())
         self.cluster = cluster_of(self.nodes_, "live")
         self.demand = Demand(self.nodes_)
@@ -116,6 +117,7 @@ class Plane(Answers):
         )  # fmt: skip
         self.orders = Orders(self, inline)
         self.holds = Holds(self.book, self.journal, self.now_us)
+        self.notices = notify.Notices(folder, self.nodes_, self.journal, self.now_us)
         self.durations = Durations(self.journal.ended())
         self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
         self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
@@ -130,11 +132,15 @@ class Plane(Answers):
         self.wake: Callable[[], None] = lambda: None
         self.pulse = status.Pulse()
 
+    def _fold(self, events: Sequence[Event]) -> Changes:
+        return self.notices.fold(events, self.progress.fold(events))
+
     def _committed(self, events: Sequence[tuple[int, Event]], changes: Changes) -> None:
         """The journal has made these durable."""
         if events:
             self.book.absorb(events[-1][0], changes, [event for _, event in events])
             self.orders.settle([event for _, event in events])
+        self.notices.settle(changes)
         changes = self.progress.settle([event for _, event in events], changes)
         self.recent.take(changes)
         for job in changes.values():
@@ -151,6 +157,7 @@ class Plane(Answers):
         last = self.journal.last()
         active, ended = self.journal.active(), self.journal.final_states()
         self.book.load(last.seq, active, ended, set())
+        self.notices.load()
         self.decider.number = self.journal.last_decision()
         self.journal.append([self._opened()]).wait()
         self.progress.recall(list(self.book.busy))
@@ -269,6 +276,7 @@ class Plane(Answers):
         self._check_fit(spec)
         self.demand.check_growth(spec)
         self._outputs.check(spec)
+        check_targets(spec)
         for how, other in spec.after:
             if other not in self.book.jobs and other not in self.book.ended:
                 raise NotFound(f"no job {other} to wait for", "see flyball queue --all")
@@ -361,7 +369,8 @@ class Plane(Answers):
     def view(self, job: Job) -> dict[str, Any]:
         """A job as the API shows it."""
         how = self.loop.means.get((job.id, job.attempt), "")
-        return job_view(job, self.nodes_, how) | {"progress": self.progress.of(job)}
+        more = {"progress": self.progress.of(job), "notify": notify.view(job)}
+        return job_view(job, self.nodes_, how) | more
 
     def report(self, job: int, attempt: int, values: Mapping[str, Any]) -> None:
         """Progress that a job tells of itself; the last counts."""

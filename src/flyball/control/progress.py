@@ -113,14 +113,17 @@ class Progress:
         return changes
 
     def settle(self, events: Sequence[Event], changes: Mapping[int, Job]) -> dict[int, Job]:
-        """The changes that these events, now on record, made beside last words."""
-        late = {event["job"] for event in events if event["kind"] == EventKind.REPORTED}
-        for job in late:
-            self._forget(job)
-        rest = {id_: job for id_, job in changes.items() if id_ not in late}
+        """The changes that these events, now on record, made: not what is said after an end."""
         now_us = self._now_us()
-        self._ended |= {id_: (now_us, job) for id_, job in rest.items() if job.state.final}
-        return rest
+        for job in changes.values():
+            if job.state.final:
+                since_us, _before = self._ended.get(job.id, (now_us, job))
+                self._ended[job.id] = since_us, job
+        late = {event["job"] for event in events if event["kind"] == EventKind.REPORTED}
+        for id_ in late:
+            self._forget(id_)
+        after = late | {event["job"] for event in events if event["kind"] == EventKind.NOTIFIED}
+        return {id_: job for id_, job in changes.items() if id_ not in after}
 
     def late(self) -> list[Event]:
         """Last words of jobs that ended a moment ago, again and again until they are on record.

@@ -178,6 +178,13 @@ def ended(connection: Connection, limit: int) -> list[Job]:
     return _jobs(connection, over.limit(limit))
 
 
+def ended_with_targets(connection: Connection, since_us: int) -> list[Job]:
+    """Jobs that ended since then and state whom to notify, the earliest end first."""
+    over = select(jobs).where(jobs.c.end_us >= since_us, jobs.c.end_us > 0)
+    stated = over.where(jobs.c.spec.contains('"notify":', autoescape=True))
+    return _jobs(connection, stated.order_by(jobs.c.end_us, jobs.c.id))
+
+
 def job(connection: Connection, job_id: int) -> Job | None:
     """One job, None if there is none of that id."""
     found = _jobs(connection, select(jobs).where(jobs.c.id == job_id))

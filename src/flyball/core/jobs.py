@@ -100,6 +100,7 @@ class JobSpec:
         begin_time: it does not start before, in seconds since 1970; 0 = at once.
         signal_before_s: its checkpoint signal is also sent this long before its limit; 0 = not.
         signal_children: that goes to the programs its process started, not to the process itself.
+        notify: told of its end, each a URL or a command with its arguments.
     """
 
     argv: tuple[str, ...]
@@ -135,6 +136,7 @@ class JobSpec:
     begin_time: float = 0.0
     signal_before_s: float = 0.0
     signal_children: bool = False
+    notify: tuple[tuple[str, ...], ...] = ()
 
     @property
     def elastic(self) -> bool:
@@ -173,6 +175,8 @@ class JobSpec:
         values = {**values, "argv": tuple(values["argv"])}
         if "after" in values:
             values["after"] = tuple((str(how), int(job)) for how, job in values["after"])
+        if "notify" in values:
+            values["notify"] = tuple(tuple(target) for target in values["notify"])
         return cls(**values)
 
 

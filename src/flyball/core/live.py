@@ -36,6 +36,7 @@ class EventKind(StrEnum):
     SCALED = "scaled"  # job, parallel, changes: how its speed grows with its devices, as measured
     PREDICTED = "predicted"  # runs: (job, like jobs ended, *quantiles of its run time in seconds)
     REPORTED = "reported"  # job, values: its progress, heard after its end was on record
+    NOTIFIED = "notified"  # job, target (its place), ok, message: a target was told of the end
     AUDIT = "audit"  # what, who: refused tokens and the like
 
 
