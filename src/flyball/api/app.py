@@ -62,7 +62,10 @@ def create_app(
     routers = [module.router for module in (jobs, orders, logs, cluster, telemetry, service)]
     routes = [route for router in routers for route in router.routes]
     app.add_middleware(Methods, routes=routes)
-    app.add_middleware(Guard, settings=settings, audit=bridge.audit, counts=counts, clock=clock)
+    app.add_middleware(
+        Guard, settings=settings, audit=bridge.audit, counts=counts, clock=clock,
+        secret=bridge.secret,
+    )  # fmt: skip
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)

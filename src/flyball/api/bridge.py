@@ -16,6 +16,7 @@ from starlette.responses import Response
 from flyball.api.plane_like import PlaneLike
 from flyball.api.problems import problem_of
 from flyball.api.settings import ApiSettings
+from flyball.api.token import Secret
 from flyball.core.errors import FlyballError
 
 P = ParamSpec("P")
@@ -33,12 +34,14 @@ class Bridge:
     Attributes:
         closing: the server stops; streams end.
         streams: how many are open.
+        secret: the token, as it is now.
     """
 
     def __init__(self, plane: PlaneLike, settings: ApiSettings) -> None:
         self.plane, self.settings = plane, settings
         self.closing = False
         self.streams = 0
+        self.secret = Secret(settings.token, settings.token_folder)
         self._pool = ThreadPoolExecutor(settings.workers, "flyball-api")
         self._newest = 0
         self._listener: asyncio.Task[None] | None = None

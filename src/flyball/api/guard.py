@@ -7,7 +7,6 @@ not even whether a token would be right.
 
 from __future__ import annotations
 
-import hmac
 import logging
 import math
 import time
@@ -22,6 +21,7 @@ from flyball.api.metrics_text import Counts
 from flyball.api.problems import Problem
 from flyball.api.rates import Bucket, Buckets
 from flyball.api.settings import ApiSettings
+from flyball.api.token import Secret
 
 BATCH_PATH = "/api/v1/jobs/batch"
 OPEN_PATHS = frozenset({"/healthz", "/docs"})
@@ -49,6 +49,7 @@ class Guard:
         audit: told of refused tokens and strange hosts, `(what, who)`; must not block.
         counts: told of every answer.
         clock: seconds, monotonic.
+        secret: the token as it is now; that of the settings if none is given.
     """
 
     def __init__(
@@ -58,10 +59,11 @@ class Guard:
         audit: Callable[[str, str], None],
         counts: Counts,
         clock: Callable[[], float] = time.monotonic,
+        secret: Secret | None = None,
     ) -> None:
         self.app, self.settings, self.audit, self.clock = app, settings, audit, clock
         self.counts = counts
-        self._secret = settings.token.encode()
+        self._secret = secret or Secret(settings.token)
         self._failures = Buckets(settings.failure_rate, settings.failure_burst, clock)
         self._open = Buckets(settings.open_rate, settings.open_burst, clock)
         self._all = Bucket(settings.rate, settings.burst, clock())
@@ -151,7 +153,7 @@ class Guard:
     def _check_token(self, headers: _Headers, scope: Scope) -> None:
         given = headers.one(b"authorization") or b""
         scheme, _, secret = given.partition(b" ")
-        if scheme.lower() == b"bearer" and hmac.compare_digest(secret.strip(), self._secret):
+        if scheme.lower() == b"bearer" and self._secret.matches(secret.strip()):
             _trust(scope)
             if wait_s := self._all.take(self.clock()):
                 raise _too_many(wait_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 MIB = 2**20
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -14,6 +15,8 @@ class ApiSettings:
 
     Attributes:
         token: the secret every request must bear.
+        token_folder: the state folder whose token file may bring another one at any time; None =
+            it stays as it is.
         hosts: names and addresses, without port, that a Host header may carry. Anything else is
             refused: a web page that rebinds its own name to this machine sends its own name.
         one_bytes, batch_bytes: largest body of any request, and of a batch of jobs.
@@ -34,6 +37,7 @@ class ApiSettings:
     """
 
     token: str = field(repr=False)
+    token_folder: Path | None = None
     hosts: frozenset[str] = LOOPBACK_NAMES
     one_bytes: int = MIB
     batch_bytes: int = 32 * MIB

@@ -40,17 +40,23 @@ def seen(seq: int) -> bytes:
 def streaming(bridge: Bridge, frames: AsyncIterator[bytes]) -> StreamingResponse:
     """The response that sends frames until they, the client or the server end.
 
+    It also ends when the token is replaced: whoever opened it may not have the new one.
+
     Raises:
         Problem: 429, too many streams are open: each holds a connection and memory.
     """
     if bridge.streams >= bridge.settings.streams:
         raise Problem(429, f"{bridge.streams} streams are open", "close some, or poll")
 
+    changes = bridge.secret.changes
+
     async def counted() -> AsyncIterator[bytes]:
         bridge.streams += 1
         try:
             yield RETRY
             async for each in frames:
+                if bridge.secret.changes != changes:
+                    return
                 yield each
         except Problem as problem:  # too late for a status: the stream says it itself
             yield frame(problem.document(), "error")

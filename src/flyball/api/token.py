@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
+import logging
 import os
 import secrets
 import stat
+import threading
 from pathlib import Path
 
 from flyball.core.errors import BadInput
@@ -13,6 +16,56 @@ NAME = "token"
 LEAST = 32
 """Characters of a token; ours have 43 (256 bits)."""
 MOST = 512
+
+logger = logging.getLogger("flyball.api")
+
+
+class Secret:
+    """The token that requests must bear, which may be replaced while the server runs.
+
+    The file is looked at when a request bears another token, so a new one is accepted from the
+    first request on that bears it, and whenever `refresh` is called. From then on the old one is
+    refused.
+
+    Attributes:
+        changes: how often it was replaced since the start.
+    """
+
+    def __init__(self, token: str, folder: Path | None = None) -> None:
+        self.changes = 0
+        self._value, self._folder = token.encode(), folder
+        self._seen: tuple[int, ...] = ()  # the first look reads the file, whatever it was before
+        self._reading = threading.Lock()
+
+    def matches(self, given: bytes) -> bool:
+        """Tell whether this is the token, as the file has it now."""
+        if hmac.compare_digest(given, self._value):
+            return True
+        self.refresh()
+        return hmac.compare_digest(given, self._value)
+
+    def refresh(self) -> None:
+        """Take the token of the file if it was replaced; one that is unusable is passed over."""
+        if self._folder is None:
+            return
+        with self._reading:
+            try:
+                status = os.stat(self._folder / NAME, follow_symlinks=False)
+            except OSError:  # removed: the token stays as it is until there is another
+                return
+            seen = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+            if seen == self._seen:
+                return
+            self._seen = seen
+            try:
+                value = read_token(self._folder).encode()
+            except BadInput as error:
+                logger.warning("the token stays as it was: %s", error)
+                return
+            if not hmac.compare_digest(value, self._value):
+                self._value = value
+                self.changes += 1
+                logger.warning("the token was replaced; the old one is refused from now on")
 
 
 def make_token(folder: Path) -> str:
@@ -24,12 +77,8 @@ def make_token(folder: Path) -> str:
     path = folder / NAME
     draft = folder / f"{NAME}.{os.getpid()}.new"
     if not path.exists():
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         try:
-            with open(descriptor, "w", encoding="ascii") as file:
-                file.write(secrets.token_urlsafe(32) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            _write_draft(draft)
             # A link fails where a file exists: of two that start at once, one token wins.
             os.link(draft, path)
         except FileExistsError:
@@ -39,6 +88,34 @@ def make_token(folder: Path) -> str:
     return read_token(folder)
 
 
+def replace_token(folder: Path) -> str:
+    """Put a new token in the place of the one in a state folder, which may be unusable or absent.
+
+    Returns:
+        The new token, which is on disk.
+    """
+    draft = folder / f"{NAME}.{os.getpid()}.new"
+    try:
+        _write_draft(draft)
+        os.replace(draft, folder / NAME)
+    finally:
+        draft.unlink(missing_ok=True)
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)  # else a loss of power might bring the old one back
+    finally:
+        os.close(directory)
+    return read_token(folder)
+
+
+def _write_draft(draft: Path) -> None:
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def read_token(folder: Path) -> str:
     """The token in a state folder.
 
@@ -46,7 +123,7 @@ def read_token(folder: Path) -> str:
         BadInput: there is none, others can read it, or it is too short to be a secret.
     """
     path = folder / NAME
-    remedy = f"remove {path} and start the control plane again: it makes a new one"
+    remedy = "`flyball token rotate` makes a new one"
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:

@@ -98,6 +98,7 @@ PARTS = {
         "Put a backup in the place of the journal, which is kept. Not while the server runs.",
         "RESTORE_EXAMPLES",
     ),
+    "token": Part("token:app", "Replace the API's token, the secret of the state folder."),
     "compile": Part(
         "kernels:compile_kernels",
         "Compile the kernels ahead of their first use; about a minute on two cores, once.",

@@ -157,7 +157,7 @@ def up(
         )
         if live.recovered:
             note(f"recovered: {live.recovered} attempts had ended meanwhile")
-        api, certificate = ApiSettings(token), (tls_cert or "", tls_key or "")
+        api, certificate = ApiSettings(token, folder), (tls_cert or "", tls_key or "")
         server = serve_kept(folder, port, lambda at: serve(live.plane, api, host, at, *certificate))
         live.driver.start()  # nothing runs before we know that the port is ours
         # 3. Say where, watch, and wait to be stopped.
@@ -175,6 +175,7 @@ def up(
 
             def tend() -> None:
                 publish()
+                server.app.state.bridge.secret.refresh()
                 if detached:
                     trim(folder / LOG)
 

@@ -90,9 +90,8 @@ class Transport:
         while True:
             pause_s = next(pauses, None)
             try:
-                answer = self._http.request(
-                    method, f"/api/v1{path}", content=content, headers=headers, params=_given(query)
-                )
+                parts = {"content": content, "headers": headers, "params": _given(query)}
+                answer = self._send(method, path, parts)
                 if pause_s is None or answer.status_code != 503 or 503 in good:
                     return answer
             except httpx.TransportError as error:
@@ -102,6 +101,21 @@ class Transport:
             time.sleep(pause_s)
             self._find_again()
 
+    def _send(
+        self, method: str, path: str, parts: Mapping[str, Any], stream: bool = False
+    ) -> httpx.Response:
+        """Send a request, and once more if the token was replaced: what is refused is not done."""
+        request = self._http.build_request(method, f"/api/v1{path}", **parts)
+        answer = self._http.send(request, stream=stream)
+        if answer.status_code != 401 or self._token is not None:
+            return answer
+        self._find_again()
+        if request.headers["Authorization"] == self._http.headers["Authorization"]:
+            return answer
+        answer.close()
+        request = self._http.build_request(method, f"/api/v1{path}", **parts)
+        return self._http.send(request, stream=stream)
+
     # Streams ---------------------------------------------------------------------
 
     @contextmanager
@@ -110,11 +124,9 @@ class Transport:
     ) -> Iterator[httpx.Response]:
         """An answer to be read as it comes."""
         patience = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, STREAM_SILENCE_S))
-        request = self._http.build_request(
-            "GET", f"/api/v1{path}", headers=headers, params=_given(query), timeout=patience
-        )
+        parts = {"headers": headers, "params": _given(query), "timeout": patience}
         try:
-            answer = self._http.send(request, stream=True)
+            answer = self._send("GET", path, parts, stream=True)
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
         try:
@@ -177,13 +189,16 @@ class Transport:
         )
 
     def _find_again(self) -> None:
-        """A control plane that was started anew listens elsewhere."""
+        """A control plane that was started anew may listen elsewhere, or have another token."""
         try:
             found = self._find()
         except NoControlPlane:
             return  # not there yet
-        if found != self._endpoint:
-            self._endpoint = found
+        moved = (found.url, found.ca) != (self._endpoint.url, self._endpoint.ca)
+        if found.token != self._endpoint.token and self._token is None:
+            self._http.headers["Authorization"] = f"Bearer {found.token}"
+        self._endpoint = found
+        if moved:
             self._http, old = self._connected(), self._http
             old.close()
 
