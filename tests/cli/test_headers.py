@@ -97,12 +97,12 @@ def test_headers_about_files_tasks_and_variables(tmp_path: Path) -> None:
     ("header", "note"),
     [
         ("--gres=gpu:1,tmpdisk:10", "--gres: tmpdisk not given out here, and not looked at"),
-        ("--gres=gpu:a100:1", "--gres: the type of device has no effect: there is one type here"),
-        ("-G a100:2", "--gpus: the type of device has no effect: there is one type here"),
+        ("--gres=gpu:a100:1", "--gres: the type of GPU has no effect: there is one type here"),
+        ("-G a100:2", "--gpus: the type of GPU has no effect: there is one type here"),
         ("-t 1 --signal=USR1@60",
          "--signal: sent at the start: its limit of 60 s is not above 60 s"),
         ("--signal=USR1@60", "--signal: without --time, sent only when the job is set aside"),
-        ("--exclusive", "--exclusive has no effect: its cores and devices are its own;"
+        ("--exclusive", "--exclusive has no effect: its cores and GPUs are its own;"
          " -c and -G ask for all that it needs"),
         ("--hint=nomultithread", "--hint has no effect: a job has the cores it is given to itself,"
          " and may use them as it likes"),
@@ -119,13 +119,13 @@ def test_what_does_less_than_in_slurm_is_said_with_its_line(header: str, note: s
         ("--time=tomorrow", "job.sh line 2: --time: 'tomorrow' is not a time; use minutes"),
         ("--mem=lots", "job.sh line 2: --mem: 'lots' is not a size; use MiB"),
         ("--cpus-per-task=x", "job.sh line 2: --cpus-per-task: 'x' is no use; use a whole number"),
-        ("--cpus-per-gpu=4", "job.sh line 2: --cpus-per-gpu: no devices are asked for; add --gpus"),
+        ("--cpus-per-gpu=4", "job.sh line 2: --cpus-per-gpu: no GPUs are asked for; add --gpus"),
         ("--begin=now-1hour", "job.sh line 2: --begin: 'now-1hour' is not a time to begin"),
         ("--dependency=singleton",
          "job.sh line 2: --dependency: dependency 'singleton' cannot be had; use afterany:ID"),
         ("--nice=1000", "for a later place in the queue use --priority=-1"),
         ("--array=9-1", "job.sh line 2: --array: array '9-1'"),
-        ("--gres=gpu:2x", "job.sh line 2: --gres: '2x' is not a number of devices"),
+        ("--gres=gpu:2x", "job.sh line 2: --gres: '2x' is not a number of GPUs"),
         ("--ntask=4", "unknown option in job.sh line 2: '--ntask'; did you mean '--ntasks'?"),
         ("--chdir=absent", "job.sh line 2: --chdir: no folder"),
     ],

@@ -88,7 +88,7 @@ def test_a_job_from_start_to_end(ask: Ask, tmp_path: Path) -> None:
     assert job["spec"]["limit_s"] == 300
     assert f"{number} hello: COMPLETED" in ask("show", number)
     assert "does-not-wait" in ask("why", number)
-    assert "device-hours" in ask("receipt", number)
+    assert "core-hours" in ask("receipt", number)
     assert json.loads(ask("receipt", number, "--json"))["attempts"] == 1
 
 
@@ -320,7 +320,7 @@ def test_steering_a_job_that_runs(ask: Ask) -> None:
     assert json.loads(ask("cap", job, "50%", "--json")) == {"id": int(job), "share": 0.5}
     if (os.cpu_count() or 1) > 1:
         assert json.loads(ask("resize", job, "2", "--json")) == {"id": int(job), "devices": 2}
-        assert "2 devices, kept to 50%" in ask("show", job)
+        assert "2 cores, kept to 50%" in ask("show", job)
     assert json.loads(ask("checkpoint", job, "--json")) == {"id": int(job)}
     assert "asked for a checkpoint: ordered" in ask("why", job)
     assert json.loads(ask("receipt", job, "--json"))["tuning"]["sizes"]

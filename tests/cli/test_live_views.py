@@ -67,7 +67,7 @@ def test_receipt() -> None:
         "7 job7: COMPLETED",
         "  waited       0.5 s",
         "  ran          12 s in 1 attempt",
-        "  devices      0.00667 device-hours",
+        "  cores        0.00667 core-hours",
         "  cpu          24 s",
         "  memory       180M at most",
         "  energy       480 J, modelled",
@@ -80,7 +80,7 @@ def test_receipt() -> None:
     little["energy_note"] = "device counters"
     assert list(receipt.lines(little, job(7)))[2:] == [
         "  ran          0 s in 2 attempts",
-        "  devices      0 device-hours",
+        "  cores        0 core-hours",
         "  energy       2 kWh, measured: device counters",
     ]
 

@@ -51,14 +51,14 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str], command: str) -> 
 def test_what_was_measured_of_it() -> None:
     known = {**TUNING, "share": 1.0, "parallel": 0.72}
     facts = dict(show.facts(tuned() | {"tuning": known}, 300.0, {}))
-    assert facts["has now"] == "1 device, devices share 72% of a step (measured)"
+    assert facts["has now"] == "1 core, cores share 72% of a step (measured)"
 
 
 def test_show() -> None:
     facts = list(show.facts(tuned(), 300.0, {}))
-    assert ("has now", "1 device, kept to 50% (quota)") in facts
+    assert ("has now", "1 core, kept to 50% (quota)") in facts
     assert [value for name, value in facts if name == "tuned"] == [
-        "after 0:10: from 2 to 1 device: shrank, predicted gain 0.25, measured -41% steps a second"
+        "after 0:10: from 2 to 1 core: shrank, predicted gain 0.25, measured -41% steps a second"
         " (tuner)",
         "after 1:10: cap of 50%: ordered",
         "after 1:11: asked for a checkpoint (api ::1)",
@@ -84,8 +84,8 @@ def test_receipt() -> None:
                    "capped_share": 0.497},
     }  # fmt: skip
     text = "\n".join(receipt.lines(found, tuned()))
-    assert "size         2 devices for 10 s, 12.5 steps a second" in text
-    assert "size         1 device for 90 s\n" in text
+    assert "size         2 cores for 10 s, 12.5 steps a second" in text
+    assert "size         1 core for 90 s\n" in text
     assert "capped       for 60 s by quota, used 50%" in text
     assert text.count("tuned ") == 4
 

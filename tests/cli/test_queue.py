@@ -32,6 +32,7 @@ def job(number: int, state: str = "PENDING", **more: Any) -> dict[str, Any]:
         "tenant": "",
         "cpus": 1,
         "gpus": 0,
+        "unit": "core",
         "memory_mib": 0,
         "node": "vm" if state == "RUNNING" else None,
         "array_id": None,

@@ -148,7 +148,7 @@ def test_devices() -> None:
     assert sbatch.gpu_share("gpu:a100:2") == (2, 1000)
     assert sbatch.gpu_share("a100:2") == (2, 1000)
     for text in ("", "1.5", "-1", "0.0", "many", "a100:2,v100:1", "a100"):
-        with pytest.raises(BadInput, match="is not a number of devices"):
+        with pytest.raises(BadInput, match="is not a number of GPUs"):
             sbatch.gpu_share(text)
 
 
@@ -176,7 +176,7 @@ def test_devices_among_other_things(text: str, share: tuple[int, int], others: l
 
 @pytest.mark.parametrize("text", ["gpu:2x", "gpu:a:b:c:1", "gpu:0.5,gpu:1"])
 def test_what_is_no_number_of_devices(text: str) -> None:
-    with pytest.raises(BadInput, match="devices"):
+    with pytest.raises(BadInput, match="GPUs"):
         sbatch.gres_share(text)
 
 

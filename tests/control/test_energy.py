@@ -103,14 +103,14 @@ RESIZED = {"what": "resized", "time": START + 15}
         (ran(CORES), {"package": lambda at: 50.0 * (at % 20)}, "began anew while it ran"),
         (ran([5.0, 6.0, [[0, 1]], 1.0]), {}, "an attempt of less than 3 s is too short"),
         (ran([5.0, 25.0, [[0, 1]], None]), {}, "processor time of an attempt is not known"),
-        (ran([5.0, 25.0, [[1, 1]], None], gpus=1), {}, "no energy counter of its devices"),
-        (ran([5.0, 25.0, [[9, 1]], None], gpus=1), {}, "no energy counter of its devices"),
+        (ran([5.0, 25.0, [[1, 1]], None], gpus=1), {}, "no energy counter of its GPUs"),
+        (ran([5.0, 25.0, [[9, 1]], None], gpus=1), {}, "no energy counter of its GPUs"),
         (
             replace(ran([5.0, 25.0, [[0, 1]], 1.0], gpus=1), values={
                 **ran([5.0, 25.0, [[0, 1]], 1.0]).values, "tuned": {"log": [RESIZED]}
             }),
             {},
-            "its devices changed while it ran",
+            "its GPUs changed while it ran",
         ),
     ],
 )  # fmt: skip

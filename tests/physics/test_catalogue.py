@@ -109,10 +109,3 @@ def test_devices_are_called_what_users_call_them(
 ) -> None:
     nodes = [NodeGroup("n", 1, device, devices, cpus) for device, devices, cpus in groups]
     assert catalogue.unit_of(nodes) == unit
-
-
-def test_only_the_word_device_is_replaced() -> None:
-    text = "Needs 2 of the 4 devices; no-free-devices, one device's share of device_s"
-    assert catalogue.in_units(text, "core") == (
-        "Needs 2 of the 4 cores; no-free-devices, one core's share of device_s"
-    )

@@ -11,6 +11,7 @@ from tests.schedule.explain_cases import (
     EASY,
     SKIP,
     SRTF,
+    STRICT,
     TOKENS,
     Case,
     jobs,
@@ -163,3 +164,15 @@ def test_names_where_none_are_given() -> None:
     case = Case([nodes(1, 4), nodes(1, 1, "T4", "b")], jobs((0, 100, 4), (0, 50, 4)), SKIP)
     found = explain(case.twin.state, SKIP, 1)
     assert found.sentence == "Needs 4 of the 4 devices it can run on (pool 0); none is free."
+
+
+def test_names_are_kept_whatever_devices_are_called() -> None:
+    """A job or a tenant named like a word of the sentences keeps its name."""
+    case = Case([nodes(1, 4)], jobs((0, 100, 3), (0, 50, 2), (0, 20, 2)), STRICT)
+    names = replace(case.names, jobs=["a", "device", "devices"], unit="core")
+    found = explain(case.twin.state, STRICT, 2, names)
+    assert found.sentence == (
+        "Number 2 of 2, behind device, which needs 2 of the 4 cores; 1 is free."
+    )
+    plan = Case([nodes(1, 1)], jobs((0, 1000, 1), (10, 100, 1)), SRTF, 60).twin.state.plan
+    assert reason_text(plan[1], names).endswith("and took their cores.")

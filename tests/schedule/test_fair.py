@@ -223,7 +223,7 @@ def test_a_second_threshold_is_above_the_first() -> None:
 def test_a_job_beyond_its_tenants_limit() -> None:
     quotas = (Tenant("a", 1, borrow=1),)
     jobs = [(0.0, 50.0, 1, A), (0.0, 50.0, 3, A), (0.0, 50.0, 3, B)]
-    why = r"case: job j1 asks for 3 devices and tenant a may use 2 at most; raise its quota"
+    why = r"case: job j1 asks for 3 GPUs and tenant a may use 2 at most; raise its quota"
     with pytest.raises(BadInput, match=why):
         fair_twin([group(1, 4)], quotas, jobs)
     plain = fair_twin([group(1, 4)], quotas, jobs, Knobs())  # others do not look at quotas
@@ -254,5 +254,5 @@ def test_listed_quotas_go_by_name() -> None:
 
 
 def test_quotas_beyond_the_cluster() -> None:
-    with pytest.raises(BadInput, match=r"quotas sum to 5 devices and the cluster has 4"):
+    with pytest.raises(BadInput, match=r"quotas sum to 5 GPUs and the cluster has 4"):
         fair_twin([group(1, 4)], (Tenant("a", 2), Tenant("b", 3)), [(0.0, 50.0, 1, A)])

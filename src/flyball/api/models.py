@@ -70,7 +70,7 @@ class JobIn(TypedDict, total=False):
     tenant: Annotated[Account, Field(description="On whose account.")]
     cpus: Annotated[int, Field(ge=1, le=65_536, description="Cores.")]
     gpus: Annotated[Devices, Field(description="Devices; 0 = none.")]
-    milli: Annotated[int, Field(ge=1, le=1000, description="Thousandths of each device.")]
+    milli: Annotated[int, Field(ge=1, le=1000, description="Thousandths of each GPU.")]
     memory_mib: Annotated[
         int, Field(ge=0, le=2**31 - 1, description="Host memory, a limit; 0 = not stated.")
     ]
@@ -113,9 +113,9 @@ class JobIn(TypedDict, total=False):
     ]
     nice: Annotated[int, Field(ge=0, le=19, description="Niceness of its processes.")]
     least: Annotated[
-        Devices, Field(description="Fewest devices (or cores) it can go on with; 0 = it is rigid.")
+        Devices, Field(description="Fewest cores or GPUs it can go on with; 0 = it is rigid.")
     ]
-    most: Annotated[Devices, Field(description="Most devices (or cores) it can go on with.")]
+    most: Annotated[Devices, Field(description="Most cores or GPUs it can go on with.")]
     stdout: Annotated[
         str,
         StringConstraints(max_length=4096, pattern=r"^(/[^\x00-\x1f\x7f-\x9f]*)?$"),
@@ -209,7 +209,12 @@ class CapIn(TypedDict):
 
     share: Annotated[
         float,
-        Field(ge=0.05, le=1, allow_inf_nan=False, description="Of its devices' power; 1 = no cap."),
+        Field(
+            ge=0.05,
+            le=1,
+            allow_inf_nan=False,
+            description="Of its cores' time or its GPUs' power; 1 = no cap.",
+        ),
     ]
 
 

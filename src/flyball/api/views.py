@@ -33,15 +33,22 @@ class JobView(View):
     tenant: str
     cpus: int
     gpus: int
+    unit: str = Field(
+        "device",
+        description="What its devices are: `core`, `GPU`, or `device` where one stands for several "
+        "cores.",
+    )
     memory_mib: int
     node: Any = Field(description="Where it runs, null = nowhere.")
     array_id: int | None
     spec: dict[str, Any] = Field(description="What was asked for.")
-    elastic: list[int] | None = Field(None, description="Fewest and most devices; null = rigid.")
+    elastic: list[int] | None = Field(
+        None, description="Fewest and most cores or GPUs; null = rigid."
+    )
     tuning: dict[str, Any] | None = Field(
         None,
-        description="Devices and share it has now, the part of a step that devices share as far as "
-        "it was measured, and the log of changes; null = none yet.",
+        description="Cores or GPUs and share it has now, the part of a step that these share as "
+        "far as it was measured, and the log of changes; null = none yet.",
     )
     held: dict[str, Any] | None = Field(
         None,

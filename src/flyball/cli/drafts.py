@@ -137,7 +137,7 @@ def remarks(options: Mapping[str, str], wheres: Mapping[str, str]) -> list[str]:
     for name in ("gpus", "gpus-per-node", "gpus-per-task", "gres"):
         asked = gpus if name == "gres" else [options.get(name, "")]
         if any(":" in each for each in asked):
-            notes.append(said(name, "the type of device has no effect: there is one type here"))
+            notes.append(said(name, "the type of GPU has no effect: there is one type here"))
     if "signal" in options:
         limit_s = sbatch.time_s(options.get("time", "0"))
         before_s = sbatch.limit_signal(options["signal"]).before_s or sbatch.SIGNAL_BEFORE_S
@@ -201,7 +201,7 @@ def size_of(read: Reader) -> Size:
         gpus, milli = each[0] * (tasks or 1), each[1]
     for name in ("ntasks-per-gpu", "cpus-per-gpu", "mem-per-gpu"):
         if name in read.options and not gpus:
-            raise BadInput(f"{read.place(name)}: no devices are asked for", "add --gpus")
+            raise BadInput(f"{read.place(name)}: no GPUs are asked for", "add --gpus")
     tasks = tasks or (read("ntasks-per-gpu", some) or 0) * (gpus or 0) or 1
     cpus = tasks * (read("cpus-per-task", some) or 1)
     if "cpus-per-task" not in read.options:

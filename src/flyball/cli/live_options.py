@@ -75,12 +75,15 @@ def show_job(
 
 
 def unit_of(nodes: Iterable[Mapping[str, Any]]) -> str:
-    """What the devices of these nodes are: `core`, or `device` where a node has others.
+    """What the devices of these nodes are: `core` or `GPU`, or `device` where there are both.
 
     A machine of many cores has devices of several cores each: these are not called cores.
     """
-    cores = all(node["device"] == CORE and node["devices"] == node["cpus"] for node in nodes)
-    return "core" if cores else "device"
+    units = set()
+    for node in nodes:
+        of_cores = "core" if node["devices"] == node["cpus"] else "device"
+        units.add(of_cores if node["device"] == CORE else "GPU")
+    return units.pop() if len(units) == 1 else "device"
 
 
 def job_id(text: str) -> str:

@@ -41,10 +41,12 @@ PARTS = {
     ),
     "resize": Part(
         "orders:resize",
-        "Let an elastic job go on with another number of cores or accelerators.",
+        "Let an elastic job go on with another number of cores or GPUs.",
         "RESIZE_EXAMPLES",
     ),
-    "cap": Part("orders:cap", "Keep a job to a part of what its devices could do.", "CAP_EXAMPLES"),
+    "cap": Part(
+        "orders:cap", "Keep a job to a part of what its cores or GPUs could do.", "CAP_EXAMPLES"
+    ),
     "checkpoint": Part(
         "orders:checkpoint",
         "Have a running job save what it has, and go on.",
@@ -55,10 +57,12 @@ PARTS = {
     ),
     "receipt": Part(
         "receipt:receipt",
-        "Say what a job took: time, devices, energy, money, carbon; and what to ask for next time.",
+        "Say what a job took: time, cores or GPUs, energy, cost, carbon; what to ask next time.",
     ),
     "nodes": Part("nodes:nodes", "List the nodes: what each has, what is used, and by which jobs."),
-    "top": Part("top:top", "Show nodes, devices by job, the queue and rates, until interrupted."),
+    "top": Part(
+        "top:top", "Show nodes, cores and GPUs by job, the queue and rates, until interrupted."
+    ),
     "replay": Part("replay:replay", "Replay a trace on a cluster's twin and compare policies."),
     "explain": Part(
         "explain:explain",

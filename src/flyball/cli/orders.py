@@ -10,6 +10,7 @@ import typer
 from flyball.cli.live_options import JobId, State, connected, count_text, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
+from flyball.cli.tuning_words import unit_of_job
 from flyball.core.errors import BadInput
 
 RESIZE_EXAMPLES = """\b
@@ -18,7 +19,7 @@ Examples:
   flyball resize 12 1
   flyball resize 12 4 --json
 \b
-On cores at once, between two steps; on accelerators by a new start from the last checkpoint.
+On cores at once, between two steps; on GPUs by a new start from the last checkpoint.
 """
 CAP_EXAMPLES = """\b
 Examples:
@@ -26,7 +27,7 @@ Examples:
   flyball cap 12 0.8
   flyball cap 12 100%                      (no cap any more)
 \b
-Of cores it is a part of their time, of accelerators a power limit where the driver permits one.
+Of cores it is a part of their time, of GPUs a power limit where the driver permits one.
 """
 CHECKPOINT_EXAMPLES = """\b
 Examples:
@@ -39,14 +40,17 @@ A job hears it through flyball.TorchCallback or flyball.elastic(); see docs/guid
 
 def resize(
     job: JobId,
-    devices: Annotated[int, typer.Argument(metavar="CORES", help="Cores, or accelerators.")],
+    devices: Annotated[
+        int, typer.Argument(metavar="COUNT", help="Cores, or GPUs of a job that has GPUs.")
+    ],
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Let an elastic job go on with another number of cores or accelerators."""
+    """Let an elastic job go on with another number of cores or GPUs."""
     with connected(state) as client:
         found = client.resize(job_id(job), devices)
-    _say(found, as_json, f"job {job} goes on with {count_text(devices, 'device')}")
+        unit = unit_of_job(client.job(job_id(job)))
+    _say(found, as_json, f"job {job} goes on with {count_text(devices, unit)}")
 
 
 def cap(
@@ -55,11 +59,12 @@ def cap(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Keep a job to a part of what its devices could do."""
+    """Keep a job to a part of what its cores or GPUs could do."""
     part = share_of(share)
     with connected(state) as client:
         found = client.cap(job_id(job), part)
-    what = "has no cap" if part == 1.0 else f"is kept to {part:.0%} of its devices"
+        unit = unit_of_job(client.job(job_id(job)))
+    what = "has no cap" if part == 1.0 else f"is kept to {part:.0%} of its {unit}s"
     _say(found, as_json, f"job {job} {what}")
 
 

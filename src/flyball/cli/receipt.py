@@ -16,7 +16,7 @@ from flyball.cli.live_options import (
     size_text,
 )
 from flyball.cli.options import AsJson
-from flyball.cli.tuning_words import change_text
+from flyball.cli.tuning_words import change_text, unit_of_job
 from flyball.core.units import J_PER_KWH, duration_text
 
 EXAMPLES = """\b
@@ -33,27 +33,28 @@ def receipt(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Say what a job took: time, devices, energy, money, carbon; and what to ask for next time."""
+    """Say what a job took: time, cores or GPUs, energy, cost, carbon; what to ask next time."""
     show_job(job, state, as_json, lambda client, number: client.receipt(number), lines)
 
 
 def lines(found: Mapping[str, Any], job: Job) -> Iterator[str]:
     """The receipt, a line for each thing; what is not known is left out."""
+    unit = unit_of_job(job)
     yield heading(job)
-    for name, value in _entries(found):
+    for name, value in _entries(found, unit):
         yield f"  {name:{WIDTH}} {value}"
-    for name, value in _tuned(found.get("tuning") or {}):
+    for name, value in _tuned(found.get("tuning") or {}, unit):
         yield f"  {name:{WIDTH}} {value}"
     suggestion = found.get("suggestion") or {}
     if suggestion.get("text"):
         yield f"  {clean(suggestion['text'])}"
 
 
-def _entries(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _entries(found: Mapping[str, Any], unit: str) -> Iterator[tuple[str, str]]:
     yield "waited", duration_text(found["wait_s"])
     attempts = count_text(found["attempts"], "attempt")
     yield "ran", f"{duration_text(found['run_s'])} in {attempts}"
-    yield "devices", f"{found['device_hours']:.4g} device-hours"
+    yield f"{unit}s", f"{found['device_hours']:.4g} {unit}-hours"
     if found.get("reason"):
         yield "reason", clean(found["reason"])
     if found.get("cpu_s") is not None:
@@ -81,16 +82,16 @@ def _memory_text(found: Mapping[str, Any]) -> str:
     return f"{size} at most{whose.get(by, ', all processes')}"
 
 
-def _tuned(tuning: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _tuned(tuning: Mapping[str, Any], unit: str) -> Iterator[tuple[str, str]]:
     """How long it had each size, its caps, and what was done to it."""
     for size in tuning.get("sizes", ()):
         speed = size.get("steps_per_s")
         rate = f", {speed:.3g} steps a second" if speed is not None else ""
-        held = count_text(size["devices"], "device")
+        held = count_text(size["devices"], unit)
         yield "size", f"{held} for {duration_text(size['seconds'])}{rate}"
     if tuning.get("capped_s"):
         by = f" by {clean(tuning['cap_by'])}" if tuning.get("cap_by") else ""
         used = f", used {tuning['capped_share']:.0%}" if tuning.get("capped_share") else ""
         yield "capped", f"for {duration_text(tuning['capped_s'])}{by}{used}"
     for each in tuning.get("log", ()):
-        yield "tuned", change_text(each)
+        yield "tuned", change_text(each, unit)

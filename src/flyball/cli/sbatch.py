@@ -215,7 +215,7 @@ def gpu_share(text: str) -> tuple[int, int]:
         return int(number), 1000
     if re.fullmatch(r"0?\.[0-9]{1,3}", number) and float(number) > 0:
         return 1, round(float(number) * 1000)
-    raise BadInput(f"{text!r} is not a number of devices", "use e.g. 2, or 0.25 for a share of one")
+    raise BadInput(f"{text!r} is not a number of GPUs", "use e.g. 2, or 0.25 for a share of one")
 
 
 def gres(text: str) -> tuple[list[str], list[str]]:
@@ -248,7 +248,7 @@ def gres_share(text: str) -> tuple[int, int]:
     if len(shares) == 1:
         return shares[0]
     if any(milli < 1000 for _count, milli in shares):
-        raise BadInput(f"{text!r}: shares of several devices", "ask for one share")
+        raise BadInput(f"{text!r}: shares of several GPUs", "ask for one share")
     return sum(count for count, _milli in shares), 1000
 
 

@@ -28,7 +28,7 @@ from flyball.cli.live_options import (
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
 from flyball.cli.sensor_words import uses_text
-from flyball.cli.tuning_words import changes, now_text
+from flyball.cli.tuning_words import changes, now_text, unit_of_job
 from flyball.core.jobs import JobState
 
 EXAMPLES = """\b
@@ -93,7 +93,7 @@ def facts(job: Job, now: float, sensors: Mapping[str, Any]) -> Iterator[tuple[st
         yield "ended", f"{moment_text(job['end_time'])}{_how_it_ended(job)}"
     if job.get("tuning"):
         if job["end_time"] is None:
-            yield "has now", now_text(job["tuning"])
+            yield "has now", now_text(job["tuning"], unit_of_job(job))
         for line in changes(job):
             yield "tuned", line
     if job.get("progress"):

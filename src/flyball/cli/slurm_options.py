@@ -102,7 +102,7 @@ IGNORED = {
     "clusters": "there is one cluster here",
     "reservation": NO_SUCH,
     "licenses": NO_SUCH,
-    "exclusive": "its cores and devices are its own; -c and -G ask for all that it needs",
+    "exclusive": "its cores and GPUs are its own; -c and -G ask for all that it needs",
     "oversubscribe": "cores are not shared",
     "overcommit": "cores are not shared",
     "hint": ITS_CORES,

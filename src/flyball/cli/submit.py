@@ -12,7 +12,15 @@ from typer.core import TyperCommand
 from flyball.cli import sbatch, slurm_options
 from flyball.cli.drafts import described, wrapped
 from flyball.cli.job_file import ENDINGS, Draft
-from flyball.cli.live_options import JOB_ID, State, clean, connected, heading, start_text
+from flyball.cli.live_options import (
+    JOB_ID,
+    State,
+    clean,
+    connected,
+    count_text,
+    heading,
+    start_text,
+)
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
 from flyball.core.errors import BadInput
@@ -92,7 +100,7 @@ def submit(
     cpus: Annotated[Text, option("--cpus-per-task -c", "Cores of a task.", "N")] = None,
     gpus: Annotated[Text, option("--gpus -G", "GPUs, or a share of one: 0.25.", "N")] = None,
     elastic: Annotated[
-        Text, option("--elastic", "It can go on with this many cores or devices.", "MIN-MAX")
+        Text, option("--elastic", "It can go on with this many cores or GPUs.", "MIN-MAX")
     ] = None,
     mem: Annotated[Text, option("--mem", "Host memory, a limit: 512M, 4G.", "SIZE")] = None,
     max_processes: Annotated[
@@ -292,10 +300,16 @@ def _print_dry_run(client: Client, drafts: Sequence[Draft], as_json: bool) -> No
 def dry_run_text(row: Mapping[str, Any]) -> str:
     """Where and when a job would run, in a sentence."""
     devices = row.get("devices")
-    where = f" on {devices} x {row.get('device')}" if devices else ""
+    where = f" on {_devices_text(devices, row)}" if devices else ""
     if not row.get("would_start"):
         return f"{row['name']}: would not start{where} as things stand."
     return f"{row['name']}: would start {start_text(row, where)}."
+
+
+def _devices_text(count: int, row: Mapping[str, Any]) -> str:
+    """`2 cores`, or `2 x A100`."""
+    is_core = row.get("unit") == "core"
+    return count_text(count, "core") if is_core else f"{count} x {row.get('device')}"
 
 
 # Waiting ----------------------------------------------------------------------------

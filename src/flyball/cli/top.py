@@ -93,7 +93,7 @@ def top(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Show nodes, devices by job, the queue and rates, until interrupted."""
+    """Show nodes, cores and GPUs by job, the queue and rates, until interrupted."""
     if not 0.1 <= every_s <= 3600:
         raise BadInput(f"--every {every_s:g} is out of range", "use 0.1 to 3600 seconds")
     if as_json and not once:

@@ -11,14 +11,19 @@ SHOWN = 8
 """Changes that are listed one by one; of a longer log the last."""
 
 
-def now_text(tuning: Mapping[str, Any]) -> str:
-    """`2 devices, kept to 50% (processor time)`."""
-    parts = [count_text(tuning["devices"], "device")] if tuning["devices"] else []
+def unit_of_job(job: Job) -> str:
+    """What the devices of a job are called: `core` or `GPU`; `device` by an older server."""
+    return str(job.get("unit") or "device")
+
+
+def now_text(tuning: Mapping[str, Any], unit: str) -> str:
+    """`2 cores, kept to 50% (processor time)`."""
+    parts = [count_text(tuning["devices"], unit)] if tuning["devices"] else []
     if tuning["share"] < 1.0:
         by = f" ({clean(tuning['by'])})" if tuning.get("by") else ""
         parts.append(f"kept to {tuning['share']:.0%}{by}")
     if tuning.get("parallel") is not None:
-        parts.append(f"devices share {tuning['parallel']:.0%} of a step (measured)")
+        parts.append(f"{unit}s share {tuning['parallel']:.0%} of a step (measured)")
     return ", ".join(parts) or "as it asked for"
 
 
@@ -29,25 +34,26 @@ def changes(job: Job) -> Iterator[str]:
         yield f"{len(log) - SHOWN} earlier changes are in the journal"
     began = job.get("start_time") or job["submit_time"]
     for each in log[-SHOWN:]:
-        yield f"after {clock_text(each['time'] - began)}: {change_text(each)}"
+        yield f"after {clock_text(each['time'] - began)}: {change_text(each, unit_of_job(job))}"
 
 
-def change_text(entry: Mapping[str, Any]) -> str:
-    """`from 2 to 1 devices: shrank, gain 0.3 (tuner)`."""
+def change_text(entry: Mapping[str, Any], unit: str) -> str:
+    """`from 2 to 1 core: shrank, gain 0.3 (tuner)`."""
     why = clean(entry.get("reason") or "")
     if entry.get("gain"):
         why += f", predicted gain {entry['gain']:.3g}"
     if entry.get("measured") is not None:
         why += f", measured {entry['measured']:+.0%} steps a second"
     who = f" ({clean(entry['who'])})" if entry.get("who") else ""
-    return f"{_what(entry)}: {why}{who}" if why else f"{_what(entry)}{who}"
+    what = _what(entry, unit)
+    return f"{what}: {why}{who}" if why else f"{what}{who}"
 
 
-def _what(entry: Mapping[str, Any]) -> str:
+def _what(entry: Mapping[str, Any], unit: str) -> str:
     before, after = entry.get("before"), entry.get("after")
     if entry["what"] == "resized":
         begun = f"from {before} " if before else ""
-        return f"{begun}to {count_text(after or 0, 'device')}"
+        return f"{begun}to {count_text(after or 0, unit)}"
     if entry["what"] == "capped":
         return "cap taken off" if after == 1.0 else f"cap of {after or 1.0:.0%}"
     return "asked for a checkpoint"

@@ -114,7 +114,7 @@ def up(
         typer.Option("--tune-set", metavar="TUNER.SETTING=VALUE", help="Set one; see `tuners`."),
     ] = None,
     tune_s: Annotated[float, typer.Option(help="Seconds between two rounds of tuners.")] = 60.0,
-    price: Annotated[float, typer.Option(help="Of a device-hour, for receipts.")] = 0.0,
+    price: Annotated[float, typer.Option(help="Of a core-hour or GPU-hour, for receipts.")] = 0.0,
     energy_price: Annotated[float, typer.Option(help="Of a kWh, for receipts.")] = 0.0,
     carbon: Annotated[float, typer.Option(help="Grams of CO2 per kWh, for receipts.")] = 0.0,
     currency: Annotated[str, typer.Option(help="Of the prices.")] = "USD",

@@ -33,6 +33,7 @@ from flyball.core.live import EventKind, LiveNode
 from flyball.core.units import US_PER_S
 from flyball.monitor.features import Features, smoothed
 from flyball.monitor.states import states
+from flyball.physics.catalogue import unit_of
 
 
 class Sensors(Protocol):
@@ -167,6 +168,7 @@ class Answers:
             "would_start": found is not None,
             "devices": asks.devices,
             "device": device,
+            "unit": unit_of(self.cluster.groups),
             **(asdict(found) if found else {"p50_s": None, "p90_s": None, "method": ""}),
         }
 

@@ -105,7 +105,7 @@ class Demand:
         asked = self.of(spec).devices
         least, most = self.range_of(spec)
         if not asked or spec.milli < MILLI_PER_DEVICE:
-            raise BadInput("only whole devices can change in number", "leave out --elastic")
+            raise BadInput("only whole GPUs or cores can change in number", "leave out --elastic")
         if not 1 <= least <= asked <= most <= MOST_DEVICES:
             raise BadInput(
                 f"elastic from {spec.least} to {spec.most}, and asks for {asked}",
@@ -122,7 +122,7 @@ class Demand:
         """
         if spec.most <= self._total:
             return
-        what = "cores" if self.by_cores else "devices"
+        what = "cores" if self.by_cores else "GPUs"
         largest = f"the largest node has {self._largest}"
         if self._total > self._largest:
             largest += f", all together {self._total}"

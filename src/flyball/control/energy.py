@@ -97,7 +97,7 @@ def _of_devices(
     counters: _Counters,
 ) -> float:
     if _was_moved(span, job.values.get(TUNED, {})):
-        raise _UnknownError("its devices changed while it ran")
+        raise _UnknownError("its GPUs changed while it ran")
     joules = 0.0
     for row in span.rows:
         held = [at for at in range(row.mask.bit_length()) if row.mask >> at & 1]
@@ -106,7 +106,7 @@ def _of_devices(
         for device in held:
             name = names.get(uuids.get(device, ""))
             if name is None:
-                raise _UnknownError("no energy counter of its devices is read here")
+                raise _UnknownError("no energy counter of its GPUs is read here")
             joules += counters.moved(f"nvidia.{name}.energy_j_total", span)
     return joules * job.spec.milli / MILLI_PER_DEVICE
 

@@ -21,6 +21,7 @@ from flyball.control.journal import Journal
 from flyball.control.table import Table
 from flyball.control.tuned import held_devices, size_of, wants_of
 from flyball.control.tuning import Held
+from flyball.control.views import unit_of_job
 from flyball.core.cluster import Cluster
 from flyball.core.errors import BadInput, Conflict, FlyballError, Unavailable
 from flyball.core.jobs import Job, JobState
@@ -148,6 +149,10 @@ class Orders:
             raise BadInput(f"job {found.label} is {found.state}", "only active jobs take orders")
         return found
 
+    def _units(self, job: Job) -> str:
+        """`cores` or `GPUs`."""
+        return f"{unit_of_job(job, self._site.nodes_)}s"
+
     def _check_size(self, job: int, devices: int) -> Job:
         found = self._active(job)
         if not found.spec.elastic:
@@ -159,7 +164,8 @@ class Orders:
         most = min(most, self._site.cluster.device_count)
         if not least <= devices <= most:
             raise BadInput(
-                f"job {found.label} cannot have {devices}", f"its range is {least} to {most}"
+                f"job {found.label} cannot have {devices} {self._units(found)}",
+                f"its range is {least} to {most}",
             )
         if found.state == JobState.COMPLETING:
             raise Unavailable(f"job {found.label} is ending", "try again when it has")
@@ -273,8 +279,8 @@ class Orders:
         more = devices - len(chosen)
         if more > len(free):
             raise Unavailable(
-                f"job {job.label} has {len(chosen)} and wants {devices}; {len(free)} of {size} "
-                "are free on its node",
+                f"job {job.label} has {len(chosen)} {self._units(job)} and wants {devices}; "
+                f"{len(free)} of {size} are free on its node",
                 "make room first, or try again later",
             )
         mask = sum(1 << bit for bit in [*chosen, *free[:more]])

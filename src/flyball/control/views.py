@@ -10,6 +10,7 @@ from flyball.control.tuned import tuning_of
 from flyball.core.jobs import Job
 from flyball.core.live import LiveNode
 from flyball.core.units import US_PER_S
+from flyball.physics.catalogue import CORE, DEVICE
 
 
 def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, Any]:
@@ -36,6 +37,7 @@ def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, An
         "tenant": spec.tenant,
         "cpus": spec.cpus,
         "gpus": spec.gpus,
+        "unit": unit_of_job(job, nodes),
         "memory_mib": spec.memory_mib,
         "priority": spec.priority,
         "node": ",".join(nodes[row.node].name for row in job.rows) or None,
@@ -45,6 +47,13 @@ def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, An
         "held": holds.view(job),
         "spec": spec.as_dict(),
     }
+
+
+def unit_of_job(job: Job, nodes: Sequence[LiveNode]) -> str:
+    """What the devices of a job are: `core` or `GPU`; `device` where one is several cores."""
+    if job.spec.gpus or nodes[0].device != CORE:
+        return "GPU"
+    return "core" if nodes[0].devices == nodes[0].cpus else DEVICE
 
 
 def _seconds(time_us: int) -> float | None:

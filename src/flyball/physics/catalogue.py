@@ -215,8 +215,3 @@ def _unit(group: NodeGroup) -> str:
     if found is not None and found.name == CORE:
         return "core" if group.cpus == group.devices else DEVICE  # else one stands for several
     return "GPU" if found is not None and found.kind == "gpu" else DEVICE
-
-
-def in_units(text: str, unit: str) -> str:
-    """A text about devices, with the word that users have for them."""
-    return re.sub(r"(?<![\w-])device(s?)(?![\w-])", rf"{unit}\1", text)

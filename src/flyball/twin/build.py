@@ -67,7 +67,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock, unit))
     tenants = tenant_table(cluster, workload, start_us)
     if knobs.order == Order.FAIR:
-        refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload)
+        refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload, unit)
     clock.hosts = bool(shapes.cpu_milli.any() or shapes.host_mib.any())
     most_running, most_rows = _most(workload, device_count, effects)
     by_shares = knobs.order == Order.SHARES

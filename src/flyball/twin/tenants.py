@@ -11,6 +11,7 @@ from flyball.core.errors import BadInput, at
 from flyball.core.records import Records, records
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import Workload
+from flyball.physics.catalogue import DEVICE, unit_of
 
 
 def check_tenants(cluster: Cluster, where: str) -> None:
@@ -33,7 +34,7 @@ def check_tenants(cluster: Cluster, where: str) -> None:
     promised = sum(tenant.quota for tenant in cluster.tenants)
     if promised > cluster.device_count:
         raise BadInput(
-            f"{where}: the tenants' quotas sum to {promised} devices "
+            f"{where}: the tenants' quotas sum to {promised} {unit_of(cluster.groups)}s "
             f"and the cluster has {cluster.device_count}",
             "lower some; what a tenant leaves idle others may borrow",
         )
@@ -80,13 +81,16 @@ def rows_of(tenant: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
     return np.where(tenant < 0, rows - 1, tenant)
 
 
-def refuse_beyond_limit(tenants: Records, jobs: Records, workload: Workload | None = None) -> None:
+def refuse_beyond_limit(
+    tenants: Records, jobs: Records, workload: Workload | None = None, unit: str = DEVICE
+) -> None:
     """Refuse a job that its tenant's limit would never let start.
 
     Args:
         tenants: their own rows.
         jobs: as in the state.
         workload: to name the job and its tenant by; None = by number.
+        unit: what users call a device.
 
     Raises:
         BadInput: there is such a job.
@@ -105,8 +109,9 @@ def refuse_beyond_limit(tenants: Records, jobs: Records, workload: Workload | No
         whose = f"tenant {tenant_name(workload.tenants, int(row[job]))}"
     most = int(tenants.limit_milli[row[job]]) / MILLI_PER_DEVICE
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    asks = int(asks_milli[job]) / MILLI_PER_DEVICE
     raise BadInput(
-        f"{name} asks for {int(asks_milli[job]) / MILLI_PER_DEVICE:g} devices and {whose} may use "
+        f"{name} asks for {asks:g} {unit}{'s' * (asks != 1)} and {whose} may use "
         f"{most:g} at most{more}",
         "raise its quota or what it may borrow, or drop the job",
     )

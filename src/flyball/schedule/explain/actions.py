@@ -24,9 +24,10 @@ def reason_text(action: Any, names: Names | None = None, now_us: int | None = No
         now_us: when it was taken, to say how long from then.
     """
     reason, gain = Reason(int(action.reason)), float(action.gain)
-    job = (names or Names()).job(int(action.job)) if action.job >= 0 else ""
+    names = names or Names()
+    job, units = names.job(int(action.job)) if action.job >= 0 else "", names.units
     if is_tuned(action):
-        return sentence(tuned_text(action, job))
+        return sentence(tuned_text(action, job, names.unit))
     by = duration_text(gain) if 0 < gain < ANOTHER_LEVEL_S else "a level of the queue"
     if reason == Reason.IN_ORDER:
         why = f"{job} is next in the queue's order and fits"
@@ -37,21 +38,21 @@ def reason_text(action: Any, names: Names | None = None, now_us: int | None = No
     elif reason == Reason.MADE_ROOM and gain == 0:
         why = f"{job} fits in what is left of the room made for another"
     elif reason == Reason.MADE_ROOM:
-        why = f"{job} comes before jobs that ran there, by at least {by}, and took their devices"
+        why = f"{job} comes before jobs that ran there, by at least {by}, and took their {units}"
     elif reason == Reason.ITS_TURN:
         why = f"{job} is furthest behind its share of those that fit"
     elif reason == Reason.GAVE_WAY and gain == 0:
         why = f"{job} has had its turn: others are further behind their shares"
     elif reason == Reason.GAVE_WAY:
-        why = f"{job} comes after a job that waited, by {by}, and gave its devices to it"
+        why = f"{job} comes after a job that waited, by {by}, and gave its {units} to it"
     elif reason == Reason.BORROWED:
-        why = f"{job} is beyond its tenant's quota, and fits on devices that nobody before it uses"
+        why = f"{job} is beyond its tenant's quota, and fits on {units} that nobody before it uses"
     elif reason == Reason.RECLAIMED and gain == 0:
-        why = f"{job} is within its tenant's quota and fits in what is left of devices taken back"
+        why = f"{job} is within its tenant's quota and fits in what is left of {units} taken back"
     elif reason == Reason.RECLAIMED:
-        why = f"{job} is within its tenant's quota and took back devices that others borrowed"
+        why = f"{job} is within its tenant's quota and took back {units} that others borrowed"
     elif reason == Reason.GAVE_BACK:
-        why = f"{job} ran on borrowed devices: its tenant used {gain:g} more than its quota"
+        why = f"{job} ran on borrowed {units}: its tenant used {gain:g} more than its quota"
     else:
         when = f" in about {span_text(gain - now_us)}" if now_us is not None else ""
         why = f"kept for {job}, the first that does not fit, which is expected to start{when}"

@@ -8,7 +8,6 @@ from typing import Any
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Preempt
 from flyball.core.units import MILLI_PER_DEVICE, to_s
-from flyball.physics.catalogue import in_units
 from flyball.schedule.explain.inquiry import Inquiry
 from flyball.schedule.explain.whatif import Probe, smaller_text
 from flyball.schedule.explain.wording import gang, listed, sentence, span_text
@@ -47,11 +46,7 @@ def made(
     if ask.state.runs[job_id].preemptions:
         common["preemptions"] = int(ask.state.runs[job_id].preemptions)
     remedy = "; or ".join(each for each in remedies if each) or "wait for running jobs to end"
-    unit = ask.names.unit
-    return Explanation(
-        job_id, token, in_units(sentence(why), unit), in_units(sentence(remedy), unit),
-        common | numbers,
-    )  # fmt: skip
+    return Explanation(job_id, token, sentence(why), sentence(remedy), common | numbers)
 
 
 def wait(
@@ -88,7 +83,7 @@ def types_text(ask: Inquiry, pool_ids: list[int]) -> str:
 
 def request_text(ask: Inquiry, job_id: int) -> str:
     job = ask.state.jobs[job_id]
-    return gang(int(job.devices), int(job.milli))
+    return gang(int(job.devices), int(job.milli), ask.names.unit)
 
 
 def key_of(ask: Inquiry, job_id: int) -> float:

@@ -34,7 +34,7 @@ def host_full(ask: Inquiry, job_id: int, probe: Probe, spot: Spot) -> Explanatio
     most_cpu = int(np.max(nodes.free_cpu_milli[with_room], initial=0))
     most_mib = int(np.max(nodes.free_host_mib[with_room], initial=0))
     each = "of each host" if job.devices > pool.capacity else "of a host"
-    where = "nodes" if job.devices == 0 else "nodes with devices free for it"
+    where = "nodes" if job.devices == 0 else f"nodes with {ask.names.units} free for it"
     why = (
         f"needs {host_text(cpu_milli, host_mib)} {each}; of the {where} in "
         f"{ask.names.group(pool_id)} none has that: at most {host_text(most_cpu, most_mib)}"

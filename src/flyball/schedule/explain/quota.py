@@ -19,7 +19,7 @@ def beyond_limit(ask: Inquiry, job_id: int, probe: Probe) -> Explanation | None:
     if account.used_milli + account.asks_milli <= account.limit_milli:
         return None
     borrow_milli = account.limit_milli - account.quota_milli
-    why = f"needs {request_text(ask, job_id)}; {_standing(account)}, and may not borrow more"
+    why = f"needs {request_text(ask, job_id)}; {_standing(ask, account)}, and may not borrow more"
     why += f" than {_devices(borrow_milli)}" if borrow_milli else ""
     numbers = _numbers(account)
     lacking = account.used_milli + account.asks_milli - account.limit_milli
@@ -29,7 +29,7 @@ def beyond_limit(ask: Inquiry, job_id: int, probe: Probe) -> Explanation | None:
     then = f": it would fit now {spot.text(ask.state, ask.names)}" if spot is not None else ""
     remedies = [
         f"wait for jobs of {account.name} to end",
-        f"let it borrow {counted(whole, 'device')}, or raise its quota by "
+        f"let it borrow {counted(whole, ask.names.unit)}, or raise its quota by "
         f"{-(-lacking // MILLI_PER_DEVICE)}{then}",
         _fewer(ask, job_id, probe, account, numbers),
     ]
@@ -47,7 +47,7 @@ def _fewer(
         return ""
     numbers["devices_at_most"] = count
     return (
-        f"ask for {counted(count, 'device')}: with the same estimate it would start now "
+        f"ask for {counted(count, ask.names.unit)}: with the same estimate it would start now "
         f"{spot.text(ask.state, ask.names)}"
     )
 
@@ -58,7 +58,7 @@ def after_others(ask: Inquiry, job_id: int, spot: Spot) -> Explanation:
     why = (
         f"would fit now {spot.text(ask.state, ask.names)}, where a job was set aside, but jobs "
         f"before it will take that room: it is number {ask.place_of(job_id):,} in the queue, and "
-        f"{_standing(account)}"
+        f"{_standing(ask, account)}"
     )
     return made(
         ask, job_id, "after-others", why, ["wait for running jobs to end"], **_numbers(account)
@@ -68,28 +68,29 @@ def after_others(ask: Inquiry, job_id: int, spot: Spot) -> Explanation:
 def nothing_to_take_back(ask: Inquiry, job_id: int, probe: Probe, room: Explanation) -> Explanation:
     """There is no room (`room` says why), and rounds do not make any."""
     account = ask.account(job_id)
-    lacks = f"{room.sentence.rstrip('.')}; {_standing(account)}"
+    lacks = f"{room.sentence.rstrip('.')}; {_standing(ask, account)}"
     numbers = {**room.numbers, **_numbers(account)}
     for name in ("devices", "share", "place", "queue", "preemptions"):
         numbers.pop(name, None)  # `made` adds them
     remedies = ["wait for running jobs to end", smaller(ask, job_id, probe)]
     if account.borrows:
         asks = f"with the {_devices(account.asks_milli)} of this job it would be beyond it"
-        why = f"{lacks}, and {asks}: it may have idle devices, but none are taken back for it"
-        remedies.insert(1, _within(account, numbers))
+        idle = f"it may have idle {ask.names.units}, but none are taken back for it"
+        why = f"{lacks}, and {asks}: {idle}"
+        remedies.insert(1, _within(ask, account, numbers))
         return made(ask, job_id, "beyond-quota", why, remedies, **numbers)
     borrowed, holders = _borrowed(ask, job_id)
     numbers["borrowed"] = borrowed
-    what = "nobody holds borrowed devices there"
+    what = f"nobody holds borrowed {ask.names.units} there"
     if borrowed:
         what = (
-            f"the {counted(borrowed, 'device')} borrowed by {counted(holders, 'job')} there would "
-            "not make enough room for it"
+            f"the {counted(borrowed, ask.names.unit)} borrowed by {counted(holders, 'job')} there "
+            "would not make enough room for it"
         )
     return made(ask, job_id, "nothing-to-take-back", f"{lacks}, but {what}", remedies, **numbers)
 
 
-def _within(account: Account, numbers: dict[str, Any]) -> str:
+def _within(ask: Inquiry, account: Account, numbers: dict[str, Any]) -> str:
     """What would bring a job that borrows within the quota."""
     if account.asks_milli > account.quota_milli:
         numbers["quota_at_least"] = -(-account.asks_milli // MILLI_PER_DEVICE)
@@ -97,8 +98,8 @@ def _within(account: Account, numbers: dict[str, Any]) -> str:
     most_milli = account.quota_milli - account.asks_milli
     numbers["tenant_used_at_most"] = most_milli / MILLI_PER_DEVICE
     return (
-        f"wait until {account.name} uses {_devices(most_milli)} or less: devices that others "
-        "borrowed are then taken back for it"
+        f"wait until {account.name} uses {_devices(most_milli)} or less: {ask.names.units} that "
+        "others borrowed are then taken back for it"
     )
 
 
@@ -119,12 +120,13 @@ def _borrowed(ask: Inquiry, job_id: int) -> tuple[int, int]:
     return -(-milli // MILLI_PER_DEVICE), holders
 
 
-def _standing(account: Account) -> str:
+def _standing(ask: Inquiry, account: Account) -> str:
     used, quota = _devices(account.used_milli), _devices(account.quota_milli)
+    uses = f"tenant {account.name} uses {used}"
     if account.used_milli <= account.quota_milli:
-        return f"tenant {account.name} uses {used} of its quota of {quota} devices"
+        return f"{uses} of its quota of {quota} {ask.names.units}"
     beyond = _devices(account.used_milli - account.quota_milli)
-    return f"tenant {account.name} uses {used} devices, {beyond} beyond its quota of {quota}"
+    return f"{uses} {ask.names.units}, {beyond} beyond its quota of {quota}"
 
 
 def _numbers(account: Account) -> dict[str, Any]:

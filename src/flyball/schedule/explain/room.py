@@ -52,16 +52,17 @@ def _of_total(ask: Inquiry, job_id: int, room: Room) -> str:
         if job.memory_mib:
             text += f" with {job.memory_mib / MIB_PER_GIB:.3g} GiB"
         return text
-    every = len(pools) == len(ask.state.pools)
-    which = "devices" if every else f"devices it can run on ({types_text(ask, pools)})"
+    units, every = ask.names.units, len(pools) == len(ask.state.pools)
+    which = units if every else f"{units} it can run on ({types_text(ask, pools)})"
     return f"needs {job.devices} of the {room.total:,} {which}"
 
 
 def _nodes_down(ask: Inquiry, job_id: int, probe: Probe, room: Room) -> Explanation:
     names = [ask.names.node(ask.state, each) for each in room.down]
+    units = ask.names.units
     why = (
         f"{_of_total(ask, job_id, room)}; {len(room.down)} of the {room.nodes:,} nodes "
-        f"{'is' if len(names) == 1 else 'are'} down ({listed(names)}), {room.free} devices are free"
+        f"{'is' if len(names) == 1 else 'are'} down ({listed(names)}), {room.free} {units} are free"
     )
     numbers = _numbers(room) | {"down": names}
     helps = job_id in ask.starts_if_repaired
@@ -152,7 +153,7 @@ def no_free(ask: Inquiry, job_id: int, probe: Probe, room: Room, more: str = "")
     numbers = _numbers(room)
     none = "none is free" if room.free == 0 else f"{room.free} {are(room.free)} free"
     if ask.state.jobs[job_id].milli < MILLI_PER_DEVICE:
-        some = counted(room.free, "device") if room.free else "none"
+        some = counted(room.free, ask.names.unit) if room.free else "none"
         none = f"{some} of {room.total:,} {'have' if room.free > 1 else 'has'} that much free"
     parts = [_of_total(ask, job_id, room), none]
     if room.short_of_memory:

@@ -22,12 +22,12 @@ from flyball.schedule.explain.wording import ANOTHER_LEVEL_S, counted, listed, s
 MEASURE = {
     Order.SUBMIT: "of submission",
     Order.SHORTEST: "of estimated run time",
-    Order.AREA: "of estimated device time",
+    Order.AREA: "of estimated {unit} time",
     Order.REMAINING: "of estimated work left",
     Order.ATTAINED: "of submission",
-    Order.HISTORY: "of predicted device time",
+    Order.HISTORY: "of predicted {unit} time",
 }
-"""What a second of key stands for."""
+"""What a second of key stands for; `{unit}` is `core` or `GPU`."""
 
 
 def nobody_gives_way(ask: Inquiry, job_id: int, probe: Probe) -> Explanation | None:
@@ -48,8 +48,8 @@ def nobody_gives_way(ask: Inquiry, job_id: int, probe: Probe) -> Explanation | N
 def waits_for_round(ask: Inquiry, job_id: int) -> Explanation:
     """The next round will start it."""
     aside = [ask.names.job(each) for each in ask.next_round[job_id]]
-    in_us = ask.next_round_us - ask.now_us
-    room = f"the devices of {listed(aside)}" if aside else "devices that come free then"
+    in_us, units = ask.next_round_us - ask.now_us, ask.names.units
+    room = f"the {units} of {listed(aside)}" if aside else f"{units} that come free then"
     why = f"may not start now, but may take {room} in the next round, in {span_text(in_us)}"
     remedy = f"{NOTHING_TO_DO}: rounds come every {duration_text(ask.knobs.round_s)} (round_s)"
     numbers = {"expected_in_s": to_s(in_us), "set_aside": aside, "round_s": ask.knobs.round_s}
@@ -73,14 +73,14 @@ def _not_far_enough(
         too_little = _too_little(ask, job_id, far, numbers)
         why = f"finds no room; {there} {len(far)} may give way to it, {too_little}"
     elif knobs.order == Order.ATTAINED and knobs.margin_s >= ANOTHER_LEVEL_S:
-        takes = f"{duration_text(knobs.attained_s)} of device time (attained_s)"
+        takes = f"{duration_text(knobs.attained_s)} of {ask.names.unit} time (attained_s)"
         if knobs.attained2_s:
             takes += f" or {duration_text(knobs.attained2_s)} (attained2_s)"
         why = f"finds no room, and {there} none is demoted below it; that takes {takes}"
     else:
         why = (
             f"finds no room; {there} {_come(len(behind))} after it, the furthest by "
-            f"{_gap(numbers['furthest_s'], knobs.order)}, and gives way only for more than "
+            f"{_gap(ask, numbers['furthest_s'])}, and gives way only for more than "
             f"{duration_text(knobs.margin_s)} (margin_s)"
         )
     remedies = [wait(ask, job_id, numbers), _promotion(ask, job_id, numbers)]
@@ -114,7 +114,7 @@ def _too_little(ask: Inquiry, job_id: int, far: Ints, numbers: dict[str, Any]) -
     most = ask.most_on_node_without(set(far.tolist()) - set(young.tolist()))
     numbers["most_on_node_then"] = most
     if most < ask.state.jobs[job_id].devices:
-        return f"but that leaves at most {counted(most, 'device')} free on one node"
+        return f"but that leaves at most {counted(most, ask.names.unit)} free on one node"
     full = "hosts are too full, " if ask.state.clock[0].hosts else ""
     return f"but jobs before it take that room, {full}or the power budget forbids it"
 
@@ -123,7 +123,8 @@ def _come(count: int) -> str:
     return f"{count} comes" if count == 1 else f"{count} come"
 
 
-def _gap(seconds: float, order: Order) -> str:
+def _gap(ask: Inquiry, seconds: float) -> str:
     if seconds >= ANOTHER_LEVEL_S:
         return "a level of the queue"
-    return f"{duration_text(seconds)} {MEASURE[order]}"
+    measure = MEASURE[ask.knobs.order].format(unit=ask.names.unit)
+    return f"{duration_text(seconds)} {measure}"

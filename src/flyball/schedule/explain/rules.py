@@ -52,7 +52,7 @@ def _would_delay_head(ask: Inquiry, job_id: int, probe: Probe, spot: Spot) -> Ex
     starts = f"is expected to start in about {span_text(in_us)}"
     if in_us <= 0:  # the reservation knows devices only
         rule = "the power budget" if clock.budget_w > 0 else "the hold rule"
-        starts = f"has its devices and waits for {rule}"
+        starts = f"has its {ask.names.units} and waits for {rule}"
     why = (
         f"would fit now {spot.text(ask.state, ask.names)} and take about {span_text(run_us)}, but "
         f"{listed(nodes)} {are(len(nodes))} kept for {head}, which {starts}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flyball.core.codes import ActionKind, Reason
+from flyball.physics.catalogue import DEVICE
 from flyball.schedule.explain.wording import counted, power_text
 
 WORK = "reference devices"
@@ -45,28 +46,28 @@ def gain_unit(action: Any) -> str:
     return UNITS.get(Reason(int(action.reason)), SECONDS)
 
 
-def tuned_text(action: Any, job: str) -> str:
-    """Why a tuner took an action; `job` is what users call its job."""
+def tuned_text(action: Any, job: str, unit: str = DEVICE) -> str:
+    """Say why a tuner took an action; `job` and `unit` are what users call its job and devices."""
     reason, gain = Reason(int(action.reason)), float(action.gain)
     if reason in (Reason.CAPPED, Reason.UNCAPPED, Reason.SENT_TO_SLEEP, Reason.WOKEN):
         return _power_text(reason, gain, job)
     if reason == Reason.SCALED:
-        return _replicas_text(int(action.level), gain)
+        return _replicas_text(int(action.level), gain, unit)
     aside = " once it finds a place" if action.kind == ActionKind.PREEMPT else ""
     worth = f"{abs(gain):.3g} {WORK}"
     return {
-        Reason.GREW: f"{job} goes on with more devices{aside}: they add {worth} more here than"
+        Reason.GREW: f"{job} goes on with more {unit}s{aside}: they add {worth} more here than"
         " elsewhere",
-        Reason.SHRANK: f"{job} goes on with fewer devices{aside}: they add {worth} more elsewhere"
+        Reason.SHRANK: f"{job} goes on with fewer {unit}s{aside}: they add {worth} more elsewhere"
         " than here",
-        Reason.CHANGED_TYPE: f"{job} goes on with another type of device{aside}: the change adds"
+        Reason.CHANGED_TYPE: f"{job} goes on with another type of {unit}{aside}: the change adds"
         f" {worth}, what others lose by it taken off",
-        Reason.SIZED: f"{job} starts with another number of devices than it asked for: with these"
+        Reason.SIZED: f"{job} starts with another number of {unit}s than it asked for: with these"
         f" it does the work of {worth}",
-        Reason.SHARED: f"{job} joins a job that leaves room on its device{aside}: the two do the"
+        Reason.SHARED: f"{job} joins a job that leaves room on its {unit}{aside}: the two do the"
         f" work of {worth} more",
-        Reason.PARTED: _parted_text(job, gain),
-        Reason.LET_IN: f"{job} starts on devices that others were moved away from: that gains"
+        Reason.PARTED: _parted_text(job, gain, unit),
+        Reason.LET_IN: f"{job} starts on {unit}s that others were moved away from: that gains"
         f" {gain:,.0f} {DONE}, the moves taken off",
         Reason.OVERDUE: f"{job} waited too long and comes before all others: there it does the work"
         f" of {worth}",
@@ -77,12 +78,12 @@ def tuned_text(action: Any, job: str) -> str:
     }[reason]
 
 
-def _parted_text(job: str, gain: float) -> str:
+def _parted_text(job: str, gain: float, unit: str) -> str:
     """A pair is parted because it must, whatever that costs, or because both gain by it."""
     if gain > 0:
-        return f"{job} stops sharing its device: apart the two gain {gain:.2g} of a device's speed"
+        return f"{job} stops sharing its {unit}: apart the two gain {gain:.2g} of a {unit}'s speed"
     return (
-        f"{job} stops sharing its device: one of the two was slowed beyond its limit, though"
+        f"{job} stops sharing its {unit}: one of the two was slowed beyond its limit, though"
         f" together they did {1 - gain:.2g} times what one does alone"
     )
 
@@ -103,9 +104,9 @@ def _power_text(reason: Reason, gain: float, job: str) -> str:
     )
 
 
-def _replicas_text(count: int, gain: float) -> str:
+def _replicas_text(count: int, gain: float, unit: str) -> str:
     if count < 0:
         return "the service ends with the requests it has"
-    moved = counted(round(abs(gain)), "device")
+    moved = counted(round(abs(gain)), unit)
     what = f", which frees {moved}" if gain > 0 else f", which takes {moved} more" if gain else ""
     return f"the service goes on with {counted(count, 'replica')} for the requests expected{what}"

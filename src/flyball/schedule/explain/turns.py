@@ -31,7 +31,7 @@ def waits_for_turn(ask: Inquiry, job_id: int) -> Explanation:
     if share > 0:
         why = (
             f"should run {share:.0%} of the time; in this round {counted(others, 'job')} "
-            f"further behind their shares have the devices it could use"
+            f"further behind their shares have the {ask.names.units} it could use"
         )
         remedies = [f"{NOTHING_TO_DO}: the next round is in {span_text(in_us)}; {rounds}"]
     elif ask.knobs.backfill == Backfill.STRICT:

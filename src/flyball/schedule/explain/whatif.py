@@ -175,14 +175,14 @@ def smaller_text(probe: Probe, state: State, names: Names, job_id: int, verb: st
     if fewer is not None:
         count, spot = fewer
         return (
-            f"ask for {counted(count, 'device')} instead of {job.devices}: with the same estimate "
-            f"it would {verb} now {spot.text(state, names)}"
+            f"ask for {counted(count, names.unit)} instead of {job.devices}: with the same "
+            f"estimate it would {verb} now {spot.text(state, names)}"
         )
     share = probe.largest_share() if job.milli < 1000 else None
     if share is not None:
         milli, spot = share
         return (
-            f"ask for {milli / 1000:g} of a device instead of {job.milli / 1000:g}: it would "
+            f"ask for {milli / 1000:g} of a {names.unit} instead of {job.milli / 1000:g}: it would "
             f"{verb} now {spot.text(state, names)}"
         )
     return ""

@@ -48,6 +48,11 @@ class Names:
         devices = [each.device for each in groups]
         return cls(ids, [each.name for each in groups], devices, tenants, unit_of(groups))
 
+    @property
+    def units(self) -> str:
+        """The plural of `unit`."""
+        return f"{self.unit}s"
+
     def job(self, job_id: int) -> str:
         return str(self.jobs[job_id]) if len(self.jobs) else f"#{job_id}"
 
