@@ -175,7 +175,9 @@ def test_old_ends_are_not_told_after_a_restart(rig: Rig, hook: Hook) -> None:
     assert results(rig, old)[0]["ok"] is None
 
 
-def test_failures_are_on_record(rig: Rig, hook: Hook, tmp_path: Path) -> None:
+def test_failures_are_on_record(
+    rig: Rig, hook: Hook, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rig.plane.notices.start()
     assert told(rig, f"{hook.url}/fail")["message"] == "HTTP 500"
     assert told(rig, f"{hook.url}/redirect")["message"] == "HTTP 302"
@@ -184,7 +186,9 @@ def test_failures_are_on_record(rig: Rig, hook: Hook, tmp_path: Path) -> None:
         port = closed.getsockname()[1]
     refused = told(rig, f"http://127.0.0.1:{port}/")
     assert (refused["ok"], refused["message"]) == (False, "could not be posted: Connection refused")
-    assert told(rig, "sh", "-c", "exit 3")["message"] == "exit code 3"
+    assert told(rig, "sh", "-c", "exit 3", "hunter2")["message"] == "exit code 3"
+    assert "--notify 1: exit code 3" in caplog.text
+    assert "hunter2" not in caplog.text
     assert told(rig, "sh", "-c", "kill -9 $$")["message"] == "ended by SIGKILL"
     program = tmp_path / "tell"
     program.write_text("#!/bin/sh\n")

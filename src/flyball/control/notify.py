@@ -213,7 +213,8 @@ class Notices:
                 return
             outcome = self._deliver(job, target, message)
             if not outcome.ok:
-                logger.warning("job %d: %s: %s", job.id, shown(target), outcome.message)
+                # A command's arguments may hold secrets, so the log has only its number.
+                logger.warning("job %d: --notify %d: %s", job.id, number + 1, outcome.message)
             self._record(self._event(job.id, number, outcome))
 
     def _deliver(self, job: Job, target: Target, message: Mapping[str, Any]) -> Outcome:
