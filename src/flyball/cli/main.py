@@ -102,6 +102,7 @@ PARTS = {
         "Put a backup in the place of the journal, which is kept. Not while the server runs.",
         "RESTORE_EXAMPLES",
     ),
+    "service": Part("service:app", "Have systemd run the server for this user, from login on."),
     "token": Part("token:app", "Replace the API's token, the secret of the state folder."),
     "compile": Part(
         "kernels:compile_kernels",
