@@ -20,8 +20,11 @@ from tests.twin.twin_cases import (
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import Status
 from flyball.core.effects import Effects
-from flyball.core.errors import BadInput
+from flyball.core.errors import BadInput, FlyballError
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
+from flyball.core.protocols import Forecast
+from flyball.core.records import ACTION, Records, records
+from flyball.core.state import State
 from flyball.core.units import FOREVER_US, to_us
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
@@ -259,3 +262,17 @@ def test_a_budget_that_just_admits_a_job_admits_it_after_any_drift() -> None:
         twin = Twin(Cluster("c", group, just_w), workload, Knobs())
         twin.run()
         assert twin.finished
+
+
+class StartsNothing:
+    """A policy whose plans are always empty."""
+
+    def decide(self, state: State, forecast: Forecast | None) -> Records:
+        return records(0, ACTION)
+
+
+def test_policy_that_starts_nothing_is_an_error_with_the_count() -> None:
+    twin = make([group()], [float(at) for at in range(600)], [10.0] * 600)
+    with pytest.raises(FlyballError, match="600 jobs of 600 never started") as caught:
+        twin.replay(StartsNothing())
+    assert "start every job that fits" in str(caught.value)

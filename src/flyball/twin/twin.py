@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.cluster import Cluster
-from flyball.core.codes import ActionKind
+from flyball.core.codes import ActionKind, Status
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.knobs import Knobs, Order
@@ -148,6 +148,9 @@ class Twin:
 
         Args:
             policy: asked at every decision; None = the compiled kernel decides by the knobs.
+
+        Raises:
+            FlyballError: the policy leaves jobs waiting for ever, so there is nothing to measure.
         """
         begin_us, end_us = self.window_us()
         self._go(begin_us, policy)
@@ -155,7 +158,24 @@ class Twin:
         self._go(end_us, policy)
         second = self.mark(end_us)
         self._go(FOREVER_US - 1, policy)
+        self._refuse_unfinished()
         return self.results((first, second))
+
+    def _refuse_unfinished(self) -> None:
+        """Refuse to measure a run in which jobs still wait though nothing else will happen."""
+        runs = self.state.runs
+        waiting = np.flatnonzero(runs.status < Status.RUNNING)
+        if not len(waiting):
+            return
+        fresh = int((runs.first_start_us[waiting] < 0).sum())
+        jobs = "1 job" if fresh == 1 else f"{fresh:,} jobs"
+        aside = len(waiting) - fresh
+        more = f", and {aside:,} set aside never went on" if aside else ""
+        raise FlyballError(
+            f"{jobs} of {len(runs):,} never started{more}: the policy started nothing more, "
+            "and nothing else is left to happen",
+            "have it start every job that fits on an idle cluster",
+        )
 
     def _go(self, until_us: int, policy: Decider | None) -> None:
         if policy is None:
