@@ -23,9 +23,9 @@ def series_of(values: list[float]) -> object:
     ("runnable", "cpus", "factor"),
     [
         ([1.0, 1.0], 0, 1.0),  # the monitor alone
-        ([3.0, 3.0], 0, 2.0),  # two others on two cores
+        ([3.0, 3.0], 0, 2.0**0.5),  # two others on two cores
         ([3.0, 3.0], 2, 1.0),  # they are the job's own tasks
-        ([5.0, 5.0], 2, 2.0),
+        ([5.0, 5.0], 2, 2.0**0.5),
         ([1000.0], 0, MOST),
         ([], 0, 1.0),  # nothing measured yet
     ],
