@@ -45,4 +45,5 @@ def slowdown(series: Series | None, cores: int, running: Sequence[Job]) -> float
         return 1.0
     ours = sum(job.spec.cpus for job in running)
     others = max(0.0, float(np.mean(runnable)) - SAMPLER - ours)
-    return min(MOST, (1.0 + others / cores) ** BELIEVED)
+    worst = 1.0 + others / cores
+    return float(min(MOST, worst**BELIEVED))
