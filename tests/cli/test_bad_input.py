@@ -48,7 +48,7 @@ def trace(tmp_path: Path) -> Path:
         (f"{HEADER}\na,0,10,1\na,1,10,1\n", ["row 3", "a"]),
         (f"{HEADER},after\na,0,10,1,b\nb,0,10,1,a\n", ["a -> b -> a"]),
         (f"{HEADER},after\na,0,10,1,zz\n", ["row 2", "zz"]),
-        (f"{HEADER}\na,0,10,9\n", ["job a", "9 devices"]),
+        (f"{HEADER}\na,0,10,9\n", ["job a", "9 GPUs"]),
         (f"{HEADER}\na,0,10,1000000000000\n", []),
         (f"{HEADER}\n", []),
         ("", []),

@@ -111,7 +111,7 @@ def get_forecaster(name: str) -> type[LoadForecaster]:
 
 
 def _wrong(value: object) -> str:
-    return "" if hasattr(value, "predict") else "is not a forecaster: it has no predict"
+    return "" if hasattr(value, "outlook") else "is not a forecaster: it has no outlook"
 
 
 def _outside() -> dict[str, str]:
