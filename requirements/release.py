@@ -35,7 +35,7 @@ def main() -> None:
         checked = []
         for name in PYTHONS:
             python = shutil.which(name)
-            if python is None:
+            if python is None or not runs(python):
                 print(f"{name}: not here")
                 continue
             check(python, wheel, Path(folder) / name)
@@ -43,6 +43,11 @@ def main() -> None:
         if not checked:
             sys.exit(f"none of {', '.join(PYTHONS)} is here")
         print(f"{wheel.name} works on {', '.join(checked)}")
+
+
+def runs(python: str) -> bool:
+    """Whether an interpreter starts: a version manager's shim may name one that is not there."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 def build(folder: Path) -> Path:
