@@ -32,7 +32,7 @@ def logs(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Print what a job printed, as it is; a separate stderr with --stderr."""
+    """Print what a job printed, as it is; with --stderr its error file."""
     whole_number(attempt, "--attempt", 0, 1_000_000)
     if tail is not None:
         whole_number(tail, "--tail", 0, 1_000_000)

@@ -28,7 +28,7 @@ PARTS = {
         "show:show",
         "Say everything about one job: what it asked for, where it stands, what it last reported.",
     ),
-    "logs": Part("logs:logs", "Print what a job printed, as it is; a separate stderr with --stderr."),
+    "logs": Part("logs:logs", "Print what a job printed, as it is; with --stderr its error file."),
     "cancel": Part(
         "cancel:cancel",
         "Cancel jobs: those that wait at once, those that run with SIGTERM and, later, SIGKILL.",
