@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-WAIT_S = 120.0
+WAIT_S = 400.0
+"""Long only where the kernels are compiled first, on a machine that does other things as well."""
 
 
 class Posted(NamedTuple):

@@ -54,9 +54,9 @@ def is_owed(job: Job) -> bool:
     return job.state.final and len(job.values.get(NOTIFIED, ())) < len(job.spec.notify)
 
 
-def message_of(job: Job) -> dict[str, Any]:
+def message_of(job: Job, nodes: Sequence[LiveNode]) -> dict[str, Any]:
     """What the targets of an ended job are told."""
-    view = job_view(job, ())
+    view = job_view(job, nodes)
     return {name: view[name] for name in SENT}
 
 
@@ -100,7 +100,7 @@ class Notices:
         journal: Journal,
         now_us: Callable[[], int],
     ) -> None:
-        self._folder, self._node = folder.resolve(), nodes[0]
+        self._folder, self._nodes = folder.resolve(), nodes
         self._journal, self._now_us = journal, now_us
         self._changed = threading.Condition()
         self._owed: dict[int, Job] = {}
@@ -206,7 +206,7 @@ class Notices:
             return None if self._stopping else self._owed[self._queue.popleft()]
 
     def _tell(self, job: Job) -> None:
-        message = message_of(job)
+        message = message_of(job, self._nodes)
         first = len(job.values.get(NOTIFIED, ()))
         for number, target in enumerate(job.spec.notify[first:], first):
             if self._stopping:
@@ -224,7 +224,7 @@ class Notices:
         if problem := program_problem(target[0], job.spec):
             return Outcome(False, f"could not start: {problem}")
         launch = Launch(job.id, job.attempt, job.spec, ())
-        env = environment(launch, self._folder, self._node, job.spec.cpus, os.environ)
+        env = environment(launch, self._folder, self._nodes[0], job.spec.cpus, os.environ)
         env |= variables_of(message)
         cwd = job.spec.cwd
         return deliver.run(target, cwd, env, payload, self._abandon, self.timeout_s)
