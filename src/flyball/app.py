@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -265,6 +266,7 @@ def build_live(
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
     """
     from flyball.control.driver import Driver
+    from flyball.control.foresight.contention import Contention
     from flyball.control.plane import Plane
     from flyball.core.clock import LiveClock
     from flyball.monitor.reader import Telemetry
@@ -287,6 +289,7 @@ def build_live(
         passing=passing, tuning=tuning,
     )  # fmt: skip
     plane.sensors = Telemetry(state / "telemetry")
+    plane.forecaster.slowdown = Contention(os.getpid()).slowdown
     recovered = plane.open()
     return Live(plane, Driver(plane, engine), engine, recovered)
 

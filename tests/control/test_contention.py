@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
-import numpy as np
+import os
+from pathlib import Path
+
 import pytest
-from tests.control.live_cases import START_US, spec_of
 
-from flyball.control.foresight.contention import MOST, RUNNABLE, slowdown
-from flyball.core.jobs import Job
-from flyball.core.results import Floats
+from flyball.control.foresight.contention import MOST, Contention
 
 
-def series_of(values: list[float]) -> object:
-    def series(name: str, seconds: float) -> tuple[Floats, Floats]:
-        assert name == RUNNABLE
-        return np.arange(len(values), dtype=float), np.array(values)
-
-    return series
+def account(proc: Path, *threads: tuple[float, float]) -> None:
+    """Write the kernel's account of threads: seconds that each ran and waited."""
+    for number, (run_s, wait_s) in enumerate(threads):
+        folder = proc / "7" / "task" / str(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "schedstat").write_text(f"{run_s * 1e9:.0f} {wait_s * 1e9:.0f} 12\n")
 
 
 @pytest.mark.parametrize(
-    ("runnable", "cpus", "factor"),
+    ("threads", "factor"),
     [
-        ([1.0, 1.0], 0, 1.0),  # the monitor alone
-        ([3.0, 3.0], 0, 2.0**0.5),  # two others on two cores
-        ([3.0, 3.0], 2, 1.0),  # they are the job's own tasks
-        ([5.0, 5.0], 2, 2.0**0.5),
-        ([1000.0], 0, MOST),
-        ([], 0, 1.0),  # nothing measured yet
+        ([(2.0, 0.0)], 1.0),
+        ([(2.0, 2.0)], 2.0),
+        ([(1.0, 0.0), (1.0, 1.0)], 1.5),  # threads together
+        ([(0.1, 5.0)], 1.0),  # too little to say
+        ([(1.0, 1000.0)], MOST),
+        ([], 1.0),
     ],
 )
-def test_slowdown_counts_tasks_that_belong_to_no_job(
-    runnable: list[float], cpus: int, factor: float
+def test_slowdown_is_waiting_over_running(
+    tmp_path: Path, threads: list[tuple[float, float]], factor: float
 ) -> None:
-    running = [Job(1, spec_of(cpus=cpus), START_US)] if cpus else []
-    assert slowdown(series_of(runnable), 2, running) == factor  # type: ignore[arg-type]
+    account(tmp_path, *threads)
+    assert Contention(7, tmp_path).slowdown() == pytest.approx(factor)
 
 
-def test_no_monitor_means_no_slowdown() -> None:
-    assert slowdown(None, 2, []) == 1.0
+def test_only_what_happened_since_the_last_ratio_counts(tmp_path: Path) -> None:
+    contention = Contention(7, tmp_path)
+    account(tmp_path, (2.0, 4.0))
+    assert contention.slowdown() == pytest.approx(3.0)
+    account(tmp_path, (2.2, 9.0))
+    assert contention.slowdown() == pytest.approx(3.0), "too little CPU time since"
+    account(tmp_path, (3.0, 4.5))
+    assert contention.slowdown() == pytest.approx(1.5)
+
+
+def test_garbled_account_means_no_slowdown(tmp_path: Path) -> None:
+    account(tmp_path, (2.0, 4.0))
+    (tmp_path / "7" / "task" / "0" / "schedstat").write_text("a b c")
+    assert Contention(7, tmp_path).slowdown() == 1.0
+
+
+def test_this_process_has_a_ratio() -> None:
+    assert 1.0 <= Contention(os.getpid()).slowdown() <= MOST

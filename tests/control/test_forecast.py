@@ -139,7 +139,7 @@ def test_other_work_on_the_machine_makes_the_wait_longer(rig: Rig) -> None:
     last = queue_of_estimates(rig)
     rig.settle()
     free = rig.plane.forecaster.starts(rig.now)[last]
-    rig.plane.forecaster.slowdown = lambda running: 3.0
+    rig.plane.forecaster.slowdown = lambda: 3.0
     busy = rig.plane.forecaster.starts(rig.now)[last]
     assert busy.p50_s > 2 * free.p50_s
 

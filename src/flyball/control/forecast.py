@@ -77,7 +77,7 @@ class Forecaster:
         self.ask: Callable[[JobSpec, int], Sequence[float] | None] = lambda spec, now_us: None
         self.steps: Callable[[Job], Steps | None] = lambda job: None
         self._trust: dict[str, Trust] = {}
-        self.slowdown: Callable[[Sequence[Job]], float] = lambda running: 1.0
+        self.slowdown: Callable[[], float] = lambda: 1.0
 
     def starts(self, now_us: int) -> dict[int, StartTime]:
         """Of every active job."""
@@ -157,7 +157,7 @@ class Forecaster:
     def _judge_estimates(self, jobs: Sequence[Job], now_us: int) -> None:
         """Work out how far each owner's estimates are off, running jobs included."""
         running = [job for job in jobs if job.state != JobState.PENDING]
-        slowdown = self.slowdown(running)
+        slowdown = self.slowdown()
         ratios: dict[str, list[float]] = {job.spec.user: [] for job in jobs}
         for job in running:
             ratio = self._running_ratio(job, now_us)

@@ -28,7 +28,6 @@ from flyball.control.demand import (
 from flyball.control.durations import Durations
 from flyball.control.forecast import Forecaster
 from flyball.control.foresight.beside import Beside
-from flyball.control.foresight.contention import slowdown
 from flyball.control.foresight.keeper import Keeper
 from flyball.control.foresight.learner import Learner
 from flyball.control.foresight.recent import Recent
@@ -122,7 +121,6 @@ class Plane(Answers):
         self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
         self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
         self.forecaster.steps = self._steps
-        self.forecaster.slowdown = self._slowdown
         self.tokens = Tokens(self.book, self.decider)
         self.beside = Beside(self.forecaster, self._predicted, self._scaled)
         self.learner: Learner | None = None
@@ -381,10 +379,6 @@ class Plane(Answers):
 
     def _steps(self, job: Job) -> Steps | None:
         return self.beside.steps.of(job, self.sensors, self.progress.of(job))
-
-    def _slowdown(self, running: Sequence[Job]) -> float:
-        series = None if self.sensors is None else self.sensors.series
-        return slowdown(series, sum(node.cpus for node in self.nodes_), running)
 
     def dry_run(self, spec: JobSpec) -> dict[str, Any]:
         """Whether and when a job would start if it were submitted now.

@@ -27,7 +27,6 @@ from flyball.control.durations import Durations
 from flyball.control.forecast import Forecaster
 from flyball.control.foresight import fitting
 from flyball.control.foresight.bands import LEVELS, StartBands
-from flyball.control.foresight.contention import slowdown
 from flyball.control.foresight.learner import Learner
 from flyball.control.foresight.loads import Loads, Measured
 from flyball.control.foresight.recent import Recent
@@ -106,8 +105,6 @@ class Follower:
         self._recent = Recent(demand, jobs)
         self.forecaster = Forecaster(self.book, decider, self._durations, self._recent)
         self.forecaster.bands = self.bands
-        cores = sum(node.cpus for node in nodes)
-        self.forecaster.slowdown = lambda running: slowdown(measured, cores, running)
         self.learner.begin(jobs)
         self.loads = Loads(demand, measured)
         self.loads.begin(jobs, self._now_us() / US_PER_S)

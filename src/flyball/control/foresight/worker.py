@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from flyball.control.foresight.contention import Contention
 from flyball.control.foresight.follower import FOLDER, Follower
 from flyball.control.history import History
 from flyball.core.errors import FlyballError
@@ -119,6 +120,8 @@ def main() -> None:
             return round(time.time() * US_PER_S) + ahead_us
 
         follower = Follower(history, state / FOLDER, now_us, telemetry.series)
+        # Measured on the control plane: a worker runs at a lower priority than jobs do.
+        follower.forecaster.slowdown = Contention(os.getppid()).slowdown
         try:
             serve(follower, sys.stdin.buffer, say, Watched(state / JOURNAL).changed)
         except BrokenPipeError:
