@@ -182,9 +182,9 @@ class JobSpec:
 
 request_of = attrgetter(
     *("cpus", "gpus", "milli", "least", "most", "memory_mib", "limit_s", "estimate_s"),
-    *("priority", "kind", "model", "user", "tenant", "array", "array_limit"),
+    *("priority", "kind", "model", "user", "tenant", "array", "array_limit", "max_processes"),
 )
-"""All of a spec that the scheduler looks at, as a tuple; but not whom it waits for."""
+"""All of a spec that the scheduler or the check of its limits reads, but not whom it waits for."""
 
 DEFAULTS: dict[str, Any] = {
     each.name: {} if each.name == "env" else None if each.name == "argv" else each.default
