@@ -42,7 +42,7 @@ def _session_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
     left = processes.wait()
     processes.end()
-    assert not left, f"processes of this session were left behind:\n{describe(left)}"
+    assert not left, f"processes of this test run were left behind:\n{describe(left)}"
 
 
 @pytest.fixture(autouse=True)
