@@ -11,6 +11,7 @@ from tests.predict.load.cases import daily
 from typer.testing import CliRunner
 
 from flyball.bench import predict_cost
+from flyball.bench.part_runs import Part
 from flyball.cli import predict_load
 
 app = typer.Typer()
@@ -42,7 +43,7 @@ def test_rows_of_time(small: None) -> None:
 
 def test_the_command(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = predict_cost.cost_rows(lambda _: None, (50, 200))
-    monkeypatch.setattr(predict_cost, "cost_rows", lambda _note: rows)
+    monkeypatch.setattr(predict_cost, "PARTS", {"series": Part(lambda _note: rows)})
     result = CliRunner().invoke(app, ["cost", "--json"])
     assert json.loads(result.stdout)["rows"] == rows
     assert "once a minute" in CliRunner().invoke(app, ["cost"]).stdout
