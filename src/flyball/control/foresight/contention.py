@@ -4,7 +4,7 @@ The kernel accounts for every thread how long it ran and how long it was ready t
 wait for a core (`/proc/PID/task/*/schedstat`). The control plane's own share is what a job at the
 same priority would get: with as much waiting as running, a job takes twice as long. Counting tasks
 that are ready to run was tried instead and is far off where the kernel shares the cores by session
-or tasks have a low priority: it said 6 times where jobs were 1.4 times slower.
+or tasks have a low priority: in ten runs it made forecasts 1.9 to 4.1 times too long.
 """
 
 from __future__ import annotations
