@@ -24,10 +24,10 @@ from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin, warm
 
 if TYPE_CHECKING:
+    from flyball.control.ask.receipts import Prices
+    from flyball.control.decide.tuning_rounds import Tuning as LiveTuning
     from flyball.control.driver import Driver
     from flyball.control.plane import Plane
-    from flyball.control.receipts import Prices
-    from flyball.control.tuning import Tuning as LiveTuning
 
 __all__ = [
     "Live",
@@ -266,9 +266,9 @@ def build_live(
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
     """
     from flyball.control.driver import Driver
-    from flyball.control.foresight.contention import Contention
     from flyball.control.plane import Plane
     from flyball.core.clock import LiveClock
+    from flyball.monitor.contention import Contention
     from flyball.monitor.reader import Telemetry
 
     if policy.allocator is not None:
@@ -325,7 +325,7 @@ def _engine(
         return VirtualEngine(nodes_of(simulated), clock.now_us)
     from flyball.engines.local.engine import LocalEngine
     from flyball.physics import catalogue
-    from flyball.twin.traces.gpus import device_of
+    from flyball.twin.inputs.traces.gpus import device_of
 
     reference = catalogue.reference().name
     return LocalEngine(

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tests.api.test_jobs import refused
 
-from flyball.api.routes import cluster, jobs, logs, orders, service, telemetry
+from flyball.api.routes import cluster, jobs, logs, service, steer, telemetry
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 
@@ -16,7 +16,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 def methods_by_path() -> dict[str, set[str]]:
     """Return the methods of every path, as the routes declare them."""
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for module in (jobs, orders, logs, cluster, telemetry, service):
+    for module in (jobs, steer, logs, cluster, telemetry, service):
         for route in module.router.routes:
             found[getattr(route, "path")] |= getattr(route, "methods")  # noqa: B009
     return dict(found)

@@ -11,7 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from tests.twin.strategies import Problem, problems
 
 from flyball.app import PolicySetting, build_twin, policy_settings
-from flyball.bench.bounds import (
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.effects import Effects
+from flyball.core.metrics import completions_s
+from flyball.core.workload import Workload
+from flyball.experiments.compare.bounds import (
     Bounds,
     Demand,
     best_shared,
@@ -20,12 +24,8 @@ from flyball.bench.bounds import (
     shared_s,
     solo_s,
 )
-from flyball.bench.priced_bound import priced_s
-from flyball.bench.scenarios import find_scenarios
-from flyball.core.cluster import Cluster, NodeGroup
-from flyball.core.effects import Effects
-from flyball.core.metrics import completions_s
-from flyball.core.workload import Workload
+from flyball.experiments.compare.priced_bound import priced_s
+from flyball.experiments.scenarios import find_scenarios
 
 QUIET: dict[str, Any] = {
     "deadline": None,

@@ -15,14 +15,20 @@ from typing import Any
 import pytest
 
 from flyball.app import policy_settings
-from flyball.bench import compare_runs, run_file, workers
-from flyball.bench.compare import Comparison, compare, load_comparison, summary_of
-from flyball.bench.compare_figure import compare_figure
-from flyball.bench.compare_report import change_table, markdown, relative_table, scenario_table
-from flyball.bench.compare_runs import BOUND, Plan, code_version, run_plan
-from flyball.bench.run_file import Record, RunFile
-from flyball.bench.scenarios import Scenario
 from flyball.core.errors import BadInput, FlyballError, UnknownName
+from flyball.experiments import run_file, workers
+from flyball.experiments.compare import runs
+from flyball.experiments.compare.figure import compare_figure
+from flyball.experiments.compare.report import (
+    change_table,
+    markdown,
+    relative_table,
+    scenario_table,
+)
+from flyball.experiments.compare.runs import BOUND, Plan, code_version, run_plan
+from flyball.experiments.compare.summary import Comparison, compare, load_comparison, summary_of
+from flyball.experiments.run_file import Record, RunFile
+from flyball.experiments.scenarios import Scenario
 
 NODES = {"nodes": [{"name": "a", "device": "V100", "devices": 8}]}
 TINY = Scenario("tiny", "a small one", NODES, "mixed", 30, 0.9, effects={"estimate_sigma": 0.5})
@@ -131,7 +137,7 @@ def test_keys_follow_all_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     assert deeper.key(0, 0, BOUND) in keys
     longer = Plan((replace(TINY, jobs=31),), plan().policies, (0,))
     assert longer.key(0, 0, 0) not in keys
-    monkeypatch.setattr(compare_runs, "code_version", lambda: "another")
+    monkeypatch.setattr(runs, "code_version", lambda: "another")
     assert plan().key(0, 0, 0) != first
 
 
@@ -147,7 +153,7 @@ def test_the_code_version_follows_the_sources(
     for text in ("a = 1\n", "a = 2\n"):
         source.write_text(text)
         run_file.source_version.cache_clear()
-        versions.append(compare_runs.code_version())
+        versions.append(runs.code_version())
     run_file.source_version.cache_clear()
     assert versions[0] != versions[1]
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flyball.bench.fairness import DAYS, DEVICES, NODES, draw, own_cluster, run, shared_cluster
 from flyball.core.units import S_PER_DAY
-from flyball.twin.traces.describe import device_seconds
+from flyball.experiments.fairness import (
+    DAYS,
+    DEVICES,
+    NODES,
+    draw,
+    own_cluster,
+    run,
+    shared_cluster,
+)
+from flyball.twin.inputs.traces.describe import device_seconds
 
 
 def test_the_draw_has_the_load_and_every_job_twice() -> None:

@@ -16,20 +16,20 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from flyball.app import policy_settings
-from flyball.bench.compare import Comparison, compare
-from flyball.bench.compare_figure import compare_drawing
-from flyball.bench.compare_runs import Plan
-from flyball.bench.figures import replay_drawing, wrapped
-from flyball.bench.pareto import AIMS, Point
-from flyball.bench.pareto_figure import pareto_drawing
-from flyball.bench.replay import Case, Run, run_all
-from flyball.bench.scenarios import Scenario
 from flyball.core.effects import Effects
+from flyball.experiments.compare.figure import compare_drawing
+from flyball.experiments.compare.runs import Plan
+from flyball.experiments.compare.summary import Comparison, compare
+from flyball.experiments.figures import replay_drawing, wrapped
+from flyball.experiments.pareto import AIMS, Point
+from flyball.experiments.pareto_figure import pareto_drawing
+from flyball.experiments.replay import Case, Run, run_all
+from flyball.experiments.scenarios import Scenario
 from flyball.predict.load.ahead import Ahead
 from flyball.predict.load.figure import forecast_drawing
 from flyball.predict.series import Series
-from flyball.twin.cluster_file import load_cluster
 from flyball.twin.generate import generate
+from flyball.twin.inputs.cluster_file import load_cluster
 
 TUNED = "+elastic+share+balance+power"
 NODES = {"nodes": [{"name": "a", "device": "V100", "devices": 8}]}

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import typer
 
-from flyball.bench import monitor
-from flyball.bench.monitor_agree import AGREE, Look, agreement
-from flyball.bench.monitor_store import storing_share
-from flyball.bench.part_runs import Outcome
-from flyball.bench.run_file import RunFile
-from flyball.cli import bench_monitor
+from flyball.bench.monitor import cost
+from flyball.bench.monitor.agreement import AGREE, Look, agreement
+from flyball.bench.monitor.store import storing_share
+from flyball.cli.bench import monitor
 from flyball.core.errors import BadInput
 from flyball.core.protocols import Sample
+from flyball.experiments.part_runs import Outcome
+from flyball.experiments.run_file import RunFile
 from flyball.monitor import segments
 from flyball.monitor.rates import FAMILIES
 from flyball.monitor.reader import Telemetry
@@ -30,10 +30,10 @@ NOTES: list[str] = []
 def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Two modes for a few seconds each, with windows to match."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(monitor, "WINDOW_S", 1.0)
-        patch.setattr(monitor, "SETTLE_S", 0.0)
+        patch.setattr(cost, "WINDOW_S", 1.0)
+        patch.setattr(cost, "SETTLE_S", 0.0)
         with RunFile(tmp_path_factory.mktemp("runs") / "runs.jsonl") as runs:
-            outcome, figures = monitor.run(NOTES.append, runs, 2.0, 2, 2)
+            outcome, figures = cost.run(NOTES.append, runs, 2.0, 2, 2)
     assert not outcome.not_run
     return figures
 
@@ -44,7 +44,7 @@ def test_figures(figures: dict[str, Any]) -> None:
     for mode in figures["modes"].values():
         assert 0.0 < mode["sampling_percent_of_core"] <= mode["cpu_percent_of_core"] < 100.0
         assert 5.0 < mode["pss_mb"] < 100.0
-        assert set(mode["mb_per_hour"]) == set(monitor.FAMILY_BARS_MB)
+        assert set(mode["mb_per_hour"]) == set(cost.FAMILY_BARS_MB)
         assert all(each > 0 for each in mode["mb_per_hour"].values())
         assert mode["failures"] == 0
     assert figures["agreement"]["windows"] >= 1
@@ -106,14 +106,14 @@ def test_an_hour_is_stored_as_the_agent_would(tmp_path: Path) -> None:
 def command(*arguments: str) -> None:
     """The command as a user calls it, whatever it is hooked into."""
     app = typer.Typer()
-    app.command(epilog=bench_monitor.EXAMPLES)(bench_monitor.monitor)
+    app.command(epilog=monitor.EXAMPLES)(monitor.monitor)
     app([*arguments], standalone_mode=False)
 
 
 def test_command(
     figures: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(monitor, "run", lambda *_: (Outcome(), figures))
+    monkeypatch.setattr(cost, "run", lambda *_: (Outcome(), figures))
     command("--seconds", "60")
     shown = capsys.readouterr()
     assert "CPU at default rates, % of one core" in shown.out

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from flyball.app import PolicySetting, policy_settings, tuned, tuning_setting
-from flyball.bench.pareto import (
+from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.effects import Effects
+from flyball.core.errors import BadInput, UnknownName
+from flyball.core.metrics import Summary
+from flyball.core.workload import Workload
+from flyball.experiments.pareto import (
     AIMS,
     SWEPT,
     Point,
@@ -19,14 +24,9 @@ from flyball.bench.pareto import (
     sweep,
     swept_settings,
 )
-from flyball.bench.pareto_figure import pareto_figure
-from flyball.bench.replay import Case, Run, changes, run_all
-from flyball.bench.tuned import ablation, beside, made_elastic, rows
-from flyball.core.cluster import Cluster, NodeGroup
-from flyball.core.effects import Effects
-from flyball.core.errors import BadInput, UnknownName
-from flyball.core.metrics import Summary
-from flyball.core.workload import Workload
+from flyball.experiments.pareto_figure import pareto_figure
+from flyball.experiments.replay import Case, Run, changes, run_all
+from flyball.experiments.tuning.tuned import ablation, beside, made_elastic, rows
 from flyball.tune.registry import settings
 
 CLUSTER = Cluster("two", (NodeGroup("t", 2, "T4", 4), NodeGroup("a", 1, "A100-40GB", 4)))

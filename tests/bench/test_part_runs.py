@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from flyball.bench import live_runs, part_runs, submit_up, tune_layer, tune_live, tune_live_caps
-from flyball.bench.part_runs import Outcome, Part, run_parts
-from flyball.bench.run_file import RunFile
-from flyball.bench.submit_up import running, state_folder
+from flyball.bench.submit import server
+from flyball.bench.submit.server import running, state_folder
+from flyball.bench.tune import live, live_caps, live_runs, parts
 from flyball.cli.main import run
 from flyball.core.errors import DataAbsent, Unavailable
+from flyball.experiments import part_runs
+from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.run_file import RunFile
 
 ROW = {
     "case": "c", "load": 1.3, "baseline": "easy", "metric": "work_pct",
@@ -47,9 +49,9 @@ def few_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for name in ("caps", "live", "speed"):
         monkeypatch.setattr(f"flyball.bench.tune_{name}.rows", rows(name))
-    kept = {name: tune_layer.PARTS[name] for name in ("caps", "live", "speed")}
-    monkeypatch.setattr(tune_layer, "PARTS", kept)
-    monkeypatch.setattr(tune_layer, "DATA", {})
+    kept = {name: parts.PARTS[name] for name in ("caps", "live", "speed")}
+    monkeypatch.setattr(parts, "PARTS", kept)
+    monkeypatch.setattr(parts, "DATA", {})
     monkeypatch.setattr(part_runs, "find_spec", lambda name: None)
     return ran
 
@@ -83,7 +85,7 @@ def test_a_failed_part_keeps_the_others_and_its_reason(
     tmp_path: Path,
 ) -> None:
     trouble = raising(Unavailable("job 3 ended as FAILED", "see its log"))
-    monkeypatch.setattr("flyball.bench.tune_caps.rows", trouble)
+    monkeypatch.setattr("flyball.experiments.tuning.caps.rows", trouble)
     kept = tmp_path / "tune.jsonl"
     assert run(["bench", "tune", "--resume", str(kept)]) == 75
     shown = capsys.readouterr()
@@ -91,7 +93,9 @@ def test_a_failed_part_keeps_the_others_and_its_reason(
     assert "not measured: caps: job 3 ended as FAILED; see its log" in shown.err
     assert f"go on with --resume {kept}" in shown.err
     # Mended: only what is missing is measured.
-    monkeypatch.setattr("flyball.bench.tune_caps.rows", lambda _note: [{**ROW, "case": "caps"}])
+    monkeypatch.setattr(
+        "flyball.experiments.tuning.caps.rows", lambda _note: [{**ROW, "case": "caps"}]
+    )
     assert run(["bench", "tune", "--resume", str(kept), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert [row["case"] for row in made["rows"]] == ["caps", "speed"]
@@ -105,7 +109,7 @@ def test_without_a_file_nothing_is_lost_either(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("flyball.bench.tune_speed.rows", raising(KeyboardInterrupt()))  # type: ignore[arg-type]
+    monkeypatch.setattr("flyball.bench.tune.speed.rows", raising(KeyboardInterrupt()))  # type: ignore[arg-type]
     assert run(["bench", "tune"]) == 130
     [kept] = tmp_path.iterdir()
     assert str(kept) in capsys.readouterr().err
@@ -151,12 +155,12 @@ def test_a_failed_job_is_reported_as_failed_with_the_end_of_its_log(
         with pytest.raises(Unavailable, match="ended as FAILED with exit code 1 before step 5"):
             here.until_step(job, 5)
         with pytest.raises(Unavailable, match="No module named"):
-            tune_live.undisturbed(here)
+            live.undisturbed(here)
 
 
 def test_a_cancelled_job_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     with live_runs.stage() as here:
-        job = here.submit(tune_live_caps.BUSY)
+        job = here.submit(live_caps.BUSY)
         here.until(lambda: here.job(job).started_us, "its start", job)
         here.plane.cancel(job)
         assert here.ended(job).state == "CANCELLED"
@@ -167,4 +171,4 @@ def test_bench_submit_reports_a_failed_job(tmp_path: Path) -> None:
         job = client.submit(["sh", "-c", "echo out of luck; exit 7"], cwd="/", cpus=1)
         client.wait(job, 60.0)
         with pytest.raises(Unavailable, match="FAILED with exit code 7: out of luck"):
-            submit_up.refuse_failed(client, job)
+            server.refuse_failed(client, job)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flyball.bench import placement
 from flyball.cli.main import run
 from flyball.core.workload import Mix
+from flyball.experiments import placement
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
     f"n{i},{cores}000,65536,4,T4\n" for i, cores in enumerate([8, 8, 32, 32, 32])

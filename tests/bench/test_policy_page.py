@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.bench.policy_page import rule_text
+from flyball.experiments.compare.policy_page import rule_text
 from flyball.schedule.policies.registry import get_policy, names
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "policies.md"

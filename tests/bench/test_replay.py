@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from flyball.app import policy_settings
-from flyball.bench import replay, workers
-from flyball.bench.figures import queue_curve, replay_figure
-from flyball.bench.replay import Case, Run, differences, run_all
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.workload import Workload
+from flyball.experiments import replay, workers
+from flyball.experiments.figures import queue_curve, replay_figure
+from flyball.experiments.replay import Case, Run, differences, run_all
 
 CLUSTER = Cluster("two", (NodeGroup("a", 1, "V100", 2), NodeGroup("b", 1, "T4", 2)))
 

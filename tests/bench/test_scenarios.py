@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from flyball.app import policy_settings
-from flyball.bench.scenarios import TRAINING_SEED, Scenario, find_scenarios, scenario_names
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.workload import COLUMNS, Workload
-from flyball.twin.traces.describe import device_seconds
+from flyball.experiments.scenarios import TRAINING_SEED, Scenario, find_scenarios, scenario_names
+from flyball.twin.inputs.traces.describe import device_seconds
 
 EVERY = pytest.mark.parametrize("scenario", find_scenarios("all"), ids=lambda each: each.name)
 

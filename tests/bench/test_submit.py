@@ -14,20 +14,12 @@ import psutil
 import pytest
 import typer
 
-from flyball.bench import (
-    submit,
-    submit_cycles,
-    submit_idle,
-    submit_jobs,
-    submit_rates,
-    submit_recovery,
-    submit_speed,
-)
-from flyball.bench.submit_rows import Setting, at_least, at_most
-from flyball.bench.submit_speed import Worker
-from flyball.bench.submit_up import Up, running, state_folder, wait_until
-from flyball.cli import bench_submit
-from flyball.control.history import History
+from flyball.bench.submit import cycles, idle, jobs, parts, rates, recovery, speed
+from flyball.bench.submit.rows import Setting, at_least, at_most
+from flyball.bench.submit.server import Up, running, state_folder, wait_until
+from flyball.bench.submit.speed import Worker
+from flyball.cli.bench import submit
+from flyball.control.journal.history import History
 from flyball.control.plane import JOURNAL
 from flyball.core.errors import BadInput, Unavailable
 from flyball.core.jobs import JobState
@@ -74,18 +66,18 @@ def test_rows_hold_or_not() -> None:
 def test_submits_are_accepted_over_many_connections(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submit_rates, "JOB", {"argv": ["true"], "cwd": "/"})
+    monkeypatch.setattr(rates, "JOB", {"argv": ["true"], "cwd": "/"})
     with up.client() as client:
         before = sum(1 for _ in client.jobs())
-        took_s = submit_rates._one_by_one(up, 2)
-        assert len(took_s) == 2 * submit_rates.CONNECTIONS
+        took_s = rates._one_by_one(up, 2)
+        assert len(took_s) == 2 * rates.CONNECTIONS
         assert all(each > 0 for each in took_s)
         assert sum(1 for _ in client.jobs()) == before + len(took_s)
         wait_until(lambda: not client.queue(1), 60.0, "the jobs to end")
 
 
 def test_short_jobs_all_end(up: Up) -> None:
-    assert submit_jobs._run_all(up, 20) > 0
+    assert jobs._run_all(up, 20) > 0
     with History(up.state / JOURNAL) as history:
         assert set(history.counts()) == {JobState.COMPLETED}
 
@@ -109,34 +101,34 @@ def test_pausing_stops_flyball_and_who_is_named(up: Up) -> None:
 
 
 def test_a_job_and_its_twins_take_turns(up: Up) -> None:
-    workers = {name: Worker(up.state / f"words.{name}") for name in submit_speed.NAMES}
-    job = workers[submit_speed.JOB]
-    with submit_speed._as_job(up, job):
+    workers = {name: Worker(up.state / f"words.{name}") for name in speed.NAMES}
+    job = workers[speed.JOB]
+    with speed._as_job(up, job):
         cores = os.sched_getaffinity(job.pid)
-        twin = workers[submit_speed.SAME]
-        with submit_speed._bare(twin, cores):
+        twin = workers[speed.SAME]
+        with speed._bare(twin, cores):
             assert _stops(psutil.Process(job.pid))
             assert _stops(psutil.Process(twin.pid))
             assert os.sched_getaffinity(twin.pid) == cores
             assert len(cores) == 1
-            assert submit_speed._bare_turn(up, job, twin) > 0
+            assert speed._bare_turn(up, job, twin) > 0
             assert _stops(psutil.Process(twin.pid))
-            assert twin.turns_s >= submit_speed.TURN_S
+            assert twin.turns_s >= speed.TURN_S
             assert job.turns_s == 0 <= twin.waited_s
     assert not psutil.pid_exists(twin.pid)
     with up.client() as client:
         assert client.queue(1) == []
-    fresh = {name: Worker(up.state / f"more.{name}") for name in submit_speed.NAMES}
-    speeds = submit_speed._one_set(up, fresh, 3)
+    fresh = {name: Worker(up.state / f"more.{name}") for name in speed.NAMES}
+    speeds = speed._one_set(up, fresh, 3)
     assert all(each > 0 for each in speeds.values())
     assert len(speeds) == 3
 
 
 def test_rows_of_speed() -> None:
-    row = submit_speed._row(submit_speed.ANY, [100.0, 100.0, 100.0], "three")
+    row = speed._row(speed.ANY, [100.0, 100.0, 100.0], "three")
     assert (row["value"], row["holds"], row["about"]) == (pytest.approx(100.0), True, "three")
     assert row["low"] == row["high"] == row["value"]
-    row = submit_speed._row(submit_speed.SAME, [98.0, 100.0, 98.0, 100.0], "four")
+    row = speed._row(speed.SAME, [98.0, 100.0, 98.0, 100.0], "four")
     assert row["value"] == pytest.approx(98.995, abs=0.001)
     assert row["holds"] is False
     assert row["low"] < 98.0 < 100.0 < row["high"]  # 1.8 either way: few sets say little
@@ -144,9 +136,9 @@ def test_rows_of_speed() -> None:
 
 def test_idle_finds_every_process(up: Up) -> None:
     job = up.fill()
-    parts = submit_idle._processes(up)
+    parts = idle._processes(up)
     assert len({each.pid for each in parts.values()}) == 5
-    assert all(submit_idle._cpu_s(each) >= 0 for each in parts.values())
+    assert all(idle._cpu_s(each) >= 0 for each in parts.values())
     memory = {name: each.memory_full_info().pss for name, each in parts.items()}
     assert 0 < memory["supervisor"] < memory["control plane"]
     with up.client() as client:
@@ -154,10 +146,10 @@ def test_idle_finds_every_process(up: Up) -> None:
 
 
 def test_cycles_keep_the_queue_full(tmp_path: Path) -> None:
-    case = submit_cycles.Case(nodes=4, pending=30, cycles=5, bar_ms=1e9)
-    world = submit_cycles.World(tmp_path, case, "easy")
+    case = cycles.Case(nodes=4, pending=30, cycles=5, bar_ms=1e9)
+    world = cycles.World(tmp_path, case, "easy")
     try:
-        rows = submit_cycles._rows(world, Setting(tmp_path, True, NOTES.append))
+        rows = cycles._rows(world, Setting(tmp_path, True, NOTES.append))
         assert len(world.plane.book.jobs) - len(world.plane.table.running) >= 25
     finally:
         world.plane.close()
@@ -167,14 +159,14 @@ def test_cycles_keep_the_queue_full(tmp_path: Path) -> None:
 
 
 def test_a_history_is_what_a_control_plane_recovers_from(tmp_path: Path) -> None:
-    submit_recovery.write_history(tmp_path / JOURNAL, 1_500)
+    recovery.write_history(tmp_path / JOURNAL, 1_500)
     with History(tmp_path / JOURNAL) as history:
         assert history.counts() == {JobState.COMPLETED: 1_500, JobState.PENDING: 10}
         assert history.last().next_job == 1_511
     setting = Setting(tmp_path, True, NOTES.append)
     for took_s, cpu_s in (
-        submit_recovery._opened(setting, tmp_path),
-        submit_recovery._up(setting, tmp_path),
+        recovery._opened(setting, tmp_path),
+        recovery._up(setting, tmp_path),
     ):
         assert took_s > 0
         assert cpu_s > 0
@@ -214,7 +206,7 @@ def test_an_up_that_does_not_come_up_says_why(tmp_path: Path) -> None:
 def command(*arguments: str) -> None:
     """The command as a user calls it."""
     app = typer.Typer()
-    app.command(epilog=bench_submit.EXAMPLES)(bench_submit.submit)
+    app.command(epilog=submit.EXAMPLES)(submit.submit)
     app([*arguments], standalone_mode=False)
 
 
@@ -226,7 +218,7 @@ def test_command(
         assert setting.size(10, 1) == 1
         return [at_least("rate", 5.0, "jobs/s", 4.0, about="five"), at_most("time", 1, "s", None)]
 
-    monkeypatch.setattr(submit, "PARTS", {"rates": part})
+    monkeypatch.setattr(parts, "PARTS", {"rates": part})
     command("--quick", "--folder", str(tmp_path), "--json")
     figures = json.loads(capsys.readouterr().out)
     assert [each["holds"] for each in figures["rows"]] == [True, None]

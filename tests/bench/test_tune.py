@@ -12,12 +12,19 @@ import numpy as np
 import pytest
 
 from flyball.app import policy_settings
-from flyball.bench import workers
-from flyball.bench.scenarios import TRAINING_SEED, Scenario
-from flyball.bench.tune import WINNER, Trainer, Tuned, held_out, tune
-from flyball.bench.tune_space import LEFT_ALONE, MATTERS, USUAL, draw, neighbours, normal
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, choices
+from flyball.experiments import workers
+from flyball.experiments.knob_search.search import WINNER, Trainer, Tuned, held_out, tune
+from flyball.experiments.knob_search.space import (
+    LEFT_ALONE,
+    MATTERS,
+    USUAL,
+    draw,
+    neighbours,
+    normal,
+)
+from flyball.experiments.scenarios import TRAINING_SEED, Scenario
 from flyball.schedule.policies.registry import get_policy
 from flyball.schedule.policies.tuned import parse_tuned
 

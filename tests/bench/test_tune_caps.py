@@ -7,10 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flyball.bench import tune_caps
-from flyball.bench.tune_caps import FRACTIONS, Configuration, choose, configuration, read, rows
 from flyball.core.errors import DataAbsent
 from flyball.core.shared_data import shared_data
+from flyball.experiments.tuning import caps
+from flyball.experiments.tuning.caps import (
+    FRACTIONS,
+    Configuration,
+    choose,
+    configuration,
+    read,
+    rows,
+)
 
 
 def test_a_configuration_follows_its_own_measurements() -> None:
@@ -52,7 +59,7 @@ def measured() -> None:
 
 @pytest.mark.usefixtures("measured")
 def test_all_configurations_are_read() -> None:
-    assert [len(read(name)) for name in tune_caps.TYPES] == [68, 53, 51, 45]
+    assert [len(read(name)) for name in caps.TYPES] == [68, 53, 51, 45]
 
 
 @pytest.mark.usefixtures("measured")

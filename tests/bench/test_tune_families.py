@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flyball.bench import tune_families as families
-from flyball.bench.run_file import RunFile
-from flyball.bench.tune_families import Plan, Task
 from flyball.cli.main import run
 from flyball.core.errors import BadInput, DataAbsent, UnknownName
 from flyball.core.shared_data import shared_data
-from flyball.twin.traces import sia
+from flyball.experiments.run_file import RunFile
+from flyball.experiments.tuning import families
+from flyball.experiments.tuning.families import Plan, Task
+from flyball.twin.inputs.traces import sia
 
 
 @pytest.fixture

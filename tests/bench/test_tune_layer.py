@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from flyball.bench import tune_layer, tune_mixed, tune_speed
-from flyball.bench.run_file import RunFile
+from flyball.bench.tune import parts, speed
 from flyball.cli.main import app
 from flyball.core.errors import DataAbsent, UnknownName
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import Workload
+from flyball.experiments.run_file import RunFile
+from flyball.experiments.tuning import mixed
 from flyball.tune.elastic import Elastic
 
 MODELS = ("bert (batch size 48)", "cifar10 (batch size 512)")
@@ -39,10 +40,10 @@ def small(jobs: int = 24) -> Workload:
 
 def test_a_part_nobody_knows_is_refused(tmp_path: Path) -> None:
     with RunFile(tmp_path / "runs.jsonl") as runs, pytest.raises(UnknownName, match="mixed"):
-        tune_layer.run(lambda _: None, ("mixd",), runs)
+        parts.run(lambda _: None, ("mixd",), runs)
 
 
-@pytest.mark.parametrize("name", tune_layer.PARTS)
+@pytest.mark.parametrize("name", parts.PARTS)
 def test_every_part_has_rows(name: str) -> None:
     module = import_module(f"flyball.bench.tune_{name.replace('-', '_')}")
     assert callable(module.rows)
@@ -64,16 +65,16 @@ def test_every_part_has_rows(name: str) -> None:
     ],
 )
 def test_a_bar_has_a_direction(metric: str, value: float, bar: Any, holds: Any) -> None:
-    assert tune_layer.holds({"metric": metric, "value": value, "bar": bar}) is holds
+    assert parts.holds({"metric": metric, "value": value, "bar": bar}) is holds
 
 
 def test_rows_are_changes_in_percent_with_their_interval() -> None:
-    case = tune_mixed.Case("a", 1.3, work=25.0)
+    case = mixed.Case("a", 1.3, work=25.0)
     names = ("work", "energy_per_work", "completion", "most_changes", "mean_changes")
     more = ("worst_fairness", "unfinished")
     base = dict.fromkeys((*names, *more), 10.0)
     pairs = [({**base, "work": 13.0}, base), ({**base, "work": 12.0}, base)]
-    rows = {row["metric"]: row for row in tune_mixed._rows_of(case, pairs)}
+    rows = {row["metric"]: row for row in mixed._rows_of(case, pairs)}
     assert rows["work_pct"]["value"] == 25.0
     assert rows["work_pct"]["low"] < 25.0 < rows["work_pct"]["high"]
     assert rows["energy_per_work_pct"]["value"] == 0.0
@@ -81,8 +82,8 @@ def test_rows_are_changes_in_percent_with_their_interval() -> None:
 
 
 def test_tuning_saves_energy_on_a_small_workload(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_mixed, "workload", lambda part, load: small())
-    mine, base = tune_mixed.measure(tune_mixed.CASES[0], "newtrace/1")
+    monkeypatch.setattr(mixed, "workload", lambda part, load: small())
+    mine, base = mixed.measure(mixed.CASES[0], "newtrace/1")
     assert mine["energy_per_work"] < 0.8 * base["energy_per_work"]
     assert mine["unfinished"] == base["unfinished"] == 0
 
@@ -92,17 +93,17 @@ def test_load_is_what_arrives_over_what_can_be_done() -> None:
         shared_data("sia_pollux", "workloads.csv.gz")
     except DataAbsent as absent:
         pytest.skip(str(absent))
-    once, twice = (tune_mixed.workload("philly/1", load) for load in (0.7, 1.4))
+    once, twice = (mixed.workload("philly/1", load) for load in (0.7, 1.4))
     assert once.submit_us[-1] == pytest.approx(2 * twice.submit_us[-1], rel=1e-6)
     # At load 0.7 the cluster keeps up, at 1.4 it cannot: the span is shorter than the work.
-    assert tune_mixed._least_us(once) == pytest.approx(0.7 * once.submit_us[-1], rel=1e-6)
+    assert mixed._least_us(once) == pytest.approx(0.7 * once.submit_us[-1], rel=1e-6)
 
 
 def test_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_speed, "REPEATS", 1)
-    assert tune_speed.events_per_s((), 300) > 0
-    assert tune_speed.events_per_s((Elastic(),), 60) > 0
-    row = tune_speed._row("x", "round_ms", 2.0, [1.0, 3.0], 100.0)
+    monkeypatch.setattr(speed, "REPEATS", 1)
+    assert speed.events_per_s((), 300) > 0
+    assert speed.events_per_s((Elastic(),), 60) > 0
+    row = speed._row("x", "round_ms", 2.0, [1.0, 3.0], 100.0)
     assert (row["low"], row["high"]) == (1.0, 3.0)
 
 
@@ -111,7 +112,7 @@ def test_the_command_prints_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         "case": "c", "load": 1.3, "baseline": "easy", "metric": "work_pct",
         "value": 30.0, "low": 28.0, "high": 32.0, "bar": 25.0,
     }  # fmt: skip
-    monkeypatch.setattr("flyball.bench.tune_caps.rows", lambda progress: [row])
+    monkeypatch.setattr("flyball.experiments.tuning.caps.rows", lambda progress: [row])
     said = CliRunner().invoke(app, ["bench", "tune", "--only", "caps", "--json"])
     assert json.loads(said.stdout) == {"rows": [row], "not_run": []}
     said = CliRunner().invoke(app, ["bench", "tune", "--only", "caps"])

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flyball.bench.tune_pathways import CASES, DAY_S, DAYS, SEEDS, judge, run, trials
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import Status
 from flyball.core.knobs import Span
 from flyball.core.workload import JobClass
+from flyball.experiments.tuning.pathways import CASES, DAY_S, DAYS, SEEDS, judge, run, trials
 from flyball.schedule.classify import classify_workload
 from flyball.schedule.policies.registry import get_policy
 from flyball.tune.pathways import Pathway, Setting, settings

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flyball.bench import tune_replicas
-from flyball.bench.servegen import CASES, Record, recorded
-from flyball.bench.tune_replicas import (
+from flyball.core.errors import DataAbsent
+from flyball.core.results import Floats
+from flyball.core.shared_data import VARIABLE
+from flyball.experiments.tuning import replicas
+from flyball.experiments.tuning.replicas import (
     ROUND_S,
     WARM_ROUNDS,
     Brought,
@@ -20,9 +22,7 @@ from flyball.bench.tune_replicas import (
     smallest_fleets,
     upper_rates,
 )
-from flyball.core.errors import DataAbsent
-from flyball.core.results import Floats
-from flyball.core.shared_data import VARIABLE
+from flyball.experiments.tuning.servegen import CASES, Record, recorded
 from flyball.physics.serving import steady
 
 STEPS = 2016
@@ -34,10 +34,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = np.arange(STEPS) / 6.0
     rates = 40.0 + 30.0 * np.sin(hours * 2 * np.pi / 24.0)
     made = Record(rates, np.full(STEPS, 20.0), steady(400.0, 60.0))
-    monkeypatch.setattr(tune_replicas, "recorded", lambda: dict.fromkeys(CASES, made))
-    monkeypatch.setattr(
-        tune_replicas, "_carried", lambda name: Week(name, False, 0).queue.carried(64)
-    )
+    monkeypatch.setattr(replicas, "recorded", lambda: dict.fromkeys(CASES, made))
+    monkeypatch.setattr(replicas, "_carried", lambda name: Week(name, False, 0).queue.carried(64))
 
 
 def brought(arrived: list[float]) -> Brought:
@@ -56,7 +54,7 @@ def test_replicas_follow_the_day_and_keep_the_target() -> None:
     assert saved["bar"] == -40.0
     assert saved["low"] <= saved["value"] <= saved["high"] < -10.0
     for load in ("week 2, lines", "week 2, steps"):
-        assert by[load, tune_replicas.WITHIN]["value"] >= 99.0
+        assert by[load, replicas.WITHIN]["value"] >= 99.0
     assert any("HPA" in row["baseline"] for row in table)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flyball.bench import tune_sharing
-from flyball.bench.tune_sharing import ARMS, fluid_gain, matched_gain, on_paper, workload
-from flyball.bench.workers import Workers
 from flyball.core.metrics import student_95
+from flyball.experiments.tuning import sharing
+from flyball.experiments.tuning.sharing import ARMS, fluid_gain, matched_gain, on_paper, workload
+from flyball.experiments.workers import Workers
 
 
 def test_two_that_go_together_share_a_device() -> None:
@@ -51,31 +51,31 @@ def test_workloads_have_the_share_of_one_device_jobs() -> None:
 
 
 def test_the_interval_is_students() -> None:
-    row = tune_sharing._row("c", 1.0, [1.0, 2.0, 3.0], "work", None)
+    row = sharing._row("c", 1.0, [1.0, 2.0, 3.0], "work", None)
     assert row["value"] == 2.0
     assert row["high"] - 2.0 == pytest.approx(student_95(2) / np.sqrt(3))
 
 
 def test_in_the_twin_sharing_adds_work_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_sharing, "NODES", 2)
-    monkeypatch.setattr(tune_sharing, "DAYS", 0.4)
-    alone = tune_sharing.replay("V100", 0, None)
+    monkeypatch.setattr(sharing, "NODES", 2)
+    monkeypatch.setattr(sharing, "DAYS", 0.4)
+    alone = sharing.replay("V100", 0, None)
     for arm in ARMS:
-        shared = tune_sharing.replay("V100", 0, arm)
+        shared = sharing.replay("V100", 0, arm)
         assert shared.work > alone.work
         assert shared.slowest <= 0.205  # whatever was believed of pairs
     assert alone.moves == 0.0 and alone.slowest == pytest.approx(0.0, abs=1e-6)
     for arm in ARMS:
-        shared = tune_sharing.replay("K80", 0, arm)
-        assert shared.work == tune_sharing.replay("K80", 0, None).work
+        shared = sharing.replay("K80", 0, arm)
+        assert shared.work == sharing.replay("K80", 0, None).work
 
 
 def test_every_row_of_a_small_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_sharing, "NODES", 1)
-    monkeypatch.setattr(tune_sharing, "DAYS", 0.1)
-    monkeypatch.setattr(tune_sharing, "SEEDS", range(2))
+    monkeypatch.setattr(sharing, "NODES", 1)
+    monkeypatch.setattr(sharing, "DAYS", 0.1)
+    monkeypatch.setattr(sharing, "SEEDS", range(2))
     monkeypatch.setattr(Workers, "_pays", lambda *_: False)
-    rows = tune_sharing.rows()
+    rows = sharing.rows()
     work = {row["case"]: row for row in rows if row["metric"] == "work" and row["load"]}
     assert len(work) == 2 * len(ARMS)
     for arm in ARMS:

@@ -14,8 +14,8 @@ from tests.control.journal_cases import Kept, submitted
 
 from flyball.api.state_folder import locked
 from flyball.cli.main import run
-from flyball.control.history import History
-from flyball.control.numbers import JobNumbers
+from flyball.control.journal.history import History
+from flyball.control.journal.job_numbers import JobNumbers
 
 
 @pytest.fixture

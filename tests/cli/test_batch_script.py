@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli import batch_script
-from flyball.cli.slurm_options import EVERY, IGNORED, SHORT, notes_of, take
+from flyball.cli.jobs import batch_script
+from flyball.cli.jobs.slurm_options import EVERY, IGNORED, SHORT, notes_of, take
 from flyball.core.errors import BadInput
 
 SCRIPT = """\

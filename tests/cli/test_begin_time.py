@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from flyball.cli.begin_time import begin_time
-from flyball.cli.drafts import described
+from flyball.cli.jobs.begin_time import begin_time
+from flyball.cli.jobs.parse_job import described
 from flyball.core.errors import BadInput
 
 NOW = datetime(2026, 11, 17, 15, 30, 10)

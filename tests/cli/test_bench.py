@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flyball.bench.compare import load_comparison
-from flyball.bench.compare_runs import Plan
-from flyball.bench.run_file import Record
 from flyball.cli.main import run
+from flyball.experiments.compare.runs import Plan
+from flyball.experiments.compare.summary import load_comparison
+from flyball.experiments.run_file import Record
 
 COMPARE = ("bench", "compare", "--scenarios", "uniform", "--seeds", "2", "--workers", "1")
 TUNE = ("bench", "tune-heuristics", "--scenarios", "uniform", "--seeds", "1", "--held-out", "2")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.api.world import SLEEP, World
 
-from flyball.cli.cancel import Done, lines
+from flyball.cli.jobs.cancel import Done, lines
 from flyball.cli.main import run
 from flyball.sdk.client import Client
 from flyball.sdk.errors import ApiError

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.cli.test_queue import job
 
-from flyball.cli import demo_live
+from flyball.cli.server import demo_live
 from flyball.data.live_demo import embedding, evaluate, gang, mlp, prepare, ranking, serve, stream
 from flyball.data.live_demo.progress import checkpoint_file, load, save, steps_told
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flyball.cli.explain import seconds_of
 from flyball.cli.main import run
+from flyball.cli.replay.explain import seconds_of
 from flyball.core.errors import BadInput
 
 TRACE = """job,submit_s,duration_s,num_gpus,gpu_milli

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flyball.cli import drafts
-from flyball.cli.drafts import Described, described
+from flyball.cli.jobs import parse_job
+from flyball.cli.jobs.parse_job import Described, described
 from flyball.cli.main import run
 from flyball.core.errors import BadInput
 
@@ -149,7 +149,7 @@ def test_scripts_may_say_that_the_submission_waits() -> None:
 
 
 def test_srun_is_missed_before_the_job_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    warning = f"job.sh line 4 calls srun, and there is none on your PATH; {drafts.NO_SRUN}"
+    warning = f"job.sh line 4 calls srun, and there is none on your PATH; {parse_job.NO_SRUN}"
     assert read("-n 2", "srun python train.py").notes == [warning]
     assert read("-n 2", "mpirun python train.py").notes == []
     monkeypatch.setattr(shutil, "which", {"srun": "/usr/bin/srun"}.get)
@@ -172,7 +172,7 @@ def test_slurms_other_options_on_the_command_line(capsys: pytest.CaptureFixture[
 
 
 def test_a_line_for_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [draft] = drafts.wrapped("echo $HOME | wc", {"cpus-per-task": "2"}).drafts
+    [draft] = parse_job.wrapped("echo $HOME | wc", {"cpus-per-task": "2"}).drafts
     assert draft.values == {
         "argv": ["/bin/sh", "-c", "echo $HOME | wc"],
         "name": "wrap",

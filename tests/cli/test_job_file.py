@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.job_file import Draft, read_jobs
+from flyball.cli.jobs.job_file import Draft, read_jobs
 from flyball.core.errors import BadInput
 
 

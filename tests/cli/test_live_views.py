@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 from tests.cli.test_queue import job
 
-from flyball.cli import cancel, logs, nodes, receipt, show, top, why
-from flyball.cli.live_options import clock_text, moment_text, size_text, soon_text, start_text
+from flyball.cli.jobs import cancel, logs, receipt, show, why
+from flyball.cli.jobs.sensor_words import uses_text
 from flyball.cli.main import run
-from flyball.cli.sensor_words import uses_text
+from flyball.cli.server import nodes, top
+from flyball.cli.server.live_options import (
+    clock_text,
+    moment_text,
+    size_text,
+    soon_text,
+    start_text,
+)
 
 ANSWER: dict[str, Any] = {
     "state": "PENDING",

@@ -9,10 +9,10 @@ import pytest
 from tests.cli.test_queue import job
 
 from flyball.app import make_tuners
-from flyball.cli import receipt, show, why
-from flyball.cli.job_file import read_jobs
+from flyball.cli.jobs import receipt, show, why
+from flyball.cli.jobs.job_file import read_jobs
+from flyball.cli.jobs.steer import share_of
 from flyball.cli.main import run
-from flyball.cli.orders import share_of
 from flyball.core.errors import BadInput
 
 LOG = [

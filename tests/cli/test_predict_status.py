@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.api.world import World
 
-from flyball.cli import predict_status
+from flyball.cli.predict import status
 from flyball.core.errors import Unavailable
 
 LEAD = {
@@ -53,12 +53,12 @@ FOUND: dict[str, Any] = {
 
 
 def test_a_line_for_each_time_ahead() -> None:
-    rows = [row for each in FOUND["loads"] for row in predict_status.load_rows(each)]
+    rows = [row for each in FOUND["loads"] for row in status.load_rows(each)]
     assert rows == [("running", "60.0 min", "smoothing", "last", "0.91", "90%", "1,240")]
 
 
 def test_sentences() -> None:
-    assert list(predict_status.lines(FOUND)) == [
+    assert list(status.lines(FOUND)) == [
         "running (devices): no pattern",
         "pending (jobs): too short to be fitted repeats every day (40%)",
         "run times: like jobs, learnt from 230 jobs; of 200 predictions: median error a factor of "
@@ -66,28 +66,28 @@ def test_sentences() -> None:
         "  the stored model is not used: bad",
         "start times: p50 kept by 50% of 40, p90 by - of 0; 1 forecast open",
     ]
-    assert predict_status.worker_line(FOUND["worker"]) == (
+    assert status.worker_line(FOUND["worker"]) == (
         "worker: runs, started 2 times; the last one ended with -9"
     )
-    assert predict_status.worker_line({}) == "worker: none"
+    assert status.worker_line({}) == "worker: none"
 
 
 def test_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     world = World(tmp_path / "state")
     with world.server():
-        predict_status.status(state=world.folder)
+        status.status(state=world.folder)
         assert "nothing is forecast" in capsys.readouterr().out
         world.plane.beside.hear({"status": FOUND})
-        predict_status.status(state=world.folder)
+        status.status(state=world.folder)
         out = capsys.readouterr().out
         assert "smoothing" in out
         assert "within 2x 64%" in out
         assert out.endswith("worker: none\n")
-        predict_status.status(as_json=True, state=world.folder)
+        status.status(as_json=True, state=world.folder)
         assert json.loads(capsys.readouterr().out)["run_times"]["n"] == 200
     world.plane.close()
 
 
 def test_no_server(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
-        predict_status.status(state=tmp_path)
+        status.status(state=tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.drafts import described
+from flyball.cli.jobs.parse_job import described
 from flyball.cli.main import run
 from flyball.core.errors import BadInput
 

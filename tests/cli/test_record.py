@@ -12,10 +12,10 @@ from flyball.app import build_twin, policy_settings
 from flyball.cli.main import run
 from flyball.core.effects import Effects
 from flyball.core.workload import Workload
-from flyball.twin.cluster_file import load_cluster
 from flyball.twin.generate import generate
-from flyball.twin.traces import write_trace
-from flyball.twin.traces.journal_write import write
+from flyball.twin.inputs.cluster_file import load_cluster
+from flyball.twin.inputs.traces import write_trace
+from flyball.twin.inputs.traces.journal_write import write
 
 Captured = pytest.CaptureFixture[str]
 CLUSTER = "philly-8x8"

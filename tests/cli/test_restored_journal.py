@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.test_up import Up, submit, until
 
-from flyball.control.history import History
+from flyball.control.journal.history import History
 from flyball.sdk.client import Client
 
 

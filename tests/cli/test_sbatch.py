@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from flyball.cli import sbatch
+from flyball.cli.jobs import sbatch
 from flyball.core.errors import BadInput
 
 

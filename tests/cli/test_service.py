@@ -13,7 +13,7 @@ import pytest
 
 from flyball.api.state_folder import locked, open_state
 from flyball.cli.main import run
-from flyball.cli.service_unit import unit_text
+from flyball.cli.server.service_unit import unit_text
 
 FLYBALL = (sys.executable, "-m", "flyball")
 WAIT_S = 240.0

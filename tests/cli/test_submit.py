@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from flyball.cli.drafts import described, draft_of, merged
-from flyball.cli.job_file import Draft
+from flyball.cli.jobs.job_file import Draft
+from flyball.cli.jobs.parse_job import described, draft_of, merged
+from flyball.cli.jobs.submit import DASHES, Command, dry_run_text, exit_code
 from flyball.cli.main import run
-from flyball.cli.submit import DASHES, Command, dry_run_text, exit_code
 from flyball.core.errors import BadInput
 
 

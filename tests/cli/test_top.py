@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.cli.test_queue import job, task
 
-from flyball.cli.top import (
+from flyball.cli.server.top import (
     LETTERS,
     MOST_LOOKED_AT,
     Rates,

@@ -9,7 +9,7 @@ import pytest
 
 from flyball.cli.main import run
 from flyball.cli.options import FORMATS, WRITTEN
-from flyball.twin.traces import READERS, WRITERS
+from flyball.twin.inputs.traces import READERS, WRITERS
 
 SAMPLES = Path(__file__).parents[1] / "twin" / "traces" / "samples"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.up_agent import LIVED_S, AgentKeeper, agent_command, next_pause_s, trim
+from flyball.cli.server.up_agent import LIVED_S, AgentKeeper, agent_command, next_pause_s, trim
 from flyball.core.errors import BadInput
 
 
@@ -63,7 +63,7 @@ def test_the_log_stays_small(tmp_path: Path) -> None:
 
 
 def test_it_is_started_again_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flyball.cli.up_agent.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("flyball.cli.server.up_agent.FIRST_PAUSE_S", 0.01)
     log = tmp_path / "agent.log"
     keeper = AgentKeeper([sys.executable, "-c", "print('here', flush=True)"], log)
     keeper.start()
@@ -78,7 +78,7 @@ def test_it_is_started_again_and_stopped(tmp_path: Path, monkeypatch: pytest.Mon
 def test_one_that_cannot_be_started_now_is_started_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flyball.cli.up_agent.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("flyball.cli.server.up_agent.FIRST_PAUSE_S", 0.01)
     log, program = tmp_path / "agent.log", tmp_path / "agent"
     keeper = AgentKeeper([str(program)], log)
     keeper.start()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.up import _tuner_names
-from flyball.cli.up_greeting import greeting, path_line
+from flyball.cli.server.up import _tuner_names
+from flyball.cli.server.up_greeting import greeting, path_line
 from flyball.core.live import LiveNode
 
 URL = "http://127.0.0.1:8700"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.cli.test_up import Up, starts
 
-from flyball.cli.up_port import read_port
+from flyball.cli.server.up_port import read_port
 
 __all__ = ["starts"]
 

@@ -13,7 +13,7 @@ from flyball.core.workload import JobClass
 from flyball.physics import catalogue
 from flyball.physics.abstraction import acu
 from flyball.physics.power import cap_factors, draw_w
-from flyball.twin.traces.gpus import device_of
+from flyball.twin.inputs.traces.gpus import device_of
 
 EVERY_DEVICE = pytest.mark.parametrize("name", catalogue.names())
 ACCELERATORS = [

@@ -13,7 +13,7 @@ from flyball.core.errors import BadInput
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import Workload
 from flyball.physics import catalogue
-from flyball.twin.traces import READERS, SIGNS, WRITERS, detect, read_trace, write_trace
+from flyball.twin.inputs.traces import READERS, SIGNS, WRITERS, detect, read_trace, write_trace
 
 PROJECT = Path(__file__).parents[2]
 SAMPLES = PROJECT / "tests" / "twin" / "traces" / "samples"

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from flyball.app import PolicySetting, Twin, build_twin, tuned, tuning_setting
-from flyball.bench.adjustments import Watch
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
@@ -24,6 +23,7 @@ from flyball.core.protocols import Forecast, Tuner
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State, clone
 from flyball.core.workload import Workload
+from flyball.experiments.adjustments import Watch
 from flyball.physics.serving import Target
 from flyball.schedule.explain import reason_text
 from flyball.schedule.policies.registry import get_policy

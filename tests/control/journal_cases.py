@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flyball.control.book import Book
-from flyball.control.history import History
-from flyball.control.journal import Changes, Journal
+from flyball.control.jobs.live_state import Book
+from flyball.control.journal.history import History
+from flyball.control.journal.store import Changes, Journal
 from flyball.core.jobs import Job, JobSpec
 from flyball.core.live import Event
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from flyball.control.ask.receipts import Prices
+from flyball.control.decide.tuning_rounds import Tuning
+from flyball.control.decide.verify import Verdict, Verifier
 from flyball.control.plane import Plane
-from flyball.control.receipts import Prices
-from flyball.control.tuning import Tuning
-from flyball.control.verify import Verdict, Verifier
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.live import Action, Cap, Checkpoint, Event, Launch, LiveNode, Resize, Stop
 from flyball.core.protocols import Receipt, Tuner

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from tests.control.live_cases import START_US, about, histories, intended, submitted
 
-from flyball.control.book import Book
-from flyball.control.tuned import device_milli
+from flyball.control.jobs.adjustments import device_milli
+from flyball.control.jobs.live_state import Book
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.live import Event
 

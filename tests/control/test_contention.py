@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.control.foresight.contention import MOST, Contention
+from flyball.monitor.contention import MOST, Contention
 
 
 def account(proc: Path, *threads: tuple[float, float]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.control.live_cases import START_US, Rig, about, spec_of, submitted
 
-from flyball.control.decider import PREEMPT, START, Decider, Plan, acts_of
+from flyball.control.decide.decider import PREEMPT, START, Decider, Plan, acts_of
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.live import Event
 

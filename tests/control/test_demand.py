@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.control.live_cases import ONE_NODE, TWO_NODES, Rig, spec_of
 
-from flyball.control.demand import (
+from flyball.control.jobs.request import (
     LIMITS,
     Asks,
     Demand,

@@ -15,7 +15,7 @@ from tests.control.live_cases import ONE_NODE, course, spec_of
 
 from flyball.control import driver as driving
 from flyball.control.driver import Driver
-from flyball.control.journal import JournalUnavailable
+from flyball.control.journal.store import JournalUnavailable
 from flyball.control.plane import Plane
 from flyball.core.clock import LiveClock
 from flyball.core.jobs import JobState

@@ -10,8 +10,8 @@ import pytest
 from scipy.special import ndtri
 from tests.control.live_cases import START_US, spec_of
 
-from flyball.control import durations
-from flyball.control.durations import KEPT, Durations, Guess
+from flyball.control.ask import durations
+from flyball.control.ask.durations import KEPT, Durations, Guess
 from flyball.core.jobs import Job, JobState
 
 MANY = 2000

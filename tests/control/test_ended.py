@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.control.ended import Ended
+from flyball.control.jobs.ended import Ended
 from flyball.core.jobs import JobState
 
 FINAL = [state for state in JobState if state.final]

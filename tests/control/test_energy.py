@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.control.live_cases import ONE_NODE, START_US, TWO_NODES, spec_of
 
-from flyball.control.demand import cluster_of
-from flyball.control.energy import Energy, measured
-from flyball.control.receipts import Prices, Seen, receipt
+from flyball.control.ask.energy import Energy, measured
+from flyball.control.ask.receipts import Prices, Seen, receipt
+from flyball.control.jobs.request import cluster_of
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import LiveNode
 from flyball.core.protocols import Sample

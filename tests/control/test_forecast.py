@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.control.live_cases import Rig, env, spec_of
 
-from flyball.control import forecast
+from flyball.control.ask import start_forecast
 from flyball.core.jobs import JobState
 from flyball.twin.lookahead import start_times
 
@@ -100,14 +100,14 @@ def test_who_waits_in_vain_has_no_start(rig: Rig) -> None:
 
 
 def test_many_jobs_few_roll_outs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecast, "MOST_JOBS", 10)
+    monkeypatch.setattr(start_forecast, "MOST_JOBS", 10)
     counts = []
 
     def counted(cluster: Any, view: Any, knobs: Any, now_us: int, draws: Any, *more: Any) -> Any:
         counts.append(len(draws))
         return start_times(cluster, view, knobs, now_us, draws, *more)
 
-    monkeypatch.setattr(forecast, "start_times", counted)
+    monkeypatch.setattr(start_forecast, "start_times", counted)
     rig.submit()
     rig.plane.forecaster.starts(rig.now)
     rig.plane.submit([spec_of()] * 59)

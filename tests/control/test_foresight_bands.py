@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flyball.control.foresight.bands import Edges, StartBands
+from flyball.control.ask.start_bands import Edges, StartBands
 from flyball.core.errors import BadInput
 
 

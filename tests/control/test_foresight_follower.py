@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from tests.control.live_cases import Rig, env, spec_of
 
-from flyball.control.book import PREDICTION
-from flyball.control.demand import Demand
-from flyball.control.foresight import follower as follower_file
-from flyball.control.foresight import worker
-from flyball.control.foresight.fitting import Fitting
-from flyball.control.foresight.follower import Follower
-from flyball.control.foresight.loads import Loads
-from flyball.control.history import History
+from flyball.control.jobs.live_state import PREDICTION
+from flyball.control.jobs.request import Demand
+from flyball.control.journal.history import History
 from flyball.core.units import US_PER_S
+from flyball.learn import worker
+from flyball.learn import worker_state as follower_file
+from flyball.learn.fit_process import Fitting
+from flyball.learn.loads import Loads
+from flyball.learn.worker_state import Follower
 
 
 class Quiet(Fitting):

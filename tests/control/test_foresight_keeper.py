@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from tests.control.live_cases import Rig, env, spec_of
 
-from flyball.control.foresight import fitting
-from flyball.control.foresight import keeper as keeping
-from flyball.control.foresight.fitting import Fitting
-from flyball.control.foresight.keeper import Keeper
+from flyball.control.ask import worker_process as keeping
+from flyball.control.ask.worker_process import Keeper
+from flyball.learn import fit_process
+from flyball.learn.fit_process import Fitting
 from flyball.predict.runtime.features import NAMES
 
 PYTHON = (sys.executable, "-S", "-c")
@@ -260,7 +260,7 @@ def test_trees_are_grown_in_a_process_of_their_own(tmp_path: Path) -> None:
 def test_a_fit_that_fails_leaves_nothing(
     tmp_path: Path, code: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitting, "PATIENCE", 1.0)
+    monkeypatch.setattr(fit_process, "PATIENCE", 1.0)
     fits = Fitting(tmp_path / "predict", 0.3, (*PYTHON, code))
     fits.start(training(10))
     assert ended(fits) is None
@@ -272,8 +272,8 @@ def test_cpu_time_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     limits: list[Any] = []
     monkeypatch.setattr(os, "nice", limits.append)
     monkeypatch.setattr(resource, "setrlimit", lambda *each: limits.append(each))
-    monkeypatch.setattr(fitting, "fit", lambda folder: limits.append(folder))
+    monkeypatch.setattr(fit_process, "fit", lambda folder: limits.append(folder))
     monkeypatch.setattr(sys, "argv", ["fitting", str(tmp_path)])
     monkeypatch.setenv("FLYBALL_FIT_S", "7")
-    fitting.main()
-    assert limits == [fitting.NICE, (resource.RLIMIT_CPU, (7, 12)), tmp_path]
+    fit_process.main()
+    assert limits == [fit_process.NICE, (resource.RLIMIT_CPU, (7, 12)), tmp_path]

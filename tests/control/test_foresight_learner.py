@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.control.live_cases import START_US, spec_of
 
-from flyball.control.foresight.learner import Learner
 from flyball.core.jobs import Job, JobState
+from flyball.learn.run_times import Learner
 from flyball.predict.runtime.trees import MIDDLE
 
 

@@ -27,8 +27,8 @@ from tests.control.journal_cases import (
     submitted,
 )
 
-from flyball.control.history import History
-from flyball.control.journal import Changes, Journal, JournalUnavailable, Ticket
+from flyball.control.journal.history import History
+from flyball.control.journal.store import Changes, Journal, JournalUnavailable, Ticket
 from flyball.core.errors import BadInput
 from flyball.core.live import Event
 

@@ -18,13 +18,13 @@ from tests.control.journal_cases import (
     submitted,
 )
 
-from flyball.control.demand import Demand
-from flyball.control.export import to_workload
+from flyball.control.jobs.request import Demand
+from flyball.control.journal.export import to_workload
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, LiveNode
-from flyball.twin.traces import read_trace
+from flyball.twin.inputs.traces import read_trace
 
 S = 1_000_000
 CORES = LiveNode("here", "CPU1", 8, 8, 16_000)

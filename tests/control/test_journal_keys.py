@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.control.journal_cases import Gate, Kept, submitted
 
-from flyball.control.journal import Changes, Journal
+from flyball.control.journal.store import Changes, Journal
 from flyball.core.live import Event
 
 

@@ -18,8 +18,8 @@ from tests.control.journal_cases import (
     submitted,
 )
 
-from flyball.control.history import History
-from flyball.control.journal import JobQuery
+from flyball.control.journal.history import History
+from flyball.control.journal.store import JobQuery
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobState
 from flyball.core.live import Event

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.control.live_cases import START_US, Rig
 
-from flyball.control.journal import JournalUnavailable
+from flyball.control.journal.store import JournalUnavailable
 from flyball.core.jobs import JobState
 from flyball.core.live import Launch, Stop
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.control.live_cases import START_US, spec_of
 
-from flyball.control.meaning import MOST_LOST, events_of
+from flyball.control.jobs.reports_to_events import MOST_LOST, events_of
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, Report
 

@@ -15,11 +15,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.control.journal_cases import Kept, decided, every_job, everything, intended, submitted
 
-from flyball.control import schema
-from flyball.control.history import History
-from flyball.control.journal import Journal
-from flyball.control.migrations import upgrade
-from flyball.control.sqlite import open_engine
+from flyball.control.journal import schema
+from flyball.control.journal.history import History
+from flyball.control.journal.migrations import upgrade
+from flyball.control.journal.sqlite import open_engine
+from flyball.control.journal.store import Journal
 from flyball.core.errors import BadInput
 
 SECOND = """

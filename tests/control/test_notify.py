@@ -15,8 +15,8 @@ import pytest
 from tests.control.live_cases import Rig, env
 from tests.hooks import WAIT_S, Hook, await_true, hook_server
 
-from flyball.control import deliver, notify
-from flyball.control.notify_target import parse_target
+from flyball.control.notify import deliver, notices
+from flyball.control.notify.target import parse_target
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobState
 
@@ -165,7 +165,7 @@ def test_old_ends_are_not_told_after_a_restart(rig: Rig, hook: Hook) -> None:
     old = rig.submit(notify=((f"{hook.url}/old",),))
     rig.finish()
     rig.plane.close()
-    rig.now += notify.MAX_AGE_US + 1
+    rig.now += notices.MAX_AGE_US + 1
     rig.open()
     rig.plane.notices.start()
     new = rig.submit(notify=((f"{hook.url}/new",),))
@@ -242,13 +242,13 @@ def test_command_is_killed_with_its_process_group(tmp_path: Path) -> None:
 def test_slow_target_holds_up_no_cycle(rig: Rig, hook: Hook) -> None:
     rig.plane.notices.timeout_s = WAIT_S
     rig.plane.notices.start()
-    slow = [rig.submit(notify=((f"{hook.url}/blocked",),)) for _ in range(notify.WORKERS + 1)]
+    slow = [rig.submit(notify=((f"{hook.url}/blocked",),)) for _ in range(notices.WORKERS + 1)]
     rig.finish()
-    await_true(lambda: len(hook.posted) == notify.WORKERS)
+    await_true(lambda: len(hook.posted) == notices.WORKERS)
     other = rig.submit()
     rig.finish()
     assert rig.states(other) == [JobState.COMPLETED]
-    assert len(hook.posted) == notify.WORKERS
+    assert len(hook.posted) == notices.WORKERS
     hook.opened.set()
     await_told(rig, *slow)
     assert sorted(hook.ids()) == slow
@@ -257,7 +257,7 @@ def test_slow_target_holds_up_no_cycle(rig: Rig, hook: Hook) -> None:
 def test_what_the_queue_cannot_hold_is_recorded_as_not_told(
     rig: Rig, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "MAX_QUEUED", 2)
+    monkeypatch.setattr(notices, "MAX_QUEUED", 2)
     jobs = [rig.submit(notify=((f"{hook.url}/ok",), ("true",))) for _ in range(3)]
     rig.finish()
     assert [each["ok"] for each in results(rig, jobs[2])] == [False, False]

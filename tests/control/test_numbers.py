@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flyball.control.numbers import JobNumbers, highest_in_use, keep_at_least
+from flyball.control.journal.job_numbers import JobNumbers, highest_in_use, keep_at_least
 
 
 def test_number_given_before_a_kill_is_not_given_again(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.control.live_cases import START_US, spec_of
 
-from flyball.control.pages import Page, QueueQuery, in_order, page_of
+from flyball.control.ask.active_pages import Page, QueueQuery, in_order, page_of
 from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, JobState
 

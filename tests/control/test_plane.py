@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.control.live_cases import START_US, TWO_NODES, FakeSensors, Rig, env, spec_of
 
-from flyball.control.journal import JobQuery
+from flyball.control.journal.store import JobQuery
 from flyball.core.errors import BadInput, Conflict, NotFound, Unavailable, UnknownName
 from flyball.core.jobs import JobState
 from flyball.monitor.features import Features

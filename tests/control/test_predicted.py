@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from tests.control.live_cases import TWO_NODES, Rig, env, spec_of
 
-from flyball.control.book import PREDICTION
-from flyball.control.foresight.learner import Learner
-from flyball.control.table import expected_s
-from flyball.control.verify import Verifier
+from flyball.control.decide.job_columns import expected_s
+from flyball.control.decide.verify import Verifier
+from flyball.control.jobs.live_state import PREDICTION
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import EventKind
+from flyball.learn.run_times import Learner
 
 LONG, SHORT = 400.0, 20.0
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.control.live_cases import FakeSensors, Rig, env
 
-from flyball.control.journal import JobQuery
+from flyball.control.journal.store import JobQuery
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.control.live_cases import ONE_NODE, START_US, spec_of
 
-from flyball.control.demand import cluster_of
-from flyball.control.receipts import Prices, Sampled, peak_of, receipt, suggestion
+from flyball.control.ask.receipts import Prices, Sampled, peak_of, receipt, suggestion
+from flyball.control.jobs.request import cluster_of
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.workload import JobClass
 from flyball.physics import catalogue

@@ -10,13 +10,13 @@ import pytest
 from tests.control.live_cases import START_US, Rig, spec_of
 from tests.control.test_foresight_follower import beside, tell
 
-from flyball.control.demand import Demand
-from flyball.control.foresight.scalings import shared
-from flyball.control.scaling import ASSUMED, Scaling, model_of, scaling_of, time_factor
+from flyball.control.jobs.request import Demand
+from flyball.control.jobs.scaling import ASSUMED, Scaling, model_of, scaling_of, time_factor
 from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, Row
 from flyball.core.live import LiveNode
 from flyball.core.units import US_PER_S
+from flyball.learn.scalings import shared
 from flyball.tune.elastic import Elastic
 
 CORES = Demand([LiveNode("a", "CPU1", 4, 4, 8192)])

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from flyball.control.book import Book
-from flyball.control.decider import Decider
-from flyball.control.demand import Demand, cluster_of
-from flyball.control.table import Table
+from flyball.control.decide.decider import Decider
+from flyball.control.decide.job_columns import Table
+from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.request import Demand, cluster_of
 from flyball.core.live import Event, LiveNode
 from flyball.schedule.policies.registry import get_policy
 

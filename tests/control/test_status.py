@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.control.live_cases import Rig
 
-from flyball.control.journal import JournalUnavailable
-from flyball.control.status import Pulse
+from flyball.control.ask.status import Pulse
+from flyball.control.journal.store import JournalUnavailable
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from tests.control.live_cases import (
     submitted,
 )  # fmt: skip
 
-from flyball.control import slots
-from flyball.control.book import Book
-from flyball.control.decider import Decider
-from flyball.control.demand import LIMITS, Demand, can_hold, cluster_of
-from flyball.control.names import Names
-from flyball.control.table import Table
+from flyball.control.decide import job_slots
+from flyball.control.decide.decider import Decider
+from flyball.control.decide.job_columns import Table
+from flyball.control.decide.name_codes import Names
+from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.request import LIMITS, Demand, can_hold, cluster_of
 from flyball.core.jobs import Job, JobSpec, JobState, request_of
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event
@@ -110,8 +110,8 @@ def test_a_request_is_all_that_a_slot_and_a_check_depend_on(name: str) -> None:
     assert other != spec
     if request_of(other) == request_of(spec):
         table = Table(Demand(ONE_NODE))
-        slots = [table._values(Job(1, each, START_US), 0, 0) for each in (spec, other)]
-        assert slots[0] == slots[1]
+        job_slots = [table._values(Job(1, each, START_US), 0, 0) for each in (spec, other)]
+        assert job_slots[0] == job_slots[1]
         assert name not in LIMITS
 
 
@@ -232,7 +232,7 @@ def test_a_job_that_ended_before_it_was_seen_is_no_matter() -> None:
 
 def test_kinds_of_jobs_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that all differ come and go: what is left is told apart as before."""
-    monkeypatch.setattr(slots, "SPARE", 8)
+    monkeypatch.setattr(job_slots, "SPARE", 8)
     kept = Kept()
     for job in range(1, 101):
         kept.add(submitted(job, cpus=1, estimate_s=float(1 + job // 2)))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.control.live_cases import Rig, env, spec_of
 
-from flyball.control import tokens
-from flyball.control.pages import QueueQuery
+from flyball.control.ask import waiting_tokens
+from flyball.control.ask.active_pages import QueueQuery
 
 
 def said(rig: Rig) -> dict[int, str]:
@@ -96,12 +96,12 @@ def test_tasks_beyond_the_limit_of_their_array(tmp_path: Path, limit: int) -> No
 def test_only_so_many_kinds_are_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "MOST_ASKED", 2)
+    monkeypatch.setattr(waiting_tokens, "MOST_ASKED", 2)
     rig = Rig(tmp_path, "easy")
     rig.submit(cpus=4)
     rig.settle()
     jobs = [rig.submit(cpus=2, estimate_s=100.0 + at) for at in range(4)]
-    assert list(said(rig).values()) == ["no-free-devices"] * 2 + [tokens.IN_QUEUE] * 2
+    assert list(said(rig).values()) == ["no-free-devices"] * 2 + [waiting_tokens.IN_QUEUE] * 2
     assert list(said(rig)) == jobs
 
 
@@ -114,8 +114,8 @@ def test_a_large_look_is_used_for_a_while(tmp_path: Path, monkeypatch: pytest.Mo
     assert said(rig) and rig.plane.tokens._look is look, "nothing has happened"
     second = rig.submit(cpus=3)
     assert said(rig) == {first: "no-free-devices", second: "behind-head"}
-    monkeypatch.setattr(tokens, "MANY", 1)
+    monkeypatch.setattr(waiting_tokens, "MANY", 1)
     third = rig.submit(cpus=2)
-    assert said(rig)[third] == tokens.IN_QUEUE
-    rig.now += tokens.KEPT_US
+    assert said(rig)[third] == waiting_tokens.IN_QUEUE
+    rig.now += waiting_tokens.KEPT_US
     assert said(rig)[third] == "behind-head"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.control.live_cases import spec_of
 
-from flyball.control.tuning_receipt import speed, tuning_receipt
+from flyball.control.ask.tuning_receipt import speed, tuning_receipt
 from flyball.core.jobs import Job
 
 BEGAN_S = 1_000.0

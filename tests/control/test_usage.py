@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.control.live_cases import ONE_NODE, START_US, about, intended, submitted
 
-from flyball.control.book import Book
-from flyball.control.demand import cluster_of
-from flyball.control.receipts import Prices, receipt
-from flyball.control.usage import MOST_SPANS, Span, spans_of
+from flyball.control.ask.receipts import Prices, receipt
+from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.request import cluster_of
+from flyball.control.jobs.usage import MOST_SPANS, Span, spans_of
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.live import Event
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.control.live_cases import Rig, env
 
-from flyball.control.verify import Verifier
+from flyball.control.decide.verify import Verifier
 
 Events = list[tuple[int, Any]]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.control.live_cases import START_US, TWO_NODES, spec_of
 
-from flyball.control.views import job_view, node_views
+from flyball.control.ask.views import job_view, node_views
 from flyball.core.jobs import Job, JobState, Row
 
 WAITING = Job(5, spec_of(name="train", cpus=3, array=4, array_index=1), START_US)

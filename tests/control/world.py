@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from flyball.control.decide.verify import Verdict, Verifier
 from flyball.control.plane import Plane
-from flyball.control.verify import Verdict, Verifier
 from flyball.core.errors import BadInput, Unavailable
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs

@@ -17,8 +17,8 @@ from flyball.core.effects import Effects
 from flyball.core.errors import DataAbsent
 from flyball.core.metrics import completions_s
 from flyball.core.shared_data import shared_data
-from flyball.twin.cluster_file import load_cluster
-from flyball.twin.traces import read_trace
+from flyball.twin.inputs.cluster_file import load_cluster
+from flyball.twin.inputs.traces import read_trace
 
 SETTINGS = ["round_s=360", "solve_s=1920"]
 FREE = Effects(restart_s=(0.0, 0.0, 0.0))

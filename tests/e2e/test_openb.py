@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flyball.bench import placement
 from flyball.core.errors import DataAbsent
+from flyball.experiments import placement
 
 SEEDS = 2
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.bench import placement
 from flyball.core.errors import DataAbsent
+from flyball.experiments import placement
 from flyball.twin.twin import warm
 
 LEAST_PODS_PER_CPU_S = 20_000

@@ -15,9 +15,9 @@ from flyball.core.errors import DataAbsent
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import Workload
 from flyball.physics.step_time import step_time_s
-from flyball.twin.cluster_file import load_cluster
+from flyball.twin.inputs.cluster_file import load_cluster
+from flyball.twin.inputs.traces import read_trace
 from flyball.twin.rates import find_profiles, rate_table
-from flyball.twin.traces import read_trace
 
 JOBS = {"philly/1": 160, "saturn/1": 160, "newtrace/1": 960}
 

@@ -31,7 +31,12 @@ def test_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if name.startswith("flyball/")}
     assert packed == sources
-    for needed in ("data/devices.toml", "data/tuned.json", "control/migrations/env.py", "py.typed"):
+    for needed in (
+        "data/devices.toml",
+        "data/tuned.json",
+        "control/journal/migrations/env.py",
+        "py.typed",
+    ):
         assert f"flyball/{needed}" in packed
 
 

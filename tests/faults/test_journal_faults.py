@@ -29,9 +29,9 @@ from tests.control.journal_cases import (
     submitted,
 )
 
-from flyball.control import sqlite
-from flyball.control.history import History
-from flyball.control.journal import Journal, JournalUnavailable
+from flyball.control.journal import sqlite
+from flyball.control.journal.history import History
+from flyball.control.journal.store import Journal, JournalUnavailable
 from flyball.core.errors import BadInput
 from flyball.core.live import Event
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from flyball.control.history import History
+from flyball.control.decide.verify import Verifier
+from flyball.control.journal.history import History
 from flyball.control.plane import JOURNAL
-from flyball.control.verify import Verifier
 from flyball.core.jobs import JobState
 from flyball.sdk.client import Client
 from flyball.sdk.errors import ApiError, NoControlPlane

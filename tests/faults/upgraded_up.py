@@ -24,7 +24,7 @@ def upgrade() -> None:
 
 def main() -> int:
     from flyball.cli.main import run
-    from flyball.control.migrations import upgrade
+    from flyball.control.journal.migrations import upgrade
 
     folder, arguments = Path(sys.argv[1]), sys.argv[2:]
     shutil.copytree(upgrade.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.bench.monitor import write_claim
+from flyball.bench.monitor.cost import write_claim
 from flyball.core.errors import BadInput
 from flyball.monitor.agent import (
     LONGEST_STORE_S,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.monitor.site import absent, claim, frozen, opened
 
-from flyball.bench.monitor import write_claim
+from flyball.bench.monitor.cost import write_claim
 from flyball.monitor.claims import PAGE_BYTES, TICKS_PER_S
 from flyball.monitor.sensor import Site
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from tests.predict.load.test_backtest import small_targets
 
-from flyball.bench import part_runs, predict_mission
-from flyball.bench.part_runs import Part
-from flyball.bench.predict_load import measure
-from flyball.bench.run_file import RunFile
+from flyball.bench.predict import mission
+from flyball.bench.predict.load import measure
+from flyball.experiments import part_runs
+from flyball.experiments.part_runs import Part
+from flyball.experiments.run_file import RunFile
 
 
 def small_parts() -> dict[str, Part]:
@@ -21,15 +22,15 @@ def small_parts() -> dict[str, Part]:
 def test_rows_are_whole_and_a_stopped_run_goes_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(predict_mission, "PARTS", small_parts())
+    monkeypatch.setattr(mission, "PARTS", small_parts())
     said: list[str] = []
     with RunFile(tmp_path / "runs.jsonl") as runs:
-        first = predict_mission.run(said.append, runs, only=["one"])
+        first = mission.run(said.append, runs, only=["one"])
     assert {row["target"] for row in first.rows} == {"one"}
     assert any("one: fitting" in each for each in said)
     said.clear()
     with RunFile(tmp_path / "runs.jsonl") as runs:
-        whole = predict_mission.run(said.append, runs)
+        whole = mission.run(said.append, runs)
     assert whole.results["one"] == first.results["one"]
     assert not any("one:" in each for each in said)
     for row in whole.rows:
@@ -46,13 +47,13 @@ def test_parts_that_need_torch_are_left_out_where_it_is_not_installed(
 ) -> None:
     """The others are measured; on a base install `utilisation` used to end the whole table."""
     monkeypatch.setattr(part_runs, "find_spec", lambda name: None)
-    nets = [name for name, part in predict_mission.PARTS.items() if part.modules]
+    nets = [name for name, part in mission.PARTS.items() if part.modules]
     assert nets == ["utilisation, bursty", "utilisation, iterative"]
-    parts = {**{name: predict_mission.PARTS[name] for name in nets}, **small_parts()}
-    monkeypatch.setattr(predict_mission, "PARTS", parts)
+    parts = {**{name: mission.PARTS[name] for name in nets}, **small_parts()}
+    monkeypatch.setattr(mission, "PARTS", parts)
     said: list[str] = []
     with RunFile(tmp_path / "runs.jsonl") as runs:
-        outcome = predict_mission.run(said.append, runs)
+        outcome = mission.run(said.append, runs)
     assert list(outcome.results) == ["one", "two"]
     assert [each.part for each in outcome.not_run] == nets
     assert "pip install 'flyball[learn]'" in said[0], "said before anything is measured"
@@ -64,10 +65,10 @@ def test_parts_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
     """Real ones: two parts that need no data but what ships."""
     pytest.importorskip("torch")
     said: list[str] = []
-    names = [name for name in predict_mission.PARTS if name.startswith("utilisation")]
+    names = [name for name in mission.PARTS if name.startswith("utilisation")]
     assert len(names) == 2
     with RunFile(tmp_path / "runs.jsonl") as runs:
-        outcome = predict_mission.run(said.append, runs, names, workers=2)
+        outcome = mission.run(said.append, runs, names, workers=2)
     assert list(outcome.results) == names
     assert {row["target"] for row in outcome.rows} == set(names)
     assert any(each.startswith(names[0]) for each in said)

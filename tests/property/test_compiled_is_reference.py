@@ -18,7 +18,7 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order
 from flyball.core.workload import Workload
-from flyball.twin.reference import Reference
+from flyball.twin.reference.run import Reference
 from flyball.twin.twin import Twin
 
 QUIET: dict[str, Any] = {

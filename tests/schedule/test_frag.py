@@ -11,7 +11,7 @@ from tests.twin.twin_cases import group, make
 from flyball.core.cluster import NodeGroup
 from flyball.core.knobs import Knobs, Place
 from flyball.core.workload import Mix
-from flyball.schedule.frag import level_of
+from flyball.schedule.place_fgd import level_of
 from flyball.twin.twin import Twin
 
 pytestmark = pytest.mark.nojit

@@ -14,14 +14,14 @@ from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.results import Floats
 from flyball.core.state import State
 from flyball.core.workload import Workload
-from flyball.schedule.demand import Demand, time_alone
-from flyball.schedule.linear import MANY, group, max_min, max_sum
 from flyball.schedule.policies.finish_time_fair import least_rho
 from flyball.schedule.policies.max_min import equal_devices, water_level
 from flyball.schedule.policies.max_min_het import equal_speed
 from flyball.schedule.policies.max_speed import most_speed
 from flyball.schedule.policies.min_makespan import equal_end
-from flyball.schedule.targets import BadTargets, set_targets
+from flyball.schedule.shares.demand import Demand, time_alone
+from flyball.schedule.shares.programmes import MANY, group, max_min, max_sum
+from flyball.schedule.shares.targets import BadTargets, set_targets
 from flyball.twin.kernel import advance_to
 
 ALLOCATING = [each for each in policy_settings("all", []) if each.allocator is not None]

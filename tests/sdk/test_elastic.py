@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import flyball
-from flyball.engines.local import orders
+from flyball.engines.local import steer_file
 
 torch = pytest.importorskip("torch")
 
@@ -28,7 +28,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tell(path: Path, what: str, **order: int) -> None:
-    orders.put(str(path), what, order)
+    steer_file.put(str(path), what, order)
 
 
 # Orders ---------------------------------------------------------------------------------

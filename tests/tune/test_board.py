@@ -9,7 +9,7 @@ from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.records import ACTION, records
 from flyball.schedule.policies.preset import Preset
-from flyball.tune.board import Board
+from flyball.tune.plan_draft import Board
 
 WHY = int(Reason.GREW)
 

@@ -11,8 +11,8 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.workload import Workload
-from flyball.tune.board import Board
 from flyball.tune.elastic import Elastic
+from flyball.tune.plan_draft import Board
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 

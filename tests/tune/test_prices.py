@@ -7,8 +7,8 @@ import pytest
 from tests.tune.boards import NO_PLAN, jobs, twin
 
 from flyball.core.effects import Effects
-from flyball.tune.board import Board
 from flyball.tune.options import Options
+from flyball.tune.plan_draft import Board
 from flyball.tune.prices import prices
 
 

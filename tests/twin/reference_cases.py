@@ -14,7 +14,7 @@ from flyball.core.records import CAP_LEVELS, records
 from flyball.core.state import State
 from flyball.core.units import to_us
 from flyball.twin.build import order_of_visits
-from flyball.twin.reference import Reference
+from flyball.twin.reference.run import Reference
 from flyball.twin.usual import EVERYWHERE, USUAL
 
 MANY = 1e4

@@ -8,7 +8,7 @@ import pytest
 
 from flyball.core.cluster import Tenant
 from flyball.core.errors import BadInput
-from flyball.twin.cluster_file import load_cluster, presets
+from flyball.twin.inputs.cluster_file import load_cluster, presets
 
 GROUP = "{name: a, count: 2, device: V100, devices: 4}"
 

@@ -20,7 +20,7 @@ from flyball.twin.generate.compare import (
     philly_facts,
 )
 from flyball.twin.generate.settings import BY_SIZE, model_choices
-from flyball.twin.traces.describe import describe, device_seconds
+from flyball.twin.inputs.traces.describe import describe, device_seconds
 
 
 @pytest.mark.parametrize("name", ["philly-like", "helios-like", "mixed"])

@@ -19,7 +19,7 @@ from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy
-from flyball.twin.reference import Reference
+from flyball.twin.reference.run import Reference
 from flyball.twin.twin import BadPlan, Twin
 
 pytestmark = pytest.mark.nojit

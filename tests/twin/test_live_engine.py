@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.control.live_cases import START_US, TWO_NODES, Rig, env
 
-from flyball.control.demand import cluster_of
+from flyball.control.jobs.request import cluster_of
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.jobs import JobSpec
 from flyball.core.live import Launch, LiveNode, Report, Stop

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.twin.test_live import CLUSTER, workload
 
-from flyball.bench import predict_starts
-from flyball.bench.predict_starts import Asked, Ride, Tally, rows, table, view_of
-from flyball.control.foresight.bands import Edges, StartBands
+from flyball.bench.predict import starts
+from flyball.bench.predict.starts import Asked, Ride, Tally, rows, table, view_of
+from flyball.control.ask.start_bands import Edges, StartBands
 from flyball.core.codes import Status
 from flyball.core.units import US_PER_S
 from flyball.schedule.policies.registry import get_policy
@@ -23,8 +23,8 @@ JOBS, LAST = 120, 105
 def few() -> Iterator[None]:
     """Few roll-outs, and so much work that a few jobs make a queue."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(predict_starts, "ROLLOUTS", 6)
-        patch.setattr(predict_starts, "LOAD", 60.0)
+        patch.setattr(starts, "ROLLOUTS", 6)
+        patch.setattr(starts, "LOAD", 60.0)
         yield
 
 
@@ -97,7 +97,7 @@ def test_figures_by_hand() -> None:
 
 
 def test_rows_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predict_starts, "POLICIES", ("fifo-skip",))
+    monkeypatch.setattr(starts, "POLICIES", ("fifo-skip",))
     notes: list[str] = []
     found = rows(notes.append, seeds=(3,), warm=(1002,), jobs=JOBS)
     assert notes == ["start times: fifo-skip, seed 1002", "start times: fifo-skip, seed 3"]

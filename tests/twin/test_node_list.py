@@ -8,8 +8,8 @@ import pytest
 
 from flyball.core.cluster import NodeGroup
 from flyball.core.errors import BadInput
-from flyball.twin.cluster_file import load_cluster
-from flyball.twin.node_list import read_nodes
+from flyball.twin.inputs.cluster_file import load_cluster
+from flyball.twin.inputs.node_list import read_nodes
 
 HEADER = "sn,cpu_milli,memory_mib,gpu,model"
 GOOD = "n0,96000,393216,8,T4"

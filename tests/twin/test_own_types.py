@@ -17,7 +17,7 @@ from flyball.core.errors import BadInput
 from flyball.core.workload import JobClass, Workload
 from flyball.physics import catalogue
 from flyball.physics.speed import speed
-from flyball.twin.cluster_file import load_cluster, parse_cluster
+from flyball.twin.inputs.cluster_file import load_cluster, parse_cluster
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "clusters.md"
 

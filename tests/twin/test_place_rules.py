@@ -20,8 +20,8 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.knobs import Knobs, Place, Preempt
 from flyball.core.state import STALE
 from flyball.core.workload import Mix, Workload
-from flyball.twin.reference import Reference
-from flyball.twin.reference_frag import draw, fragments, level
+from flyball.twin.reference.fragmentation import draw, fragments, level
+from flyball.twin.reference.run import Reference
 from flyball.twin.twin import Twin
 from flyball.twin.usual import EVERYWHERE
 

@@ -16,7 +16,7 @@ from tests.twin.reference_cases import (
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Order, Place
 from flyball.core.units import to_us
-from flyball.twin.reference_decide import key_s
+from flyball.twin.reference.decide import key_s
 
 # Who -------------------------------------------------------------------------
 

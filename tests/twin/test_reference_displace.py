@@ -29,7 +29,7 @@ from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
 from flyball.core.units import to_us
 from flyball.twin.build import build_state
-from flyball.twin.reference import Reference
+from flyball.twin.reference.run import Reference
 
 
 def test_a_gang_displaces_a_smaller_job() -> None:

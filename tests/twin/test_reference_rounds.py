@@ -28,7 +28,7 @@ from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 from flyball.core.units import to_us
 from flyball.twin.build import order_of_visits
-from flyball.twin.reference import Reference
+from flyball.twin.reference.run import Reference
 
 # Who runs --------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Order, Preempt
 from flyball.core.units import to_us
 from flyball.twin.build import build_state
-from flyball.twin.reference import Reference
+from flyball.twin.reference.run import Reference
 
 # Preemption and failure ------------------------------------------------------
 

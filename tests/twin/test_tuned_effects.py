@@ -20,7 +20,7 @@ from flyball.core.records import CAP_LEVELS, Records
 from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
-from flyball.tune.board import Board
+from flyball.tune.plan_draft import Board
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 

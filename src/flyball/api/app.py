@@ -21,7 +21,7 @@ from flyball.api.metrics_text import Counts
 from flyball.api.models import BATCH, CANCEL, CAP, FAST, HOLD, JOB, ONE, REPORT, RESIZE, schema_of
 from flyball.api.plane_like import PlaneLike
 from flyball.api.problems import Problem, ProblemDocument
-from flyball.api.routes import cluster, jobs, logs, orders, service, telemetry
+from flyball.api.routes import cluster, jobs, logs, service, steer, telemetry
 from flyball.api.settings import ApiSettings
 from flyball.api.specs import faulty
 
@@ -59,7 +59,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.bridge, app.state.counts = bridge, counts
-    routers = [module.router for module in (jobs, orders, logs, cluster, telemetry, service)]
+    routers = [module.router for module in (jobs, steer, logs, cluster, telemetry, service)]
     routes = [route for router in routers for route in router.routes]
     app.add_middleware(Methods, routes=routes)
     app.add_middleware(

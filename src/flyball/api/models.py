@@ -19,7 +19,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from flyball.control.notify_target import MAX_TARGETS
+from flyball.control.notify.target import MAX_TARGETS
 from flyball.core.jobs import JobState
 
 MOST_ID = 2**53 - 1

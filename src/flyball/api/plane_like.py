@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from flyball.control.journal import JobQuery
-from flyball.control.pages import Page, QueueQuery
+from flyball.control.ask.active_pages import Page, QueueQuery
+from flyball.control.journal.store import JobQuery
 from flyball.core.jobs import Job, JobSpec
 
 Metric = tuple[str, dict[str, str], float]

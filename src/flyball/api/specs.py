@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from flyball.api.models import MOST_TASKS, JobIn, OneIn
 from flyball.api.problems import Problem
-from flyball.control.demand import program_name
-from flyball.control.notify_target import parse_target
+from flyball.control.jobs.request import program_name
+from flyball.control.notify.target import parse_target
 from flyball.core.jobs import JobSpec
 
 MOST_FAULTS = 20

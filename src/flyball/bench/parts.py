@@ -28,7 +28,7 @@ from flyball.predict.load.fleet import Fleet
 from flyball.schedule.classify import classify
 from flyball.tune.power import Power
 from flyball.twin.generate import generate
-from flyball.twin.traces import read_trace, write_trace
+from flyball.twin.inputs.traces import read_trace, write_trace
 from flyball.twin.twin import Twin
 
 Row = dict[str, Any]

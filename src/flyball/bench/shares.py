@@ -22,10 +22,10 @@ from flyball.core.metrics import summarise
 from flyball.core.units import S_PER_DAY
 from flyball.core.workload import Workload
 from flyball.schedule.kernel import decide_now
-from flyball.schedule.targets import set_targets
+from flyball.schedule.shares.targets import set_targets
 from flyball.twin.generate import generate
+from flyball.twin.inputs.traces.describe import device_seconds
 from flyball.twin.kernel import advance_to
-from flyball.twin.traces.describe import device_seconds
 
 Note = Callable[[str], None]
 SIZES = (1_000, 10_000)

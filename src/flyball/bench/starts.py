@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flyball.bench.submit_up import running, state_folder
-from flyball.control.demand import Demand, cluster_of, nodes_of
-from flyball.control.export import to_workload
-from flyball.control.history import History
-from flyball.control.sql import JobQuery
+from flyball.bench.submit.server import running, state_folder
+from flyball.control.jobs.request import Demand, cluster_of, nodes_of
+from flyball.control.journal.export import to_workload
+from flyball.control.journal.history import History
+from flyball.control.journal.sql import JobQuery
 from flyball.core.errors import Unavailable
 from flyball.core.knobs import Knobs
 from flyball.core.live import EventKind

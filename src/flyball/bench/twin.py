@@ -26,8 +26,8 @@ from flyball.core.state import clone
 from flyball.core.units import US_PER_S
 from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy
-from flyball.twin.reference import Reference
-from flyball.twin.traces import read_trace
+from flyball.twin.inputs.traces import read_trace
+from flyball.twin.reference.run import Reference
 from flyball.twin.twin import Twin, warm
 
 Note = Callable[[str], None]

@@ -60,7 +60,7 @@ def policies(
 
 def clusters(as_json: JsonOption = False) -> None:
     """List the clusters that can be named instead of a file."""
-    from flyball.twin.cluster_file import load_cluster, presets
+    from flyball.twin.inputs.cluster_file import load_cluster, presets
 
     rows: list[dict[str, Any]] = []
     for name, content in presets().items():

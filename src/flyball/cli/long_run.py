@@ -14,8 +14,8 @@ from flyball.cli.output import check_writable, note
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from flyball.bench.part_runs import Outcome
-    from flyball.bench.run_file import RunFile
+    from flyball.experiments.part_runs import Outcome
+    from flyball.experiments.run_file import RunFile
 
 Resume = Annotated[
     Path | None,
@@ -37,7 +37,7 @@ def kept_results(resume: Path | None, command: str) -> Iterator[RunFile]:
     Raises:
         BadInput: the file cannot be written, or holds something else.
     """
-    from flyball.bench.run_file import RunFile, holds_records
+    from flyball.experiments.run_file import RunFile, holds_records
 
     check_writable(resume)
     if resume is None:

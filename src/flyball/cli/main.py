@@ -20,52 +20,62 @@ COMPLETE = "__complete"
 """The first argument of a call by a shell's completion script."""
 
 PARTS = {
-    "up": Part("up:up", "Queue and run jobs on this machine."),
-    "down": Part("down:down", "Stop the server in order; running jobs run on."),
-    "submit": Part("submit:submit", "Submit a job; print its number.", kind="Command"),
-    "queue": Part("queue:queue", "List jobs: those that run and wait, or all with --all."),
+    "up": Part("server.up:up", "Queue and run jobs on this machine."),
+    "down": Part("server.down:down", "Stop the server in order; running jobs run on."),
+    "submit": Part("jobs.submit:submit", "Submit a job; print its number.", kind="Command"),
+    "queue": Part("jobs.queue:queue", "List jobs: those that run and wait, or all with --all."),
     "show": Part(
-        "show:show",
+        "jobs.show:show",
         "Say everything about one job: what it asked for, where it stands, what it last reported.",
     ),
-    "logs": Part("logs:logs", "Print what a job printed, as it is; with --stderr its error file."),
+    "logs": Part(
+        "jobs.logs:logs", "Print what a job printed, as it is; with --stderr its error file."
+    ),
     "cancel": Part(
-        "cancel:cancel",
+        "jobs.cancel:cancel",
         "Cancel jobs: those that wait at once, those that run with SIGTERM and, later, SIGKILL.",
     ),
     "hold": Part(
-        "holding:hold", "Keep waiting jobs from starting until they are released.", "HOLD_EXAMPLES"
+        "jobs.hold:hold",
+        "Keep waiting jobs from starting until they are released.",
+        "HOLD_EXAMPLES",
     ),
     "release": Part(
-        "holding:release", "Let held jobs start as soon as they can.", "RELEASE_EXAMPLES"
+        "jobs.hold:release", "Let held jobs start as soon as they can.", "RELEASE_EXAMPLES"
     ),
     "resize": Part(
-        "orders:resize",
+        "jobs.steer:resize",
         "Let an elastic job go on with another number of cores or GPUs.",
         "RESIZE_EXAMPLES",
     ),
     "cap": Part(
-        "orders:cap", "Keep a job to a part of what its cores or GPUs could do.", "CAP_EXAMPLES"
+        "jobs.steer:cap", "Keep a job to a part of what its cores or GPUs could do.", "CAP_EXAMPLES"
     ),
     "checkpoint": Part(
-        "orders:checkpoint",
+        "jobs.steer:checkpoint",
         "Have a running job save what it has, and go on.",
         "CHECKPOINT_EXAMPLES",
     ),
     "why": Part(
-        "why:why", "Say why a job waits, who is ahead, when it will start, and what would help."
+        "jobs.why:why",
+        "Say why a job waits, who is ahead, when it will start, and what would help.",
     ),
     "receipt": Part(
-        "receipt:receipt",
+        "jobs.receipt:receipt",
         "Say what a job took: time, cores or GPUs, energy, cost, carbon; what to ask next time.",
     ),
-    "nodes": Part("nodes:nodes", "List the nodes: what each has, what is used, and by which jobs."),
-    "top": Part(
-        "top:top", "Show nodes, cores and GPUs by job, the queue and rates, until interrupted."
+    "nodes": Part(
+        "server.nodes:nodes", "List the nodes: what each has, what is used, and by which jobs."
     ),
-    "replay": Part("replay:replay", "Replay a trace on a cluster's twin and compare policies."),
+    "top": Part(
+        "server.top:top",
+        "Show nodes, cores and GPUs by job, the queue and rates, until interrupted.",
+    ),
+    "replay": Part(
+        "replay.replay:replay", "Replay a trace on a cluster's twin and compare policies."
+    ),
     "explain": Part(
-        "explain:explain",
+        "replay.explain:explain",
         "Stop a replay at an instant and say why each waiting job waits, and what would help.",
     ),
     "policies": Part(
@@ -86,37 +96,39 @@ PARTS = {
         "DEVICES_EXAMPLES",
     ),
     "doctor": Part(
-        "doctor:doctor", "Say what this machine offers, what is missing and how to get it."
+        "server.doctor:doctor", "Say what this machine offers, what is missing and how to get it."
     ),
     "completion": Part(
         "completion:completion",
         "Print a script that has a shell complete commands, options, job numbers and policies.",
     ),
     "backup": Part(
-        "backup:backup",
+        "server.backup:backup",
         "Copy the journal to a file, consistent and checked, also while the server runs.",
         "BACKUP_EXAMPLES",
     ),
     "restore": Part(
-        "backup:restore",
+        "server.backup:restore",
         "Put a backup in the place of the journal, which is kept. Not while the server runs.",
         "RESTORE_EXAMPLES",
     ),
-    "service": Part("service:app", "Have systemd run the server for this user, from login on."),
-    "token": Part("token:app", "Replace the API's token, the secret of the state folder."),
+    "service": Part(
+        "server.service:app", "Have systemd run the server for this user, from login on."
+    ),
+    "token": Part("server.token:app", "Replace the API's token, the secret of the state folder."),
     "compile": Part(
         "kernels:compile_kernels",
         "Compile the kernels ahead of their first use; about a minute on two cores, once.",
     ),
     "demo": Part(
-        "demo:app",
+        "replay.demo:app",
         "Replay a generated week on five mixed nodes under eight policies; `live`: run real jobs.",
     ),
-    "trace": Part("trace:app", "Look at traces, convert them, make them."),
+    "trace": Part("trace.group:app", "Look at traces, convert them, make them."),
     "predict": Part(
-        "predict:app", "Predict load, run times and demand, with bands that are checked."
+        "predict.group:app", "Predict load, run times and demand, with bands that are checked."
     ),
-    "bench": Part("bench:app", "Measure this machine, this code and the policies."),
+    "bench": Part("bench.group:app", "Measure this machine, this code and the policies."),
 }
 """Every command, in the order of the help."""
 

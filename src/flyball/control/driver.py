@@ -9,8 +9,8 @@ import threading
 import time
 from typing import Protocol
 
-from flyball.control.beacon import Beacon
 from flyball.control.plane import Plane
+from flyball.control.queue_beacon import Beacon
 from flyball.core.errors import FlyballError
 
 PERIOD_S = 1.0

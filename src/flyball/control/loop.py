@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from flyball.control.tuned import orders_of
+from flyball.control.jobs.adjustments import orders_of
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind, Launch, Report, Stop
 from flyball.core.protocols import Engine, Journal

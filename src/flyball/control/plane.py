@@ -13,11 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from flyball import __version__
-from flyball.control import notify, status
-from flyball.control.answers import Answers, Sensors
-from flyball.control.book import Book
-from flyball.control.decider import Decider
-from flyball.control.demand import (
+from flyball.control.ask import status
+from flyball.control.ask.durations import Durations
+from flyball.control.ask.queries import Answers, Sensors
+from flyball.control.ask.receipts import Prices
+from flyball.control.ask.recent_arrivals import Recent
+from flyball.control.ask.reported_steps import Steps
+from flyball.control.ask.start_forecast import Forecaster
+from flyball.control.ask.views import job_view
+from flyball.control.ask.waiting_tokens import Tokens
+from flyball.control.ask.worker_client import Beside
+from flyball.control.ask.worker_process import Keeper
+from flyball.control.decide.decider import Decider
+from flyball.control.decide.job_columns import Table
+from flyball.control.decide.tuning_rounds import Tuning
+from flyball.control.jobs.holds import Holds
+from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.output_guard import OutputGuard
+from flyball.control.jobs.progress import Progress
+from flyball.control.jobs.request import (
     Demand,
     can_hold,
     cluster_of,
@@ -25,28 +39,13 @@ from flyball.control.demand import (
     fingerprint,
     numbered,
 )
-from flyball.control.durations import Durations
-from flyball.control.forecast import Forecaster
-from flyball.control.foresight.beside import Beside
-from flyball.control.foresight.keeper import Keeper
-from flyball.control.foresight.learner import Learner
-from flyball.control.foresight.recent import Recent
-from flyball.control.foresight.scalings import scaled_events
-from flyball.control.foresight.steps import Steps
-from flyball.control.holds import Holds
-from flyball.control.journal import Changes, JobQuery, Journal, Ticket
+from flyball.control.jobs.steer import Orders
+from flyball.control.journal.job_numbers import JobNumbers
+from flyball.control.journal.store import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
-from flyball.control.notify_target import check_targets
-from flyball.control.numbers import JobNumbers
-from flyball.control.orders import Orders
-from flyball.control.outputs import OutputGuard
-from flyball.control.progress import Progress
-from flyball.control.receipts import Prices
+from flyball.control.notify import notices
+from flyball.control.notify.target import check_targets
 from flyball.control.recover import give_up_unfit, reconcile
-from flyball.control.table import Table
-from flyball.control.tokens import Tokens
-from flyball.control.tuning import Tuning
-from flyball.control.views import job_view
 from flyball.core.errors import BadInput, NotFound
 from flyball.core.jobs import Job, JobSpec, request_of
 from flyball.core.knobs import Knobs
@@ -54,6 +53,8 @@ from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Engine
 from flyball.core.units import US_PER_S
 from flyball.core.workload import Workload
+from flyball.learn.run_times import Learner
+from flyball.learn.scalings import scaled_events
 from flyball.twin.live import fits
 
 JOURNAL = "journal.db"
@@ -116,7 +117,7 @@ class Plane(Answers):
         )  # fmt: skip
         self.orders = Orders(self, inline)
         self.holds = Holds(self.book, self.journal, self.now_us)
-        self.notices = notify.Notices(folder, self.nodes_, self.journal, self.now_us)
+        self.notices = notices.Notices(folder, self.nodes_, self.journal, self.now_us)
         self.durations = Durations(self.journal.ended())
         self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
         self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
@@ -367,7 +368,7 @@ class Plane(Answers):
     def view(self, job: Job) -> dict[str, Any]:
         """A job as the API shows it."""
         how = self.loop.means.get((job.id, job.attempt), "")
-        more = {"progress": self.progress.of(job), "notify": notify.view(job)}
+        more = {"progress": self.progress.of(job), "notify": notices.view(job)}
         return job_view(job, self.nodes_, how) | more
 
     def report(self, job: int, attempt: int, values: Mapping[str, Any]) -> None:

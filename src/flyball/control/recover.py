@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flyball.control.book import Book
-from flyball.control.meaning import events_of
+from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.reports_to_events import events_of
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobSpec, JobState
 from flyball.core.live import Event, EventKind

@@ -77,7 +77,7 @@ class Workload:
         ids: the jobs' own names, unique.
         submit_us: submission, not decreasing.
         duration_us: true run time on `device` at `devices`; where none is named, on the reference
-            device. Traces are given one when they meet a cluster (`twin/recorded_on.py`).
+            device. Traces are given one when they meet a cluster (`twin/inputs/recorded_on.py`).
         devices: gang size; 0 = a job for the host alone.
         milli: thousandths of each device, 1..1000.
         memory_mib: memory needed on each device, 0 = not stated.

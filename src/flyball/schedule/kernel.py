@@ -29,7 +29,7 @@ from flyball.schedule.queue import (
     uses_window,
 )
 from flyball.schedule.reserve import drop_reservation, reserve
-from flyball.schedule.rounds import share_round
+from flyball.schedule.shares.rounds import share_round
 from flyball.schedule.start import start
 
 STRICT, EASY = int(Backfill.STRICT), int(Backfill.EASY)

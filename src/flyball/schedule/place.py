@@ -12,11 +12,11 @@ from flyball.core.units import MILLI_PER_DEVICE, POWER_SLACK
 from flyball.physics.compile import hot, kernel, lowest_bit
 from flyball.schedule import index
 from flyball.schedule.allocate import extra_w, own_w, rate_of
-from flyball.schedule.frag import gang_score, least_fragmenting, score_on
 from flyball.schedule.gang import fits_gathered, fits_whole_nodes
-from flyball.schedule.lottery import draw, drawn_node
 from flyball.schedule.nodes import GATHERED, NOWHERE, WHOLE_NODES, fit_host, fit_node, fit_open
 from flyball.schedule.order import guess
+from flyball.schedule.place_fgd import gang_score, least_fragmenting, score_on
+from flyball.schedule.place_random import draw, drawn_node
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)

@@ -10,11 +10,11 @@ from flyball.core.knobs import Place
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, hot, kernel, lowest_bit
 from flyball.schedule.allocate import GUEST, START, begin_slice, record, take_row, waking_us
-from flyball.schedule.frag import least_devices
 from flyball.schedule.gang import list_gang
 from flyball.schedule.host import has_room
-from flyball.schedule.lottery import drawn_devices
 from flyball.schedule.nodes import eligible, lowest_devices, pick_fraction
+from flyball.schedule.place_fgd import least_devices
+from flyball.schedule.place_random import drawn_devices
 from flyball.schedule.sharing import may_join
 
 ONE = np.uint64(1)

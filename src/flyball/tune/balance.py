@@ -27,7 +27,7 @@ from flyball.core.records import Records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S, to_us
-from flyball.tune.board import Board
+from flyball.tune.plan_draft import Board
 
 HOUR_US = to_us(S_PER_HOUR)
 NODES_LOOKED_AT = 64

@@ -3,7 +3,7 @@
 Every round a linear programme prices the devices of each pool (`tune/prices.py`). A job wants
 the place where its value less the price of its devices is highest. Running jobs move or change
 their size only where that pays for the checkpoint and the restart; pending ones start where
-they are worth most, those that waited long first (`tune/market.py`).
+they are worth most, those that waited long first (`tune/price_round.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from flyball.core.protocols import Forecast
 from flyball.core.records import Records
 from flyball.core.results import Floats
 from flyball.core.state import State
-from flyball.tune.board import Board
-from flyball.tune.market import Market, Terms
 from flyball.tune.options import Options
+from flyball.tune.plan_draft import Board
+from flyball.tune.price_round import Market, Terms
 from flyball.tune.prices import prices
 
 

@@ -30,7 +30,7 @@ from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.physics.caps import Ladder, best_level, fit_budget, node_energy
-from flyball.tune.board import Board
+from flyball.tune.plan_draft import Board
 
 LIMIT_SLACK = 0.9
 """A capped job should be done within this part of its time limit."""

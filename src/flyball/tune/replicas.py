@@ -26,7 +26,7 @@ from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import S_PER_MIN, US_PER_S
 from flyball.physics.serving import USUAL, Target
-from flyball.tune.board import Board
+from flyball.tune.plan_draft import Board
 
 MEMORY = np.dtype(
     [

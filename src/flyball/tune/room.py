@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flyball.tune.board import Board
+from flyball.tune.plan_draft import Board
 
 
 class Victims(NamedTuple):

@@ -29,8 +29,8 @@ from flyball.core.records import Records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
-from flyball.tune.board import Board
 from flyball.tune.matching import match, pair_up
+from flyball.tune.plan_draft import Board
 
 WORTHWHILE = 1.35
 """A pair beyond the limit, for a while, must do so many times the work of one alone. On K80 no pair

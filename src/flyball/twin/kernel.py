@@ -21,7 +21,7 @@ from flyball.schedule.history import learn, predict
 from flyball.schedule.kernel import decide
 from flyball.schedule.order import FAIR, HISTORY, progress
 from flyball.schedule.reserve import drop_reservation, reserve_as_planned
-from flyball.schedule.rounds import targets_due
+from flyball.schedule.shares.rounds import targets_due
 from flyball.schedule.slices import account, cut_short, give_way
 from flyball.schedule.start import can_start_as_planned, start_as_planned
 from flyball.schedule.tenants import recount

@@ -33,7 +33,7 @@ from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
 from flyball.schedule.history import relearn
-from flyball.schedule.targets import set_targets
+from flyball.schedule.shares.targets import set_targets
 from flyball.twin import kernel
 from flyball.twin.build import build_state
 from flyball.twin.refit import ended_in_order, refit

@@ -72,6 +72,6 @@ def _of_shapes(jobs: Records, shapes: Records) -> dict[tuple[int, ...], int]:
 
 
 def score_cache(knobs: Knobs, shapes: int, nodes: int) -> npt.NDArray[np.int64]:
-    """Where `schedule/frag.py` remembers what it worked out; empty for other rules than fgd."""
+    """The score cache of `schedule/place_fgd.py`; empty for other place rules."""
     rows = shapes + 1 if knobs.place == Place.FGD else 0
     return np.full((rows, nodes), STALE, np.int64)

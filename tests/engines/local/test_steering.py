@@ -17,7 +17,7 @@ from tests.monitor.fake_nvml import FakeNvml
 
 from flyball.core.jobs import Row
 from flyball.core.live import Cap, Checkpoint, LiveNode, Resize
-from flyball.engines.local import cgroup, orders, proc
+from flyball.engines.local import cgroup, proc, steer_file
 from flyball.engines.local.governor import KEPT_S, NEVER, PERIOD_S, Governor
 from flyball.engines.local.machine import own_cores
 from flyball.engines.local.power import NoPower
@@ -188,7 +188,7 @@ def test_a_resize_moves_every_thread(rig: Rig) -> None:
     until(lambda: affinities(rig) == {frozenset(cores[:1])})
     rig.order(Resize(1, 1, 2, BOTH))
     until(lambda: affinities(rig) == {frozenset(cores[:2])})
-    said = orders.read(orders.path_of(str(rig.state.resolve()), 1, 1))
+    said = steer_file.read(steer_file.path_of(str(rig.state.resolve()), 1, 1))
     assert said["resize"] == {"sequence": 2, "devices": 2, "cores": cores[:2]}
 
 
@@ -221,7 +221,7 @@ def test_a_job_finds_its_orders_and_they_go_with_it(rig: Rig) -> None:
     assert json.loads(rig.output().rsplit(" ", 1)[0]) == {"checkpoint": {"sequence": 3}}
     assert rig.output().split()[-1] == "1"
     rig.engine.acknowledge([end])
-    assert os.listdir(rig.state / orders.FOLDER) == []
+    assert os.listdir(rig.state / steer_file.FOLDER) == []
 
 
 # The governor's account -----------------------------------------------------------------

@@ -14,7 +14,7 @@ from flyball.core.errors import BadInput, DataAbsent, Unavailable, UnknownName
 from flyball.core.protocols import Estimator
 from flyball.core.results import Floats
 from flyball.core.shared_data import shared_data
-from flyball.predict.demand import tasks
+from flyball.experiments.demand import tasks
 from flyball.predict.demand.formulas import VALUE, Row
 from flyball.predict.demand.learner import LEVELS, Learner
 from flyball.predict.demand.memory import Memory

@@ -36,7 +36,7 @@ def test_shapes_are_spread_and_the_same_for_the_same_seed() -> None:
 @pytest.mark.parametrize("name", TYPES)
 def test_every_net_learns(name: str, variant: int) -> None:
     """One step changes every weight there is a gradient for, and all of them stay finite."""
-    from flyball.predict.demand.measure_nets import stepper
+    from flyball.experiments.demand.measure_nets import stepper
 
     torch.manual_seed(1)
     plain = Shape(name, 8, 1, 1, 8, variant, 8, regularization="l1", learning_rate=0.01)
@@ -50,7 +50,7 @@ def test_every_net_learns(name: str, variant: int) -> None:
 
 @pytest.mark.parametrize("how", ["noise", "mask", "mixup"])
 def test_augmentation_keeps_the_shape(how: str) -> None:
-    from flyball.predict.demand.measure_nets import augmented
+    from flyball.experiments.demand.measure_nets import augmented
 
     for given in (torch.randn(8, 16), torch.randint(1, 50, (8, 16))):
         made = augmented(given, how)
@@ -61,8 +61,8 @@ def test_augmentation_keeps_the_shape(how: str) -> None:
 
 def test_operations_are_counted() -> None:
     """Three products of two operations for each weight; the first layer needs no input gradient."""
-    from flyball.predict.demand.measure_nets import stepper
-    from flyball.predict.demand.measure_step import counted
+    from flyball.experiments.demand.measure_nets import stepper
+    from flyball.experiments.demand.measure_step import counted
 
     _net, step = stepper(Shape("mlp", width=32, layers=2, batch=4, size=16))
     assert counted(step) == 4 * (2 * 2 * 16 * 32 + 3 * 2 * (32 * 32 + 32 * 10))

@@ -15,7 +15,7 @@ from flyball.predict.demand.own_steps import own_rows
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from flyball.predict.demand.net import BiGruTransformer, DemandNet, NetSettings  # noqa: E402
+from flyball.experiments.demand.published_net import BiGruTransformer, DemandNet, NetSettings  # noqa: E402
 
 SMALL = NetSettings(heads=2, key_channels=4, channels=8, epochs=40, later_from=30, batch=64)
 ROWS = own_rows()[:160]

@@ -10,10 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flyball.bench import predict_jobs as bench
-from flyball.cli import predict_jobs
+from flyball.bench.predict import jobs as bench
+from flyball.cli.predict import jobs
 from flyball.core.errors import Unavailable, UnknownName
-from flyball.predict.demand import own_compare, own_model, rivals
+from flyball.experiments.demand import own_compare, rivals
+from flyball.predict.demand import own_model
 from flyball.predict.demand.describe import one
 from flyball.predict.demand.formulas import VALUE
 from flyball.predict.demand.measure_shapes import TYPES
@@ -167,7 +168,7 @@ def test_shipped_models_are_those_of_the_shipped_set() -> None:
 @pytest.fixture
 def app() -> typer.Typer:
     made = typer.Typer()
-    made.add_typer(predict_jobs.demand, name="demand")
+    made.add_typer(jobs.demand, name="demand")
     return made
 
 

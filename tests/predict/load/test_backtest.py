@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.predict.load.cases import DAY, counts, daily, wander
 
-from flyball.bench import predict_load
+from flyball.bench.predict import load
 from flyball.core.results import Floats
 from flyball.predict.backtest import (
     Slice,
@@ -104,13 +104,13 @@ def test_what_stays_where_it_was_cannot_be_covered_less() -> None:
 # The table ---------------------------------------------------------------------
 
 
-def small_targets() -> dict[str, predict_load.Target]:
-    where = predict_load.parts(0.3)
-    bars = {"rMAE": (0.9, math.nan), "accuracy %": (50.0, 50.0), predict_load.PINBALL: (1.0, 1.0)}
+def small_targets() -> dict[str, load.Target]:
+    where = load.parts(0.3)
+    bars = {"rMAE": (0.9, math.nan), "accuracy %": (50.0, 50.0), load.PINBALL: (1.0, 1.0)}
     hours = (1_800.0, 7_200.0)
     return {
-        "one": predict_load.Target(lambda: [daily(), counts()], hours, where, bars, chosen=LIGHT),
-        "two": predict_load.Target(
+        "one": load.Target(lambda: [daily(), counts()], hours, where, bars, chosen=LIGHT),
+        "two": load.Target(
             lambda: [daily()], hours, where, {"rMAE": (0.1, 0.1)}, True, LIGHT, 0.95
         ),
     }
@@ -119,15 +119,15 @@ def small_targets() -> dict[str, predict_load.Target]:
 def test_a_rolling_mean_that_overlaps_flatters() -> None:
     rng = np.random.default_rng(3)
     noise = Series("noise", 0.0, 0.05, 50 + 20 * rng.normal(size=3_000))
-    target = predict_load.Target(
+    target = load.Target(
         lambda: [noise],
         (0.05,),
-        predict_load.parts(0.3),
+        load.parts(0.3),
         {"MAE": (30.0,)},
         chosen=LIGHT,
         overlap=True,
     )
-    rows = {row["metric"]: row for row in predict_load.measure("noise", target, lambda _: None)}
+    rows = {row["metric"]: row for row in load.measure("noise", target, lambda _: None)}
     assert rows["MAE"]["holds"] is True
     assert rows["rMAE"]["value"] < 0.8  # the mean beats the last value on noise
     raw = rows["accuracy % of the last value: raw"]["value"]

@@ -12,12 +12,12 @@ import typer
 from tests.predict.load.cases import daily
 from typer.testing import CliRunner, Result
 
-from flyball.cli import predict_load
+from flyball.cli.predict import load
 from flyball.core.errors import BadInput, FlyballError, UnknownName
 
 app = typer.Typer()
-app.command("load", epilog=predict_load.LOAD_EXAMPLES)(predict_load.load)
-app.command("backtest", epilog=predict_load.BACKTEST_EXAMPLES)(predict_load.backtest)
+app.command("load", epilog=load.LOAD_EXAMPLES)(load.load)
+app.command("backtest", epilog=load.BACKTEST_EXAMPLES)(load.backtest)
 
 
 def call(*arguments: object) -> Result:
@@ -86,9 +86,9 @@ def test_bad_input_is_one_clear_line(file: Path, arguments: list[str], message: 
 
 
 def test_times_are_read() -> None:
-    assert predict_load.seconds_of("500ms", "--x") == 0.5
-    assert predict_load.seconds_of("1.5h", "--x") == 5_400
-    assert predict_load.seconds_of("90", "--x") == 90
+    assert load.seconds_of("500ms", "--x") == 0.5
+    assert load.seconds_of("1.5h", "--x") == 5_400
+    assert load.seconds_of("90", "--x") == 90
 
 
 def test_a_back_test_of_ones_own(file: Path) -> None:
@@ -119,9 +119,9 @@ def test_the_mission_table_goes_on_where_it_was(
 ) -> None:
     from tests.predict.test_mission import small_parts
 
-    from flyball.bench import predict_mission
+    from flyball.bench.predict import mission
 
-    monkeypatch.setattr(predict_mission, "PARTS", small_parts())
+    monkeypatch.setattr(mission, "PARTS", small_parts())
     kept = file.with_name("table.jsonl")
     call("backtest", "mission", "--resume", kept, "--only", "one")
     first = kept.read_text()

@@ -13,15 +13,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flyball.bench.predict_targets import utilisation
-from flyball.cli import predict_load
+from flyball.bench.predict.targets import utilisation
+from flyball.cli.predict import load
 from flyball.core.errors import BadInput, UnknownName
 from flyball.predict.load import workloads
 from flyball.predict.load.record import card_of, record, shipped, use_of, write
 from flyball.predict.load.table import read_series
 
 app = typer.Typer()
-app.command("record")(predict_load.record)
+app.command("record")(load.record)
 app.command("other")(lambda: None)
 
 

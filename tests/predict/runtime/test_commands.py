@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flyball.cli import predict_jobs
+from flyball.cli.predict import jobs
 from flyball.core.errors import BadInput
 
 RUNNER = CliRunner()
@@ -19,8 +19,8 @@ RUNNER = CliRunner()
 @pytest.fixture
 def app() -> typer.Typer:
     made = typer.Typer()
-    made.command("runtime")(predict_jobs.runtime)
-    made.add_typer(predict_jobs.demand, name="demand")
+    made.command("runtime")(jobs.runtime)
+    made.add_typer(jobs.demand, name="demand")
     return made
 
 

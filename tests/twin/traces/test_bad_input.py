@@ -11,8 +11,8 @@ import pytest
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.workload import Workload
-from flyball.twin.traces import READERS, WRITERS, detect, read_trace, table, write_trace
-from flyball.twin.traces.links import find_cycle
+from flyball.twin.inputs.traces import READERS, WRITERS, detect, read_trace, table, write_trace
+from flyball.twin.inputs.traces.links import find_cycle
 
 HEADER = "job,submit_s,duration_s,num_gpus"
 GOOD = "a,0,10,1"

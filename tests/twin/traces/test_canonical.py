@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.workload import COLUMNS, JobClass, Workload
-from flyball.twin.traces import read_trace, write_trace
+from flyball.twin.inputs.traces import read_trace, write_trace
 
 SAMPLES = Path(__file__).parent / "samples"
 

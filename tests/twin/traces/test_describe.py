@@ -10,8 +10,8 @@ import pytest
 
 from flyball.core.workload import JobClass, Workload
 from flyball.schedule.classify import classify_one
-from flyball.twin.traces import read_trace
-from flyball.twin.traces.describe import autocorrelation, describe, dispersion
+from flyball.twin.inputs.traces import read_trace
+from flyball.twin.inputs.traces.describe import autocorrelation, describe, dispersion
 
 SAMPLES = Path(__file__).parent / "samples"
 

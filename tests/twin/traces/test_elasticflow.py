@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flyball.core.errors import BadInput
-from flyball.twin.traces import detect, read_trace
+from flyball.twin.inputs.traces import detect, read_trace
 
 SAMPLES = Path(__file__).parent / "samples"
 HEADER = "job_id,submit_time,iteration,model_name,batch_size,num_gpu"

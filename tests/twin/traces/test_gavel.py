@@ -11,7 +11,7 @@ import pytest
 from flyball.core.errors import BadInput, DataAbsent
 from flyball.core.shared_data import shared_data
 from flyball.physics import measured
-from flyball.twin.traces import detect, read_trace
+from flyball.twin.inputs.traces import detect, read_trace
 
 SAMPLES = Path(__file__).parent / "samples"
 HEADER = "job,job_type,scale_factor,total_steps,submit_s"

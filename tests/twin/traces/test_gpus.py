@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from flyball.twin.traces.gpus import Share, Slice, device_of, gathered, slice_of
+from flyball.twin.inputs.traces.gpus import Share, Slice, device_of, gathered, slice_of
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
 from flyball.core.workload import COLUMNS, JobClass, Workload
-from flyball.twin.traces import detect, read_trace, write_trace
-from flyball.twin.traces.journal_write import write
+from flyball.twin.inputs.traces import detect, read_trace, write_trace
+from flyball.twin.inputs.traces.journal_write import write
 
 SAMPLES = Path(__file__).parent / "samples"
 HEAD = '{"flyball_journal": 1}'

@@ -11,7 +11,7 @@ import pytest
 
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
-from flyball.twin.traces import detect, read_trace
+from flyball.twin.inputs.traces import detect, read_trace
 
 SAMPLE = Path(__file__).parent / "samples" / "kubernetes.jsonl"
 WEDNESDAY_8_H = 2 * 86_400 + 8 * 3_600

@@ -8,7 +8,7 @@ import pytest
 
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
-from flyball.twin.traces import detect, read_trace
+from flyball.twin.inputs.traces import detect, read_trace
 
 SAMPLE = Path(__file__).parent / "samples" / "openb.csv"
 HEADER = (

@@ -9,7 +9,7 @@ import pytest
 from flyball.core.units import US_PER_S
 from flyball.core.workload import Workload
 from flyball.twin.generate import rescale
-from flyball.twin.traces import read_trace, write_trace
+from flyball.twin.inputs.traces import read_trace, write_trace
 
 SAMPLES = Path(__file__).parent / "samples"
 

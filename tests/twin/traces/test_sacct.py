@@ -10,8 +10,8 @@ import pytest
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.workload import Workload
-from flyball.twin.traces import detect, read_trace
-from flyball.twin.traces.slurm import gpus_of, span_s
+from flyball.twin.inputs.traces import detect, read_trace
+from flyball.twin.inputs.traces.slurm import gpus_of, span_s
 
 SAMPLE = Path(__file__).parent / "samples" / "sacct.txt"
 WEDNESDAY_8_H = 2 * 86_400 + 8 * 3_600  # from Monday, 29 April 2024

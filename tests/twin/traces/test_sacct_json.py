@@ -12,7 +12,7 @@ import pytest
 
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
-from flyball.twin.traces import detect, json_text, read_trace
+from flyball.twin.inputs.traces import detect, json_text, read_trace
 
 SAMPLE = Path(__file__).parent / "samples" / "sacct-json.json"
 WEDNESDAY_8_H = 2 * 86_400 + 8 * 3_600  # 1714550400 is 8 h UTC on Wednesday, 1 May 2024

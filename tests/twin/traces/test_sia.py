@@ -8,7 +8,7 @@ import pytest
 
 from flyball.core.errors import BadInput, DataAbsent
 from flyball.core.shared_data import shared_data
-from flyball.twin.traces import detect, read_trace
+from flyball.twin.inputs.traces import detect, read_trace
 
 SAMPLES = Path(__file__).parent / "samples"
 HEADER = "name,time,application,num_replicas,batch_size"

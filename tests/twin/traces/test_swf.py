@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.workload import Workload
-from flyball.twin.traces import read_trace, swf, write_trace
+from flyball.twin.inputs.traces import read_trace, swf, write_trace
 
 SAMPLE = Path(__file__).parent / "samples" / "log.swf"
 LINE = "1 0 -1 10 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n"

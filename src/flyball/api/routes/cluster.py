@@ -13,7 +13,7 @@ from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import Nothing
 from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue
-from flyball.control.pages import QueueQuery
+from flyball.control.ask.active_pages import QueueQuery
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
 

@@ -23,8 +23,8 @@ from flyball.api.models import (
 from flyball.api.problems import Problem, documented
 from flyball.api.specs import checked, specs_of
 from flyball.api.views import Cancelled, JobPage, JobView, Progress, Submitted, View
-from flyball.control.journal import JobQuery
-from flyball.control.pages import QueueQuery
+from flyball.control.ask.active_pages import QueueQuery
+from flyball.control.journal.store import JobQuery
 from flyball.core.jobs import Job
 from flyball.core.units import to_us
 

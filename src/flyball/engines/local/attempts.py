@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flyball.core.live import Report
-from flyball.engines.local import cgroup, claim, orders, proc
+from flyball.engines.local import cgroup, claim, proc, steer_file
 from flyball.engines.local.claim import Claim
 from flyball.engines.local.leftovers import (
     find_holder,
@@ -223,7 +223,7 @@ class Attempts:
         known.stop = ""
 
     def order(self, token: Token, what: str, order: dict[str, Any]) -> bool:
-        """Tell a running attempt something (`orders.py`), once; False if nothing is known of it.
+        """Tell a running attempt something (`steer_file.py`), once; False if nothing is known of it.
 
         Raises:
             OSError: it cannot be written down.
@@ -232,7 +232,7 @@ class Attempts:
         known = self.known.get(token)
         if known is None:
             return False
-        if token not in self.over and orders.put(self._orders(token), what, order):
+        if token not in self.over and steer_file.put(self._orders(token), what, order):
             known.told = True
             if known.claim is not None and known.claim.child:
                 self._pass_orders(known)
@@ -245,7 +245,7 @@ class Attempts:
         known.told = False
 
     def _orders(self, token: Token) -> str:
-        return orders.path_of(str(self._state), *token)
+        return steer_file.path_of(str(self._state), *token)
 
     def make_void(self, token: Token, fenced: bool) -> bool:
         """Take the token so that nobody can begin it any more.
@@ -301,7 +301,7 @@ class Attempts:
         self.over.pop(token, None)
         self.again.pop(token, None)
         known = self.known.pop(token, None)
-        orders.remove(self._orders(token))
+        steer_file.remove(self._orders(token))
         if known is not None and known.fenced:
             self._fences.add(token)
         else:

@@ -21,9 +21,9 @@ from flyball.engines.local.attempts import Attempt, Attempts, Token
 from flyball.engines.local.claim import name_of, token_of
 from flyball.engines.local.line import Line, nobody_spawns
 from flyball.engines.local.machine import default_max_processes, describe, own_cores
-from flyball.engines.local.orders import FOLDER as ORDERS
 from flyball.engines.local.power import open_power
 from flyball.engines.local.request import KEPT_LOGS, Logs, cores_of, devices_of, request_line
+from flyball.engines.local.steer_file import FOLDER as ORDERS
 from flyball.engines.local.watch import FolderWatch
 
 SCAN_S = 2.0

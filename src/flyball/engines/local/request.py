@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from flyball.core.jobs import JobSpec, Row
 from flyball.core.live import Launch, LiveNode
-from flyball.engines.local import orders, slurm
+from flyball.engines.local import slurm, steer_file
 from flyball.engines.local.claim import name_of
 
 FIRST_PORT, PORTS = 15_000, 16_000
@@ -60,7 +60,7 @@ def request_line(
         "cwd": spec.cwd,
         "env": environment(launch, state, node, len(held) or spec.cpus, os.environ),
         "cores": held,
-        "orders": orders.path_of(str(state), launch.job, launch.attempt),
+        "orders": steer_file.path_of(str(state), launch.job, launch.attempt),
         "quota": quota,
         "nice": spec.nice,
         "memory_mib": spec.memory_mib,
@@ -110,7 +110,7 @@ def environment(
         "FLYBALL_CHECKPOINT_DIR": str(state / "checkpoints" / str(launch.job)),
         "FLYBALL_STATE": str(state),
         "FLYBALL_DEVICES": str(len(held)),
-        "FLYBALL_ORDERS": orders.path_of(str(state), launch.job, launch.attempt),
+        "FLYBALL_ORDERS": steer_file.path_of(str(state), launch.job, launch.attempt),
         "CUDA_VISIBLE_DEVICES": ",".join(shown),
     }
 

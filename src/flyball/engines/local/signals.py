@@ -17,7 +17,7 @@ DOWN = signal.SIGTERM
 """The machine goes down: as PREEMPT, but no end is recorded, so that the attempt counts as lost
 and the job may run again."""
 ORDERS = signal.SIGWINCH
-"""There are new orders (`orders.py`)."""
+"""There are new orders (`steer_file.py`)."""
 
 
 def hear() -> int:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from . import cgroup, orders, proc
+from . import cgroup, proc, steer_file
 from .governor import NEVER, Governor
 
 TYPE_CHECKING = False
@@ -66,12 +66,12 @@ class Steering:
 
     def obey(self, now_s: float) -> None:
         """Read the orders, and do what is new."""
-        said = orders.read(self._path)
-        new = [each for each in self._seen if orders.sequence_of(said, each) > self._seen[each]]
+        said = steer_file.read(self._path)
+        new = [each for each in self._seen if steer_file.sequence_of(said, each) > self._seen[each]]
         if not new:
             return
         for each in new:
-            self._seen[each] = orders.sequence_of(said, each)
+            self._seen[each] = steer_file.sequence_of(said, each)
         if "resize" in new and said["resize"]["cores"]:
             self._cores = said["resize"]["cores"]
             self._move()

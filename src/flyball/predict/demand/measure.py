@@ -50,7 +50,7 @@ MEANING = {
     "steps": "timed, after two that were not",
 }
 RATIOS = {"tenth": 0.1, "median": 0.5, "nine tenths": 0.9}
-WORKER = "flyball.predict.demand.measure_step"
+WORKER = "flyball.experiments.demand.measure_step"
 Done = Callable[[str], None]
 
 

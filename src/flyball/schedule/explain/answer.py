@@ -8,7 +8,7 @@ from typing import Any
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Preempt
 from flyball.core.units import MILLI_PER_DEVICE, to_s
-from flyball.schedule.explain.inquiry import Inquiry
+from flyball.schedule.explain.queue_facts import Inquiry
 from flyball.schedule.explain.whatif import Probe, smaller_text
 from flyball.schedule.explain.wording import gang, listed, sentence, span_text
 

@@ -9,7 +9,7 @@ from flyball.core.knobs import Backfill
 from flyball.core.state import State
 from flyball.core.units import FOREVER_US, to_s
 from flyball.schedule.explain.answer import NOTHING_TO_DO, Explanation, key_of, made
-from flyball.schedule.explain.inquiry import Inquiry
+from flyball.schedule.explain.queue_facts import Inquiry
 from flyball.schedule.explain.whatif import Probe
 from flyball.schedule.explain.wording import counted, listed, span_text
 

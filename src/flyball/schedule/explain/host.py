@@ -8,7 +8,7 @@ import numpy as np
 
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE
 from flyball.schedule.explain.answer import Explanation, made, smaller, wait
-from flyball.schedule.explain.inquiry import Inquiry
+from flyball.schedule.explain.queue_facts import Inquiry
 from flyball.schedule.explain.whatif import Probe, Spot, on_a_node
 
 

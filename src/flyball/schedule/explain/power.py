@@ -6,7 +6,7 @@ from typing import Any
 
 from flyball.core.records import CAP_LEVELS
 from flyball.schedule.explain.answer import Explanation, made, smaller, types_text, wait
-from flyball.schedule.explain.inquiry import Inquiry
+from flyball.schedule.explain.queue_facts import Inquiry
 from flyball.schedule.explain.whatif import Probe, Spot
 from flyball.schedule.explain.wording import power_text
 

@@ -8,7 +8,7 @@ from flyball.core.accounts import NO_LIMIT_MILLI
 from flyball.core.codes import Status
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.schedule.explain.answer import Explanation, made, request_text, smaller
-from flyball.schedule.explain.inquiry import Account, Inquiry
+from flyball.schedule.explain.queue_facts import Account, Inquiry
 from flyball.schedule.explain.whatif import Probe, Spot
 from flyball.schedule.explain.wording import counted
 

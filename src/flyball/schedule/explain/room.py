@@ -15,7 +15,7 @@ from flyball.schedule.explain.answer import (
     wait,
 )
 from flyball.schedule.explain.host import host_full, host_text
-from flyball.schedule.explain.inquiry import Inquiry, Room
+from flyball.schedule.explain.queue_facts import Inquiry, Room
 from flyball.schedule.explain.whatif import Probe, would_run
 from flyball.schedule.explain.wording import are, counted, listed
 

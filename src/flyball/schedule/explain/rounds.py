@@ -14,7 +14,7 @@ from flyball.schedule.explain.answer import (
     smaller,
     wait,
 )
-from flyball.schedule.explain.inquiry import Inquiry, Ints
+from flyball.schedule.explain.queue_facts import Inquiry, Ints
 from flyball.schedule.explain.room import no_free
 from flyball.schedule.explain.whatif import Probe
 from flyball.schedule.explain.wording import ANOTHER_LEVEL_S, counted, listed, span_text

@@ -8,8 +8,8 @@ from typing import Any
 from flyball.core.knobs import Place
 from flyball.core.units import duration_text, to_s
 from flyball.schedule.explain.answer import Explanation, made, smaller, wait
-from flyball.schedule.explain.inquiry import Inquiry
 from flyball.schedule.explain.power import power_budget
+from flyball.schedule.explain.queue_facts import Inquiry
 from flyball.schedule.explain.whatif import Probe, Spot
 from flyball.schedule.explain.wording import are, at_most_text, listed, span_text
 

@@ -10,7 +10,7 @@ from flyball.core.codes import Status
 from flyball.core.knobs import Backfill
 from flyball.core.units import duration_text, to_s
 from flyball.schedule.explain.answer import NOTHING_TO_DO, Explanation, made
-from flyball.schedule.explain.inquiry import Inquiry
+from flyball.schedule.explain.queue_facts import Inquiry
 from flyball.schedule.explain.wording import counted, span_text
 
 

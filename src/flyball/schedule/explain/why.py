@@ -16,8 +16,8 @@ from flyball.core.state import State
 from flyball.core.units import to_s
 from flyball.schedule.explain.answer import NOTHING_TO_DO, Explanation, key_of, made, wait
 from flyball.schedule.explain.held import array_limit, does_not_wait, waits_for_jobs
-from flyball.schedule.explain.inquiry import Inquiry
 from flyball.schedule.explain.power import power_budget
+from flyball.schedule.explain.queue_facts import Inquiry
 from flyball.schedule.explain.quota import after_others, beyond_limit, nothing_to_take_back
 from flyball.schedule.explain.room import no_room
 from flyball.schedule.explain.rounds import nobody_gives_way, waits_for_round

@@ -15,8 +15,8 @@ import numpy as np
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
 from flyball.core.results import Floats
 from flyball.core.state import State
-from flyball.schedule.demand import Demand, targets_by
 from flyball.schedule.policies.preset import Preset
+from flyball.schedule.shares.demand import Demand, targets_by
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.results import Floats
 from flyball.core.state import State
-from flyball.schedule.demand import Demand, targets_by
-from flyball.schedule.linear import group, max_sum
 from flyball.schedule.policies.preset import Preset
+from flyball.schedule.shares.demand import Demand, targets_by
+from flyball.schedule.shares.programmes import group, max_sum
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,13 @@ from flyball.core.units import S_PER_DAY, US_PER_S
 from flyball.core.workload import Workload
 from flyball.twin.generate import generate
 from flyball.twin.generate.settings import preset
-from flyball.twin.traces import read_trace
-from flyball.twin.traces.describe import autocorrelation, describe, device_seconds, dispersion
+from flyball.twin.inputs.traces import read_trace
+from flyball.twin.inputs.traces.describe import (
+    autocorrelation,
+    describe,
+    device_seconds,
+    dispersion,
+)
 
 SEEDS = (0, 1, 2, 3, 4)
 PHILLY_FROM_DAY = 27  # October; the weeks before are sparse

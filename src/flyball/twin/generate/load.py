@@ -14,7 +14,7 @@ from flyball.core.errors import BadInput
 from flyball.core.units import S_PER_DAY, US_PER_S
 from flyball.core.workload import NOT_STATED, Workload
 from flyball.twin.generate.settings import GeneratorSettings
-from flyball.twin.traces.describe import device_seconds
+from flyball.twin.inputs.traces.describe import device_seconds
 
 MAX_DRAWS = 12
 CLOSE_ENOUGH = 0.01

@@ -1,0 +1,1 @@
+"""Measurements of monitoring: what it costs, and whether its figures are right."""

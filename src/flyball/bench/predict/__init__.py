@@ -1,0 +1,1 @@
+"""Measured skill and cost of predictions, each figure with its bar."""

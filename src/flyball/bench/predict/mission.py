@@ -1,0 +1,101 @@
+"""The whole table of measured skill: load, utilisation, run time, demand, start time, cost.
+
+Parts are measured side by side, each in a process of its own, and kept when they are whole.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from flyball.bench.predict import jobs, starts
+from flyball.bench.predict.cost import COST, cost_rows
+from flyball.bench.predict.load import measure
+from flyball.bench.predict.targets import TARGETS, VENUS, Note, Row
+from flyball.core.errors import FlyballError
+from flyball.core.shared_data import shared_data
+from flyball.experiments.part_runs import Outcome, Part, attempted, reason_of, run_parts
+from flyball.experiments.run_file import RunFile
+from flyball.experiments.workers import Workers
+
+
+def _run_time_rows(note: Note) -> list[Row]:
+    trace = shared_data("philly", "jobs.csv.gz")
+    rows: list[Row] = jobs.runtime(trace, jobs.TEST_DAYS, note)["rows"]
+    return rows
+
+
+PHILLY = ("philly", "jobs.csv.gz")
+PARTS: dict[str, Part] = {
+    "start time": Part(starts.rows),
+    **{
+        name: Part(partial(measure, name, target), modules=target.modules, data=target.data)
+        for name, target in TARGETS.items()
+    },
+    "run time": Part(_run_time_rows, data=(PHILLY,)),
+    "demand": Part(jobs.demand_rows),
+    COST: Part(cost_rows, data=VENUS),
+}
+"""Those that take longest come first."""
+
+
+def run(
+    note: Note,
+    runs: RunFile,
+    only: Sequence[str] = (),
+    workers: int = 1,
+    done: Note = lambda _part: None,
+) -> Outcome:
+    """Measure the parts that the file lacks.
+
+    Args:
+        note: told what is being done.
+        runs: keeps each part as soon as it is whole.
+        only: names of parts; none = all.
+        workers: parts measured at a time, each in a process of its own; 1 = here.
+        done: told the name of each part that is over.
+
+    Returns:
+        Rows `{"target", "horizon", "metric", "value", "bar", "baseline", "n", "holds"}` by part. A
+        bar is a number or [low, high]; without a bar both it and `holds` are None.
+    """
+    beside = partial(_side_by_side, note=note, workers=workers) if workers > 1 else None
+    return run_parts(PARTS, only, note, runs, measure=beside, done=done)
+
+
+def _side_by_side(names: Sequence[str], note: Note, workers: int) -> Iterator[tuple[str, Any]]:
+    """The rows of each part, as they are ready; the exception of one that failed."""
+    if len(names) < 2:
+        yield from ((name, attempted(PARTS[name].run, note)) for name in names)
+        return
+    with multiprocessing.Manager() as manager:
+        news = manager.Queue()
+        telling = threading.Thread(target=_tell, args=(news, note), daemon=True)
+        telling.start()
+        with Workers(_Measuring(news), workers) as pool:
+            for (name,), (rows, failure) in pool.send([(name,) for name in names]):
+                yield name, rows if failure is None else FlyballError(failure)
+        news.put(None)
+        telling.join()
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """In a worker: what is said there is told here, and a failure comes back as a sentence."""
+
+    news: Any
+
+    def run(self, name: str) -> tuple[list[Row], str | None]:
+        result = attempted(PARTS[name].run, self.news.put)
+        if isinstance(result, Exception):
+            return [], reason_of(result)
+        return result, None
+
+
+def _tell(news: Any, note: Note) -> None:
+    while (text := news.get()) is not None:
+        note(text)

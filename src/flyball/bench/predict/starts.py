@@ -1,0 +1,313 @@
+"""Start-time forecasts against what happened: a generated workload on the twin, asked as it goes.
+
+    rows(note)      for the table of measured skill
+
+Each policy goes through several workloads like Philly's at load 0.9. Run times are predicted by the
+estimator of `predict/runtime`, which learns on line from jobs that have ended in that very run; the
+policy sees its median as the estimate. A sample of jobs is asked about right after the decision
+of the instant of their submission. Those that start at once are known to; of the others the
+forecast is p50 and p90 of roll-outs, corrected by what became of earlier forecasts. The correction
+is first learnt on workloads of training seeds, then goes on learning on line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from flyball.bench.predict.jobs import rows_of
+from flyball.control.ask.start_bands import Edges, StartBands
+from flyball.core.codes import Status
+from flyball.core.knobs import Knobs
+from flyball.core.records import records
+from flyball.core.results import Floats, Ints
+from flyball.core.state import State
+from flyball.core.units import S_PER_HOUR, US_PER_S, to_us
+from flyball.core.workload import Workload
+from flyball.experiments.scenarios import TRAINING_SEED
+from flyball.predict.runtime.estimator import RunTimes
+from flyball.predict.runtime.remaining import remaining
+from flyball.predict.runtime.trees import LEVELS, MIDDLE
+from flyball.schedule.policies.registry import get_policy
+from flyball.twin.generate import generate
+from flyball.twin.inputs.cluster_file import load_cluster
+from flyball.twin.live import PAST, View
+from flyball.twin.lookahead import (
+    Coming,
+    draw_arrivals,
+    draw_scores,
+    even_scores,
+    horizon_us,
+    run_times,
+    start_times,
+)
+from flyball.twin.twin import Twin
+
+Note = Callable[[str], None]
+
+POLICIES = ("fifo-skip", "easy", "sjf")
+CLUSTER, PRESET, LOAD, JOBS = "philly-8x8", "philly-like", 0.9, 1500
+SEEDS = (0, 1, 2, 3)
+WARM_SEEDS = (TRAINING_SEED + 10,)
+ASKED = 0.08
+"""Part of the jobs that is asked about."""
+ROLLOUTS, SCOUTS = 32, 4
+FIRST_PART = 0.1
+"""Of the arrivals, at the beginning of which the cluster is empty: nobody is asked about."""
+FIRST_FIT, GROWTH = 400, 2.0
+"""Trees are grown after so many ends, and whenever there are twice as many."""
+ACTIVE = (Status.PENDING, Status.RUNNING, Status.HELD)
+OVER = (Status.DONE, Status.TIMEOUT)
+NONE: Ints = np.zeros(0, np.int64)
+BARS: dict[str, list[float]] = {"p50 share %": [45.0, 55.0], "p90 coverage %": [87.0, 93.0]}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One forecast and what came of it; times in seconds after the submission.
+
+    Attributes:
+        raw: what the roll-outs said.
+        said: what was told.
+        wait_s: when it started.
+    """
+
+    raw: Edges
+    said: Edges
+    wait_s: float
+
+
+@dataclass
+class Ride:
+    """One workload under one policy, from its first submission to its last."""
+
+    policy: str
+    seed: int
+    bands: StartBands
+    jobs: int = JOBS
+    part: float = ASKED
+    at_once: int = 0
+    _said: dict[int, tuple[Edges, Edges]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cluster = load_cluster(CLUSTER)
+        devices = self.cluster.device_count
+        work = generate(PRESET, self.seed, jobs=self.jobs, load=LOAD, devices=devices)
+        self.rows = [{k: v for k, v in row.items() if k != "run_s"} for row in rows_of(work)]
+        self.true_us = work.duration_us
+        self.knobs: Knobs = get_policy(self.policy).knobs
+        self.twin = Twin(self.cluster, work, self.knobs)
+        # What anybody but the twin's clock may see: estimates, and no true run times.
+        self.estimate_us = np.full(len(work), to_us(S_PER_HOUR), float)
+        self.work = replace(work, estimate_us=self.estimate_us, duration_us=self.estimate_us)
+        self.quantiles = np.ones((len(work), len(LEVELS)))
+        self.estimator = RunTimes()
+        self.fitted = 0
+        self.rng = np.random.default_rng([self.seed, 5])
+        self.started, self.ended = np.zeros(len(work), bool), np.zeros(len(work), bool)
+
+    def run(self) -> list[Asked]:
+        """All that were asked about and had to wait."""
+        submit_us = self.work.submit_us
+        first_us = submit_us[0] + FIRST_PART * (submit_us[-1] - submit_us[0])
+        begin = 0
+        while begin < len(submit_us):
+            # 1. Up to just before the next submissions; learn from what happened meanwhile.
+            now_us = int(submit_us[begin])
+            end = int(np.searchsorted(submit_us, now_us, side="right"))
+            self.twin.run(now_us - 1)
+            self._learn(begin, now_us)
+            # 2. They come: predict them, then let the policy decide.
+            for job in range(begin, end):
+                self._come(job)
+            self.twin.run(now_us)
+            # 3. Ask about some of them.
+            for job in range(begin, end):
+                if now_us >= first_us and self.rng.random() < self.part:
+                    self._ask(job, now_us)
+            begin = end
+        self.twin.run()
+        self._learn(len(submit_us), self.twin.now_us)
+        start_us = np.asarray(self.twin.state.runs.first_start_us)
+        waits_s = (start_us - submit_us) / US_PER_S
+        return [Asked(*said, float(waits_s[job])) for job, said in self._said.items()]
+
+    def _learn(self, come: int, now_us: int) -> None:
+        """Tell the estimator and the bands of starts and ends, in order of time."""
+        runs: Any = self.twin.state.runs
+        start_us, status = runs.first_start_us[:come], runs.status[:come]
+        new = np.flatnonzero((start_us >= 0) & ~self.started[:come])
+        over = np.flatnonzero(np.isin(status, OVER) & ~self.ended[:come])
+        self.started[new], self.ended[over] = True, True
+        told = [(int(start_us[job]), 0, int(job)) for job in new]
+        told += [(int(runs[job].end_us), 1, int(job)) for job in over]
+        for when_us, what, job in sorted(told):
+            if what:
+                run_s = float(self.true_us[job]) / US_PER_S
+                self.estimator.ended(job, run_s, when_us / US_PER_S)
+            else:
+                self.estimator.started(job, when_us / US_PER_S)
+                self.bands.started((self.seed, job), when_us / US_PER_S)
+        if self.estimator.learnt >= max(FIRST_FIT, GROWTH * self.fitted):
+            self.fitted = self.estimator.learnt
+            self.estimator.refit(now_us / US_PER_S)
+
+    def _come(self, job: int) -> None:
+        self.quantiles[job] = self.estimator.submitted(job, self.rows[job])
+        self.estimate_us[job] = self.quantiles[job, MIDDLE] * US_PER_S
+        self.twin.state.jobs.estimate_us[job] = self.estimate_us[job]
+
+    def _ask(self, job: int, now_us: int) -> None:
+        if self.twin.state.runs[job].first_start_us >= 0:
+            self.at_once += 1
+            return
+        self.bands.advance(now_us / US_PER_S)
+        starts_s = self._roll_out(job, now_us)
+        raw = Edges(*np.percentile(starts_s, [50, 90]).tolist())
+        said = self.bands.expect((self.seed, job), raw, now_us / US_PER_S)
+        self._said[job] = raw, said
+
+    def _roll_out(self, job: int, now_us: int) -> Floats:
+        """Seconds until the job starts, once for each roll-out."""
+        view, ids = view_of(self.twin.state, self.work)
+        asked = np.flatnonzero(ids == job)
+        of_owner = even_scores(ROLLOUTS, len(self.work.users) + 1, self.rng)
+        scores = draw_scores(self.work.user[ids], of_owner, self.rng)
+        left_s, elapsed_s = self._left(ids, now_us)
+        draws = (elapsed_s[:, 0] + run_times(left_s, LEVELS, scores)) * US_PER_S
+        go = self.cluster, view, self.knobs, now_us
+        scouts = start_times(*go, draws[:SCOUTS], asked=asked)[:, asked[0]]
+        ahead_us = horizon_us(scouts)
+        known = int(np.searchsorted(self.work.submit_us, now_us))
+        whole_s = self.quantiles[:known].copy()
+        early = ids < known
+        whole_s[ids[early]] = elapsed_s[early] + left_s[early]
+        coming = [
+            self._coming(whole_s, now_us, ahead_us, of_owner[at : at + 1]) for at in range(ROLLOUTS)
+        ]
+        recent = self.work.take(np.arange(known))
+        return start_times(*go, draws, recent, coming, asked)[:, asked[0]]
+
+    def _left(self, ids: Ints, now_us: int) -> tuple[Floats, Floats]:
+        """Quantiles of the time each job still runs, and how long (a column) it has."""
+        runs: Any = self.twin.state.runs
+        left, elapsed_s = self.quantiles[ids].copy(), np.zeros((len(ids), 1))
+        for at in np.flatnonzero(runs.status[ids] == Status.RUNNING):
+            elapsed_s[at, 0] = (now_us - int(runs[ids[at]].since_us)) / US_PER_S
+            left[at] = remaining(left[at], float(elapsed_s[at, 0])).seconds
+        return left, elapsed_s
+
+    def _coming(self, whole_s: Floats, now_us: int, ahead_us: int, of_owner: Floats) -> Coming:
+        """Jobs that came come again: with their own run times, where these are known by now."""
+        known = self.work.submit_us[: len(whole_s)]
+        picks, times = draw_arrivals(known, now_us, ahead_us, self.rng)
+        scores = draw_scores(self.work.user[picks], of_owner, self.rng)
+        drawn_us = run_times(whole_s[picks], LEVELS, scores)[0] * US_PER_S
+        run_us = np.where(self.ended[picks], self.true_us[picks], drawn_us)
+        return Coming(picks, times, run_us)
+
+
+def view_of(state: State, work: Workload) -> tuple[View, Ints]:
+    """What a live control plane would know in the twin's situation, and which jobs are in it."""
+    runs: Any = state.runs
+    come = int(state.clock[0].next_job)
+    jobs = np.flatnonzero(np.isin(runs.status[:come], ACTIVE))
+    past = records(len(jobs), PAST)
+    for name in ("done_us", "service_us", "since_us", "attempt"):
+        past[name] = runs[name][jobs]
+    past["queued_us"] = work.submit_us[jobs]
+    place = {int(job): at for at, job in enumerate(jobs)}
+    running = jobs[runs.status[jobs] == Status.RUNNING]
+    in_order = running[np.lexsort((running, runs.since_us[running]))]
+    rows = [(place[int(job)], *row) for job in in_order for row in _held(state, int(job))]
+    held = np.array(rows, np.int64).reshape(len(rows), 3)
+    view = View(work.take(jobs), past, held[:, 0], held[:, 1], held[:, 2].astype(np.uint64), NONE)
+    return view, jobs
+
+
+def _held(state: State, job: int) -> list[tuple[int, int]]:
+    """Nodes and devices that a running job holds."""
+    found = []
+    at = int(state.runs[job].first_row)
+    while at >= 0:
+        row = state.rows[at]
+        found.append((int(row.node), int(row.mask)))
+        at = int(row.next)
+    return found
+
+
+# The table ------------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    """What was asked of one policy, or of all: those that had to wait, and how many did not."""
+
+    asked: list[Asked] = field(default_factory=list)
+    at_once: int = 0
+
+    def add(self, ride: Ride, asked: Sequence[Asked]) -> None:
+        self.asked += asked
+        self.at_once += ride.at_once
+
+
+def rows(
+    note: Note | None = None,
+    seeds: Sequence[int] = SEEDS,
+    warm: Sequence[int] = WARM_SEEDS,
+    jobs: int = JOBS,
+) -> list[dict[str, Any]]:
+    """The rows of the mission's table: each policy, and all of them together."""
+    total, made = Tally(), []
+    for policy in POLICIES:
+        bands, own = StartBands(), Tally()
+        for seed in (*warm, *seeds):
+            if note is not None:
+                note(f"start times: {policy}, seed {seed}")
+            ride = Ride(policy, seed, bands, jobs)
+            asked = ride.run()
+            if seed in seeds:
+                own.add(ride, asked)
+                total.add(ride, asked)
+        made += table(policy, own)
+    return table("all policies", total) + made
+
+
+def table(name: str, tally: Tally) -> list[dict[str, Any]]:
+    """The figures of one policy; a baseline is what the roll-outs said, not corrected."""
+    waits = np.array([each.wait_s for each in tally.asked])
+    said = np.array([each.said for each in tally.asked]).reshape(-1, 2)
+    raw = np.array([each.raw for each in tally.asked]).reshape(-1, 2)
+    n, everybody = len(waits), len(waits) + tally.at_once
+
+    def row(metric: str, value: float, baseline: float | None, count: int) -> dict[str, Any]:
+        bar = BARS.get(metric)
+        return {
+            "target": f"start time, {name}",
+            "horizon": "from submission",
+            "metric": metric,
+            "value": round(value, 2),
+            "bar": bar,
+            "holds": bool(bar[0] <= value <= bar[1]) if bar else None,
+            "baseline": None if baseline is None else round(baseline, 2),
+            "n": count,
+        }
+
+    def share(edges: Floats, at: int) -> float:
+        return 100.0 * float(np.mean(waits <= edges[:, at]))
+
+    def width_h(edges: Floats) -> float:
+        return float(np.median(edges[:, 1] - edges[:, 0])) / S_PER_HOUR
+
+    together = [(share(said, at) * n + 100.0 * tally.at_once) / everybody for at in (0, 1)]
+    return [
+        row("p50 share %", share(said, 0), share(raw, 0), n),
+        row("p90 coverage %", share(said, 1), share(raw, 1), n),
+        row("median width p50 to p90, h", width_h(said), width_h(raw), n),
+        row("median wait of those who had to, h", float(np.median(waits)) / S_PER_HOUR, None, n),
+        row("p50 share with those who start at once %", together[0], None, everybody),
+        row("p90 coverage with those who start at once %", together[1], None, everybody),
+    ]

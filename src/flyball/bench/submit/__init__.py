@@ -1,0 +1,1 @@
+"""Measurements of the live system: rates, cycles, memory, recovery, speed of jobs."""

@@ -1,0 +1,83 @@
+"""What Flyball takes when nothing happens: memory (PSS) and CPU of its processes.
+
+One job sleeps, so that there is a supervisor to look at.
+"""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+
+from flyball.bench.submit.rows import Row, Setting, at_most
+from flyball.bench.submit.server import Up, running, state_folder
+
+MB = 1e6
+BARS_MB = {
+    "control plane": 250.0,
+    "agent": 100.0,
+    "foresight": None,
+    "spawner": None,
+    "supervisor": 12.0,
+}
+AGENT, FORESIGHT = "flyball.monitor.agent", "flyball.learn.worker"
+
+
+def idle(setting: Setting) -> list[Row]:
+    """Memory of each process after a minute, then CPU of all together over half a minute."""
+    settle_s, watch_s = setting.size(60, 5), setting.size(30, 5)
+    with state_folder(setting.folder) as state, running(state) as up:
+        up.fill()
+        setting.note(f"  waiting {settle_s} s")
+        time.sleep(settle_s)
+        parts = _processes(up)
+        memory_mb = {name: each.memory_full_info().pss / MB for name, each in parts.items()}
+        setting.note(f"  watching for {watch_s} s")
+        before = {name: _cpu_s(each) for name, each in parts.items()}
+        began = time.monotonic()
+        time.sleep(watch_s)
+        span_s = time.monotonic() - began
+        used = {
+            name: 100.0 * (_cpu_s(each) - before[name]) / span_s for name, each in parts.items()
+        }
+    rows = [
+        at_most(f"memory of the {name}, idle", memory_mb[name], "MB (PSS)", bar)
+        for name, bar in BARS_MB.items()
+    ]
+    about = ", ".join(f"{name} {percent:.2f} %" for name, percent in used.items())
+    about = f"{about}; over {span_s:.0f} s"
+    return [*rows, at_most("CPU when idle", sum(used.values()), "% of a core", 1.0, about=about)]
+
+
+def _processes(up: Up) -> dict[str, psutil.Process]:
+    """By name: the control plane, its children, and the supervisor that holds the claim."""
+    plane = psutil.Process(up.process.pid)
+    children = plane.children()
+    agent, foresight = (
+        next(each for each in children if name in each.cmdline()) for name in (AGENT, FORESIGHT)
+    )
+    engine = str(up.state / "engine")
+    spawner = next(each for each in children if engine in each.cmdline())
+    supervisors = [each for each in psutil.process_iter() if _is_of(each, engine)]
+    supervisor = next(each for each in supervisors if each.pid != spawner.pid)
+    return {
+        "control plane": plane,
+        "agent": agent,
+        "foresight": foresight,
+        "spawner": spawner,
+        "supervisor": supervisor,
+    }
+
+
+def _is_of(process: psutil.Process, engine: str) -> bool:
+    """Whether it is a spawner or a supervisor of this folder."""
+    try:
+        return engine in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    """Its own and that of its children that have ended."""
+    times = process.cpu_times()
+    return float(times.user + times.system + times.children_user + times.children_system)

@@ -1,0 +1,128 @@
+"""How fast the live system is, and what it takes: each promise with its bar.
+
+The processes, the disk and the jobs are real; only the nodes of large clusters are virtual. Every
+state folder is a temporary one, and nothing that was started is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from flyball.bench.submit.cycles import cycles
+from flyball.bench.submit.idle import idle
+from flyball.bench.submit.jobs import jobs
+from flyball.bench.submit.rates import batches, submits
+from flyball.bench.submit.recovery import recovery
+from flyball.bench.submit.rows import Row, Setting
+from flyball.bench.submit.speed import speed
+from flyball.core.errors import BadInput
+from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.run_file import RunFile
+
+PARTS: dict[str, Callable[[Setting], list[Row]]] = {
+    "submits": submits,
+    "batches": batches,
+    "cycles": cycles,
+    "idle": idle,
+    "jobs": jobs,
+    "speed": speed,
+    "recovery": recovery,
+}
+SYNCS = 50
+IN_MEMORY = ("tmpfs", "ramfs")
+
+
+def run(
+    note: Callable[[str], None],
+    runs: RunFile,
+    only: Sequence[str] = (),
+    quick: bool = False,
+    folder: Path | None = None,
+    done: Callable[[str], None] = lambda _part: None,
+) -> tuple[Outcome, dict[str, Any]]:
+    """Every figure of `flyball bench submit`, and what they were measured on.
+
+    Args:
+        note: told what is being done.
+        runs: keeps each part as soon as it is whole.
+        only: names of parts; none = all.
+        quick: small sizes, for a first look.
+        folder: where state folders are made; default: the system's temporary folder.
+        done: told the name of each part that is over.
+
+    Raises:
+        BadInput: an unknown part, or no folder.
+    """
+    base = folder or Path(tempfile.gettempdir())
+    if not os.access(base, os.W_OK | os.X_OK):
+        raise BadInput(f"{base} is no folder that can be written to", "name another --folder")
+    setting = Setting(base.resolve(), quick, note)
+    about = machine(setting.folder)
+    if about["file_system"] in IN_MEMORY:
+        note(f"{base} is in memory: nothing is durable there; name a disk with --folder")
+    parts = {
+        name: Part(partial(_measured, measure, setting), (measure.__doc__ or "").splitlines()[0])
+        for name, measure in PARTS.items()
+    }
+    sizes = {"quick": quick, "folder": str(setting.folder)}
+    outcome = run_parts(parts, only, note, runs, sizes, done=done)
+    about["load_1m_after"] = os.getloadavg()[0]
+    return outcome, {**about, "quick": quick}
+
+
+def _measured(
+    measure: Callable[[Setting], list[Row]], setting: Setting, _note: Callable[[str], None]
+) -> list[Row]:
+    return measure(setting)
+
+
+def machine(folder: Path) -> dict[str, Any]:
+    """What the figures were measured on."""
+    return {
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": psutil.virtual_memory().total / 1e9,
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "file_system": _file_system(folder),
+        "sync_ms": _sync_ms(folder),
+        "load_1m_before": os.getloadavg()[0],
+    }
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _file_system(folder: Path) -> str:
+    """The kind of the mount that the folder is on."""
+    mounts = [
+        each for each in psutil.disk_partitions(all=True) if folder.is_relative_to(each.mountpoint)
+    ]
+    return max(mounts, key=lambda each: len(each.mountpoint)).fstype if mounts else "unknown"
+
+
+def _sync_ms(folder: Path) -> float:
+    """What it costs to have 4 KiB on the disk: the median of some."""
+    took_s = []
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        for _ in range(SYNCS):
+            began = time.monotonic()
+            file.write(bytes(4096))
+            file.flush()
+            os.fdatasync(file.fileno())
+            took_s.append(time.monotonic() - began)
+    return 1e3 * float(np.median(took_s))

@@ -1,0 +1,132 @@
+"""How soon there is a decision after a start, with a long history in the journal."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from flyball.bench.submit.rows import Row, Setting, at_most
+from flyball.bench.submit.server import START_S, started, state_folder, wait_until
+from flyball.control.jobs.live_state import Book
+from flyball.control.journal.history import History
+from flyball.control.journal.store import Changes, Journal
+from flyball.control.plane import JOURNAL, Plane
+from flyball.core.clock import LiveClock
+from flyball.core.jobs import JobState
+from flyball.core.live import Event, EventKind, LiveNode
+from flyball.core.units import US_PER_S
+from flyball.schedule.policies.registry import get_policy
+from flyball.twin.engine import VirtualEngine
+from flyball.twin.live import warm
+
+BATCH = 1_000
+PENDING = 10
+REPEATS = 3
+BAR_S = 5.0
+RUN_US = 60 * US_PER_S
+SPEC = {"argv": ["true"], "name": "train", "cwd": "/", "user": "anna", "limit_s": 3600.0}
+
+
+def recovery(setting: Setting) -> list[Row]:
+    """From opening the journal, and from starting the process, to the first decision on record."""
+    count = setting.size(100_000, 2_000)
+    warm(setting.note)
+    with state_folder(setting.folder) as base:
+        setting.note(f"  writing a history of {count:,} jobs")
+        write_history(base / JOURNAL, count)
+        size_mb = (base / JOURNAL).stat().st_size / 1e6
+        opened = np.median([_opened(setting, base) for _ in range(REPEATS)], axis=0)
+        up = np.median([_up(setting, base) for _ in range(REPEATS)], axis=0)
+    setting.note(f"  {opened[0]:.2f} s from opening, {up[0]:.2f} s from the start of the process")
+    about = f"{count:,} ended jobs, journal of {size_mb:.0f} MB; median of {REPEATS}"
+    return [
+        at_most(
+            f"first decision after {name}", float(found[0]), "s", BAR_S, about=about,
+            cpu_s=float(found[1]),
+        )
+        for name, found in (("opening the plane", opened), ("starting `flyball up`", up))
+    ]  # fmt: skip
+
+
+def write_history(path: Path, count: int) -> None:
+    """Jobs that ran and ended, and a few that pend, as a control plane would have recorded them."""
+    book = Book()
+
+    def committed(events: Sequence[tuple[int, Event]], changes: Changes) -> None:
+        book.absorb(events[-1][0], changes)
+
+    began_us = LiveClock().now_us() - (count + PENDING) * US_PER_S - RUN_US
+    with Journal(path, book.fold, committed) as journal:
+        for first in range(1, count + 1, BATCH):
+            ids = range(first, min(first + BATCH, count + 1))
+            for made in (_submitted, _intended, _started, _ended):
+                journal.append([made(job, began_us + job * US_PER_S) for job in ids]).wait()
+        ids = range(count + 1, count + 1 + PENDING)
+        journal.append([_submitted(job, began_us + job * US_PER_S) for job in ids]).wait()
+
+
+def _submitted(job: int, at_us: int) -> Event:
+    about = {"kind": EventKind.SUBMITTED, "time_us": at_us, "job": job, "who": "api"}
+    return {**about, "spec": SPEC}
+
+
+def _intended(job: int, at_us: int) -> Event:
+    about = {"kind": EventKind.INTENDED, "time_us": at_us, "job": job, "attempt": 1}
+    return {**about, "rows": [[0, 1]], "decision": job}
+
+
+def _started(job: int, at_us: int) -> Event:
+    about = {"kind": EventKind.STARTED, "time_us": at_us, "job": job, "attempt": 1}
+    return {**about, "began_us": at_us, "pid": 1}
+
+
+def _ended(job: int, at_us: int) -> Event:
+    over_us = at_us + RUN_US
+    values: dict[str, Any] = {"exit_code": 0, "signal": 0, "why": "exit", "cpu_s": 59.5}
+    about = {"kind": EventKind.ENDED, "time_us": over_us, "job": job, "attempt": 1}
+    return {**about, "over_us": over_us, "state": JobState.COMPLETED, "values": values}
+
+
+@contextmanager
+def _copy(setting: Setting, base: Path) -> Iterator[Path]:
+    """The history in a folder of its own: what is done there must not be there the next time."""
+    with state_folder(setting.folder) as state:
+        for each in base.glob(f"{JOURNAL}*"):
+            shutil.copy(each, state)
+        yield state
+
+
+def _opened(setting: Setting, base: Path) -> tuple[float, float]:
+    """Seconds, and seconds of CPU."""
+    with _copy(setting, base) as state:
+        clock = LiveClock()
+        engine = VirtualEngine([LiveNode("here", "CPU1", 2, 2, 8192)], clock.now_us)
+        began, cpu = time.monotonic(), time.process_time()
+        knobs = get_policy("easy").knobs
+        plane = Plane(state, engine, "easy", knobs, lambda _last: clock.now_us)
+        try:
+            plane.open()
+            plane.step()
+            took = time.monotonic() - began, time.process_time() - cpu
+            assert plane.decider.number == 1, "it decided nothing"
+        finally:
+            plane.close()
+    return took
+
+
+def _up(setting: Setting, base: Path) -> tuple[float, float]:
+    """The same, seen from outside, in the journal that the process writes."""
+    with _copy(setting, base) as state, History(state / JOURNAL) as history:
+        began = time.monotonic()
+        with started(state) as process:
+            wait_until(lambda: history.last_decision() > 0, START_S, "the first decision")
+            took_s = time.monotonic() - began
+            times = psutil.Process(process.pid).cpu_times()
+    return took_s, times.user + times.system

@@ -1,0 +1,213 @@
+"""How fast a job that computes runs under Flyball, against the same program by itself.
+
+What else a host does changes the speed of a core by a fifth from one moment to the next, whatever
+the moment's length, and no two processes of one program are equally fast. So the job and its bare
+twins take turns of milliseconds, thousands of times, and several sets of them are compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from flyball.bench.submit.rows import Row, Setting, at_least, at_most
+from flyball.bench.submit.server import Up, refuse_failed, running, state_folder, wait_until
+
+SETS, TURNS = 40, 84
+"""Of a job and its twins, and turns of each in a set: in every order as often."""
+TURN_S = 0.06
+"""In a few milliseconds the kernel has not yet moved Flyball's threads to the cores that are free:
+with turns of 20 ms a job waited for its core 1.2 % of the time, with these and in long runs 0.1."""
+REST_S = 0.01
+"""Before each turn. What Flyball did not do while it stood still is not the job's to bear, what
+falls due in the job's turn is."""
+SETTLE_S = 0.005
+"""From going on to the measured turn: waking up is no work."""
+START_S = 60.0
+BAR = 99.0
+"""Percent of the bare speed."""
+
+COUNTED, PID, PARENT = range(3)
+"""What is in the words of a program's file."""
+PROGRAM = """
+import hashlib, mmap, os, sys
+with open(sys.argv[1], "r+b") as file:
+    words = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
+words[1], words[2] = os.getpid(), os.getppid()
+while True:
+    hashlib.pbkdf2_hmac("sha256", b"a word", b"some salt", 300)
+    words[0] += 1
+"""
+"""Counts pieces of work that stay within a core's own caches."""
+
+NAMES = JOB, SAME, ANY = "as a job", "bare on the same core", "bare on any core"
+
+
+class Worker:
+    """A process of the program, seen through its file.
+
+    Attributes:
+        command: what runs it.
+        turns_s: how long its turns have taken.
+        waited_s: how much of that it could have run, but somebody else did on its core.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.write_bytes(bytes(8 * 3))
+        with path.open("r+b") as file:
+            self._words = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
+        self.command = [sys.executable, "-I", "-S", "-c", PROGRAM, str(path)]
+        self.turns_s = self.waited_s = 0.0
+
+    @property
+    def computes(self) -> bool:
+        """Whether it has begun to count."""
+        return self._words[COUNTED] > 0
+
+    @property
+    def pid(self) -> int:
+        """Of its process, once it computes."""
+        wait_until(lambda: self.computes, START_S, "a program to start")
+        return self._words[PID]
+
+    @property
+    def parent(self) -> int:
+        """Of its process: the supervisor if it is a job."""
+        return self._words[PARENT]
+
+    def stop(self) -> None:
+        """Let it stand still."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it compute."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def turn(self) -> float:
+        """Pieces a second, for a while."""
+        time.sleep(REST_S)
+        self.go_on()
+        time.sleep(SETTLE_S)
+        waited_s, counted, began = self._delay_s(), self._words[COUNTED], time.perf_counter()
+        time.sleep(TURN_S)
+        counted, took_s = self._words[COUNTED] - counted, time.perf_counter() - began
+        self.stop()
+        self.turns_s += took_s
+        self.waited_s += self._delay_s() - waited_s
+        return counted / took_s
+
+    def _delay_s(self) -> float:
+        """How long it has been in a queue for a core."""
+        _ran, waited, _times = Path(f"/proc/{self.pid}/schedstat").read_text().split()
+        return int(waited) * 1e-9
+
+
+def speed(setting: Setting) -> list[Row]:
+    """The same work under Flyball and bare, on the job's core and wherever the kernel puts it, in
+    turns; Flyball's processes stand still while it runs bare."""
+    sets, turns = setting.size(SETS, 2), setting.size(TURNS, 24)
+    ratios: dict[str, list[float]] = {SAME: [], ANY: []}
+    waited, at_all = dict.fromkeys(NAMES, 0.0), dict.fromkeys(NAMES, 0.0)
+    with state_folder(setting.folder) as state, running(state) as up:
+        for number in range(sets):
+            workers = {name: Worker(state / f"words.{at}") for at, name in enumerate(NAMES)}
+            speeds = _one_set(up, workers, turns)
+            for name, worker in workers.items():
+                waited[name] += worker.waited_s
+                at_all[name] += worker.turns_s
+            for twin, found in ratios.items():
+                found.append(100.0 * speeds[JOB] / speeds[twin])
+            said = (f"{found[-1]:.1f} % of {twin}" for twin, found in ratios.items())
+            setting.note(f"  set {number + 1} of {sets}: {', '.join(said)}")
+    about = f"{sets} sets of processes, {turns} turns of {1e3 * TURN_S:g} ms each"
+    shares = {name: 100.0 * waited[name] / at_all[name] for name in NAMES}
+    return [
+        *(_row(twin, found, about) for twin, found in ratios.items()),
+        *(at_most(f"its core was taken, {name}", each, "%", None) for name, each in shares.items()),
+    ]
+
+
+def _one_set(up: Up, workers: Mapping[str, Worker], turns: int) -> dict[str, float]:
+    """Mean speeds of a new job and new twins."""
+    job = workers[JOB]
+    sums = dict.fromkeys(NAMES, 0.0)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_as_job(up, job))
+        cores, own = os.sched_getaffinity(0), os.sched_getaffinity(job.pid)
+        stack.enter_context(_bare(workers[SAME], own))
+        stack.enter_context(_bare(workers[ANY], cores))
+        stack.enter_context(_kept_to(cores - own or cores))
+        for order in itertools.islice(itertools.cycle(itertools.permutations(NAMES)), turns):
+            for name in order:
+                sums[name] += job.turn() if name == JOB else _bare_turn(up, job, workers[name])
+    return {name: total / turns for name, total in sums.items()}
+
+
+@contextlib.contextmanager
+def _kept_to(cores: Set[int]) -> Iterator[None]:
+    """Who measures stays out of the way."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _bare_turn(up: Up, job: Worker, twin: Worker) -> float:
+    """A turn of a twin, without Flyball."""
+    with up.paused(job.parent):
+        return twin.turn()
+
+
+@contextlib.contextmanager
+def _as_job(up: Up, worker: Worker) -> Iterator[None]:
+    """The program as a job of one core, standing still."""
+    with up.client() as client:
+        number = client.submit(worker.command, cwd="/", cpus=1)
+        wait_until(
+            lambda: worker.computes or refuse_failed(client, number), START_S, "a job to start"
+        )
+        worker.stop()
+        try:
+            yield
+        finally:
+            worker.go_on()
+            client.cancel(number)
+            client.wait(number, START_S)
+
+
+@contextlib.contextmanager
+def _bare(worker: Worker, cores: Set[int]) -> Iterator[None]:
+    """The program by itself on these cores, standing still."""
+    # In a session of its own, as a job is: the kernel shares the machine out among sessions.
+    process = subprocess.Popen(worker.command, start_new_session=True)
+    try:
+        os.sched_setaffinity(process.pid, cores)
+        worker.stop()
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _row(twin: str, ratios: list[float], about: str) -> Row:
+    """The mean of the sets, with the interval that 95 of 100 such means lie in."""
+    logs: npt.NDArray[np.float64] = np.log(ratios)
+    mean = float(logs.mean())
+    wide = float(student.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5)
+    low, high = np.exp([mean - wide, mean + wide]).tolist()
+    name = f"speed of a job against {twin}"
+    return at_least(name, float(np.exp(mean)), "%", BAR, about=about, low=low, high=high)

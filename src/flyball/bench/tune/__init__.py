@@ -1,0 +1,1 @@
+"""Measurements of the tuners: speed of a round, and real jobs on this machine."""

@@ -1,0 +1,1 @@
+"""`flyball bench`: one file a command."""

@@ -1,0 +1,194 @@
+"""`flyball bench compare`: every policy on every scenario, with intervals and regret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flyball.cli.options import AsJson
+from flyball.cli.output import check_writable, note, print_json, print_table, whole_number
+from flyball.cli.progress import progress
+from flyball.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from flyball.experiments.compare.report import Table
+    from flyball.experiments.compare.runs import Plan
+    from flyball.experiments.compare.summary import Comparison
+    from flyball.experiments.run_file import Record
+    from flyball.experiments.scenarios import Scenario
+
+MAX_SEEDS = 1000
+RUNS, JSON, PAGE, FIGURE = "runs.jsonl", "compare.json", "compare.md", "compare.png"
+POLICIES = "policies.md"
+
+EXAMPLES = """\b
+Examples:
+  flyball bench compare
+  flyball bench compare --list
+  flyball bench compare --scenarios saturated,bursts --policies fifo,easy,srtf --seeds 10
+  flyball bench compare --policies all,tuned:mine.json --baseline easy --out mine
+\b
+Runs are kept in the folder as they end: the same command again makes only those that are missing.
+"""
+
+ScenarioNames = Annotated[str, typer.Option(help="Scenarios, by comma, or `all`; see --list.")]
+Workers = Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")]
+
+
+def compare(
+    scenarios: ScenarioNames = "all",
+    policies: Annotated[
+        str, typer.Option(help="Policies, by comma, or `all`; see `policies`.")
+    ] = "all",
+    seeds: Annotated[int, typer.Option(help="Workloads per scenario, seeds 0, 1, ...")] = 5,
+    out: Annotated[Path, typer.Option(help="Folder for the runs, tables and figure.")] = Path(
+        "compare-out"
+    ),
+    baseline: Annotated[
+        str, typer.Option(help="Policy that changes are measured from, besides fifo and easy.")
+    ] = "fifo-skip",
+    workers: Workers = 0,
+    listing: Annotated[bool, typer.Option("--list", help="List the scenarios.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare policies on many scenarios: intervals, and regret against lower bounds."""
+    from flyball.experiments.scenarios import find_scenarios
+
+    chosen = find_scenarios(scenarios)
+    if listing:
+        _print_scenarios(chosen, as_json)
+        return
+    # 1. Refuse what can be refused before the long part.
+    whole_number(seeds, "--seeds", 1, MAX_SEEDS)
+    whole_number(workers, "--workers", 0, 1024)
+    from flyball.app import policy_settings
+    from flyball.experiments.compare.runs import Plan
+    from flyball.experiments.compare.summary import baselines
+    from flyball.experiments.compare.summary import compare as summed_up
+
+    settings = policy_settings(policies, [])
+    baselines([each.name for each in settings], baseline)
+    make_folder(out)
+    for name in (RUNS, JSON, PAGE, FIGURE, POLICIES):
+        check_writable(out / name)
+    # 2. Run what is missing.
+    plan = Plan(tuple(chosen), tuple(settings), tuple(range(seeds)))
+    failed: dict[str, str] = {}
+    records = _run(plan, out / RUNS, workers, failed, as_json)
+    if baseline in failed:
+        raise BadInput(f"{baseline} cannot be run {failed[baseline]}", "name another --baseline")
+    found = summed_up(plan.without(failed), records, baseline)
+    # 3. Write, then print.
+    command = (
+        f"flyball bench compare --scenarios {scenarios} --policies {policies} --seeds {seeds} "
+        f"--baseline {baseline}"
+    )
+    _write(found, out, command)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print_comparison(found)
+    note(f"wrote {out / JSON}, {PAGE}, {POLICIES} and {FIGURE}")
+    for name, reason in failed.items():
+        note(f"not compared: {name}, refused {reason}")
+    if failed:
+        raise typer.Exit(BadInput.exit_code)
+
+
+def _run(plan: Plan, path: Path, workers: int, failed: dict[str, str], quiet: bool) -> list[Record]:
+    from flyball.app import warm
+    from flyball.experiments.compare.runs import run_plan
+    from flyball.experiments.run_file import RunFile
+
+    warm(note)
+    tasks = plan.tasks()
+    with RunFile(path, note) as runs, progress("comparing", len(tasks), quiet) as advance:
+        before = len(runs.records)
+        try:
+            return run_plan(plan, runs, workers or None, lambda each: advance(_label(each)), failed)
+        except KeyboardInterrupt:
+            made = len(runs.records) - before
+            note(f"broken off after {made} new runs, kept in {path}; the same command goes on")
+            raise
+
+
+def _label(record: Record) -> str:
+    return f"{record['scenario']} {record.get('policy', 'bound')}"
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder unless it is there.
+
+    Raises:
+        BadInput: something else is in its place, or it may not be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{folder}: {error.strerror}", "name another folder") from None
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """The two tables that say most."""
+    from flyball.experiments.compare.report import change_table, relative_table
+
+    for table in (relative_table(comparison), change_table(comparison)):
+        show(table)
+
+
+def show(table: Table) -> None:
+    """A table on stdout, its title on one line however narrow the table is."""
+    typer.echo(f"{table.title}\n")
+    print_table("", table.header, table.rows)
+
+
+def _write(comparison: Comparison, out: Path, command: str) -> None:
+    import json
+
+    from flyball.experiments.compare.figure import compare_figure
+    from flyball.experiments.compare.policy_page import policy_page
+    from flyball.experiments.compare.report import markdown
+    from flyball.twin.inputs.traces.files import replacing
+
+    with replacing(out / JSON) as file:
+        file.write(json.dumps(comparison.as_dict(), indent=1, allow_nan=False) + "\n")
+    with replacing(out / PAGE) as file:
+        file.write(markdown(comparison, command, FIGURE))
+    with replacing(out / POLICIES) as file:
+        file.write(policy_page(comparison, command))
+    image = compare_figure(comparison)
+    with replacing(out / FIGURE) as file:
+        file.buffer.write(image)
+
+
+def _print_scenarios(scenarios: list[Scenario], as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    for each in scenarios:
+        cluster = each.make_cluster()
+        groups = [f"{g.count} x {g.devices} {g.device}" for g in cluster.groups]
+        rows.append(
+            {
+                "scenario": each.name,
+                "devices": cluster.device_count,
+                "jobs": each.jobs,
+                "load": each.load,
+                "groups": groups,
+                "about": each.about,
+            }
+        )
+    if as_json:
+        print_json({"scenarios": rows})
+        return
+    cells = [
+        (
+            row["scenario"],
+            row["about"],
+            ", ".join(row["groups"]),
+            str(row["jobs"]),
+            "at once" if row["load"] is None else f"{row['load']:g}",
+        )
+        for row in rows
+    ]
+    print_table("Scenarios", ("scenario", "what is special", "nodes", "jobs", "load"), cells, 3)

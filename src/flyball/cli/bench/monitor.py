@@ -1,0 +1,55 @@
+"""`flyball bench monitor`: what monitoring costs here, and whether its figures are right."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from flyball.cli.long_run import Resume, end, kept_results
+from flyball.cli.options import AsJson
+from flyball.cli.output import note, print_json, print_table, whole_number
+from flyball.cli.progress import progress
+
+EXAMPLES = """\b
+Examples:
+  flyball bench monitor
+  flyball bench monitor --seconds 30 --jobs 2 --json
+"""
+
+
+def monitor(
+    seconds: Annotated[int, typer.Option(help="Length of each of the two runs.")] = 60,
+    jobs: Annotated[int, typer.Option(help="Jobs to watch.")] = 8,
+    processes: Annotated[int, typer.Option(help="Processes of each job.")] = 4,
+    resume: Resume = None,
+    as_json: AsJson = False,
+) -> None:
+    """CPU, memory and disk that monitoring takes, and its agreement with psutil."""
+    whole_number(seconds, "--seconds", 11, 3600)
+    whole_number(jobs, "--jobs", 1, 256)
+    whole_number(processes, "--processes", 1, 64)
+    from flyball.bench.monitor.cost import MODES, run
+
+    with kept_results(resume, "monitor") as runs:
+        with progress("measuring", len(MODES), as_json) as advance:
+            outcome, figures = run(note, runs, float(seconds), jobs, processes, advance)
+        if as_json:
+            print_json({**figures, "not_run": outcome.missing()})
+        else:
+            _print(figures, processes, seconds)
+        end(outcome)
+
+
+def _print(figures: dict[str, Any], processes: int, seconds: int) -> None:
+    rows = [
+        (each["name"], f"{each['value']:.3g}", f"{each['bar']:g}", "yes" if each["holds"] else "NO")
+        for each in figures["bars"]
+    ]
+    title = (
+        f"{figures['jobs']} jobs of {processes} processes, {figures['cores']} cores, "
+        f"{seconds} s at each rate"
+    )
+    print_table(title, ("figure", "value", "bar", "holds"), rows)
+    for name, why in figures["modes"].get("default", {}).get("absent", {}).items():
+        note(f"not here: {name}: {why}")

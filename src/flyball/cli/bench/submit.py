@@ -1,0 +1,66 @@
+"""`flyball bench submit`: how fast the live system is here, and what it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flyball.cli.long_run import Resume, end, kept_results
+from flyball.cli.options import AsJson
+from flyball.cli.output import note, print_json, print_table
+from flyball.cli.progress import progress
+
+EXAMPLES = """\b
+Examples:
+  flyball bench submit --quick
+  flyball bench submit --json > submit.json
+  flyball bench submit --resume submit.jsonl
+  flyball bench submit --only submits --only batches --folder /var/tmp
+\b
+Parts: submits, batches, cycles, idle, jobs, speed, recovery. See docs/guide/live-performance.md.
+"""
+
+
+def submit(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this part; may be repeated.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where state is kept meanwhile: the disk to measure.")
+    ] = None,
+    resume: Resume = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submits, decisions, memory, short and long jobs, recovery: each figure with its bar."""
+    from flyball.bench.submit.parts import PARTS, run
+
+    with kept_results(resume, "submit") as runs:
+        with progress("measuring", len(only or PARTS), as_json) as advance:
+            outcome, machine = run(note, runs, only or (), quick, folder, advance)
+        if as_json:
+            missing = outcome.missing()
+            print_json({"rows": outcome.rows, "machine": machine, "not_run": missing})
+        else:
+            header = ("figure", "value", "unit", "bar", "holds")
+            print_table(_title(machine), header, [_cells(row) for row in outcome.rows])
+            for row in outcome.rows:
+                if row.get("about"):
+                    note(f"{row['figure']}: {row['about']}")
+        end(outcome)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    bar = "" if row["bar"] is None else f"{row['bar']:,g}"
+    holds = {None: "", True: "yes", False: "NO"}[row["holds"]]
+    return row["figure"], f"{row['value']:,.4g}", row["unit"], bar, holds
+
+
+def _title(machine: dict[str, Any]) -> str:
+    return (
+        f"{machine['cores']} cores ({machine['cpu']}), {machine['file_system']} with "
+        f"{machine['sync_ms']:.2g} ms a sync, load {machine['load_1m_before']:.1f} to "
+        f"{machine['load_1m_after']:.1f}" + (", small sizes" if machine["quick"] else "")
+    )

@@ -1,0 +1,1 @@
+"""Commands about jobs: submit, queue, show, logs, cancel, why, receipt, steer."""

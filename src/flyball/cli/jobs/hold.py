@@ -1,0 +1,73 @@
+"""`flyball hold` and `flyball release`: keep waiting jobs from starting, and let them start."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from flyball.cli.options import AsJson
+from flyball.cli.output import note, print_json
+from flyball.cli.server.live_options import Job, State, clean, connected, job_id
+from flyball.core.units import duration_text
+from flyball.sdk.submitter import user_name
+
+HOLD_EXAMPLES = """\b
+Examples:
+  flyball hold 12
+  flyball hold 12_3 14
+  flyball submit --hold -- python train.py    (held from the start)
+\b
+The number of an array means all its tasks that wait. flyball release lets them start.
+"""
+RELEASE_EXAMPLES = """\b
+Examples:
+  flyball release 12
+  flyball release 12_3 14 --json
+\b
+A job that was submitted with --begin still waits for its time.
+"""
+
+Jobs = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs: 12, or 12_3 for a task.")]
+
+
+def hold(jobs: Jobs, as_json: AsJson = False, state: State = None) -> None:
+    """Keep waiting jobs from starting until they are released."""
+    numbers = [job_id(each) for each in jobs]
+    with connected(state) as client:
+        ids = [each for number in numbers for each in client.hold(number, user_name())]
+    if as_json:
+        print_json({"ids": ids})
+    else:
+        note(f"held: {', '.join(map(str, ids))}; flyball release {numbers[0]} lets it start")
+
+
+def release(jobs: Jobs, as_json: AsJson = False, state: State = None) -> None:
+    """Let held jobs start as soon as they can."""
+    numbers = [job_id(each) for each in jobs]
+    with connected(state) as client:
+        done = {number: client.release(number) for number in numbers}
+    ids = [each for released in done.values() for each in released]
+    if as_json:
+        print_json({"ids": ids})
+        return
+    if ids:
+        note(f"released: {', '.join(map(str, ids))}")
+    for number, released in done.items():
+        if not released:
+            note(f"{number} was not held")
+
+
+def held_text(job: Job, now: float) -> str:
+    """Why a job may not start yet: `held by you; flyball release 7`; empty if it may."""
+    held = job.get("held")
+    if not held:
+        return ""
+    if held["by"] is not None:
+        by = "you" if held["by"] in ("", user_name()) else clean(held["by"])
+        return f"held by {by}; flyball release {job['label']}"
+    begins = time.localtime(held["begin_time"])
+    same_day = time.strftime("%F", begins) == time.strftime("%F", time.localtime(now))
+    when = time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", begins)
+    return f"begins at {when}, in {duration_text(max(0.0, held['begin_time'] - now))}"

@@ -1,0 +1,52 @@
+"""`flyball logs`: what a job printed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flyball.cli.options import AsJson
+from flyball.cli.output import note, print_json, whole_number
+from flyball.cli.server.live_options import JobId, State, clean, connected, job_id
+from flyball.core.errors import BadInput
+
+EXAMPLES = """\b
+Examples:
+  flyball logs 12
+  flyball logs 12 -f
+  flyball logs 12_3 --tail 20
+  flyball logs 12 --attempt 1
+  flyball logs 12 --stderr             (of a job submitted with -e FILE)
+"""
+
+
+def logs(
+    job: JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", "-n", help="Only the last N lines.")] = None,
+    attempt: Annotated[int, typer.Option(help="Which try; 0 = the last one.")] = 0,
+    stderr: Annotated[
+        bool, typer.Option("--stderr", "-e", help="Its error output, if that has a file.")
+    ] = False,
+    as_json: AsJson = False,
+    state: State = None,
+) -> None:
+    """Print what a job printed, as it is; with --stderr its error file."""
+    whole_number(attempt, "--attempt", 0, 1_000_000)
+    if tail is not None:
+        whole_number(tail, "--tail", 0, 1_000_000)
+    if follow and as_json:
+        raise BadInput("--follow and --json do not go together", "leave one out")
+    number = job_id(job)
+    with connected(state) as client:
+        spec = client.job(number)["spec"]
+        if not stderr and spec.get("stderr", "") not in ("", spec.get("stdout", "")):
+            note(f"note: its error output is in {clean(spec['stderr'])}; --stderr shows it")
+        chunks = client.logs(number, follow=follow, tail=tail, attempt=attempt, stderr=stderr)
+        if as_json:
+            text = b"".join(chunks).decode("utf-8", "replace")
+            print_json({"id": client.job(number)["id"], "text": text})
+            return
+        for chunk in chunks:
+            typer.echo(chunk, nl=False)

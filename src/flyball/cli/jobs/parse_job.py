@@ -1,0 +1,294 @@
+"""From the words of a command line, or of a script, to the jobs that they describe."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from flyball.cli.jobs import batch_script, sbatch
+from flyball.cli.jobs.begin_time import begin_time
+from flyball.cli.jobs.job_file import (
+    ENDINGS,
+    MAX_CPUS,
+    MAX_PRIORITY,
+    Draft,
+    job_class,
+    number,
+    read_jobs,
+    size_range,
+    text,
+    whole,
+)
+from flyball.cli.jobs.program_check import check_program
+from flyball.cli.jobs.slurm_options import FLAGS, IGNORED, SEPARATOR, notes_of
+from flyball.core.errors import BadInput
+
+Value = TypeVar("Value")
+ALTERNATIVES = (
+    ("requeue", "no-requeue"),
+    ("mem", "mem-per-cpu", "mem-per-gpu"),
+    ("gpus", "gpus-per-node", "gpus-per-task", "gres"),
+    ("ntasks", "ntasks-per-node", "ntasks-per-gpu"),
+    ("cpus-per-task", "cpus-per-gpu"),
+)
+"""Several ways to say the same thing: one on the command line replaces all of the script."""
+SHELL = ("/bin/sh", "-c")
+
+
+class Described(NamedTuple):
+    """What a command line asks for.
+
+    Attributes:
+        notes: what is to be said about it.
+        flags: options without a value that concern the submission, not the job.
+    """
+
+    drafts: list[Draft]
+    notes: list[str]
+    flags: frozenset[str] = frozenset()
+
+
+def described(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Described:
+    """The jobs that a command line describes, and what is to be said about it.
+
+    Args:
+        command: all after the options.
+        options: by long name.
+        dashes: whether a `--` stood before the command: then it is one, whatever it is called.
+
+    Raises:
+        BadInput: something that is not understood, with the option and the line of the script.
+    """
+    found = _described(command, options, dashes)
+    for draft in found.drafts:
+        check_program(draft.values["argv"], Path(draft.values["cwd"]))
+    return found
+
+
+def _described(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Described:
+    file = Path(command[0])
+    if not dashes and file.suffix in ENDINGS:
+        return _of_file(file, command[1:], options)
+    here = Path.cwd()
+    if not dashes and file.suffix in batch_script.SCRIPT_ENDINGS and not file.is_file():
+        raise BadInput(f"{file}: no such script", "name one, or put -- before a command")
+    if not dashes and batch_script.is_script(file):
+        return _of_script(file, command[1:], options, here)
+    draft = draft_of(command, options, here)
+    notes = remarks(options, {})
+    if "/" not in command[0] and shutil.which(command[0]) is None:
+        notes.append(f"no program {command[0]!r} on your PATH")
+    return Described([draft], notes, _flags(options))
+
+
+def wrapped(line: str, options: Mapping[str, str]) -> Described:
+    """The job of `--wrap`: a line for the shell."""
+    asked = {"job-name": "wrap", **options}
+    draft = draft_of([*SHELL, line], asked, Path.cwd())
+    return Described([draft], remarks(options, {}), _flags(options))
+
+
+def _of_file(file: Path, rest: Sequence[str], options: Mapping[str, str]) -> Described:
+    extra = [f"--{name}" for name in options if name not in IGNORED and name not in FLAGS]
+    if rest or extra:
+        what = rest[0] if rest else extra[0]
+        raise BadInput(f"{what!r} does not go with a job file", f"write it into {file}")
+    return Described(read_jobs(file), notes_of(options, {}), _flags(options))
+
+
+def _of_script(
+    file: Path, rest: Sequence[str], options: Mapping[str, str], here: Path
+) -> Described:
+    script = batch_script.read_script(file)
+    asked = {"job-name": file.name, **merged(script.options, options)}
+    wheres = {name: each for name, each in script.wheres.items() if name not in options}
+    draft = draft_of([*script.interpreter, str(script.path), *rest], asked, here, wheres, True)
+    notes = [*remarks(asked, wheres), *script.notes]
+    if script.srun and shutil.which("srun") is None:
+        notes.append(f"{script.srun} calls srun, and there is none on your PATH; {NO_SRUN}")
+    return Described([draft], notes, _flags(asked))
+
+
+NO_SRUN = "drop the word srun (mpirun, torchrun and the like start several processes)"
+
+
+def _flags(options: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(name for name in ("wait", "dry-run") if name in options)
+
+
+def merged(script: Mapping[str, str], line: Mapping[str, str]) -> dict[str, str]:
+    """A script's options with those of the command line, which win."""
+    hidden = {each for group in ALTERNATIVES if line.keys() & set(group) for each in group}
+    return {key: value for key, value in script.items() if key not in hidden} | dict(line)
+
+
+def remarks(options: Mapping[str, str], wheres: Mapping[str, str]) -> list[str]:
+    """What is to be said about options that do less here than in Slurm, or nothing."""
+
+    def said(name: str, words: str) -> str:
+        return f"{wheres[name]}: --{name}: {words}" if name in wheres else f"--{name}: {words}"
+
+    notes = notes_of(options, wheres)
+    gpus, others = sbatch.gres(options.get("gres", ""))
+    if others:
+        notes.append(said("gres", f"{', '.join(others)} not given out here, and not looked at"))
+    for name in ("gpus", "gpus-per-node", "gpus-per-task", "gres"):
+        asked = gpus if name == "gres" else [options.get(name, "")]
+        if any(":" in each for each in asked):
+            notes.append(said(name, "the type of GPU has no effect: there is one type here"))
+    if "signal" in options:
+        limit_s = sbatch.time_s(options.get("time", "0"))
+        before_s = sbatch.limit_signal(options["signal"]).before_s or sbatch.SIGNAL_BEFORE_S
+        if not limit_s:
+            notes.append(said("signal", "without --time, sent only when the job is set aside"))
+        elif before_s >= limit_s:
+            words = f"sent at the start: its limit of {limit_s:g} s is not above {before_s:g} s"
+            notes.append(said("signal", words))
+    return notes
+
+
+class Reader:
+    """Options, read one by one; what is wrong with one is said with its name and its line."""
+
+    def __init__(self, options: Mapping[str, str], wheres: Mapping[str, str]) -> None:
+        self.options = options
+        self.wheres = wheres
+
+    def __call__(self, name: str, reader: Callable[[str], Value]) -> Value | None:
+        """The value of an option, None = not stated."""
+        if name not in self.options:
+            return None
+        try:
+            return reader(self.options[name])
+        except BadInput as error:
+            raise BadInput(f"{self.place(name)}: {error}") from None
+
+    def place(self, name: str) -> str:
+        """An option as it is named to people."""
+        return f"{self.wheres[name]}: --{name}" if name in self.wheres else f"--{name}"
+
+
+class Size(NamedTuple):
+    """How much is asked for; None = not stated."""
+
+    tasks: int
+    cpus: int
+    gpus: int | None
+    milli: int | None
+    memory_mib: int | None
+
+
+def size_of(read: Reader) -> Size:
+    """How much is asked for, in whatever words.
+
+    Raises:
+        BadInput: a number that is none, more than one node, or so much for each of no devices.
+    """
+    if read("nodes", lambda given: given.strip().partition("-")[0] != "1"):
+        nodes = read.options["nodes"]
+        raise BadInput(f"{read.place('nodes')} {nodes}: there is one node here", "use -N 1")
+    some = whole(1, MAX_CPUS)
+    tasks = read("ntasks", some) or read("ntasks-per-node", some)
+    gpus, milli = (
+        read("gpus", sbatch.gpu_share)
+        or read("gpus-per-node", sbatch.gpu_share)
+        or read("gres", sbatch.gres_share)
+        or (None, None)
+    )
+    if gpus is None and (each := read("gpus-per-task", sbatch.gpu_share)):
+        gpus, milli = each[0] * (tasks or 1), each[1]
+    for name in ("ntasks-per-gpu", "cpus-per-gpu", "mem-per-gpu"):
+        if name in read.options and not gpus:
+            raise BadInput(f"{read.place(name)}: no GPUs are asked for", "add --gpus")
+    tasks = tasks or (read("ntasks-per-gpu", some) or 0) * (gpus or 0) or 1
+    cpus = tasks * (read("cpus-per-task", some) or 1)
+    if "cpus-per-task" not in read.options:
+        cpus = max(cpus, (read("cpus-per-gpu", some) or 0) * (gpus or 0))
+    memory_mib = read("mem", sbatch.memory_mib)
+    for name, count in (("mem-per-gpu", gpus), ("mem-per-cpu", cpus)):
+        if each_mib := read(name, sbatch.memory_mib):
+            memory_mib = each_mib * (count or 0)
+    return Size(tasks, cpus, gpus, milli, memory_mib)
+
+
+def draft_of(
+    argv: Sequence[str],
+    options: Mapping[str, str],
+    folder: Path,
+    wheres: Mapping[str, str] | None = None,
+    is_script: bool = False,
+) -> Draft:
+    """The job that options describe.
+
+    Args:
+        folder: where the submitter stands.
+        wheres: the lines of a script from which options are.
+        is_script: the command is a batch script.
+
+    Raises:
+        BadInput: a value that is not understood; names the option and its line.
+    """
+    read = Reader(options, wheres or {})
+    size = size_of(read)
+    least, most = read("elastic", size_range) or (None, None)
+    signal = read("signal", sbatch.limit_signal)
+    cwd = (folder / (read("chdir", text) or ".")).resolve()
+    if not cwd.is_dir():
+        raise BadInput(f"{read.place('chdir')}: no folder {str(cwd)!r}", "make it or name another")
+    output, error = read("output", text), read("error", text)
+    asked: dict[str, Any] = {
+        "argv": list(argv),
+        "name": read("job-name", text),
+        "cwd": str(cwd),
+        "env": _variables(read, size, folder, cwd) or None,
+        "cpus": size.cpus,
+        "gpus": size.gpus,
+        "milli": size.milli,
+        "least": least,
+        "most": most,
+        "memory_mib": size.memory_mib,
+        "max_processes": read("max-processes", whole(1, 2**22)),
+        "limit_s": read("time", sbatch.time_s),
+        "estimate_s": read("estimate", sbatch.time_s),
+        "stdout": str(cwd / output) if output else None,
+        "stderr": str(cwd / error) if error else None,
+        "nice": read("nice", _niceness),
+        "tenant": read("account", text),
+        "priority": read("priority", number(-MAX_PRIORITY, MAX_PRIORITY)),
+        "requeue": False if "no-requeue" in options else None,
+        "preemptible": False if "no-preempt" in options else None,
+        "hold": True if "hold" in options else None,
+        "begin_time": read("begin", begin_time),
+        "notify": read("notify", lambda given: given.split(SEPARATOR)),
+        "kind": read("class", job_class),
+        "model": read("model", text),
+    }
+    values = {key: value for key, value in asked.items() if value is not None}
+    values |= signal.as_values(is_script) if signal else {}
+    after = read("dependency", sbatch.dependencies) or []
+    return Draft(values, after, read("array", sbatch.array_tasks), options.get("export"))
+
+
+def _variables(read: Reader, size: Size, folder: Path, cwd: Path) -> dict[str, str]:
+    """What a job would see in Slurm and only we can know; the engine knows the rest."""
+    found = {}
+    if size.tasks > 1:
+        tasks = str(size.tasks)
+        found = dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"), tasks)
+        found["SLURM_CPUS_PER_TASK"] = str(size.cpus // size.tasks)
+    if "ntasks-per-node" in read.options:
+        found["SLURM_NTASKS_PER_NODE"] = str(size.tasks)
+    if partition := read("partition", text):
+        found["SLURM_JOB_PARTITION"] = partition
+    if folder.resolve() != cwd:
+        found["SLURM_SUBMIT_DIR"] = str(folder)
+    return found
+
+
+def _niceness(given: str) -> int:
+    try:
+        return whole(0, 19)(given)
+    except BadInput as error:
+        raise BadInput(str(error), "for a later place in the queue use --priority=-1") from None

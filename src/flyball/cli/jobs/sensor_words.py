@@ -1,0 +1,48 @@
+"""Words for what is measured now: of accelerators, and of what a job uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flyball.cli.server.live_options import size_text
+
+Sensors = Mapping[str, Any]
+"""The newest value under each name; None = not a number."""
+DEVICE = re.compile(r"(nvidia|amd)\.gpu([0-9]{1,4})\.([a-z0-9_]+)")
+MIB = 2**20
+
+
+def device_lines(sensors: Sensors) -> Iterator[str]:
+    """A line for each accelerator: use, memory, draw, and what others than our jobs hold."""
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for name, value in sensors.items():
+        if value is not None and (parts := DEVICE.fullmatch(name)):
+            found.setdefault((parts[1], int(parts[2])), {})[parts[3]] = value
+    for (maker, number), values in sorted(found.items()):
+        yield f"{maker} gpu{number}  {', '.join(_device(values))}"
+
+
+def _device(values: Mapping[str, float]) -> Iterator[str]:
+    if "use_percent" in values:
+        yield f"{values['use_percent']:.0f} %"
+    if "memory_used_bytes" in values:
+        whole = f" of {_bytes(values['memory_bytes'])}" if values.get("memory_bytes") else ""
+        yield f"memory {_bytes(values['memory_used_bytes'])}{whole}"
+    if "power_w" in values:
+        yield f"{values['power_w']:.0f} W"
+    if values.get("outsiders_bytes", 0) > 0:
+        yield f"outsiders hold {_bytes(values['outsiders_bytes'])}"
+
+
+def uses_text(sensors: Sensors, job: int) -> str:
+    """What a job's processes use now, as far as it is measured: `1.8 cores, 3.2G`."""
+    cores = sensors.get(f"jobs.{job}.cpu_s_per_s")
+    memory = sensors.get(f"jobs.{job}.memory_bytes")
+    parts = [] if cores is None else [f"{cores:.1f} cores"]
+    return ", ".join(parts if memory is None else [*parts, _bytes(memory)])
+
+
+def _bytes(value: float) -> str:
+    return size_text(value / MIB) if value else "0M"

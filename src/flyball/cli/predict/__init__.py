@@ -1,0 +1,1 @@
+"""`flyball predict`: one file a group of commands."""

@@ -1,0 +1,1 @@
+"""Commands that run the control plane and look after it: up, down, service, token, top."""

@@ -1,0 +1,314 @@
+"""`flyball demo live`: a dozen small programs that really learn, through a running server."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flyball.cli.jobs import receipt, why
+from flyball.cli.jobs.job_file import Draft
+from flyball.cli.jobs.sbatch import array_tasks
+from flyball.cli.jobs.submit import send
+from flyball.cli.options import AsJson
+from flyball.cli.output import note, print_json, print_table
+from flyball.cli.server.live_options import (
+    Job,
+    State,
+    clean,
+    connected,
+    count_text,
+    counts_by_state,
+    soon_text,
+    start_text,
+)
+from flyball.core.errors import BadInput, FlyballError
+from flyball.core.jobs import JobState
+from flyball.core.units import duration_text
+
+if TYPE_CHECKING:
+    from flyball.sdk.client import Client
+
+EXAMPLES = """\b
+Examples:
+  flyball up &
+  flyball demo live
+  flyball demo live --scale 0.3
+  flyball demo live --json
+\b
+What the programs do is in src/flyball/data/live_demo.
+"""
+
+PROGRAMS = "flyball.data.live_demo"
+POLL_S = 0.2
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Linear algebra would otherwise use every core, whatever the job asked for."""
+COLUMNS = ("job", "name", "class", "state", "last line it printed", "waited", "ran")
+
+
+def demo_live(
+    scale: Annotated[
+        float, typer.Option(help="Length of the jobs; 1 = about 3 to 15 s each on an idle core.")
+    ] = 1.0,
+    as_json: AsJson = False,
+    state: State = None,
+) -> None:
+    """Submit a dozen small training jobs, watch the queue, ask why, predict, show a receipt."""
+    if not 0.01 <= scale <= 100:
+        raise BadInput(f"--scale {scale:g} is out of range", "use 0.01 to 100")
+    with connected(state) as client, tempfile.TemporaryDirectory(prefix="flyball-demo-") as work:
+        cores = max((int(node["cpus"]) for node in client.nodes()), default=1)
+        drafts = jobs_of(Path(work), scale, cores)
+        began = time.monotonic()
+        ids = [each for made in send(client, drafts) for each in made]
+        try:
+            found = _follow(client, ids, began, note if as_json else typer.echo)
+        except BaseException:
+            _cancel(client, ids)
+            raise
+        found["seconds"] = time.monotonic() - began
+    if as_json:
+        print_json(found)
+    else:
+        _print_end(found)
+    failed = [job for job in found["jobs"] if job["state"] != JobState.COMPLETED]
+    if failed:
+        raise DemoFailed(
+            f"{count_text(len(failed), 'job')} did not complete", f"flyball logs {failed[0]['id']}"
+        )
+
+
+class DemoFailed(FlyballError):
+    """A job of the demonstration did not complete."""
+
+    exit_code = 1
+
+
+# What is submitted -----------------------------------------------------------------
+
+
+def jobs_of(work: Path, scale: float, cores: int) -> list[Draft]:
+    """Jobs of the five classes: an array, a chain, a gang and two that go first.
+
+    Args:
+        work: where the chain keeps its files.
+        scale: length of the jobs.
+        cores: of the largest node; the gang takes two where there are two.
+    """
+    data, weights = work / "data.npz", work / "weights.npz"
+    gang = min(2, cores)
+
+    def job(
+        name: str, program: str, kind: str, *arguments: str, estimate_s: float, **more: Any
+    ) -> Draft:
+        values = {
+            "argv": [sys.executable, "-m", f"{PROGRAMS}.{program}", *arguments],
+            "name": name,
+            "kind": kind,
+            "cwd": str(work),
+            "env": ONE_THREAD,
+            "estimate_s": max(1.0, estimate_s * scale),
+            **more,
+        }
+        return Draft(values)
+
+    def size(count: int) -> str:
+        return str(max(2, round(count * scale)))
+
+    compute, memory, latency = "compute-intensive", "memory-bound", "latency-sensitive"
+    bandwidth, mixed = "bandwidth-limited", "mixed"
+    sweep = job("sweep", "mlp", compute, "--steps", size(900), estimate_s=5)
+    sweep.tasks = array_tasks("0-3%2")
+    train = job(
+        "train", "mlp", compute, "--steps", size(1200), "--data", str(data), "--out", str(weights),
+        estimate_s=7,
+    )  # fmt: skip
+    train.after = [("afterok", "prepare")]
+    evaluate = job(
+        "evaluate", "evaluate", compute, str(weights), "--rounds", size(60), estimate_s=4
+    )
+    evaluate.after = [("afterok", "train")]
+    return [
+        job("prepare", "prepare", mixed, str(data), "--parts", size(16), estimate_s=3),
+        sweep,
+        train,
+        evaluate,
+        job("embedding", "embedding", memory, "--steps", size(400), estimate_s=7),
+        job("stream", "stream", bandwidth, "--passes", size(120), estimate_s=7),
+        job("ranking", "ranking", mixed, "--steps", size(1000), estimate_s=7),
+        job(
+            "gang",
+            "gang",
+            compute,
+            "--steps",
+            size(800),
+            "--members",
+            str(gang),
+            estimate_s=6,
+            cpus=gang,
+        ),
+        job("serve-a", "serve", latency, "--requests", size(1800), estimate_s=5, priority=10.0),
+        job("serve-b", "serve", latency, "--requests", size(1800), estimate_s=5, priority=10.0),
+    ]
+
+
+# Following -------------------------------------------------------------------------
+
+
+def _follow(
+    client: Client, ids: Sequence[int], began: float, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Watch the jobs until all have ended; everything worth telling, by name."""
+    say(f"Submitted {count_text(len(ids), 'job')}: {min(ids)} to {max(ids)}.")
+    forecasts = _forecasts(client, ids, began)
+    asked, answer, would = _ask(client, ids, say)
+    asked_s = time.monotonic() - began
+    states: dict[int, str] = {}
+    while True:
+        for line in changes(_moved(client, ids, states), states, time.monotonic() - began):
+            say(line)
+        if all(states.get(each) in FINAL for each in ids):
+            break
+        time.sleep(POLL_S)
+    ended = [client.job(each) for each in ids]
+    last_lines = {job["id"]: _last_line(client, job) for job in ended}
+    by_name = {job["name"]: job for job in ended}
+    chosen = by_name.get("train", ended[0])
+    started = next((job for job in ended if job["id"] == asked), None)
+    waited_s = None
+    if started is not None and started["start_time"] is not None:
+        waited_s = started["start_time"] - started["submit_time"] - asked_s
+    return {
+        "jobs": [{**job, "last_line": last_lines[job["id"]]} for job in ended],
+        "why": answer,
+        "dry_run": would,
+        "forecasts": forecasts,
+        "prediction": {
+            "id": asked,
+            "p50_s": answer.get("p50_s"),
+            "p90_s": answer.get("p90_s"),
+            "actual_s": None if waited_s is None else max(0.0, waited_s),
+        },
+        "receipt": {**client.receipt(chosen["id"]), "id": chosen["id"]},
+    }
+
+
+FINAL = tuple(str(each) for each in JobState if each.final)
+
+
+def _forecasts(client: Client, ids: Sequence[int], began: float) -> dict[str, dict[str, float]]:
+    """Start times of the jobs that wait, and how long after the submission they were given."""
+    asked_s = time.monotonic() - began
+    starts = client.forecast()["starts"]
+    return {
+        str(start["id"]): {"p50_s": start["p50_s"], "p90_s": start["p90_s"], "asked_s": asked_s}
+        for start in starts
+        if start["id"] in ids and start["p90_s"] > 0
+    }
+
+
+def started_in_time(told: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the jobs that were forecast, and those that started within their p90."""
+    kept, judged = 0, 0
+    for job in told["jobs"]:
+        forecast = told["forecasts"].get(str(job["id"]))
+        if forecast is not None and job["start_time"] is not None:
+            judged += 1
+            wait_s = job["start_time"] - job["submit_time"]
+            kept += wait_s <= forecast["asked_s"] + forecast["p90_s"]
+    return judged, kept
+
+
+def _ask(
+    client: Client, ids: Sequence[int], say: Callable[[str], None]
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """Why does the last job in the queue wait, and when would one more start?"""
+    waiting = [job for job in client.queue() if job["id"] in ids and job["state"] == "PENDING"]
+    asked = waiting[-1] if waiting else client.job(ids[-1])
+    answer = client.why(asked["id"])
+    say(f"$ flyball why {asked['label']}")
+    for line in why.lines(answer, asked):
+        say(line)
+    would = client.dry_run({"argv": [sys.executable, "-V"], "estimate_s": 5.0})
+    if would.get("p50_s") is not None:
+        say(f"One more such job of one core would start {soon_text(would['p50_s'])}.")
+    return int(asked["id"]), answer, would
+
+
+def _moved(client: Client, ids: Sequence[int], states: Mapping[int, str]) -> list[Job]:
+    """The jobs as they stand, those that have just ended first: they made room for the others."""
+    active: dict[int, Job] = {job["id"]: job for job in client.queue()}
+    left = [each for each in ids if states.get(each) not in FINAL]
+    ended: list[Job] = [client.job(each) for each in left if each not in active]
+    return ended + [active[each] for each in left if each in active]
+
+
+def changes(jobs: Sequence[Job], states: dict[int, str], at_s: float) -> Iterator[str]:
+    """A line for each job that stands elsewhere than before; keeps `states` up to date."""
+    for job in jobs:
+        before, states[job["id"]] = states.get(job["id"]), job["state"]
+        if job["state"] != (before or JobState.PENDING):
+            counts = counts_by_state([{"state": each} for each in states.values()])
+            now = ", ".join(f"{count} {state.lower()}" for state, count in counts.items())
+            head = f"{at_s:6.1f} s  {job['label']:>6} {job['name']:10}"
+            yield f"{head} {job['state']:10} {now}"
+
+
+def _last_line(client: Client, job: Job) -> str:
+    if not job["attempts"]:
+        return ""
+    from flyball.sdk.errors import ApiError
+
+    try:
+        text = b"".join(client.logs(job["id"], tail=1)).decode("utf-8", "replace")
+    except ApiError:  # it printed nothing
+        return ""
+    return clean(text)
+
+
+def _cancel(client: Client, ids: Sequence[int]) -> None:
+    """Leave nothing behind, as far as that can be done."""
+    from flyball.sdk.errors import ApiError
+
+    note("cancelling the jobs of the demonstration")
+    with suppress(ApiError):
+        for each in ids:
+            client.cancel(each)
+
+
+def _print_end(found: Mapping[str, Any]) -> None:
+    rows = [
+        (
+            str(job["label"]), clean(job["name"]), clean(job["spec"].get("kind", "")),
+            str(job["state"]), job["last_line"], _span(job, "submit_time", "start_time"),
+            _span(job, "start_time", "end_time"),
+        )
+        for job in found["jobs"]
+    ]  # fmt: skip
+    print_table("", COLUMNS, rows, 5)
+    told = found["prediction"]
+    if told["p50_s"] is not None and told["actual_s"] is not None:
+        typer.echo(
+            f"Job {told['id']} was expected to start {start_text(told)}; "
+            f"it took {duration_text(told['actual_s'])}."
+        )
+    judged, kept = started_in_time(found)
+    if judged:
+        typer.echo(f"{kept} of {count_text(judged, 'job')} that waited started within their p90.")
+    shown = next(job for job in found["jobs"] if job["id"] == found["receipt"]["id"])
+    typer.echo(f"$ flyball receipt {shown['label']}")
+    for line in receipt.lines(found["receipt"], shown):
+        typer.echo(line)
+    typer.echo(f"All done in {duration_text(found['seconds'])}.")
+
+
+def _span(job: Job, first: str, last: str) -> str:
+    if job[first] is None or job[last] is None:
+        return "-"
+    return duration_text(job[last] - job[first])

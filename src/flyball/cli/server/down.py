@@ -1,0 +1,102 @@
+"""`flyball down`: stops the control plane of a state folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flyball.cli.options import AsJson
+from flyball.cli.output import print_json
+from flyball.cli.server.live_options import State, connected, count_text
+from flyball.core.errors import BadInput, FlyballError, Unavailable
+
+EXAMPLES = """\b
+Examples:
+  flyball down
+  flyball down --state ~/queue
+  flyball down --json
+"""
+
+
+def down(
+    state: State = None,
+    wait_s: Annotated[
+        float, typer.Option("--wait-s", min=0.0, help="Seconds to wait for its end.")
+    ] = 120.0,
+    as_json: AsJson = False,
+) -> None:
+    """Stop the server in order; running jobs run on."""
+    from flyball.api.state_folder import default_state, is_locked
+    from flyball.sdk.endpoint import find_process
+
+    folder = (state or default_state()).resolve()
+    pid = find_process(folder)
+    if pid is None:
+        if is_locked(folder):
+            raise Unavailable(
+                f"a control plane uses {folder}, but it has not said yet where it is",
+                "try again in some seconds",
+            )
+        _say(folder, as_json, stopped=False)
+        return
+    running = _count_running(folder)
+    _stop(pid, folder, wait_s)
+    _say(folder, as_json, stopped=True, pid=pid, running=running)
+
+
+def _count_running(folder: Path) -> int | None:
+    """Ask how many jobs will run on; None if it does not answer."""
+    with contextlib.suppress(FlyballError), connected(folder) as client:
+        return len(client.queue(state=["RUNNING"]))
+    return None
+
+
+def _stop(pid: int, folder: Path, wait_s: float) -> None:
+    """Tell the process to end, and wait until it has.
+
+    Raises:
+        BadInput: it is another user's.
+        Unavailable: it has not ended in time.
+    """
+    from flyball.sdk.endpoint import find_process
+
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if find_process(folder) != pid:  # it ended since, and its number may be another's
+            return
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        if not select.select([process], [], [], wait_s)[0]:
+            raise Unavailable(
+                f"the control plane (process {pid}) has not ended within {wait_s:g} s",
+                "it was told to; try flyball down again, or look at its log",
+            )
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise BadInput(
+            f"the control plane (process {pid}) belongs to another user", "ask its owner"
+        ) from None
+    finally:
+        os.close(process)
+
+
+def _say(
+    folder: Path, as_json: bool, stopped: bool, pid: int | None = None, running: int | None = None
+) -> None:
+    if as_json:
+        print_json({"stopped": stopped, "state": str(folder), "pid": pid, "running_jobs": running})
+    elif not stopped:
+        typer.echo(f"no control plane runs in {folder}")
+    else:
+        jobs = "running jobs run" if running is None else f"{count_text(running, 'job')} run"
+        jobs += "s" if running == 1 else ""
+        typer.echo(f"stopped the control plane of {folder}; {jobs} on")

@@ -1,0 +1,55 @@
+"""`flyball nodes`: what there is to run on, and who is on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from flyball.cli.options import AsJson
+from flyball.cli.output import print_json, print_table
+from flyball.cli.server.live_options import State, clean, connected, size_text, unit_of
+
+EXAMPLES = """\b
+Examples:
+  flyball nodes
+  flyball nodes --json
+"""
+
+COLUMNS = ("node", "state", "device", "jobs", "used", "devices", "cores", "memory")
+SHOWN = 12
+"""Jobs named per node."""
+
+Node = Mapping[str, Any]
+
+
+def nodes(
+    as_json: AsJson = False,
+    state: State = None,
+) -> None:
+    """List the nodes: what each has, what is used, and by which jobs."""
+    with connected(state) as client:
+        found = client.nodes()
+    if as_json:
+        print_json(found)
+        return
+    print_table("", COLUMNS, [cells(node) for node in found], 4)
+    used, total = (sum(int(node[each]) for node in found) for each in ("used", "devices"))
+    typer.echo(f"{used:,} of {total:,} {unit_of(found)}s in use.")
+
+
+def cells(node: Node) -> tuple[str, ...]:
+    """One line of the table."""
+    jobs = list(dict.fromkeys(node["jobs"]))
+    more = f" and {len(jobs) - SHOWN} more" if len(jobs) > SHOWN else ""
+    return (
+        clean(node["name"]),
+        "up" if node["up"] else "down",
+        clean(node["device"]),
+        ", ".join(map(str, jobs[:SHOWN])) + more,
+        str(node["used"]),
+        str(node["devices"]),
+        str(node["cpus"]),
+        size_text(node["memory_mib"]),
+    )

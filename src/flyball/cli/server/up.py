@@ -1,0 +1,280 @@
+"""`flyball up`: the control plane and its agent, in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flyball.cli.kernels import ensure_compiled
+from flyball.cli.output import note
+from flyball.cli.server.live_options import State
+from flyball.cli.server.up_agent import AgentKeeper, agent_command, trim
+from flyball.cli.server.up_detached import LOG, Ready, detach
+from flyball.cli.server.up_greeting import greeting
+from flyball.cli.server.up_port import serve_kept
+from flyball.core.errors import BadInput, Unavailable
+from flyball.sdk.endpoint import start_of
+
+EXAMPLES = """\b
+Examples:
+  flyball up
+  flyball up -d                            (in the background; flyball down stops it)
+  flyball up --tune elastic,power --tune-set elastic.gap_s=120
+  flyball up --policy srtf --set round_s=120 --state ~/queue
+  flyball up --engine twin --cluster five-mixed --port 8700
+  flyball up --rate compute=50ms --rate network=1s --keep-days 30 --keep-mib 2048
+  flyball up --max-processes 2000          (of each job that states no limit)
+  flyball up --host-watts 60:200           (draw idle and at full use, if not measured)
+  flyball submit -- python train.py        (in another terminal)
+"""
+
+COLLECT = 100_000, 20, 20
+"""New objects before garbage is looked for. A long queue is not garbage: looking through it after
+every few hundred objects took a quarter of the time of a batch of submits."""
+
+PUBLISH_S = 2.0
+"""How often it is checked that the endpoint file is still there, and ours, and the log small."""
+
+
+def up(
+    state: State = None,
+    detached: Annotated[
+        bool,
+        typer.Option("--detach", "-d", help="Return once it is up; it goes on in the background."),
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Port of the API, kept for the next start; 0 = any free one. "
+            "[default: that of the last start]",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address; other than loopback needs TLS.")
+    ] = "127.0.0.1",
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    policy: Annotated[str, typer.Option("--policy", "-p", help="See `policies`.")] = "easy",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KNOB=VALUE", help="Set a knob.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local: this machine; twin: nodes that only pass time.")
+    ] = "local",
+    cluster: Annotated[
+        str, typer.Option(help="With --engine twin: a preset or a cluster file.")
+    ] = "five-mixed",
+    agent: Annotated[bool, typer.Option(help="Start the monitoring agent.")] = True,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rate",
+            metavar="FAMILY=PERIOD",
+            help="Sample compute, memory, network, power or application this often: compute=50ms.",
+        ),
+    ] = None,
+    host_watts: Annotated[
+        str,
+        typer.Option(
+            metavar="IDLE:PEAK",
+            help="The host's draw, where it is not measured. [default: the catalogue's]",
+        ),
+    ] = "",
+    keep_days: Annotated[float, typer.Option(help="Days that measurements are kept.")] = 7.0,
+    keep_mib: Annotated[float, typer.Option(help="MiB of measurements that are kept.")] = 512.0,
+    max_processes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Processes and threads of a job that states no limit; 0 = any number. "
+            "[default: a quarter of the kernel's, at most 16384]",
+        ),
+    ] = None,
+    foresight: Annotated[
+        bool, typer.Option(help="Learn run times and loads, in a process beside.")
+    ] = True,
+    tune: Annotated[
+        str, typer.Option(help="Tuners, by comma: elastic, power, ...; none = off.")
+    ] = "",
+    tune_set: Annotated[
+        list[str] | None,
+        typer.Option("--tune-set", metavar="TUNER.SETTING=VALUE", help="Set one; see `tuners`."),
+    ] = None,
+    tune_s: Annotated[float, typer.Option(help="Seconds between two rounds of tuners.")] = 60.0,
+    price: Annotated[float, typer.Option(help="Of a core-hour or GPU-hour, for receipts.")] = 0.0,
+    energy_price: Annotated[float, typer.Option(help="Of a kWh, for receipts.")] = 0.0,
+    carbon: Annotated[float, typer.Option(help="Grams of CO2 per kWh, for receipts.")] = 0.0,
+    currency: Annotated[str, typer.Option(help="Of the prices.")] = "USD",
+) -> None:
+    """Queue and run jobs on this machine. Ctrl-C stops deciding; running jobs run on."""
+    if engine not in ("local", "twin"):
+        raise BadInput(f"--engine {engine} is unknown", "use local or twin")
+    ready = _in_background(state) if detached else None
+    from flyball.api.serve import check_exposure, serve
+    from flyball.api.settings import ApiSettings
+    from flyball.api.state_folder import default_state, locked, open_state
+    from flyball.api.token import make_token
+    from flyball.app import build_live, make_tuners, policy_settings
+    from flyball.control.ask.receipts import Prices
+    from flyball.control.decide.tuning_rounds import Tuning
+    from flyball.twin.inputs.cluster_file import load_cluster
+
+    # 1. Refuse what can be refused at once.
+    check_exposure(host, tls_cert or "", tls_key or "")
+    chosen = policy_settings(policy, settings or [])
+    if len(chosen) != 1:
+        raise BadInput(f"--policy {policy} names {len(chosen)} policies", "name one")
+    if not 1.0 <= tune_s <= 86_400.0:
+        raise BadInput(f"--tune-s {tune_s:g}", "use 1 to 86400 seconds")
+    changed = tune_set or []
+    tuners = make_tuners(_tuner_names(tune), changed)
+    tuning = Tuning(tuners, tune_s, changed)
+    simulated = load_cluster(cluster) if engine == "twin" else None
+    folder = state or default_state()
+    command = agent_command(folder, rate or [], host_watts, keep_days, keep_mib)
+    folder = open_state(folder)
+    with locked(folder):
+        # 2. Compile, recover, serve.
+        token = make_token(folder)
+        ensure_compiled()
+        gc.set_threshold(*COLLECT)
+        prices = Prices(price, energy_price, currency, carbon)
+        live = build_live(
+            folder, chosen[0], prices, simulated, tuning=tuning, max_processes=max_processes
+        )
+        if live.recovered:
+            note(f"recovered: {live.recovered} attempts had ended meanwhile")
+        api, certificate = ApiSettings(token, folder), (tls_cert or "", tls_key or "")
+        server = serve_kept(folder, port, lambda at: serve(live.plane, api, host, at, *certificate))
+        live.driver.start()  # nothing runs before we know that the port is ours
+        # 3. Say where, watch, and wait to be stopped.
+        stopped = _told_to_stop()
+        with (
+            _endpoint(folder, server.url, tls_cert) as publish,
+            _agent(command, folder / "agent.log", agent and not simulated),
+            _foresight(live.plane, foresight),
+        ):
+            if ready is not None:
+                ready(server.url)
+            # The token is a secret: people may see it, files that keep what we print may not.
+            secret = token if sys.stdout.isatty() else ""
+            nodes = live.plane.nodes_
+
+            def tend() -> None:
+                publish()
+                server.app.state.bridge.secret.refresh()
+                if detached:
+                    trim(folder / LOG)
+
+            for line in greeting(
+                server.url, folder, state, chosen[0].name, nodes, secret, tls_cert
+            ):
+                typer.echo(line)
+            sys.stdout.flush()
+            _until_stopped(server, stopped, tend)
+        note("stopping; running jobs run on")
+        server.stop()
+        live.close()
+
+
+def _in_background(state: Path | None) -> Ready:
+    """Go on in a process of our own; before anything heavy is imported, which starts threads."""
+    from flyball.api.state_folder import default_state, open_state
+
+    return detach(open_state(state or default_state()), named=state is not None)
+
+
+@contextlib.contextmanager
+def _endpoint(folder: Path, url: str, tls_cert: Path | None) -> Iterator[Callable[[], None]]:
+    """Tell clients where we are, for as long as we are; what is yielded tells them again."""
+    path = folder / "endpoint.json"
+    who = {"pid": os.getpid(), "start": start_of(os.getpid())}
+    text = json.dumps({"url": url, **who, "ca": str(tls_cert.resolve()) if tls_cert else ""})
+
+    def publish() -> None:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if path.read_text(encoding="utf-8") == text:
+                return
+        draft = folder / "endpoint.json.new"  # one name: a start that is killed leaves one file
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+        os.replace(draft, path)
+
+    publish()
+    try:
+        yield publish
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _agent(command: Sequence[str], log: Path, wanted: bool) -> Iterator[None]:
+    """The monitoring agent, started again if it ends."""
+    if not wanted:
+        yield
+        return
+    keeper = AgentKeeper(command, log)
+    keeper.start()
+    try:
+        yield
+    finally:
+        keeper.stop()
+
+
+@contextlib.contextmanager
+def _foresight(plane: Any, wanted: bool) -> Iterator[None]:
+    """The worker that learns beside the control plane, started again if it ends."""
+    if not wanted:
+        yield
+        return
+    keeper = plane.keeper()
+    keeper.start()
+    try:
+        yield
+    finally:
+        keeper.stop()
+
+
+def _tuner_names(text: str) -> list[str]:
+    """Names by comma; `none` alone is no tuner."""
+    names = [each.strip() for each in text.split(",") if each.strip()]
+    return [] if names == ["none"] else names
+
+
+def _told_to_stop() -> int:
+    """What can be read from as soon as Ctrl-C, SIGTERM or the end of our terminal says so."""
+    stopped = os.eventfd(0, os.EFD_CLOEXEC)
+    wanted = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # started with nohup
+        wanted.remove(signal.SIGHUP)
+    for number in wanted:
+        signal.signal(number, lambda _number, _frame: os.eventfd_write(stopped, 1))
+    return stopped
+
+
+def _until_stopped(server: Any, stopped: int, tend: Callable[[], None]) -> None:
+    """Wait to be told, or for the server's own end; meanwhile tend to the folder's files."""
+
+    def watch() -> None:
+        server.join()
+        os.eventfd_write(stopped, 1)
+
+    threading.Thread(target=watch, name="api-watch", daemon=True).start()
+    while not select.select([stopped], [], [], PUBLISH_S)[0]:
+        with contextlib.suppress(OSError):  # a full disk: it may pass
+            tend()
+    if not server.alive:
+        raise Unavailable("the API has stopped by itself", "see the messages above")

@@ -1,0 +1,1 @@
+"""`flyball trace`: describe, convert, generate and export traces."""

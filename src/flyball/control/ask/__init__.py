@@ -1,0 +1,1 @@
+"""Questions about the cluster: why, when, how much, how well. Nothing here changes a job."""

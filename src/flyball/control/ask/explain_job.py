@@ -1,0 +1,142 @@
+"""Why a live job waits: the twin's reason, who is ahead, when it starts, and what would help."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from flyball.control.ask.start_forecast import Forecaster
+from flyball.control.decide.decider import Decider
+from flyball.control.jobs import holds
+from flyball.control.jobs.live_state import Book
+from flyball.core.codes import Status
+from flyball.core.jobs import Job, JobState
+from flyball.core.units import US_PER_S, duration_text
+from flyball.schedule.explain import Names, explain
+from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.twin.live import Snapshot
+
+SHOWN_AHEAD = 10
+
+
+def explain_job(
+    job: Job, book: Book, decider: Decider, forecaster: Forecaster, now_us: int
+) -> dict[str, Any]:
+    """The answer to "why is my job pending, and when will it start?"."""
+    if job.state != JobState.PENDING:
+        return {"id": job.id, "state": job.state.value, **_does_not_wait(job)}
+    with book.lock:
+        view, ids = decider.look(())
+        kept_back = decider.table.kept_back()
+        labels = {each: other.label for each, other in book.jobs.items()}
+    at = ids.tolist().index(job.id) if job.id in ids else -1
+    if job.id in kept_back:
+        first = book.get(kept_back[job.id]) or job
+        return {"id": job.id, "state": job.state.value, **_kept_back(job, first, now_us)}
+    if at < 0:
+        return {"id": job.id, "state": job.state.value, **_doomed(job)}
+    snapshot = Snapshot(decider.cluster, view, decider.knobs, now_us)
+    snapshot.decide(False)
+    if snapshot.state.runs[at].status == Status.RUNNING:
+        return {"id": job.id, "state": job.state.value, **_starts_now(job)}
+    names = Names.of(
+        [labels.get(each, str(each)) for each in ids.tolist()],
+        decider.cluster.groups,
+        view.workload.tenants,
+    )
+    found = explain(snapshot.state, decider.knobs, at, names)
+    order = [int(each) for each in Inquiry(snapshot.state, decider.knobs, names).order]
+    before = order[: order.index(at)] if at in order else order
+    start = forecaster.starts(now_us).get(job.id)
+    return {
+        "id": job.id,
+        "state": job.state.value,
+        "token": found.token,
+        "sentence": found.sentence,
+        "numbers": found.numbers,
+        "remedies": [found.remedy] if found.remedy else [],
+        "ahead": [names.job(each) for each in before[:SHOWN_AHEAD]],
+        "ahead_count": len(before),
+        "p50_s": start.p50_s if start else None,
+        "p90_s": start.p90_s if start else None,
+        "method": f"{start.method}; roll-outs of the twin" if start else "",
+        "counterfactuals": _what_ifs(job, forecaster, now_us),
+    }
+
+
+def _what_ifs(job: Job, forecaster: Forecaster, now_us: int) -> list[dict[str, Any]]:
+    """When it would start if it had asked for less."""
+    changes: list[tuple[str, dict[str, Any]]] = []
+    spec = job.spec
+    if spec.gpus > 1:
+        half = spec.gpus // 2
+        changes.append((f"on {half} GPUs instead of {spec.gpus}", {"gpus": half}))
+    elif spec.cpus > 1:
+        half = spec.cpus // 2
+        cores = "1 core" if half == 1 else f"{half} cores"
+        changes.append((f"on {cores} instead of {spec.cpus}", {"cpus": half}))
+    if spec.after:
+        changes.append(("without waiting for other jobs", {"after": ()}))
+    if not spec.priority:
+        changes.append(("with priority 1", {"priority": 1.0}))
+    answers = []
+    for text, change in changes[:2]:
+        start = forecaster.if_changed(job, change, now_us)
+        if start is not None:
+            when = f"{text}: in {duration_text(start.p50_s)}"
+            answers.append({"change": text, "p50_s": start.p50_s, "text": when})
+    return answers
+
+
+def _does_not_wait(job: Job) -> dict[str, Any]:
+    what = "is running" if not job.state.final else f"is {job.state.value}"
+    if job.state == JobState.COMPLETING:
+        what = f"was told to stop ({job.stopping}) and is ending"
+    sentence = f"Job {job.label} {what}." + (f" {job.reason}." if job.reason else "")
+    return _blank("does-not-wait", sentence)
+
+
+def _starts_now(job: Job) -> dict[str, Any]:
+    blank = _blank("starts-now", f"Job {job.label} fits and starts with the next decision.")
+    return {**blank, "p50_s": 0.0, "p90_s": 0.0, "method": "the next decision, made already"}
+
+
+def _kept_back(job: Job, first: Job, now_us: int) -> dict[str, Any]:
+    """Why a job waits that may not start yet, or comes after one that may not."""
+    by, begins_us = holds.holder(first), holds.begins_us(first)
+    numbers: dict[str, Any] = {}
+    if by is not None:
+        what = f"is held by {by}" if by else "is held"
+        remedy = f"flyball release {first.label} lets it start."
+    else:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begins_us / US_PER_S))
+        what = f"begins at {when}, in {duration_text((begins_us - now_us) / US_PER_S)}"
+        remedy = "Cancel it and submit it without --begin to have it start at once."
+    if begins_us:
+        numbers = {"begin_time": begins_us / US_PER_S, "in_s": (begins_us - now_us) / US_PER_S}
+    if first.id == job.id:
+        blank = _blank(holds.token(job), f"Job {job.label} {what}.")
+    else:
+        sentence = f"Job {job.label} comes after job {first.label}, which {what}."
+        blank = _blank("waits-for-jobs", sentence)
+    return {**blank, "numbers": numbers, "remedies": [remedy]}
+
+
+def _doomed(job: Job) -> dict[str, Any]:
+    others = ", ".join(str(other) for _how, other in job.spec.after)
+    return _blank("dependency-never-satisfied", f"Job {job.label} waits for {others} in vain.")
+
+
+def _blank(token: str, sentence: str) -> dict[str, Any]:
+    return {
+        "token": token,
+        "sentence": sentence,
+        "numbers": {},
+        "remedies": [],
+        "ahead": [],
+        "ahead_count": 0,
+        "p50_s": None,
+        "p90_s": None,
+        "method": "",
+        "counterfactuals": [],
+    }

@@ -1,0 +1,208 @@
+"""What a job took: time, devices, energy, money, carbon; and what to ask for next time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from flyball.control.ask.energy import NOT_ASKED, Energy
+from flyball.control.ask.next_request import after_out_of_memory, after_timeout
+from flyball.control.ask.tuning_receipt import NO_STEPS, Steps, tuning_receipt
+from flyball.control.jobs.adjustments import device_milli, held_since_us
+from flyball.control.jobs.usage import AT_LEAST, active_s, cores_used, spans_of
+from flyball.core.cluster import Cluster
+from flyball.core.jobs import Job, JobState
+from flyball.core.units import J_PER_KWH, MIB_PER_GIB, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
+from flyball.core.workload import CLASS_LABELS, JobClass
+from flyball.physics import catalogue
+from flyball.physics.power import draw_w
+
+HEADROOM = 1.25
+"""Asked for on top of what was used."""
+LEAST_MIB = 64
+NO_SUM = "; no --mem: nobody saw what all its processes had together"
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What things cost here; 0 = not to be reckoned with."""
+
+    per_device_hour: float = 0.0
+    per_kwh: float = 0.0
+    currency: str = "USD"
+    g_co2_per_kwh: float = 0.0
+
+
+class Peak(NamedTuple):
+    """The most memory that all processes of a job had at one time, as a limit counts it.
+
+    Attributes:
+        mib: the largest value that anyone saw, so never below one that was shown; None = nobody
+            saw any.
+        by: who says so: `process` (there was but one), `group` (the kernel's, with cached files),
+            `looks` (the supervisor's), `samples` (the agent's), or `at_least` if none of them
+            watched long enough to know that there was no more.
+    """
+
+    mib: float | None = None
+    by: str = ""
+
+
+UNKNOWN = Peak()
+
+
+class Sampled(NamedTuple):
+    """The most memory in the agent's samples of a job, and the number of samples."""
+
+    most_mib: float
+    samples: int
+
+
+NOT_SAMPLED = Sampled(0.0, 0)
+LEAST_SAMPLES = 5
+"""One a second: with fewer nobody knows what a job had at most."""
+
+
+def peak_of(job: Job, sampled: Sampled) -> Peak:
+    """The largest of what its end record, its largest process and the agent's samples say."""
+    values = job.values
+    recorded_mib = float(values.get("peak_mib", 0.0))
+    most_mib = max(recorded_mib, float(values.get("max_rss_mib", 0.0)), sampled.most_mib)
+    if not most_mib:
+        return UNKNOWN
+    by = str(values.get("peak_by", AT_LEAST))
+    if sampled.samples >= LEAST_SAMPLES and (by == AT_LEAST or sampled.most_mib > recorded_mib):
+        by = "samples"
+    return Peak(most_mib, by)
+
+
+class Seen(NamedTuple):
+    """What the agent saw of a job.
+
+    Attributes:
+        steps: times (seconds since 1970) and numbers of the steps that it reported.
+        memory: the most that all its processes had.
+        energy: by the machine's counters.
+        progress: the last of each value that the job reported.
+    """
+
+    steps: Steps = NO_STEPS
+    memory: Sampled = NOT_SAMPLED
+    energy: Energy = NOT_ASKED
+    progress: Mapping[str, Any] = MappingProxyType({})
+
+
+NOTHING_SEEN = Seen()
+
+
+def receipt(
+    job: Job, cluster: Cluster, prices: Prices, now_us: int, seen: Seen = NOTHING_SEEN
+) -> dict[str, Any]:
+    """The receipt of a job, final or not."""
+    over_us = job.end_us if job.state.final else now_us
+    began_us = job.first_start_us
+    run_s = active_s(job, now_us)
+    wait_s = max(0.0, ((began_us or over_us) - job.submit_us) / US_PER_S)
+    device_s = (job.service_us + _running_us(job, now_us)) / US_PER_S
+    energy_j, source, note = _energy(job, cluster, now_us, device_s, seen.energy)
+    kwh = energy_j / J_PER_KWH
+    device_hours = device_s / S_PER_HOUR
+    peak = peak_of(job, seen.memory)
+    return {
+        "id": job.id,
+        "state": job.state.value,
+        "reason": job.reason,
+        "run_s": run_s,
+        "wait_s": wait_s,
+        "attempts": job.attempt,
+        "preemptions": job.preemptions,
+        "device_hours": device_hours,
+        "cpu_s": job.values.get("cpu_s"),
+        "max_rss_mib": job.values.get("max_rss_mib"),
+        "peak_mib": peak.mib,
+        "peak_by": peak.by,
+        "energy_j": energy_j,
+        "energy_source": source,
+        "energy_note": note,
+        "cost": device_hours * prices.per_device_hour + kwh * prices.per_kwh,
+        "currency": prices.currency,
+        "carbon_g": kwh * prices.g_co2_per_kwh,
+        "suggestion": _suggestion(job, run_s, peak, cluster, seen.progress),
+        "tuning": tuning_receipt(job, over_us / US_PER_S, seen.steps),
+    }
+
+
+def _running_us(job: Job, now_us: int) -> float:
+    """Device time of the attempt that runs."""
+    held_us = max(0, now_us - held_since_us(job))
+    return held_us * device_milli(job) / MILLI_PER_DEVICE
+
+
+def _energy(
+    job: Job, cluster: Cluster, now_us: int, device_s: float, seen: Energy
+) -> tuple[float, str, str]:
+    """Joules, whether they were measured, and by what or why not."""
+    if "energy_j" in job.values:
+        return float(job.values["energy_j"]), "measured", "by the engine"
+    if seen.joules is not None:
+        return seen.joules, "measured", seen.note
+    return device_s * _draw_w(job, cluster, now_us), "modelled", seen.note
+
+
+def _draw_w(job: Job, cluster: Cluster, now_us: int) -> float:
+    """Of one device, on average over the nodes that it ran on."""
+    label = job.spec.kind or JobClass.COMPUTE_INTENSIVE.label
+    kind = JobClass(CLASS_LABELS.index(label))
+    devices = [group.device for group in cluster.groups for _ in range(group.count)]
+    # A control plane may have begun anew with other nodes since.
+    held = [
+        (devices[row.node], (span.over_us - span.began_us) * row.mask.bit_count())
+        for span in spans_of(job, now_us)
+        for row in span.rows
+        if row.node < len(devices)
+    ]
+    total = sum(share for _device, share in held)
+    if not total:
+        return draw_w(catalogue.get(devices[0]), kind)
+    return sum(draw_w(catalogue.get(device), kind) * share for device, share in held) / total
+
+
+def _suggestion(
+    job: Job, run_s: float, peak: Peak, cluster: Cluster, progress: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What to ask for next time: by what the job used, or by the limit that it was killed at."""
+    if job.state == JobState.OUT_OF_MEMORY:
+        largest_mib = max(group.memory_gib for group in cluster.groups) * MIB_PER_GIB
+        return after_out_of_memory(job, peak.mib or 0.0, largest_mib)
+    if job.state == JobState.TIMEOUT:
+        return after_timeout(job, run_s, progress)
+    return suggestion(job, run_s, peak)
+
+
+def suggestion(job: Job, run_s: float, peak: Peak) -> dict[str, Any]:
+    """A request that fits what the job used, with some room."""
+    if job.state != JobState.COMPLETED or not run_s:
+        return {"text": "nothing to suggest: the job did not complete"}
+    used: dict[str, Any] = {}
+    parts = []
+    cores = cores_used(job, run_s)
+    if cores is not None:
+        used["cpus"] = max(1, min(job.spec.cpus, math.ceil(cores)))
+        if used["cpus"] < job.spec.cpus:
+            parts.append(f"-c {used['cpus']} (used {cores:.1f} of {job.spec.cpus} cores)")
+    if peak.mib is not None and peak.by != AT_LEAST:
+        used["memory_mib"] = _memory_mib(job, peak.mib)
+        parts.append(f"--mem {used['memory_mib']}M")
+    used["limit_s"] = max(60, math.ceil(run_s * HEADROOM / 60) * 60)
+    parts.append(f"-t {math.ceil(used['limit_s'] / 60)}")
+    why_not = NO_SUM if peak.by == AT_LEAST else ""
+    return {**used, "text": "next time: " + " ".join(parts) + why_not}
+
+
+def _memory_mib(job: Job, peak_mib: float) -> int:
+    """A limit it completed within is enough, though the files cached for it filled it."""
+    wanted = max(LEAST_MIB, math.ceil(peak_mib * HEADROOM))
+    return min(wanted, job.spec.memory_mib or wanted)

@@ -1,0 +1,92 @@
+"""Jobs and nodes as the API shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flyball.control.jobs import holds
+from flyball.control.jobs.adjustments import tuning_of
+from flyball.core.jobs import Job
+from flyball.core.live import LiveNode
+from flyball.core.units import US_PER_S
+from flyball.physics.catalogue import CORE, DEVICE
+
+
+def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, Any]:
+    """The public form of a job: Slurm's state names, times in seconds since 1970 or None.
+
+    Args:
+        how: by what means it is kept to its cap.
+    """
+    spec = job.spec
+    return {
+        "id": job.id,
+        "label": job.label,
+        "name": spec.name,
+        "state": job.state.value,
+        "reason": job.reason,
+        "attempts": job.attempt,
+        "preemptions": job.preemptions,
+        "submit_time": _seconds(job.submit_us),
+        "start_time": _seconds(job.first_start_us),
+        "end_time": _seconds(job.end_us),
+        "exit_code": job.values.get("exit_code"),
+        "signal": job.values.get("signal") or None,
+        "user": spec.user,
+        "tenant": spec.tenant,
+        "cpus": spec.cpus,
+        "gpus": spec.gpus,
+        "unit": unit_of_job(job, nodes),
+        "memory_mib": spec.memory_mib,
+        "priority": spec.priority,
+        "node": ",".join(nodes[row.node].name for row in job.rows) or None,
+        "array_id": spec.array or None,
+        "elastic": [spec.least, spec.most] if spec.elastic else None,
+        "tuning": tuning_of(job, how),
+        "held": holds.view(job),
+        "spec": spec.as_dict(),
+    }
+
+
+def unit_of_job(job: Job, nodes: Sequence[LiveNode]) -> str:
+    """What the devices of a job are: `core` or `GPU`; `device` where one is several cores."""
+    if job.spec.gpus or nodes[0].device != CORE:
+        return "GPU"
+    return "core" if nodes[0].devices == nodes[0].cpus else DEVICE
+
+
+def _seconds(time_us: int) -> float | None:
+    return time_us / US_PER_S if time_us else None
+
+
+def node_views(
+    nodes: Sequence[LiveNode], running: Sequence[Job], down: set[int]
+) -> list[dict[str, Any]]:
+    """Every node with the devices it has and who holds them."""
+    views = []
+    for at, node in enumerate(nodes):
+        held: list[list[int]] = [[] for _ in range(node.devices)]
+        jobs = []
+        for job in running:
+            for row in job.rows:
+                if row.node == at:
+                    jobs.append(job.id)
+                    for device in range(node.devices):
+                        if row.mask >> device & 1:
+                            held[device].append(job.id)
+        views.append(
+            {
+                "name": node.name,
+                "up": node.up and at not in down,
+                "device": node.device,
+                "devices": node.devices,
+                "used": sum(bool(each) for each in held),
+                "cpus": node.cpus,
+                "memory_mib": node.memory_mib,
+                "uuids": list(node.uuids),
+                "held": held,
+                "jobs": jobs,
+            }
+        )
+    return views

@@ -1,0 +1,158 @@
+"""What tuning did to a job: its size, its cap, its checkpoints, and why. A fold over events.
+
+All of it is under one name in a job's values, so that the journal keeps it with the job:
+
+    {"sequence", "devices", "share", "since_us", "moves", "saves", "wants",
+     "orders": {kind: number}, "log": [...]}
+
+`devices` is the size it was last given (absent: what it asked for), `share` its cap (absent: none),
+`since_us` when the devices it holds last changed, `moves` and `saves` the attempts that were last
+moved and last told to save, `wants` the (node, mask) pairs where a job that was set aside for it is
+to go on, `orders` the number of the last order of each kind, and `log` the last
+`KEPT` of what happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from flyball.control.jobs.scaling import scaling_of
+from flyball.core.jobs import Job, JobState, Row
+from flyball.core.live import Cap, Checkpoint, Event, EventKind, Resize
+from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
+
+TUNED = "tuned"
+KEPT = 200
+"""Entries of a log; what is older is in the journal's events."""
+NO_CAP = 1.0
+
+
+def size_of(job: Job) -> int:
+    """Devices it is to have, 0 = as many as it asked for."""
+    return int(job.values.get(TUNED, {}).get("devices", 0))
+
+
+def share_of(job: Job) -> float:
+    """The part of its devices that it may use."""
+    return float(job.values.get(TUNED, {}).get("share", NO_CAP))
+
+
+def held_since_us(job: Job) -> int:
+    """Since when it has held just the devices that it holds now."""
+    began_us = job.started_us or job.since_us
+    return max(began_us, int(job.values.get(TUNED, {}).get("since_us", 0)))
+
+
+def device_milli(job: Job) -> int:
+    """Thousandths of devices that the running attempt holds."""
+    share = job.spec.milli if job.spec.gpus else MILLI_PER_DEVICE
+    return held_devices(job) * share
+
+
+def held_devices(job: Job) -> int:
+    """Devices that the running attempt holds."""
+    return sum(row.mask.bit_count() for row in job.rows)
+
+
+def wants_of(job: Job) -> list[tuple[int, int]]:
+    """Where a job that was set aside is to go on: (node, mask) pairs, none = wherever it fits."""
+    return [(int(node), int(mask)) for node, mask in job.values.get(TUNED, {}).get("wants", ())]
+
+
+def tuning_of(job: Job, how: str = "") -> dict[str, Any] | None:
+    """What it has now and what was done to it, None = nothing ever was.
+
+    Args:
+        how: by what means the engine keeps it to its cap.
+    """
+    about = job.values.get(TUNED)
+    if about is None:
+        return None
+    devices = held_devices(job) or size_of(job)
+    by = job.values.get("cap_by") or how
+    known = scaling_of(job)
+    return {
+        "devices": devices,
+        "share": share_of(job),
+        "by": by,
+        "parallel": known.parallel if known else None,
+        "log": about["log"],
+    }
+
+
+def orders_of(job: Job) -> Iterator[Resize | Cap | Checkpoint]:
+    """What the engine must have been told of a running attempt. To tell it again does no harm."""
+    about = job.values.get(TUNED)
+    if about is None or job.state != JobState.RUNNING:
+        return
+    token, orders = (job.id, job.attempt), about["orders"]
+    if about.get("moves") == job.attempt:
+        yield Resize(*token, orders[EventKind.RESIZED], job.rows)
+    if EventKind.CAPPED in orders:
+        yield Cap(*token, orders[EventKind.CAPPED], about["share"], job.rows)
+    if about.get("saves") == job.attempt:
+        yield Checkpoint(*token, orders[EventKind.CHECKPOINTED])
+
+
+# What each kind of event makes of a job ----------------------------------------------
+
+
+def resized(job: Job, event: Event) -> Job:
+    """Other devices at once (rows), or another size from the next start on (none)."""
+    if event["attempt"] != job.attempt:
+        return job
+    devices = int(event["devices"])
+    before = held_devices(job) or size_of(job)
+    if not event["rows"]:
+        change = {"devices": devices, "wants": event.get("wants", [])}
+        return _noted(job, event, before, devices, change)
+    if job.state != JobState.RUNNING:
+        return job
+    time_us = int(event["time_us"])
+    used_us = max(0, time_us - held_since_us(job)) * device_milli(job) / MILLI_PER_DEVICE
+    rows = tuple(Row(int(node), int(mask)) for node, mask in event["rows"])
+    job = replace(job, rows=rows, service_us=job.service_us + used_us)
+    change = {"devices": devices, "since_us": time_us, "moves": job.attempt}
+    return _noted(job, event, before, devices, change)
+
+
+def settled(job: Job) -> Job:
+    """It starts, wherever that is: nothing is wanted any more."""
+    about = job.values.get(TUNED)
+    if about is None or not about.get("wants"):
+        return job
+    return replace(job, values={**job.values, TUNED: {**about, "wants": []}})
+
+
+def capped(job: Job, event: Event) -> Job:
+    """It may use another part of its devices, also when it starts again."""
+    if event["attempt"] != job.attempt:
+        return job
+    share = float(event["share"])
+    return _noted(job, event, share_of(job), share, {"share": share})
+
+
+def checkpointed(job: Job, event: Event) -> Job:
+    """It was told to save what it has."""
+    if event["attempt"] != job.attempt or job.state != JobState.RUNNING:
+        return job
+    return _noted(job, event, None, None, {"saves": job.attempt})
+
+
+def _noted(job: Job, event: Event, before: Any, after: Any, change: dict[str, Any]) -> Job:
+    """Number the order and put it into the log."""
+    about = job.values.get(TUNED, {"sequence": 0, "orders": {}, "log": []})
+    sequence, kind = about["sequence"] + 1, str(event["kind"])
+    entry = {
+        "time": int(event["time_us"]) / US_PER_S,
+        "what": kind,
+        "before": before,
+        "after": after,
+        **{name: event[name] for name in ("reason", "gain", "who") if event.get(name)},
+    }
+    orders = {**about["orders"], kind: sequence}
+    log = [*about["log"], entry][-KEPT:]
+    made = {**about, **change, "sequence": sequence, "orders": orders, "log": log}
+    return replace(job, values={**job.values, TUNED: made})

@@ -1,0 +1,132 @@
+"""Jobs that may not start yet: held by somebody, or submitted to begin at a later time.
+
+A job's values say so under `HELD`: `by` (who holds it) and `until_us` (when it may begin). Both
+come from events alone, so a view of the jobs that may start can be made again from the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flyball.core.errors import Conflict
+from flyball.core.jobs import Job, JobState
+from flyball.core.live import Event, EventKind
+from flyball.core.units import US_PER_S, to_us
+
+if TYPE_CHECKING:
+    from flyball.control.jobs.live_state import Book
+    from flyball.control.journal.store import Journal
+
+HELD = "held"
+"""In a job's values."""
+
+
+def is_held(job: Job) -> bool:
+    """Whether it waits and may not start yet, whatever is free."""
+    return job.state == JobState.PENDING and HELD in job.values
+
+
+def holder(job: Job) -> str | None:
+    """Who holds it; None if nobody does."""
+    found: str | None = job.values.get(HELD, {}).get("by")
+    return found
+
+
+def begins_us(job: Job) -> int:
+    """When it may begin; 0 if that is not stated or the time has come."""
+    return int(job.values.get(HELD, {}).get("until_us", 0))
+
+
+def token(job: Job) -> str:
+    """Why a held job waits, in a word."""
+    return "held" if holder(job) is not None else "begins-later"
+
+
+def view(job: Job) -> dict[str, Any] | None:
+    """What keeps a job from starting, as the API shows it; None if nothing does."""
+    if not is_held(job):
+        return None
+    begins = begins_us(job)
+    return {"by": holder(job), "begin_time": begins / US_PER_S if begins else None}
+
+
+# What events make of a job -----------------------------------------------------------
+
+
+def _with(job: Job, held: Mapping[str, Any]) -> Job:
+    values = {name: value for name, value in job.values.items() if name != HELD}
+    return replace(job, values={**values, HELD: dict(held)} if held else values)
+
+
+def submitted(job: Job) -> Job:
+    """A job that has just been submitted, held if it asked for that."""
+    spec, held = job.spec, dict[str, Any]()
+    if spec.hold:
+        held["by"] = spec.user
+    if to_us(spec.begin_time) > job.submit_us:
+        held["until_us"] = to_us(spec.begin_time)
+    return _with(job, held) if held else job
+
+
+def held(job: Job, event: Event) -> Job:
+    """Somebody holds it."""
+    if job.state != JobState.PENDING:
+        return job
+    return _with(job, {**job.values.get(HELD, {}), "by": str(event.get("by", ""))})
+
+
+def released(job: Job, event: Event) -> Job:
+    """Somebody releases it, or the time at which it may begin has come."""
+    gone = "until_us" if event.get("why") == "begin" else "by"
+    left = {name: value for name, value in job.values.get(HELD, {}).items() if name != gone}
+    return _with(job, left)
+
+
+# Asking for it -----------------------------------------------------------------------
+
+
+class Holds:
+    """Holds and releases waiting jobs, on record when a call returns."""
+
+    def __init__(self, book: Book, journal: Journal, now_us: Callable[[], int]) -> None:
+        self._book, self._journal, self._now_us = book, journal, now_us
+
+    def hold(self, jobs: Sequence[int], by: str, who: str) -> list[int]:
+        """Keep waiting jobs from starting; those that wait.
+
+        Raises:
+            Conflict: none of them waits.
+        """
+        waiting = [job for job in self._active(jobs) if job.state == JobState.PENDING]
+        if jobs and not waiting:
+            job = self._book.get(jobs[0])
+            state = job.state if job else self._book.ended.get(jobs[0], "gone")
+            remedy = f"flyball cancel {jobs[0]} ends it" if job else "see flyball queue"
+            raise Conflict(f"job {jobs[0]} is {state}: only a waiting job can be held", remedy)
+        return self._record(EventKind.HELD, waiting, {"by": by, "who": who})
+
+    def release(self, jobs: Sequence[int], who: str) -> list[int]:
+        """Let held jobs start as soon as they can; those that were held."""
+        kept = [job for job in self._active(jobs) if holder(job) is not None]
+        return self._record(EventKind.RELEASED, kept, {"why": "release", "who": who})
+
+    def due(self, jobs: Iterable[Job], now_us: int) -> list[Event]:
+        """Releases of jobs whose time to begin has come, to be recorded with a decision."""
+        return [
+            {"kind": EventKind.RELEASED, "time_us": now_us, "job": job.id, "why": "begin"}
+            for job in jobs
+            if 0 < begins_us(job) <= now_us
+        ]
+
+    def _active(self, jobs: Sequence[int]) -> list[Job]:
+        with self._book.lock:
+            return [self._book.jobs[each] for each in jobs if each in self._book.jobs]
+
+    def _record(self, kind: EventKind, jobs: Sequence[Job], more: dict[str, str]) -> list[int]:
+        now_us = self._now_us()
+        events = [{"kind": kind, "time_us": now_us, "job": job.id, **more} for job in jobs]
+        if events:
+            self._journal.append(events).wait()
+        return [job.id for job in jobs]

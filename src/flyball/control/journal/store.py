@@ -1,0 +1,283 @@
+"""The journal: everything that happened, durable, in order; and what every job came to.
+
+    journal = Journal(path, book.fold, on_commit)
+    number = journal.append([event, ...], key="...", answer={...}).wait()
+
+One thread writes at a time. It takes whatever was appended meanwhile, makes one transaction of it
+(the events, the jobs as they are afterwards, the answers), syncs once, tells `on_commit`, and only
+then keeps the promise of each ticket. So the disk's latency is paid once by many.
+
+What the events make of the jobs is computed before the commit (`fold`, which changes nothing) and
+becomes true in memory after it (`on_commit`). A commit that fails has changed nothing anywhere:
+there is nothing to undo, and the numbers of its events are given again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from flyball.control.journal import sql
+from flyball.control.journal.history import History, damaged, opening, unavailable
+from flyball.control.journal.migrations import upgrade
+from flyball.control.journal.schema import encode, event_row
+from flyball.control.journal.sql import JobQuery, Last, Page
+from flyball.control.journal.sqlite import is_outage, make_file, open_engine, path_of, quick_check
+from flyball.control.journal.tickets import JournalUnavailable, Ticket
+from flyball.core.jobs import Job
+from flyball.core.live import Event
+
+__all__ = ["History", "JobQuery", "Journal", "JournalUnavailable", "Last", "Page", "Ticket"]
+
+Changes = Mapping[int, Job]
+Fold = Callable[[Sequence[Event]], Changes]
+"""The jobs that events change, as they are afterwards; relative to what was committed. Pure."""
+OnCommit = Callable[[Sequence[tuple[int, Event]], Changes], None]
+"""Events that are durable now, with their numbers, in order, and what `fold` made of them."""
+
+MOST_APPENDS = 1000
+"""Appends in one transaction, so that none waits long for the others."""
+
+
+@dataclass
+class _Entry:
+    """One append on its way to the disk."""
+
+    events: Sequence[Event]
+    rows: list[dict[str, Any]]
+    key: str
+    answer: Any
+    answer_text: str
+    ticket: Ticket = field(default_factory=Ticket)
+    seq: int = 0
+
+
+class Journal(History):
+    """A journal that is read and written. One at a time may write a file: see the state folder.
+
+    Args:
+        place: the file, as a path or as an SQLite URL; made if it is not there, upgraded (after
+            a backup) if it is of an older version.
+        fold: what events make of the jobs. Called by the writer before a commit.
+        on_commit: told of every commit by the writer, in order, before the tickets are kept. It
+            must make the changes true that `fold` computed. It may append, but not wait. If it
+            raises, the journal takes nothing more: memory no longer follows the disk.
+        inline: no thread: `append` commits before it returns. For tests on a virtual clock.
+
+    Raises:
+        BadInput: a damaged file, one of a newer version, or a folder that cannot be written to.
+    """
+
+    def __init__(
+        self,
+        place: str | Path,
+        fold: Fold,
+        on_commit: OnCommit | None = None,
+        inline: bool = False,
+    ) -> None:
+        self.path = path_of(place)
+        make_file(self.path)
+        self._writer = open_engine(self.path, writes=True)
+        with opening(self.path):
+            if wrong := quick_check(self._writer, self.path):
+                raise damaged(self.path, wrong)
+            upgrade.bring_up(self._writer, self.path)
+        super().__init__(place)
+        self._fold, self._on_commit = fold, on_commit
+        self._seq, self._last_us, _ = self.last()
+        self._changed = threading.Condition()
+        self._queue: list[_Entry] = []
+        self._closed = False
+        self.broken = ""
+        """Why nothing is taken any more, "" = all is well."""
+        self._draining = False
+        self.commits = 0
+        """Transactions so far."""
+        self._connection: Connection | None = None
+        self._thread: threading.Thread | None = None
+        if not inline:
+            self._thread = threading.Thread(target=self._drain, name="journal", daemon=True)
+            self._thread.start()
+
+    def append(self, events: Sequence[Event], key: str = "", answer: Any = None) -> Ticket:
+        """Hand over events to be kept, all of them or none.
+
+        Args:
+            events: what happened; not to be changed afterwards. None = wait for what was
+                appended before, and find out whether the disk still takes anything.
+            key: makes the append repeatable: under a key that was used before nothing is
+                appended, and the ticket has the answer of the first time.
+            answer: stored under the key; anything that JSON holds.
+        """
+        entry = _entry(events, key, answer)
+        with self._changed:
+            if self._closed:
+                _fail([entry], _closed())
+                return entry.ticket
+            self._queue.append(entry)
+            self._changed.notify()
+        if self._thread is None:
+            self._drain()
+        return entry.ticket
+
+    def record(self, events: Sequence[Event]) -> None:
+        """Keep events, all of them or none; durable when it returns.
+
+        As `append` and waiting for it, but written by the caller itself if nobody writes: who
+        waits anyway need not be woken by another thread, which takes long on a busy machine.
+
+        Raises:
+            JournalUnavailable: they could not be written.
+        """
+        with self._changed:
+            free = not (self._draining or self._queue or self._closed) and self._thread is not None
+            self._draining |= free
+        if not free:
+            self.append(events).wait()
+            return
+        entry = _entry(events, "", None)
+        try:
+            self._settle([entry])
+        finally:
+            with self._changed:
+                self._draining = False
+                if self._queue or self._closed:
+                    self._changed.notify()
+        entry.ticket.wait()
+
+    def close(self) -> None:
+        """Write what was appended, then let go of the file. Appends from now on fail."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+        if self._connection is not None:
+            self._connection.close()
+        self._writer.dispose()
+        super().close()
+
+    # The writer ------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Write what is queued; the thread does so until the journal is closed."""
+        while group := self._take():
+            self._settle(group)
+            with self._changed:
+                self._draining = False
+
+    def _take(self) -> list[_Entry]:
+        """What is to be written next, by whoever asks; nothing: there is no more, or another
+        writes and will find it (`on_commit` that appends, say)."""
+        with self._changed:
+            if self._thread is not None:
+                self._changed.wait_for(lambda: not self._draining and (self._queue or self._closed))
+            elif self._draining:
+                return []
+            group, self._queue = self._queue[:MOST_APPENDS], self._queue[MOST_APPENDS:]
+            self._draining = bool(group)
+            return group
+
+    def _settle(self, group: list[_Entry]) -> None:
+        """Commit a group and keep its promises, or say to each why not."""
+        if self.broken:
+            remedy = "start the control plane again: it begins from what is on the disk"
+            _fail(group, JournalUnavailable(self.broken, remedy))
+            return
+        try:
+            committed, changes = self._commit(group)
+        except Exception as error:
+            if isinstance(error, DBAPIError) and is_outage(error):
+                _fail(group, unavailable(self.path, error))
+            elif len(group) == 1:
+                _fail(group, error)
+            else:  # one of them is at fault: the others are not to suffer
+                for entry in group:
+                    self._settle([entry])
+            return
+        try:
+            if committed and self._on_commit is not None:
+                self._on_commit(committed, changes)
+        except Exception as error:
+            self.broken = (
+                f"memory does not follow the journal since event {committed[0][0]} ({error!r})"
+            )
+            self._settle(group)
+            return
+        for entry in group:
+            entry.ticket.future.set_result(entry.seq)
+
+    def _commit(self, group: list[_Entry]) -> tuple[list[tuple[int, Event]], Changes]:
+        """One transaction. Nothing of the journal's own state changes unless it succeeds."""
+        seq, last_us = self._seq, self._last_us
+        committed: list[tuple[int, Event]] = []
+        rows: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
+        with self._transaction() as connection:
+            # 1. Number what is new; what repeats a key gets the answer of the first time.
+            wanted = {entry.key for entry in group if entry.key}
+            known = sql.answers(connection, wanted) if wanted else {}
+            for entry in group:
+                entry.ticket.repeated = entry.key in known
+                if entry.ticket.repeated:
+                    entry.ticket.answer, entry.seq = known[entry.key]
+                    continue
+                for event, row in zip(entry.events, entry.rows, strict=True):
+                    seq += 1
+                    last_us = max(last_us, event["time_us"])
+                    committed.append((seq, event))
+                    row["seq"] = seq
+                    rows.append(row)
+                entry.ticket.answer, entry.seq = entry.answer, seq
+                if entry.key:
+                    known[entry.key] = sql.Answer(entry.answer, seq)
+                    answers.append(
+                        {
+                            "key": entry.key,
+                            "answer": entry.answer_text,
+                            "seq": seq,
+                            "time_us": last_us,
+                        }
+                    )
+            # 2. What becomes of the jobs, and all of it to the disk.
+            changes = self._fold([event for _, event in committed])
+            new = {row["job"]: row["spec"] for row in rows if "spec" in row}
+            # Without events there is still something to write: that the disk takes it is known.
+            facts = {"last_us": str(last_us)} if rows else {"tried": str(self.commits)}
+            sql.write(connection, rows, changes.values(), new, answers, facts)
+        self._seq, self._last_us = seq, last_us
+        self.commits += 1
+        return committed, changes
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        # The writer keeps its connection: to take one anew costs more than a small transaction.
+        connection = self._connection = self._connection or self._writer.connect()
+        try:
+            with connection.begin():
+                yield connection
+        except BaseException:
+            self._connection = None  # the next one starts from a clean connection
+            connection.invalidate()
+            connection.close()
+            raise
+
+
+def _entry(events: Sequence[Event], key: str, answer: Any) -> _Entry:
+    return _Entry(tuple(events), [event_row(each) for each in events], key, answer, encode(answer))
+
+
+def _closed() -> JournalUnavailable:
+    return JournalUnavailable("the journal is closed", "open it again")
+
+
+def _fail(group: Sequence[_Entry], error: Exception) -> None:
+    for entry in group:
+        entry.ticket.future.set_exception(error)

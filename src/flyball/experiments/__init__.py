@@ -1,0 +1,1 @@
+"""What users run over many replays: comparisons, fronts, searches, gains of tuning."""

@@ -1,0 +1,1 @@
+"""Policies compared over scenarios and seeds, with lower bounds beside."""

@@ -1,0 +1,157 @@
+"""A comparison as tables: the same rows for the screen and for Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from flyball.core.units import duration_text
+from flyball.experiments.compare.summary import Comparison
+
+
+class Table(NamedTuple):
+    """A title, a header and rows; the first column is text."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def relative_table(comparison: Comparison) -> Table:
+    """Policies x scenarios: completion over the scenario's best policy, and what could be."""
+    scenarios = list(comparison.scenarios)
+    rows = [
+        (
+            row["policy"],
+            *(f"{comparison.mean(each, row['policy'])['relative']:.2f}" for each in scenarios),
+            f"{row['relative']:.2f}",
+            _share(row["regret"]),
+        )
+        for row in comparison.overall
+    ]
+    rows.append(("lower bound", *(f"{each:.2f}" for each in bound_row(comparison)), ""))
+    return Table(
+        "Mean completion time, 1.00 = best policy of the scenario; regret: over the lower bound",
+        ("policy", *scenarios, "overall", "regret"),
+        rows,
+    )
+
+
+def bound_row(comparison: Comparison) -> list[float]:
+    """For each scenario, then overall: the lower bound over what the best policy reached."""
+    row = [_bound_over_best(comparison, each) for each in comparison.scenarios]
+    return [*row, _geometric_mean(row)]
+
+
+def _bound_over_best(comparison: Comparison, scenario: str) -> float:
+    policies = list(comparison.policies)
+    best = min(policies, key=lambda each: float(comparison.mean(scenario, each)["relative"]))
+    bounds = {each["seed"]: each["best_s"] for each in comparison.scenarios[scenario]["bounds"]}
+    own = [r for r in comparison.results if r["scenario"] == scenario and r["policy"] == best]
+    return _geometric_mean([bounds[r["seed"]] / r["completion_s"]["mean"] for r in own])
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(fmean(map(math.log, values))) if min(values) > 0 else 0.0
+
+
+def change_table(comparison: Comparison) -> Table:
+    """Each policy against the baselines, over all scenarios, with intervals."""
+    rows = [
+        (row["policy"], *(_change(row["change"].get(each)) for each in comparison.against))
+        for row in comparison.overall
+    ]
+    return Table(
+        "Change of the completion time in percent over all scenarios, paired by seed, with a "
+        "95 % interval",
+        ("policy", *(f"from {each}" for each in comparison.against)),
+        rows,
+    )
+
+
+def scenario_table(comparison: Comparison, scenario: str) -> Table:
+    """One scenario: means over the seeds, and the change from the baseline."""
+    about = comparison.scenarios[scenario]
+    changes = {
+        row["policy"]: row["completion_s"].get("percent")
+        for row in comparison.changes
+        if row["scenario"] == scenario and row["against"] == comparison.baseline
+    }
+    rows = []
+    for policy in comparison.policies:
+        mean = comparison.mean(scenario, policy)
+        rows.append(
+            (
+                policy,
+                duration_text(mean["completion_s"]),
+                duration_text(mean["completion_p95_s"]),
+                duration_text(mean["makespan_s"]),
+                _number(mean["slowdown_p95"]),
+                _number(mean["fairness_jain"]),
+                _number(mean["preemptions"]),
+                _share(mean["regret"]),
+                _change(changes.get(policy)),
+            )
+        )
+    load = "all at time 0" if about["load"] is None else f"load {about['load']:g}"
+    title = (
+        f"{scenario}: {about['about']} ({about['jobs']} jobs, {about['devices']} devices, {load})"
+    )
+    header = (
+        *("policy", "completion", "p95", "makespan", "slowdown p95", "fairness", "preempted"),
+        *("regret", f"% from {comparison.baseline}"),
+    )
+    return Table(title, header, rows)
+
+
+def markdown(comparison: Comparison, command: str, figure: str) -> str:
+    """The whole comparison as a page.
+
+    Args:
+        comparison: to show.
+        command: that made it.
+        figure: path of the figure, as seen from the page.
+    """
+    seeds = f"{len(comparison.seeds)} seeds of each scenario"
+    parts = [
+        "# Policies compared",
+        f"Made by `{command}`, {seeds}, code {comparison.code}.",
+        f"![Completion times of every policy in every scenario]({figure})",
+        _as_markdown(relative_table(comparison)),
+        _as_markdown(change_table(comparison)),
+        "## By scenario",
+        *(_as_markdown(scenario_table(comparison, each)) for each in comparison.scenarios),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _as_markdown(table: Table) -> str:
+    lines = [table.header, ("---", *("---:",) * (len(table.header) - 1)), *table.rows]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{table.title}\n\n{body}"
+
+
+def _change(percent: Sequence[float | None] | None) -> str:
+    """`-62 (-80..-44)`: the mean and its interval, if there is one."""
+    if percent is None or not _is_number(percent[0]):
+        return "-"
+    mean, low, high = percent
+    if not (_is_number(low) and _is_number(high)):
+        return f"{mean:+.0f}"
+    return f"{mean:+.0f} ({low:+.0f}..{high:+.0f})"
+
+
+def _share(value: float | None) -> str:
+    return f"{100 * value:.0f} %" if value is not None and _is_number(value) else "-"
+
+
+def _number(value: float | None) -> str:
+    if value is None or not _is_number(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and math.isfinite(value)

@@ -1,0 +1,1 @@
+"""Research behind `flyball predict demand`: measured nets, rivals and the published network."""

@@ -1,0 +1,1 @@
+"""The search for the setting of the knobs that does best over many scenarios."""

@@ -1,0 +1,196 @@
+"""Many replays at once: policies x seeds, on every core.
+
+The i-th seed drives whatever is drawn at random (errors of estimates, node failures), the
+same for each policy, so differences between policies are paired by seed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flyball.app import PolicySetting, Twin, build_twin, warm
+from flyball.core.cluster import Cluster
+from flyball.core.effects import Effects
+from flyball.core.metrics import Summary, paired, summarise
+from flyball.core.results import Results
+from flyball.core.workload import Workload
+from flyball.experiments.adjustments import Adjustment, Watch
+from flyball.experiments.recorded import Closeness, closeness
+from flyball.experiments.workers import POOL_PAYS_S, Workers, usable_cores
+from flyball.tune.registry import resizes
+
+Task = tuple[int, int]  # policy, seed
+
+COMPARED: tuple[tuple[str, Callable[[Summary], float]], ...] = (
+    ("completion_s", lambda summary: summary.completion_s.mean),
+    ("wait_s", lambda summary: summary.wait_s.mean),
+    ("work_per_window", lambda summary: summary.work_per_window),
+    ("utilisation", lambda summary: summary.utilisation),
+    ("energy_kwh", lambda summary: summary.energy_kwh),
+    ("energy_per_work", lambda summary: summary.energy_per_work),
+    ("cost", lambda summary: summary.cost),
+)
+"""What is compared between policies, seed by seed."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy under one seed: what it came to and how long the twin took.
+
+    Attributes:
+        results: the raw results, None where nobody asked to keep them.
+        adjustments: what tuners did, if that was asked for.
+        closeness: to the starts that the trace recorded; None where it has none.
+    """
+
+    policy: str
+    seed: int
+    summary: Summary
+    run_s: float
+    results: Results | None = None
+    adjustments: tuple[Adjustment, ...] = ()
+    closeness: Closeness | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of the JSON's `results`."""
+        head = {"policy": self.policy, "seed": self.seed}
+        return {**head, **self.summary.as_dict(), "run_s": round(self.run_s, 6)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What all runs share. `workloads` has one entry per seed, or one for all of them.
+
+    `notes` says what was left out, assumed or scaled when they were read.
+
+    A policy that nobody tunes runs every job as its user set it: on the devices it asks for,
+    alone on them, with its own batch.
+    """
+
+    cluster: Cluster
+    workloads: tuple[Workload, ...]
+    policies: tuple[PolicySetting, ...]
+    effects: Effects
+    seeds: int = 1
+    keep: str = "none"  # which raw results to keep: none, first (seed), all
+    watch: bool = False  # whether to write down what tuners do
+    notes: tuple[str, ...] = ()
+    with_record: bool = True  # whether to compare with the starts that a trace recorded
+
+    def tasks(self) -> list[tuple[int, int]]:
+        """(policy, seed) of every run, policy by policy."""
+        return [(p, s) for p in range(len(self.policies)) for s in range(self.seeds)]
+
+    def build(self, policy: int, seed: int) -> Twin:
+        """The twin of one run, before its first event."""
+        effects = replace(self.effects, seed=self.effects.seed + seed)
+        tuning = self.policies[policy].tuning
+        if tuning is None:
+            effects = replace(effects, share_limit=1)
+        if tuning is None or not any(map(resizes, tuning.names)):
+            effects = replace(effects, elastic=False)
+        return build_twin(self.cluster, self.workload(seed), self.policies[policy], effects)
+
+    def workload(self, seed: int) -> Workload:
+        """The jobs of one seed."""
+        return self.workloads[seed if len(self.workloads) > 1 else 0]
+
+    def run(self, policy: int, seed: int, twin: Twin | None = None) -> Run:
+        """One run, here and now; `twin` if it is built already."""
+        began = time.perf_counter()
+        twin = twin or self.build(policy, seed)
+        seen = Watch(self.cluster, self.workload(seed)) if self.watch and twin.tuning else None
+        if seen is not None and twin.tuning is not None:
+            twin.tuning = seen.over(twin.tuning)
+        results = twin.replay()
+        run_s = time.perf_counter() - began
+        kept = self.keep == "all" or (self.keep == "first" and seed == 0)
+        return Run(
+            self.policies[policy].name,
+            seed,
+            summarise(results),
+            run_s,
+            results if kept else None,
+            tuple(seen.found) if seen is not None else (),
+            closeness(self.workload(seed), results) if self.with_record else None,
+        )
+
+
+def run_all(
+    case: Case,
+    workers: int | None = None,
+    done: Callable[[Run], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> list[Run]:
+    """Every policy under every seed, in the order of `Case.tasks` whoever ran it.
+
+    Args:
+        case: what to run.
+        workers: processes at most; None = as many as cores.
+        done: told of each run as it ends.
+        note: told what takes long before the first run.
+
+    Raises:
+        FlyballError: a workload that cannot be run; what the first run that failed raised.
+    """
+    # 1. Refuse what cannot be run; then compile, once, so that no two workers do the same.
+    left = sorted(case.tasks(), key=lambda task: (task[1], task[0]))
+    twin: Twin | None = case.build(*left[0])
+    warm(note)
+    # 2. Begin with one seed of each policy; they tell how long the rest will take.
+    limit = min(workers or usable_cores(), len(left))
+    runs: dict[Task, Run] = {}
+    spent_s = 0.0
+    while left and (limit == 1 or not runs or spent_s / len(runs) * len(left) < POOL_PAYS_S):
+        task = left.pop(0)
+        began = time.perf_counter()
+        runs[task] = case.run(*task, twin)
+        twin = None
+        spent_s += time.perf_counter() - began
+        if done is not None:
+            done(runs[task])
+    # 3. What would take long goes to workers.
+    with Workers(case, limit) as crew:
+        for task, run in crew.send(left):
+            runs[task] = run
+            if done is not None:
+                done(run)
+    return [runs[task] for task in case.tasks()]
+
+
+def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Each policy less the first one, paired by seed, with 95 % confidence intervals.
+
+    `percent` is (mean, low, high) of the change of each seed relative to the first policy.
+    """
+    base, *others = by_policy(runs)
+    return changes(runs, dict.fromkeys(others, base))
+
+
+def changes(runs: Sequence[Run], against: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Each policy of `against` less the one it stands beside there, as `differences` does."""
+    own = by_policy(runs)
+    out = []
+    for other, base in against.items():
+        row: dict[str, Any] = {"policy": other, "against": base}
+        for name, value in COMPARED:
+            ours = [value(run.summary) for run in own[other]]
+            theirs = [value(run.summary) for run in own[base]]
+            mean, low, high = paired(ours, theirs)
+            row[name] = {"mean": mean, "low": low, "high": high}
+            if all(theirs):
+                moved = [100 * (a - b) / b for a, b in zip(ours, theirs, strict=True)]
+                row[name]["percent"] = list(paired(moved, [0.0] * len(moved)))
+        out.append(row)
+    return out
+
+
+def by_policy(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of each policy, in order."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.policy, []).append(run)
+    return found

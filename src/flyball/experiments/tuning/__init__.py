@@ -1,0 +1,1 @@
+"""What tuners gain: families of workloads, sharing, caps, replicas, class pathways."""

@@ -1,0 +1,321 @@
+"""What tuning is worth on every family of Pollux's and Sia's workloads, not only on one.
+
+The tuners' settings were chosen on `newtrace/1` to `5`. A family is judged workload by workload
+or *joined*: its workloads one after the other as one long history, because 160 jobs are over
+before a queue has settled. Every row has the gain over EASY and over the best policy without
+tuners, found afterwards for that family, load and metric: the strongest baseline there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from flyball.core.effects import Effects
+from flyball.core.errors import BadInput, UnknownName
+from flyball.core.metrics import paired
+from flyball.core.shared_data import shared_data
+from flyball.core.workload import COLUMNS, Workload
+from flyball.experiments.run_file import RunFile, key_of, source_version
+from flyball.experiments.tuning.mixed import (
+    CLUSTER,
+    CODE,
+    Case,
+    Measured,
+    Row,
+    plain_run,
+    stretched,
+    tuned_run,
+)
+from flyball.experiments.tuning.tuned import made_elastic
+from flyball.experiments.workers import Workers
+from flyball.twin.inputs.traces import sia
+
+CODES = (*CODE, "experiments/tuning/families.py")
+EASY = "easy"
+SLEEPS = "sleep_s=300"
+POLICIES = ("easy", "sjf", "saf", "srtf", "las", "ect", "tuned")
+PLAIN = tuple((name, *more) for name in POLICIES for more in ((), (SLEEPS,)))
+"""Policies without tuners, each as it is and with idle nodes asleep."""
+METRICS = {"work": 1, "energy_per_work": -1, "completion": -1}
+"""What is compared; 1 = more is better, -1 = less is better."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Workloads alike.
+
+    Attributes:
+        path: of the file, in the shared data.
+        part: name of a workload within the file, from its number.
+        count: how many there are, from 1 on.
+        set_with: numbers of those that the tuners' settings were chosen on.
+    """
+
+    path: tuple[str, str]
+    part: str
+    count: int
+    set_with: tuple[int, ...] = ()
+
+
+SIA = ("sia_pollux", "workloads.csv.gz")
+FAMILIES = {
+    "philly": Family(SIA, "philly/{}", 8),
+    "saturn": Family(SIA, "saturn/{}", 10),
+    "pollux": Family(("pollux", "workloads.csv.gz"), "{}", 4),
+    "newtrace": Family(SIA, "newtrace/{}", 10, (1, 2, 3, 4, 5)),
+}
+LOADS = (0.8, 1.3)
+SEEDS = 3
+Task = tuple[str, tuple[int, ...], float, int]
+"""Family, numbers of its workloads (several = joined), load, seed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        families: names in `FAMILIES`.
+        numbers: workloads of each family; none = all there are.
+        loads: as `tune_mixed` defines load.
+        joined: whether the workloads of a family are joined to one.
+        seeds: draws of the jobs that are elastic (and, joined, of the workloads' order).
+    """
+
+    families: tuple[str, ...] = tuple(FAMILIES)
+    numbers: tuple[int, ...] = ()
+    loads: tuple[float, ...] = LOADS
+    joined: bool = False
+    seeds: int = SEEDS
+
+    def check(self) -> None:
+        """Refuse what cannot be run, before anything is.
+
+        Raises:
+            UnknownName: no such family.
+            BadInput: a family without a workload of that number.
+            DataAbsent: the workloads are not there.
+        """
+        for name in self.families:
+            if name not in FAMILIES:
+                raise UnknownName("family", name, FAMILIES)
+            shared_data(*FAMILIES[name].path)
+            over = [number for number in self.numbers if number > FAMILIES[name].count]
+            if over:
+                raise BadInput(
+                    f"{name} has no workload {over[0]}",
+                    f"it has 1 to {FAMILIES[name].count}; name other --workloads",
+                )
+
+    def tasks(self) -> list[Task]:
+        """Every run, load by load and seed by seed."""
+        return [
+            (family, group, load, seed)
+            for load in self.loads
+            for seed in range(self.seeds)
+            for family in self.families
+            for group in self.groups(family)
+        ]
+
+    def groups(self, family: str) -> list[tuple[int, ...]]:
+        """The workloads of a family, each alone or all in one."""
+        numbers = self.numbers or tuple(range(1, FAMILIES[family].count + 1))
+        return [numbers] if self.joined else [(number,) for number in numbers]
+
+
+def join(parts: Sequence[Workload]) -> Workload:
+    """One workload after the other: each begins where the one before had its last arrival."""
+    models: list[str] = []
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    begin_us = 0
+    for at, part in enumerate(parts):
+        for name, values in columns.items():
+            values.append(getattr(part, name))
+        columns["submit_us"][-1] = part.submit_us - part.submit_us[0] + begin_us
+        columns["ids"][-1] = np.array([f"{at}-{job}" for job in part.ids])
+        columns["model"][-1] = part.model + len(models)
+        models += part.models
+        begin_us += part.span_us
+    whole: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items()}
+    # The same model under one code, however many workloads name it.
+    names = tuple(dict.fromkeys(models))
+    whole["model"] = np.array([names.index(model) for model in models])[whole["model"]]
+    return replace(parts[0], name=" + ".join(p.name for p in parts), models=names, **whole)
+
+
+@cache
+def _read(family: str, number: int) -> Workload:
+    chosen = FAMILIES[family]
+    return sia.read(shared_data(*chosen.path), [], chosen.part.format(number))
+
+
+def workload(family: str, numbers: tuple[int, ...], load: float, seed: int) -> Workload:
+    """A workload at a load; several are joined, in an order drawn by seed (0: as numbered)."""
+    order: list[int] = list(numbers)
+    if seed and len(order) > 1:
+        np.random.default_rng([seed, 11]).shuffle(order)
+    parts = [_read(family, number) for number in order]
+    return stretched(fitting(parts[0] if len(parts) == 1 else join(parts)), load)
+
+
+def fitting(whole: Workload) -> Workload:
+    """Without the jobs that no pool of the cluster is large enough for (a few of Pollux's)."""
+    largest = max(group.count * group.devices for group in CLUSTER.groups)
+    return whole.take(np.flatnonzero(whole.devices <= largest))
+
+
+class Runner:
+    """Runs tasks; sent to workers."""
+
+    def run(self, family: str, numbers: tuple[int, ...], load: float, seed: int) -> Row:
+        """The tuned run and every policy without tuners, on one workload."""
+        case = Case("families", load)
+        mine = workload(family, numbers, load, seed)
+        effects = Effects(restart_s=(case.resize_s,) * 3, adaptive_batch=case.adaptive, seed=seed)
+        arms: dict[str, Measured] = {" ".join(p): plain_run(p, mine, effects) for p in PLAIN}
+        elastic = made_elastic(mine, case.elastic, seed)
+        asked = sum(len(_read(family, number)) for number in numbers)
+        counts = {"jobs": len(mine), "left_out": asked - len(mine)}
+        return {"tuned": tuned_run(case, elastic, effects), "plain": arms, **counts}
+
+
+def measure(
+    plan: Plan, runs: RunFile, done: Callable[[str], None], workers: int | None = None
+) -> dict[Task, Row]:
+    """Every run of the plan, made or found in the file."""
+    keys = {task: key_of("families", source_version(CODES), task) for task in plan.tasks()}
+    left = [task for task, key in keys.items() if key not in runs.records]
+    for task in keys.keys() - set(left):
+        done(label(task))
+    with Workers(Runner(), workers) as crew:
+        for task, row in crew.run(left):
+            runs.append({"key": keys[task], "task": list(task), "result": row})
+            done(label(task))
+    return {task: runs.records[key]["result"] for task, key in keys.items()}
+
+
+def label(task: Task) -> str:
+    """The task as people say it."""
+    family, numbers, load, seed = task
+    which = str(numbers[0]) if len(numbers) == 1 else "joined"
+    return f"{family}/{which} at load {load:g}, seed {seed}"
+
+
+# Rows ------------------------------------------------------------------------------------
+
+
+def rows_of(plan: Plan, results: dict[Task, Row]) -> list[Row]:
+    """Gains by load, family, baseline and metric; then over all families not set with."""
+    out: list[Row] = []
+    for load in plan.loads:
+        pooled: dict[tuple[str, str], list[float]] = {}
+        for family in plan.families:
+            for seen in (False, True):
+                groups = [g for g in plan.groups(family) if _set_with(family, g) is seen]
+                if groups:
+                    out += _family_rows(plan, results, load, family, groups, seen, pooled)
+        if len(plan.families) > 1:
+            for (baseline, metric), changes in pooled.items():
+                mark = "not set with" if not plan.joined else "not set with, joined"
+                out.append(_row("all families", mark, load, baseline, metric, changes))
+    return out
+
+
+def _set_with(family: str, group: tuple[int, ...]) -> bool:
+    return bool(set(group) & set(FAMILIES[family].set_with))
+
+
+def _family_rows(
+    plan: Plan,
+    results: dict[Task, Row],
+    load: float,
+    family: str,
+    groups: list[tuple[int, ...]],
+    seen: bool,
+    pooled: dict[tuple[str, str], list[float]],
+) -> list[Row]:
+    """Two rows for each metric: against EASY and against the best of all without tuners."""
+    out = []
+    for metric, sign in METRICS.items():
+        best = _best_plain(plan, results, load, family, groups, metric, sign)
+        for title, baseline in ((EASY, EASY), ("best plain", best)):
+            changes = _changes(plan, results, load, family, groups, metric, baseline)
+            if not FAMILIES[family].set_with:
+                pooled.setdefault((title, metric), []).extend(changes)
+            named = title if title == baseline else f"{title}: {baseline}"
+            mark = _mark(family, groups, seen)
+            out.append(_row(family, mark, load, named, metric, changes))
+    return out
+
+
+def _mark(family: str, groups: list[tuple[int, ...]], seen: bool) -> str:
+    """Which workloads a row is about, and whether the settings were chosen on them."""
+    numbers = [number for group in groups for number in group]
+    text = f"{min(numbers)}-{max(numbers)}" if len(numbers) > 1 else str(numbers[0])
+    if len(groups) == 1 and len(numbers) > 1:
+        text += " joined"
+    return f"{text}, set with" if seen else text
+
+
+def _best_plain(
+    plan: Plan,
+    results: dict[Task, Row],
+    load: float,
+    family: str,
+    groups: list[tuple[int, ...]],
+    metric: str,
+    sign: int,
+) -> str:
+    """The policy that does best by a metric, on the mean of logarithms over the same runs."""
+    tasks = [(family, group, load, seed) for group in groups for seed in range(plan.seeds)]
+
+    def score(name: str) -> float:
+        return fmean(float(np.log(results[task]["plain"][name][metric])) for task in tasks)
+
+    return max((" ".join(p) for p in PLAIN), key=lambda name: sign * score(name))
+
+
+def _changes(
+    plan: Plan,
+    results: dict[Task, Row],
+    load: float,
+    family: str,
+    groups: list[tuple[int, ...]],
+    metric: str,
+    baseline: str,
+) -> list[float]:
+    """Percent by workload, mean over seeds; joined: by seed, as each joins in another order."""
+    seeds = range(plan.seeds)
+
+    def change(group: tuple[int, ...], seed: int) -> float:
+        row = results[family, group, load, seed]
+        return 100.0 * float(row["tuned"][metric] / row["plain"][baseline][metric] - 1.0)
+
+    if len(groups) == 1:
+        return [change(groups[0], seed) for seed in seeds]
+    return [fmean(change(group, seed) for seed in seeds) for group in groups]
+
+
+def _row(
+    family: str, mark: str, load: float, baseline: str, metric: str, changes: list[float]
+) -> Row:
+    value, low, high = paired(changes, [0.0] * len(changes))
+    return {
+        "case": f"{family} ({mark})",
+        "load": load,
+        "baseline": baseline,
+        "metric": f"{metric}_pct",
+        "value": value,
+        "low": low,
+        "high": high,
+        "least": min(changes),
+        "most": max(changes),
+        "n": len(changes),
+        "bar": None,
+    }

@@ -1,0 +1,126 @@
+"""Tuned policies beside the same without tuners, and the table of what each tuner adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from flyball.app import PolicySetting, TuningSetting, tuned
+from flyball.core.errors import BadInput
+from flyball.core.metrics import Summary
+from flyball.core.units import MILLI_PER_DEVICE
+from flyball.core.workload import Workload
+from flyball.experiments.replay import Run, by_policy, changes
+
+USUAL_RANGE = -1
+"""As `Workload.most`: the range of a job that may be resized and states none."""
+
+SHOWN: tuple[str, ...] = (
+    "work_per_window",
+    "energy_per_work",
+    "utilisation",
+    "preemptions",
+    "finish_fairness_p95",
+)
+"""Of a summary, besides completion and wait."""
+
+
+def made_elastic(workload: Workload, share: float, seed: int) -> Workload:
+    """The workload with some jobs elastic, drawn by seed; one that states ranges is left alone.
+
+    Args:
+        workload: of any kind.
+        share: part of the jobs that may be resized within their usual range.
+        seed: of the draw; a larger share only adds jobs.
+    """
+    if not 0 <= share <= 1:
+        raise BadInput(f"an elastic share of {share:g} is out of range", "use 0 to 1")
+    if workload.most.any():
+        return workload
+    drawn = np.random.default_rng([seed, 7]).random(len(workload)) < share
+    able = (workload.devices > 0) & (workload.milli == MILLI_PER_DEVICE)
+    return replace(workload, most=np.where(drawn & able, USUAL_RANGE, 0))
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Policies to be run, and what each of them is compared with.
+
+    Attributes:
+        policies: the first of them is the one to beat.
+        against: the name of a policy -> the name of the one it is compared with.
+        left_out: the name of a policy -> the tuner it goes without.
+    """
+
+    policies: tuple[PolicySetting, ...]
+    against: dict[str, str]
+    left_out: dict[str, str]
+
+
+def beside(policies: Sequence[PolicySetting], tuning: TuningSetting) -> Arms:
+    """Every policy as it is, and tuned."""
+    both = [(each, tuned(each, tuning)) for each in policies]
+    return Arms(
+        tuple(each for pair in both for each in pair),
+        {after.name: before.name for before, after in both},
+        {},
+    )
+
+
+def ablation(policy: PolicySetting, tuning: TuningSetting, names: Sequence[str]) -> Arms:
+    """The policy, all tuners on, and each of `names` left out in turn.
+
+    Raises:
+        BadInput: a name that is not among the tuners.
+    """
+    for name in names:
+        if name not in tuning.names:
+            raise BadInput(
+                f"{name} cannot be left out: it is not among the tuners",
+                f"tuners: {','.join(tuning.names)}",
+            )
+    whole = tuned(policy, tuning)
+    less = {f"without {name}": _less(policy, tuning, name) for name in names}
+    named = tuple(replace(each, name=name) for name, each in less.items())
+    against = {whole.name: policy.name, **dict.fromkeys(less, whole.name)}
+    left_out = {f"without {name}": name for name in names}
+    return Arms((policy, whole, *named), against, left_out)
+
+
+def _less(policy: PolicySetting, tuning: TuningSetting, name: str) -> PolicySetting:
+    rest = tuning.without(name)
+    return tuned(policy, rest) if rest.tuners else policy
+
+
+def rows(runs: Sequence[Run], arms: Arms) -> list[dict[str, Any]]:
+    """A row per arm: means over the seeds, and the change from what it is compared with."""
+    own = by_policy(runs)
+    moved = {each["policy"]: each for each in changes(runs, arms.against)}
+    out = []
+    for policy in arms.policies:
+        row: dict[str, Any] = {
+            "policy": policy.name,
+            "tuners": policy.tuning.names if policy.tuning else [],
+            "left_out": arms.left_out.get(policy.name),
+            **means([run.summary for run in own[policy.name]]),
+            "against": arms.against.get(policy.name),
+            "change": None,
+        }
+        if policy.name in moved:
+            gaps = moved[policy.name]
+            row["change"] = {key: gap for key, gap in gaps.items() if isinstance(gap, dict)}
+        out.append(row)
+    return out
+
+
+def means(summaries: Sequence[Summary]) -> dict[str, float]:
+    """What tuned policies are judged by, means over the seeds."""
+    return {
+        "completion_s": fmean(each.completion_s.mean for each in summaries),
+        "wait_s": fmean(each.wait_s.mean for each in summaries),
+        **{name: fmean(getattr(each, name) for each in summaries) for name in SHOWN},
+    }

@@ -1,0 +1,1 @@
+"""What a replay reads: cluster files, node lists and traces."""

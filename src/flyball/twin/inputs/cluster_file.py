@@ -1,0 +1,332 @@
+"""Clusters from files and by name.
+
+A cluster file is YAML:
+
+    nodes:
+      - {name: a, count: 8, device: V100, devices: 8, cpus: 64, memory_gib: 512}
+    power_budget_kw: 20                      # optional: starts that would exceed it wait
+    network:                                 # optional
+      between_nodes_gbit_s: 100
+      inside_node_gbit_s: 1200
+    tenants:                                 # optional: who shares it, for order = fair
+      - {name: vision, quota: 32, borrow: 16, weight: 1}
+    recorded_on: A100                        # optional: device type of traces that name none
+    types:                                   # optional: device types that the catalogue lacks
+      A100-fast: {like: A100, memory_gib: 96, peak_w: 500, speed: 1.15, speeds: {resnet50: 3.1}}
+
+Every group of nodes needs `device` and `devices`; the rest has a default. What is not
+understood is refused, with the place and what was perhaps meant. A name that ends in `.csv`
+or `.csv.gz` is a list of nodes: see `twin/inputs/node_list.py`.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flyball.core.cluster import (
+    MAX_DEVICES_PER_NODE,
+    MAX_POOLS,
+    Cluster,
+    ModelSpeed,
+    Network,
+    NodeGroup,
+    OwnType,
+    Tenant,
+)
+from flyball.core.errors import BadInput, UnknownName
+from flyball.physics import catalogue
+from flyball.twin.inputs.node_list import is_node_list, read_nodes
+from flyball.twin.tenants import check_tenants
+
+MAX_FILE_BYTES = 1_000_000
+MAX_NODES = 100_000
+MAX_GBIT_S = 1e6
+MAX_BUDGET_KW = 1e6
+
+NODE_KEYS = ("name", "count", "device", "devices", "cpus", "memory_gib")
+CLUSTER_KEYS = (
+    *("name", "about", "nodes", "power_budget_kw", "network", "tenants", "recorded_on", "types"),
+)
+TYPE_KEYS = ("like", "memory_gib", "idle_w", "peak_w", "speed", "speeds")
+MAX_TYPES = 100
+NETWORK_KEYS = ("between_nodes_gbit_s", "inside_node_gbit_s")
+TENANT_KEYS = ("name", "quota", "borrow", "weight")
+MAX_QUOTA = 100_000_000
+
+
+def load_cluster(name_or_path: str | Path) -> Cluster:
+    """A preset by name, or the cluster that a YAML file or a list of nodes (CSV) describes.
+
+    Raises:
+        BadInput: no such file or preset, or a file that cannot be used as it is.
+    """
+    text = str(name_or_path)
+    known = presets()
+    if text in known:
+        return parse_cluster(known[text], where=f"preset {text}", name=text)
+    path = Path(name_or_path)
+    if not path.exists():
+        if path.suffix in (".yaml", ".yml", ".csv", ".gz") or len(path.parts) > 1:
+            raise BadInput(f"{text}: no such cluster file", "write one, or see `flyball clusters`")
+        raise UnknownName("cluster", text, known)
+    if is_node_list(path):
+        return read_nodes(path)
+    return parse_cluster(_read(path), where=text, name=path.stem)
+
+
+@cache
+def presets() -> dict[str, dict[str, Any]]:
+    """The clusters that ship, by name, as a file would describe them."""
+    text = files("flyball").joinpath("data", "clusters.yaml").read_text("utf-8")
+    loaded: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return loaded
+
+
+def parse_cluster(content: Any, where: str, name: str = "cluster") -> Cluster:
+    """What a cluster file's content means.
+
+    Args:
+        content: as YAML gave it.
+        where: the file, for messages.
+        name: of the cluster, unless the file says.
+    """
+    top = _mapping(content, where, CLUSTER_KEYS)
+    rows = top.get("nodes")
+    if not isinstance(rows, list) or not rows:
+        raise BadInput(
+            f"{where}: 'nodes' must be a list of groups of nodes",
+            "e.g. nodes: [{name: a, count: 8, device: V100, devices: 8}]",
+        )
+    if len(rows) > MAX_POOLS:
+        raise BadInput(f"{where}: {len(rows)} groups of nodes", f"use at most {MAX_POOLS}")
+    types = _types(top.get("types"), f"{where}: types")
+    groups = tuple(_group(row, f"{where}: nodes[{i}]", i) for i, row in enumerate(rows))
+    _check_groups(groups, where)
+    budget_kw = _number(top, "power_budget_kw", where, 0.0, 0.0, MAX_BUDGET_KW)
+    cluster = Cluster(
+        name=_text(top, "name", where, name),
+        groups=groups,
+        power_budget_w=budget_kw * 1000.0,
+        network=_network(top.get("network"), f"{where}: network"),
+        tenants=_tenants(top.get("tenants"), where),
+        recorded_on=_device(top, "recorded_on", where) if "recorded_on" in top else "",
+        types=types,
+    )
+    check_tenants(cluster, where)
+    return cluster
+
+
+def _group(row: Any, where: str, index: int) -> NodeGroup:
+    fields = _mapping(row, where, NODE_KEYS)
+    for needed in ("device", "devices"):
+        if needed not in fields:
+            raise BadInput(f"{where} has no {needed!r}", "e.g. {device: V100, devices: 8}")
+    device = _device(fields, "device", where)
+    return NodeGroup(
+        name=_text(fields, "name", where, f"n{index}-"),
+        count=_whole(fields, "count", where, 1, 1, MAX_NODES),
+        device=device,
+        devices=_whole(fields, "devices", where, 1, 1, MAX_DEVICES_PER_NODE),
+        cpus=_whole(fields, "cpus", where, NodeGroup.cpus, 1, 100_000),
+        memory_gib=_number(fields, "memory_gib", where, NodeGroup.memory_gib, 0.0, 1e6),
+    )
+
+
+def _device(fields: dict[str, Any], key: str, where: str) -> str:
+    """The catalogue's name of the device type that a key names."""
+    try:
+        return catalogue.get(_text(fields, key, where, "")).name
+    except UnknownName as unknown:
+        raise BadInput(f"{where}: {unknown}") from None
+
+
+def _types(content: Any, where: str) -> tuple[OwnType, ...]:
+    """The device types a file describes, known to the catalogue from here on."""
+    if content is None:
+        return ()
+    if not isinstance(content, dict) or not content or len(content) > MAX_TYPES:
+        raise BadInput(
+            f"{where} must be 1 to {MAX_TYPES} names with figures, not {_kind(content)}",
+            "e.g. types: {A100-fast: {like: A100, speed: 1.15}}",
+        )
+    types = tuple(_type(str(name), row, f"{where}: {name}") for name, row in content.items())
+    try:
+        catalogue.define(types)
+    except BadInput as problem:
+        raise BadInput(f"{where}: {problem}") from None
+    return types
+
+
+def _type(name: str, row: Any, where: str) -> OwnType:
+    fields = _mapping(row, where, TYPE_KEYS)
+    if "like" not in fields:
+        raise BadInput(f"{where} has no 'like'", "name the type it is nearest to, e.g. like: A100")
+    like = _device(fields, "like", where)
+    figures = {
+        key: _number(fields, key, where, 0.0, low, high)
+        for key, low, high in (
+            ("memory_gib", 0.1, 10_000.0),
+            ("idle_w", 0.1, 10_000.0),
+            ("peak_w", 1.0, 10_000.0),
+        )
+        if key in fields
+    }
+    if figures.get("idle_w", 0.0) >= figures.get("peak_w", catalogue.get(like).peak_w):
+        raise BadInput(f"{where}: idle_w is not below peak_w", "swap or correct them")
+    return OwnType(
+        name=_text({"name": name}, "name", where, ""),
+        like=like,
+        speed=_number(fields, "speed", where, 1.0, 0.001, 1000.0),
+        speeds=_speeds(fields.get("speeds"), name, f"{where}: speeds"),
+        **figures,
+    )
+
+
+def _speeds(content: Any, own: str, where: str) -> tuple[ModelSpeed, ...]:
+    """Measured speeds by model: times a V100, or samples per second of this and another type."""
+    if content is None:
+        return ()
+    if not isinstance(content, dict):
+        raise BadInput(f"{where} must be models with speeds", "e.g. speeds: {resnet50: 3.1}")
+    return tuple(_model_speed(str(model), value, own, where) for model, value in content.items())
+
+
+def _model_speed(model: str, value: Any, own: str, where: str) -> ModelSpeed:
+    if not isinstance(value, dict):
+        times = _number({model: value}, model, where, 0.0, 0.001, 1000.0)
+        return ModelSpeed(model, times, catalogue.REFERENCE)
+    others = [name for name in value if name != own]
+    if own not in value or len(others) != 1:
+        raise BadInput(
+            f"{where}: {model} must have the samples per second of {own} and of one other type",
+            f"e.g. {model}: {{{own}: 1240, V100: 400}}, or a number: times a V100",
+        )
+    here = f"{where}: {model}"
+    against = _device({"type": others[0]}, "type", here)
+    ours, theirs = (_number(value, name, here, 0.0, 1e-6, 1e9) for name in (own, others[0]))
+    return ModelSpeed(model, ours / theirs, against)
+
+
+def _check_groups(groups: tuple[NodeGroup, ...], where: str) -> None:
+    seen: set[str] = set()
+    for group in groups:
+        if group.name in seen:
+            raise BadInput(
+                f"{where}: two groups of nodes are named {group.name!r}", "give each its own name"
+            )
+        seen.add(group.name)
+    total = sum(group.count for group in groups)
+    if total > MAX_NODES:
+        raise BadInput(f"{where}: {total} nodes in all", f"use at most {MAX_NODES}")
+
+
+def _tenants(content: Any, where: str) -> tuple[Tenant, ...]:
+    if content is None:
+        return ()
+    if not isinstance(content, list):
+        raise BadInput(
+            f"{where}: 'tenants' must be a list, not {_kind(content)}",
+            "e.g. tenants: [{name: vision, quota: 32}]",
+        )
+    return tuple(_tenant(row, f"{where}: tenants[{i}]") for i, row in enumerate(content))
+
+
+def _tenant(row: Any, where: str) -> Tenant:
+    fields = _mapping(row, where, TENANT_KEYS)
+    for needed in ("name", "quota"):
+        if needed not in fields:
+            raise BadInput(f"{where} has no {needed!r}", "e.g. {name: vision, quota: 32}")
+    limited = fields.get("borrow") not in (None, "none")
+    return Tenant(
+        name=_text(fields, "name", where, ""),
+        quota=_whole(fields, "quota", where, 0, 0, MAX_QUOTA),
+        borrow=_whole(fields, "borrow", where, 0, 0, MAX_QUOTA) if limited else None,
+        weight=_number(fields, "weight", where, 1.0, 1e-6, 1e6),
+    )
+
+
+def _network(content: Any, where: str) -> Network:
+    if content is None:
+        return Network()
+    fields = _mapping(content, where, NETWORK_KEYS)
+    default = Network()
+    between, inside = (
+        _number(fields, key, where, getattr(default, key), 1e-6, MAX_GBIT_S) for key in NETWORK_KEYS
+    )
+    return Network(between_nodes_gbit_s=between, inside_node_gbit_s=inside)
+
+
+# Reading and checking -----------------------------------------------------------
+
+
+def _read(path: Path) -> Any:
+    try:
+        if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
+            raise BadInput(f"{path}: larger than a cluster file can be", "is it a trace?")
+        return yaml.safe_load(path.read_text("utf-8"))
+    except yaml.MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise BadInput(f"{path}{line}: not YAML: {error.problem}", "mend that line") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
+        raise BadInput(f"{path}: not a YAML text file", "see `flyball clusters --help`") from None
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}", "name a YAML file") from None
+
+
+def _mapping(content: Any, where: str, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise BadInput(
+            f"{where} must be keys with values, not {_kind(content)}", f"keys: {', '.join(known)}"
+        )
+    for key in content:
+        _known(str(key), known, f"key in {where}:")
+    return content
+
+
+def _known(name: str, known: tuple[str, ...], what: str) -> None:
+    if name not in known:
+        raise UnknownName(what, name, known)
+
+
+def _text(fields: dict[str, Any], key: str, where: str, default: str) -> str:
+    value = fields.get(key, default)
+    if not isinstance(value, str) or not value.strip() or len(value) > 100:
+        raise BadInput(f"{where}: {key} = {_show(value)} is not a name", f"write {key}: some-text")
+    return value.strip()
+
+
+def _number(
+    fields: dict[str, Any], key: str, where: str, default: float, low: float, high: float
+) -> float:
+    value = fields.get(key, default)
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    if not good or not low <= value <= high:  # also refuses NaN
+        raise BadInput(f"{where}: {key} = {_show(value)} is no use", f"use {low:g} to {high:g}")
+    return float(value)
+
+
+def _whole(fields: dict[str, Any], key: str, where: str, default: int, low: int, high: int) -> int:
+    value = fields.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise BadInput(
+            f"{where}: {key} = {_show(value)} is no use", f"use a whole number from {low} to {high}"
+        )
+    return value
+
+
+def _kind(content: Any) -> str:
+    return "nothing" if content is None else f"a {type(content).__name__}"
+
+
+def _show(value: Any) -> str:
+    """A value for a message; cut short, as it may be vast or hold itself."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return "a huge number"

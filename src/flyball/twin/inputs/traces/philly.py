@@ -1,0 +1,26 @@
+"""The Philly job file of the shared data: no job ids, virtual clusters as tenants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flyball.core.workload import Workload
+from flyball.twin.inputs.traces.canonical import FIELDS, make
+from flyball.twin.inputs.traces.table import Field, Table, read_table
+
+PHILLY_FIELDS = (
+    *(each for each in FIELDS if each.name in ("submit_s", "duration_s", "num_gpus")),
+    Field("vc", "name", required=True),
+)
+
+
+def read(path: Path, notes: list[str]) -> Workload:
+    """Read the file; jobs are named j0, j1, ... in its order."""
+    table = read_table(path, PHILLY_FIELDS)
+    named = Table(
+        table.file,
+        {("tenant" if name == "vc" else name): got for name, got in table.columns.items()},
+        {"tenant": table.names["vc"]},
+        table.rows,
+    )
+    return make(named)

@@ -1,0 +1,363 @@
+"""The oracle's cluster: what a start, an end, a failure does to jobs, nodes and power.
+
+Numbers change nowhere else, and each as `docs/concept/twin.md` words it, in its order of
+operations. Who starts where is decided in `reference_decide` and `reference_place`; when,
+in `reference`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flyball.core.codes import ActionKind, Status
+from flyball.core.knobs import Knobs, Order
+from flyball.core.state import State
+from flyball.twin.reference.parts import (
+    Action,
+    Device,
+    Job,
+    Node,
+    Placement,
+    Pool,
+    Reservation,
+    Row,
+    idle_nodes,
+    read_jobs,
+    read_pools,
+    read_usual,
+)
+from flyball.twin.reference.speeds import GUEST, share_anew, sharers
+from flyball.twin.reference.tenants import Tenants
+
+
+class Cluster:
+    """Jobs, nodes and pools on a clock that somebody else moves (`now_us`)."""
+
+    def __init__(self, state: State, knobs: Knobs) -> None:
+        clock = state.clock[0]
+        packed = knobs.pack()[0]
+        self.knobs = knobs
+        self.hold_us = float(packed.hold_us)
+        self.attained_us = float(packed.attained_us)
+        self.attained2_us = float(packed.attained2_us)
+        self.round_us = int(packed.round_us)
+        self.sleep_us = int(packed.sleep_us)
+        self.solve_us = int(packed.solve_us)
+        self.budget_w = float(clock.budget_w)
+        self.checkpoint_every_us = int(clock.checkpoint_every_us)
+        self.start_us = self.now_us = int(clock.start_us)
+
+        self.cap = int(packed.cap)
+        self.pools = read_pools(state, self.cap)
+        self.pairs = state.pairs.tolist()
+        self.profiles = len(state.rates) // len(state.pools)
+        self.nodes = [
+            node for pool in self.pools for node in idle_nodes(pool, self.now_us, self.sleep_us)
+        ]
+        self.jobs = read_jobs(state)
+        self.tenants = Tenants(state, self.pools, float(packed.decay), knobs.order)
+        self.history: dict[object, float] = {}  # mean work of the jobs that ended, by group
+        self.usual = read_usual(state)
+
+        self.power_w = 0.0
+        for node in self.nodes:
+            self.power_w += node.power_w
+        self.peak_power_w = self.power_w
+        self.capacity_grew = False  # something was released since the last decision
+        self.reservation: Reservation | None = None
+        self.asked_us = -1  # when the policy was last asked for targets, -1 = never
+        self.changed = False  # something happened since then
+        self.fastest_first = [self.pools[each] for each in state.pools.visit]
+        self.actions: list[Action] = []
+        self.starts = self.ends = self.preemptions = self.failures = self.repairs = 0
+
+    def with_status(self, status: Status) -> list[Job]:
+        return [job for job in self.jobs if job.status == status]
+
+    def nodes_of(self, pool: Pool) -> list[Node]:
+        return self.nodes[pool.first_node : pool.first_node + pool.nodes]
+
+    # What can happen ---------------------------------------------------------
+
+    def start(self, job: Job, placement: Placement, level: int = 0) -> None:
+        """Begin a slice of `job` now, under the cap of `level` or the common one."""
+        assert job.status == Status.PENDING
+        pool = self.pools[placement.pool]
+        wake_us = max(self._waking_us(self.nodes[row.node]) for row in placement.rows)
+        restart_us = job.restart_us if job.attempt > 0 else 0
+
+        job.status = Status.RUNNING
+        job.pool, job.rows, job.nodes = pool.index, placement.rows, len(placement.rows)
+        job.held = sum(row.mask.bit_count() for row in placement.rows)
+        job.cap, job.slow = max(level, self.cap), 1.0
+        job.rate = self.slice_rate(job)
+        job.watts = self.own_w(job, pool, job.held, job.cap)
+        job.since_us = job.began_us = self.now_us
+        job.awake_us = self.now_us + wake_us
+        job.ready_us = job.awake_us + restart_us
+        self.plan_end(job)
+        if job.attempt == 0:
+            job.first_start_us = self.now_us
+        job.attempt += 1
+
+        for row in job.rows:
+            self._take(job, row)
+        self.peak_power_w = max(self.peak_power_w, self.power_w)
+        self.starts += 1
+        job.start_number = self.starts
+        self.tenants.charge(job, 1, self.now_us)
+        self.actions.append(Action(self.now_us, ActionKind.START, job.index, job.rows))
+
+    def plan_end(self, job: Job) -> None:
+        """Set when the running slice ends: its work is done, or its limit is reached."""
+        left_us = max(0.0, job.work_us - job.done_us)
+        job.end_us = job.ready_us + math.ceil(left_us / job.rate)
+        limit_end_us = job.began_us + job.limit_us
+        job.by_limit = job.limit_us > 0 and limit_end_us < job.end_us
+        if job.by_limit:
+            job.end_us = limit_end_us
+
+    def end(self, job: Job) -> None:
+        """The planned end of a running job has come."""
+        progress, rows = job.progress(self.now_us), job.rows
+        self._close_slice(job)
+        share_anew(self, rows[0])
+        job.status = Status.TIMEOUT if job.by_limit else Status.DONE
+        job.done_us = job.done_us + progress if job.by_limit else job.work_us
+        self.ends += 1
+        for group in job.peers:
+            known = self.history.get(group)
+            self.history[group] = job.done_us if known is None else (known + job.done_us) / 2
+
+    def preempt(self, job: Job) -> None:
+        """Set a running job aside; the end of its slice went into the checkpoint."""
+        progress = job.progress(self.now_us)
+        kept = max(0, self.now_us - job.ready_us - job.checkpoint_us) * job.rate
+        rows = job.rows
+        self._put_back(job, progress, kept)
+        share_anew(self, rows[0])
+        job.preemptions += 1
+        self.preemptions += 1
+        self.actions.append(Action(self.now_us, ActionKind.PREEMPT, job.index, ()))
+
+    def give_up(self, job: Job) -> None:
+        """Stop a replica that waits or runs; nothing of it is lost."""
+        if job.status == Status.RUNNING:
+            progress, rows = job.progress(self.now_us), job.rows
+            self._put_back(job, progress, progress)
+            share_anew(self, rows[0])
+        job.status = Status.HELD
+
+    def close(self, job: Job) -> None:
+        """A replica ends with its service."""
+        job.status, job.end_us = Status.DONE, self.now_us
+        self.ends += 1
+
+    def fail(self, node: Node) -> None:
+        """A node goes down, and with it every job that has a row on it."""
+        assert not node.down, "outages of one node do not overlap"
+        every = self.checkpoint_every_us
+        for job in [self.jobs[index] for index in sorted(node.jobs)]:
+            ran_us = max(0, self.now_us - job.ready_us)
+            kept = (ran_us // every) * every * job.rate if every else 0.0
+            self._put_back(job, job.progress(self.now_us), kept)
+            job.failures += 1
+        self.bring_up_to_date(node)
+        self.power_w -= node.power_w
+        node.power_w = 0.0
+        node.idle_since_us = None
+        node.down = True
+        self.failures += 1
+        self.capacity_grew = True
+
+    def repair(self, node: Node) -> None:
+        self.bring_up_to_date(node)
+        node.power_w = self.pool_of(node).idle_draw_w
+        self.power_w += node.power_w
+        self._rest(node)
+        node.down = False
+        self.repairs += 1
+        self.capacity_grew = True
+
+    def admit(self, job: Job) -> None:
+        """The job joins the queue, for the first time or again."""
+        job.status = Status.PENDING
+        job.queued_us = self.now_us
+        if self.knobs.order == Order.HISTORY and job.predicted_us == 0:
+            known = [self.history[group] for group in job.peers if group in self.history]
+            job.predicted_us = max(1.0, known[0]) if known else 3600.0 * 1e6
+
+    def attained_service_us(self, job: Job) -> float:
+        """Device time received so far, since its promotion if it had one."""
+        service_us = job.service_us
+        if job.status == Status.RUNNING:
+            service_us += (self.now_us - job.since_us) * job.held * job.milli / 1000
+        return service_us - job.promoted_us
+
+    def demotions(self, job: Job) -> int:
+        """The queue it is in with order = attained; 0 is the first."""
+        service_us = self.attained_service_us(job)
+        if self.attained2_us > 0 and service_us >= self.attained2_us:
+            return 2
+        return 1 if service_us >= self.attained_us else 0
+
+    def promote_starved(self) -> None:
+        """Jobs that waited too long for what they received go back to the first queue."""
+        for job in self.with_status(Status.PENDING):
+            waited_us = (self.now_us - job.queued_us) * job.devices * job.milli / 1000
+            starved = waited_us >= self.knobs.promote * self.attained_service_us(job)
+            if starved and self.demotions(job) > 0:
+                job.promoted_us = job.service_us
+
+    # Accounts ----------------------------------------------------------------
+
+    def pool_of(self, node: Node) -> Pool:
+        for pool in self.pools:
+            if pool.first_node <= node.index < pool.first_node + pool.nodes:
+                return pool
+        raise AssertionError(f"node {node.index} is in no pool")
+
+    def accounts(self, node: Node, now_us: int) -> tuple[float, float, float]:
+        """Energy (J), time in use and time asleep (us) of a node as of `now_us`."""
+        energy_j, asleep_us = node.energy_j, node.asleep_us
+        if node.idle_since_us is not None:
+            awake = max(0, min(now_us, node.sleeps_us) - node.since_us)
+            asleep = max(0, now_us - max(node.since_us, node.sleeps_us))
+            energy_j += node.power_w * awake / 1e6
+            energy_j += self.pool_of(node).sleep_w * asleep / 1e6
+            asleep_us += asleep
+        else:
+            energy_j += node.power_w * (now_us - node.since_us) / 1e6
+        busy_us = node.busy_us + node.used_milli * (now_us - node.since_us) / 1000
+        return energy_j, busy_us, asleep_us
+
+    def added_w(self, job: Job, pool: Pool, devices: int) -> float:
+        """What `devices` devices of the job add to the draw of `pool`."""
+        watts = job.rates[pool.index].watts
+        return devices * job.milli / 1000 * (watts * pool.cap_power - pool.idle_w)
+
+    def held_w(self, job: Job, devices: int) -> float:
+        """What `devices` devices of the running job add to the draw of their node."""
+        pool = self.pools[job.pool]
+        watts = job.rates[pool.index].watts * pool.caps[job.cap][1]
+        return devices * job.milli / 1000 * (watts - pool.idle_w) * job.slow
+
+    def own_w(self, job: Job, pool: Pool, devices: int, level: int) -> float:
+        """What the job is charged with in `pool`: its devices and its share of the hosts."""
+        share = devices * job.milli / 1000
+        watts = job.rates[pool.index].watts
+        return share * (watts * pool.caps[level][1]) + pool.host_w * share / pool.capacity
+
+    def slice_rate(self, job: Job) -> float:
+        """Progress of the running slice per microsecond: its devices, cap and neighbours."""
+        pool = self.pools[job.pool]
+        rate = (job.sizes.rates[job.held] if job.sizes else job.rates)[pool.index]
+        fewest = max(1, math.ceil(job.held / pool.capacity))
+        alone = (rate.packed if job.nodes == fewest else rate.spread) / pool.caps[job.cap][0]
+        return alone * job.slow
+
+    def slice_us(self, job: Job) -> int:
+        """Time of the running slice since the policy was last asked for targets."""
+        return self.now_us - max(job.since_us, self.asked_us)
+
+    def bring_up_to_date(self, node: Node) -> None:
+        """Book what the node drew and did up to now."""
+        node.energy_j, node.busy_us, node.asleep_us = self.accounts(node, self.now_us)
+        node.since_us = self.now_us
+
+    def asleep(self, node: Node) -> bool:
+        return node.idle_since_us is not None and self.now_us >= node.sleeps_us
+
+    def _waking_us(self, node: Node) -> int:
+        """How long a start on the node must wait for it to be awake."""
+        if self.asleep(node):
+            return self.pool_of(node).wake_us
+        return max(0, node.awake_us - self.now_us)
+
+    def _rest(self, node: Node) -> None:
+        """The node is idle from now on."""
+        node.idle_since_us = self.now_us
+        node.sleeps_us = self.now_us + self.sleep_us
+
+    # Slices and rows ---------------------------------------------------------
+
+    def _put_back(self, job: Job, progress: float, kept: float) -> None:
+        self._close_slice(job)
+        job.lost_us += progress - kept
+        job.done_us += kept
+        job.end_us = -1
+        self.admit(job)
+
+    def _close_slice(self, job: Job) -> None:
+        assert job.status == Status.RUNNING
+        self.book(job)
+        for row in job.rows:
+            self._give_back(job, row)
+        self.tenants.charge(job, -1, self.now_us)
+        job.rows = ()
+        self.capacity_grew = True
+
+    def book(self, job: Job) -> None:
+        """Book the slice, or what of it was not booked yet, to the job."""
+        job.service_us += (self.now_us - job.since_us) * job.held * job.milli / 1000
+        job.energy_j += job.watts * (self.now_us - job.since_us) / 1e6
+        job.waking_us += max(0, min(self.now_us, job.awake_us) - job.since_us)
+        job.shares[job.pool].received_us += self.slice_us(job)
+
+    def _take(self, job: Job, row: Row) -> None:
+        node = self.nodes[row.node]
+        assert not node.down
+        self.bring_up_to_date(node)
+        for device in [] if row.milli == GUEST else _masked(node.devices, row.mask):
+            device.free_milli -= job.milli
+            device.free_mib -= job.memory_mib if job.fractional else device.free_mib
+            assert device.free_milli >= 0
+            assert device.free_mib >= 0
+        cpu_milli, host_mib = job.on_host(row.mask.bit_count())
+        node.free_cpu_milli -= cpu_milli
+        node.free_host_mib -= host_mib
+        assert node.free_cpu_milli >= 0
+        assert node.free_host_mib >= 0
+        added = self.held_w(job, row.mask.bit_count())
+        node.power_w += added
+        self.power_w += added
+        node.jobs.append(job.index)
+        node.idle_since_us = None
+
+    def _give_back(self, job: Job, row: Row) -> None:
+        node, pool = self.nodes[row.node], self.pools[job.pool]
+        self.bring_up_to_date(node)
+        if row.milli != GUEST and not self._pass_on(job, row):
+            for device in _masked(node.devices, row.mask):
+                give_back(device, job, pool)
+        cpu_milli, host_mib = job.on_host(row.mask.bit_count())
+        node.free_cpu_milli += cpu_milli
+        node.free_host_mib += host_mib
+        added = self.held_w(job, row.mask.bit_count())
+        node.power_w -= added
+        self.power_w -= added
+        node.jobs.remove(job.index)
+        if not node.jobs:
+            node.power_w = pool.idle_draw_w
+            self._rest(node)
+
+    def _pass_on(self, job: Job, row: Row) -> bool:
+        """Give the device to the guest of lowest index; whether there is one."""
+        guests = [each for each in sharers(self, row) if each is not job and _is_guest(each)]
+        if guests:
+            guests[0].rows = (row,)
+        return bool(guests)
+
+
+def give_back(device: Device, job: Job, pool: Pool) -> None:
+    """A device of `pool` without the job; a whole-device job had all of its memory."""
+    device.free_milli += job.milli
+    device.free_mib = device.free_mib + job.memory_mib if job.fractional else pool.memory_mib
+
+
+def _is_guest(job: Job) -> bool:
+    return any(row.milli == GUEST for row in job.rows)
+
+
+def _masked(devices: list[Device], mask: int) -> list[Device]:
+    return [device for number, device in enumerate(devices) if mask >> number & 1]

@@ -1,0 +1,345 @@
+"""The oracle's decision: the queue sorted anew every time, then gone through job by job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from copy import copy
+
+from flyball.core.codes import Status
+from flyball.core.knobs import Backfill, Order, Place
+from flyball.twin.reference.cluster import Cluster, give_back
+from flyball.twin.reference.parts import (
+    Device,
+    Job,
+    Node,
+    Placement,
+    Pool,
+    Reservation,
+    Row,
+    doubled,
+)
+from flyball.twin.reference.place import choose, fitting, pick, row_on, within_budget
+from flyball.twin.reference.speeds import GUEST, sharers
+from flyball.twin.reference.tenants import borrowed_jobs
+
+
+def decide(cluster: Cluster, round_due: bool) -> None:
+    """One decision; its actions take effect at once."""
+    knobs = cluster.knobs
+
+    # 1. The queue in order.
+    queue = in_order(cluster)
+
+    # 2. Who starts on what is free.
+    if knobs.order == Order.FAIR:
+        _start_fairly(cluster)
+    elif knobs.backfill == Backfill.STRICT:
+        _start_until_blocked(cluster, queue)
+    elif knobs.backfill == Backfill.SKIP:
+        scan = queue[: knobs.depth] if knobs.place == Place.HOLD else queue
+        for job in scan:
+            start_if_fits(cluster, job)
+    else:
+        blocked = _start_until_blocked(cluster, queue)
+        _reserve(cluster, blocked)
+        for job in blocked[1 : knobs.depth]:
+            start_if_fits(cluster, job, cluster.reservation)
+
+    # 3. In a round, who starts on what others must give back.
+    if round_due and knobs.order == Order.FAIR:
+        _reclaim(cluster)
+    elif round_due:
+        _make_room(cluster)
+
+    # 4. What is released from here on is news to the next decision.
+    cluster.capacity_grew = False
+
+
+def key_s(cluster: Cluster, job: Job) -> float:
+    """The job's place in the order: smallest (key, index) first."""
+    now_us, order = cluster.now_us, cluster.knobs.order
+    running = job.status == Status.RUNNING
+    submit_s = job.submit_us / 1e6
+    if order in (Order.SUBMIT, Order.SHARES, Order.FAIR):
+        key = submit_s
+    elif order == Order.HISTORY:
+        predicted_us = doubled(job.predicted_us, job.done_us)
+        key = predicted_us / 1e6 * job.devices * job.milli / 1000
+    elif order == Order.SHORTEST:
+        key = job.guess(job.done_us) / 1e6
+    elif order == Order.AREA:
+        key = job.guess(job.done_us) / 1e6 * job.devices * job.milli / 1000
+    elif order == Order.REMAINING:
+        done_us = job.done_us + job.progress(now_us) if running else job.done_us
+        key = (job.guess(done_us) - done_us) / 1e6
+    else:
+        started = cluster.attained2_us > 0 and job.attempt > 0
+        base = job.first_start_us / 1e6 if started else submit_s
+        key = base + 1e10 * cluster.demotions(job)
+    return key + cluster.knobs.ageing * submit_s - cluster.knobs.priority_s * job.priority
+
+
+def in_order(cluster: Cluster) -> list[Job]:
+    """The pending jobs as the queue has them."""
+    pending = cluster.with_status(Status.PENDING)
+    return sorted(pending, key=lambda job: (key_s(cluster, job), job.index))
+
+
+def start_if_fits(cluster: Cluster, job: Job, reserved: Reservation | None = None) -> bool:
+    """Starts the job where the place rule finds room (without delaying `reserved`), if it does."""
+    placement = choose(cluster, job, reserved)
+    if placement is not None:
+        cluster.start(job, placement)
+    return placement is not None
+
+
+def _start_until_blocked(cluster: Cluster, queue: list[Job]) -> list[Job]:
+    """Starts jobs in order; returns the head, which does not fit, and all behind it."""
+    for place, job in enumerate(queue):
+        if not start_if_fits(cluster, job):
+            return queue[place:]
+    return []
+
+
+# Tenants ---------------------------------------------------------------------
+
+
+def _fairest(cluster: Cluster, jobs: list[Job]) -> Job:
+    """Within the quota first, then of the tenant with the lowest level, then by key."""
+    tenants, now_us = cluster.tenants, cluster.now_us
+    return min(
+        jobs,
+        key=lambda job: (
+            tenants.borrows(job),
+            tenants.level(tenants.of(job), now_us),
+            key_s(cluster, job),
+            job.index,
+        ),
+    )
+
+
+def _start_fairly(cluster: Cluster) -> None:
+    """One job after the other, as use and levels are by then."""
+    blocked = set()
+    while True:
+        candidates = [
+            job
+            for job in cluster.with_status(Status.PENDING)
+            if _shape(cluster, job) not in blocked and cluster.tenants.may_start(job)
+        ]
+        if not candidates:
+            return
+        job = _fairest(cluster, candidates)
+        if not start_if_fits(cluster, job):
+            blocked.add(_shape(cluster, job))
+
+
+def _reclaim(cluster: Cluster) -> None:
+    """Jobs within their tenant's quota take back what others borrowed."""
+    passed_over = set()
+    waiting = cluster.with_status(Status.PENDING)  # who is set aside below is not in this list
+    while True:
+        candidates = [
+            job
+            for job in waiting
+            if job.status == Status.PENDING
+            and _shape(cluster, job) not in passed_over
+            and not cluster.tenants.borrows(job)
+        ]
+        if not candidates:
+            return
+        job = _fairest(cluster, candidates)
+        if start_if_fits(cluster, job):
+            continue
+        found = _first_that_serves(cluster, job, borrowed_jobs(cluster))
+        if found is None:
+            passed_over.add(_shape(cluster, job))
+        else:
+            _set_aside(cluster, job, *found)
+
+
+# Reservation -----------------------------------------------------------------
+
+
+def _reserve(cluster: Cluster, blocked: list[Job]) -> None:
+    """Keeps, renews or drops the reservation of the head."""
+    held = cluster.reservation
+    if not blocked:
+        cluster.reservation = None
+        return
+    head = blocked[0]
+    if (
+        held is None
+        or held.job != head.index
+        or cluster.capacity_grew
+        or held.instant_us <= cluster.now_us
+    ):
+        each = [_expected_room(cluster, head, cluster.pools[pool]) for pool in head.pools]
+        found = [reservation for reservation in each if reservation is not None]
+        # Ties: the first, so the lowest pool.
+        cluster.reservation = min(found, key=lambda each: each.instant_us, default=None)
+
+
+def _expected_room(cluster: Cluster, head: Job, pool: Pool) -> Reservation | None:
+    """When and on which nodes of the pool the head is expected to fit."""
+    up = [node for node in cluster.nodes_of(pool) if not node.down]
+    if head.devices <= pool.capacity:
+        wanted, needed = 1, head.devices
+    else:
+        wanted, needed = math.ceil(head.devices / pool.capacity), pool.capacity
+    # The instant at which `needed` whole devices and the host for them are free, node by node.
+    instants = sorted((_expected_us(cluster, head, node, needed), node.index) for node in up)
+    if len(instants) < wanted:
+        return None
+    chosen = instants[:wanted]
+    nodes = frozenset(index for _, index in chosen)
+    return Reservation(head.index, pool.index, nodes, chosen[-1][0])
+
+
+def _expected_us(cluster: Cluster, head: Job, node: Node, needed: int) -> int:
+    """When the node is expected to have `needed` whole devices free, and the host for them.
+
+    That is now, or when one of the jobs on it is expected to end: the first instant at which
+    those that are then gone leave enough.
+    """
+    on_it = [cluster.jobs[index] for index in node.jobs]
+    ends_us = {job.index: job.expected_end_us(cluster.now_us) for job in on_it}
+    for instant_us in sorted({cluster.now_us, *ends_us.values()}):
+        gone = [job for job in on_it if ends_us[job.index] <= instant_us]
+        after = _node_without(cluster, node, gone)
+        if len(after.whole_free()) >= needed and after.hosts(head, needed):
+            return instant_us
+    raise AssertionError("an idle node holds what could run there")
+
+
+# Preemption ------------------------------------------------------------------
+
+
+def _make_room(cluster: Cluster) -> None:
+    """Takes devices from running jobs for pending jobs well before them in the order."""
+    passed_over = set()
+    for job in in_order(cluster):  # a job preempted below is not in this list
+        shape = _shape(cluster, job)
+        if shape in passed_over or start_if_fits(cluster, job):
+            continue
+        found = _find_victims(cluster, job)
+        if found is None:
+            passed_over.add(shape)
+            continue
+        _set_aside(cluster, job, *found)
+
+
+def _set_aside(
+    cluster: Cluster, job: Job, pool: Pool, nodes: list[int], victims: list[Job]
+) -> None:
+    for victim in victims:
+        cluster.preempt(victim)
+    cluster.start(job, place_on(cluster, job, pool, nodes))
+
+
+def _shape(cluster: Cluster, job: Job) -> tuple[object, ...]:
+    """What the job asks for: if one of a shape finds no victims, none does."""
+    memory_mib = job.memory_mib if job.fractional else 0
+    host = job.cpu_milli, job.host_mib
+    tenant = job.tenant if cluster.tenants.counts else None
+    return job.devices, job.milli, memory_mib, host, tuple(job.pools), job.profile, tenant
+
+
+def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job]] | None:
+    """Who gives way to a job that comes well before them: see `_first_that_serves`."""
+    behind = key_s(cluster, job) + cluster.knobs.margin_s
+    ranked = sorted(
+        (key_s(cluster, each), each.index)
+        for each in cluster.with_status(Status.RUNNING)
+        if cluster.now_us - each.ready_us >= cluster.round_us
+    )
+    worst_first = [cluster.jobs[index] for key, index in reversed(ranked) if key > behind]
+    return _first_that_serves(cluster, job, worst_first)
+
+
+def _first_that_serves(
+    cluster: Cluster, job: Job, worst_first: list[Job]
+) -> tuple[Pool, list[int], list[Job]] | None:
+    """The first pool that serves: its nodes to use and the jobs to preempt, worst first."""
+    for pool in [cluster.pools[index] for index in job.pools]:
+        added: list[Job] = []
+        for victim in [each for each in worst_first if each.pool == pool.index]:
+            added.append(victim)
+            nodes = _room_without(cluster, job, pool, added)
+            if nodes:
+                evicted = [each for each in added if _touches(each, nodes)]
+                if within_budget(cluster, job, pool, power_without(cluster, evicted)):
+                    return pool, nodes, evicted
+                break
+    return None
+
+
+def _room_without(cluster: Cluster, job: Job, pool: Pool, added: list[Job]) -> list[int]:
+    """Nodes of the pool on which the job would fit without these jobs; none if it would not."""
+    if job.devices <= pool.capacity:
+        # The node that reaches it can only be one of the job added last.
+        for index in sorted(row.node for row in added[-1].rows):
+            after = _node_without(cluster, cluster.nodes[index], added)
+            if len(fitting(job, after)) >= job.devices and after.hosts(job, job.devices):
+                return [index]
+        return []
+    needed = math.ceil(job.devices / pool.capacity)
+    then = [_node_without(cluster, node, added) for node in cluster.nodes_of(pool)]
+    empty = [
+        node.index
+        for node in then
+        if not node.down
+        and len(node.whole_free()) == pool.capacity
+        and node.hosts(job, pool.capacity)
+    ]
+    return empty[:needed] if len(empty) >= needed else []
+
+
+def _node_without(cluster: Cluster, node: Node, gone: list[Job]) -> Node:
+    """The node as it would be without these jobs."""
+    after = copy(node)
+    after.devices = [Device(each.free_milli, each.free_mib) for each in node.devices]
+    pool = cluster.pool_of(node)
+    for job in gone:
+        for row in [each for each in job.rows if each.node == node.index]:
+            cpu_milli, host_mib = job.on_host(row.mask.bit_count())
+            after.free_cpu_milli += cpu_milli
+            after.free_host_mib += host_mib
+            if row.milli == GUEST or _guest_stays(cluster, row, gone):
+                continue
+            for number, device in enumerate(after.devices):
+                if row.mask >> number & 1:
+                    give_back(device, job, pool)
+    return after
+
+
+def _guest_stays(cluster: Cluster, row: Row, gone: list[Job]) -> bool:
+    """Whether somebody would hold the devices of a row next."""
+    staying = [job for job in sharers(cluster, row) if job not in gone]
+    return any(each.milli == GUEST for job in staying for each in job.rows)
+
+
+def power_without(cluster: Cluster, gone: list[Job]) -> float:
+    """The cluster's draw after these jobs were released, in this order, row by row."""
+    power_w = cluster.power_w
+    for job in gone:
+        for row in job.rows:
+            power_w -= cluster.held_w(job, row.mask.bit_count())
+    return power_w
+
+
+def _touches(job: Job, nodes: Collection[int]) -> bool:
+    return any(row.node in nodes for row in job.rows)
+
+
+def place_on(cluster: Cluster, job: Job, pool: Pool, nodes: list[int]) -> Placement:
+    """The job on nodes cleared for it: each gives what it can until the gang is complete."""
+    rows = []
+    wanted = job.devices
+    for node in [cluster.nodes[index] for index in nodes]:
+        devices = pick(cluster, job, node) if len(nodes) == 1 else node.whole_free()[:wanted]
+        rows.append(row_on(job, node, devices))
+        wanted -= len(devices)
+    assert wanted == 0
+    return Placement(pool.index, tuple(rows))
