@@ -16,7 +16,7 @@ from flyball.physics import catalogue
 from flyball.twin.inputs.traces import READERS, SIGNS, WRITERS, detect, read_trace, write_trace
 
 PROJECT = Path(__file__).parents[2]
-SAMPLES = PROJECT / "tests" / "twin" / "traces" / "samples"
+SAMPLES = PROJECT / "tests" / "twin" / "inputs" / "traces" / "samples"
 NAMED_OTHERWISE = {"canonical": "jobs.csv", "swf": "log.swf"}
 
 readers = pytest.mark.parametrize("reader", sorted(READERS))

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy import event as hook
 from sqlalchemy.exc import OperationalError
-from tests.control.journal_cases import (
+from tests.control.journal.cases import (
     START_US,
     Kept,
     every_job,

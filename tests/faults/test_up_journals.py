@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.control.journal_cases import Kept, submitted
+from tests.control.journal.cases import Kept, submitted
 
 FLYBALL = (sys.executable, "-m", "flyball")
 UPGRADED = Path(__file__).with_name("upgraded_up.py")

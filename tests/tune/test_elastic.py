@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tests.tune.boards import MIXED, NO_PLAN, Nobody, jobs, lines, twin
+from tests.tune.plan_drafts import MIXED, NO_PLAN, Nobody, jobs, lines, twin
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason, Status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.tune.boards import NO_PLAN, jobs, twin
+from tests.tune.plan_drafts import NO_PLAN, jobs, twin
 
 from flyball.core.effects import Effects
 from flyball.tune.options import Options

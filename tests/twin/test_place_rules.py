@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.property.record import summary, twin_of
-from tests.twin.reference_cases import job, places, pool
-from tests.twin.reference_cases import run as run_plain
+from tests.twin.reference.cases import job, places, pool
+from tests.twin.reference.cases import run as run_plain
 from tests.twin.strategies import Problem, problems
 
 from flyball.core.cluster import Cluster, NodeGroup

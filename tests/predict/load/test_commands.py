@@ -117,7 +117,7 @@ def test_a_back_test_of_ones_own(file: Path) -> None:
 def test_the_mission_table_goes_on_where_it_was(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.predict.test_mission import small_parts
+    from tests.bench.predict.test_mission import small_parts
 
     from flyball.bench.predict import mission
 
