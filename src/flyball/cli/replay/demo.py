@@ -23,7 +23,7 @@ Examples:
 """
 PARTS = {
     "live": Part(
-        "demo_live:demo_live",
+        "server.demo_live:demo_live",
         "Submit a dozen small training jobs, watch the queue, ask why, predict, show a receipt.",
     )
 }

@@ -223,7 +223,7 @@ class Attempts:
         known.stop = ""
 
     def order(self, token: Token, what: str, order: dict[str, Any]) -> bool:
-        """Send an order to a running attempt (`steer_file.py`) once; False if the attempt is unknown.
+        """Send an order to a running attempt (`steer_file.py`) once; False if it is unknown.
 
         Raises:
             OSError: it cannot be written down.
