@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -293,6 +294,9 @@ def build_live(
     recovered = plane.open()
     return Live(plane, Driver(plane, engine), engine, recovered)
 
+
+WORKER_COMMAND = (sys.executable, "-m", "flyball.worker")
+"""Starts the worker process that learns from the journal (`flyball.worker`)."""
 
 LIVE_TUNERS = ("elastic", "balance", "power")
 """Those that can act on a live cluster, in the order in which they do."""

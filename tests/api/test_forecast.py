@@ -35,10 +35,10 @@ def test_without_a_worker_it_says_so(world: World, client: httpx.Client) -> None
 
 
 def test_what_the_worker_said_is_told(world: World, client: httpx.Client) -> None:
-    world.plane.keeper()
+    world.plane.worker_process(("true",))
     assert "not said" in client.get(FORECAST).json()["predictions"]["note"]
-    world.plane.beside.hear({"loads": [LOAD]})
-    world.plane.beside.hear({"status": {"run_times": {"n": 3, "within_2x": float("nan")}}})
+    world.plane.worker.receive({"loads": [LOAD]})
+    world.plane.worker.receive({"status": {"run_times": {"n": 3, "within_2x": float("nan")}}})
     found = client.get(FORECAST).json()
     Forecast.model_validate(found)
     assert found["loads"][0]["p95"] == [3.0, 4.0]

@@ -22,8 +22,8 @@ from flyball.control.ask.reported_steps import Steps
 from flyball.control.ask.start_forecast import Forecaster
 from flyball.control.ask.views import job_view
 from flyball.control.ask.waiting_tokens import Tokens
-from flyball.control.ask.worker_client import Beside
-from flyball.control.ask.worker_process import Keeper
+from flyball.control.ask.worker_client import WorkerClient
+from flyball.control.ask.worker_process import WorkerProcess
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import Table
 from flyball.control.decide.tuning_rounds import Tuning
@@ -39,6 +39,7 @@ from flyball.control.jobs.request import (
     fingerprint,
     numbered,
 )
+from flyball.control.jobs.scaling import scaled_events
 from flyball.control.jobs.steer import Orders
 from flyball.control.journal.job_numbers import JobNumbers
 from flyball.control.journal.store import Changes, JobQuery, Journal, Ticket
@@ -50,11 +51,9 @@ from flyball.core.errors import BadInput, NotFound
 from flyball.core.jobs import Job, JobSpec, request_of
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event, EventKind
-from flyball.core.protocols import Engine
+from flyball.core.protocols import Engine, RunTimeLearner
 from flyball.core.units import US_PER_S
 from flyball.core.workload import Workload
-from flyball.learn.run_times import Learner
-from flyball.learn.scalings import scaled_events
 from flyball.twin.live import fits
 
 JOURNAL = "journal.db"
@@ -123,9 +122,9 @@ class Plane(Answers):
         self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
         self.forecaster.steps = self._steps
         self.tokens = Tokens(self.book, self.decider)
-        self.beside = Beside(self.forecaster, self._predicted, self._scaled)
-        self.learner: Learner | None = None
-        """Predicts run times within the plane, where no worker does: on virtual clocks."""
+        self.worker = WorkerClient(self.forecaster, self._predicted, self._scaled)
+        self.learner: RunTimeLearner | None = None
+        """Predicts run times in this process where no worker runs: on virtual clocks."""
         self._fitting: set[tuple[Any, ...]] = set()
         """Requests that were found to fit."""
         self.wake: Callable[[], None] = lambda: None
@@ -146,8 +145,8 @@ class Plane(Answers):
             if job.state.final:
                 self.durations.learn(job)
         if self.learner is not None:
-            made = self.learner.take(changes)
-            self._predicted([[each, run.like, *run.quantiles] for each, run in made.items()])
+            runs = self.learner.observe(changes)
+            self._predicted([[job, run.like, *run.quantiles] for job, run in runs.items()])
         with self._news:
             self._news.notify_all()
 
@@ -202,14 +201,18 @@ class Plane(Answers):
         self.pulse.beat(now_us, (now_us - began_us) / US_PER_S)
         return busy
 
-    def keeper(self) -> Keeper:
-        """What runs a worker beside this control plane, not started yet."""
-        keeper = Keeper(self.folder, self.beside.hear)
-        self.forecaster.ask = keeper.ask
-        self.beside.worker = keeper.state
-        self.beside.wake = lambda: self.wake()
-        self.beside.share = lambda loads: setattr(self.decider, "forecasts", loads)
-        return keeper
+    def worker_process(self, command: Sequence[str]) -> WorkerProcess:
+        """Return the process that learns next to this control plane, not started yet.
+
+        Args:
+            command: started with `--state FOLDER`.
+        """
+        process = WorkerProcess(self.folder, self.worker.receive, command)
+        self.forecaster.ask = process.ask
+        self.worker.state_of_process = process.state
+        self.worker.wake = lambda: self.wake()
+        self.worker.on_loads = lambda loads: setattr(self.decider, "forecasts", loads)
+        return process
 
     def close(self) -> None:
         """Write what is left and let go of the journal. Jobs run on."""
@@ -376,10 +379,10 @@ class Plane(Answers):
         found = self.job(job)
         if not found.state.final and attempt in (0, found.attempt):
             self.progress.hear(job, values)
-            self.beside.steps.hear(found, self.now_us(), values)
+            self.worker.steps.hear(found, self.now_us(), values)
 
     def _steps(self, job: Job) -> Steps | None:
-        return self.beside.steps.of(job, self.sensors, self.progress.of(job))
+        return self.worker.steps.of(job, self.sensors, self.progress.of(job))
 
     def dry_run(self, spec: JobSpec) -> dict[str, Any]:
         """Whether and when a job would start if it were submitted now.

@@ -1,9 +1,9 @@
-"""Growing trees in a process of its own, with a budget: it is killed when it is over it.
+"""Fits the run-time trees in a process of its own, which is killed when it exceeds its budget.
 
     python -m flyball.learn.fit_process FOLDER
 
-reads `training.npz` in FOLDER and writes `new/`, a model as `RunTimes.save` does. Whoever started
-it puts that in the place of the old one when it is whole; a fit that fails changes nothing.
+reads `training.npz` in FOLDER and writes `new/`, a model as `RunTimes.save` does. The parent
+replaces the old model once the new one is complete; a failed fit changes nothing.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from flyball.predict.runtime.estimator import RunTimes
 
 TRAINING, NEW, CURRENT = "training.npz", "new", "runtime"
 BUDGET_S = 60.0
-"""CPU time that a fit may take."""
-PATIENCE = 10.0
-"""Times the budget that it may take on a clock: others use the machine too."""
+"""CPU time that a fit may use."""
+WALL_FACTOR = 10.0
+"""Wall-clock limit as a multiple of the CPU budget, since other work shares the machine."""
 NICE = 10
 
 
-class Fitting:
-    """One fit at a time, watched from outside.
+class FitProcess:
+    """Runs one fit at a time and enforces its limits.
 
     Args:
-        folder: of the models in the state folder.
+        folder: where models are kept in the state folder.
         budget_s: CPU seconds.
-        command: what is run with the folder as its last argument; tests put a bad one here.
+        command: run with the folder as its last argument; tests pass a failing one.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Fitting:
 
     @property
     def busy(self) -> bool:
-        """Whether a fit is under way."""
+        """Whether a fit is running."""
         return self._process is not None
 
     def start(self, training: tuple[Floats, Floats, Floats]) -> None:
-        """Begin a fit of these rows."""
+        """Start a fit on these rows."""
         shutil.rmtree(self._folder / NEW, ignore_errors=True)
         self._folder.mkdir(parents=True, exist_ok=True)
         rows, logs, age_s = training
@@ -67,10 +67,10 @@ class Fitting:
             stderr=subprocess.DEVNULL,
             env={**os.environ, "OMP_NUM_THREADS": "1", "FLYBALL_FIT_S": f"{self._budget_s:g}"},
         )
-        self._deadline_s = time.monotonic() + PATIENCE * self._budget_s
+        self._deadline_s = time.monotonic() + WALL_FACTOR * self._budget_s
 
     def poll(self) -> Any | None:
-        """New trees, once, when a fit has ended well; None while it runs or if it failed."""
+        """Return new trees once after a successful fit; None while it runs or if it failed."""
         if self._process is None:
             return None
         code = self._process.poll()
@@ -78,7 +78,7 @@ class Fitting:
             if time.monotonic() < self._deadline_s:
                 return None
             self.stop()
-            self._failed(f"over its time of {PATIENCE * self._budget_s:g} s")
+            self._failed(f"over its time of {WALL_FACTOR * self._budget_s:g} s")
             return None
         self._process = None
         if code:
@@ -86,7 +86,7 @@ class Fitting:
             return None
         try:
             trees = RunTimes.load(self._folder / NEW).trees
-        except Exception as error:  # whatever it wrote, it is no model
+        except Exception as error:  # the files are not a model
             self._failed(str(error))
             return None
         self.failures, self.last_error = 0, ""
@@ -97,7 +97,7 @@ class Fitting:
         self.last_error = f"a fit failed: {why}"
 
     def stop(self) -> None:
-        """End a fit that is under way."""
+        """Kill a running fit."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -105,19 +105,19 @@ class Fitting:
 
 
 def keep(run_times: RunTimes, folder: Path) -> None:
-    """Save a model where the next worker finds it: whole, or not at all."""
-    made, current, old = folder / "saving", folder / CURRENT, folder / "old"
-    shutil.rmtree(made, ignore_errors=True)
-    run_times.save(made)
+    """Replace the stored model atomically."""
+    saving, current, old = folder / "saving", folder / CURRENT, folder / "old"
+    shutil.rmtree(saving, ignore_errors=True)
+    run_times.save(saving)
     shutil.rmtree(old, ignore_errors=True)
     if current.exists():
         os.replace(current, old)
-    os.replace(made, current)
+    os.replace(saving, current)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def fit(folder: Path) -> None:
-    """Grow trees from what lies in the folder."""
+    """Fit trees to the training rows in the folder, and save the model."""
     with np.load(folder / TRAINING, allow_pickle=False) as file:
         rows, logs, age_s = (file[name].astype(float) for name in ("rows", "logs", "age_s"))
     run_times = RunTimes()
@@ -126,7 +126,7 @@ def fit(folder: Path) -> None:
 
 
 def main() -> None:
-    """The process: nice, and no longer than its budget."""
+    """Run a fit at low priority within its CPU budget."""
     os.nice(NICE)
     budget_s = max(1, int(float(os.environ.get("FLYBALL_FIT_S", BUDGET_S))))
     resource.setrlimit(resource.RLIMIT_CPU, (budget_s, budget_s + 5))

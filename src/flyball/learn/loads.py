@@ -1,13 +1,13 @@
-"""How loaded the cluster will be: its own series, forecast as they grow.
+"""Forecasts the cluster's load: series of its own, extended as time passes.
 
-| series | step | ahead |
+| series | step | horizon |
 |---|---|---|
 | arrivals: jobs submitted in ten minutes | 10 min | 1 day |
-| running: devices in use | 1 min | 1 h |
+| running: devices held by running jobs | 1 min | 1 h |
 | pending: jobs that wait | 1 min | 1 h |
-| utilisation: use of the node's cores in percent, from the monitor | 1 min | 1 h |
+| utilisation: of the node's cores in percent, from the monitor | 1 min | 1 h |
 
-The past is worked out from the journal's jobs, so a restart loses nothing.
+The past is derived from the journal's jobs, so a restart loses nothing.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from typing import Any
 
 import numpy as np
 
-from flyball.control.jobs.request import Demand
 from flyball.core.errors import BadInput
-from flyball.core.jobs import Job
+from flyball.core.jobs import Job, JobSpec
 from flyball.core.results import Floats
-from flyball.core.units import MILLI_PER_DEVICE, S_PER_DAY, S_PER_HOUR, S_PER_MIN, US_PER_S
+from flyball.core.units import S_PER_DAY, S_PER_HOUR, S_PER_MIN, US_PER_S
+from flyball.learn.scalings import TelemetrySeries
 from flyball.predict.load.ahead import Ahead
 from flyball.predict.patterns import find_patterns
 from flyball.predict.series import Series
 
-CHOSEN = ("last", "yesterday", "last-week", "smoothing", "linear")
-"""Forecasters that are chosen from: a minute must be cheap, and a history of hours is short."""
+FORECASTERS = ("last", "yesterday", "last-week", "smoothing", "linear")
+"""Candidates: cheap enough for once a minute, and sound on a history of hours."""
 REFIT_S = 6 * S_PER_HOUR
-"""Forecasters are fitted anew this often, and whenever there is half as much again to see."""
-MOST_POINTS = 7 * 1440
-"""Of the past that is looked at."""
-LEAST_FIT = 60
-SHOWN = (0.05, 0.5, 0.95)
-MOST_SHOWN = 12
-"""Steps of a forecast that are told."""
-UTILISATION = "compute.total_percent"
+"""Longest time between two fits; a series that grew by half is refitted at once."""
+MAX_POINTS = 7 * 1440
+"""Number of latest values that are used."""
+MIN_POINTS_TO_FIT = 60
+LEVELS_SENT = (0.05, 0.5, 0.95)
+MAX_STEPS_SENT = 12
+"""Largest number of steps of a forecast in a message."""
+UTILISATION_SERIES = "compute.total_percent"
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What a series is."""
+class SeriesKind:
+    """Name, unit, step and horizon of a series."""
 
     name: str
     unit: str
@@ -51,167 +51,191 @@ class Kind:
     ahead_s: float
 
 
-ARRIVALS = Kind("arrivals", "jobs in 10 min", 10 * S_PER_MIN, S_PER_DAY)
-RUNNING = Kind("running", "devices", S_PER_MIN, S_PER_HOUR)
-PENDING = Kind("pending", "jobs", S_PER_MIN, S_PER_HOUR)
-USE = Kind("utilisation", "percent", S_PER_MIN, S_PER_HOUR)
-
-Measured = Callable[[str, float], tuple[Floats, Floats]]
-"""Of a name and so many seconds: times and values, as `monitor.reader.Telemetry.series`."""
+ARRIVALS = SeriesKind("arrivals", "jobs in 10 min", 10 * S_PER_MIN, S_PER_DAY)
+RUNNING = SeriesKind("running", "devices", S_PER_MIN, S_PER_HOUR)
+PENDING = SeriesKind("pending", "jobs", S_PER_MIN, S_PER_HOUR)
+UTILISATION = SeriesKind("utilisation", "percent", S_PER_MIN, S_PER_HOUR)
 
 
-class Followed:
-    """One series: its past, and what forecasts it."""
+class LoadSeries:
+    """Holds one series and its forecaster."""
 
-    def __init__(self, kind: Kind, start_s: float, values: Floats) -> None:
+    def __init__(self, kind: SeriesKind, start_s: float, values: Floats) -> None:
         self.kind = kind
-        self._ahead = Ahead(Series(kind.name, start_s, kind.step_s, values), kind.ahead_s, CHOSEN)
+        series = Series(kind.name, start_s, kind.step_s, values)
+        self._ahead = Ahead(series, kind.ahead_s, FORECASTERS)
         self._fitted, self._fitted_s = 0, -math.inf
 
     @property
+    def values(self) -> Floats:
+        """The series so far."""
+        return self._ahead.series.values
+
+    @property
     def next_s(self) -> float:
-        """When the next step is over."""
+        """When the step after the last value ends."""
         series = self._ahead.series
         return series.start_s + (len(series) + 1) * series.step_s
 
-    def observe(self, values: Sequence[float]) -> None:
-        """The values of the next steps."""
+    def extend(self, values: Sequence[float]) -> None:
+        """Append the values of the next steps."""
         for value in values:
             series = self._ahead.series
             self._ahead.observe(series.start_s + len(series) * series.step_s, value)
 
     def fit(self, now_s: float) -> bool:
-        """Fit anew, if it is time; whether it was."""
+        """Refit if it is due; return whether it was."""
         size = len(self._ahead.series)
-        grown = size >= LEAST_FIT and size >= 1.5 * self._fitted
+        grown = size >= MIN_POINTS_TO_FIT and size >= 1.5 * self._fitted
         if not grown and not (self._fitted and now_s - self._fitted_s >= REFIT_S):
             return False
-        self._ahead.fit(self._ahead.series.values[-MOST_POINTS:])
+        self._ahead.fit(self._ahead.series.values[-MAX_POINTS:])
         self._fitted, self._fitted_s = size, now_s
         return True
 
     def forecast(self) -> dict[str, Any] | None:
-        """What is ahead; None while nothing is known."""
+        """Return the forecast as it is sent; None while there is no value."""
         series = self._ahead.series
         try:
-            made = self._ahead.predict(self.kind.ahead_s)
+            forecast = self._ahead.predict(self.kind.ahead_s)
         except BadInput:
             return None
-        steps = len(made.mean)
-        at = np.unique(np.rint(np.linspace(0, steps - 1, min(steps, MOST_SHOWN))).astype(int))
-        rows = [made.levels.index(level) for level in SHOWN]
+        steps = len(forecast.mean)
+        at = np.unique(np.rint(np.linspace(0, steps - 1, min(steps, MAX_STEPS_SENT))).astype(int))
+        rows = [forecast.levels.index(level) for level in LEVELS_SENT]
         origin_s = series.start_s + len(series) * series.step_s
         return {
             "series": self.kind.name,
             "unit": self.kind.unit,
             "time": origin_s,
             "ahead_s": ((at + 1) * series.step_s).tolist(),
-            "mean": made.mean[at].tolist(),
+            "mean": forecast.mean[at].tolist(),
             **{
-                f"p{round(100 * level):02d}": made.quantiles[row, at].tolist()
-                for level, row in zip(SHOWN, rows, strict=True)
+                f"p{round(100 * level):02d}": forecast.quantiles[row, at].tolist()
+                for level, row in zip(LEVELS_SENT, rows, strict=True)
             },
         }
 
     def status(self) -> dict[str, Any]:
-        """Who speaks, how well, and what has changed."""
+        """Return which forecaster is used at each lead, how good it has been, and the patterns."""
         series = self._ahead.series
         leads = [
             {
-                "ahead_s": each.lead_s,
-                "model": each.model,
-                "rmae": each.rmae,
-                "naive": each.naive,
-                "coverage_90": each.coverage / 100.0,
-                "n": each.n,
+                "ahead_s": skill.lead_s,
+                "model": skill.model,
+                "rmae": skill.rmae,
+                "naive": skill.naive,
+                "coverage_90": skill.coverage / 100.0,
+                "n": skill.n,
             }
-            for each in self._ahead.skill()
+            for skill in self._ahead.skill()
         ]
-        found = find_patterns(series)
+        patterns = find_patterns(series)
         return {
             "series": self.kind.name,
             "unit": self.kind.unit,
             "values": len(series),
             "leads": leads,
-            "drift": found.sentences(series.step_s),
+            "drift": patterns.sentences(series.step_s),
             "note": "" if leads else "too short to be fitted: the last value, with a wide band",
         }
 
 
-class Loads:
-    """All series of one cluster."""
+class ClusterLoads:
+    """Holds all series of one cluster.
 
-    def __init__(self, demand: Demand, measured: Measured | None = None) -> None:
-        self._demand, self._measured = demand, measured
-        self.followed: list[Followed] = []
+    Args:
+        devices_of: devices that a job holds while it runs.
+        telemetry: the monitor's series; None if there is no monitor.
+    """
+
+    def __init__(
+        self, devices_of: Callable[[JobSpec], float], telemetry: TelemetrySeries | None = None
+    ) -> None:
+        self._devices_of, self._telemetry = devices_of, telemetry
+        self.series: list[LoadSeries] = []
 
     def begin(self, jobs: Iterable[Job], now_s: float) -> None:
-        """Work out the past of every series from the jobs there were."""
+        """Derive the past of every series from the jobs."""
         jobs = list(jobs)
-        self.followed = []
-        for kind in (ARRIVALS, RUNNING, PENDING, *((USE,) if self._measured else ())):
+        self.series = []
+        for kind in (ARRIVALS, RUNNING, PENDING, *((UTILISATION,) if self._telemetry else ())):
             first_s = min((job.submit_us / US_PER_S for job in jobs), default=now_s)
-            begin_s = max(first_s, now_s - MOST_POINTS * kind.step_s)
+            begin_s = max(first_s, now_s - MAX_POINTS * kind.step_s)
             start_s = begin_s // kind.step_s * kind.step_s
             count = int((now_s - start_s) // kind.step_s)
-            self.followed.append(Followed(kind, start_s, self._values(kind, jobs, start_s, count)))
+            self.series.append(LoadSeries(kind, start_s, self._values(kind, jobs, start_s, count)))
 
-    def tick(self, jobs: Iterable[Job], now_s: float) -> bool:
-        """Bring every series up to now; whether any grew.
+    @property
+    def earliest_step_s(self) -> float:
+        """Start of the earliest step that is not over: jobs that ended before it are not needed."""
+        return min((series.next_s - series.kind.step_s for series in self.series), default=0)
+
+    def extend(self, jobs: Iterable[Job], now_s: float) -> None:
+        """Bring every series up to now.
 
         Args:
-            jobs: all that were active at any time since the last tick.
+            jobs: all that were active at any time since the last call.
         """
-        grew = False
         jobs = list(jobs)
-        for each in self.followed:
-            if now_s >= each.next_s:
-                start_s = each.next_s - each.kind.step_s
-                count = int((now_s - start_s) // each.kind.step_s)
-                each.observe(self._values(each.kind, jobs, start_s, count).tolist())
-                grew = True
-        return grew
+        for series in self.series:
+            if now_s >= series.next_s:
+                start_s = series.next_s - series.kind.step_s
+                count = int((now_s - start_s) // series.kind.step_s)
+                series.extend(self._values(series.kind, jobs, start_s, count).tolist())
 
-    def _values(self, kind: Kind, jobs: Sequence[Job], start_s: float, count: int) -> Floats:
-        """The values of `count` steps, each at the end of its step."""
-        if kind is USE:
-            return self._use(start_s, count)
+    def forecasts(self, now_s: float) -> list[dict[str, Any]]:
+        """Return all forecasts, after a refit of at most one series."""
+        for series in self.series:
+            if series.fit(now_s):
+                break  # one a minute: the others serve as well as before until then
+        forecasts = (series.forecast() for series in self.series)
+        return [forecast for forecast in forecasts if forecast]
+
+    def status(self) -> list[dict[str, Any]]:
+        """Return the status of every series."""
+        return [series.status() for series in self.series]
+
+    def _values(self, kind: SeriesKind, jobs: Sequence[Job], start_s: float, count: int) -> Floats:
+        """Return the values of `count` steps, each taken at the end of its step."""
+        if kind is UTILISATION:
+            return self._utilisation(start_s, count)
         edges: Floats = start_s + kind.step_s * np.arange(count + 1, dtype=float)
         submit_s = np.array([job.submit_us for job in jobs]) / US_PER_S
         if kind is ARRIVALS:
             return np.histogram(submit_s, edges)[0].astype(float)
-        start = np.array([job.first_start_us or _never(job) for job in jobs]) / US_PER_S
+        start = np.array([job.first_start_us or _unstarted_us(job) for job in jobs]) / US_PER_S
         end = np.array([job.end_us if job.state.final else math.inf for job in jobs]) / US_PER_S
         if kind is PENDING:
-            return _count(submit_s, np.minimum(start, end), edges[1:], np.ones(len(jobs)))
-        devices = [self._demand.of(job.spec) for job in jobs]
-        weight = np.array([each.devices * each.milli / MILLI_PER_DEVICE for each in devices])
-        return _count(start, end, edges[1:], weight)
+            return _weight_at(submit_s, np.minimum(start, end), edges[1:], np.ones(len(jobs)))
+        devices = np.array([self._devices_of(job.spec) for job in jobs])
+        return _weight_at(start, end, edges[1:], devices)
 
-    def _use(self, start_s: float, count: int) -> Floats:
-        """Means over the steps of what was measured; NaN where nothing was."""
-        assert self._measured is not None
+    def _utilisation(self, start_s: float, count: int) -> Floats:
+        """Return the measured mean of each step; NaN where nothing was measured."""
+        assert self._telemetry is not None
         values = np.full(count, np.nan)
         if not count:
             return values
+        span_s = (count + 2) * UTILISATION.step_s
         try:
-            times_s, found = self._measured(UTILISATION, count * USE.step_s + 2 * USE.step_s)
+            times_s, measured = self._telemetry(UTILISATION_SERIES, span_s)
         except (OSError, ValueError):
             return values
-        slots = np.floor((times_s - start_s) / USE.step_s).astype(int)
+        slots = np.floor((times_s - start_s) / UTILISATION.step_s).astype(int)
         inside = (slots >= 0) & (slots < count)
-        sums = np.bincount(slots[inside], found[inside], count)
+        sums = np.bincount(slots[inside], measured[inside], count)
         counts = np.bincount(slots[inside], minlength=count)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def _never(job: Job) -> float:
-    """When a job started that has not: never, or at its end if it was cancelled."""
+def _unstarted_us(job: Job) -> float:
+    """Return a start for a job without one: never, or its end if it was cancelled."""
     return float(job.end_us) if job.state.final else math.inf
 
 
-def _count(begin: Floats, end: Floats, at: Floats, weight: Floats) -> Floats:
-    """The weight of all that has begun and not ended, at each instant."""
+def _weight_at(begin: Floats, end: Floats, at: Floats, weight: Floats) -> Floats:
+    """Return the total weight of what has begun and not ended, at each instant."""
     if not len(begin):
         return np.zeros(len(at))
     by_begin, by_end = np.argsort(begin), np.argsort(end)

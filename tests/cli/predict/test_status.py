@@ -77,7 +77,7 @@ def test_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     with world.server():
         status.status(state=world.folder)
         assert "nothing is forecast" in capsys.readouterr().out
-        world.plane.beside.hear({"status": FOUND})
+        world.plane.worker.receive({"status": FOUND})
         status.status(state=world.folder)
         out = capsys.readouterr().out
         assert "smoothing" in out

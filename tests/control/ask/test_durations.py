@@ -11,7 +11,8 @@ from scipy.special import ndtri
 from tests.control.live_cases import START_US, spec_of
 
 from flyball.control.ask import durations
-from flyball.control.ask.durations import KEPT, Durations, Guess
+from flyball.control.ask.durations import RUNS_PER_GROUP, Durations, Guess
+from flyball.core.job_facts import program_of
 from flyball.core.jobs import Job, JobState
 
 MANY = 2000
@@ -100,7 +101,7 @@ def test_waits_between_attempts_are_no_run_time() -> None:
 
 
 def test_the_latest_are_kept() -> None:
-    known = Durations([ended(1000), *(ended(5) for _ in range(KEPT))][::-1])
+    known = Durations([ended(1000), *(ended(5) for _ in range(RUNS_PER_GROUP))][::-1])
     assert set(guess(known).seconds) == {5.0}
 
 
@@ -153,12 +154,12 @@ def test_running_jobs_that_are_slow_count_at_once() -> None:
     ],
 )
 def test_program_of_a_command(argv: tuple[str, ...], program: str) -> None:
-    assert durations.program_of(argv) == program
+    assert program_of(argv) == program
 
 
 def test_names_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner's own group was used last by each of them, and stays."""
-    monkeypatch.setattr(durations, "MOST_GROUPS", 10)
+    monkeypatch.setattr(durations, "MAX_GROUPS", 10)
     known = Durations([ended(50) for _ in range(3)])
     for number in range(100):
         known.learn(ended(60, name=f"run-{number}"))

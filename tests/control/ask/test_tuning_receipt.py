@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.control.live_cases import spec_of
 
-from flyball.control.ask.tuning_receipt import speed, tuning_receipt
+from flyball.control.ask.tuning_receipt import tuning_receipt
+from flyball.core.job_facts import steps_per_s
 from flyball.core.jobs import Job
 
 BEGAN_S = 1_000.0
@@ -61,9 +62,9 @@ def test_a_cap_is_told_as_it_was_kept() -> None:
 
 @pytest.mark.parametrize("span", [(0.0, 999.0), (1000.0, 1000.5), (1019.5, 1020.5)])
 def test_too_little_is_no_speed(span: tuple[float, float]) -> None:
-    assert speed(STEPS, *span) is None
+    assert steps_per_s(STEPS, *span) is None
 
 
 def test_steps_that_go_back_are_no_speed() -> None:
     """An attempt began anew within the span."""
-    assert speed(([1.0, 5.0], [100.0, 20.0]), 0.0, 10.0) is None
+    assert steps_per_s(([1.0, 5.0], [100.0, 20.0]), 0.0, 10.0) is None

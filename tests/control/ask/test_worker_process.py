@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.control.live_cases import Rig, env, spec_of
+from tests.until import until
 
-from flyball.control.ask import worker_process as keeping
-from flyball.control.ask.worker_process import Keeper
+from flyball.app import WORKER_COMMAND
+from flyball.control.ask import worker_process
+from flyball.control.ask.worker_process import WorkerProcess
 from flyball.learn import fit_process
-from flyball.learn.fit_process import Fitting
+from flyball.learn.fit_process import FitProcess
 from flyball.predict.runtime.features import NAMES
 
 PYTHON = (sys.executable, "-S", "-c")
@@ -35,17 +36,10 @@ for line in sys.stdin:
 """
 
 
-def until(condition: Any, timeout_s: float = 20.0) -> None:
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.005)
-
-
 @contextmanager
-def kept(folder: Path, code: str, **options: Any) -> Iterator[tuple[Keeper, list[Any]]]:
+def kept(folder: Path, code: str, **options: Any) -> Iterator[tuple[WorkerProcess, list[Any]]]:
     heard: list[Any] = []
-    keeper = Keeper(folder, heard.append, (*PYTHON, code), **options)
+    keeper = WorkerProcess(folder, heard.append, (*PYTHON, code), **options)
     keeper.start()
     try:
         yield keeper, heard
@@ -65,14 +59,16 @@ def test_what_it_says_is_heard_and_questions_are_answered(tmp_path: Path) -> Non
 
 
 def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
-    with kept(tmp_path, "raise SystemExit(3)", pause_s=0.01) as (keeper, _heard):
+    with kept(tmp_path, "raise SystemExit(3)", backoff_s=0.01) as (keeper, _heard):
         until(lambda: keeper.starts >= 4)
         assert keeper.last_end == "ended with 3"
 
 
 def test_pauses_grow_while_it_keeps_dying(tmp_path: Path) -> None:
     pauses: list[float] = []
-    keeper = Keeper(tmp_path, lambda message: None, (*PYTHON, "raise SystemExit(3)"), pause_s=1.0)
+    keeper = WorkerProcess(
+        tmp_path, lambda message: None, (*PYTHON, "raise SystemExit(3)"), backoff_s=1.0
+    )
 
     def wait(seconds: float) -> bool:
         pauses.append(seconds)
@@ -87,7 +83,7 @@ def test_pauses_grow_while_it_keeps_dying(tmp_path: Path) -> None:
 
 def test_one_that_hangs_is_killed(tmp_path: Path) -> None:
     code = "import time; time.sleep(600)"
-    with kept(tmp_path, code, silence_s=0.1, pause_s=0.01) as (keeper, _heard):
+    with kept(tmp_path, code, heartbeat_timeout_s=0.1, backoff_s=0.01) as (keeper, _heard):
         until(lambda: keeper.starts >= 2)
         assert keeper.last_end == "ended with -9"
 
@@ -100,42 +96,42 @@ def test_one_that_does_not_read_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe that is full: whoever asks gives up, and all else goes on meanwhile."""
-    monkeypatch.setattr(keeping, "ANSWER_S", 0.05)
+    monkeypatch.setattr(worker_process, "ANSWER_TIMEOUT_S", 0.05)
     code = "import time; time.sleep(600)"
-    with kept(tmp_path, code, silence_s=600.0) as (keeper, _heard):
+    with kept(tmp_path, code, heartbeat_timeout_s=600.0) as (keeper, _heard):
         until(lambda: keeper.alive)
         assert [keeper.ask(large_spec(), 0) for _ in range(3)] == [None] * 3
         assert keeper.state()["alive"]
-        keeper._heard_s -= 1000.0
+        keeper._heartbeat_s -= 1000.0
         until(lambda: keeper.starts >= 2)
 
 
 def test_a_line_half_of_which_was_taken_is_ended_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "ANSWER_S", 0.05)
+    monkeypatch.setattr(worker_process, "ANSWER_TIMEOUT_S", 0.05)
     go = tmp_path / "go"
     waits = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.005)"
     with kept(tmp_path, f"{waits}\n{ECHO}") as (keeper, heard):
         until(lambda: keeper.alive)
         assert keeper.ask(large_spec(), 0) is None
-        assert keeper._rest, "the pipe has room for a part of it"
+        assert keeper._unsent, "the pipe has room for a part of it"
         go.touch()
         until(lambda: heard)
-        monkeypatch.setattr(keeping, "ANSWER_S", 20.0)
+        monkeypatch.setattr(worker_process, "ANSWER_TIMEOUT_S", 20.0)
         assert keeper.ask(spec_of(user="ada"), 0) == [3.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_a_question_to_one_that_dies_does_not_end_the_keeping(tmp_path: Path) -> None:
     code = "import os, time; os.close(0); time.sleep(0.05)"
-    with kept(tmp_path, code, pause_s=0.01) as (keeper, _heard):
+    with kept(tmp_path, code, backoff_s=0.01) as (keeper, _heard):
         until(lambda: keeper.ask(spec_of(), 0) is None and keeper.starts >= 4)
         assert all(each.is_alive() for each in keeper._threads)
 
 
 def test_a_log_that_cannot_be_written_does_not_end_the_keeping(tmp_path: Path) -> None:
     (tmp_path / "foresight.log").mkdir()
-    with kept(tmp_path, ECHO, pause_s=0.01) as (keeper, heard):
+    with kept(tmp_path, ECHO, backoff_s=0.01) as (keeper, heard):
         until(lambda: "could not be kept" in keeper.last_end)
         (tmp_path / "foresight.log").rmdir()
         until(lambda: heard)
@@ -150,14 +146,14 @@ def test_nonsense_is_passed_over(tmp_path: Path) -> None:
             raise ValueError("nobody can use that")
         heard.append(message)
 
-    keeper = Keeper(tmp_path, hear, (*PYTHON, code), pause_s=60.0)
+    keeper = WorkerProcess(tmp_path, hear, (*PYTHON, code), backoff_s=60.0)
     keeper.start()
     until(lambda: {"n": 2} in heard)
     keeper.stop()
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path, lambda message: None, ("/no/such/program",), pause_s=60.0)
+    keeper = WorkerProcess(tmp_path, lambda message: None, ("/no/such/program",), backoff_s=60.0)
     keeper.start()
     until(lambda: keeper.last_end)
     assert "could not be started" in keeper.last_end
@@ -172,10 +168,10 @@ def test_decisions_do_not_wait_for_a_worker(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         rig = Rig(folder, "sjf")
-        keeper = Keeper(folder, rig.plane.beside.hear, (*PYTHON, code))
+        keeper = WorkerProcess(folder, rig.plane.worker.receive, (*PYTHON, code))
         if code:
             keeper.start()
-            until(lambda keeper=keeper: keeper.alive)
+            until(lambda keeper=keeper: keeper.alive)  # type: ignore[misc]
         for at in range(6):
             rig.submit(user="ada", cpus=1 + at % 4, env=env(10.0 * at + 5))
         rig.finish()
@@ -204,18 +200,18 @@ def test_a_cycle_asks_nobody(tmp_path: Path) -> None:
 
 def test_what_was_said_stays_when_nonsense_follows(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    beside = rig.plane.beside
-    assert beside.told()["predictions"]["note"].startswith("nothing is forecast")
-    beside.hear({"loads": [{"series": "pending", "mean": [1.0]}]})
-    beside.hear({"status": {"time": 5.0}})
+    beside = rig.plane.worker
+    assert beside.forecasts()["predictions"]["note"].startswith("nothing is forecast")
+    beside.receive({"loads": [{"series": "pending", "mean": [1.0]}]})
+    beside.receive({"status": {"time": 5.0}})
     with pytest.raises(Exception, match="start times"):
-        beside.hear({"bands": {"version": 99}})
-    assert beside.told()["loads"] == [{"series": "pending", "mean": [1.0]}]
-    assert beside.told()["predictions"]["time"] == 5.0
-    keeper = rig.plane.keeper()
-    beside.hear({"loads": [{"series": "running", "mean": [2.0]}]})
+        beside.receive({"bands": {"version": 99}})
+    assert beside.forecasts()["loads"] == [{"series": "pending", "mean": [1.0]}]
+    assert beside.forecasts()["predictions"]["time"] == 5.0
+    keeper = rig.plane.worker_process(WORKER_COMMAND)
+    beside.receive({"loads": [{"series": "running", "mean": [2.0]}]})
     assert rig.plane.decider.forecasts == {"running": {"series": "running", "mean": [2.0]}}
-    assert beside.told()["predictions"]["worker"] == keeper.state()
+    assert beside.forecasts()["predictions"]["worker"] == keeper.state()
 
 
 # Fits --------------------------------------------------------------------------------------
@@ -227,7 +223,7 @@ def training(rows: int = 400) -> tuple[Any, Any, Any]:
     return table, table[:, 0] + 0.1 * rng.standard_normal(rows), np.zeros(rows)
 
 
-def ended(fits: Fitting) -> Any:
+def ended(fits: FitProcess) -> Any:
     found: list[Any] = []
 
     def over() -> bool:
@@ -239,7 +235,7 @@ def ended(fits: Fitting) -> Any:
 
 
 def test_trees_are_grown_in_a_process_of_their_own(tmp_path: Path) -> None:
-    fits = Fitting(tmp_path / "predict")
+    fits = FitProcess(tmp_path / "predict")
     fits.start(training())
     assert fits.busy
     trees = ended(fits)
@@ -260,8 +256,8 @@ def test_trees_are_grown_in_a_process_of_their_own(tmp_path: Path) -> None:
 def test_a_fit_that_fails_leaves_nothing(
     tmp_path: Path, code: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fit_process, "PATIENCE", 1.0)
-    fits = Fitting(tmp_path / "predict", 0.3, (*PYTHON, code))
+    monkeypatch.setattr(fit_process, "WALL_FACTOR", 1.0)
+    fits = FitProcess(tmp_path / "predict", 0.3, (*PYTHON, code))
     fits.start(training(10))
     assert ended(fits) is None
     assert why in fits.last_error

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +14,48 @@ import numpy as np
 import pytest
 from tests.control.live_cases import Rig, env, spec_of
 
+from flyball import worker as worker_main
+from flyball.control.ask import worker_loop
+from flyball.control.ask.worker_state import WorkerState
 from flyball.control.jobs.live_state import PREDICTION
 from flyball.control.jobs.request import Demand
 from flyball.control.journal.history import History
+from flyball.core.jobs import JobSpec
 from flyball.core.units import US_PER_S
-from flyball.learn import worker
-from flyball.learn import worker_state as follower_file
-from flyball.learn.fit_process import Fitting
-from flyball.learn.loads import Loads
-from flyball.learn.worker_state import Follower
+from flyball.learn import learner as learner_file
+from flyball.learn.fit_process import FitProcess
+from flyball.learn.learner import JournalLearner
+from flyball.learn.loads import ClusterLoads
 
 
-class Quiet(Fitting):
+class Quiet(FitProcess):
     """Grows nothing."""
 
     def start(self, training: Any) -> None:
         self.asked = training
 
 
-def beside(rig: Rig, **options: Any) -> Follower:
+def learner_of(worker: WorkerState) -> JournalLearner:
+    assert isinstance(worker.learner, JournalLearner)
+    return worker.learner
+
+
+def learnt_by(worker: WorkerState) -> int:
+    return learner_of(worker).run_times.run_times.learnt
+
+
+def follow(rig: Rig, telemetry: Any = None) -> WorkerState:
     history = History(rig.folder / "journal.db")
     place = rig.folder / "predict"
-    return Follower(history, place, lambda: rig.now, fits=Quiet(place), **options)
+    learner = JournalLearner(place, telemetry, Quiet(place))
+    return WorkerState(history, place, lambda: rig.now, learner)
 
 
-def tell(rig: Rig, follower: Follower) -> list[dict[str, Any]]:
+def tell(rig: Rig, follower: WorkerState) -> list[dict[str, Any]]:
     """A step of the follower, heard by the plane."""
     messages = json.loads(json.dumps(follower.step(), allow_nan=False))
     for each in messages:
-        rig.plane.beside.hear(each)
+        rig.plane.worker.receive(each)
     return messages  # type: ignore[no-any-return]
 
 
@@ -56,7 +70,7 @@ def taught(folder: Path, policy: str = "sjf") -> Rig:
 
 def test_run_times_reach_decisions_through_the_journal(tmp_path: Path) -> None:
     rig = taught(tmp_path)
-    follower = beside(rig)
+    follower = follow(rig)
     rig.submit(user="zoe", cpus=4, env=env(50.0))
     rig.settle()
     long = rig.submit(user="ada", name="train", cpus=4, env=env(400.0))
@@ -72,7 +86,7 @@ def test_run_times_reach_decisions_through_the_journal(tmp_path: Path) -> None:
 
 def test_its_own_words_in_the_journal_do_no_harm(tmp_path: Path) -> None:
     rig = taught(tmp_path)
-    follower = beside(rig)
+    follower = follow(rig)
     for at in range(5):
         rig.submit(user="ada", name="train", cpus=4, env=env(100.0 + at))
         tell(rig, follower)
@@ -80,13 +94,13 @@ def test_its_own_words_in_the_journal_do_no_harm(tmp_path: Path) -> None:
     rig.finish()
     tell(rig, follower)
     assert follower.book.jobs == rig.plane.book.jobs == {}
-    assert follower.learner.run_times.learnt == 13
+    assert learner_of(follower).run_times.run_times.learnt == 13
 
 
 def test_many_are_told_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_file, "MOST_TOLD", 10)
+    monkeypatch.setattr(learner_file, "MAX_RUNS_PER_MESSAGE", 10)
     rig = taught(tmp_path)
-    follower = beside(rig)
+    follower = follow(rig)
     rig.plane.submit([spec_of(user="ada", name="train", cpus=4)] * 25)
     sizes = [len(each["runs"]) for _ in range(4) for each in tell(rig, follower) if "runs" in each]
     assert sizes == [10, 10, 5]
@@ -94,7 +108,7 @@ def test_many_are_told_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_start_times_are_asked_and_learnt_from(tmp_path: Path) -> None:
     rig = taught(tmp_path, "fifo")
-    follower = beside(rig)
+    follower = follow(rig)
     rig.submit(user="ada", name="train", cpus=4, env=env(400.0))
     rig.settle()
     gone = rig.submit(user="ben", name="test", cpus=4, env=env(20.0))
@@ -112,7 +126,7 @@ def test_start_times_are_asked_and_learnt_from(tmp_path: Path) -> None:
 
 def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
     rig = taught(tmp_path, "fifo")
-    first = beside(rig)
+    first = follow(rig)
     rig.submit(user="ada", name="train", cpus=4, env=env(400.0))
     rig.settle()
     rig.submit(user="ben", name="test", cpus=4, env=env(20.0))
@@ -120,10 +134,10 @@ def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
     rig.finish()
     tell(rig, first)
     first.close()
-    second = beside(rig)
+    second = follow(rig)
     assert second.bands.as_dict() == first.bands.as_dict()
     assert second.bands.common != [0.0, 0.0]
-    assert second.learner.run_times.learnt == first.learner.run_times.learnt == 10
+    assert learnt_by(second) == learnt_by(first) == 10
     spec = spec_of(user="ada", name="train", cpus=4)
     assert second.predict(spec) == pytest.approx(first.predict(spec), rel=0.05)
 
@@ -134,14 +148,14 @@ def test_bad_files_are_a_new_beginning(tmp_path: Path) -> None:
     (place / "runtime").mkdir(parents=True)
     (place / "runtime" / "runtime.json").write_text("{")
     (place / "starts.json").write_text("nothing")
-    follower = beside(rig)
+    follower = follow(rig)
     assert "not used" in follower.status()["run_times"]["note"]
     assert follower.predict(spec_of(user="ada", name="train", cpus=4))[0] == 4
 
 
 def test_trees_that_come_back_are_used_and_kept(tmp_path: Path) -> None:
     rig = taught(tmp_path)
-    follower = beside(rig)
+    follower = follow(rig)
 
     class Grown(Quiet):
         def poll(self) -> Any:
@@ -149,19 +163,24 @@ def test_trees_that_come_back_are_used_and_kept(tmp_path: Path) -> None:
 
             return Trees()
 
-    follower._fits = Grown(tmp_path / "predict")
-    before = follower.learner.run_times.trees
+    learner_of(follower).fits = Grown(tmp_path / "predict")
+    before = learner_of(follower).run_times.run_times.trees
     follower.step()
-    assert follower.learner.run_times.trees is not before
+    assert learner_of(follower).run_times.run_times.trees is not before
     assert (tmp_path / "predict" / "runtime" / "runtime.json").is_file()
     assert not (tmp_path / "predict" / "saving").exists()
 
 
-# Loads -------------------------------------------------------------------------------------
+# ClusterLoads -------------------------------------------------------------------------------------
 
 
-def series_of(loads: Loads) -> dict[str, list[float]]:
-    return {each.kind.name: each._ahead.series.values.tolist() for each in loads.followed}
+def cores_of(rig: Rig) -> Callable[[JobSpec], float]:
+    demand = Demand(rig.plane.nodes_)
+    return lambda spec: float(demand.of(spec).devices)
+
+
+def series_of(loads: ClusterLoads) -> dict[str, list[float]]:
+    return {each.kind.name: each.values.tolist() for each in loads.series}
 
 
 def test_series_are_what_happened(tmp_path: Path) -> None:
@@ -171,7 +190,7 @@ def test_series_are_what_happened(tmp_path: Path) -> None:
     rig.submit(cpus=4, env=env(100.0))
     rig.pass_s(600.0)
     jobs = rig.plane.journal.jobs().jobs
-    loads = Loads(Demand(rig.plane.nodes_))
+    loads = ClusterLoads(cores_of(rig))
     loads.begin(jobs, rig.now / US_PER_S)
     found = series_of(loads)
     assert found["arrivals"] == [2.0]
@@ -184,7 +203,7 @@ def test_following_gives_the_same_as_looking_back(tmp_path: Path) -> None:
     rig.now = 1_700_000_400 * US_PER_S
     rig.submit(cpus=1, env=env(10.0))
     rig.settle()
-    follower = beside(rig)
+    follower = follow(rig)
     rng = np.random.default_rng(1)
     for _ in range(30):
         rig.submit(cpus=int(rng.integers(1, 5)), env=env(float(rng.uniform(5, 200))))
@@ -192,9 +211,9 @@ def test_following_gives_the_same_as_looking_back(tmp_path: Path) -> None:
         follower.step()
     rig.pass_s(60.0)
     follower.step()
-    back = Loads(Demand(rig.plane.nodes_))
-    back.begin(rig.plane.journal.jobs().jobs, follower.loads.followed[1].next_s - 1.0)
-    seen, again = series_of(follower.loads), series_of(back)
+    back = ClusterLoads(cores_of(rig))
+    back.begin(rig.plane.journal.jobs().jobs, learner_of(follower).loads.series[1].next_s - 1.0)
+    seen, again = series_of(learner_of(follower).loads), series_of(back)
     for name in ("running", "pending"):
         assert seen[name][: len(again[name])] == again[name]
         assert len(again[name]) > 20
@@ -212,7 +231,7 @@ def test_loads_are_told_with_how_good_they_were(tmp_path: Path) -> None:
     def measured(name: str, seconds: float) -> tuple[Any, Any]:
         return times, np.full(len(times), 37.0)
 
-    follower = beside(rig, measured=measured)
+    follower = follow(rig, measured)
     for _ in range(3):  # one series is fitted a minute
         rig.pass_s(61.0)
         tell(rig, follower)
@@ -236,11 +255,11 @@ def test_nothing_measured_is_missing_not_zero(tmp_path: Path) -> None:
     def measured(name: str, seconds: float) -> tuple[Any, Any]:
         raise OSError("no telemetry")
 
-    follower = beside(rig, measured=measured)
+    follower = follow(rig, measured)
     rig.pass_s(61.0)
     follower.step()
-    assert np.isnan(series_of(follower.loads)["utilisation"]).all()
-    names = [each["series"] for each in follower._minutely(rig.now / US_PER_S)[0]["loads"]]
+    assert np.isnan(series_of(learner_of(follower).loads)["utilisation"]).all()
+    names = [each["series"] for each in learner_of(follower).every_minute((), rig.now)[0]["loads"]]
     assert "utilisation" not in names
 
 
@@ -249,11 +268,13 @@ def test_nothing_measured_is_missing_not_zero(tmp_path: Path) -> None:
 
 def test_questions_are_answered_and_the_end_is_heard(tmp_path: Path) -> None:
     rig = taught(tmp_path)
-    follower = beside(rig)
+    follower = follow(rig)
     said: list[Any] = []
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as questions:
-        serving = threading.Thread(target=worker.serve, args=(follower, questions, said.append))
+        serving = threading.Thread(
+            target=worker_loop.serve, args=(follower, questions, said.append)
+        )
         serving.start()
         spec = spec_of(user="ada", name="train", cpus=4).as_dict()
         lines = [{"ask": 1, "spec": spec}, {"ask": 2, "spec": {"no": 1}}, "x"]
@@ -281,14 +302,14 @@ def test_the_process_begins_from_the_state_folder(
     monkeypatch.setattr(sys, "argv", ["worker", "--state", str(tmp_path)])
     with open(read, "rb", buffering=0) as nobody:
         monkeypatch.setattr(sys, "stdin", type("In", (), {"buffer": nobody}))
-        worker.main()
+        worker_main.main()
     lines = [json.loads(each) for each in capsys.readouterr().out.splitlines()]
     assert any("status" in each for each in lines)
 
 
 def test_a_journal_that_is_not_written_to_is_not_read(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    watched = worker.Watched(rig.folder / "journal.db")
+    watched = worker_loop.JournalWatch(rig.folder / "journal.db")
     assert watched.changed()  # the first look
     assert not watched.changed()
     rig.submit()
@@ -299,7 +320,7 @@ def test_a_journal_that_is_not_written_to_is_not_read(tmp_path: Path) -> None:
 def test_without_news_it_steps_only_when_something_is_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follower = beside(Rig(tmp_path))
+    follower = follow(Rig(tmp_path))
     steps: list[int] = []
 
     def step() -> list[dict[str, Any]]:
@@ -310,12 +331,12 @@ def test_without_news_it_steps_only_when_something_is_due(
     looks = iter([True, *[False] * 20])
     ours, theirs = os.pipe()
     with os.fdopen(ours, "rb", 0) as questions, os.fdopen(theirs, "wb", 0) as end:
-        monkeypatch.setattr(worker, "LOOK_S", 0.001)
+        monkeypatch.setattr(worker_loop, "POLL_S", 0.001)
 
         def changed() -> bool:
             if (found := next(looks, None)) is None:
                 end.close()
             return bool(found)
 
-        worker.serve(follower, questions, lambda _message: None, changed)
+        worker_loop.serve(follower, questions, lambda _message: None, changed)
     assert len(steps) == 1

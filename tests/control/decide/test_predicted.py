@@ -15,7 +15,7 @@ from flyball.control.decide.verify import Verifier
 from flyball.control.jobs.live_state import PREDICTION
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import EventKind
-from flyball.learn.run_times import Learner
+from flyball.learn.run_times import RunTimeLearner
 
 LONG, SHORT = 400.0, 20.0
 
@@ -24,7 +24,7 @@ def rig_of(folder: Path, policy: str = "sjf", learns: bool = True) -> Rig:
     folder.mkdir(exist_ok=True)
     rig = Rig(folder, policy)
     if learns:
-        rig.plane.learner = Learner()
+        rig.plane.learner = RunTimeLearner()
     return rig
 
 
@@ -113,7 +113,7 @@ def test_predictions_of_jobs_that_are_gone_change_nothing(tmp_path: Path) -> Non
     done = rig.submit(env=env(5.0))
     rig.finish()
     before = rig.plane.book.seq
-    rig.plane.beside.hear({"runs": [[done, 3, 1.0, 2.0, 3.0, 4.0, 5.0], [99, 3, 1, 2, 3, 4, 5]]})
+    rig.plane.worker.receive({"runs": [[done, 3, 1.0, 2.0, 3.0, 4.0, 5.0], [99, 3, 1, 2, 3, 4, 5]]})
     assert rig.plane.book.seq == before
     assert PREDICTION not in rig.job(done).values
 
@@ -128,7 +128,7 @@ def test_start_times_and_dry_runs_know_it(tmp_path: Path) -> None:
     assert 200.0 < found[waiting].p50_s < 350.0
     assert found[waiting].method == "run time predicted from 4 jobs of the same owner and name"
     learner = rig.plane.learner
-    assert learner is not None
+    assert isinstance(learner, RunTimeLearner)
 
     def ask(spec: Any, now_us: int) -> list[float]:
         made = learner.predict(spec, now_us)
@@ -182,7 +182,7 @@ def test_prediction_shortens_the_mean_wait_under_sjf(tmp_path: Path) -> None:
 
 def test_more_nodes_and_easy_replay_too(tmp_path: Path) -> None:
     rig = Rig(tmp_path, "easy", nodes=TWO_NODES)
-    rig.plane.learner = Learner()
+    rig.plane.learner = RunTimeLearner()
     rng = np.random.default_rng(3)
     for at in range(40):
         kind = int(rng.integers(3))

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.control.ask.test_worker_state import beside, tell
+from tests.control.ask.test_worker_state import follow, tell
 from tests.control.live_cases import START_US, Rig, spec_of
 
 from flyball.control.jobs.request import Demand
-from flyball.control.jobs.scaling import ASSUMED, Scaling, model_of, scaling_of, time_factor
+from flyball.control.jobs.scaling import ASSUMED_PARALLEL, model_of, time_factor
 from flyball.core.errors import BadInput
+from flyball.core.job_facts import Scaling, scaling_of
 from flyball.core.jobs import Job, Row
 from flyball.core.live import LiveNode
 from flyball.core.units import US_PER_S
-from flyball.learn.scalings import shared
+from flyball.learn.scalings import parallel_part
 from flyball.tune.elastic import Elastic
 
 CORES = Demand([LiveNode("a", "CPU1", 4, 4, 8192)])
@@ -55,16 +56,16 @@ class Steps:
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (4, 1), (2, 3)])
 def test_two_sizes_tell_what_devices_share(parallel: float, before: int, after: int) -> None:
     took = [1.0 - parallel + parallel / size for size in (before, after)]
-    assert shared(before, took[0], after, took[1]) == pytest.approx(parallel)
+    assert parallel_part(before, took[0], after, took[1]) == pytest.approx(parallel)
 
 
 def test_what_cannot_be_is_the_nearest_that_can() -> None:
-    assert shared(1, 1.0, 2, 1.5) == 0.0
-    assert shared(1, 1.0, 2, 0.2) == 1.0
+    assert parallel_part(1, 1.0, 2, 1.5) == 0.0
+    assert parallel_part(1, 1.0, 2, 0.2) == 1.0
 
 
 def test_the_name_under_which_the_twin_knows_it() -> None:
-    assert model_of(job_of(), CORES) == f"amdahl:{ASSUMED:.2f}"
+    assert model_of(job_of(), CORES) == f"amdahl:{ASSUMED_PARALLEL:.2f}"
     assert model_of(job_of({"scaling": [0.63, 1]}), CORES) == "amdahl:0.65"
     assert model_of(job_of(least=0, most=0), CORES) == ""
     assert model_of(job_of(model="cifar10"), CORES).startswith("amdahl:"), "measured on GPUs only"
@@ -94,7 +95,7 @@ def test_a_change_of_size_is_measured_once_and_is_on_record(tmp_path: Path) -> N
     rig = Rig(tmp_path)
     job = rig.submit(cpus=2, least=1, most=4, name="net", user="ada", estimate_s=5000.0)
     steps = Steps(rig, a=0.06, b=0.14)
-    follower = beside(rig, measured=steps)
+    follower = follow(rig, steps)
     rig.pass_s(100)
     assert scaled(tell(rig, follower)) == [] == steps.asked
     rig.plane.resize(job, 1)
@@ -123,8 +124,8 @@ def test_the_owners_next_job_begins_with_it(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"cpus": 1, "least": 1, "most": 4, "user": "ada", "estimate_s": 50.0}
     first = rig.submit(name="net", **asked)
     rig.pass_s(1)
-    rig.plane.beside.hear({"scaled": [[first, 0.4, 3]]})
-    follower = beside(rig)
+    rig.plane.worker.receive({"scaled": [[first, 0.4, 3]]})
+    follower = follow(rig)
     same, other = rig.submit(name="net", **asked), rig.submit(name="another", **asked)
     assert scaled(tell(rig, follower)) == [[same, 0.4, 3]]
     assert scaling_of(rig.job(same)) == Scaling(0.4, 3)
@@ -132,7 +133,7 @@ def test_the_owners_next_job_begins_with_it(tmp_path: Path) -> None:
     rig.finish()
     # Also by one that begins after all have ended.
     again = rig.submit(name="net", **asked)
-    assert scaled(tell(rig, beside(rig))) == []
+    assert scaled(tell(rig, follow(rig))) == []
     third = rig.submit(name="net", **asked)
     assert scaled(tell(rig, follower)) == [[again, 0.4, 3], [third, 0.4, 3]]
     assert rig.verdict().differing == []
@@ -142,19 +143,19 @@ def test_caps_and_silence_tell_nothing(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     steps = Steps(rig, 0.1, 0.1)
     job = rig.submit(cpus=2, least=1, most=4, estimate_s=5000.0)
-    follower = beside(rig, measured=steps)
+    follower = follow(rig, steps)
     rig.pass_s(100)
     rig.plane.cap(job, 0.5)
     rig.plane.resize(job, 1)
     rig.pass_s(100)
     assert scaled(tell(rig, follower)) == []
     rig.plane.cap(job, 1.0)
-    quiet = beside(rig, measured=lambda name, seconds: (np.zeros(0), np.zeros(0)))
+    quiet = follow(rig, lambda name, seconds: (np.zeros(0), np.zeros(0)))
     rig.pass_s(100)
     rig.plane.resize(job, 2)
     rig.pass_s(100)
     assert scaled(tell(rig, quiet)) == []
-    rig.plane.beside.hear({"scaled": [[99, 0.5, 1]]})
+    rig.plane.worker.receive({"scaled": [[99, 0.5, 1]]})
     assert rig.verdict().differing == []
 
 
@@ -163,7 +164,7 @@ def test_a_job_grows_where_there_is_room_and_not_if_it_does_not_help(tmp_path: P
     job = rig.submit(cpus=1, least=1, most=4, estimate_s=4000.0)
     rig.pass_s(180)
     assert rig.job(job).rows == (Row(0, 0b111),), "a fourth core would add too little"
-    rig.plane.beside.hear({"scaled": [[job, 0.05, 1]]})
+    rig.plane.worker.receive({"scaled": [[job, 0.05, 1]]})
     rig.pass_s(300)
     assert rig.job(job).rows[0].mask.bit_count() == 1
     reasons = [each["reason"] for each in rig.job(job).values["tuned"]["log"]]

@@ -127,7 +127,7 @@ def up(
     from flyball.api.settings import ApiSettings
     from flyball.api.state_folder import default_state, locked, open_state
     from flyball.api.token import make_token
-    from flyball.app import build_live, make_tuners, policy_settings
+    from flyball.app import WORKER_COMMAND, build_live, make_tuners, policy_settings
     from flyball.control.ask.receipts import Prices
     from flyball.control.decide.tuning_rounds import Tuning
     from flyball.twin.inputs.cluster_file import load_cluster
@@ -165,7 +165,7 @@ def up(
         with (
             _endpoint(folder, server.url, tls_cert) as publish,
             _agent(command, folder / "agent.log", agent and not simulated),
-            _foresight(live.plane, foresight),
+            _worker(live.plane, WORKER_COMMAND, foresight),
         ):
             if ready is not None:
                 ready(server.url)
@@ -235,17 +235,17 @@ def _agent(command: Sequence[str], log: Path, wanted: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _foresight(plane: Any, wanted: bool) -> Iterator[None]:
-    """The worker that learns beside the control plane, started again if it ends."""
-    if not wanted:
+def _worker(plane: Any, command: Sequence[str], enabled: bool) -> Iterator[None]:
+    """Run the process that learns from the journal; it is restarted if it ends."""
+    if not enabled:
         yield
         return
-    keeper = plane.keeper()
-    keeper.start()
+    process = plane.worker_process(command)
+    process.start()
     try:
         yield
     finally:
-        keeper.stop()
+        process.stop()
 
 
 def _tuner_names(text: str) -> list[str]:

@@ -1,41 +1,37 @@
-"""How long might a job run? What jobs of its kind took, else what its owner stated.
+"""Guesses how long a job runs: as jobs of its kind did, else as its owner states.
 
-A kind is one owner's jobs of one name, one program and one size. Run times of other kinds say
-little: a job of a known owner but a new kind is judged by its stated estimate, corrected by how far
-that owner's estimates were off so far, by how running jobs of the owner are getting on, and by how
-busy the machine is with work that is not ours.
+A kind is one owner's jobs of one name, one program and one size. Run times of other kinds predict
+little: a job of a known owner but a new kind gets its stated estimate, corrected by how far that
+owner's estimates were off, by the progress of the owner's running jobs, and by how busy the machine
+is with other work.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from flyball.core.job_facts import ENOUGH_ENDED, kind_of, ran_us
 from flyball.core.jobs import Job, JobSpec, JobState
-from flyball.core.units import MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
+from flyball.core.units import S_PER_HOUR, US_PER_S
 
-ENOUGH = 3
-"""Ended jobs from which a group is believed."""
-KEPT = 200
-"""Latest jobs kept of each group."""
-MOST_GROUPS = 20_000
-"""Groups kept, the latest used. Names with a date in them would make one group per job."""
+RUNS_PER_GROUP = 200
+"""Number of latest run times kept per group."""
+MAX_GROUPS = 20_000
+"""Maximum number of groups kept, since names with a date in them make a group per job."""
 SIGMA = 0.5
 """Spread of log run times around a stated estimate, before any of the owner's jobs has ended."""
 PRIOR_JOBS = 1.0
-"""Jobs that the prior mean of an owner's errors weighs as much as."""
+"""Weight of the prior mean of an owner's errors, in jobs."""
 PRIOR_SPREAD_JOBS = 2.0
-"""Jobs that the prior spread weighs as much as."""
+"""Weight of the prior spread, in jobs."""
 LATEST_RATIOS = 20
-"""Latest errors of an owner's estimates that count."""
-INTERPRETERS = ("bash", "deepspeed", "julia", "node", "perl", "python", "rscript", "sh", "torchrun")
-"""Programs whose first argument names what really runs."""
+"""Number of an owner's latest estimate errors that count."""
 
 Floats = npt.NDArray[np.float64]
 Key = tuple[str, ...]
@@ -72,7 +68,7 @@ class Durations:
         run_s = max(1e-3, ran_us(job) / US_PER_S)
         for group in _groups(job.spec):
             seconds = self._seconds.pop(group, [])
-            self._seconds[group] = [*seconds[1 - KEPT :], run_s]
+            self._seconds[group] = [*seconds[1 - RUNS_PER_GROUP :], run_s]
         if job.state == JobState.COMPLETED and job.spec.estimate_s:
             ratios = self._ratios.pop(job.spec.user, [])
             ratio = math.log(run_s / job.spec.estimate_s)
@@ -98,14 +94,14 @@ class Durations:
     def guess(
         self, spec: JobSpec, elapsed_s: float, scores: Floats, trust: Trust | None = None
     ) -> Guess:
-        """Possible run times at these normal scores; of a running job, those still possible.
+        """Return possible run times at these normal scores; of a running job, those still possible.
 
         Args:
             trust: how far the owner's estimates are off; None = by ended jobs alone.
         """
-        found = self._of_kind(spec, elapsed_s, scores)
-        if found is not None:
-            return found
+        of_kind = self._of_kind(spec, elapsed_s, scores)
+        if of_kind is not None:
+            return of_kind
         stated_s = spec.estimate_s or spec.limit_s
         method = "the stated estimate" if spec.estimate_s else "the stated limit"
         if not stated_s:
@@ -122,7 +118,7 @@ class Durations:
         return Guess(_within(seconds, spec), method)
 
     def _of_kind(self, spec: JobSpec, elapsed_s: float, scores: Floats) -> Guess | None:
-        """Run times of the nearest group that has enough of them."""
+        """Return run times of the nearest group that has enough of them."""
         kind, owner = _groups(spec)
         groups = [(kind, "owner and name")]
         if not spec.estimate_s:  # other kinds of jobs, where the owner says nothing better
@@ -130,7 +126,7 @@ class Durations:
         for group, what in groups:
             run_s = np.sort(np.array(self._seconds.get(group, ())))
             possible = run_s[run_s > elapsed_s]
-            if len(run_s) >= ENOUGH and len(possible):
+            if len(run_s) >= ENOUGH_ENDED and len(possible):
                 place = (ndtr(scores) * len(possible)).astype(np.int64)
                 seconds = possible[np.minimum(place, len(possible) - 1)]
                 method = f"run times of {len(run_s)} jobs of the same {what}"
@@ -139,36 +135,9 @@ class Durations:
 
 
 def _forget_oldest(groups: dict[Any, list[float]]) -> None:
-    """Keep the groups that were used last."""
-    while len(groups) > MOST_GROUPS:
+    """Drop the least recently used groups."""
+    while len(groups) > MAX_GROUPS:
         del groups[next(iter(groups))]
-
-
-def ran_us(job: Job) -> float:
-    """How long it really ran: the waits between its attempts, and lost attempts, do not count."""
-    if job.preemptions:
-        spec = job.spec
-        return job.service_us / (spec.gpus * spec.milli / MILLI_PER_DEVICE or spec.cpus)
-    return job.end_us - (job.started_us or job.first_start_us)
-
-
-def program_of(argv: Sequence[str]) -> str:
-    """Name the program that a command runs: of `python -m train --lr 1` it is `train`."""
-    if not argv:
-        return ""
-    name = PurePath(argv[0]).name
-    if not name.lower().startswith(INTERPRETERS):
-        return name
-    for word in argv[1:]:
-        if not word.startswith("-") and not word.replace(".", "").isdigit():
-            return PurePath(word).name
-    return name
-
-
-def kind_of(spec: JobSpec) -> str:
-    """Name what a job is, for telling kinds of one owner apart: its name and its program."""
-    program = program_of(spec.argv)
-    return f"{spec.name} {program}" if spec.name and spec.name != program else program
 
 
 def _within(seconds: Floats, spec: JobSpec) -> Floats:
@@ -176,5 +145,5 @@ def _within(seconds: Floats, spec: JobSpec) -> Floats:
 
 
 def _groups(spec: JobSpec) -> tuple[Key, Key]:
-    """The kind of a job, and all jobs of its owner."""
+    """Return the keys of a job's kind and of all its owner's jobs."""
     return (spec.user, kind_of(spec), str(spec.cpus), str(spec.gpus)), (spec.user, "*")

@@ -15,10 +15,9 @@ from flyball.control.ask.explain_job import explain_job
 from flyball.control.ask.receipts import NOT_SAMPLED, Prices, Sampled, Seen, receipt
 from flyball.control.ask.start_forecast import Forecaster
 from flyball.control.ask.tuning_receipt import NO_STEPS
-from flyball.control.ask.tuning_receipt import Steps as ReportedSteps
 from flyball.control.ask.views import node_views
 from flyball.control.ask.waiting_tokens import Tokens
-from flyball.control.ask.worker_client import Beside
+from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import Table
 from flyball.control.jobs.adjustments import tuning_of
@@ -28,6 +27,7 @@ from flyball.control.jobs.request import Demand
 from flyball.control.journal.store import Journal
 from flyball.core.cluster import Cluster
 from flyball.core.errors import NotFound, Unavailable
+from flyball.core.job_facts import Steps as ReportedSteps
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.live import EventKind, LiveNode
 from flyball.core.units import US_PER_S
@@ -52,7 +52,7 @@ class Answers:
     """The part of `Plane` that only looks.
 
     Attributes:
-        beside: what the worker beside the control plane last said.
+        worker: what the worker process last reported.
         sensors: what was measured, None = nothing is.
     """
 
@@ -67,7 +67,7 @@ class Answers:
     progress: Progress
     forecaster: Forecaster
     tokens: Tokens
-    beside: Beside
+    worker: WorkerClient
     pulse: status.Pulse
     nodes_: tuple[LiveNode, ...]
     now_us: Callable[[], int]
@@ -151,7 +151,7 @@ class Answers:
         starts = self.forecaster.starts(now_us)
         pending = [job for job in self.queue() if job.state == JobState.PENDING]
         rows = [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
-        return {"starts": rows, "note": self.forecaster.note(now_us), **self.beside.told()}
+        return {"starts": rows, "note": self.forecaster.note(now_us), **self.worker.forecasts()}
 
     def _dry_run(self, spec: JobSpec) -> dict[str, Any]:
         """Whether and when a job that can run here would start if it were submitted now."""

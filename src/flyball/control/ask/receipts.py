@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from flyball.control.ask.energy import NOT_ASKED, Energy
 from flyball.control.ask.next_request import after_out_of_memory, after_timeout
-from flyball.control.ask.tuning_receipt import NO_STEPS, Steps, tuning_receipt
+from flyball.control.ask.tuning_receipt import NO_STEPS, tuning_receipt
 from flyball.control.jobs.adjustments import device_milli, held_since_us
 from flyball.control.jobs.usage import AT_LEAST, active_s, cores_used, spans_of
 from flyball.core.cluster import Cluster
+from flyball.core.job_facts import Steps
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import J_PER_KWH, MIB_PER_GIB, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
 from flyball.core.workload import CLASS_LABELS, JobClass

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from flyball.control.ask.durations import ran_us
 from flyball.control.decide.job_columns import Table
 from flyball.control.jobs.request import Demand
+from flyball.core.job_facts import ran_us
 from flyball.core.jobs import Job, JobState
 from flyball.core.results import Floats
 from flyball.core.units import S_PER_HOUR, US_PER_S, to_us

@@ -1,4 +1,4 @@
-"""The control plane's side of what is learnt beside it: hears the worker, answers for it."""
+"""The control plane's side of the worker process: takes its messages, and answers from them."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ from flyball.control.ask.reported_steps import StepBook
 from flyball.control.ask.start_bands import StartBands
 from flyball.control.ask.start_forecast import Forecaster
 from flyball.control.journal.tickets import Ticket
+from flyball.core.protocols import Message
 
-NOBODY = "nothing is forecast: no worker runs beside this control plane"
-NOT_YET = "the worker has not said anything yet"
+NO_WORKER = "nothing is forecast: no worker runs beside this control plane"
+NO_MESSAGE = "the worker has not said anything yet"
 
 
-class Beside:
-    """What the worker last said.
+class WorkerClient:
+    """Holds what the worker process last reported.
 
     Attributes:
-        loads: forecasts of load, a mapping each (`foresight.loads`).
-        status: how good predictions have been; empty = not said yet.
-        steps: what running jobs said of themselves.
+        loads: forecasts of load, one mapping per series (`learn.loads`).
+        status: how good predictions have been; empty until the first report.
+        steps: the steps that running jobs reported.
+        state_of_process: returns the state of the process; None if there is none.
+        wake: starts a control cycle soon.
+        on_loads: gets forecasts of load by series, for policies and tuners.
     """
 
     def __init__(
         self,
         forecaster: Forecaster,
-        predicted: Callable[[Sequence[Sequence[float]]], Ticket | None],
-        scaled: Callable[[Sequence[Sequence[float]]], Ticket | None],
+        record_runs: Callable[[Sequence[Sequence[float]]], Ticket | None],
+        record_scalings: Callable[[Sequence[Sequence[float]]], Ticket | None],
     ) -> None:
         """
         Args:
-            predicted, scaled: put run times, and how jobs scale, on record.
+            record_runs, record_scalings: write predicted run times and scalings to the journal.
         """
         self._forecaster = forecaster
-        self._record = {"runs": predicted, "scaled": scaled}
+        self._record = {"runs": record_runs, "scaled": record_scalings}
         self.loads: list[dict[str, Any]] = []
         self.status: dict[str, Any] = {}
         self.steps = StepBook()
-        self.worker: Callable[[], dict[str, Any]] | None = None
-        """How the worker is; None = there is none."""
+        self.state_of_process: Callable[[], dict[str, Any]] | None = None
         self.wake: Callable[[], None] = lambda: None
-        self.share: Callable[[dict[str, Any]], None] = lambda loads: None
-        """Told of forecasts of load, by series: policies may read them."""
+        self.on_loads: Callable[[dict[str, Any]], None] = lambda loads: None
 
-    def hear(self, message: dict[str, Any]) -> None:
-        """The worker has said something."""
+    def receive(self, message: Message) -> None:
+        """Take a message of the worker."""
         for name, record in self._record.items():
             ticket = record(message[name]) if name in message else None
             if ticket is not None:
@@ -55,12 +57,13 @@ class Beside:
             self._forecaster.bands = StartBands.of(message["bands"])
         if "loads" in message:
             self.loads = list(message["loads"])
-            self.share({str(each["series"]): each for each in self.loads})
+            self.on_loads({str(forecast["series"]): forecast for forecast in self.loads})
         if "status" in message:
             self.status = dict(message["status"])
 
-    def told(self) -> dict[str, Any]:
-        """For the API: forecasts of load, and how good everything has been."""
-        note = "" if self.status else NOT_YET if self.worker else NOBODY
-        worker = self.worker() if self.worker else {}
+    def forecasts(self) -> dict[str, Any]:
+        """Return forecasts of load, and how good predictions have been, as the API shows them."""
+        running = self.state_of_process
+        note = "" if self.status else NO_MESSAGE if running else NO_WORKER
+        worker = running() if running else {}
         return {"loads": self.loads, "predictions": {**self.status, "note": note, "worker": worker}}

@@ -19,9 +19,10 @@ from flyball.control.jobs.adjustments import TUNED, held_since_us, share_of, siz
 from flyball.control.jobs.holds import is_held
 from flyball.control.jobs.live_state import PREDICTION
 from flyball.control.jobs.request import Demand, can_hold
-from flyball.control.jobs.scaling import SCALING, model_of, time_factor
+from flyball.control.jobs.scaling import model_of, time_factor
 from flyball.core.cluster import MAX_DEVICES_PER_NODE
 from flyball.core.grouping import group_rows
+from flyball.core.job_facts import SCALING
 from flyball.core.jobs import Job, JobState, request_of
 from flyball.core.records import CAP_LEVELS, CAP_STEP, records
 from flyball.core.units import MILLI_PER_DEVICE, to_us

@@ -14,11 +14,11 @@ to go on, `orders` the number of the last order of each kind, and `log` the last
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from flyball.control.jobs.scaling import scaling_of
+from flyball.core.job_facts import SizeChange, scaling_of
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.live import Cap, Checkpoint, Event, EventKind, Resize
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
@@ -156,3 +156,25 @@ def _noted(job: Job, event: Event, before: Any, after: Any, change: dict[str, An
     log = [*about["log"], entry][-KEPT:]
     made = {**about, **change, "sequence": sequence, "orders": orders, "log": log}
     return replace(job, values={**job.values, TUNED: made})
+
+
+def size_changes(jobs: Iterable[Job]) -> list[SizeChange]:
+    """Return the last resize of each running elastic job that was resized and not capped since."""
+    changes = (_last_size_change(job) for job in jobs)
+    return [change for change in changes if change is not None]
+
+
+def _last_size_change(job: Job) -> SizeChange | None:
+    running = job.state == JobState.RUNNING and job.started_us > 0
+    if not (running and job.spec.elastic and TUNED in job.values):
+        return None
+    log, began_s = job.values[TUNED]["log"], job.started_us / US_PER_S
+    resizes = [entry for entry in log if entry["what"] == EventKind.RESIZED]
+    resizes = [entry for entry in resizes if entry["time"] > began_s]
+    if not resizes or not resizes[-1]["before"] or resizes[-1]["before"] == resizes[-1]["after"]:
+        return None
+    last = resizes[-1]
+    before_s = resizes[-2]["time"] if len(resizes) > 1 else began_s
+    if any(entry["what"] == EventKind.CAPPED and entry["time"] > before_s for entry in log):
+        return None
+    return SizeChange(job, before_s, int(last["before"]), float(last["time"]), int(last["after"]))
