@@ -19,7 +19,7 @@ from flyball.control.ask.queries import Answers, Sensors
 from flyball.control.ask.receipts import Prices
 from flyball.control.ask.recent_arrivals import Recent
 from flyball.control.ask.reported_steps import Steps
-from flyball.control.ask.start_forecast import Forecaster
+from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.views import job_view
 from flyball.control.ask.waiting_tokens import Tokens
 from flyball.control.ask.worker_client import WorkerClient
@@ -119,7 +119,7 @@ class Plane(Answers):
         self.notices = notices.Notices(folder, self.nodes_, self.journal, self.now_us)
         self.durations = Durations(self.journal.ended())
         self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
-        self.forecaster = Forecaster(self.book, self.decider, self.durations, self.recent)
+        self.forecaster = StartForecaster(self.book, self.decider, self.durations, self.recent)
         self.forecaster.steps = self._steps
         self.tokens = Tokens(self.book, self.decider)
         self.worker = WorkerClient(self.forecaster, self._predicted, self._scaled)

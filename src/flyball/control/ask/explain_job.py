@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from flyball.control.ask.start_forecast import Forecaster
+from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.decide.decider import Decider
 from flyball.control.jobs import holds
 from flyball.control.jobs.live_state import Book
@@ -20,7 +20,7 @@ SHOWN_AHEAD = 10
 
 
 def explain_job(
-    job: Job, book: Book, decider: Decider, forecaster: Forecaster, now_us: int
+    job: Job, book: Book, decider: Decider, forecaster: StartForecaster, now_us: int
 ) -> dict[str, Any]:
     """The answer to "why is my job pending, and when will it start?"."""
     if job.state != JobState.PENDING:
@@ -64,7 +64,7 @@ def explain_job(
     }
 
 
-def _what_ifs(job: Job, forecaster: Forecaster, now_us: int) -> list[dict[str, Any]]:
+def _what_ifs(job: Job, forecaster: StartForecaster, now_us: int) -> list[dict[str, Any]]:
     """When it would start if it had asked for less."""
     changes: list[tuple[str, dict[str, Any]]] = []
     spec = job.spec

@@ -13,7 +13,7 @@ from flyball.control.ask.active_pages import Page, QueueQuery, in_order, page_of
 from flyball.control.ask.energy import measured
 from flyball.control.ask.explain_job import explain_job
 from flyball.control.ask.receipts import NOT_SAMPLED, Prices, Sampled, Seen, receipt
-from flyball.control.ask.start_forecast import Forecaster
+from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.tuning_receipt import NO_STEPS
 from flyball.control.ask.views import node_views
 from flyball.control.ask.waiting_tokens import Tokens
@@ -65,7 +65,7 @@ class Answers:
     cluster: Cluster
     prices: Prices
     progress: Progress
-    forecaster: Forecaster
+    forecaster: StartForecaster
     tokens: Tokens
     worker: WorkerClient
     pulse: status.Pulse

@@ -1,8 +1,8 @@
-"""When will it start, and what would change that? Asked of the twin.
+"""Forecasts when jobs start, by roll-outs of the twin, and what would change that.
 
-Run times come from the predictor where it knows the owner's jobs, from reported steps of jobs that
-run, else from the plain groups of `durations`. What may come is drawn from what came. What the
-roll-outs say is corrected by what became of earlier forecasts (`foresight.bands`).
+Run times come from the predictor where it knows the owner's jobs, from reported steps of running
+jobs, else from the groups of `durations`. Future arrivals are drawn from recent ones. The result
+is corrected by the errors of earlier forecasts (`start_bands`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from flyball.predict.runtime.trees import LEVELS
 from flyball.twin.lookahead import Coming, horizon_us, run_times, start_times
 
 ROLLOUTS = 24
-MOST_JOBS = 5_000
-"""With more active jobs than this fewer roll-outs are made."""
+FULL_ROLLOUTS_JOBS = 5_000
+"""Number of active jobs above which fewer roll-outs are made."""
 SCOUTS = 4
-"""Roll-outs without arrivals that say how far ahead arrivals matter."""
+"""Roll-outs without arrivals, which find the horizon up to which arrivals matter."""
 SPREAD_SCORES: Floats = ndtri((np.arange(200) + 0.5) / 200)
 """Evenly spread normal scores from which quantiles are taken."""
 NOT_COMING = "jobs that are still to come are not in it: too few came so far to know what may"
@@ -42,7 +42,7 @@ COMING = "jobs that are still to come are drawn from those of the past"
 
 @dataclass(frozen=True)
 class StartTime:
-    """Seconds from now until a job starts: half of all are earlier than `p50_s`."""
+    """Seconds from now until a job starts: half of such jobs start before `p50_s`."""
 
     p50_s: float
     p90_s: float
@@ -51,21 +51,21 @@ class StartTime:
 
 @dataclass(frozen=True)
 class Rolled:
-    """What roll-outs say, before any correction: edges by job, and where run times come from."""
+    """The result of roll-outs before correction: edges by job, and the source of its run time."""
 
     raw: Mapping[int, Edges]
     methods: Mapping[int, str]
 
 
-class Forecaster:
-    """Start times of pending jobs, of jobs not submitted yet, and of jobs that ask for less.
+class StartForecaster:
+    """Forecasts starts of pending jobs, of jobs not submitted yet, and of jobs that ask for less.
 
     Attributes:
-        bands: corrects what roll-outs say.
-        ask: the predicted run time of a job that was not submitted: (like jobs, *quantiles) or
-            None.
-        steps: what a running job said of its steps, None = nothing.
-        slowdown: how much slower jobs run now because of work on the machine that is not a job.
+        bands: corrects the roll-outs.
+        ask: returns the predicted run time of a job that is not submitted, (like jobs,
+            *quantiles), or None.
+        steps: returns the steps that a running job reported; None if it reported none.
+        slowdown: returns how much slower jobs run now because of other work on the machine.
     """
 
     def __init__(
@@ -80,56 +80,57 @@ class Forecaster:
         self.slowdown: Callable[[], float] = lambda: 1.0
 
     def starts(self, now_us: int) -> dict[int, StartTime]:
-        """Of every active job."""
-        return self._told(self.roll_out((), now_us))
+        """Return the start time of every active job."""
+        return self._corrected(self.roll_out((), now_us))
 
     def note(self, now_us: int) -> str:
-        """Whether jobs to come are reckoned with."""
-        known = self._recent is not None and self._recent.known(now_us)
-        return COMING if known else NOT_COMING
+        """Return whether future arrivals are taken into account, as a sentence."""
+        enough = self._recent is not None and self._recent.known(now_us)
+        return COMING if enough else NOT_COMING
 
     def if_submitted(self, spec: JobSpec, now_us: int) -> StartTime | None:
-        """Of a job that might be submitted now; None if it would never start."""
-        job_id, made = self._thought_of(spec, now_us, self.ask(spec, now_us))
-        return self._told(self.roll_out(made, now_us)).get(job_id)
+        """Return the start time of a job submitted now; None if it would never start."""
+        job_id, events = self._hypothetical(spec, now_us, self.ask(spec, now_us))
+        return self._corrected(self.roll_out(events, now_us)).get(job_id)
 
     def if_changed(self, job: Job, changes: Mapping[str, Any], now_us: int) -> StartTime | None:
-        """Of a pending job if it had asked for something else."""
+        """Return the start time of a pending job if its request were changed."""
         spec = replace(job.spec, **changes)
         gone = {"kind": EventKind.CANCEL, "time_us": now_us, "job": job.id}
-        known = job.values.get(PREDICTION)
-        job_id, made = self._thought_of(spec, job.submit_us, known)
-        return self._told(self.roll_out((gone, *made), now_us)).get(job_id)
+        prediction = job.values.get(PREDICTION)
+        job_id, events = self._hypothetical(spec, job.submit_us, prediction)
+        return self._corrected(self.roll_out((gone, *events), now_us)).get(job_id)
 
-    def _thought_of(
-        self, spec: JobSpec, submit_us: int, known: Sequence[float] | None
+    def _hypothetical(
+        self, spec: JobSpec, submit_us: int, prediction: Sequence[float] | None
     ) -> tuple[int, tuple[Event, ...]]:
-        """A job that is only thought of, as events."""
+        """Return the number and the events of a job that exists only in this forecast."""
         with self._book.lock:
             job_id = max(self._book.ended.last, *self._book.jobs, 0) + 1
-        made = {"kind": EventKind.SUBMITTED, "time_us": submit_us, "job": job_id}
-        come = {**made, "spec": spec.as_dict()}
-        if known is None:
-            return job_id, (come,)
-        said = {"kind": EventKind.PREDICTED, "time_us": submit_us, "runs": [[job_id, *known]]}
-        return job_id, (come, said)
+        about = {"kind": EventKind.SUBMITTED, "time_us": submit_us, "job": job_id}
+        submitted = {**about, "spec": spec.as_dict()}
+        if prediction is None:
+            return job_id, (submitted,)
+        runs = [[job_id, *prediction]]
+        predicted = {"kind": EventKind.PREDICTED, "time_us": submit_us, "runs": runs}
+        return job_id, (submitted, predicted)
 
-    def _told(self, rolled: Rolled) -> dict[int, StartTime]:
-        found = {}
+    def _corrected(self, rolled: Rolled) -> dict[int, StartTime]:
+        starts = {}
         for job_id, raw in rolled.raw.items():
             edges = self.bands.correct(raw)
-            found[job_id] = StartTime(*edges, rolled.methods[job_id])
-        return found
+            starts[job_id] = StartTime(*edges, rolled.methods[job_id])
+        return starts
 
-    def roll_out(self, own: Sequence[Event], now_us: int) -> Rolled:
-        """What becomes of every active job, and of those in events that are only thought of."""
+    def roll_out(self, hypothetical: Sequence[Event], now_us: int) -> Rolled:
+        """Roll out every active job, and those of hypothetical events."""
         with self._book.lock:
-            view, ids = self._decider.look(own)
-            jobs = {**self._book.jobs, **self._book.fold(own)}
+            view, ids = self._decider.look(hypothetical)
+            jobs = {**self._book.jobs, **self._book.fold(hypothetical)}
         if not len(ids):
             return Rolled({}, {})
         cluster, knobs = self._decider.cluster, self._decider.knobs
-        count = max(4, min(ROLLOUTS, ROLLOUTS * MOST_JOBS // len(ids)))
+        count = max(4, min(ROLLOUTS, ROLLOUTS * FULL_ROLLOUTS_JOBS // len(ids)))
         owners = Owners(count, now_us)
         self._judge_estimates(list(jobs.values()), now_us)
         draws, methods = np.empty((count, len(ids))), {}
@@ -149,13 +150,13 @@ class Forecaster:
         starts = start_times(cluster, view, knobs, now_us, draws, work, coming)
         raw = {}
         for at, job_id in enumerate(ids.tolist()):
-            known = starts[:, at][~np.isnan(starts[:, at])]
-            if len(known):
-                raw[job_id] = Edges(*np.percentile(known, [50, 90]).tolist())
+            started = starts[:, at][~np.isnan(starts[:, at])]
+            if len(started):
+                raw[job_id] = Edges(*np.percentile(started, [50, 90]).tolist())
         return Rolled(raw, methods)
 
     def _judge_estimates(self, jobs: Sequence[Job], now_us: int) -> None:
-        """Work out how far each owner's estimates are off, running jobs included."""
+        """Update how far each owner's estimates are off, running jobs included."""
         running = [job for job in jobs if job.state != JobState.PENDING]
         slowdown = self.slowdown()
         ratios: dict[str, list[float]] = {job.spec.user: [] for job in jobs}
@@ -168,41 +169,41 @@ class Forecaster:
         }
 
     def _running_ratio(self, job: Job, now_us: int) -> float | None:
-        """Log ratio of a running job's run time, by its steps so far, to its stated estimate.
+        """Return the log ratio of a running job's run time, by its steps so far, to its estimate.
 
-        A job without steps that has outlived its estimate counts with what it has run.
+        A job without steps that outlived its estimate counts with the time it has run.
         """
         elapsed_s = _elapsed_s(job, now_us)
         estimate_s = job.spec.estimate_s
         if not estimate_s or not elapsed_s:
             return None
-        said = self.steps(job)
-        if said is not None:
+        reported = self.steps(job)
+        if reported is not None:
             run_s = estimate_s * np.exp(np.linspace(-1.0, 1.0, len(LEVELS)))
-            left = remaining(run_s, elapsed_s, *said)
+            left = remaining(run_s, elapsed_s, *reported)
             if "steps" in left.basis:
                 return math.log((elapsed_s + left.seconds[len(LEVELS) // 2]) / estimate_s)
         return math.log(elapsed_s / estimate_s) if elapsed_s > estimate_s else None
 
     def _guess(self, job: Job, now_us: int, scores: Floats) -> Guess:
-        """Possible run times of a job's present or next attempt, at these normal scores."""
+        """Return possible run times of a job's current or next attempt, at these normal scores."""
         elapsed_s = _elapsed_s(job, now_us)
-        said = self.steps(job) if elapsed_s else None
-        found = job.values.get(PREDICTION)
+        reported = self.steps(job) if elapsed_s else None
+        prediction = job.values.get(PREDICTION)
         trust = self._trust.get(job.spec.user)
-        if found is None and said is None:
+        if prediction is None and reported is None:
             return self._durations.guess(job.spec, elapsed_s, scores, trust)
-        if found is None:
+        if prediction is None:
             plain = self._durations.guess(job.spec, elapsed_s, SPREAD_SCORES, trust)
             like, run_s = 0, np.quantile(plain.seconds, LEVELS)
         else:
-            like, run_s = int(found[0]), np.array(found[1:], np.float64)
-        left = remaining(run_s, elapsed_s, *(said or ((), 0.0)))
+            like, run_s = int(prediction[0]), np.array(prediction[1:], np.float64)
+        left = remaining(run_s, elapsed_s, *(reported or ((), 0.0)))
         seconds = elapsed_s + run_times(left.seconds[None], LEVELS, scores[:, None])[:, 0]
         if job.spec.limit_s:
             seconds = np.minimum(seconds, job.spec.limit_s)
-        own = f"{like} job{'s' * (like != 1)} of the same owner and name"
-        whose = own if like else "jobs of other owners"
+        similar = f"{like} job{'s' * (like != 1)} of the same owner and name"
+        whose = similar if like else "jobs of other owners"
         method = left.basis if "steps" in left.basis else f"run time predicted from {whose}"
         return Guess(seconds, method)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from flyball.control.ask.reported_steps import StepBook
 from flyball.control.ask.start_bands import StartBands
-from flyball.control.ask.start_forecast import Forecaster
+from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.journal.tickets import Ticket
 from flyball.core.protocols import Message
 
@@ -29,7 +29,7 @@ class WorkerClient:
 
     def __init__(
         self,
-        forecaster: Forecaster,
+        forecaster: StartForecaster,
         record_runs: Callable[[Sequence[Sequence[float]]], Ticket | None],
         record_scalings: Callable[[Sequence[Sequence[float]]], Ticket | None],
     ) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from flyball.control.ask.durations import Durations
 from flyball.control.ask.recent_arrivals import Recent
 from flyball.control.ask.start_bands import LEVELS, StartBands
-from flyball.control.ask.start_forecast import Forecaster
+from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import Table
 from flyball.control.jobs.adjustments import size_changes
@@ -92,7 +92,7 @@ class WorkerState:
         jobs = self._latest_jobs()
         self._durations = Durations(reversed([job for job in jobs if job.state.final]))
         self._recent = Recent(demand, jobs)
-        self.forecaster = Forecaster(self.book, decider, self._durations, self._recent)
+        self.forecaster = StartForecaster(self.book, decider, self._durations, self._recent)
         self.forecaster.bands = self.bands
 
         def devices_of(spec: JobSpec) -> float:
