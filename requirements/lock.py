@@ -23,8 +23,8 @@ FILES = {
         "The same and the tools of `make test`, torch for the nets and rivals to compare with.",
     ),
     "lock-torch.txt": (
-        ["learn", "models"],
-        "The extras `learn` and `models` with all they need; torch's own wheel decides about CUDA.",
+        ["learn"],
+        "The extra `learn` with all it needs; torch's own wheel decides about CUDA.",
     ),
 }
 
@@ -34,8 +34,8 @@ def resolve(extras: list[str]) -> list[str]:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run"]
     command += ["--ignore-installed", "--report", "-", f"{HERE.parent}[{','.join(extras)}]"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    chosen = [each["metadata"] for each in json.loads(done.stdout)["install"]]
-    pins = {each["name"]: each["version"].partition("+")[0] for each in chosen}
+    chosen = [package["metadata"] for package in json.loads(done.stdout)["install"]]
+    pins = {one["name"]: one["version"].partition("+")[0] for one in chosen}
     pins.pop("flyball")
     return sorted((f"{name}=={version}" for name, version in pins.items()), key=str.lower)
 
