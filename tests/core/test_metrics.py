@@ -62,9 +62,9 @@ def nothing() -> Results:
     """A run without jobs or time."""
     plain = results()
     empty = {
-        each.name: getattr(plain, each.name)[:0]
-        for each in fields(Results)
-        if isinstance(getattr(plain, each.name), np.ndarray)
+        entry.name: getattr(plain, entry.name)[:0]
+        for entry in fields(Results)
+        if isinstance(getattr(plain, entry.name), np.ndarray)
     }
     mark = Mark(0, 0.0, 0.0, 0.0, 0)
     return replace(plain, **empty, stop_us=0, window=(mark, mark), events=0)
@@ -210,10 +210,15 @@ def test_paired_difference_of_one_or_none() -> None:
     [(1, 12.7062), (2, 4.3027), (9, 2.2622), (30, 2.0423), (60, 2.0003), (10**6, 1.95997)],
 )
 def test_student_points_are_those_of_the_printed_tables(freedom: int, point: float) -> None:
+    assert metrics.student_95(freedom) == pytest.approx(point, abs=5e-5)
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 20), 299, 300, 301, 302, 1000, 10**6])
+def test_student_points_are_exact(freedom: int) -> None:
     from scipy import stats
 
-    assert metrics.student_95(freedom) == pytest.approx(point, abs=5e-5)
-    assert metrics.student_95(freedom) == stats.t.ppf(0.975, freedom)
+    point = stats.t.ppf(0.975, freedom)
+    assert metrics.student_95(freedom) == pytest.approx(point, rel=1e-11)
 
 
 def test_no_student_point_without_a_degree_of_freedom() -> None:
