@@ -56,8 +56,8 @@ class Unavailable(FlyballError):
 class UnknownName(BadInput):
     """A name is not in a registry; the remedy suggests the nearest one."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        names = sorted(known)
+    def __init__(self, kind: str, name: str, choices: Iterable[str]) -> None:
+        names = sorted(choices)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         super().__init__(f"unknown {kind} {name!r}", f"{hint}known: {', '.join(names)}")

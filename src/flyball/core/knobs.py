@@ -122,7 +122,11 @@ class Knobs:
         0.0, "device-s", 0.0, 1e12, "order=attained: demoted once more after this much; 0 = never"
     )
     promote: float = knob(
-        0.0, "", 0.0, 1e9, "order=attained: first queue after waiting so many run times; 0 = never"
+        0.0,
+        "",
+        0.0,
+        1e9,
+        "order=attained: first queue after waiting this many run times; 0 = never",
     )
     half_life_s: float = knob(
         86_400.0, "s", 1.0, 1e9, "order=fair: time in which past usage comes to count half"

@@ -53,7 +53,7 @@ def load(kind: str, name: str, where: str, group: str, wrong: Callable[[Any], st
         assert package is not None, f"{where} {fault}"
     reason = " ".join(fault.split())
     raise BrokenPlugin(
-        f"{kind} {name} of package {package}: {where} {reason}", f"mend or uninstall {package}"
+        f"{kind} {name} of package {package}: {where} {reason}", f"repair or uninstall {package}"
     )
 
 

@@ -106,7 +106,7 @@ def define(types: Iterable[OwnType]) -> None:
         if taken is not None:
             raise BadInput(
                 f"type {own_type.name!r} is in the catalogue already ({taken.label})",
-                f"give it a name of its own, e.g. {own_type.name}-tuned",
+                f"give it another name, e.g. {own_type.name}-tuned",
             )
         like = _by_plain_name().get(_plain(own_type.like))
         if like is None:
