@@ -33,7 +33,7 @@ class Hook:
 
     def ids(self, path: str = "") -> list[int]:
         """The jobs that were posted (to a path), in order."""
-        return [each.body["id"] for each in self.posted if path in ("", each.path)]
+        return [request.body["id"] for request in self.posted if path in ("", request.path)]
 
 
 @contextmanager

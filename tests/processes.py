@@ -54,9 +54,9 @@ class Processes:
 
     def left(self) -> dict[int, str]:
         """Processes that still run, with their command lines."""
-        found = {child.pid: "" for child in self._children if child.poll() is None}
-        found |= {pid: "" for pid in proc.pids() if pid != os.getpid() and self._is_ours(pid)}
-        lines = {pid: _command_line(pid) for pid in found}
+        running = {child.pid: "" for child in self._children if child.poll() is None}
+        running |= {pid: "" for pid in proc.pids() if pid != os.getpid() and self._is_ours(pid)}
+        lines = {pid: _command_line(pid) for pid in running}
         return {pid: line for pid, line in lines.items() if not _stays(line) and not _gone(pid)}
 
     def wait(self, limit_s: float = END_S) -> dict[int, str]:
@@ -110,8 +110,8 @@ def describe(left: dict[int, str]) -> str:
 
 
 def _gone(pid: int) -> bool:
-    found = proc.stat(pid)
-    return found is None or found.gone
+    stat = proc.stat(pid)
+    return stat is None or stat.gone
 
 
 def _stays(line: str) -> bool:

@@ -3,9 +3,9 @@
 Importing this package loads nothing heavy and compiles nothing; the parts are imported
 where they are used (`flyball.twin.twin`, `flyball.schedule.policies`, ...).
 
-    client = flyball.Client()           a control plane, from outside
-    flyball.report(step=10, loss=0.3)   how far this job has come, from inside
-    flyball.elastic()                   how many devices it has now, from inside
+    client = flyball.Client()           talk to a control plane, from anywhere
+    flyball.report(step=10, loss=0.3)   report progress, from inside a job
+    flyball.elastic()                   how many devices the job has now, from inside it
     flyball.TorchCallback(model, ...)   all of that for a plain PyTorch loop
 """
 
@@ -31,7 +31,7 @@ _LAZY = {
 
 
 def __dir__() -> list[str]:
-    """List what is public, without importing it."""
+    """List the public names without importing them."""
     return sorted(__all__)
 
 

@@ -42,7 +42,7 @@ def check(name: str, site: Site) -> int:
     else:
         assert sensor.about.get("source") or sensor.about.get("use")
         assert sample.values
-    assert all(isinstance(each, str) for each in sensor.about.values())
+    assert all(isinstance(text, str) for text in sensor.about.values())
     return len(sample.values)
 
 

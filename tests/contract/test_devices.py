@@ -78,8 +78,8 @@ def test_more_of_everything_is_no_slower(name: str) -> None:
     for other in catalogue.load().values():
         formats = ("bf16", "fp16", "tf32", "fp32")
         ours, theirs = (
-            next((each.peak_tflops[f] for f in formats if f in each.peak_tflops), 0.0)
-            for each in (device, other)
+            next((candidate.peak_tflops[f] for f in formats if f in candidate.peak_tflops), 0.0)
+            for candidate in (device, other)
         )
         if ours >= theirs and device.bandwidth_gb_s >= other.bandwidth_gb_s:
             for kind in JobClass:
@@ -90,7 +90,7 @@ def test_every_name_means_one_type() -> None:
     claimed = Counter(
         plain(name)
         for device in catalogue.load().values()
-        for name in {plain(each) for each in (device.name, *device.aliases)}
+        for name in {plain(alias) for alias in (device.name, *device.aliases)}
     )
     assert {name for name, count in claimed.items() if count > 1} == set()
 

@@ -63,15 +63,15 @@ class Bench:
         return self.engine.apply(Stop(job, attempt, why))
 
     def seen(self) -> list[tuple[int, int, str]]:
-        return [(each.job, each.attempt, each.what) for each in self.engine.observe()]
+        return [(report.job, report.attempt, report.what) for report in self.engine.observe()]
 
     def report(self, what: str, job: int = 1, attempt: int = 1) -> Report:
         """Wait for a report."""
         deadline_s = time.monotonic() + WAIT_S
         while time.monotonic() < deadline_s:
-            for each in self.engine.observe():
-                if (each.job, each.attempt, each.what) == (job, attempt, what):
-                    return each
+            for report in self.engine.observe():
+                if (report.job, report.attempt, report.what) == (job, attempt, what):
+                    return report
             self.engine.wait(0.02)  # type: ignore[attr-defined]
         raise AssertionError(f"no report {what!r} of {job}.{attempt}")
 
@@ -126,10 +126,10 @@ class LocalBench(Bench):
 @pytest.fixture(params=[VirtualBench, LocalBench], ids=["virtual", "local"])
 def bench(request: Any, tmp_path: Path) -> Iterator[Bench]:
     make: Callable[[Path], Bench] = request.param
-    made = make(tmp_path)
-    yield made
-    made.engine.reconcile([])  # whatever still runs is nobody's any more
-    made.close()
+    bench = make(tmp_path)
+    yield bench
+    bench.engine.reconcile([])  # whatever still runs is nobody's any more
+    bench.close()
 
 
 def test_nodes(bench: Bench) -> None:
@@ -225,7 +225,8 @@ def restarted(bench: Bench, *expected: tuple[int, int]) -> list[tuple[int, int, 
     bench.close()
     bench.open()
     return sorted(
-        (each.job, each.attempt, each.what) for each in bench.engine.reconcile(list(expected))
+        (report.job, report.attempt, report.what)
+        for report in bench.engine.reconcile(list(expected))
     )
 
 
@@ -248,8 +249,8 @@ def test_what_was_lost_meanwhile_is_found_lost(bench: Bench) -> None:
     bench.launch(run_s=LONG)
     bench.report("started")
     bench.lose(1)
-    found = restarted(bench, (1, 1))
-    if (1, 1, "lost") not in found:  # its processes may take a moment to go
+    reports = restarted(bench, (1, 1))
+    if (1, 1, "lost") not in reports:  # its processes may take a moment to go
         bench.report("lost")
 
 
@@ -278,5 +279,5 @@ def test_all_of_it_at_once(bench: Bench) -> None:
     bench.report("ended", 1)
     bench.launch(2, run_s=LONG)
     bench.report("started", 2)
-    found = restarted(bench, (1, 1), (2, 1), (3, 1))
-    assert {(1, 1, "ended"), (2, 1, "started"), (3, 1, "void")} <= set(found)
+    reports = restarted(bench, (1, 1), (2, 1), (3, 1))
+    assert {(1, 1, "ended"), (2, 1, "started"), (3, 1, "void")} <= set(reports)

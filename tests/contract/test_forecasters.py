@@ -53,7 +53,7 @@ def odd_step() -> Series:
 
 
 FOUL = {
-    each.__name__: each for each in (constant, zeros, holes, missing, two, milliseconds, odd_step)
+    make.__name__: make for make in (constant, zeros, holes, missing, two, milliseconds, odd_step)
 }
 
 
@@ -65,17 +65,17 @@ def forecaster(request: pytest.FixtureRequest) -> LoadForecaster:
 
         assert issubclass(kind, Neural)
         return kind(Settings(updates=12, batch=64, width=16))
-    made: LoadForecaster = kind()
-    return made
+    forecaster: LoadForecaster = kind()
+    return forecaster
 
 
-def check(said: Outlook, count: int) -> None:
-    assert said.mean.shape == (count,)
-    assert said.quantiles.shape == (count, len(LEVELS))
-    assert np.isfinite(said.mean).all()
-    assert np.isfinite(said.quantiles).all()
-    assert (np.diff(said.quantiles, axis=1) >= -1e-9).all()
-    np.testing.assert_array_equal(said.median, said.quantiles[:, 3])
+def check(outlook: Outlook, count: int) -> None:
+    assert outlook.mean.shape == (count,)
+    assert outlook.quantiles.shape == (count, len(LEVELS))
+    assert np.isfinite(outlook.mean).all()
+    assert np.isfinite(outlook.quantiles).all()
+    assert (np.diff(outlook.quantiles, axis=1) >= -1e-9).all()
+    np.testing.assert_array_equal(outlook.median, outlook.quantiles[:, 3])
 
 
 @pytest.mark.parametrize("case", SERIES)
@@ -87,14 +87,14 @@ def test_answers_for_many_origins_and_is_the_same_twice(
     forecaster.fit([series.head(cut)], LEADS)
     origins = np.arange(cut, cut + 60)
     for lead in (*LEADS, 7):  # the last was not fitted
-        said = forecaster.outlook(series, origins, lead)
-        check(said, len(origins))
+        outlook = forecaster.outlook(series, origins, lead)
+        check(outlook, len(origins))
         again = forecaster.outlook(series, origins, lead)
-        np.testing.assert_array_equal(said.quantiles, again.quantiles)
+        np.testing.assert_array_equal(outlook.quantiles, again.quantiles)
         one = forecaster.outlook(series, origins[30:31], lead)
-        np.testing.assert_allclose(one.quantiles[0], said.quantiles[30], rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(one.quantiles[0], outlook.quantiles[30], rtol=1e-6, atol=1e-9)
         if case != "wander":
-            assert said.quantiles.min() >= 0 or forecaster.__class__.__name__ == "Smoothing"
+            assert outlook.quantiles.min() >= 0 or forecaster.__class__.__name__ == "Smoothing"
 
 
 @pytest.mark.parametrize("case", SERIES)
@@ -132,7 +132,7 @@ def test_foul_series_do_no_harm(forecaster: LoadForecaster, case: str) -> None:
 
 def test_a_panel_is_learnt_together(forecaster: LoadForecaster) -> None:
     panel = [daily(), counts(), wander()]
-    forecaster.fit([each.head(14 * DAY) for each in panel], (1,))
+    forecaster.fit([series.head(14 * DAY) for series in panel], (1,))
     for series in panel:
         check(forecaster.outlook(series, np.arange(15 * DAY, 16 * DAY), 1), DAY)
 
@@ -147,13 +147,13 @@ def test_what_was_learnt_is_saved_without_pickle(
     series = daily()
     forecaster.fit([series.head(14 * DAY)], LEADS)
     name = request.node.callspec.params["forecaster"]
-    made = files.write(tmp_path, name, forecaster)
-    assert {each.suffix for each in made} <= {".json", ".safetensors"}
+    paths = files.write(tmp_path, name, forecaster)
+    assert {path.suffix for path in paths} <= {".json", ".safetensors"}
     other = files.read(tmp_path, name)
     assert type(other) is type(forecaster)
     origins = np.arange(15 * DAY, 16 * DAY)
     for lead in LEADS:
-        first, second = (each.outlook(series, origins, lead) for each in (forecaster, other))
+        first, second = (loaded.outlook(series, origins, lead) for loaded in (forecaster, other))
         np.testing.assert_allclose(first.quantiles, second.quantiles, rtol=1e-9)
         np.testing.assert_allclose(first.mean, second.mean, rtol=1e-9)
 

@@ -90,8 +90,8 @@ def test_has_a_name_a_meaning_and_valid_knobs(policy: Preset) -> None:
     assert policy.summary == policy.summary.strip()
     settings_ = [f"{name}={value}" for name, value in policy.knobs.as_dict().items()]
     assert Knobs().with_settings(settings_) == policy.knobs
-    for each in fields(policy.knobs):
-        assert each.metadata["low"] <= getattr(policy.knobs, each.name) <= each.metadata["high"]
+    for entry in fields(policy.knobs):
+        assert entry.metadata["low"] <= getattr(policy.knobs, entry.name) <= entry.metadata["high"]
 
 
 def test_unknown_policy_says_what_was_perhaps_meant() -> None:
@@ -117,12 +117,12 @@ def test_deciding_is_pure(policy: Preset) -> None:
         Twin(MIXED, mixed_workload(60), policy.knobs, EFFECTS, policy.allocator),
         Keeper(policy),
     )
-    while (made := twin.step(keeper)) is not None:
+    while (plan := twin.step(keeper)) is not None:
         seen = keeper.snapshots.pop()
         before = {name: getattr(seen, name).tobytes() for name in State._fields}
         first, second = policy.decide(seen), policy.decide(seen)
         assert np.array_equal(first, second)
-        assert np.array_equal(first, made)
+        assert np.array_equal(first, plan)
         for name, content in before.items():
             assert getattr(seen, name).tobytes() == content, name
 
@@ -165,19 +165,19 @@ def test_stepping_gives_the_compiled_schedule_of_any_knobs(problem: Problem) -> 
 @given(problems())
 def test_deciding_is_pure_for_any_knobs(problem: Problem) -> None:
     twin, keeper = twin_of(problem), Keeper(preset(problem.knobs))
-    while (made := twin.step(keeper)) is not None:
+    while (plan := twin.step(keeper)) is not None:
         seen = keeper.snapshots.pop()
         before = twin.state.arena.tobytes()
         again = keeper.policy.decide(seen)
-        assert np.array_equal(made, again)
+        assert np.array_equal(plan, again)
         assert twin.state.arena.tobytes() == before
 
 
 def test_compiled_and_stepped_instants_can_alternate() -> None:
     policy = get_policy("easy")
-    whole = Twin(MIXED, mixed_workload(), policy.knobs, EFFECTS, policy.allocator)
-    mixed = whole.clone()
-    whole.run()
+    at_once = Twin(MIXED, mixed_workload(), policy.knobs, EFFECTS, policy.allocator)
+    mixed = at_once.clone()
+    at_once.run()
     steps = 0
     while not mixed.finished:
         steps += 1
@@ -185,8 +185,8 @@ def test_compiled_and_stepped_instants_can_alternate() -> None:
             mixed.run(mixed.next_us)
         else:
             mixed.step(policy)
-    assert summary(mixed.state) == summary(whole.state)
-    assert len(plan_of(whole.state)) == whole.state.clock[0].actions
+    assert summary(mixed.state) == summary(at_once.state)
+    assert len(plan_of(at_once.state)) == at_once.state.clock[0].actions
 
 
 @pytest.mark.nojit

@@ -24,16 +24,16 @@ readers = pytest.mark.parametrize("reader", sorted(READERS))
 
 def sample_of(reader: str) -> Path:
     """The sample of a reader: `samples/<reader>.<anything>`."""
-    found = sorted(SAMPLES.glob(f"{reader}.*"))
+    samples = sorted(SAMPLES.glob(f"{reader}.*"))
     if reader in NAMED_OTHERWISE:
-        found = [SAMPLES / NAMED_OTHERWISE[reader]]
-    if not found:
+        samples = [SAMPLES / NAMED_OTHERWISE[reader]]
+    if not samples:
         folder = SAMPLES.relative_to(PROJECT).as_posix()
         pytest.fail(
             f"trace reader {reader!r} has no sample: write a file of a few rows to "
             f"{folder}/{reader}.csv (or another ending) that it reads"
         )
-    return found[0]
+    return samples[0]
 
 
 def read(reader: str) -> Workload:
@@ -118,10 +118,10 @@ def test_refuses_what_is_no_trace(reader: str, content: bytes, tmp_path: Path) -
 
 @readers
 def test_a_cut_file_is_read_in_part_or_refused(reader: str, tmp_path: Path) -> None:
-    whole = sample_of(reader).read_bytes()
+    content = sample_of(reader).read_bytes()
     path = tmp_path / "cut.dat"
-    for keep in range(1, len(whole), max(1, len(whole) // 40)):
-        path.write_bytes(whole[:keep])
+    for keep in range(1, len(content), max(1, len(content) // 40)):
+        path.write_bytes(content[:keep])
         try:
             assert len(read_trace(path, reader)) > 0
         except BadInput as error:

@@ -107,9 +107,9 @@ def stepped(name: str, jobs: Workload, most: int = 60) -> Iterator[tuple[State, 
 def test_has_a_meaning_and_settings(name: str) -> None:
     assert registry.summary(name)
     assert registry.summary(name) == registry.summary(name).strip().rstrip(".")
-    found: Any = registry.get_tuner(name)
-    assert registry.location(name).endswith(f":{found.__name__}")
-    assert is_dataclass(found)
+    tuner: Any = registry.get_tuner(name)
+    assert registry.location(name).endswith(f":{tuner.__name__}")
+    assert is_dataclass(tuner)
     for key, value in registry.settings(name).items():
         assert registry.parse(name, key, str(value)) == value
 
@@ -124,9 +124,9 @@ def test_plans_are_carried_out_and_every_action_has_its_reason(name: str) -> Non
             assert Reason(int(row.reason)) is not None
             assert np.isfinite(row.gain)
             if row.kind != ActionKind.RESERVE:
-                said = reason_text(row, None, 0)
-                assert said.endswith(".")
-                assert json.loads(json.dumps(said)) == said
+                sentence = reason_text(row, None, 0)
+                assert sentence.endswith(".")
+                assert json.loads(json.dumps(sentence)) == sentence
     assert seen == 60
 
 
@@ -135,14 +135,14 @@ def test_adjusting_is_pure_and_the_same_again(name: str) -> None:
     again, fresh_one = make(name), make(name)
     for state, before, plan in stepped(name, workload(25, seed=8), 40):
         arrays = {key: getattr(state, key).tobytes() for key in State._fields}
-        given = before.copy()
-        first = again.adjust(state, FORECAST, given)
-        assert np.array_equal(given, before)
+        copy = before.copy()
+        first = again.adjust(state, FORECAST, copy)
+        assert np.array_equal(copy, before)
         # No state is kept: a tuner asked for the first time says the same, in whatever order.
         other = fresh_one.adjust(clone(state), FORECAST, before.copy())
-        for made in (first, other):
-            assert made.dtype == ACTION
-            assert np.array_equal(made, plan)
+        for adjusted in (first, other):
+            assert adjusted.dtype == ACTION
+            assert np.array_equal(adjusted, plan)
         for key, content in arrays.items():
             assert getattr(state, key).tobytes() == content, key
 
@@ -165,7 +165,7 @@ def test_an_empty_cluster_needs_no_forecast_and_no_jobs(name: str) -> None:
     assert (empty.runs.status == Status.FUTURE).all()
     plan = make(name).adjust(empty, None, records(0, ACTION))
     assert set(plan["kind"].tolist()) <= {
-        int(each) for each in (ActionKind.SLEEP, ActionKind.WAKE, ActionKind.REPLICAS)
+        int(kind) for kind in (ActionKind.SLEEP, ActionKind.WAKE, ActionKind.REPLICAS)
     }
 
 
@@ -194,7 +194,7 @@ def test_a_tuned_replay_ends_and_says_what_was_done(name: str) -> None:
     twin.tuning = watch.over(twin.tuning)
     twin.replay()
     assert twin.finished
-    rows = [each.as_dict() for each in watch.found]
+    rows = [round_.as_dict() for round_ in watch.found]
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     assert rows == sorted(rows, key=lambda row: row["time_s"])
     for row in rows:
@@ -225,14 +225,14 @@ def test_a_tuner_of_a_service_is_refused_where_there_is_none() -> None:
 
 
 def test_settings_by_name() -> None:
-    made = tuning_setting("elastic,power,share", ["elastic.eta=0.7", "share.gather=no"], 120.0)
-    changed = {each.name: dict(each.changed) for each in made.tuners}
+    setting = tuning_setting("elastic,power,share", ["elastic.eta=0.7", "share.gather=no"], 120.0)
+    changed = {tuner.name: dict(tuner.changed) for tuner in setting.tuners}
     assert changed == {
         "elastic": {"eta": 0.7},
         "share": {"gather": False, "round_s": 120.0},
         "power": {"round_s": 120.0},
     }
-    assert made.without("share").names == ["elastic", "power"]
+    assert setting.without("share").names == ["elastic", "power"]
 
 
 @pytest.mark.parametrize(
@@ -278,6 +278,6 @@ class Mine:
     ],
 )
 def test_policies_that_cannot_be_tuned(policy: str, tuners: str, why: str) -> None:
-    found = get_policy(policy)
+    preset = get_policy(policy)
     with pytest.raises(BadInput, match=why):
-        tuned(PolicySetting(policy, found.knobs, found.allocator), tuning_setting(tuners, []))
+        tuned(PolicySetting(policy, preset.knobs, preset.allocator), tuning_setting(tuners, []))

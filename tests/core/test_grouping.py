@@ -16,10 +16,10 @@ WIDE = st.lists(st.tuples(*[st.integers(-(2**61), 2**61)] * 3), min_size=1, max_
 
 def check(rows: list[tuple[int, ...]]) -> None:
     columns = np.array(rows, np.int64).T
-    found = group_rows(*columns)
+    groups = group_rows(*columns)
     in_order = sorted(set(rows))
-    assert [in_order[group] for group in found.of_row] == rows
-    assert [rows.index(each) for each in in_order] == found.first.tolist()
+    assert [in_order[group] for group in groups.of_row] == rows
+    assert [rows.index(row) for row in in_order] == groups.first.tolist()
 
 
 @given(ROWS)

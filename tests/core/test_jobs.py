@@ -36,7 +36,7 @@ def test_only_what_differs_is_kept() -> None:
     assert JobSpec(("ls",), cpus=2, env={"A": "1"}).as_dict() == {
         "argv": ("ls",), "cpus": 2, "env": {"A": "1"},
     }  # fmt: skip
-    assert DEFAULTS.keys() == {each.name for each in fields(JobSpec)}
+    assert DEFAULTS.keys() == {entry.name for entry in fields(JobSpec)}
     assert JobSpec(("a",)).env is not JobSpec(("b",)).env
 
 
@@ -65,9 +65,9 @@ def test_equal_specs_have_equal_texts(spec: JobSpec) -> None:
 
 @given(SPECS, st.integers(1), st.integers(0))
 def test_a_job_just_submitted_is_as_any_other(spec: JobSpec, job_id: int, time_us: int) -> None:
-    made, usual = Job.submitted(job_id, spec, time_us), Job(job_id, spec, time_us)
-    assert made == usual
-    assert vars(made) == vars(usual)
-    assert repr(made) == repr(usual)
-    assert replace(made, attempt=1) == replace(usual, attempt=1)
-    assert made.values is not Job.submitted(job_id, spec, time_us).values
+    quick, usual = Job.submitted(job_id, spec, time_us), Job(job_id, spec, time_us)
+    assert quick == usual
+    assert vars(quick) == vars(usual)
+    assert repr(quick) == repr(usual)
+    assert replace(quick, attempt=1) == replace(usual, attempt=1)
+    assert quick.values is not Job.submitted(job_id, spec, time_us).values

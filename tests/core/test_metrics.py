@@ -62,9 +62,9 @@ def nothing() -> Results:
     """A run without jobs or time."""
     plain = results()
     empty = {
-        each.name: getattr(plain, each.name)[:0]
-        for each in fields(Results)
-        if isinstance(getattr(plain, each.name), np.ndarray)
+        entry.name: getattr(plain, entry.name)[:0]
+        for entry in fields(Results)
+        if isinstance(getattr(plain, entry.name), np.ndarray)
     }
     mark = Mark(0, 0.0, 0.0, 0.0, 0)
     return replace(plain, **empty, stop_us=0, window=(mark, mark), events=0)
@@ -190,9 +190,9 @@ def test_without_nan_goes_all_the_way_down() -> None:
 
 
 def test_paired_difference() -> None:
-    # Gaps 1, 2, 3: mean 2, deviation 1, t(2) = 4.3027.
+    # Gaps 1, 2, 3: mean 2, deviation 1, t(2) = 4.302653.
     mean, low, high = metrics.paired([2, 4, 6], [1, 2, 3])
-    half = 4.3027 / math.sqrt(3)
+    half = 4.302653 / math.sqrt(3)
     assert (mean, low, high) == pytest.approx((2, 2 - half, 2 + half))
     assert metrics.paired([5, 5], [3, 3]) == (2, 2, 2)
 
@@ -205,8 +205,21 @@ def test_paired_difference_of_one_or_none() -> None:
     assert math.isnan(metrics.paired([], [])[0])
 
 
-@pytest.mark.parametrize("freedom", [1, 2, 9, 29, 30, 31, 60, 999])
-def test_student_points(freedom: int) -> None:
+@pytest.mark.parametrize(
+    ("freedom", "point"),
+    [(1, 12.7062), (2, 4.3027), (9, 2.2622), (30, 2.0423), (60, 2.0003), (10**6, 1.95997)],
+)
+def test_student_points_are_those_of_the_printed_tables(freedom: int, point: float) -> None:
+    assert metrics.student_95(freedom) == pytest.approx(point, abs=5e-5)
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 20), 299, 300, 301, 302, 1000, 10**6])
+def test_student_points_are_exact(freedom: int) -> None:
     from scipy import stats
 
-    assert metrics.student_95(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=1e-4)
+    point = stats.t.ppf(0.975, freedom)
+    assert metrics.student_95(freedom) == pytest.approx(point, rel=1e-11)
+
+
+def test_no_student_point_without_a_degree_of_freedom() -> None:
+    assert math.isnan(metrics.student_95(0))

@@ -12,7 +12,7 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, DataAbsent, FlyballError, UnknownName, at
 from flyball.core.protocols import Clock
-from flyball.core.units import duration_text, to_s, to_us
+from flyball.core.units import duration_text, parse_duration_s, to_s, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, JobClass, Workload
 
 
@@ -82,6 +82,36 @@ def test_microseconds() -> None:
 )
 def test_durations_for_people(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("3600", 3600.0),
+        (" 0.5 ", 0.5),
+        ("1e3", 1000.0),
+        ("50ms", 0.05),
+        ("0.5s", 0.5),
+        ("45sec", 45.0),
+        ("90m", 5400.0),
+        ("10 MIN", 600.0),
+        ("1.5h", 5400.0),
+        (".5h", 1800.0),
+        ("2d", 172_800.0),
+        ("1h30m", 5400.0),
+        ("1d 2h 3m 4s", 93_784.0),
+        ("-5s", -5.0),
+    ],
+)
+def test_durations_as_users_write_them(text: str, seconds: float) -> None:
+    assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "h", "1x", "1h30", "1:30", "1-00:00", "nan", "inf", "1e999", "1e999s", "5 5"]
+)
+def test_texts_that_are_no_duration(text: str) -> None:
+    assert math.isnan(parse_duration_s(text))
 
 
 def test_workload_is_in_order_of_submission() -> None:

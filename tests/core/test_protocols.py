@@ -12,6 +12,6 @@ def test_the_contracts_fit_in_a_hundred_lines() -> None:
 
 
 def test_every_contract_says_what_it_is() -> None:
-    for name, each in vars(protocols).items():
-        if inspect.isclass(each) and each.__module__ == protocols.__name__:
-            assert each.__doc__, name
+    for name, member in vars(protocols).items():
+        if inspect.isclass(member) and member.__module__ == protocols.__name__:
+            assert member.__doc__, name

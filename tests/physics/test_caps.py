@@ -64,8 +64,8 @@ def ladder(jobs: int, seed: int) -> Ladder:
     rng = np.random.default_rng(seed)
     curves = [curve(name) for name in ("V100", "A100", "P100")]
     mine = [curves[rng.integers(3)][:, ::3] for _ in range(jobs)]
-    watts = np.array([rng.uniform(50, 400) * each[1] for each in mine])
-    return Ladder(watts, np.array([each[0] for each in mine]), rng.uniform(0.5, 8.0, jobs))
+    watts = np.array([rng.uniform(50, 400) * curve[1] for curve in mine])
+    return Ladder(watts, np.array([curve[0] for curve in mine]), rng.uniform(0.5, 8.0, jobs))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -78,9 +78,9 @@ def test_a_budget_costs_little_more_than_the_best_of_all_choices(seed: int, part
     assert jobs.watts[rows, levels].sum() <= most_w
     assert lost == pytest.approx(float((jobs.weight * (1 - 1 / jobs.time[rows, levels])).sum()))
     best = min(
-        float((jobs.weight * (1 - 1 / jobs.time[rows, each])).sum())
-        for each in itertools.product(range(4), repeat=5)
-        if jobs.watts[rows, each].sum() <= most_w
+        float((jobs.weight * (1 - 1 / jobs.time[rows, choice])).sum())
+        for choice in itertools.product(range(4), repeat=5)
+        if jobs.watts[rows, choice].sum() <= most_w
     )
     # The last step may save more than was needed, and no more than the largest step costs.
     steps = jobs.weight[:, None] * -np.diff(1 / jobs.time, axis=1)

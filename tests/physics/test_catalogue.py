@@ -55,7 +55,7 @@ def test_cap_curves_have_sources_and_no_source_is_idle() -> None:
 def test_peaks_do_not_fall_with_shorter_formats() -> None:
     order = ("fp64", "fp32", "tf32", "fp16", "int8")
     for device in catalogue.load().values():
-        peaks = [device.peak_tflops[each] for each in order if each in device.peak_tflops]
+        peaks = [device.peak_tflops[name] for name in order if name in device.peak_tflops]
         assert peaks == sorted(peaks), device.name
 
 

@@ -18,15 +18,15 @@ DECORATORS = {"entry", "hot", "kernel"}
 
 def statements(body: list[ast.stmt]) -> list[ast.ImportFrom | ast.Import]:
     """Return the imports that run when a module is imported."""
-    found: list[ast.ImportFrom | ast.Import] = []
+    imports: list[ast.ImportFrom | ast.Import] = []
     for node in body:
         if isinstance(node, ast.ImportFrom | ast.Import):
-            found.append(node)
+            imports.append(node)
         elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
-            found += statements(node.body) + statements(node.orelse)
+            imports += statements(node.body) + statements(node.orelse)
         elif isinstance(node, ast.Try):
-            found += statements(node.body)
-    return found
+            imports += statements(node.body)
+    return imports
 
 
 def modules(path: Path) -> set[str]:
@@ -53,13 +53,13 @@ def by_syntax_tree() -> set[Path]:
     compiling = {f"flyball.physics.compile.{name}" for name in DECORATORS}
     pending = [path for path in by_name.values() if modules(path) & compiling]
     pending.append(PACKAGE / "physics" / "compile.py")
-    found: set[Path] = set()
+    sources: set[Path] = set()
     while pending:
         path = pending.pop()
-        if path not in found:
-            found.add(path)
+        if path not in sources:
+            sources.add(path)
             pending += [by_name[name] for name in modules(path) if name in by_name]
-    return found - {PACKAGE / "__init__.py"}
+    return sources - {PACKAGE / "__init__.py"}
 
 
 def test_sources_are_those_of_the_import_graph() -> None:

@@ -94,14 +94,15 @@ def zeus_sweeps() -> dict[tuple[str, str], list[list[tuple[float, float, float]]
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             key = tuple(
-                row[each] for each in ("gpu_type", "network", "dataset", "batch_size", "optimizer")
+                row[column]
+                for column in ("gpu_type", "network", "dataset", "batch_size", "optimizer")
             )
             numbers = ("power_limit_w", "time_per_epoch_s", "average_power_w")
-            sweeps[key].append(tuple(float(row[each]) for each in numbers))
-    found: dict[tuple[str, str], list[list[tuple[float, float, float]]]] = defaultdict(list)
+            sweeps[key].append(tuple(float(row[column]) for column in numbers))
+    sorted_sweeps: dict[tuple[str, str], list[list[tuple[float, float, float]]]] = defaultdict(list)
     for key, sweep in sweeps.items():
-        found[key[0], key[1]].append(sorted(sweep))  # type: ignore[arg-type]
-    return found
+        sorted_sweeps[key[0], key[1]].append(sorted(sweep))  # type: ignore[arg-type]
+    return sorted_sweeps
 
 
 @pytest.mark.parametrize("gpu", ["v100", "a40", "rtx6000", "p100"])
@@ -122,7 +123,7 @@ def test_draw_shares_are_the_measured_medians() -> None:
     shares = defaultdict(list)
     for (_, network), sweeps in zeus_sweeps().items():
         shares[network].append(median(sweep[-1][2] / sweep[-1][0] for sweep in sweeps))
-    typical = {network: median(each) for network, each in shares.items()}
+    typical = {network: median(values) for network, values in shares.items()}
     compute = (typical["resnet50"] + typical["bert_base_uncased"]) / 2
     memory = (typical["shufflenetv2"] + typical["ncf"]) / 2
     assert DRAW_SHARE[JobClass.COMPUTE_INTENSIVE] == pytest.approx(compute, abs=0.01)

@@ -109,7 +109,7 @@ def spread_errors() -> dict[str, list[float]]:
 
 
 def page_rows(errors: dict[str, list[float]]) -> list[str]:
-    everything = [each for group in errors.values() for each in group]
+    everything = [error for group in errors.values() for error in group]
     return [
         f"| {name} | {len(group)} | {median(group) * 100:.0f} % |"
         for name, group in [*errors.items(), ("all", everything)]
@@ -130,7 +130,7 @@ def test_the_page_quotes_the_errors_against_neusight() -> None:
 
 
 def test_the_roofline_is_right_to_a_quarter_where_it_was_not_fitted() -> None:
-    everything = [each for group in neusight_errors().values() for each in group]
+    everything = [error for group in neusight_errors().values() for error in group]
     assert median(everything) < 0.25
 
 

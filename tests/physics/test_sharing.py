@@ -73,8 +73,8 @@ def test_the_table_is_gavels() -> None:
             for mine, other, side in ((a, b, "a"), (b, a, "b")):
                 alone = measured.steps_per_s(row["gpu_type"], mine, 1)
                 assert alone
-                found = measured_pair(device, mine.text, other.text)
-                assert found == pytest.approx(float(row[f"steps_per_s_{side}"]) / alone, abs=6e-5)
+                value = measured_pair(device, mine.text, other.text)
+                assert value == pytest.approx(float(row[f"steps_per_s_{side}"]) / alone, abs=6e-5)
                 seen += 1
     assert seen == 3 * 26 * 26 * 2
 

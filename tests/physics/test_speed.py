@@ -47,9 +47,9 @@ def test_speeds_are_finite_and_not_negative(
     count: int,
     spread: bool,
 ) -> None:
-    found = speed(model, kind, device, base, count, spread, NETWORK)
-    assert 0.0 <= found.value < 10_000.0  # a board against a single core
-    assert found.basis
+    result = speed(model, kind, device, base, count, spread, NETWORK)
+    assert 0.0 <= result.value < 10_000.0  # a board against a single core
+    assert result.basis
 
 
 @given(models, kinds, devices, devices, counts)
@@ -69,14 +69,14 @@ def test_an_estimated_speed_is_never_higher_spread(
 
 
 def test_measured_ratio() -> None:
-    found = packed("ResNet-18 (batch size 32)", "V100", "K80")
+    result = packed("ResNet-18 (batch size 32)", "V100", "K80")
     key = measured.ModelKey("ResNet-18", 32)
     fast, slow = measured.steps_per_s("v100", key, 1), measured.steps_per_s("k80", key, 1)
     assert fast and slow
-    assert found.value == pytest.approx(fast / slow, rel=1e-12)
-    assert not found.estimated
+    assert result.value == pytest.approx(fast / slow, rel=1e-12)
+    assert not result.estimated
     back = packed("resnet-18:32", "K80", "V100")
-    assert back.value * found.value == pytest.approx(1.0)
+    assert back.value * result.value == pytest.approx(1.0)
 
 
 def test_what_did_not_fit_cannot_run() -> None:
@@ -86,9 +86,9 @@ def test_what_did_not_fit_cannot_run() -> None:
 
 
 def test_a_base_that_is_said_not_to_fit_falls_back_to_the_roofline() -> None:
-    found = packed("ResNet-50:128", "V100", "K80", 2)
-    assert found.estimated
-    assert found.value == pytest.approx(1.0 / relative_speed(K80, COMPUTE))
+    result = packed("ResNet-50:128", "V100", "K80", 2)
+    assert result.estimated
+    assert result.value == pytest.approx(1.0 / relative_speed(K80, COMPUTE))
 
 
 def test_an_unmeasured_count_takes_the_nearest_lower_and_says_so() -> None:
@@ -100,15 +100,15 @@ def test_an_unmeasured_count_takes_the_nearest_lower_and_says_so() -> None:
 
 def test_one_measured_type_goes_by_way_of_the_v100() -> None:
     model = "CycleGAN"
-    found = packed(model, "A100", "P100")
-    assert found.estimated
+    result = packed(model, "A100", "P100")
+    assert result.estimated
     expected = relative_speed(A100, COMPUTE) * packed(model, "V100", "P100").value
-    assert found.value == pytest.approx(expected)
+    assert result.value == pytest.approx(expected)
 
 
 def test_unmeasured_types_go_by_the_roofline() -> None:
-    found = packed("CycleGAN", "H100", "A100")
-    assert found == Speed(
+    result = packed("CycleGAN", "H100", "A100")
+    assert result == Speed(
         relative_speed(H100, COMPUTE) / relative_speed(A100, COMPUTE),
         True,
         "roofline, compute-intensive",
@@ -116,24 +116,26 @@ def test_unmeasured_types_go_by_the_roofline() -> None:
 
 
 def test_measured_spread() -> None:
-    found = speed("LM:20", JobClass.BANDWIDTH_LIMITED, V100, V100, 4, True, NETWORK)
+    result = speed("LM:20", JobClass.BANDWIDTH_LIMITED, V100, V100, 4, True, NETWORK)
     key = measured.ModelKey("LM", 20)
-    apart, together = (measured.steps_per_s("v100", key, 4, each) for each in (False, True))
+    apart, together = (
+        measured.steps_per_s("v100", key, 4, packed_gang) for packed_gang in (False, True)
+    )
     assert apart and together
-    assert found.value == apart / together < 0.5
-    assert not found.estimated
+    assert result.value == apart / together < 0.5
+    assert not result.estimated
 
 
 def test_spread_that_was_not_measured_goes_by_the_network() -> None:
     for model in ("Recommendation", None):
-        found = speed(model, JobClass.MIXED, V100, V100, 4, True, NETWORK)
-        assert found.value == spread_factor(V100, JobClass.MIXED, 4, NETWORK) < 1.0
-        assert found.estimated
+        result = speed(model, JobClass.MIXED, V100, V100, 4, True, NETWORK)
+        assert result.value == spread_factor(V100, JobClass.MIXED, 4, NETWORK) < 1.0
+        assert result.estimated
 
 
 def test_a_gang_that_needs_several_nodes_loses_nothing_more() -> None:
-    found = speed(None, COMPUTE, V100, V100, 16, True, NETWORK, devices_per_node=8)
-    assert found.value == 1.0
+    result = speed(None, COMPUTE, V100, V100, 16, True, NETWORK, devices_per_node=8)
+    assert result.value == 1.0
 
 
 def test_impossible_questions() -> None:
@@ -185,7 +187,7 @@ def test_more_bandwidth_and_more_peak_never_hurt(
     wider = replace(device, bandwidth_gb_s=device.bandwidth_gb_s * times)
     peaks = {key: value * times for key, value in device.peak_tflops.items()}
     faster = replace(wider, peak_tflops=peaks)
-    speeds = [relative_speed(each, kind) for each in (device, wider, faster)]
+    speeds = [relative_speed(variant, kind) for variant in (device, wider, faster)]
     assert speeds == sorted(speeds)
 
 

@@ -25,18 +25,18 @@ def ratio(
 
 
 def step_s(device: str, count: int, across: bool, batch: int = 384) -> float:
-    found = step_time_s("bert", device, count, across, batch / count)
-    assert found is not None
-    return found
+    seconds = step_time_s("bert", device, count, across, batch / count)
+    assert seconds is not None
+    return seconds
 
 
 def test_one_device_by_hand() -> None:
     # T4: 32 pieces of 0.223 + 12 x 0.0582; A100: 8 pieces of 0.100 + 48 x 0.00506.
-    found = ratio(BERT, "A100-40GB", "T4", 1)
-    assert found.value == pytest.approx(32 * 0.9214 / (8 * 0.34288))
-    assert not found.estimated
-    assert found.basis == "measured: step times, bert (batch size 384), 1 devices"
-    assert ratio(BERT, "T4", "A100-40GB", 1).value == pytest.approx(1 / found.value)
+    result = ratio(BERT, "A100-40GB", "T4", 1)
+    assert result.value == pytest.approx(32 * 0.9214 / (8 * 0.34288))
+    assert not result.estimated
+    assert result.basis == "measured: step times, bert (batch size 384), 1 devices"
+    assert ratio(BERT, "T4", "A100-40GB", 1).value == pytest.approx(1 / result.value)
 
 
 def test_a_gang_crosses_nodes_where_they_are_too_small() -> None:
@@ -48,9 +48,9 @@ def test_a_gang_crosses_nodes_where_they_are_too_small() -> None:
 
 
 def test_spread_is_measured_too() -> None:
-    found = ratio(BERT, "RTX2080Ti", "T4", 4, spread=True)
-    assert found.value == pytest.approx(step_s("T4", 4, False) / step_s("RTX2080Ti", 4, True))
-    assert not found.estimated
+    result = ratio(BERT, "RTX2080Ti", "T4", 4, spread=True)
+    assert result.value == pytest.approx(step_s("T4", 4, False) / step_s("RTX2080Ti", 4, True))
+    assert not result.estimated
     at_home = ratio(BERT, "T4", "T4", 4, spread=True)
     assert at_home.value == pytest.approx(step_s("T4", 4, False) / step_s("T4", 4, True))
     assert at_home.value < 1.0
@@ -58,7 +58,7 @@ def test_spread_is_measured_too() -> None:
 
 
 def test_spread_that_was_not_measured_goes_by_the_network() -> None:
-    packed, apart = (ratio(BERT, "RTX6000", "T4", 4, each) for each in (False, True))
+    packed, apart = (ratio(BERT, "RTX6000", "T4", 4, spread) for spread in (False, True))
     factor = spread_factor(catalogue.get("RTX6000"), KIND, 4, NETWORK)
     assert apart.value == pytest.approx(packed.value * factor)
     assert not packed.estimated
@@ -76,24 +76,24 @@ def test_spread_that_was_not_measured_goes_by_the_network() -> None:
 def test_what_is_not_quite_measured_is_marked(
     model: str, device: str, count: int, says: str
 ) -> None:
-    found = ratio(model, device, "T4", count)
-    assert found.estimated
-    assert found.basis.endswith(says)
-    assert ratio(model, device, "T4", count, spread=True).value <= found.value
+    result = ratio(model, device, "T4", count)
+    assert result.estimated
+    assert result.basis.endswith(says)
+    assert ratio(model, device, "T4", count, spread=True).value <= result.value
 
 
 def test_an_unmeasured_type_goes_by_way_of_the_anchor() -> None:
-    found = ratio(BERT, "H100", "T4", 1)
-    h100, a100 = (relative_speed(catalogue.get(each), KIND) for each in ("H100", "A100-40GB"))
-    assert found.value == pytest.approx(ratio(BERT, "A100-40GB", "T4", 1).value * h100 / a100)
-    assert found.estimated
-    assert found.basis.startswith("roofline against A100-40GB")
+    result = ratio(BERT, "H100", "T4", 1)
+    h100, a100 = (relative_speed(catalogue.get(name), KIND) for name in ("H100", "A100-40GB"))
+    assert result.value == pytest.approx(ratio(BERT, "A100-40GB", "T4", 1).value * h100 / a100)
+    assert result.estimated
+    assert result.basis.startswith("roofline against A100-40GB")
 
 
 def test_a_gang_nobody_measured_goes_by_the_roofline() -> None:
-    found = ratio("ncf:32768", "A100-40GB", "T4", 2)
-    a100, t4 = (relative_speed(catalogue.get(each), KIND) for each in ("A100-40GB", "T4"))
-    assert found == Speed(a100 / t4, True, "roofline, compute-intensive")
+    result = ratio("ncf:32768", "A100-40GB", "T4", 2)
+    a100, t4 = (relative_speed(catalogue.get(name), KIND) for name in ("A100-40GB", "T4"))
+    assert result == Speed(a100 / t4, True, "roofline, compute-intensive")
 
 
 def test_heterogeneity_depends_on_the_job() -> None:

@@ -23,7 +23,7 @@ PROFILES = {
     "quad": "RTX6000",
     "azure": "V100-32GB",
 }
-FITS = [(name, device) for name, each in applications().items() for device in each.fits]
+FITS = [(name, device) for name, app in applications().items() for device in app.fits]
 Point = tuple[int, int, float, float]  # nodes, devices, local batch, seconds
 
 
@@ -54,13 +54,13 @@ def profiled() -> dict[tuple[str, str, str], list[Point]]:
 
 def errors(application: str, device: str, *files: str) -> list[float]:
     """|fit / measured - 1| of every point that the fit is for."""
-    found = []
+    errors_of_fit = []
     for file in files:
         for nodes, devices, local, measured_s in profiled()[file, application, device]:
             fitted_s = step_time_s(application, device, devices, nodes > 1, local)
             if fitted_s is not None:
-                found.append(abs(fitted_s / measured_s - 1))
-    return found
+                errors_of_fit.append(abs(fitted_s / measured_s - 1))
+    return errors_of_fit
 
 
 def test_one_device_takes_its_compute_time_for_every_piece() -> None:
@@ -94,7 +94,7 @@ def test_what_was_not_measured_has_no_step_time() -> None:
 
 def test_a_like_type_serves() -> None:
     for name, like in (("A100", "A100-40GB"), ("V100", "V100-32GB")):
-        one, other = (step_time_s("bert", each, 4, False, 12) for each in (name, like))
+        one, other = (step_time_s("bert", device, 4, False, 12) for device in (name, like))
         assert one == other is not None
 
 
@@ -107,7 +107,7 @@ def test_progress_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "found"),
+    ("written", "expected"),
     [
         ("bert (batch size 384)", ("bert", 384)),
         ("BERT:12", ("bert", 12)),
@@ -118,20 +118,20 @@ def test_progress_by_hand() -> None:
         (None, None),
     ],
 )
-def test_model_names(written: str | None, found: tuple[str, int] | None) -> None:
+def test_model_names(written: str | None, expected: tuple[str, int] | None) -> None:
     got = find(written)
-    assert (got and (got.application.name, got.batch)) == found
+    assert (got and (got.application.name, got.batch)) == expected
 
 
 def test_every_type_is_in_the_catalogue_and_every_application_on_the_anchor() -> None:
     for _, device in FITS:
         assert catalogue.get(device).name == device
-    assert all(StepTimes.anchor in each.fits for each in applications().values())
+    assert all(StepTimes.anchor in application.fits for application in applications().values())
     assert not {key.model.lower() for key in measured.models()} & set(applications())
 
 
 def test_poor_fits_are_few() -> None:
-    poor = [each for each in FITS if applications()[each[0]].fits[each[1]].error > GOOD_FIT]
+    poor = [pair for pair in FITS if applications()[pair[0]].fits[pair[1]].error > GOOD_FIT]
     assert poor == [("yolov3", "A100-40GB")]
 
 
@@ -163,21 +163,21 @@ def test_steps_to_the_target_are_those_of_real_trainings() -> None:
     last: dict[tuple[str, int], int] = {}
     for row in rows_of("validation.csv.gz"):
         last[row["application"], int(row["batch_size"])] = int(row["iteration"])
-    for name, each in applications().items():
+    for name, application in applications().items():
         batches = sorted(batch for application, batch in last if application == name)
-        assert (batches[0], batches[-1]) == (each.first_batch, each.largest_batch)
-        assert last[name, batches[0]] == each.steps
+        assert (batches[0], batches[-1]) == (application.first_batch, application.largest_batch)
+        assert last[name, batches[0]] == application.steps
         for batch in batches:
-            assert each.steps_to_target(batch) == pytest.approx(last[name, batch], rel=0.03)
+            assert application.steps_to_target(batch) == pytest.approx(last[name, batch], rel=0.03)
 
 
 def test_elasticflow_measured_much_the_same_on_t4s() -> None:
     # Another project's measurements of the same applications, four GPUs to a node.
     off = []
-    for (name, batch), found in measured.elasticflow().items():
-        if found.device != "T4":
+    for (name, batch), iterations in measured.elasticflow().items():
+        if iterations.device != "T4":
             continue
-        for count, per_s in found.per_s.items():
+        for count, per_s in iterations.per_s.items():
             ours_s = step_time_s(name, "T4", count, count > 4, batch / count)
             if ours_s is not None:
                 off.append(abs(ours_s * per_s - 1))
@@ -188,7 +188,9 @@ def test_elasticflow_measured_much_the_same_on_t4s() -> None:
 
 def test_the_elasticflow_table() -> None:
     table = measured.elasticflow()
-    assert sum(len(each.per_s) for each in table.values()) == 178
+    assert sum(len(iterations.per_s) for iterations in table.values()) == 178
     assert table["vgg16", 256].device == "A100-40GB"
     assert table["vgg16", 256].per_s[1] == 1.313656
-    assert all(math.isfinite(per_s) for each in table.values() for per_s in each.per_s.values())
+    assert all(
+        math.isfinite(per_s) for iterations in table.values() for per_s in iterations.per_s.values()
+    )

@@ -68,7 +68,7 @@ def remembered(twin: Twin, plain: Reference) -> tuple[list[Any], list[Any]]:
         plain.cluster.tenants.rows,
         own_rows(twin.state.tenants, len(twin.state.pools)) if plain.cluster.tenants.counts else (),
     ]
-    theirs, ours = ([[getattr(row, name) for name in accounts] for row in each] for each in tenants)
+    theirs, ours = ([[getattr(row, name) for name in accounts] for row in rows] for rows in tenants)
     if twin.knobs.remembers:
         memos: Any = twin.state.memos[: len(plain.jobs)]  # those of groups follow
         ours += [memos.promoted_us.tolist(), memos.predicted_us.tolist()]
@@ -90,8 +90,8 @@ def assert_same(twin: Twin, plain: Reference) -> None:
 
 def reference_schedule(plain: Reference) -> Schedule:
     return [
-        (each.time_us, int(each.kind), each.job, tuple(tuple(row) for row in each.rows))  # type: ignore[misc]
-        for each in plain.schedule()
+        (start.time_us, int(start.kind), start.job, tuple(tuple(row) for row in start.rows))  # type: ignore[misc]
+        for start in plain.schedule()
     ]
 
 

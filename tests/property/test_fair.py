@@ -66,14 +66,14 @@ def use_by_tenant(state: State) -> Any:
 
 def borrowed(state: State) -> list[int]:
     """The running jobs beyond their tenant's quota, in the order in which they started."""
-    rows, asks, found = tenant_rows(state), asks_milli(state), []
+    rows, asks, borrowers = tenant_rows(state), asks_milli(state), []
     up_to = np.zeros(len(accounts(state)), np.int64)
     running = np.flatnonzero(state.runs.status == Status.RUNNING)
     for job in running[np.argsort(state.memos.start_number[running])]:
         up_to[rows[job]] += asks[job]
         if up_to[rows[job]] > accounts(state).quota_milli[rows[job]]:
-            found.append(int(job))
-    return found
+            borrowers.append(int(job))
+    return borrowers
 
 
 def stepped(problem: Problem) -> Any:
@@ -147,7 +147,7 @@ def assert_nothing_left_to_take_back(twin: Twin) -> None:
     """For each pending job within its quota: no pool would serve it without the borrowed jobs."""
     state, asks, rows = twin.state, asks_milli(twin.state), tenant_rows(twin.state)
     room = accounts(state).quota_milli - accounts(state).used_milli
-    set_aside = {int(each.job) for each in plan_of(state) if each.kind == ActionKind.PREEMPT}
+    set_aside = {int(action.job) for action in plan_of(state) if action.kind == ActionKind.PREEMPT}
     free = np.where(state.nodes.down == 1, 0, state.nodes.free).astype(np.int64)
     could_be = free.copy()
     for lender in borrowed(state):
@@ -159,8 +159,8 @@ def assert_nothing_left_to_take_back(twin: Twin) -> None:
                 could_be[row.node] += int(row.mask).bit_count()
             row_id = int(row.next)
     for job in np.flatnonzero(state.runs.status == Status.PENDING):
-        whole = state.jobs[job].milli == MILLI_PER_DEVICE
-        if not whole or job in set_aside or asks[job] > room[rows[job]]:
+        whole_devices = state.jobs[job].milli == MILLI_PER_DEVICE
+        if not whole_devices or job in set_aside or asks[job] > room[rows[job]]:
             continue
         devices = int(state.jobs[job].devices)
         mask = int(state.shapes.pools[state.jobs[job].shape_id])
@@ -199,10 +199,10 @@ def test_turning_fairness_on_and_off_loses_nothing(problem: Problem) -> None:
     # Shapes are split by tenant and joined again, what tenants use is counted anew.
     twin = twin_of(fair(problem))
     plain = Knobs()
-    whole = twin.clone()
-    whole.run()
-    begin_us = int(whole.state.clock[0].start_us)
-    step_us = 1 + (whole.now_us - begin_us) // 4
+    finished = twin.clone()
+    finished.run()
+    begin_us = int(finished.state.clock[0].start_us)
+    step_us = 1 + (finished.now_us - begin_us) // 4
     shapes = len(twin.state.shapes)
     for knobs in (plain, twin.knobs):
         twin.run(begin_us + step_us)

@@ -176,57 +176,57 @@ def test_arrays_and_dependencies_are_respected(problem: Problem) -> None:
 
 def at_share(problem: Problem, share: float) -> tuple[Twin, Twin]:
     """A finished twin, and one stopped after this share of its time."""
-    whole = twin_of(problem)
-    stopped = whole.clone()
-    whole.run()
-    begin_us = int(whole.state.clock[0].start_us)
-    stopped.run(begin_us + int(share * (whole.now_us - begin_us)))
-    return whole, stopped
+    finished = twin_of(problem)
+    stopped = finished.clone()
+    finished.run()
+    begin_us = int(finished.state.clock[0].start_us)
+    stopped.run(begin_us + int(share * (finished.now_us - begin_us)))
+    return finished, stopped
 
 
 @settings(max_examples=60, **QUIET)
 @given(problems(), SHARES, knobs())
 def test_a_clone_goes_its_own_way(problem: Problem, share: float, others: Knobs) -> None:
-    whole, original = at_share(problem, share)
+    finished, original = at_share(problem, share)
     before = summary(original.state)
-    copy, other, into = original.clone(), original.clone(), whole.clone()
+    copy, other, into = original.clone(), original.clone(), finished.clone()
 
     # The copies go on, one of them by other rules: the original stays where it is.
     copy.run()
     other.set_knobs(others)
     other.run()
     assert summary(original.state) == before
-    assert summary(copy.state) == summary(whole.state)
+    assert summary(copy.state) == summary(finished.state)
 
     # An earlier clone is written over, then both go on as one did.
     assert original.clone(into) is into
     original.run()
     into.run()
-    assert summary(original.state) == summary(into.state) == summary(whole.state)
+    assert summary(original.state) == summary(into.state) == summary(finished.state)
 
 
 @settings(max_examples=30, **QUIET)
 @given(problems(), SHARES)
 def test_dump_load_and_go_on(tmp_path: Path, problem: Problem, share: float) -> None:
-    whole, stopped = at_share(problem, share)
+    finished, stopped = at_share(problem, share)
     path = tmp_path / "twin.npz"
     stopped.dump(path)
     loaded = Twin.load(path)
     assert loaded.knobs == stopped.knobs
     assert same_bytes(loaded.state, stopped.state)
     loaded.run()
-    assert summary(loaded.state) == summary(whole.state)
+    assert summary(loaded.state) == summary(finished.state)
     assert list(tmp_path.iterdir()) == [path]
 
 
 @settings(max_examples=80, **QUIET)
 @given(problems(), SHARES, st.lists(knobs(), min_size=1, max_size=3))
 def test_knobs_change_on_the_way(problem: Problem, share: float, others: list[Knobs]) -> None:
-    whole, twin = at_share(problem, share)
-    step_us = 1 + whole.now_us // 4
-    for each in others:
+    finished, twin = at_share(problem, share)
+    step_us = 1 + finished.now_us // 4
+    for setting in others:
         before = twin.state.runs.status.copy()
-        twin.set_knobs(each)
+        twin.set_knobs(setting)
         assert np.array_equal(twin.state.runs.status, before)
         assert_sound(twin.state)
         if twin.next_us < FOREVER_US:
@@ -244,12 +244,12 @@ def test_knobs_change_on_the_way(problem: Problem, share: float, others: list[Kn
 def test_setting_the_same_knobs_changes_nothing_but_the_reservation(
     problem: Problem, share: float
 ) -> None:
-    whole, twin = at_share(problem, share)
+    finished, twin = at_share(problem, share)
     assume(problem.knobs.backfill != Backfill.EASY)  # a reservation is kept until it has passed
     twin.set_knobs(problem.knobs)
     twin.run()
     for name in ("status", "first_start_us", "end_us", "preemptions", "attempt"):
-        assert np.array_equal(twin.state.runs[name], whole.state.runs[name]), name
+        assert np.array_equal(twin.state.runs[name], finished.state.runs[name]), name
 
 
 # What policies know ----------------------------------------------------------

@@ -86,7 +86,7 @@ class Whim:
         state = board.state
         if board.count[job] or state.jobs[job].devices != 1 or not len(state.pairs):
             return
-        single = [each for each in board.active.tolist() if board.count[each] == 1]
+        single = [job for job in board.active.tolist() if board.count[job] == 1]
         beside = int(rng.choice(single)) if single else -1
         if beside < 0 or beside == job:
             return

@@ -60,10 +60,10 @@ def check(world: World, url: str, ca: str, words: str, capsys: pytest.CaptureFix
     (world.folder / "endpoint.json").write_text(json.dumps(endpoint))
     capsys.readouterr()
     assert run(["queue", "--state", str(world.folder)]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert "no control plane" not in said
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert words in stderr
+    assert "no control plane" not in stderr
+    assert stderr.count("\n") == 1
 
 
 def test_wrong_name(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

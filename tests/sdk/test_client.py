@@ -19,15 +19,15 @@ from flyball.sdk.client import ApiError, Client, NoControlPlane
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "state")
-    yield made
-    made.plane.close()
+    world = World(tmp_path / "state")
+    yield world
+    world.plane.close()
 
 
 @pytest.fixture
 def client(world: World) -> Iterator[Client]:
-    with world.server(poll_s=0.01), Client(world.folder) as made:
-        yield made
+    with world.server(poll_s=0.01), Client(world.folder) as client:
+        yield client
 
 
 def test_importing_flyball_is_light() -> None:
@@ -46,7 +46,7 @@ def test_importing_flyball_is_light() -> None:
 def test_a_job_from_submission_to_end(world: World, client: Client) -> None:
     job = client.submit(["sleep", "5"], estimate_s=5.0, name="nap")
     assert client.job(job)["spec"]["cwd"] == str(Path.cwd())
-    assert [each["name"] for each in client.queue()] == ["nap"]
+    assert [job["name"] for job in client.queue()] == ["nap"]
     assert client.why(job)["token"]
     world.step()
     world.log(job, b"hello\n\xff")
@@ -65,8 +65,8 @@ def test_many_jobs(client: Client) -> None:
     ids = client.submit_many([{**SLEEP, "name": f"n{i}"} for i in range(250)])
     assert ids == list(range(1, 251))
     assert client.submit_many([]) == []
-    assert [each["id"] for each in client.jobs(limit=100)] == ids[::-1]
-    assert [each["id"] for each in client.jobs(name="n24", state=["PENDING"])] == [
+    assert [job["id"] for job in client.jobs(limit=100)] == ids[::-1]
+    assert [job["id"] for job in client.jobs(name="n24", state=["PENDING"])] == [
         *range(250, 240, -1), 25,
     ]  # fmt: skip
     assert client.cancel(7) == [7]
@@ -77,10 +77,10 @@ def test_the_whole_queue(client: Client, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("flyball.sdk.client.QUEUE_PAGE", 4)
     jobs = [{**SLEEP, "user": "ada" if i % 2 else "ben", "name": f"n{i % 3}"} for i in range(11)]
     ids = client.submit_many(jobs)
-    assert [each["id"] for each in client.queue()] == ids
-    assert [each["id"] for each in client.queue(limit=6)] == ids[:6]
-    assert [each["id"] for each in client.queue(user="ada")] == ids[1::2]
-    assert [each["id"] for each in client.queue(user="ada", name="n0")] == [ids[3], ids[9]]
+    assert [job["id"] for job in client.queue()] == ids
+    assert [job["id"] for job in client.queue(limit=6)] == ids[:6]
+    assert [job["id"] for job in client.queue(user="ada")] == ids[1::2]
+    assert [job["id"] for job in client.queue(user="ada", name="n0")] == [ids[3], ids[9]]
     assert client.queue(user="") == [], "nobody is not everybody"
     page = client.queue_page(3, user="ben")
     assert (len(page["jobs"]), page["total"], page["pending"]) == (3, 6, 6)
@@ -116,7 +116,7 @@ def test_the_cluster(client: Client) -> None:
     assert client.telemetry() == {}
     assert client.forecast()
     assert client.decisions() == []
-    assert [each["kind"] for each in client.events()] == ["opened", "submitted"]
+    assert [event["kind"] for event in client.events()] == ["opened", "submitted"]
     assert next(client.events(follow=True, kind=["submitted"]))["job"] == 1
 
 

@@ -52,14 +52,14 @@ def test_a_job_that_starts_again_knows_its_size(job: Path) -> None:
 
 def test_checkpoints(job: Path) -> None:
     e = flyball.elastic()
-    wanted = [e.should_checkpoint]
+    asked = [e.should_checkpoint]
     for sequence in (1, 2):
         tell(job, "checkpoint", sequence=sequence)
         e.poll()
-        wanted.append(e.should_checkpoint)
+        asked.append(e.should_checkpoint)
         e.saved()
-        wanted.append(e.should_checkpoint)
-    assert wanted == [False, True, False, True, False]
+        asked.append(e.should_checkpoint)
+    assert asked == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"resize": 3}', '{"resize": {"sequence": 1}}'])
@@ -120,7 +120,7 @@ class Loop:
 
 
 def folders(tmp_path: Path) -> list[str]:
-    return sorted(each.name for each in (tmp_path / "saved").iterdir())
+    return sorted(path.name for path in (tmp_path / "saved").iterdir())
 
 
 @pytest.mark.parametrize("scheduled", [False, True])
@@ -128,13 +128,13 @@ def test_a_loop_goes_on_as_if_it_had_never_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduled: bool
 ) -> None:
     monkeypatch.setenv("FLYBALL_CHECKPOINT_DIR", str(tmp_path / "other"))
-    whole = Loop(scheduled=scheduled).go(40)
+    uninterrupted = Loop(scheduled=scheduled).go(40)
     monkeypatch.setenv("FLYBALL_CHECKPOINT_DIR", str(tmp_path / "saved"))
     first = Loop(every=10, scheduled=scheduled).go(25)
     again = Loop(every=10, scheduled=scheduled)
     assert again.run.first == 20
     rest = again.go(40)
-    assert first[:20] + rest == whole, "to the last bit: random numbers and optimiser too"
+    assert first[:20] + rest == uninterrupted, "to the last bit: random numbers and optimiser too"
 
 
 def test_only_the_last_checkpoints_are_kept(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_without_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     Loop(every=5).go(5)
-    names = {each.name for each in (tmp_path / "saved" / "step-000000000005").iterdir()}
+    names = {path.name for path in (tmp_path / "saved" / "step-000000000005").iterdir()}
     assert names == {"state.pt"}
     assert Loop().run.first == 5
 

@@ -49,7 +49,7 @@ def test_a_program_reports(state: Path) -> None:
     with bound(state / "telemetry" / "report.sock") as receiver:
         subprocess.run([sys.executable, "-c", CODE], check=True)
         reports = heard(receiver)
-    assert {each["job"] for each in reports} == {7}
+    assert {message["job"] for message in reports} == {7}
     assert reports[0]["attempt"] == 2
     assert reports[0]["step"] == 0
     # Fifty in a moment are a few; the last one is not lost.
@@ -64,7 +64,7 @@ def test_a_path_too_long_for_a_socket(state: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("FLYBALL_STATE", str(deep))
     with bound(deep / "telemetry" / "report.sock") as receiver:
         reporting.report(step=1)
-        assert [each["step"] for each in heard(receiver)] == [1]
+        assert [message["step"] for message in heard(receiver)] == [1]
 
 
 def test_only_numbers_under_plain_names(state: Path) -> None:

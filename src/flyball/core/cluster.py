@@ -1,4 +1,4 @@
-"""A cluster as a user describes it: groups of like nodes, a network, perhaps a power budget."""
+"""A cluster as a user describes it: groups of identical nodes, a network, a power budget if any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_POOLS = 62
 
 
 class ModelSpeed(NamedTuple):
-    """A measured speed: how many times as fast as `against` the model runs; see `OwnType`."""
+    """Measured speed of a model: `times` as fast as on the device type `against`; see `OwnType`."""
 
     model: str
     times: float
@@ -19,14 +19,14 @@ class ModelSpeed(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnType:
-    """A device type that a cluster file describes: like one of the catalogue, but for some figures.
+    """A device type that a cluster file defines: a type of the catalogue with some other figures.
 
     Attributes:
         name: as the file's groups of nodes use it.
-        like: a type of the catalogue; what is not stated is as there.
+        like: the type of the catalogue it is based on; gives every figure that is not stated.
         memory_gib, idle_w, peak_w: as in the catalogue; None = as `like`.
-        speed: how many times as fast as `like` it runs what was not measured.
-        speeds: what was measured, by model.
+        speed: how many times as fast as `like` it runs models that were not measured.
+        speeds: measured speeds, by model.
     """
 
     name: str
@@ -40,7 +40,7 @@ class OwnType:
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """`count` nodes alike.
+    """A group of `count` identical nodes.
 
     Attributes:
         name: prefix of the nodes' names.
@@ -60,7 +60,7 @@ class NodeGroup:
 
 @dataclass(frozen=True)
 class Network:
-    """Links between nodes and between the devices of one node, per direction."""
+    """Bandwidth between nodes and between the devices of one node, per direction."""
 
     between_nodes_gbit_s: float = 100.0
     inside_node_gbit_s: float = 1200.0
@@ -68,12 +68,12 @@ class Network:
 
 @dataclass(frozen=True)
 class Tenant:
-    """Who shares the cluster, under order = fair.
+    """One of those that share the cluster under order = fair.
 
     Attributes:
         name: as in the workload; `others` stands for jobs without a tenant.
-        quota: devices that are its own whenever it wants them.
-        borrow: devices it may use on top while nobody else wants them; None = no limit.
+        quota: devices it is guaranteed.
+        borrow: devices it may use beyond its quota while they are idle; None = no limit.
         weight: how much it may use, relative to others, before they come first.
     """
 
@@ -89,10 +89,10 @@ OTHERS = "others"
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes, network, budget, tenants. Nodes are numbered group by group, in this order.
+    """Nodes, network, power budget and tenants. Nodes are numbered group by group, in this order.
 
     `recorded_on` is the device type of traces that name none, "" = not stated. `types` are device
-    types of its own; `flyball.physics.catalogue.define` makes them known.
+    types that it defines; `flyball.physics.catalogue.define` registers them.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Numbers that stand for something in the state arrays and in plans."""
+"""Integer codes used in the state arrays and in plans."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """Where a job stands. Everything from DONE on is final."""
+    """The status of a job. Everything from DONE on is final."""
 
     FUTURE = 0  # not submitted yet
     HELD = 1  # submitted; waits for other jobs or for its array's turn
     PENDING = 2  # in the queue
     RUNNING = 3
     DONE = 4
-    TIMEOUT = 5  # killed by its own explicit limit
+    TIMEOUT = 5  # killed at its time limit
 
 
 class Outcome(IntEnum):
-    """How a job ends after its duration; a failed job used its devices all the same."""
+    """How a job ends after its duration; a failed job has used its devices too."""
 
     COMPLETED = 0
     FAILED = 1
@@ -25,14 +25,14 @@ class Outcome(IntEnum):
 
 
 class EventKind(IntEnum):
-    """Order of events that fall on the same microsecond."""
+    """Kinds of events, in the order in which those of the same microsecond are handled."""
 
     END = 0
     REPAIR = 1
 
 
 class ActionKind(IntEnum):
-    """What a plan can say."""
+    """The kinds of actions in a plan."""
 
     START = 0  # a row for each node it starts on
     PREEMPT = 1
@@ -53,21 +53,21 @@ class Reason(IntEnum):
     GAVE_WAY = 4  # preempted for a job before it
     KEPT_FOR_HEAD = 5  # reserved for the first job that does not fit
     ITS_TURN = 6  # furthest behind its target share of those that fit
-    BORROWED = 7  # started beyond its tenant's quota, on devices nobody else could use
+    BORROWED = 7  # started beyond its tenant's quota, on devices no other job could use
     RECLAIMED = 8  # started within its tenant's quota, on devices taken back from borrowers
     GAVE_BACK = 9  # preempted: it ran on borrowed devices
     GREW = 10  # goes on with more devices: they add more here than elsewhere
     SHRANK = 11  # goes on with fewer devices: they add more elsewhere
     CHANGED_TYPE = 12  # goes on with another type of device
     SIZED = 13  # started with another number of devices than it asked for
-    SHARED = 14  # started beside a job that leaves room on its device
+    SHARED = 14  # started on a device that another job does not fill
     PARTED = 15  # stopped sharing: slower than its limit
     CAPPED = 16  # less power for the same work
     UNCAPPED = 17
-    SENT_TO_SLEEP = 18  # nobody is expected to need the node soon
-    WOKEN = 19  # somebody is expected to need the node soon
+    SENT_TO_SLEEP = 18  # no job is expected to need the node soon
+    WOKEN = 19  # a job is expected to need the node soon
     MOVED = 20  # goes on elsewhere, so that a larger job fits
-    SCALED = 21  # replicas follow the requests expected
-    LET_IN = 22  # started where others were moved away
+    SCALED = 21  # replicas follow the expected requests
+    LET_IN = 22  # started where other jobs were moved away
     OVERDUE = 23  # started before all others: it waited too long
-    YIELDED = 24  # set aside for a job that waited too long
+    YIELDED = 24  # preempted for a job that waited too long

@@ -1,7 +1,7 @@
-"""Effects: which parts of reality the twin plays out, and with what numbers.
+"""Effects: which parts of reality the twin simulates, and with what numbers.
 
-Everything here is off or free of cost unless said otherwise, except the price of a
-restart after a preemption. `docs/concept/twin.md` says where the numbers come from.
+By default everything here is off or costs nothing, except a restart after a preemption.
+`docs/concept/twin.md` explains where the numbers come from.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Effects:
 
     Attributes:
         restart_s: set-up time of every start but the first, for gangs of 1, 2..8 and more devices.
-        checkpoint_s: the end of a slice that a preempted job spends writing its checkpoint.
-        checkpoint_every_s: periodic checkpoints that survive a node failure; 0 = none,
-            a failure then loses the whole slice.
+        checkpoint_s: time a preempted job spends writing its checkpoint, at the end of its slice.
+        checkpoint_every_s: interval of periodic checkpoints, which survive a node failure; 0 =
+            none, a failure then loses the whole slice.
         mtbf_h: mean time between failures of one node; 0 = nodes never fail.
         repair_h: mean time to repair.
         estimate_sigma: spread of the log-normal error of run-time estimates where the
@@ -28,8 +28,8 @@ class Effects:
         elastic: False = jobs that may be resized keep the devices they ask for.
         adaptive_batch: an elastic job's batch follows its devices; else it is as the user set it.
         share_limit: jobs that one device may serve at a time, if tuners pair them; 1 = no sharing.
-        speed_error: spread of the log-normal error of what tuners know of speeds.
-        seed: of everything drawn at random here.
+        speed_error: spread of the log-normal error of the speeds that tuners are given.
+        seed: of all random draws made for these effects.
     """
 
     restart_s: tuple[float, float, float] = (7.0, 30.0, 60.0)
@@ -46,8 +46,8 @@ class Effects:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for effect in fields(self):
+            value = getattr(self, effect.name)
             numbers = value if isinstance(value, tuple) else (value,)
             if not all(0 <= number < float("inf") for number in numbers):
-                raise BadInput(f"effect {each.name} = {value} is out of range", "use 0 or more")
+                raise BadInput(f"effect {effect.name} = {value} is out of range", "use 0 or more")

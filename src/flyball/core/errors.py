@@ -1,7 +1,7 @@
-"""Errors a user can mend: each says what is wrong, where, and what to do.
+"""Errors that a user can fix: each says what is wrong, where, and what to do.
 
 The command line prints `str(error)` on one line and exits with `exit_code`.
-A bug of our own is an `assert` or any other exception, never one of these.
+A bug in Flyball is an `assert` or any other exception, never one of these.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class FlyballError(Exception):
-    """What went wrong, and the remedy.
+    """Base of all errors: what went wrong, and the remedy.
 
     Attributes:
         remedy: what the user can do about it, or "".
@@ -30,39 +30,39 @@ class FlyballError(Exception):
 
 
 class BadInput(FlyballError):
-    """A file, a row or an option that cannot be used as it is."""
+    """A file, a row or an option is invalid."""
 
 
 class DataAbsent(FlyballError):
-    """Data that is not on this machine; trying later or elsewhere may help."""
+    """Data is not on this machine; trying later or elsewhere may help."""
 
     exit_code = 75
 
 
 class NotFound(BadInput):
-    """Something that is asked for by its name or number and is not there."""
+    """Nothing has the requested name or number."""
 
 
 class Conflict(BadInput):
-    """What is asked for contradicts what was asked for before."""
+    """A request contradicts an earlier one."""
 
 
 class Unavailable(FlyballError):
-    """It cannot be done just now; trying later may help."""
+    """A request cannot be served at the moment; trying later may help."""
 
     exit_code = 75
 
 
 class UnknownName(BadInput):
-    """A name that is not in a registry; says what was perhaps meant."""
+    """A name is not in a registry; the remedy suggests the nearest one."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        names = sorted(known)
+    def __init__(self, kind: str, name: str, choices: Iterable[str]) -> None:
+        names = sorted(choices)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         super().__init__(f"unknown {kind} {name!r}", f"{hint}known: {', '.join(names)}")
 
 
 def at(file: object, row: int | None = None) -> str:
-    """Where in a file: `jobs.csv row 7` (the header is row 1)."""
+    """Return a place in a file as text: `jobs.csv row 7` (the header is row 1)."""
     return f"{file}" if row is None else f"{file} row {row}"

@@ -1,4 +1,4 @@
-"""Grouping rows that are equal in several integer columns, fast for millions of rows."""
+"""Groups rows that are equal in several integer columns; fast for millions of rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 LARGEST_TABLE = 1 << 22
-"""Up to this many possible combinations are looked up in a table instead of sorted."""
+"""Maximum number of possible combinations that are looked up in a table instead of sorted."""
 
 
 class Groups(NamedTuple):
-    """Rows that are equal share a group; groups are in lexicographic order of the columns.
+    """Groups of equal rows, in lexicographic order of the columns.
 
     Attributes:
         of_row: the group of each row.
@@ -40,13 +40,13 @@ def group_rows(*columns: npt.ArrayLike) -> Groups:
 
 
 def _codes(column: Ints) -> tuple[Ints, int]:
-    """The column from 0 up, and how many values that leaves room for."""
+    """Return the column shifted to start at 0, and the size of its range."""
     low, high = int(column.min()), int(column.max())
     return column - low, high - low + 1
 
 
 def _squeezed(codes: Ints, span: int) -> tuple[Ints, int]:
-    """Codes without gaps, in the same order, and how many there are."""
+    """Return the codes renumbered without gaps, in the same order, and how many there are."""
     if span > LARGEST_TABLE:
         values, squeezed = np.unique(codes, return_inverse=True)
         return np.ravel(squeezed).astype(np.int64), len(values)

@@ -1,7 +1,7 @@
-"""A live job: what its owner asked for, and where it stands. The words are Slurm's.
+"""A live job: what its owner asked for, and its state. State names are Slurm's.
 
-Ids are whole numbers from 1, in the order of submission; the tasks of an array have ids of their
-own and share `array`. Times are microseconds since 1970.
+Ids are whole numbers from 1, in the order of submission; every task of an array has its own id, and
+they share `array`. Times are microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from flyball.core.errors import BadInput
 
 
 class JobState(StrEnum):
-    """Where a job stands. Everything but the first three is final."""
+    """The state of a job. Everything but the first three is final."""
 
     PENDING = "PENDING"  # waits: for devices, other jobs, its array, or after a preemption
     RUNNING = "RUNNING"  # an attempt is intended or alive
-    COMPLETING = "COMPLETING"  # told to stop; its processes are not gone yet
+    COMPLETING = "COMPLETING"  # asked to stop; its processes are not gone yet
     COMPLETED = "COMPLETED"
-    FAILED = "FAILED"  # ended with another exit code than 0
+    FAILED = "FAILED"  # ended with an exit code other than 0
     CANCELLED = "CANCELLED"
-    TIMEOUT = "TIMEOUT"  # killed by its own limit
+    TIMEOUT = "TIMEOUT"  # killed at its time limit
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
-    NODE_FAIL = "NODE_FAIL"  # its supervisor was lost and it is not to be run again
+    NODE_FAIL = "NODE_FAIL"  # its supervisor was lost and it may not be requeued
     BOOT_FAIL = "BOOT_FAIL"  # could not be started: no such program, no such folder
 
     @property
@@ -38,7 +38,7 @@ ACTIVE = (JobState.PENDING, JobState.RUNNING, JobState.COMPLETING)
 
 
 class Dependency(StrEnum):
-    """When a job may follow another."""
+    """The condition on another job under which a job may start."""
 
     AFTEROK = "afterok"
     AFTERANY = "afterany"
@@ -49,14 +49,14 @@ _encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 
 class SpecValues(dict[str, Any]):
-    """Plain values that still know the spec they come from: it need not be made again."""
+    """The plain values of a spec, with a reference to that spec so that it need not be rebuilt."""
 
     __slots__ = ("_text", "spec")
     spec: object
     _text: str
 
     def text(self) -> str:
-        """As JSON, made once; equal for equal values."""
+        """Return the values as JSON, encoded once; equal values give equal texts."""
         try:
             return self._text
         except AttributeError:
@@ -66,23 +66,23 @@ class SpecValues(dict[str, Any]):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What is asked for.
+    """What the owner of a job asks for.
 
     Attributes:
-        argv: the command and its arguments; never seen by a shell.
-        name: for people; default: the command's own name.
-        cwd: absolute; where it runs.
+        argv: the command and its arguments; not passed through a shell.
+        name: for people; default: the name of the command.
+        cwd: absolute path of the working directory.
         env: added to a small, clean environment.
-        user, tenant: who asks, and on whose account.
+        user, tenant: who submitted it, and on whose account.
         cpus: cores.
         gpus: devices; 0 = none.
-        least, most: how many devices (cores, if it asks for no other) it can go on with while it
-            runs; 0 = only with what it asks for.
+        least, most: minimum and maximum of devices (cores, if it asks for no other) while it runs;
+            0 = it cannot be resized.
         milli: thousandths of each device, 1..1000.
-        memory_mib: host memory, a limit; 0 = not stated.
-        max_processes: processes and threads at a time, a limit; 0 = the server's default.
-        limit_s: killed after this long; 0 = never.
-        estimate_s: what the owner expects it to take; 0 = not stated.
+        memory_mib: limit of host memory; 0 = not stated.
+        max_processes: limit of processes and threads at a time; 0 = the server's default.
+        limit_s: time limit, after which it is killed; 0 = none.
+        estimate_s: run time that the owner expects; 0 = not stated.
         priority: higher goes first.
         kind: workload class (`compute-intensive`, ...), "" = to be classified.
         model: what it trains, if stated.
@@ -90,17 +90,17 @@ class JobSpec:
         array, array_index, array_limit: the id of the array's first task, the number of this task,
             tasks at a time (0 = any number).
         requeue: whether it may run again after its node or supervisor was lost.
-        preemptible: whether it may be set aside.
-        grace_s: between SIGTERM and SIGKILL.
-        checkpoint_signal: sent, if not 0, before SIGTERM when it is set aside.
+        preemptible: whether it may be preempted.
+        grace_s: time between SIGTERM and SIGKILL.
+        checkpoint_signal: sent, if not 0, before SIGTERM when it is preempted.
         nice: niceness of its processes, 0..19.
         stdout: absolute path of its output; "" = under the state folder.
         stderr: absolute path of its error output; "" = together with stdout.
-        hold: it does not start until somebody releases it.
-        begin_time: it does not start before, in seconds since 1970; 0 = at once.
-        signal_before_s: its checkpoint signal is also sent this long before its limit; 0 = not.
-        signal_children: that goes to the programs its process started, not to the process itself.
-        notify: told of its end, each a URL or a command with its arguments.
+        hold: it does not start until it is released.
+        begin_time: earliest start, in seconds since 1970; 0 = at once.
+        signal_before_s: the checkpoint signal is also sent this long before the limit; 0 = not.
+        signal_children: send that signal to the children of its process, not to the process itself.
+        notify: targets to notify of its end, each a URL or a command with its arguments.
     """
 
     argv: tuple[str, ...]
@@ -149,29 +149,30 @@ class JobSpec:
         return self.stderr not in ("", self.stdout)
 
     def as_dict(self) -> SpecValues:
-        """Plain values, only those that differ from the default; shares what it holds."""
-        own = self.__dict__
-        made = SpecValues({name: own[name] for name in own if own[name] != DEFAULTS[name]})
-        made.spec = self
-        return made
+        """Return the values that differ from their defaults; they are shared, not copied."""
+        attributes = self.__dict__
+        values = SpecValues(
+            {name: attributes[name] for name in attributes if attributes[name] != DEFAULTS[name]}
+        )
+        values.spec = self
+        return values
 
     @classmethod
     def of(cls, values: dict[str, Any], ignore_unknown: bool = False) -> Self:
-        """The spec that `as_dict` gave.
+        """Return the spec of these values, the inverse of `as_dict`.
 
         Args:
             ignore_unknown: leave out fields of a newer version.
 
         Raises:
-            BadInput: a field that there is not.
+            BadInput: an unknown field.
         """
         if isinstance(values, SpecValues) and isinstance(values.spec, cls):
             return values.spec
         if ignore_unknown:
             values = {name: values[name] for name in values if name in DEFAULTS}
         if extra := sorted(values.keys() - DEFAULTS.keys()):
-            known = ", ".join(DEFAULTS)
-            raise BadInput(f"unknown field {extra[0]!r} in a job", f"known: {known}")
+            raise BadInput(f"unknown field {extra[0]!r} in a job", f"known: {', '.join(DEFAULTS)}")
         values = {**values, "argv": tuple(values["argv"])}
         if "after" in values:
             values["after"] = tuple((str(how), int(job)) for how, job in values["after"])
@@ -184,13 +185,13 @@ request_of = attrgetter(
     *("cpus", "gpus", "milli", "least", "most", "memory_mib", "limit_s", "estimate_s"),
     *("priority", "kind", "model", "user", "tenant", "array", "array_limit", "max_processes"),
 )
-"""All of a spec that the scheduler or the check of its limits reads, but not whom it waits for."""
+"""Returns every value of a spec that the scheduler or the check of limits reads, except `after`."""
 
 DEFAULTS: dict[str, Any] = {
-    each.name: {} if each.name == "env" else None if each.name == "argv" else each.default
-    for each in fields(JobSpec)
+    entry.name: {} if entry.name == "env" else None if entry.name == "argv" else entry.default
+    for entry in fields(JobSpec)
 }
-"""What a field is if nobody says anything; a command must be said."""
+"""Default of every field; `argv` has none and must be stated."""
 
 
 @dataclass(frozen=True)
@@ -203,18 +204,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Job:
-    """A job as the journal knows it.
+    """A job as recorded in the journal.
 
     Attributes:
         attempt: the number of its last attempt, 0 = never intended to run.
         rows: where that attempt runs, while it does.
-        since_us: when the attempt was intended; of a job that pends again: when it came back.
+        since_us: when the attempt was intended; of a requeued job: when it was requeued.
         started_us: when its processes began; 0 = not known (yet).
-        stopping: why it was told to stop ("cancel", "preempt"), "" = it was not.
+        stopping: why it was asked to stop ("cancel", "preempt"), "" = it was not.
         service_us: device time of ended attempts.
         preemptions, failures: attempts that ended so.
-        values: what is known of its end: exit code, signal, cpu_s, max_rss_mib, peak_mib, energy_j,
-            ...
+        values: figures of its end: exit code, signal, cpu_s, max_rss_mib, peak_mib, energy_j, ...
     """
 
     id: int
@@ -236,18 +236,18 @@ class Job:
 
     @classmethod
     def submitted(cls, job_id: int, spec: JobSpec, submit_us: int) -> Self:
-        """One that has just been accepted: as by the constructor, at a quarter of its cost."""
-        made = object.__new__(cls)
-        made.__dict__.update(_SUBMITTED, id=job_id, spec=spec, submit_us=submit_us, values={})
-        return made
+        """Return a job just accepted: the same as the constructor's, at a quarter of the cost."""
+        job = object.__new__(cls)
+        job.__dict__.update(_SUBMITTED, id=job_id, spec=spec, submit_us=submit_us, values={})
+        return job
 
     @property
     def label(self) -> str:
-        """As people write it: `12`, or `12_3` for a task of an array."""
+        """The id as users write it: `12`, or `12_3` for a task of an array."""
         if self.spec.array:
             return f"{self.spec.array}_{self.spec.array_index}"
         return str(self.id)
 
 
 _SUBMITTED: dict[str, Any] = dict(vars(Job(0, JobSpec(()), 0)))
-"""A job of which nothing is known yet; in the order of its fields."""
+"""Field values of a job that was just submitted, in the order of its fields."""

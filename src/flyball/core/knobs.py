@@ -28,16 +28,16 @@ class Order(IntEnum):
     REMAINING = 3  # least estimated work left
     ATTAINED = 4  # queues by device time received
     SHARES = 5  # least served of its target share, in rounds; the policy sets the targets
-    FAIR = 6  # the tenant with the least dominant share, now and lately; within its quota first
+    FAIR = 6  # the tenant with the least dominant share, now and recently; within its quota first
     HISTORY = 7  # least device time, as predicted from jobs of the same owner that ended
 
 
 class Backfill(IntEnum):
     """What happens behind a job that does not fit."""
 
-    STRICT = 0  # nothing: everybody waits
-    SKIP = 1  # whoever fits goes
-    EASY = 2  # whoever fits and does not delay the head's reservation goes
+    STRICT = 0  # nothing: every job behind it waits
+    SKIP = 1  # every job that fits starts
+    EASY = 2  # every job that fits and does not delay the head's reservation starts
 
 
 class Place(IntEnum):
@@ -49,24 +49,26 @@ class Place(IntEnum):
     FASTEST = 3  # fastest pool for this job, then best fit
     EFFICIENT = 4  # least energy per work for this job, then best fit
     HOLD = 5  # fastest free pool, but only if waiting would not pay (see `hold_s`)
-    FGD = 6  # least growth of what is free but of no use to the usual jobs
+    FGD = 6  # least growth of free capacity that the usual jobs cannot use
     RANDOM = 7  # any node where it fits, by a draw that is the same in every run
 
 
 class Preempt(IntEnum):
+    """Whether running jobs may be preempted."""
+
     NEVER = 0
     ROUNDS = 1  # at each round, a job may take devices from jobs well behind it
 
 
 class Span(IntEnum):
-    """Gangs and node borders."""
+    """Whether a gang may span nodes."""
 
     WHOLE = 0  # a gang that fits a node waits for one; a larger one takes empty nodes
     ANY = 1  # a gang may gather devices from several nodes, at the network's price
 
 
 def knob(default: Any, unit: str, low: float, high: float, meaning: str) -> Any:
-    """A field of `Knobs` with what a user must know about it."""
+    """Return a field of `Knobs` with its unit, range and meaning."""
     meta = {"unit": unit, "low": low, "high": high, "meaning": meaning}
     return field(default=default, metadata=meta)
 
@@ -77,7 +79,7 @@ def _choice(default: IntEnum, meaning: str) -> Any:
 
 
 def choices(kind: type[IntEnum]) -> list[str]:
-    """The names of an enumerated knob's values, as users write them."""
+    """Return the names of an enumerated knob's values, as users write them."""
     return [member.name.lower().replace("_", "-") for member in kind]
 
 
@@ -120,20 +122,24 @@ class Knobs:
         0.0, "device-s", 0.0, 1e12, "order=attained: demoted once more after this much; 0 = never"
     )
     promote: float = knob(
-        0.0, "", 0.0, 1e9, "order=attained: first queue after waiting so many run times; 0 = never"
+        0.0,
+        "",
+        0.0,
+        1e9,
+        "order=attained: first queue after waiting this many run times; 0 = never",
     )
     half_life_s: float = knob(
         86_400.0, "s", 1.0, 1e9, "order=fair: time in which past usage comes to count half"
     )
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            low, high = each.metadata["low"], each.metadata["high"]
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            low, high = entry.metadata["low"], entry.metadata["high"]
             if not low <= value <= high:  # also refuses NaN
                 raise BadInput(
-                    f"knob {each.name} = {value} is out of range",
-                    f"use {low:g} to {high:g} ({each.metadata['unit']})",
+                    f"knob {entry.name} = {value} is out of range",
+                    f"use {low:g} to {high:g} ({entry.metadata['unit']})",
                 )
         self._check_rounds()
 
@@ -141,8 +147,8 @@ class Knobs:
         shares = self.order == Order.SHARES
         if shares and self.preempt != Preempt.ROUNDS:
             raise BadInput("order=shares works in rounds only", "set preempt=rounds")
-        whole = (Backfill.SKIP, Backfill.STRICT) if shares else (Backfill.SKIP,)
-        scans = self.backfill not in whole or self.place == Place.HOLD
+        allowed = (Backfill.SKIP, Backfill.STRICT) if shares else (Backfill.SKIP,)
+        scans = self.backfill not in allowed or self.place == Place.HOLD
         if self.preempt != Preempt.NEVER and scans:
             raise BadInput(
                 "preempt=rounds does not go with this backfill or with place=hold",
@@ -161,30 +167,30 @@ class Knobs:
 
     @property
     def remembers(self) -> bool:
-        """Whether the order needs a memo of every job."""
+        """Whether the order needs a memo for every job."""
         promotes = self.order == Order.ATTAINED and self.promote > 0
         return promotes or self.order in (Order.FAIR, Order.HISTORY)
 
     def with_settings(self, settings: list[str]) -> Knobs:
-        """These knobs with `name=value` settings applied, as a user writes them.
+        """Return these knobs with `name=value` settings applied, as a user writes them.
 
         Raises:
             BadInput: an unknown knob or a value that does not parse or is out of range.
         """
-        known = {each.name: each for each in fields(self)}
+        names = [entry.name for entry in fields(self)]
         changes: dict[str, Any] = {}
         for setting in settings:
             name, equals, text = setting.partition("=")
             name = name.strip().replace("-", "_")
             if not equals:
                 raise BadInput(f"setting {setting!r} has no '='", "write --set knob=value")
-            if name not in known:
-                raise UnknownName("knob", name, known)
+            if name not in names:
+                raise UnknownName("knob", name, names)
             changes[name] = _parse(name, type(getattr(self, name)), text.strip())
         return replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values: choices by name, numbers as they are."""
+        """Return plain values: choices by name, numbers as they are."""
         out: dict[str, Any] = {}
         for name, value in dataclasses.asdict(self).items():
             named = isinstance(value, IntEnum)
@@ -192,7 +198,7 @@ class Knobs:
         return out
 
     def pack(self) -> Records:
-        """These knobs as the one record the compiled kernel takes."""
+        """Return these knobs as the one record the compiled kernel takes."""
         out = records(1, KNOBS)
         row = out[0]
         row.order, row.backfill, row.place = self.order, self.backfill, self.place

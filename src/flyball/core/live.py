@@ -1,4 +1,4 @@
-"""What the live parts say to each other: actions for an engine, reports from it, events to keep.
+"""Messages between the live parts: actions for an engine, its reports, and events for the journal.
 
 An *event* is a plain mapping that JSON can hold, with `kind` and `time_us`, and `job` and
 `attempt` where it is about one. `EventKind` lists the kinds and what each carries.
@@ -16,27 +16,27 @@ Event = Mapping[str, Any]
 
 
 class EventKind(StrEnum):
-    """What can happen. The journal keeps these for ever, in order."""
+    """The kinds of events. The journal keeps them for ever, in order."""
 
     OPENED = "opened"  # version, policy, knobs, cluster: a control plane began
     SUBMITTED = "submitted"  # job, spec
     INTENDED = "intended"  # job, attempt, rows, decision: durable before anything is launched
     STARTED = "started"  # job, attempt, began_us, pid
     ENDED = "ended"  # job, attempt, over_us, state, values: the attempt and the job are over
-    REQUEUED = "requeued"  # job, attempt, over_us, why ("preempt", "lost", "void"): it pends again
-    CANCEL = "cancel"  # job, who, reason: somebody wants it to end
-    STOPPING = "stopping"  # job, attempt, why: durable before the engine is told to stop it
+    REQUEUED = "requeued"  # job, attempt, over_us, why ("preempt", "lost", "void"): pending again
+    CANCEL = "cancel"  # job, who, reason: a user asked for its end
+    STOPPING = "stopping"  # job, attempt, why: durable before the engine gets the stop action
     HELD = "held"  # job, by, who: it may not start until it is released
-    RELEASED = "released"  # job, why ("release", "begin"), who: that is over
+    RELEASED = "released"  # job, why ("release", "begin"), who: the hold is over
     DECIDED = "decided"  # number, seen, own, now_us, is_round, digest, plan: one decision
     NODE = "node"  # node, up
-    RESIZED = "resized"  # job, attempt, devices, rows (none: it starts anew so), reason, gain, who
+    RESIZED = "resized"  # job, attempt, devices, rows (none: by a restart), reason, gain, who
     CAPPED = "capped"  # job, attempt, share, reason, gain, who
-    CHECKPOINTED = "checkpointed"  # job, attempt, reason, gain, who: told to save what it has
+    CHECKPOINTED = "checkpointed"  # job, attempt, reason, gain, who: asked to save a checkpoint
     SCALED = "scaled"  # job, parallel, changes: how its speed grows with its devices, as measured
     PREDICTED = "predicted"  # runs: (job, like jobs ended, *quantiles of its run time in seconds)
-    REPORTED = "reported"  # job, values: its progress, heard after its end was on record
-    NOTIFIED = "notified"  # job, target (its place), ok, message: a target was told of the end
+    REPORTED = "reported"  # job, values: progress that arrived after its end was recorded
+    NOTIFIED = "notified"  # job, target (its index), ok, message: a target was notified of the end
     AUDIT = "audit"  # what, who: refused tokens and the like
 
 
@@ -50,7 +50,7 @@ class Launch(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """End an attempt: checkpoint signal (if set aside), SIGTERM, grace, SIGKILL."""
+    """End an attempt: checkpoint signal (if preempted), SIGTERM, grace, SIGKILL."""
 
     job: int
     attempt: int
@@ -61,8 +61,8 @@ class Stop(NamedTuple):
 class Resize(NamedTuple):
     """Let a running attempt go on with other devices of its node.
 
-    Of this and the next two: what has the sequence number of an action that was obeyed before, or
-    a lower one, changes nothing.
+    For this action and the next two: a sequence number that is not above the last one applied
+    changes nothing.
     """
 
     job: int
@@ -72,7 +72,7 @@ class Resize(NamedTuple):
 
 
 class Cap(NamedTuple):
-    """Keep a running attempt to a part of what its devices could do; 1 = no cap."""
+    """Limit a running attempt to a share of what its devices can do; 1 = no cap."""
 
     job: int
     attempt: int
@@ -82,7 +82,7 @@ class Cap(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """Have a running attempt save what it has and go on."""
+    """Have a running attempt save a checkpoint and go on."""
 
     job: int
     attempt: int
@@ -96,7 +96,7 @@ class Receipt(NamedTuple):
     """An engine's answer to one action; the same (job, attempt) always gets the same one.
 
     Attributes:
-        how: by what means, or by which not: an engine does what the machine permits.
+        how: by what means it was done, or why not: an engine does what the machine permits.
     """
 
     job: int
@@ -106,7 +106,7 @@ class Receipt(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What an engine saw of an attempt: a start once, an end until it is acknowledged.
+    """An engine's report on an attempt: a start once, an end until it is acknowledged.
 
     Attributes:
         what: `started`, `ended`, `lost` (no supervisor and no record of an end: its processes are
@@ -114,7 +114,7 @@ class Report(NamedTuple):
         time_us: when it happened.
         values: of a start: pid. Of an end: exit_code, signal, why (`exit`, `limit`, `memory`,
             `stopped`, `boot`), message, cpu_s, max_rss_mib, and
-            peak_mib with peak_by where the memory of all processes together is known.
+            peak_mib with peak_by where the memory of all processes together was measured.
     """
 
     job: int
@@ -129,7 +129,7 @@ class LiveNode(NamedTuple):
 
     Attributes:
         device: its type, a name in the catalogue.
-        uuids: of its devices, in order; empty where cores are the devices.
+        uuids: of its devices, in order; empty if its devices are cores.
     """
 
     name: str

@@ -1,10 +1,10 @@
 """Metrics: one definition each, over the `Results` of a run.
 
 Jobs that never ended count in no time metric. Where there is nothing to measure (no job,
-an empty window) a metric is NaN, and `Summary.as_dict` makes that None.
+an empty window) a metric is NaN, and `Summary.as_dict` turns that into None.
 
-*The window* is 10-100 % of the arrival span: warm-up is left out, and so is the drain after
-the last arrival, in which any policy looks busy or idle by the accident of the last job.
+*The window* is 10-100 % of the arrival span: it leaves out the warm-up, and the drain after the
+last arrival, where utilisation depends on the last few jobs and not on the policy.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,15 @@ from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
 
 US_PER_HOUR = US_PER_S * S_PER_HOUR
 WINDOW_BEGINS = 0.1
-"""Where the window begins, as a share of the arrival span; it ends with the last arrival."""
+"""Start of the window, as a share of the arrival span; it ends with the last arrival."""
 
 SLOWDOWN_BOUND_S = 10.0
-"""Jobs shorter than this count as this long, or a 1 s job that waits 100 s would rule the tail."""
+"""Shorter jobs count as this long, or a 1 s job that waits 100 s would dominate the tail."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A distribution in four numbers."""
+    """Mean and percentiles of a distribution."""
 
     mean: float
     p50: float
@@ -48,27 +49,27 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """Everything a run is judged by.
+    """All metrics of a run.
 
     Attributes:
-        jobs: in the workload.
+        jobs: number of jobs in the workload.
         completion_s: from submission to end.
         wait_s: of that, the time without devices that are awake (see `waits_s`).
         slowdown_p95: completion over run time alone on the fastest pool (see `slowdowns`).
         makespan_s: from the first submission to the last end.
         work_per_window: reference device-hours of work done in the window.
         jobs_per_window: jobs that ended in the window.
-        utilisation: of all devices' time in the window, the part in use.
+        utilisation: share of all devices' time in the window that was in use.
         energy_kwh: all nodes over the whole run, idle and host included.
         energy_per_work: kWh of all nodes per reference device-hour, both in the window.
         peak_power_kw: the highest draw of the cluster.
         cost: idle plus delay, in device-hours (see `cost_device_h`).
         balance: dispersion of the nodes' busy fractions (see `balance`); 0 = even.
-        preemptions: in all.
+        preemptions: total number.
         lost_work: device-hours of progress that was lost and done again.
-        fairness_jain: see `fairness_jain`; 1 = everybody is slowed alike.
-        finish_fairness_p95: see `finish_time_fairness`; at most 1 = nobody is worse off than
-            with an equal share.
+        fairness_jain: see `fairness_jain`; 1 = all tenants are slowed alike.
+        finish_fairness_p95: see `finish_time_fairness`; at most 1 = no worse off than with an
+            equal share.
         events: arrivals, starts, ends, preemptions, failures and repairs.
     """
 
@@ -92,13 +93,13 @@ class Summary:
     events: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; NaN becomes None."""
+        """Return plain values for JSON; NaN becomes None."""
         plain: dict[str, Any] = without_nan(asdict(self))
         return plain
 
 
 def summarise(results: Results) -> Summary:
-    """Every metric of a run."""
+    """Return every metric of a run."""
     return Summary(
         jobs=len(results.submit_us),
         completion_s=Spread.of(completions_s(results)),
@@ -125,29 +126,28 @@ def summarise(results: Results) -> Summary:
 
 
 def ended(results: Results) -> npt.NDArray[np.bool_]:
-    """Which jobs came to an end, done or killed by their limit."""
+    """Return a mask of the jobs that ended, done or killed at their limit."""
     return results.status >= Status.DONE
 
 
 def shares(results: Results) -> Floats:
-    """Devices each job holds while it runs, a fraction of a device as a fraction."""
+    """Return the devices each job holds while it runs, with fractions of a device."""
     return results.devices * (results.milli / MILLI_PER_DEVICE)
 
 
 def completions_s(results: Results) -> Floats:
-    """From submission to end, of the jobs that ended."""
+    """Return the time from submission to end of the jobs that ended."""
     done = ended(results)
     return (results.end_us - results.submit_us)[done] / US_PER_S
 
 
 def waits_s(results: Results) -> Floats:
-    """Time between submission and end without devices that are awake, of the jobs that ended.
+    """Return the time between submission and end without awake devices, of the jobs that ended.
 
-    For a job that was never set aside this is its start less its submission; for others
-    the waits after a preemption or a failure are in it too. Time held back by a
-    predecessor or an array's limit counts, as the user waits all the same; so does the time
-    that a node placed on takes to wake. Of a job without
-    devices only the wait before its first start is known.
+    For a job that was never preempted this is its start less its submission; for others it
+    includes the waits after a preemption or a failure. Time held back by a predecessor or an
+    array's limit counts, because the user waits then too; so does the time that its node takes
+    to wake. Of a job without devices only the wait before its first start is known.
     """
     done = ended(results)
     asked, alone_us = shares(results)[done], (results.end_us - results.first_start_us)[done]
@@ -160,13 +160,13 @@ def waits_s(results: Results) -> Floats:
 
 
 def slowdowns(results: Results) -> Floats:
-    """Bounded slowdown of the jobs that ended: completion / max(solo, 10 s), at least 1."""
+    """Return the bounded slowdown of jobs that ended: completion / max(solo, 10 s), at least 1."""
     solo_s = results.solo_us[ended(results)] / US_PER_S
     return np.maximum(1.0, completions_s(results) / np.maximum(solo_s, SLOWDOWN_BOUND_S))
 
 
 def finish_time_fairness(results: Results) -> Floats:
-    """Completion over what an equal share of the cluster would have given, per ended job.
+    """Return, per ended job, its completion time over that with an equal share of the cluster.
 
     While a job was in the system there were on average n jobs, so its equal share was D/n
     of the D devices. Asking for g it would have taken solo x max(1, g n / D).
@@ -186,7 +186,7 @@ def finish_time_fairness(results: Results) -> Floats:
 
 
 def _present_until(submit: Ints, end: Ints, at: Ints) -> Floats:
-    """The number of jobs present, integrated over time up to each instant of `at`."""
+    """Return the number of jobs present, integrated over time up to each instant of `at`."""
     total: Floats = np.zeros(len(at))
     for instants, sign in ((np.sort(submit), 1.0), (np.sort(end), -1.0)):
         before = np.searchsorted(instants, at, side="right")
@@ -199,33 +199,33 @@ def _present_until(submit: Ints, end: Ints, at: Ints) -> Floats:
 
 
 def makespan_s(results: Results) -> float:
-    """From the first submission to the last event."""
+    """Return the time from the first submission to the last event."""
     return (results.stop_us - results.start_us) / US_PER_S
 
 
 def work_per_window(results: Results) -> float:
-    """Honest throughput: reference device-hours of work done in the window.
+    """Return the throughput: reference device-hours of work done in the window.
 
-    Running jobs count by the fraction done; overhead and lost work are not work.
+    Running jobs count by the fraction done; overhead and lost work do not count.
     """
     return (results.window[1].work_us - results.window[0].work_us) / US_PER_HOUR
 
 
 def energy_per_work(results: Results) -> float:
-    """kWh of all nodes per reference device-hour of work, both in the window."""
+    """Return the kWh of all nodes per reference device-hour of work, both in the window."""
     energy_kwh = (results.window[1].energy_j - results.window[0].energy_j) / J_PER_KWH
     return _ratio(energy_kwh, work_per_window(results))
 
 
 def utilisation(results: Results) -> float:
-    """Device time in use / (devices x window)."""
+    """Return device time in use / (devices x window)."""
     first, last = results.window
     offered_us = float(results.node_capacity.sum()) * (last.time_us - first.time_us)
     return _ratio(last.busy_us - first.busy_us, offered_us)
 
 
 def cost_device_h(results: Results, idle_weight: float = 1.0, delay_weight: float = 1.0) -> float:
-    """Idle cost plus delay cost, both in device-hours.
+    """Return idle cost plus delay cost, both in device-hours.
 
     Args:
         results: of a run.
@@ -239,7 +239,7 @@ def cost_device_h(results: Results, idle_weight: float = 1.0, delay_weight: floa
 
 
 def balance(results: Results) -> float:
-    """Coefficient of variation of the nodes' busy fractions over the run; 0 = even."""
+    """Return the coefficient of variation of the nodes' busy fractions over the run; 0 = even."""
     span_us = results.stop_us - results.start_us
     if not span_us or not len(results.node_capacity):
         return math.nan
@@ -248,12 +248,12 @@ def balance(results: Results) -> float:
 
 
 def lost_device_h(results: Results) -> float:
-    """Progress lost to checkpoints and failures, in device-hours of the jobs' own devices."""
+    """Return the progress lost to checkpoints and failures, in hours of the jobs' devices."""
     return float(np.sum(results.lost_us * shares(results))) / US_PER_HOUR
 
 
 def fairness_jain(results: Results) -> float:
-    """Jain's index of the tenants' mean speed-up solo / completion, in (0, 1]; 1 = all alike.
+    """Return Jain's index of the tenants' mean speed-up solo / completion, in (0, 1]; 1 = alike.
 
     With fewer than two tenants it is taken over the jobs.
     """
@@ -268,32 +268,67 @@ def fairness_jain(results: Results) -> float:
 
 
 def jain(values: Floats) -> float:
-    """Jain's fairness index: (sum x)^2 / (n sum x^2)."""
+    """Return Jain's fairness index: (sum x)^2 / (n sum x^2)."""
     return _ratio(float(values.sum()) ** 2, len(values) * float(np.square(values).sum()))
 
 
 # Comparing ----------------------------------------------------------------------
 
-# Two-sided 95 % points of Student's t for 1..30 degrees of freedom.
-_STUDENT_95 = (
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
-    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
-)  # fmt: skip
+NORMAL_95 = 1.959963984540054
+"""Two-sided 95 % point of the normal distribution."""
+STUDENT_SUMS = 300
+"""Degrees of freedom up to which Student's t is computed as a finite sum, else by its expansion."""
 
 
+@cache
 def student_95(freedom: int) -> float:
-    """The two-sided 95 % point of Student's t; beyond the table by its expansion in 1/freedom."""
-    if freedom <= len(_STUDENT_95):
-        return _STUDENT_95[freedom - 1]
-    z = 1.959964
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2
+    """Return the two-sided 95 % point of Student's t distribution, the 0.975 quantile.
+
+    The 95 % confidence interval of the mean of n values is mean +- student_95(n - 1) s / sqrt(n),
+    with s their standard deviation (ddof=1). Accurate to 1e-11, without scipy, which this package
+    does not import.
+
+    Args:
+        freedom: degrees of freedom; NaN below 1.
+    """
+    if freedom < 1:
+        return math.nan
+    if freedom > STUDENT_SUMS:
+        return _student_expansion(freedom)
+    low, high = 0.0, math.pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if _student_within(freedom, middle) < 0.95 else (low, middle)
+    return math.sqrt(freedom) * math.tan(high)
+
+
+def _student_within(freedom: int, angle: float) -> float:
+    """Return P(|T| < sqrt(freedom) tan(angle)): Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+    odd = freedom % 2
+    power = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for step in range(1 + odd, freedom, 2):
+        total += power
+        power *= math.cos(angle) ** 2 * step / (step + 1)
+    if odd:
+        return 2 / math.pi * (angle + math.sin(angle) * total)
+    return math.sin(angle) * total
+
+
+def _student_expansion(freedom: int) -> float:
+    """Return the same point by its expansion in 1 / freedom: Abramowitz and Stegun, 26.7.5."""
+    z = NORMAL_95
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92_160,
+    )
+    return sum(term / float(freedom**order) for order, term in enumerate(terms))
 
 
 def paired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float]:
-    """Mean of a - b over seeds with its 95 % confidence interval: (mean, low, high).
+    """Return the mean of a - b over seeds with its 95 % confidence interval: (mean, low, high).
 
     The i-th values of both must come from the same seed. With one pair the interval is
     unknown (NaN); with none, so is the mean.
@@ -313,9 +348,9 @@ def _ratio(above: float, below: float) -> float:
 
 
 def without_nan(value: Any) -> Any:
-    """The same with None for NaN and infinities, all the way down: what JSON can hold."""
+    """Return a copy with None for NaN and infinities at every level, so that JSON can hold it."""
     if isinstance(value, dict):
-        return {key: without_nan(each) for key, each in value.items()}
+        return {key: without_nan(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [without_nan(each) for each in value]
+        return [without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

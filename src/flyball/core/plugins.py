@@ -1,6 +1,6 @@
-"""Loads what other packages add under an entry-point group, and passes over what does not load.
+"""Loads plug-ins that other packages register under an entry-point group; skips broken ones.
 
-A package that is broken must not take away the policies, tuners and forecasters of everybody else.
+A broken package must not take away the policies, tuners and forecasters of all the others.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ logger = logging.getLogger("flyball.plugins")
 
 
 class BrokenPlugin(FlyballError):
-    """What another package adds cannot be loaded, or is not what its group is for."""
+    """A plug-in of another package cannot be loaded, or is not of the kind its group is for."""
 
 
 def outside(group: str) -> dict[str, str]:
-    """Return what other packages add to a group: `module:attribute` by name."""
+    """Return the plug-ins that other packages add to a group: `module:attribute` by name."""
     return {point.name: point.value for point in entry_points(group=group)}
 
 
@@ -31,9 +31,9 @@ def load(kind: str, name: str, where: str, group: str, wrong: Callable[[Any], st
     """Return the object at `module:attribute`.
 
     Args:
-        kind: what it is called, "policy".
+        kind: what an object of this group is called in messages, e.g. "policy".
         group: of entry points, to name the package in an error.
-        wrong: says what keeps the object from being one, "" = nothing does.
+        wrong: returns why the object is not of this kind, "" = it is.
 
     Raises:
         BrokenPlugin: names the package and the reason.
@@ -45,7 +45,7 @@ def load(kind: str, name: str, where: str, group: str, wrong: Callable[[Any], st
     except Exception as error:
         fault = f"cannot be loaded: {type(error).__name__}: {error}"
         if (package := _package(group, name, where)) is None:
-            raise  # a bug of our own
+            raise  # a bug in Flyball
     else:
         if not fault:
             return value
@@ -53,7 +53,7 @@ def load(kind: str, name: str, where: str, group: str, wrong: Callable[[Any], st
         assert package is not None, f"{where} {fault}"
     reason = " ".join(fault.split())
     raise BrokenPlugin(
-        f"{kind} {name} of package {package}: {where} {reason}", f"mend or uninstall {package}"
+        f"{kind} {name} of package {package}: {where} {reason}", f"repair or uninstall {package}"
     )
 
 
@@ -66,7 +66,7 @@ def _package(group: str, name: str, where: str) -> str | None:
 
 
 def loadable(names: Iterable[str], get: Callable[[str], T]) -> dict[str, T]:
-    """Return what loads, by name; what does not is named in a warning, with its package."""
+    """Return the plug-ins that load, by name; logs a warning for each that does not."""
     loaded: dict[str, T] = {}
     for name in names:
         try:

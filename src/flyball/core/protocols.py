@@ -1,4 +1,4 @@
-"""The contracts between the parts, all structural. Time is in seconds since the clock's origin."""
+"""The protocols between the parts, all structural. Time is in seconds since the clock's origin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Message = dict[str, Any]
 
 
 class Sample(NamedTuple):
-    """What one collector saw at one instant; units are in the names of the values."""
+    """The values one collector read at one instant; units are in the names of the values."""
 
     source: str
     time_s: float
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """A series ahead: `quantiles[i, h]` is the level `levels[i]` at step h of the horizon."""
+    """A predicted series: `quantiles[i, h]` is quantile `levels[i]` at step h of the horizon."""
 
     levels: tuple[float, ...]
     quantiles: Floats
@@ -41,7 +41,7 @@ class Clock(Protocol):
 
 
 class Collector(Protocol):
-    """One sensor. A broken one raises; the agent isolates it, counts it and goes on."""
+    """One sensor. A broken one raises; the agent counts the failure and goes on without it."""
 
     def collect(self, now: float) -> Sample: ...
 
@@ -74,14 +74,14 @@ class Allocator(Protocol):
 
 
 class Tuner(Protocol):
-    """Changes a plan for the better; pure as a policy is."""
+    """Improves a plan. Pure, like a policy."""
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records: ...
 
 
 class Engine(Protocol):
-    """Acts on nodes, real or not. Every action is idempotent by (job, attempt), and those that
-    change a running attempt by (job, attempt, sequence)."""
+    """Acts on real or simulated nodes. Every action is idempotent by (job, attempt), and those
+    that change a running attempt by (job, attempt, sequence)."""
 
     def nodes(self) -> Sequence[LiveNode]: ...
     def apply(self, action: Action) -> Receipt: ...

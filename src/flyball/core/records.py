@@ -18,11 +18,11 @@ Records = np.recarray[Any, Any]
 
 
 ALIGNMENT = 64
-"""Arrays begin at multiples of a cache line."""
+"""Size of a cache line in bytes; every array begins at a multiple of it."""
 
 
 def whole_lines(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The same record, rounded up to whole cache lines."""
+    """Return the same record, padded to whole cache lines."""
     names = dtype.names or ()
     return np.dtype(
         {
@@ -40,8 +40,8 @@ def whole_lines(dtype: np.dtype[Any]) -> np.dtype[Any]:
 JOB = np.dtype(
     [
         # What starts and ends read, in one cache line.
-        ("work_us", "f8"),  # true run time on its own device at its own count: hidden from policies
-        ("estimate_us", "f8"),  # what policies see instead
+        ("work_us", "f8"),  # true run time on its device type and count: hidden from policies
+        ("estimate_us", "f8"),  # run time that policies see instead
         ("limit_us", "i8"),  # kill an attempt after this long; 0 = no limit
         ("devices", "i4"),  # gang size
         ("milli", "i4"),  # thousandths of each device
@@ -52,11 +52,11 @@ JOB = np.dtype(
         ("successors", "i4"),  # first index in `links`
         ("successor_count", "i4"),
         ("priority", "f8"),  # higher goes first
-        # What else there is.
+        # The rest.
         ("submit_us", "i8"),
         ("reference_us", "f8"),  # the same work in device-microseconds of the reference device
         ("restart_us", "i8"),  # set-up before progress on every start but the first
-        ("checkpoint_us", "i8"),  # the end of a preempted slice that goes into the checkpoint
+        ("checkpoint_us", "i8"),  # end of a preempted slice that is spent on the checkpoint
         ("predecessors", "i4"),  # how many jobs must end first
         ("tenant", "i4"),
         ("kind", "i4"),  # workload class
@@ -71,7 +71,7 @@ JOB = whole_lines(JOB)
 
 POOL = np.dtype(
     [
-        ("first_node", "i4"),  # a pool is a run of identical nodes
+        ("first_node", "i4"),  # a pool is a range of identical nodes
         ("nodes", "i4"),
         ("capacity", "i4"),  # devices per node, at most 64
         ("memory_mib", "i4"),  # per device
@@ -82,7 +82,7 @@ POOL = np.dtype(
         ("idle_w", "f8"),  # one idle device
         ("sleep_w", "f8"),  # the whole node asleep
         ("wake_us", "i8"),
-        ("visit", "i4"),  # in the k-th record: the pool a round looks at k-th
+        ("visit", "i4"),  # in the k-th record: the pool that a round visits k-th
         ("cpu_milli", "i4"),  # host cores of a node, in thousandths
         ("host_mib", "i4"),  # host memory of a node
     ],
@@ -105,11 +105,11 @@ CAP = np.dtype([("slowdown", "f8"), ("power", "f8")], align=True)
 """Factors on time and on drawn power: `caps[pool * CAP_LEVELS + level]`, level 0 = no cap."""
 
 CAP_LEVELS = 11
-"""Power caps in steps: level i caps at 1 - i `CAP_STEP` of the draw."""
+"""Number of power-cap levels: level i caps at 1 - i `CAP_STEP` of the draw."""
 CAP_STEP = 0.05
 
 RANGE = np.dtype([("least", "i4"), ("most", "i4"), ("first", "i8")], align=True)
-"""How many devices an elastic job may hold, and where its curve begins in `points`."""
+"""Minimum and maximum of devices of an elastic job, and where its curve begins in `points`."""
 
 POINT = np.dtype([("packed", "f8"), ("spread", "f8")], align=True)
 """Progress per microsecond, as in `RATE`: `points[first + (count - least) * pools + pool]`."""
@@ -123,7 +123,7 @@ RUN = np.dtype(
         ("done_us", "f8"),  # work saved when the running slice began
         ("rate", "f8"),  # of the running slice
         ("watts", "f8"),  # of all its devices and its share of the hosts, while running
-        ("slow", "f8"),  # its speed beside others on its device as a part of that alone
+        ("slow", "f8"),  # its speed while sharing its device, as a part of its speed alone
         ("service_us", "f8"),  # device time received, the running slice not included
         ("energy_j", "f8"),  # likewise
         ("lost_us", "f8"),  # work done and lost (checkpoints written, failures)
@@ -131,10 +131,7 @@ RUN = np.dtype(
         ("began_us", "i8"),  # start of the running slice
         ("ready_us", "i8"),  # when its progress begins (after wake and restart)
         ("awake_us", "i8"),  # when all nodes of the running slice are awake
-        (
-            "waking_us",
-            "i8",
-        ),  # time on nodes that were not awake yet, the running slice not included
+        ("waking_us", "i8"),  # time on nodes not awake yet, the running slice not included
         ("first_start_us", "i8"),  # -1 = never started
         ("end_us", "i8"),  # planned end while running, actual end after; -1 = unknown
         ("first_row", "i4"),  # its allocation: first row, -1 = none
@@ -160,7 +157,7 @@ NODE = np.dtype(
         ("energy_j", "f8"),  # until `since_us`
         ("busy_us", "f8"),  # device time in use, until `since_us`
         ("asleep_us", "f8"),  # time asleep, until `since_us`
-        ("since_us", "i8"),  # when the four above were last brought up to date
+        ("since_us", "i8"),  # when the four above were last updated
         ("idle_since_us", "i8"),  # -1 = busy or down
         ("sleeps_us", "i8"),  # when it falls asleep if it stays idle
         ("awake_us", "i8"),  # when it is awake after it was woken
@@ -178,7 +175,7 @@ NODE = np.dtype(
 )
 
 DEVICE = np.dtype([("free_milli", "i4"), ("free_mib", "i4")], align=True)
-"""What is left of a device that serves fractions; of no meaning while it is whole."""
+"""Free capacity of a device that serves fractions; meaningless while it is whole."""
 
 ROW = np.dtype(
     [
@@ -204,16 +201,16 @@ SHAPE = np.dtype(
         ("profile", "i4"),
         ("too_long_us", "f8"),  # a job with this much left could not start in this scan
         ("shortest_us", "f8"),  # no job of the window has less left
-        ("next_shortest_us", "f8"),  # the same, while a scan finds it out anew
+        ("next_shortest_us", "f8"),  # the same, while a scan recomputes it
         ("sample", "i4"),  # some job of the shape, for trials
-        ("blocked", "u1"),  # did not fit, and no capacity came back since
+        ("blocked", "u1"),  # did not fit, and no capacity was released since
         ("passed", "u1"),  # no room could be made for it in this round
         ("cpu_milli", "i8"),  # host cores of the whole gang, in thousandths; 0 = not stated
         ("host_mib", "i8"),  # host memory of the whole gang; 0 = not stated
     ],
     align=True,
 )
-"""Jobs of one shape ask for the same thing, so if one does not fit none does."""
+"""Jobs of one shape ask for the same resources, so if one does not fit none does."""
 
 ENTRY = np.dtype([("key", "f8"), ("tie", "i8")], align=True)
 """A place in a queue: smallest (key, tie) first; tie is the job's index."""
@@ -228,7 +225,7 @@ WINDOW = np.dtype(
     ],
     align=True,
 )
-"""As an entry, with what a scan needs at hand."""
+"""A place in a queue, with the fields of the job that a scan reads."""
 
 HEAP_OFFSET = 3
 """A heap's first entry is the fourth of a cache line of four, so that four siblings share one."""
@@ -242,7 +239,7 @@ SHARE = np.dtype(
     [
         ("target", "f8"),  # part of the time the job should run in the pool
         ("received_us", "f8"),  # time it ran there since the policy was last asked
-        ("deficit_us", "f8"),  # what it should have got more, up to then
+        ("deficit_us", "f8"),  # how much more time it should have got by then
     ],
     align=True,
 )
@@ -250,21 +247,21 @@ SHARE = np.dtype(
 
 CLAIM = np.dtype(
     [
-        ("alone_us", "f8"),  # how long its work so far would have taken with its own part alone
-        ("alone_rate", "f8"),  # its progress with its own part when the policy was last asked
-        ("done_us", "f8"),  # its work done then
+        ("alone_us", "f8"),  # time its work so far would have taken on an equal part of the cluster
+        ("alone_rate", "f8"),  # its progress on that part when the policy was last asked
+        ("done_us", "f8"),  # its work done by then
     ],
     align=True,
 )
-"""What finish-time fairness remembers of a job; none unless order = shares."""
+"""Accounts of finish-time fairness, one row per job; none unless order = shares."""
 
 RANK = np.dtype([("first", "f8"), ("second", "f8"), ("job", "i8")], align=True)
-"""A place in a ranking: highest (first, second) on top, then the lowest job."""
+"""A place in a ranking: highest (first, second) first; ties: the lowest job."""
 
 ACTION = np.dtype(
     [
         ("mask", "u8"),
-        ("gain", "f8"),  # predicted gain in seconds of the order's own key
+        ("gain", "f8"),  # predicted gain in seconds of the order's key
         ("kind", "i4"),
         ("job", "i4"),
         ("node", "i4"),
@@ -274,7 +271,7 @@ ACTION = np.dtype(
     ],
     align=True,
 )
-"""One row per node of a start, one row of anything else; rows of a job are consecutive."""
+"""One row per node of a start, one row for any other action; rows of a job are consecutive."""
 
 CLOCK = np.dtype(
     [
@@ -295,7 +292,7 @@ CLOCK = np.dtype(
         ("reserved_pool", "i4"),
         ("capacity_grew", "u1"),  # something was released since the last decision
         ("scan_due", "u1"),  # the window has jobs that were never tried
-        ("hosts", "u1"),  # some job asks something of hosts
+        ("hosts", "u1"),  # some job asks for host cores or host memory
         ("reserved_us", "i8"),  # when the head is expected to start
         ("reserved_stamp", "i8"),  # marks the nodes of the reservation
         ("stamp", "i8"),  # marks entries of `scratch` as belonging to this pass
@@ -319,28 +316,28 @@ CLOCK = np.dtype(
 )
 
 SCRATCH = np.dtype(
-    [("stamp", "i8"), *((each, "i4") for each in ("value", "memory_mib", "cpu_milli", "host_mib"))],
+    [("stamp", "i8"), *((name, "i4") for name in ("value", "memory_mib", "cpu_milli", "host_mib"))],
     align=True,
 )
-"""A number that counts only if its stamp is the clock's: cleared by moving the stamp on."""
+"""Values that are valid only if their stamp is the clock's: advancing the stamp clears them all."""
 
 
 def records(size: int, dtype: np.dtype[Any]) -> Records:
-    """An array of zeroed records whose fields are attributes, at the start of a cache line."""
-    made: Records = np.ndarray.__new__(
+    """Return an array of zeroed records with fields as attributes, at the start of a cache line."""
+    array: Records = np.ndarray.__new__(
         np.recarray, size, _as_record(dtype), aligned(size * dtype.itemsize)
     )
-    return made
+    return array
 
 
 @functools.cache
 def _as_record(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that a view as `recarray` would get, which takes longer than to make the array."""
+    """Return the type of a `recarray` view; building it takes longer than making the array."""
     return np.dtype((np.record, dtype))
 
 
 def aligned(size: int, zeroed: bool = True) -> npt.NDArray[np.uint8]:
-    """Bytes that begin at a cache line."""
+    """Return `size` bytes that begin at a cache line."""
     memory = (np.zeros if zeroed else np.empty)(size + ALIGNMENT, np.uint8)
     offset = -memory.__array_interface__["data"][0] % ALIGNMENT
     return memory[offset : offset + size]

@@ -1,4 +1,4 @@
-"""What a run leaves behind: the raw material of every metric."""
+"""The raw results of a run, from which every metric is computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Mark:
-    """Running totals at one instant; metrics of a window are differences of two marks.
+    """Cumulative totals at one instant; metrics of a window are differences of two marks.
 
     Attributes:
         time_us: the instant.
@@ -32,7 +32,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Results:
-    """A finished run, one entry per job in the workload's order, per node, and in all.
+    """A finished run: arrays by job (in the workload's order) and by node, and totals.
 
     Attributes:
         submit_us, first_start_us, end_us: instants of each job.
@@ -41,13 +41,13 @@ class Results:
         reference_us: its work in reference device-microseconds.
         service_us: device time it held.
         waking_us: time it held devices of nodes that were not awake yet.
-        lost_us: work done twice, in microseconds of its own progress.
+        lost_us: work done twice, in microseconds of its progress.
         energy_j: its devices' draw and its share of the hosts.
         priority, tenant, status, attempts, preemptions, failures, pool: as named.
         node_capacity, node_busy_us, node_energy_j, node_asleep_us: per node.
         start_us, stop_us: first submission and last event of the run.
         window: marks at 10 % and at 100 % of the arrival span.
-        events: arrivals, starts, ends, preemptions, failures and repairs in all.
+        events: total of arrivals, starts, ends, preemptions, failures and repairs.
     """
 
     submit_us: Ints

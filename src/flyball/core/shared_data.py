@@ -1,4 +1,4 @@
-"""Where data too large or not ours to ship is looked for.
+"""Finds data that is too large to ship, or not ours to ship.
 
 Checks against measured data use it; nothing in ordinary use needs it.
 """
@@ -11,19 +11,19 @@ from pathlib import Path
 from flyball.core.errors import DataAbsent
 
 VARIABLE = "FLYBALL_DATA"
-BESIDE_PROJECT = Path(__file__).resolve().parents[4] / "shared" / "data"
+DEFAULT_FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 def shared_data(*parts: str) -> Path:
-    """The path of a file or folder of the shared data.
+    """Return the path of a file or folder of the shared data.
 
-    Looked for in the folder `FLYBALL_DATA` names, else in `../shared/data` as seen from
-    the project's root.
+    The shared data is in the folder that `FLYBALL_DATA` names, else in `../shared/data` as seen
+    from the project's root.
 
     Raises:
         DataAbsent: it is not there.
     """
-    root = Path(os.environ.get(VARIABLE) or BESIDE_PROJECT)
+    root = Path(os.environ.get(VARIABLE) or DEFAULT_FOLDER)
     path = root.joinpath(*parts)
     if not path.exists():
         raise DataAbsent(

@@ -1,7 +1,7 @@
-"""The state of a cluster: a handful of arrays of the records in `core/records.py`.
+"""The state of a cluster: arrays of the records in `core/records.py`.
 
 Arrays named in `SHARED` describe the problem and never change during a run, so clones share
-them; those in `CHANGED` are what a clone copies.
+them; a clone copies those in `CHANGED`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from flyball.core.records import ALIGNMENT, Records, aligned
 class State(NamedTuple):
     """Everything the kernel reads and writes.
 
-    What a run changes lies in one block of memory, `arena`, and the arrays are windows on it:
-    a clone is one copy of the block.
+    All arrays that a run changes are views of one block of memory, `arena`, so that a clone needs
+    only one copy.
     """
 
     # Fixed for a run; clones share these.
@@ -29,11 +29,11 @@ class State(NamedTuple):
     caps: Records
     ranges: Records  # of devices that elastic jobs may hold
     points: Records  # how fast they then are
-    guesses: Records  # the same as far as tuners know it
-    pairs: npt.NDArray[np.float64]  # speed of one profile beside another on a device
+    guesses: Records  # `points` as tuners estimate them
+    pairs: npt.NDArray[np.float64]  # speed of one profile while another shares its device
     links: npt.NDArray[np.int32]  # successors of every job, end to end
     outages: Records
-    usual: Records  # kinds of jobs it usually sees (`twin/usual.py`)
+    usual: Records  # kinds of jobs the cluster usually runs (`twin/usual.py`)
     # Changed by a run; clones copy these.
     runs: Records
     nodes: Records
@@ -51,13 +51,13 @@ class State(NamedTuple):
     tenants: Records
     memos: Records
     learned: npt.NDArray[np.float64]  # measured over guessed speed, by job and pool
-    pair_guesses: npt.NDArray[np.float64]  # `pairs` as far as tuners know it
-    # Of no meaning between decisions; clones get their own.
+    pair_guesses: npt.NDArray[np.float64]  # `pairs` as tuners estimate them
+    # Scratch: meaningless between decisions; every clone gets new ones.
     avail: npt.NDArray[np.int64]  # avail[k, node]: when k whole devices are expected free
     node_scratch: Records
     device_scratch: Records
-    shortlist: Records  # a heap: the nodes that are wholly free earliest
-    victims: Records  # running jobs that may be set aside in this round
+    shortlist: Records  # a heap: the nodes that are completely free earliest
+    victims: Records  # running jobs that may be preempted in this round
     ranking: Records  # active jobs of a round
     assigned: npt.NDArray[np.int32]  # the pool each job has this round, -1 = none
     scores: npt.NDArray[np.int64]  # scores[shape, node] of place = fgd; none for other rules
@@ -71,13 +71,13 @@ SHARED = State._fields[:_FIRST_CHANGED]
 CHANGED = State._fields[_FIRST_CHANGED:_FIRST_SCRATCH]
 SCRATCH_ARRAYS = State._fields[_FIRST_SCRATCH:-1]
 STAMPED = ("node_scratch", "device_scratch")
-"""Of these, the ones whose entries count only with the right stamp."""
+"""Scratch arrays whose entries are valid only with the current stamp."""
 STALE = -1
-"""In the first row of `avail`: this node's column must be made anew; in `scores`: this score."""
+"""In the first row of `avail`: recompute this node's column; in `scores`: recompute this score."""
 
 
 def assemble(arrays: Mapping[str, Any]) -> State:
-    """A state of these arrays, with what changes moved into one arena.
+    """Return a state of these arrays, with those that change moved into one arena.
 
     Args:
         arrays: every field of `State` but the arena.
@@ -99,12 +99,12 @@ def assemble(arrays: Mapping[str, Any]) -> State:
 
 
 def _window(arena: npt.NDArray[np.uint8], offset: int, like: Any) -> Any:
-    """An array of the shape and type of `like` at an offset of the arena."""
+    """Return a view of the arena at an offset, with the shape and type of `like`."""
     return np.ndarray.__new__(type(like), like.shape, like.dtype, arena, offset)
 
 
 def _blank(like: Any, zeroed: bool) -> Any:
-    """An array like this one; what it holds does not matter unless `zeroed`."""
+    """Return an uninitialised array like this one; with `zeroed`, its stamps are 0."""
     blank = np.ndarray.__new__(type(like), like.shape, like.dtype)
     if zeroed:
         blank["stamp"].fill(0)
@@ -112,16 +112,16 @@ def _blank(like: Any, zeroed: bool) -> Any:
 
 
 def clone(state: State, into: State | None = None) -> State:
-    """A copy that can go its own way; what never changes is shared.
+    """Return an independent copy; arrays that never change are shared.
 
     Args:
-        state: what to copy.
+        state: the state to copy.
         into: an earlier clone of the same state, overwritten without allocating.
     """
     if into is not None:
         newest = max(into.clock["stamp"][0], state.clock["stamp"][0])
         np.copyto(into.arena, state.arena)
-        into.clock["stamp"] = newest  # so that nothing in its scratch arrays counts
+        into.clock["stamp"] = newest  # so that nothing in its scratch arrays is valid
         into.clock["actions"] = 0
         into.avail[0].fill(STALE)
         into.scores.fill(STALE)

@@ -1,4 +1,4 @@
-"""A workload: jobs as columns, in order of submission. What every trace reader makes.
+"""A workload: jobs as columns, in order of submission. Every trace reader returns one.
 
 Columns are arrays of one length. Names (models, tenants, ...) are coded: the column
 holds indices into a list of names, -1 for "not stated".
@@ -6,7 +6,7 @@ holds indices into a list of names, -1 for "not stated".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -32,17 +32,17 @@ class JobClass(IntEnum):
 
     @property
     def label(self) -> str:
-        """As users write it: `compute-intensive`."""
+        """The name as users write it: `compute-intensive`."""
         return self.name.lower().replace("_", "-")
 
 
-CLASS_LABELS = tuple(each.label for each in JobClass)
+CLASS_LABELS = tuple(kind.label for kind in JobClass)
 NOT_STATED = -1
 
 
 @dataclass(frozen=True)
 class Mix:
-    """Kinds of jobs, and how many there are of each: what a cluster usually sees.
+    """Kinds of jobs that a cluster usually runs, and how many there are of each.
 
     Attributes:
         devices, milli, cpu_milli, host_mib: what a job of the kind asks for, as in `Workload`.
@@ -57,7 +57,7 @@ class Mix:
 
     @classmethod
     def of(cls, workload: Workload) -> Mix:
-        """The mix of a workload's jobs."""
+        """Return the mix of a workload's jobs."""
         asked = [getattr(workload, name) for name in ASKED]
         groups = group_rows(*asked)
         counts = np.bincount(groups.of_row).astype(np.int64)
@@ -70,14 +70,14 @@ ASKED = ("devices", "milli", "cpu_milli", "host_mib")
 
 @dataclass(frozen=True)
 class Workload:
-    """Jobs, by column. Build one with `Workload.of`, which fills what is not given.
+    """Jobs, by column. Build one with `Workload.of`, which fills in defaults.
 
     Attributes:
         name: where it came from, for people.
-        ids: the jobs' own names, unique.
+        ids: unique names of the jobs.
         submit_us: submission, not decreasing.
-        duration_us: true run time on `device` at `devices`; where none is named, on the reference
-            device. Traces are given one when they meet a cluster (`twin/inputs/recorded_on.py`).
+        duration_us: true run time on `device` at `devices`; where no device is named, on the
+            reference device. `twin/inputs/recorded_on.py` sets the device of traces that name none.
         devices: gang size; 0 = a job for the host alone.
         milli: thousandths of each device, 1..1000.
         memory_mib: memory needed on each device, 0 = not stated.
@@ -86,7 +86,7 @@ class Workload:
         device: code in `device_names`: where `duration_us` was measured.
         tenant, user: codes in `tenants`, `users`.
         priority: higher goes first.
-        estimate_us: what the user said it would take; NaN = nothing.
+        estimate_us: run time as estimated by the user; NaN = not stated.
         limit_us: kill an attempt after this long, 0 = never.
         group: job array with a limit on tasks at a time: index in `group_limits`, -1 = none.
         outcome: how it ends (an `Outcome`).
@@ -94,10 +94,10 @@ class Workload:
         cpu_milli: thousandths of host cores for the whole gang, 0 = not stated.
         host_mib: host memory for the whole gang, 0 = not stated.
         least, most: devices between which it may be resized, 0 = it may not.
-        start_us, end_us: when it first started and ended where it was recorded, -1 = not known.
-            No part of a run; what really happened, to compare runs with.
+        start_us, end_us: its first start and its end on the recorded cluster, -1 = not known. Not
+            an input of a run, only for comparison with it.
         after_job, after_on: pairs: job index `after_job[i]` waits for the end of job `after_on[i]`.
-        mix: the jobs that the cluster usually sees; None = these.
+        mix: the jobs that the cluster usually runs; None = those of this workload.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Workload:
 
     @property
     def span_us(self) -> int:
-        """From the first submission to the last."""
+        """The time from the first submission to the last."""
         return int(self.submit_us[-1] - self.submit_us[0]) if len(self) else 0
 
     @classmethod
@@ -150,10 +150,10 @@ class Workload:
         devices: npt.ArrayLike = 1,
         **columns: Any,
     ) -> Workload:
-        """A workload from a few columns in seconds; the rest takes its default.
+        """Return a workload from a few columns in seconds; the other columns take their defaults.
 
         Rows are sorted by submission (stable). `columns` are further fields of the class,
-        in its own units; a scalar stands for the same value in every row.
+        in the units of their names; a scalar stands for the same value in every row.
         """
         submit = np.atleast_1d(np.asarray(submit_s, np.float64))
         size = len(submit)
@@ -170,24 +170,22 @@ class Workload:
             "most": 0,
             "outcome": int(Outcome.COMPLETED),
         }
-        given = {
+        stated = {
             "submit_us": np.rint(submit * US_PER_S).astype(np.int64),
             "duration_us": np.asarray(duration_s, np.float64) * US_PER_S,
             "devices": devices,
             **columns,
         }
-        made: dict[str, Any] = {}
-        for each in fields(cls):
-            if each.name in COLUMNS:
-                value = given.pop(each.name, defaults.get(each.name, NOT_STATED))
-                kind = COLUMNS[each.name]
-                made[each.name] = np.array(np.broadcast_to(np.asarray(value, kind), size))
-        workload = cls(name=name, **made, **given)
+        filled: dict[str, Any] = {}
+        for column, dtype in COLUMNS.items():
+            value = stated.pop(column, defaults.get(column, NOT_STATED))
+            filled[column] = np.array(np.broadcast_to(np.asarray(value, dtype), size))
+        workload = cls(name=name, **filled, **stated)
         in_order = np.argsort(workload.submit_us, kind="stable")
         return workload.take(in_order)
 
     def take(self, rows: npt.NDArray[np.int64]) -> Workload:
-        """These rows in this order; waits on jobs left out are dropped."""
+        """Return these rows in this order; dependencies on jobs left out are dropped."""
         place = np.full(len(self), NOT_STATED, np.int64)
         place[rows] = np.arange(len(rows))
         kept = (
@@ -226,4 +224,4 @@ COLUMNS: dict[str, type[Any] | None] = {
     "start_us": np.int64,
     "end_us": np.int64,
 }
-"""The per-job columns and their types."""
+"""Type of each per-job column."""

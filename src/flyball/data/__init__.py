@@ -1,1 +1,1 @@
-"""Figures that ship, each with its source. See `physics.catalogue` and `physics.speed`."""
+"""Figures that ship with Flyball, with sources. See `physics.catalogue` and `physics.speed`."""

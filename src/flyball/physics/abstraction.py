@@ -1,8 +1,8 @@
 """Abstract compute units: one measure for devices of every make.
 
-One ACU is what one V100 does. A device of 2 ACU for a class of jobs does their work twice
-as fast, so ACUs of a pool add up to the work it can do. Memory, bandwidth and work per
-joule are kept beside it and not mixed in: they limit or price work, they are not work.
+One ACU is the work that one V100 does. A device of 2 ACU for a class of jobs does their work twice
+as fast, so the ACUs of a pool add up to the work it can do. Memory, bandwidth and work per joule
+are separate figures and not part of it: they limit or price work, they are not work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flyball.physics.roofline import relative_speed
 
 @dataclass(frozen=True)
 class Profile:
-    """What a device is capable of; every figure is relative to one V100.
+    """Capabilities of a device; every figure is relative to one V100.
 
     Attributes:
         device: its name.
@@ -37,7 +37,7 @@ class Profile:
 
 
 def profile(device: DeviceType) -> Profile:
-    """The capability profile of one device."""
+    """Return the capability profile of one device."""
     one = reference()
     return Profile(
         device=device.name,
@@ -49,7 +49,7 @@ def profile(device: DeviceType) -> Profile:
 
 
 def acu(device: DeviceType, kind: JobClass | None = None) -> float:
-    """Abstract compute units of one device: exactly 1.0 for a V100.
+    """Return the abstract compute units of one device: exactly 1.0 for a V100.
 
     Args:
         device: the device.
@@ -58,7 +58,8 @@ def acu(device: DeviceType, kind: JobClass | None = None) -> float:
     """
     if kind is not None:
         return relative_speed(device, kind)
-    return math.prod(relative_speed(device, each) for each in JobClass) ** (1.0 / len(JobClass))
+    speeds = [relative_speed(device, job_class) for job_class in JobClass]
+    return math.prod(speeds) ** (1.0 / len(JobClass))
 
 
 def _work_per_joule(device: DeviceType, kind: JobClass) -> float:

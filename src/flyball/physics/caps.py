@@ -1,11 +1,12 @@
-"""Which power cap is best: node energy for the same work, within a limit on time.
+"""Chooses power caps: least node energy for the same work, within a limit on time.
 
-A cap slows a job, and while it runs longer the host draws on. So what counts is the energy of
-the node: time factor x (the device's draw under the cap + its share of the host).
+A cap slows a job, and the host draws power for as long as the job runs. So the energy of the node
+is minimised: time factor x (the device's draw under the cap + its share of the host).
 
-The choice has one dimension a job and `CAP_LEVELS` values, so it is searched exactly; a projected
+The choice has one dimension per job and `CAP_LEVELS` values, so it is searched exactly; a projected
 gradient on the same curve ends at the same cap, rounded to a level. A budget for the whole cluster
-couples the jobs: there one steps along the gradient, level by level, where a watt costs least time.
+couples the jobs: the search then follows the gradient, level by level, where a watt costs least
+time.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ import numpy as np
 from flyball.core.results import Floats, Ints
 
 HOST_SHARE = 0.25
-"""Of a node's draw, where nothing better is known: the host is one third of its devices."""
+"""Default share of the host in a node's draw: the host draws one third of what its devices do."""
 
 
 def host_of(draw_w: float, host_share: float = HOST_SHARE) -> float:
-    """Watts of the host that go with a device of this draw."""
+    """Return the watts of the host that go with a device of this draw."""
     return draw_w * host_share / (1.0 - host_share)
 
 
 def node_energy(time: Floats, power: Floats, draw_w: Floats, host_w: Floats) -> Floats:
-    """Energy of device and host for the same work, as a part of that without a cap.
+    """Return the energy of device and host for the same work, relative to that without a cap.
 
     Args:
         time: factor on time.
@@ -39,7 +40,7 @@ def node_energy(time: Floats, power: Floats, draw_w: Floats, host_w: Floats) -> 
 
 
 def best_level(time: Floats, energy: Floats, most_time: Floats | float) -> Ints:
-    """The level of least energy whose time factor is allowed; ties: the weaker cap.
+    """Return the level of least energy whose time factor is allowed; ties: the weaker cap.
 
     Level 0, no cap, is always allowed.
 
@@ -54,12 +55,12 @@ def best_level(time: Floats, energy: Floats, most_time: Floats | float) -> Ints:
 
 
 class Ladder(NamedTuple):
-    """What each cap level of some jobs means: a row per job, a column per level.
+    """Draw and time factor at each cap level: a row per job, a column per level.
 
     Attributes:
         watts: drawn, falling along a row.
         time: factor on time, rising along a row.
-        weight: work a second of each job without a cap.
+        weight: work per second of each job without a cap.
     """
 
     watts: Floats
@@ -68,7 +69,7 @@ class Ladder(NamedTuple):
 
 
 def fit_budget(ladder: Ladder, levels: Ints, most_w: float) -> tuple[Ints, float]:
-    """Stronger caps where a watt costs least work, until all draw at most `most_w`.
+    """Strengthen caps where a watt costs least work, until all jobs draw at most `most_w`.
 
     Args:
         ladder: of the jobs.
@@ -76,8 +77,7 @@ def fit_budget(ladder: Ladder, levels: Ints, most_w: float) -> tuple[Ints, float
         most_w: for all of them together.
 
     Returns:
-        The levels, and the work a second they cost. If even the strongest caps draw more,
-        those.
+        The levels, and the work per second they cost. The strongest caps if even those draw more.
     """
     levels = levels.copy()
     rows = np.arange(len(levels))
@@ -97,7 +97,7 @@ def fit_budget(ladder: Ladder, levels: Ints, most_w: float) -> tuple[Ints, float
 
 
 def _step(ladder: Ladder, job: int, level: int) -> list[tuple[float, int, int]]:
-    """The cheapest stronger cap of a job: (work lost per watt, job, level); none at the end.
+    """Return the cheapest stronger cap of a job: (work lost per watt, job, level); none at the end.
 
     It may skip levels, where a curve is not convex.
     """
@@ -113,10 +113,10 @@ def _step(ladder: Ladder, job: int, level: int) -> list[tuple[float, int, int]]:
 
 
 def steepened(mine: Floats, all_of_them: Floats, weight: float) -> Floats:
-    """The time curve of jobs of a kind: the shape of all, with a steepness of their own.
+    """Return the time curve of jobs of a kind: the shape of all jobs, with the kind's steepness.
 
-    With `g` the mean over all jobs of ln(time factor) by level, a job's own curve is taken as
-    `exp(k g)`; k is fitted by least squares to the curves of its kind, drawn towards 1.
+    With `g` the mean over all jobs of ln(time factor) by level, the curve of a kind is taken as
+    `exp(k g)`; k is fitted by least squares to the curves of the kind, drawn towards 1.
 
     Args:
         mine: measured time factors of jobs of the kind, a row each; may be empty.
@@ -124,17 +124,17 @@ def steepened(mine: Floats, all_of_them: Floats, weight: float) -> Floats:
         weight: how many rows the value 1 counts for.
 
     Returns:
-        Time factors by level, never falling as the cap does.
+        Time factors by level, never falling from one level to the next.
     """
     shape = np.maximum(np.log(all_of_them).mean(axis=0), 0.0)
     square = max(float(shape @ shape), 1e-12)
-    own = float((np.log(mine) @ shape).sum())
-    steepness = (own + weight * square) / ((len(mine) + weight) * square)
+    product = float((np.log(mine) @ shape).sum())
+    steepness = (product + weight * square) / ((len(mine) + weight) * square)
     return np.asarray(np.exp(np.maximum.accumulate(max(steepness, 0.0) * shape)))
 
 
 def blend(mine: Floats, all_of_them: Floats, weight: float) -> Floats:
-    """The mean curve of jobs of a kind, drawn towards that of all.
+    """Return the mean curve of jobs of a kind, drawn towards that of all jobs.
 
     Args:
         mine: measured curves of jobs of the kind, a row each; may be empty.

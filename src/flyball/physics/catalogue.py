@@ -1,7 +1,7 @@
-"""The device catalogue: what each type of device can do, and who says so.
+"""The device catalogue: what each type of device can do, with sources.
 
-The figures are in `flyball/data/devices.toml`, each with its source. Relative speed,
-power and units of capability are computed from them in this package's other files.
+The figures are in `flyball/data/devices.toml`, each with its source. The other modules of this
+package compute relative speed, power and units of capability from them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flyball.core.cluster import ModelSpeed, NodeGroup, OwnType
 from flyball.core.errors import BadInput, UnknownName
 
 REFERENCE = "V100"
-"""The device everything is relative to: it is the fastest one Gavel measured."""
+"""Device type that speeds are relative to: the fastest one that Gavel measured."""
 
 FIGURE_GROUPS = ("peak_tflops", "memory", "power", "host", "standby")
 
@@ -38,15 +38,15 @@ class DeviceType:
         bandwidth_gb_s: of that memory.
         idle_w: draw of one idle device.
         peak_w: highest sustained draw (thermal design power, or measured maximum).
-        node_devices: devices in the node that the next three figures are about.
+        node_devices: devices of the node that the next three figures describe.
         host_w: that node without its devices, awake.
         sleep_w: the whole node asleep.
         wake_s: from asleep to ready.
         cap_curve: name of its power-cap curve.
         measured_as: its name in the table of measured speeds, "" if it is not there.
         aliases: other names.
-        like: of a type that a cluster file describes, the catalogue's type it is like; else "".
-        speed: how many times as fast as `like` it runs what was not measured.
+        like: of a type that a cluster file defines, the catalogue's type it is based on; else "".
+        speed: how many times as fast as `like` it runs models that were not measured.
         speeds: measured speeds of such a type, by model.
         sources: for each figure (`peak_tflops.fp32`, `memory_gib`, ...) a key of `sources()`.
     """
@@ -73,97 +73,101 @@ class DeviceType:
 
 
 def get(name: str) -> DeviceType:
-    """The device type of this name or alias.
+    """Return the device type of this name or alias.
 
     Raises:
         UnknownName: there is none.
     """
-    try:
-        return _own.get(_plain(name)) or _by_plain_name()[_plain(name)]
-    except KeyError:
-        raise UnknownName("device type", name, names()) from None
+    device = _lookup(name)
+    if device is None:
+        raise UnknownName("device type", name, names())
+    return device
 
 
 def names() -> tuple[str, ...]:
-    """The names of all device types: the catalogue's in its order, then those of cluster files."""
-    return (*load(), *(device.name for device in _own.values()))
+    """Return the names of all device types: the catalogue's in its order, then the defined ones."""
+    return (*load(), *(device.name for device in _defined.values()))
 
 
-_own: dict[str, DeviceType] = {}
-"""Types of the cluster files in use, by plain name. A cluster's types are defined when its file
-is read and again wherever its twin is built, as that may be in another process."""
+_defined: dict[str, DeviceType] = {}
+"""Types that the cluster files in use define, by plain name. A cluster's types are defined when its
+file is read and again wherever its twin is built, as that may be in another process."""
 
 
 def define(types: Iterable[OwnType]) -> None:
-    """Make the types that a cluster describes known; a later one of the same name replaces it.
+    """Register the types that a cluster defines; a later one of the same name replaces it.
 
     Raises:
-        BadInput: a name that the catalogue has.
-        UnknownName: a type is like one that nobody knows.
+        BadInput: the name is in the catalogue.
+        UnknownName: the type it is based on is not in the catalogue.
     """
-    for own in types:
-        known = _by_plain_name().get(_plain(own.name))
-        if known is not None:
+    for own_type in types:
+        taken = _by_plain_name().get(_plain(own_type.name))
+        if taken is not None:
             raise BadInput(
-                f"type {own.name!r} is in the catalogue already ({known.label})",
-                f"give it a name of its own, e.g. {own.name}-tuned",
+                f"type {own_type.name!r} is in the catalogue already ({taken.label})",
+                f"give it another name, e.g. {own_type.name}-tuned",
             )
-        like = _by_plain_name().get(_plain(own.like))
+        like = _by_plain_name().get(_plain(own_type.like))
         if like is None:
-            raise UnknownName("device type", own.like, load())
-        peak_w = like.peak_w if own.peak_w is None else own.peak_w
+            raise UnknownName("device type", own_type.like, load())
+        peak_w = like.peak_w if own_type.peak_w is None else own_type.peak_w
         share_idle_w = like.idle_w * peak_w / like.peak_w  # the same share of the peak
-        _own[_plain(own.name)] = replace(
+        _defined[_plain(own_type.name)] = replace(
             like,
-            name=own.name,
-            label=f"{own.name}, like {like.name}",
+            name=own_type.name,
+            label=f"{own_type.name}, like {like.name}",
             aliases=(),
             like=like.name,
-            speed=own.speed,
-            speeds=own.speeds,
-            memory_gib=like.memory_gib if own.memory_gib is None else own.memory_gib,
+            speed=own_type.speed,
+            speeds=own_type.speeds,
+            memory_gib=like.memory_gib if own_type.memory_gib is None else own_type.memory_gib,
             peak_w=peak_w,
-            idle_w=share_idle_w if own.idle_w is None else own.idle_w,
+            idle_w=share_idle_w if own_type.idle_w is None else own_type.idle_w,
         )
 
 
 @cache
 def load() -> Mapping[str, DeviceType]:
-    """All device types by name, in the catalogue's order."""
+    """Return all device types by name, in the catalogue's order."""
     tables = document()["devices"]
     return MappingProxyType({name: _device(name, table) for name, table in tables.items()})
 
 
 def reference() -> DeviceType:
-    """The device that is worth exactly one unit."""
+    """Return the device type that is worth exactly one unit."""
     return get(REFERENCE)
 
 
 def sources() -> Mapping[str, str]:
-    """What each source key stands for."""
+    """Return the text of each source key."""
     texts: dict[str, str] = document()["sources"]
     return MappingProxyType(texts)
 
 
 @cache
 def document() -> dict[str, Any]:
-    """The catalogue file as it is."""
+    """Return the parsed catalogue file."""
     text = resources.files("flyball.data").joinpath("devices.toml").read_text("utf-8")
     return tomllib.loads(text)
 
 
+def _lookup(name: str) -> DeviceType | None:
+    return _defined.get(_plain(name)) or _by_plain_name().get(_plain(name))
+
+
 @cache
 def _by_plain_name() -> dict[str, DeviceType]:
-    found: dict[str, DeviceType] = {}
+    devices: dict[str, DeviceType] = {}
     for device in load().values():
         for name in (device.name, *device.aliases):
-            assert _plain(name) not in found, f"two devices are called {name}"
-            found[_plain(name)] = device
-    return found
+            assert _plain(name) not in devices, f"two devices are called {name}"
+            devices[_plain(name)] = device
+    return devices
 
 
 def _plain(name: str) -> str:
-    """A name without what people write differently: `RTX 2080 Ti` is `rtx2080ti`."""
+    """Return a name in lower case without spaces and dashes: `RTX 2080 Ti` is `rtx2080ti`."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
@@ -190,7 +194,7 @@ def _device(name: str, table: dict[str, Any]) -> DeviceType:
 
 
 def _figures(table: dict[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
-    """A group's figures, and the source of each."""
+    """Return a group's figures, and the source of each."""
     source = table["source"]
     values = {key: float(value) for key, value in table.items() if key != "source"}
     if isinstance(source, str):
@@ -199,19 +203,19 @@ def _figures(table: dict[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
 
 
 CORE = "CPU1"
-"""The type of which a device is one core."""
+"""Device type that stands for one core."""
 DEVICE = "device"
-"""What devices are called where there are several kinds of them."""
+"""Name of a device in texts where there are several kinds of them."""
 
 
 def unit_of(groups: Iterable[NodeGroup]) -> str:
-    """What users call the devices of these nodes: `core`, `GPU`, or `device` if both are there."""
+    """Return what users call the devices of these nodes: `core`, `GPU`, or `device` for a mix."""
     units = {_unit(group) for group in groups}
     return units.pop() if len(units) == 1 else DEVICE
 
 
 def _unit(group: NodeGroup) -> str:
-    found = _own.get(_plain(group.device)) or _by_plain_name().get(_plain(group.device))
-    if found is not None and found.name == CORE:
+    device = _lookup(group.device)
+    if device is not None and device.name == CORE:
         return "core" if group.cpus == group.devices else DEVICE  # else one stands for several
-    return "GPU" if found is not None and found.kind == "gpu" else DEVICE
+    return "GPU" if device is not None and device.kind == "gpu" else DEVICE

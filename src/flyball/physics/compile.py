@@ -1,9 +1,9 @@
-"""The compiler: one decorator for all kernel code, and a cache that cannot go stale.
+"""The compiler: decorators for all kernel code, and a cache that cannot go stale.
 
-Numba caches a compiled function by the time stamp of its own file, so a change in a
-function it calls goes unnoticed. Here the cache folder's name is a hash of every kernel
-source and of the versions involved: another source, another folder. Kernel sources are the
-modules that use this one, and all that they import, whose constants are compiled in.
+Numba caches a compiled function by the time stamp of the file that defines it, so it misses a
+change in a function it calls. Here the cache folder's name is a hash of every kernel source and of
+the versions involved: another source, another folder. Kernel sources are the modules that use this
+one, and all that they import, whose constants are compiled in.
 
 `FLYBALL_CACHE` moves the cache (default: `flyball` in the user's cache folder).
 `NUMBA_DISABLE_JIT=1` turns the compiler off; the same functions then run as plain Python.
@@ -38,7 +38,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @cache
 def cache_folder() -> Path:
-    """Where this version's compiled kernels are kept."""
+    """Return the folder of this version's compiled kernels."""
     digest = hashlib.sha256()
     for part in (sys.version, numba.__version__, np.__version__):
         digest.update(part.encode())
@@ -49,10 +49,10 @@ def cache_folder() -> Path:
 
 @cache
 def compiled_mark() -> Path:
-    """The file that says that everything is compiled, for the sources as they lie here.
+    """Return the file whose presence marks these sources as completely compiled.
 
     Numba finds a compiled function by its source's folder and time stamp, so neither another
-    installation of the same sources nor files written anew may count as compiled.
+    installation of the same sources nor rewritten files may count as compiled.
     """
     digest = hashlib.sha256(str(PACKAGE).encode())
     for source in kernel_sources():
@@ -61,7 +61,7 @@ def compiled_mark() -> Path:
 
 
 def cache_root() -> Path:
-    """The folder that holds one folder per version of the kernel sources."""
+    """Return the folder that holds one folder per version of the kernel sources."""
     base = os.environ.get("FLYBALL_CACHE")
     if base:
         return Path(base) / "kernels"
@@ -75,25 +75,27 @@ def entry(function: Function) -> Function:
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        compiled: Function = numba.njit(cache=True, **OPTIONS)(function)
+        compiled: Function = numba.njit(cache=True, pipeline_class=EntryCompiler, **OPTIONS)(
+            function
+        )
         return compiled
     finally:
         config.CACHE_DIR = before
 
 
 def kernel(function: Function) -> Function:
-    """Compile a function that only compiled code calls: it becomes part of its caller.
+    """Compile an inner function: one that only compiled code calls.
 
-    Such a function is compiled once, whatever the widths of the integers it is given: numba
-    would make one version for each combination, and another for each literal argument.
+    It is compiled once for all integer widths of its arguments: numba would compile one version
+    for each combination, and another for each literal argument.
     """
     return _inner(function, inline=False)
 
 
 def hot(function: Function) -> Function:
-    """The same, for what every event goes through: the code stands where it is called.
+    """Compile an inner function that runs at every event, and always inline it.
 
-    A call that stays a call hands over every array of the state, seven words each.
+    A call that is not inlined passes every array of the state, seven words each.
     """
     return _inner(function, inline=True)
 
@@ -105,33 +107,32 @@ def _inner(function: Function, inline: bool) -> Function:
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
         forceinline=inline,
-        pipeline_class=PartCompiler,
+        pipeline_class=InnerCompiler,
         **OPTIONS,
     )(function)
     resolve = compiled.get_call_template
 
     def resolve_widened(args: Any, kws: Any) -> Any:
         assert not kws, "compiled functions are called by position"
-        return resolve(tuple(_widened(each) for each in args), kws)
+        return resolve(tuple(_widened(kind) for kind in args), kws)
 
     compiled.get_call_template = resolve_widened
     return compiled  # type: ignore[no-any-return]
 
 
-class Part(JITCodeLibrary):  # type: ignore[misc]
-    """The code of an inner function: only ever a part of its callers.
+class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of one inner function, without that of the functions it calls.
 
-    Numba would optimise it and make machine code of it, with all that it calls, once for itself
-    and again in every caller up to the entry. Only what the entry makes of it is ever run.
+    By default numba would link it with all that it calls, optimise that and generate machine code,
+    for every function up to the entry. Only the machine code of the entry is ever run, so the entry
+    does all three once.
     """
 
     def _optimize_functions(self, module: Any) -> None:
         pass
 
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        self._raise_if_finalized()
         self._finalize_dynamic_globals()
         self._finalized = True
 
@@ -141,11 +142,23 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def codegen(self) -> Any:
-        return _Unaddressed(self._codegen)
+        return _CodegenWithoutAddress(self._codegen)
 
 
-class _Unaddressed:
-    """A code generator for a part: it has no address at which an environment could be set."""
+class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of an entry: links every inner function that it reaches."""
+
+    def add_linking_library(self, library: Any) -> None:
+        if library in self._linking_libraries:
+            return
+        super().add_linking_library(library)
+        if isinstance(library, InnerLibrary):
+            for callee in library._linking_libraries:
+                self.add_linking_library(callee)
+
+
+class _CodegenWithoutAddress:
+    """The code generator of an inner function: it has no address to set an environment at."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen = codegen
@@ -158,39 +171,63 @@ class _Unaddressed:
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
-class MakePart(AnalysisPass):  # type: ignore[misc]
-    """Put the code of the function that is compiled into a `Part`."""
+class UseInnerLibrary(AnalysisPass):  # type: ignore[misc]
+    """Lower the function into an `InnerLibrary`."""
 
-    _name = "make_part"
+    _name = "use_inner_library"
 
     def __init__(self) -> None:
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:
-        state.library = Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         return False
 
 
-class PartCompiler(CompilerBase):  # type: ignore[misc]
-    """Numba's own way to machine code, short of machine code."""
+@register_pass(mutates_CFG=False, analysis_only=True)
+class UseEntryLibrary(AnalysisPass):  # type: ignore[misc]
+    """Lower the function into an `EntryLibrary`."""
+
+    _name = "use_entry_library"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = EntryLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return False
+
+
+class InnerCompiler(CompilerBase):  # type: ignore[misc]
+    """Numba's pipeline for inner functions: it stops before machine code."""
+
+    library_pass: type[AnalysisPass] = UseInnerLibrary
 
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(MakePart, AnnotateTypes)
+        passes.add_pass_after(self.library_pass, AnnotateTypes)
         passes.finalize()
         return [passes]
 
 
+class EntryCompiler(InnerCompiler):
+    """Numba's pipeline for entries, which link the inner functions."""
+
+    library_pass = UseEntryLibrary
+
+
 NUMBA_TYPES: Any = types
-"""The same, for names that numba's own type hints leave out."""
+"""`numba.core.types`, for names that its type hints leave out."""
 
 OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
-"""Without numba's reference counting (`_nrt`): it would count all twenty arrays of the state at
-every call, which costs five times the work itself. In return kernels allocate nothing."""
+"""Options of all compiled functions. Without numba's reference counting (`_nrt`): it would count
+all twenty arrays of the state at every call, which costs five times the work itself. In return
+kernels must not allocate."""
 
 
 def _widened(kind: Any) -> Any:
-    """The type of an argument, with literals made plain and integers made 64 bits wide."""
+    """Return the type of an argument, without literal types and with 64-bit integers."""
     plain = NUMBA_TYPES.unliteral(kind)
     if isinstance(plain, NUMBA_TYPES.Integer) and plain.signed and plain.bitwidth < 64:
         return types.int64
@@ -198,14 +235,15 @@ def _widened(kind: Any) -> Any:
 
 
 KEPT_VERSIONS = 4
+"""Number of cache folders to keep, the newest first."""
 
 
 def warm(compile_all: Callable[[], None], note: Callable[[str], None] | None = None) -> float:
-    """Make sure the kernels are compiled; says so if that takes a while.
+    """Make sure the kernels are compiled.
 
     Args:
         compile_all: runs every kernel once on a tiny state.
-        note: told when nothing is cached and a compile is about to begin.
+        note: called with a message if nothing is cached, before the compilation begins.
 
     Returns:
         Seconds it took.
@@ -221,31 +259,31 @@ def warm(compile_all: Callable[[], None], note: Callable[[str], None] | None = N
 
 
 def _drop_old_versions() -> None:
-    """Keep the caches of the last few versions only."""
+    """Delete all cache folders but those of the last few versions."""
     folders = sorted(
-        (each for each in cache_root().iterdir() if each.is_dir()),
-        key=lambda each: each.stat().st_mtime,
+        (path for path in cache_root().iterdir() if path.is_dir()),
+        key=lambda path: path.stat().st_mtime,
         reverse=True,
     )
     for folder in folders[KEPT_VERSIONS:]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# Machine instructions Python has no name for ----------------------------
+# Machine instructions without a counterpart in Python --------------------
 
 
 def lowest_bit(mask: Any) -> int:
-    """The index of the lowest set bit; `mask` is not 0."""
+    """Return the index of the lowest set bit; `mask` is not 0."""
     return (int(mask) & -int(mask)).bit_length() - 1
 
 
 def highest_bit(mask: Any) -> int:
-    """The index of the highest set bit; `mask` is not 0."""
+    """Return the index of the highest set bit; `mask` is not 0."""
     return int(mask).bit_length() - 1
 
 
 def bit_count(mask: Any) -> int:
-    """How many bits are set."""
+    """Return the number of set bits."""
     return int(mask).bit_count()
 
 

@@ -1,7 +1,8 @@
-"""Which sources end up in compiled code: those that use the compiler, and all that they import.
+"""Finds the sources of compiled code: modules that use the compiler, and all that they import.
 
-Read from the text of the imports, not by importing: the answer names the cache that imports need.
-An import inside a function is not followed, because compiled functions cannot import.
+The imports are read as text and not executed, because the result names the cache folder that the
+compiled modules need when they are imported. An import inside a function is not followed: compiled
+functions cannot import.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ COMPILER = "physics/compile.py"
 IMPORT = re.compile(
     r"^from flyball\.?([\w.]*) import (\([^)]*\)|.*)$|^import flyball\.([\w.]+)", re.MULTILINE
 )
-"""A module-level import; those under `if TYPE_CHECKING:` are indented and need no following."""
+"""Matches a module-level import. Those under `if TYPE_CHECKING:` are indented and not followed."""
 COMPILES = re.compile(
     r"^from flyball\.physics\.compile import [^\n]*\b(?:entry|hot|kernel)\b", re.MULTILINE
 )
-"""A module that has compiled functions of its own."""
+"""Matches in a module that defines compiled functions."""
 
 
 def kernel_sources(package: Path = PACKAGE) -> list[Path]:
@@ -36,12 +37,12 @@ def kernel_sources(package: Path = PACKAGE) -> list[Path]:
         path = pending.pop()
         if path not in sources:
             sources.add(path)
-            pending += [each for each in imported(texts[path], package) if each in texts]
+            pending += [file for file in imported(texts[path], package) if file in texts]
     return sorted(sources)
 
 
 def imported(text: str, package: Path) -> Iterator[Path]:
-    """Yield the files that the imports of a source may mean; not all need exist."""
+    """Yield the files that the imports of a source may refer to; not all need exist."""
     for origin, names, plain in IMPORT.findall(text):
         folder = package.joinpath(*(plain or origin).split("."))
         yield folder.with_suffix(".py")

@@ -21,7 +21,7 @@ from flyball.core.cluster import ModelSpeed
 from flyball.physics.catalogue import REFERENCE, DeviceType
 
 ANCHOR = "v100"
-"""Measured for every model and count, so what links measured and unmeasured types."""
+"""Device type measured for every model and count; it links measured and unmeasured types."""
 
 
 class ModelKey(NamedTuple):
@@ -32,12 +32,12 @@ class ModelKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As Gavel writes it: `ResNet-18 (batch size 32)`."""
+        """The model as Gavel writes it: `ResNet-18 (batch size 32)`."""
         return f"{self.model} (batch size {self.batch})" if self.batch else self.model
 
 
-class Row(NamedTuple):
-    """What a measurement is of."""
+class MeasuredGang(NamedTuple):
+    """The subject of a measurement: a model on a gang of one device type."""
 
     device: str
     key: ModelKey
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """A measured ratio of speeds, and what was not quite as asked ("" = measured just so)."""
+    """A measured ratio of speeds, and how the measurement differs from the request ("" = not)."""
 
     value: float
     remark: str = ""
@@ -54,7 +54,7 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True)
 class GavelSpeeds:
-    """What Gavel measured of one model, for `flyball.physics.speed`."""
+    """Gavel's measurements of one model, for `flyball.physics.speed`."""
 
     key: ModelKey
     anchor: ClassVar[str] = REFERENCE
@@ -65,7 +65,7 @@ class GavelSpeeds:
         return f"Gavel, {self.key.text}"
 
     def rate(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
-        """Speed of a packed gang relative to the same on the anchor; None = not measured.
+        """Return the speed of a packed gang relative to the anchor's; None = not measured.
 
         A count that was not measured takes the nearest lower one that was.
         """
@@ -77,7 +77,7 @@ class GavelSpeeds:
         return Rate(steps / anchor, _remark(used, count))
 
     def apart(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
-        """Speed of a gang spread over nodes relative to packed; None = not measured."""
+        """Return the speed of a gang spread over nodes relative to packed; None = not measured."""
         used = measured_count(self.key, count)
         packed = steps_per_s(device.measured_as, self.key, used, packed=True)
         apart = steps_per_s(device.measured_as, self.key, used, packed=False)
@@ -91,15 +91,15 @@ def _remark(used: int, count: int) -> str:
 
 
 ELASTICFLOW_TYPES = {"A100": "A100-40GB", "T4": "T4"}
-"""Its types in the catalogue; its A100s were those of Azure's ND96asr machines, 40 GB."""
+"""ElasticFlow's device types in the catalogue; its A100s were those of Azure's ND96asr, 40 GB."""
 
 
 class Iterations(NamedTuple):
-    """What ElasticFlow measured of a model at one batch size.
+    """ElasticFlow's measurements of a model at one batch size.
 
     Attributes:
         device: the one type of the catalogue it was measured on.
-        per_s: iterations a second by number of devices.
+        per_s: iterations per second by number of devices.
     """
 
     device: str
@@ -108,19 +108,19 @@ class Iterations(NamedTuple):
 
 @cache
 def elasticflow() -> Mapping[tuple[str, int], Iterations]:
-    """ElasticFlow's table by model and batch size (of all devices together)."""
+    """Return ElasticFlow's table by model and batch size (of all devices together)."""
     table: dict[tuple[str, int], Iterations] = {}
     for row in _rows("elasticflow_speeds.csv"):
         key = row["model"], int(row["global_batch_size"])
         device = ELASTICFLOW_TYPES[row["gpu_type"]]
-        found = table.setdefault(key, Iterations(device, {}))
-        assert found.device == device, f"{key} is measured on two types"
-        found.per_s[int(row["num_gpus"])] = float(row["iters_per_s"])
+        iterations = table.setdefault(key, Iterations(device, {}))
+        assert iterations.device == device, f"{key} is measured on two types"
+        iterations.per_s[int(row["num_gpus"])] = float(row["iters_per_s"])
     return table
 
 
 def model_key(model: str | None) -> ModelKey | None:
-    """The table's key for a model as users write it, or None if it was not measured.
+    """Return the table's key for a model as users write it; None if it was not measured.
 
     Accepts `ResNet-18 (batch size 32)`, `ResNet-18:32` and `ResNet-18`, in any case. A
     name alone means the middle one of its measured batch sizes, the lower of two.
@@ -135,43 +135,43 @@ def model_key(model: str | None) -> ModelKey | None:
 
 
 def find_stated(model: str | None, speeds: Iterable[ModelSpeed]) -> ModelSpeed | None:
-    """What a cluster file states of a model: with its batch size if it has that, else by name."""
+    """Return the speed a cluster file states for a model: with its batch size, else by name."""
     if not model:
         return None
-    by_model = {split_model(each.model): each for each in speeds}
+    by_model = {split_model(speed.model): speed for speed in speeds}
     name, batch = split_model(model)
     return by_model.get((name, batch)) or by_model.get((name, None))
 
 
 def split_model(model: str | None) -> tuple[str, int | None]:
-    """Name in lower case and batch size, if stated, of a model as users write it."""
-    found = re.fullmatch(r"\s*(.*?)\s*(?:\(batch size (\d+)\)|:(\d+))?\s*", model or "", re.I)
-    assert found is not None, "every part of the pattern may be empty"
-    batch = found[2] or found[3]
-    return found[1].lower(), int(batch) if batch else None
+    """Return the name in lower case and the batch size, if stated, of a model as users write it."""
+    match = re.fullmatch(r"\s*(.*?)\s*(?:\(batch size (\d+)\)|:(\d+))?\s*", model or "", re.I)
+    assert match is not None, "every part of the pattern may be empty"
+    batch = match[2] or match[3]
+    return match[1].lower(), int(batch) if batch else None
 
 
 def models() -> tuple[ModelKey, ...]:
-    """All measured models and batch sizes."""
+    """Return all measured models and batch sizes."""
     return tuple(key for keys in _keys().values() for key in keys)
 
 
 def steps_per_s(device: str, key: ModelKey, count: int, packed: bool = True) -> float | None:
-    """Measured speed; 0 = it did not fit there; None = not measured."""
-    return _table().get(Row(device, key, count, packed))
+    """Return the measured speed; 0 = it did not fit there; None = not measured."""
+    return _table().get(MeasuredGang(device, key, count, packed))
 
 
 @cache
 def measured_count(key: ModelKey, count: int) -> int:
-    """The measured gang size to use for a gang of `count`: the nearest that is not larger."""
-    counts = {row.devices for row in _table() if row.key == key and row.device == ANCHOR}
-    return max((each for each in counts if each <= count), default=min(counts))
+    """Return the measured gang size to use for `count` devices: the nearest that is not larger."""
+    sizes = {gang.devices for gang in _table() if gang.key == key and gang.device == ANCHOR}
+    return max((size for size in sizes if size <= count), default=min(sizes))
 
 
 @cache
-def _table() -> dict[Row, float]:
+def _table() -> dict[MeasuredGang, float]:
     return {
-        Row(
+        MeasuredGang(
             row["gpu_type"],
             ModelKey(row["model"], int(row["batch_size"] or 0)),
             int(row["num_gpus"]),
@@ -188,8 +188,8 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 @cache
 def _keys() -> dict[str, tuple[ModelKey, ...]]:
-    """Measured batch sizes of each model, rising, by its name in lower case."""
-    keys = sorted({row.key for row in _table()})
+    """Return the measured batch sizes of each model, rising, by its name in lower case."""
+    keys = sorted({gang.key for gang in _table()})
     named: dict[str, tuple[ModelKey, ...]] = {}
     for key in keys:
         named[key.model.lower()] = (*named.get(key.model.lower(), ()), key)

@@ -1,4 +1,4 @@
-"""What it costs a gang to sit on more nodes than it needs.
+"""The slowdown of a gang that is spread over more nodes than it needs.
 
 Between two steps a gang exchanges gradients; the time that takes is volume over
 bandwidth. The volume per second of computing grows with the device's speed, and in a
@@ -20,17 +20,17 @@ DEMAND_GBIT_S = {
     JobClass.BANDWIDTH_LIMITED: 34.0,
     JobClass.MIXED: 6.0,
 }
-"""Gradients per second of computing on the reference device. Medians that explain Gavel's
+"""Volume of gradients per second of computing on the reference device. Medians that explain Gavel's
 spread V100 rows if its nodes had NVLink inside (1200 Gbit/s) and 10 Gbit/s between them:
 ResNet 3.0, Transformer 6.0, LM 34. Memory-bound and latency-sensitive gangs were not
 measured and are taken as mixed."""
 
 
 def spread_factor(device: DeviceType, kind: JobClass, count: int, network: Network) -> float:
-    """Speed of a gang spread over nodes, as a part of its speed on one node.
+    """Return the speed of a gang spread over nodes, as a part of its speed on one node.
 
     Args:
-        device: what it runs on.
+        device: type of its devices.
         kind: its workload class.
         count: devices in the gang.
         network: bandwidth inside and between nodes.

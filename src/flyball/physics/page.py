@@ -1,4 +1,4 @@
-"""The catalogue as a page: `docs/reference/devices.md` is what `page()` returns."""
+"""Prints the catalogue as a page: `docs/reference/devices.md` is what `page()` returns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from flyball.physics.power import cap_factors, draw_w
 
 HEAD = """# Devices
 
-What Flyball knows of each type of device. This page is printed from
-`src/flyball/data/devices.toml`; a test fails when they differ. To print it anew:
+Flyball's figures for each type of device. This page is printed from
+`src/flyball/data/devices.toml`; a test fails when they differ. To print it again:
 
     python -c 'from flyball.physics.page import page; print(page(), end="")' \\
         > docs/reference/devices.md
@@ -28,7 +28,7 @@ FORMATS = ("fp64", "fp32", "tf32", "bf16", "fp16", "int8")
 
 
 def page() -> str:
-    """The whole page, in Markdown."""
+    """Return the page in Markdown."""
     devices = list(load().values())
     parts = (
         HEAD,
@@ -49,7 +49,7 @@ def page() -> str:
         "Abstract compute units: work per second where one V100 does 1.\n",
         _table(("name", *LABELS, "overall"), map(_units, devices)),
         "## Other names\n",
-        _table(("name", "also"), ((each.name, ", ".join(each.aliases)) for each in devices)),
+        _table(("name", "also"), ((device.name, ", ".join(device.aliases)) for device in devices)),
         "## Sources\n",
         _table(("name", *SOURCE_COLUMNS), map(_sources, devices)),
         "\n".join(f"* **{key}**: {text}." for key, text in sources().items()) + "\n",
@@ -69,7 +69,7 @@ SOURCE_COLUMNS = {
 
 
 def _figures(device: DeviceType) -> tuple[str, ...]:
-    peaks = (_number(device.peak_tflops.get(each)) for each in FORMATS)
+    peaks = (_number(device.peak_tflops.get(number_format)) for number_format in FORMATS)
     memory = (_number(device.memory_gib), _number(device.bandwidth_gb_s))
     return (device.name, device.label, *peaks, *memory)
 

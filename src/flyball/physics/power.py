@@ -1,6 +1,6 @@
-"""What devices and nodes draw, and what a power cap does to time and draw.
+"""Power of devices and nodes, and the effect of a power cap on time and draw.
 
-Everything here is a model of measured data; `docs/concept/abstraction.md` says which.
+Everything here is a model of measured data; `docs/concept/abstraction.md` lists the sources.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ measured and is taken as mixed.
 """
 
 IDLE_SHARE = 0.15
-"""An idle A100 in Acme: 60 of 400 W. Turns a share of the peak into a utilisation."""
+"""Idle draw as a share of the peak: an idle A100 in Acme draws 60 of 400 W. Converts a share of the
+peak into a utilisation."""
 
 FULL_CAP = 0.95
-"""Caps above this part of the draw hardly bind."""
+"""Part of the draw above which a cap hardly has an effect."""
 
 
 class CapCurve(NamedTuple):
-    """What capping does to one type of device.
+    """The effect of power caps on one type of device.
 
     Attributes:
         points: (ln(draw / cap), ln(time factor)), both rising; the first is no cap.
@@ -49,25 +50,25 @@ class CapCurve(NamedTuple):
 
 
 def utilisation(kind: JobClass) -> float:
-    """How much of the span between idle and peak draw a job of this class uses, 0..1."""
+    """Return how much of the span between idle and peak draw a job of this class uses, 0..1."""
     return (DRAW_SHARE[kind] - IDLE_SHARE) / (1.0 - IDLE_SHARE)
 
 
 def draw_w(device: DeviceType, kind: JobClass) -> float:
-    """Watts of one device while it runs a job of this class, without a cap."""
+    """Return the watts of one device while it runs a job of this class, without a cap."""
     return device.idle_w + (device.peak_w - device.idle_w) * utilisation(kind)
 
 
 def host_w(device: DeviceType, devices_per_node: int) -> float:
-    """Watts of an awake node without its devices, in proportion to their number."""
+    """Return the watts of an awake node without its devices, in proportion to their number."""
     return device.host_w * devices_per_node / device.node_devices
 
 
 def cap_factors(device: DeviceType, draw_fraction_cap: float) -> tuple[float, float]:
-    """What a cap at a fraction of the draw does.
+    """Return the effect of a cap at a fraction of the draw.
 
-    Time follows the straight lines through the device's measured points. Power is a fixed
-    part of the cap from 95 % of the draw down, and goes there evenly from no cap.
+    Time is interpolated linearly between the device's measured points. Power is a fixed part of
+    the cap from 95 % of the draw down, and falls evenly to there from no cap.
 
     Args:
         device: whose curve to use.
@@ -90,14 +91,14 @@ def cap_factors(device: DeviceType, draw_fraction_cap: float) -> tuple[float, fl
 
 @cache
 def cap_curve(name: str) -> CapCurve:
-    """The power-cap curve of this name in the catalogue."""
+    """Return the power-cap curve of this name in the catalogue."""
     table = document()["cap_curves"][name]
     measured = ((-math.log(cap), math.log(time)) for cap, time in table["points"])
     return CapCurve(((0.0, 0.0), *measured), table["drawn"])
 
 
 def _along(points: tuple[tuple[float, float], ...], at: float) -> float:
-    """The height at `at` of the lines through the points; the last goes on beyond them."""
+    """Interpolate linearly between the points; beyond them, continue the last line."""
     last = len(points) - 1
     right = next((i for i in range(1, last) if at <= points[i][0]), last)
     (x0, y0), (x1, y1) = points[right - 1], points[right]

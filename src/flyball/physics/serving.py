@@ -1,17 +1,17 @@
 """Replicas that serve requests: how fast, at what power, and how long requests wait for them.
 
 A replica answers up to `largest_batch` requests at a time. With b of them in its batch a token
-takes `c0 + c1 b`; while it reads a new prompt the others stand still. A request that shares the
-replica with b - 1 like itself is there for
+takes `c0 + c1 b`; while it reads a new prompt the others wait. A request that shares the
+replica with b - 1 others of the same lengths takes
 
     S(b) = L (c0 + c1 b) + b p          L tokens of answer, p seconds to read the prompt
 
-so that a replica answers b / S(b) requests a second. The figures are in `data/serving.toml`.
+so that a replica answers b / S(b) requests per second. The figures are in `data/serving.toml`.
 
-The queue before c replicas is taken as that of c * largest_batch servers, each as slow as in a
-full batch: Erlang's formula, with the correction of Allen and Cunneen for arrivals and services
-that vary more or less than at random. `twin/services.py` simulates the same request by request;
-docs/concept/serving.md says how far the two are apart.
+The queue for c replicas is modelled with c * largest_batch servers, each as slow as in a full
+batch: Erlang's formula, with the correction of Allen and Cunneen for arrivals and services that
+vary more or less than exponentially. `twin/services.py` simulates the same request by request;
+docs/concept/serving.md compares the two.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from flyball.core.errors import BadInput, UnknownName
 from flyball.core.results import Floats
 
 TABLE = 4096
-"""Points of the tables that lengths are drawn from."""
+"""Number of points of the tables that lengths are drawn from."""
 MOST_REPLICAS = 1 << 20
 
 
 class Lengths(NamedTuple):
-    """What requests are like: evenly likely numbers of tokens, smallest first.
+    """Lengths of requests: equally likely numbers of tokens, smallest first.
 
     Attributes:
         prompt: tokens to read.
@@ -52,7 +52,7 @@ class Lengths(NamedTuple):
 
 
 class Target(NamedTuple):
-    """How many of the requests wait at most how long; 99 % for 15 s if not said otherwise."""
+    """Service level: the share of requests that wait at most `wait_s`; by default 99 %, 15 s."""
 
     share: float = 0.99
     wait_s: float = 15.0
@@ -68,11 +68,11 @@ class Replica:
     Attributes:
         devices: it holds.
         token_s: c0 and c1, seconds per token and what each request of the batch adds.
-        prefill_s: seconds to read a prompt, and for each token of it.
+        prefill_s: seconds to read a prompt: a constant, and per token of it.
         draw_w: of all devices with an empty batch; what a large batch adds; the batch at which
             all but 1/e of that is reached.
         largest_batch: requests at a time.
-        startup_s: from the order to the first request.
+        startup_s: time from the start to the first request.
     """
 
     name: str
@@ -84,21 +84,21 @@ class Replica:
     startup_s: float
 
     def prompt_s(self, tokens: float) -> float:
-        """Seconds to read a prompt."""
+        """Return the seconds to read a prompt."""
         return self.prefill_s[0] + self.prefill_s[1] * tokens
 
     def service_s(self, prompt: float, output: float, batch: float) -> float:
-        """Seconds in the batch of a request among others like it."""
+        """Return the seconds that a request takes in a batch of requests of the same lengths."""
         decode_s = output * (self.token_s[0] + self.token_s[1] * batch)
         return decode_s + batch * self.prompt_s(prompt)
 
     def throughput_rps(self, prompt: float, output: float, batch: float = 0.0) -> float:
-        """Requests a second with so many in the batch; 0 = as many as it takes."""
+        """Return the requests per second with `batch` requests at a time; 0 = the largest batch."""
         batch = batch or self.largest_batch
         return batch / self.service_s(prompt, output, batch)
 
     def batch_at(self, rate_rps: float, prompt: float, output: float) -> float:
-        """How many are in the batch at a rate, on average; never above the largest."""
+        """Return the mean batch size at a rate; never above the largest."""
         each_s = output * self.token_s[1] + self.prompt_s(prompt)
         if rate_rps * each_s >= 1.0:
             return float(self.largest_batch)
@@ -106,19 +106,19 @@ class Replica:
         return min(batch, float(self.largest_batch))
 
     def power_w(self, batch: float) -> float:
-        """Watts of all its devices."""
+        """Return the watts of all its devices."""
         idle_w, more_w, scale = self.draw_w
         return idle_w + more_w * (1.0 - math.exp(-batch / scale))
 
 
 class Queue(NamedTuple):
-    """What waiting depends on, of one service.
+    """The queue of one service.
 
     Attributes:
         slots: requests that one replica takes at a time.
         service_s: mean time in a full batch.
-        arrival_scv: squared variation of the times between arrivals, 1 = at random.
-        service_scv: squared variation of the service times.
+        arrival_scv: squared coefficient of variation of the times between arrivals, 1 = Poisson.
+        service_scv: squared coefficient of variation of the service times.
     """
 
     slots: int
@@ -128,11 +128,11 @@ class Queue(NamedTuple):
 
     @property
     def each_rps(self) -> float:
-        """What one replica answers at most."""
+        """Capacity of one replica, in requests per second."""
         return self.slots / self.service_s
 
     def beyond(self, rate_rps: float, replicas: int, wait_s: float) -> float:
-        """The probability that a request waits longer than `wait_s`; 1 if the queue only grows."""
+        """Return the probability of a wait longer than `wait_s`; 1 if the queue only grows."""
         load = rate_rps * self.service_s
         servers = replicas * self.slots
         if load >= servers:
@@ -140,11 +140,11 @@ class Queue(NamedTuple):
         waits = erlang_c(servers, load)
         varied = 0.5 * (self.arrival_scv + self.service_scv)
         drain_rps = (servers - load) / self.service_s
-        # Steady services and arrivals leave no queue that a mean could describe.
+        # Without any variation there is no queue.
         return waits * math.exp(-drain_rps * wait_s / varied) if varied > 0 else 0.0
 
     def least(self, rate_rps: float, target: Target = USUAL) -> int:
-        """The fewest replicas that keep the target at a rate; 0 without requests."""
+        """Return the fewest replicas that meet the target at a rate; 0 without requests."""
         if rate_rps <= 0:
             return 0
         low = math.ceil(rate_rps / self.each_rps)
@@ -160,7 +160,7 @@ class Queue(NamedTuple):
         return low if kept else high
 
     def carried(self, most: int, target: Target = USUAL) -> Floats:
-        """The highest rate that 0, 1, ... `most` replicas keep the target at."""
+        """Return the highest rate at which 0, 1, ... `most` replicas meet the target."""
         rates = np.zeros(most + 1)
         for replicas in range(1, most + 1):
             low, high = 0.0, replicas * self.each_rps
@@ -173,7 +173,7 @@ class Queue(NamedTuple):
 
 
 def queue_of(replica: Replica, lengths: Lengths, arrival_scv: float = 1.0) -> Queue:
-    """The queue of a service whose batches are full, as they are when requests wait."""
+    """Return the queue of a service whose batches are full, as they are when requests wait."""
     prompt, output = lengths.means
     batch = replica.largest_batch
     service_s = replica.service_s(prompt, output, batch)
@@ -184,10 +184,10 @@ def queue_of(replica: Replica, lengths: Lengths, arrival_scv: float = 1.0) -> Qu
 
 
 def erlang_c(servers: int, load: float) -> float:
-    """The probability that an arrival finds all servers busy (M/M/c); `load` in servers."""
+    """Return the probability that an arrival finds all servers busy (M/M/c); `load` in servers."""
     if load <= 0:
         return 0.0
-    # Erlang B is the chance of `servers` under a Poisson count cut off there.
+    # Erlang B is the probability of `servers` under a Poisson distribution truncated there.
     log_top = servers * math.log(load) - load - float(gammaln(servers + 1.0))
     below = float(gammaincc(servers + 1.0, load))
     blocked = math.exp(log_top) / below if below > 0 else 1.0
@@ -196,17 +196,17 @@ def erlang_c(servers: int, load: float) -> float:
 
 
 def lengths_from(prompt: Mapping[float, float], output: Mapping[float, float]) -> Lengths:
-    """Lengths from quantiles (level 0..1 -> tokens), even between them in the logarithm."""
+    """Return lengths from quantiles (level 0..1 -> tokens), interpolated in the logarithm."""
     return Lengths(_table(prompt), _table(output))
 
 
 def steady(prompt: float, output: float) -> Lengths:
-    """Requests that are all alike."""
+    """Return the lengths of requests that are all equal."""
     return Lengths(np.full(TABLE, float(prompt)), np.full(TABLE, float(output)))
 
 
 def scaled(lengths: Lengths, prompt: float, output: float) -> Lengths:
-    """The same shapes with other means."""
+    """Return the same distributions with other means."""
     means = lengths.means
     return Lengths(lengths.prompt * (prompt / means[0]), lengths.output * (output / means[1]))
 
@@ -215,7 +215,7 @@ def _table(quantiles: Mapping[float, float]) -> Floats:
     levels = np.array(sorted(quantiles))
     values = np.array([quantiles[level] for level in sorted(quantiles)])
     if len(levels) < 2 or (np.diff(values) < 0).any() or values[0] < 0:
-        raise BadInput("quantiles of lengths must rise from 0 or more", "mend the table")
+        raise BadInput("quantiles of lengths must rise from 0 or more", "correct the table")
     at = (np.arange(TABLE) + 0.5) / TABLE
     tokens: Floats = np.expm1(np.interp(at, levels, np.log1p(values)))
     return tokens
@@ -223,7 +223,7 @@ def _table(quantiles: Mapping[float, float]) -> Floats:
 
 @cache
 def replicas() -> Mapping[str, Replica]:
-    """The replicas that ship, by name."""
+    """Return the replicas that ship with Flyball, by name."""
     text = resources.files("flyball.data").joinpath("serving.toml").read_text("utf-8")
     return {
         name: Replica(
@@ -240,7 +240,7 @@ def replicas() -> Mapping[str, Replica]:
 
 
 def find_replica(name: str) -> Replica:
-    """The replica of this name.
+    """Return the replica of this name.
 
     Raises:
         UnknownName: there is none.

@@ -1,9 +1,9 @@
-"""How fast a job runs beside another on the same device, as a part of its speed alone there.
+"""The speed of a job that shares its device with another, as a part of its speed alone there.
 
 Measured pairs where Gavel measured them (`flyball/data/sharing.csv`: 26 configurations on K80,
-P100 and V100); else by how busy each of the two keeps the device, fitted to Lucid's pairs
-(`sharing.toml`). A third model, rank one in what a job suffers and how hard it presses, is
-what one can know of a pair that was never run together; it is fitted to Gavel's pairs.
+P100 and V100); else from how busy each of the two keeps the device, fitted to Lucid's pairs
+(`sharing.toml`). A third model, of rank one in a job's sensitivity and in its pressure on the
+other, predicts pairs that were never run together; it is fitted to Gavel's pairs.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from flyball.physics.measured import ModelKey, model_key
 
 
 class Sharer(NamedTuple):
-    """A one-device job as far as its neighbour feels it."""
+    """The properties of a one-device job that affect the job it shares a device with."""
 
     model: str | None
     kind: JobClass
 
 
 class Beside(NamedTuple):
-    """Speed beside another as a part of that alone; 0 = the two do not fit together.
+    """Speed while sharing a device, relative to that alone; 0 = the two do not fit together.
 
     Attributes:
         value: at most 1.
@@ -40,17 +40,16 @@ class Beside(NamedTuple):
 
 
 def speed_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
-    """The speed of `job` while `other` runs on the same device: what is best known of it."""
-    found = measured_pair(device, job.model, other.model)
-    if found is not None:
-        return Beside(min(1.0, found), True)
+    """Return the speed of `job` while `other` runs on the same device: measured if possible."""
+    measured = measured_pair(device, job.model, other.model)
+    if measured is not None:
+        return Beside(min(1.0, measured), True)
     return Beside(by_utilisation(job.kind, other.kind), False)
 
 
 def guessed_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
-    """The same as one would predict it before the pair ever ran; memory is known beforehand."""
-    found = measured_pair(device, job.model, other.model)
-    if found == 0.0:
+    """Return the speed as predicted before the pair ever ran; memory is known beforehand."""
+    if measured_pair(device, job.model, other.model) == 0.0:
         return Beside(0.0, True)
     fitted = by_rank_one(device, job.model, other.model)
     if fitted is not None:
@@ -59,9 +58,9 @@ def guessed_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
 
 
 def hoped_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
-    """The guess with the error of its model on top.
+    """Return the guess plus the error of its model.
 
-    Who learns from what it tries must hope a little, or what was guessed too low stays untried.
+    A tuner that learns from trials must be optimistic, or a pair guessed too low is never tried.
     """
     guess = guessed_beside(device, job, other)
     if guess.value == 0.0:
@@ -70,7 +69,7 @@ def hoped_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
 
 
 def measured_pair(device: DeviceType, model: str | None, other: str | None) -> float | None:
-    """Gavel's measurement of this pair; 0 = does not fit together; None = not measured."""
+    """Return Gavel's measurement of this pair; 0 = does not fit together; None = not measured."""
     mine, theirs = model_key(model), model_key(other)
     if mine is None or theirs is None:
         return None
@@ -78,7 +77,7 @@ def measured_pair(device: DeviceType, model: str | None, other: str | None) -> f
 
 
 def by_rank_one(device: DeviceType, model: str | None, other: str | None) -> float | None:
-    """`1 / (1 + suffers * presses)`; None where nothing was fitted."""
+    """Return `1 / (1 + suffers * presses)`; None where nothing was fitted."""
     mine, theirs = model_key(model), model_key(other)
     fit = _document()["rank_one"].get(device.measured_as)
     if fit is None or mine is None or theirs is None:
@@ -88,7 +87,7 @@ def by_rank_one(device: DeviceType, model: str | None, other: str | None) -> flo
 
 
 def by_utilisation(kind: JobClass, other: JobClass) -> float:
-    """`1 / (1 + slope * max(0, u1 + u2 - free))` with the busy share of each class.
+    """Return `1 / (1 + slope * max(0, u1 + u2 - free))` with the busy share of each class.
 
     The formula is the same for both of a pair.
     """
@@ -99,18 +98,18 @@ def by_utilisation(kind: JobClass, other: JobClass) -> float:
 
 
 def _error(device: DeviceType, job: Sharer, other: Sharer) -> float:
-    """Root mean square error of the model that guesses this pair."""
+    """Return the root mean square error of the model that guesses this pair."""
     if by_rank_one(device, job.model, other.model) is None:
         return float(_utilisation()["error"])
     return float(_document()["rank_one"][device.measured_as]["error"])
 
 
 def cluster_gain(share: float, pair_gain: float) -> float:
-    """Work of a cluster relative to no sharing: `1 / (1 - f + f / G)`.
+    """Return the work of a cluster relative to no sharing: `1 / (1 - f + f / G)`.
 
     Args:
         share: f, the part of device time that one-device jobs would take alone.
-        pair_gain: G, work a second of the devices they use over that of as many alone.
+        pair_gain: G, work per second of the devices they share, relative to that without sharing.
     """
     return 1.0 / (1.0 - share + share / pair_gain)
 

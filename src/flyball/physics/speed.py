@@ -1,4 +1,4 @@
-"""How fast a job runs on a type of device, relative to the type its duration is for.
+"""The speed of a job on a type of device, relative to the type its duration is for.
 
 Measured where both types were measured for this model, by Gavel or in the step times of
 Pollux and Sia; else from the roofline, and then marked `estimated`.
@@ -35,7 +35,7 @@ class Speed:
 
 
 class Evidence(Protocol):
-    """What was measured of a model; ratios hold for the same gang and batch size."""
+    """Measurements of a model; ratios hold for the same gang and batch size."""
 
     anchor: ClassVar[str]
     """A device type measured for it, which links measured and unmeasured types."""
@@ -45,14 +45,14 @@ class Evidence(Protocol):
         """The source and the model, for people."""
 
     def rate(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
-        """Speed of a packed gang relative to the same on the anchor; 0 = it does not fit."""
+        """Return the speed of a packed gang relative to the anchor's; 0 = it does not fit."""
 
     def apart(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
-        """Speed of a gang spread over nodes relative to packed."""
+        """Return the speed of a gang spread over nodes relative to packed."""
 
 
 def evidence(model: str | None) -> Evidence | None:
-    """What was measured of a model as users write it, None if nothing was."""
+    """Return the measurements of a model as users write it; None if there are none."""
     key = measured.model_key(model)
     return step_time.find(model) if key is None else GavelSpeeds(key)
 
@@ -67,11 +67,11 @@ def speed(
     cluster_network: Network,
     devices_per_node: int = 0,
 ) -> Speed:
-    """Speed of a gang on `device` relative to the same gang on `base`, packed.
+    """Return the speed of a gang on `device` relative to the same gang on `base`, packed.
 
     * Both types measured for this model: the ratio of the measured steps. Marked estimated
-      where it is not quite this gang: Gavel's nearest lower count, a fit used beyond what
-      was profiled or a poor one, a like type's figures.
+      where it is not exactly this gang: Gavel's nearest lower count, a fit used beyond what
+      was profiled or a poor one, figures of a similar type.
     * Neither measured: the ratio of the rooflines.
     * One of them measured: that one's measured ratio to the anchor (V100 for Gavel's models,
       A100-40GB for step times), the other one's roofline ratio to the anchor.
@@ -95,50 +95,50 @@ def speed(
     """
     if count < 1:
         raise BadInput(f"a gang of {count} devices", "ask for 1 or more")
-    known = evidence(model)
-    job = (model, known, kind, count, devices_per_node)
+    facts = evidence(model)
+    gang = (model, facts, kind, count, devices_per_node)
     if device.name != base.name and (device.like or base.like):
-        packed = _own(job, device, base)
+        packed = _defined(gang, device, base)
     else:
-        packed = _packed(known, kind, device, base, count, devices_per_node)
-    device = catalogue.get(device.like) if device.like else device  # what was measured is of that
+        packed = _packed(facts, kind, device, base, count, devices_per_node)
+    device = catalogue.get(device.like) if device.like else device  # that type was measured
     if not spread or count == 1 or packed.value == 0.0:
         return packed
-    return _spread(packed, known, kind, device, count, cluster_network, devices_per_node)
+    return _spread(packed, facts, kind, device, count, cluster_network, devices_per_node)
 
 
-Job = tuple[str | None, Evidence | None, JobClass, int, int]
-"""Model, what is known of it, class, devices in the gang, devices per node."""
+Gang = tuple[str | None, Evidence | None, JobClass, int, int]
+"""Model, its measurements, class, devices in the gang, devices per node."""
 
 
-def _own(job: Job, device: DeviceType, base: DeviceType) -> Speed:
-    """The speed where one of the types is described by a cluster file."""
-    there, here = _to_reference(job, device), _to_reference(job, base)
+def _defined(gang: Gang, device: DeviceType, base: DeviceType) -> Speed:
+    """Return the speed where a cluster file defines one of the types."""
+    there, here = _to_reference(gang, device), _to_reference(gang, base)
     if here.value == 0.0:
-        _possible(base, job[2])
+        _possible(base, gang[2])
     value = there.value / here.value if here.value else 0.0
     basis = there.basis if device.like else here.basis
     return Speed(value, there.estimated or here.estimated, basis)
 
 
-def _to_reference(job: Job, device: DeviceType) -> Speed:
-    """Speed relative to the reference device."""
-    model, known, kind, count, devices_per_node = job
+def _to_reference(gang: Gang, device: DeviceType) -> Speed:
+    """Return the speed relative to the reference device."""
+    model, facts, kind, count, devices_per_node = gang
     reference = catalogue.reference()
     stated = measured.find_stated(model, device.speeds)
     if stated is not None:
-        against = _to_reference(job, catalogue.get(stated.against))
+        against = _to_reference(gang, catalogue.get(stated.against))
         basis = f"cluster file: {stated.times:g} times {stated.against}"
         exact = stated.against == reference.name
         return Speed(stated.times * against.value, not exact and against.estimated, basis)
     if device.like:
-        like = _to_reference(job, catalogue.get(device.like))
+        like = _to_reference(gang, catalogue.get(device.like))
         return Speed(like.value * device.speed, True, f"as {device.like} x {device.speed:g}")
-    return _packed(known, kind, device, reference, count, devices_per_node)
+    return _packed(facts, kind, device, reference, count, devices_per_node)
 
 
 def _packed(
-    known: Evidence | None,
+    facts: Evidence | None,
     kind: JobClass,
     device: DeviceType,
     base: DeviceType,
@@ -147,26 +147,27 @@ def _packed(
 ) -> Speed:
     if device.name == base.name:
         return Speed(1.0, False, f"the {base.name} its duration is for")
-    own = known.rate(device, count, devices_per_node) if known else None
-    other = known.rate(base, count) if known else None
-    ran_though_unfit = other is not None and other.value == 0.0  # whatever the table says
-    if known is None or ran_though_unfit or (own is None and other is None):
+    on_device = facts.rate(device, count, devices_per_node) if facts else None
+    on_base = facts.rate(base, count) if facts else None
+    # The table has it as not fitting on its base, but there is a duration for it there.
+    ran_though_unfit = on_base is not None and on_base.value == 0.0
+    if facts is None or ran_though_unfit or (on_device is None and on_base is None):
         value = relative_speed(device, kind) / _possible(base, kind)
         return Speed(value, True, f"roofline, {kind.label}")
-    if own is not None and other is not None:
-        value = own.value / other.value
-        remark = "; ".join(dict.fromkeys(filter(None, (own.remark, other.remark))))
-        basis = f"measured: {known.text}, {remark or f'{count} devices'}"
+    if on_device is not None and on_base is not None:
+        value = on_device.value / on_base.value
+        remark = "; ".join(dict.fromkeys(filter(None, (on_device.remark, on_base.remark))))
+        basis = f"measured: {facts.text}, {remark or f'{count} devices'}"
         return Speed(value, bool(remark) and value != 0.0, basis)
-    anchor = relative_speed(catalogue.get(known.anchor), kind)
-    there = own.value if own else relative_speed(device, kind) / anchor
-    here = other.value if other else _possible(base, kind) / anchor
-    basis = f"roofline against {known.anchor}, {kind.label}, and {known.text}"
+    anchor = relative_speed(catalogue.get(facts.anchor), kind)
+    there = on_device.value if on_device else relative_speed(device, kind) / anchor
+    here = on_base.value if on_base else _possible(base, kind) / anchor
+    basis = f"roofline against {facts.anchor}, {kind.label}, and {facts.text}"
     return Speed(there / here, True, basis)
 
 
 def _possible(base: DeviceType, kind: JobClass) -> float:
-    """The roofline speed of the type a duration is for: it cannot be 0."""
+    """Return the roofline speed of the type a duration is for; it must not be 0."""
     value = relative_speed(base, kind)
     if value == 0.0:
         raise BadInput(
@@ -177,14 +178,14 @@ def _possible(base: DeviceType, kind: JobClass) -> float:
 
 def _spread(
     packed: Speed,
-    known: Evidence | None,
+    facts: Evidence | None,
     kind: JobClass,
     device: DeviceType,
     count: int,
     network: Network,
     devices_per_node: int,
 ) -> Speed:
-    ratio = known.apart(device, count, devices_per_node) if known else None
+    ratio = facts.apart(device, count, devices_per_node) if facts else None
     if ratio is not None:
         estimated = packed.estimated or bool(ratio.remark)
         factor = min(1.0, ratio.value) if estimated else ratio.value

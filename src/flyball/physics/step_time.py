@@ -5,8 +5,8 @@ step on K devices takes
 
     T = (s - 1) Tg + (Tg^g + Ts^g)^(1/g)
 
-Tg computes m samples on each device, Ts exchanges gradients, g says how far the two
-overlap. What does not fit into a device at once is accumulated in s pieces.
+Tg is the time to compute m samples on each device, Ts the time to exchange gradients, and g how
+far the two overlap. A batch that does not fit into a device at once is accumulated in s pieces.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from flyball.physics.catalogue import DeviceType
 from flyball.physics.measured import ModelKey, Rate, split_model
 
 GOOD_FIT = 0.15
-"""A fit with a larger median error counts as an estimate."""
+"""Largest median error of a fit that counts as a measurement; above it is an estimate."""
 
 
 class Line(NamedTuple):
-    """Seconds that grow along a straight line."""
+    """Seconds as a linear function of a count."""
 
     start_s: float
     each_s: float
 
     def at(self, count: float) -> float:
-        """The seconds at `count`."""
+        """Return the seconds at `count`."""
         return self.start_s + self.each_s * count
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One application on one type of device.
+    """The step times of one application on one type of device.
 
     Attributes:
-        compute: by samples on a device.
+        compute: computing time, by samples on a device.
         inside: exchange on one node, by devices above two; None = not measured.
         between: exchange across nodes, likewise.
         overlap: g; 1 = compute and exchange follow each other, large = the longer one counts.
@@ -62,7 +62,7 @@ class Fit:
     error: float
 
     def step_s(self, devices: int, across: bool, local_batch: float) -> float | None:
-        """Seconds of one step; None if such a gang was not measured.
+        """Return the seconds of one step; None if such a gang was not measured.
 
         Args:
             devices: in the gang.
@@ -101,21 +101,21 @@ class Application:
     fits: Mapping[str, Fit]
 
     def gain(self, batch: float) -> float:
-        """What a step of `batch` samples is worth in steps of the first batch size."""
+        """Return the worth of a step of `batch` samples, in steps of the first batch size."""
         return (self.noise + 1.0) / (self.noise * self.first_batch / batch + 1.0)
 
     def efficiency(self, batch: float) -> float:
-        """What a sample is worth at this batch size; 1 at the first."""
+        """Return the worth of a sample at this batch size; 1 at the first."""
         return self.gain(batch) * self.first_batch / batch
 
     def steps_to_target(self, batch: float) -> float:
-        """Steps of `batch` samples that the whole training takes."""
+        """Return the number of steps of `batch` samples that the whole training takes."""
         return self.steps / self.gain(batch)
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """What is known of an application at one batch size, for `flyball.physics.speed`.
+    """The step times of an application at one batch size, for `flyball.physics.speed`.
 
     Attributes:
         batch: samples in one step of the whole gang.
@@ -124,7 +124,7 @@ class StepTimes:
     application: Application
     batch: int
     anchor: ClassVar[str] = "A100-40GB"
-    """Fitted for every application, so what links these and other types of device."""
+    """Device type fitted for every application; it links measured and unmeasured types."""
 
     @property
     def text(self) -> str:
@@ -132,16 +132,16 @@ class StepTimes:
         return f"step times, {ModelKey(self.application.name, self.batch).text}"
 
     def rate(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
-        """Speed of a packed gang relative to the same on the anchor; None = not measured."""
-        own_s = self._step_s(device, count, _crosses(device, count, devices_per_node))
+        """Return the speed of a packed gang relative to the anchor's; None = not measured."""
+        step_s = self._step_s(device, count, _crosses(device, count, devices_per_node))
         anchor = catalogue.get(self.anchor)
         anchor_s = self._step_s(anchor, count, _crosses(anchor, count, 0))
-        if own_s is None or anchor_s is None:
+        if step_s is None or anchor_s is None:
             return None
-        return Rate(anchor_s / own_s, self._remark(device, count))
+        return Rate(anchor_s / step_s, self._remark(device, count))
 
     def apart(self, device: DeviceType, count: int, devices_per_node: int = 0) -> Rate | None:
-        """Speed of a gang spread over nodes relative to packed; None = not measured."""
+        """Return the speed of a gang spread over nodes relative to packed; None = not measured."""
         packed_s = self._step_s(device, count, _crosses(device, count, devices_per_node))
         apart_s = self._step_s(device, count, True)
         if packed_s is None or apart_s is None:
@@ -152,7 +152,7 @@ class StepTimes:
         return step_time_s(self.application.name, device.name, count, across, self.batch / count)
 
     def _remark(self, device: DeviceType, count: int) -> str:
-        """Why a value is not quite a measurement of this gang, "" if it is one."""
+        """Return why a value is not a measurement of exactly this gang, "" if it is one."""
         fitted = _fitted_as(device.name)
         fit = self.application.fits[fitted]
         if count > fit.most_devices:
@@ -165,7 +165,7 @@ class StepTimes:
 def step_time_s(
     application: str, device: str, devices: int, across: bool, local_batch: float
 ) -> float | None:
-    """Seconds of one training step; None if that application was not measured there.
+    """Return the seconds of one training step; None if that application was not measured there.
 
     Args:
         application: a name of `applications()`.
@@ -177,15 +177,14 @@ def step_time_s(
     Raises:
         UnknownName: no such application.
     """
-    known = applications()
-    if application not in known:
-        raise UnknownName("application", application, known)
-    fit = known[application].fits.get(_fitted_as(device))
+    if application not in applications():
+        raise UnknownName("application", application, applications())
+    fit = applications()[application].fits.get(_fitted_as(device))
     return None if fit is None else fit.step_s(devices, across, local_batch)
 
 
 def find(model: str | None) -> StepTimes | None:
-    """The step times of a model as users write it: `bert (batch size 384)` or `bert:384`.
+    """Return the step times of a model as users write it: `bert (batch size 384)` or `bert:384`.
 
     A name alone means the middle (by ratio) of the batch sizes it was trained with.
     """
@@ -200,7 +199,7 @@ def find(model: str | None) -> StepTimes | None:
 
 @cache
 def applications() -> Mapping[str, Application]:
-    """All applications by name."""
+    """Return all applications by name."""
     document = _document()
     return {
         name: Application(
@@ -219,12 +218,12 @@ def applications() -> Mapping[str, Application]:
 
 
 def _crosses(device: DeviceType, count: int, devices_per_node: int) -> bool:
-    """Whether even a packed gang needs several nodes."""
+    """Return whether even a packed gang needs several nodes."""
     return count > (devices_per_node or device.node_devices)
 
 
 def _fitted_as(device: str) -> str:
-    """The type whose figures serve for this one."""
+    """Return the type whose figures are used for this one."""
     stand_ins: dict[str, str] = _document()["stand_ins"]
     return stand_ins.get(device, device)
 

@@ -231,9 +231,21 @@ def any_could_start(state: Any, knobs: Any, respect_head: bool, now: int) -> boo
 
 
 @entry
-def decide_now(state: Any, packed: Any) -> None:
-    """`decide` at the state's own instant, for plain Python; knobs as packed."""
+def decide_snapshot(state: Any, packed: Any, is_round: bool) -> None:
+    """Decide at the state's present instant, for plain Python; knobs as packed.
+
+    A live loop sets its rounds itself; `decide_now` has them where a replay has them.
+    """
     now = state.clock[0].now_us
-    if promotes(packed[0], now):
+    if is_round and promotes(packed[0], 0):
         promote_starved(state, packed[0], now)
-    decide(state, packed[0], now, now % packed[0].round_us == 0)
+    decide(state, packed[0], now, is_round)
+
+
+def decide_now(state: Any, packed: Any) -> None:
+    """Decide at the state's present instant, in a round if it is a multiple of `round_us`.
+
+    Not compiled itself: the decision takes long to compile, and is compiled once for both.
+    """
+    now_us, round_us = int(state.clock[0].now_us), int(packed[0].round_us)
+    decide_snapshot(state, packed, now_us % round_us == 0)

@@ -1,4 +1,4 @@
-"""What users' programs import: a client of the control plane, and reports from inside a job.
+"""The modules that users' programs import: a client of the control plane, and reports from a job.
 
-Nothing of Flyball's own is imported here, so that a job pays for nothing it does not use.
+They import no other package of Flyball, so that a job loads nothing it does not use.
 """

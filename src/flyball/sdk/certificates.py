@@ -1,4 +1,4 @@
-"""What is wrong with a server's certificate, in words and with a remedy."""
+"""Explains what is wrong with a server's certificate, with a remedy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from flyball.sdk.errors import BadCertificate
 
 NOT_YET_VALID, EXPIRED = 9, 10
 WRONG_NAME = frozenset({62, 64})
-"""OpenSSL's codes: the host name, or the IP address, is not in the certificate."""
+"""OpenSSL's codes for a host name, or an IP address, that is not in the certificate."""
 UNTRUSTED = frozenset({18, 19, 20, 21})
-"""Self-signed, alone or in a chain, or an issuer that is not among those trusted."""
+"""OpenSSL's codes for a self-signed certificate, alone or in a chain, or an untrusted issuer."""
 
 
 def trusting(ca: str) -> ssl.SSLContext:
@@ -29,7 +29,7 @@ def trusting(ca: str) -> ssl.SSLContext:
 
 
 def certificate_problem(error: BaseException, url: str, ca: str) -> BadCertificate | None:
-    """Return what a failed connection says about the certificate; None if TLS was not the cause.
+    """Return the error of a connection that failed because of TLS; None if TLS was not the cause.
 
     Args:
         url: of the control plane.
@@ -52,17 +52,17 @@ def certificate_problem(error: BaseException, url: str, ca: str) -> BadCertifica
 
 
 def _explained(error: ssl.SSLCertVerificationError, url: str, ca: str) -> BadCertificate:
-    code, said = error.verify_code, error.verify_message.rstrip(".")
+    code, message = error.verify_code, error.verify_message.rstrip(".")
     if code in WRONG_NAME:
         return BadCertificate(
-            f"the certificate of {url} is for another name: {said}",
+            f"the certificate of {url} is for another name: {message}",
             "use a URL with a name of the certificate, or start `flyball up` with a certificate "
             "whose subjectAltName has this one",
         )
     if code in UNTRUSTED:
         trusted = f"the certificates in {ca}" if ca else "the certificates of this system"
         return BadCertificate(
-            f"the certificate of {url} is not trusted by {trusted}: {said}",
+            f"the certificate of {url} is not trusted by {trusted}: {message}",
             "give its certificate, or that of its issuer, as a PEM file with ca=...",
         )
     if code in (NOT_YET_VALID, EXPIRED):
@@ -72,5 +72,5 @@ def _explained(error: ssl.SSLCertVerificationError, url: str, ca: str) -> BadCer
             "start `flyball up` with a new --tls-cert and --tls-key, or set this machine's clock",
         )
     return BadCertificate(
-        f"the certificate of {url} is refused: {said}", "start `flyball up` with another one"
+        f"the certificate of {url} is refused: {message}", "start `flyball up` with another one"
     )

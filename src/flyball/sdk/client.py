@@ -26,23 +26,24 @@ FINAL = frozenset(
     ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL")
 )
 MOST_JOBS = 10_000
-"""Jobs in one request."""
+"""Maximum number of jobs in one request."""
 MOST_BYTES = 30 * 2**20
+"""Maximum size of one request."""
 QUEUE_PAGE = 5_000
-"""Active jobs in one answer."""
+"""Maximum number of active jobs in one answer."""
 
 JobId = int | str
 
 
 class Client:
-    """A control plane, from outside. Usable from several threads; also a context manager.
+    """A client of a control plane. Usable from several threads; also a context manager.
 
     Args:
         state: the state folder; default as for `flyball up`.
-        url, token: another control plane than that of the folder. The token may also come from
+        url, token: of a control plane other than that of the folder. The token may also come from
             the folder.
         ca: a file of certificates to trust, for `https`.
-        timeout_s: for one answer.
+        timeout_s: of one request.
     """
 
     def __init__(
@@ -94,22 +95,29 @@ class Client:
         return self.submit_job(job)
 
     def submit_job(self, job: Mapping[str, Any], key: str = "") -> int:
-        """Submit a job as a mapping; the first id if it is an array."""
+        """Submit a job as a mapping; return its id, of an array the first one."""
         return int(self._transport.send("POST", "/jobs", dict(job), key or _new_key())["id"])
 
     def submit_many(self, jobs: Sequence[Mapping[str, Any]], key: str = "") -> list[int]:
-        """Submit many jobs; their ids, in order. Ten thousand and 30 MiB at a time are all or
-        none; beyond that, a key makes it safe to send the same list again."""
+        """Submit many jobs and return their ids, in order.
+
+        Up to ten thousand jobs and 30 MiB are accepted all or none; beyond that, a key makes it
+        safe to send the same list again.
+        """
         key = key or _new_key()
         ids: list[int] = []
         for number, body in enumerate(_batches(jobs)):
-            own_key = key if number == 0 else f"{key}.{number}"
-            ids += self._transport.send("POST", "/jobs/batch", body, own_key)["ids"]
+            batch_key = key if number == 0 else f"{key}.{number}"
+            ids += self._transport.send("POST", "/jobs/batch", body, batch_key)["ids"]
         return ids
 
     def jobs(self, **filters: Any) -> Iterator[Json]:
-        """Jobs, the newest first: state (one or several), user, tenant, name, array, since, until,
-        limit (of a page)."""
+        """Yield jobs, the newest first.
+
+        Args:
+            filters: state (one or several), user, tenant, name, array, since, until, limit (of a
+                page).
+        """
         cursor: str | None = ""
         while cursor is not None:
             page = self._transport.get("/jobs", **filters, cursor=cursor or None)
@@ -117,67 +125,67 @@ class Client:
             cursor = page["next"]
 
     def job(self, id: JobId) -> Json:
-        """One job."""
+        """Return one job."""
         return self._transport.get(f"/jobs/{_path(id)}")
 
     def cancel(self, id: JobId) -> list[int]:
-        """Cancel a job, or all of an array; the ids that were told to stop."""
+        """Cancel a job, or all of an array; return the ids that are stopped."""
         ids: list[int] = self._transport.send("DELETE", f"/jobs/{_path(id)}")["ids"]
         return ids
 
     def cancel_all(self, user: str | None = None, name: str | None = None) -> list[int]:
-        """Cancel every active job, or all of a user or with a name; the ids told to stop."""
-        wanted = {"user": user, "name": name}
-        said = {key: value for key, value in wanted.items() if value is not None}
-        done = self._transport.send("POST", "/jobs/cancel", said or {"all": True}, again=True)
+        """Cancel every active job, or all of a user or with a name; return the stopped ids."""
+        filters = {"user": user, "name": name}
+        stated = {key: value for key, value in filters.items() if value is not None}
+        done = self._transport.send("POST", "/jobs/cancel", stated or {"all": True}, again=True)
         ids: list[int] = done["ids"]
         return ids
 
     def hold(self, id: JobId, user: str = "") -> list[int]:
-        """Keep a waiting job, or all of an array, from starting; the ids that are held."""
+        """Keep a pending job, or all of an array, from starting; return the ids that are held."""
         body = {"user": user} if user else {}
         done = self._transport.send("POST", f"/jobs/{_path(id)}/hold", body, again=True)
         ids: list[int] = done["ids"]
         return ids
 
     def release(self, id: JobId) -> list[int]:
-        """Let a held job, or all of an array, start; the ids that were held."""
+        """Let a held job, or all of an array, start; return the ids that were held."""
         done = self._transport.send("POST", f"/jobs/{_path(id)}/release", {}, again=True)
         ids: list[int] = done["ids"]
         return ids
 
     def resize(self, id: JobId, devices: int, key: str = "") -> Json:
-        """Let an elastic job go on with so many devices (cores)."""
+        """Resize an elastic job to a number of devices (cores)."""
         return self._order(id, "resize", {"devices": devices}, key)
 
     def cap(self, id: JobId, share: float, key: str = "") -> Json:
-        """Keep a job to a part of what its devices could do; 1 = no cap."""
+        """Limit a job to a share of what its devices can do; 1 = no cap."""
         return self._order(id, "cap", {"share": share}, key)
 
     def checkpoint(self, id: JobId, key: str = "") -> Json:
-        """Have a running job save what it has."""
+        """Have a running job save a checkpoint."""
         return self._order(id, "checkpoint", {}, key)
 
     def _order(self, id: JobId, what: str, body: Json, key: str) -> Json:
         return self._transport.send("POST", f"/jobs/{_path(id)}/{what}", body, key or _new_key())
 
     def why(self, id: JobId) -> Json:
-        """Why it waits, when it will start, what would help."""
+        """Return why a job waits, when it will start, and what would help."""
         return self._transport.get(f"/jobs/{_path(id)}/why")
 
     def receipt(self, id: JobId) -> Json:
-        """What it used and cost."""
+        """Return what a job used and cost."""
         return self._transport.get(f"/jobs/{_path(id)}/receipt")
 
     def dry_run(self, job: Mapping[str, Any]) -> Json:
-        """What would become of a job; nothing is kept."""
+        """Return what would happen to a job, without submitting it."""
         return self._transport.send("POST", "/jobs/dry-run", dict(job), again=True)
 
     def wait(self, id: JobId, timeout: float | None = None) -> Json:
-        """The job, once it has ended.
+        """Wait until a job has ended, and return it.
 
         Raises:
-            TimeoutError: it has not, after `timeout` seconds.
+            TimeoutError: it has not ended after `timeout` seconds.
         """
         end_s = None if timeout is None else time.monotonic() + timeout
         pause_s = 0.01
@@ -197,10 +205,10 @@ class Client:
         attempt: int = 0,
         stderr: bool = False,
     ) -> Iterator[bytes]:
-        """What a job printed, in pieces; with `follow`, until it has ended.
+        """Yield what a job printed, in pieces; with `follow`, until it has ended.
 
         Args:
-            stderr: what it printed there, of a job that asked for a file of its own for it.
+            stderr: its error output, if the job asked for a separate file for it.
         """
         path = f"/jobs/{_path(id)}/logs"
         stream = "stderr" if stderr else None
@@ -215,49 +223,49 @@ class Client:
             yield str(json.loads(frame.data)["text"]).encode("utf-8", "surrogateescape")
 
     def progress(self, id: JobId) -> Json:
-        """What the job last said of itself."""
+        """Return the last values that the job reported."""
         values: Json = self._transport.get(f"/jobs/{_path(id)}/report")["values"]
         return values
 
     # The cluster -----------------------------------------------------------------
 
     def queue(self, limit: int = 0, **filters: Any) -> list[Json]:
-        """The active jobs: what runs, then what waits, by priority and time of submission.
+        """Return the active jobs: the running, then the pending, by priority and submission.
 
         Args:
-            limit: the first so many; 0 = all, however many requests it takes.
+            limit: maximum number of jobs; 0 = all, by as many requests as it takes.
             filters: user, tenant, name, state (one or several).
         """
-        found: dict[int, Json] = {}  # a job that starts between two pages may be on both
+        jobs: dict[int, Json] = {}  # a job that starts between two pages may be on both
         cursor: str | None = ""
-        while cursor is not None and (not limit or len(found) < limit):
-            most = min(limit - len(found), QUEUE_PAGE) if limit else QUEUE_PAGE
+        while cursor is not None and (not limit or len(jobs) < limit):
+            most = min(limit - len(jobs), QUEUE_PAGE) if limit else QUEUE_PAGE
             page = self.queue_page(most, cursor, **filters)
-            found |= {job["id"]: job for job in page["jobs"]}
+            jobs |= {job["id"]: job for job in page["jobs"]}
             cursor = page["next"]
-        return list(found.values())
+        return list(jobs.values())
 
     def queue_page(self, limit: int = 1000, cursor: str = "", **filters: Any) -> Json:
-        """One page of the same: `jobs`, `total` and `pending` of all pages, `next` cursor."""
+        """Return a page of the queue: `jobs`, `total` and `pending` of all pages, `next` cursor."""
         return self._transport.get("/queue", **filters, limit=limit, cursor=cursor or None)
 
     def nodes(self) -> list[Json]:
-        """The nodes."""
+        """Return the nodes."""
         nodes: list[Json] = self._transport.get("/nodes")["nodes"]
         return nodes
 
     def decisions(self, after: int = 0, limit: int = 100) -> list[Json]:
-        """What was decided, the oldest first."""
+        """Return decisions, the oldest first."""
         rows: list[Json] = self._transport.get("/decisions", after=after, limit=limit)["decisions"]
         return rows
 
     def events(
         self, after: int | None = 0, follow: bool = False, kind: Sequence[str] = (), job: int = 0
     ) -> Iterator[Json]:
-        """What happened after an event, in order; with `follow`, without end.
+        """Yield the events after an event, in order; with `follow`, without end.
 
         Args:
-            after: a number; None = only what is still to come (with `follow`).
+            after: sequence number of that event; None = only future events (with `follow`).
         """
         query: Json = {"kind": list(kind), "job": job or None}
         if follow:
@@ -272,34 +280,34 @@ class Client:
             seen = rows[-1]["seq"]
 
     def telemetry(self) -> Json:
-        """The newest sample of every sensor."""
+        """Return the newest sample of every sensor."""
         return self._transport.get("/telemetry")
 
     def series(self, name: str, seconds: float = 3600.0) -> Json:
-        """One series, from some time ago until now."""
+        """Return one series of the last `seconds`."""
         return self._transport.get("/telemetry/series", name=name, seconds=seconds)
 
     def forecast(self) -> Json:
-        """When what waits will start."""
+        """Return when the pending jobs will start."""
         return self._transport.get("/forecast")
 
     def health(self) -> Json:
-        """`{"ok", "checks"}`; a control plane that is not well answers too."""
+        """Return `{"ok", "checks"}`, also of a control plane that is not healthy."""
         return self._transport.get("/healthz", good=(200, 503))
 
     def sensors(self) -> Json:
-        """The monitoring agent and its sensors: how often each is read, whether it measures, why
-        it is absent, how often it failed."""
+        """Return the state of the monitoring agent and its sensors: how often each is read, whether
+        it measures, why it is absent, how often it failed."""
         return self._transport.get("/telemetry/sensors")
 
     def fast(self, seconds: float = 60.0) -> Json:
-        """Have everything sampled at the fastest rates for a while (1 to 3600 s)."""
+        """Have every sensor read at its fastest rate for a while (1 to 3600 s)."""
         return self._transport.send("POST", "/telemetry/fast", {"seconds": seconds}, again=True)
 
     def smoothed(
         self, name: str, seconds: float = 3600.0, smooth: str = "median", window_s: float = 1.0
     ) -> Json:
-        """A series against noise (`median`, `mean`, `exponential`), with its `features` over the
+        """Return a smoothed series (`median`, `mean`, `exponential`), with its `features` over the
         last 1, 10 and 60 s."""
         return self._transport.get(
             "/telemetry/series",
@@ -308,19 +316,19 @@ class Client:
 
 
 def _not_a_list(command: str) -> ApiError:
-    """Return the error of a command that is one text."""
+    """Return the error of a command that is one string."""
     try:
-        words = shlex.split(command)
-    except ValueError:  # a quote without its end
-        words = command.split()
+        arguments = shlex.split(command)
+    except ValueError:  # an unclosed quote
+        arguments = command.split()
     return ApiError(
         422, f"the command is the text {command!r}, not a list of arguments",
-        f'write submit({words!r}), or submit(["/bin/sh", "-c", TEXT]) for a shell', "bad-input",
+        f'write submit({arguments!r}), or submit(["/bin/sh", "-c", TEXT]) for a shell', "bad-input",
     )  # fmt: skip
 
 
 def _batches(jobs: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
-    """Bodies that are small enough, in order."""
+    """Yield request bodies within the limits, in order."""
     texts: list[bytes] = []
     size = 0
     for job in jobs:
@@ -335,10 +343,10 @@ def _batches(jobs: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
 
 
 def _path(id: JobId) -> str:
-    """An id as part of a path.
+    """Return an id as part of a path.
 
     Raises:
-        ApiError: it could be something else there.
+        ApiError: it is not an id, and could change the path.
     """
     text = str(id)
     if not text.replace("_", "", 1).isdigit() or not text.isascii():

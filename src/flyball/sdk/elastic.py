@@ -1,4 +1,4 @@
-"""`flyball.elastic()`: a job learns how many devices it has now, and when it is to save.
+"""`flyball.elastic()`: tells a job how many devices it has now, and when to save a checkpoint.
 
     with flyball.elastic() as e:
         for step in range(first, last):
@@ -9,8 +9,8 @@
                 save(step)
                 e.saved()
 
-The control plane leaves a file of orders and never waits; the job looks between two steps, where
-nothing is half done. Outside Flyball there are never any orders. Standard library only.
+The control plane writes a file of orders and never waits; the job polls it between two steps, when
+no step is half done. Outside Flyball there are never any orders. Standard library only.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any, Self
 
 
 class Elastic:
-    """What this job has been told.
+    """The orders that this job has received.
 
     Attributes:
-        devices: the devices (cores, where a job has no others) that it has now.
-        should_stop: it was told to end (SIGTERM); save and leave.
+        devices: number of devices (cores, if the job has no others) that it has now.
+        should_stop: whether it was asked to end (SIGTERM); it should save and exit.
     """
 
     def __init__(self, on_term: bool = True) -> None:
@@ -43,7 +43,7 @@ class Elastic:
         self.poll()
 
     def __enter__(self) -> Self:
-        """Hear SIGTERM, where that is possible: it is then no longer the end of the program."""
+        """Handle SIGTERM, in the main thread: it then sets `should_stop` and kills no more."""
         if self._on_term and threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGTERM, self._stop)
         return self
@@ -59,14 +59,14 @@ class Elastic:
             self._before = None
 
     def poll(self) -> bool:
-        """Look for orders, between two steps; whether the number of devices has changed."""
+        """Read new orders, between two steps; return whether the number of devices has changed."""
         if not self._path:
             return False
         try:
-            found = os.stat(self._path)
+            stat = os.stat(self._path)
         except OSError:
             return False
-        seen = (found.st_mtime_ns, found.st_ino)
+        seen = (stat.st_mtime_ns, stat.st_ino)
         if seen == self._seen:
             return False
         self._seen = seen
@@ -74,16 +74,16 @@ class Elastic:
 
     @property
     def should_checkpoint(self) -> bool:
-        """Whether a checkpoint was asked for, or the end is near, and none was saved since."""
+        """Whether a checkpoint was requested, or a stop, and none was saved since."""
         return self._asked > self._done or self.should_stop
 
     @property
     def order(self) -> int:
-        """The number of the last checkpoint asked for, 0 = none was."""
+        """Number of the last checkpoint that was requested, 0 = none."""
         return self._asked
 
     def saved(self) -> None:
-        """A checkpoint was saved."""
+        """Note that a checkpoint was saved."""
         self._done = self._asked
 
     def _read(self) -> bool:
@@ -97,7 +97,7 @@ class Elastic:
             self._resized = int(resize["sequence"])
             before, self.devices = self.devices, int(resize["devices"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return False  # whatever is wrong with it, the job is more important
+            return False  # a broken file of orders must not end the job
         return self.devices != before
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -105,7 +105,7 @@ class Elastic:
 
 
 def elastic(on_term: bool = True) -> Elastic:
-    """What this job is told while it runs; to be used as a context.
+    """Return the orders to this job; to be used as a context manager.
 
     Args:
         on_term: within the context SIGTERM sets `should_stop` instead of ending the program. The
@@ -115,14 +115,14 @@ def elastic(on_term: bool = True) -> Elastic:
 
 
 def set_threads(devices: int, on_gpu: bool) -> None:
-    """Let PyTorch, if it is loaded, use as many threads as there are cores."""
+    """Let PyTorch, if it is loaded, use as many threads as the job has cores."""
     torch = sys.modules.get("torch")
     if torch is not None and not on_gpu:
         torch.set_num_threads(max(1, devices))
 
 
 def _first_devices() -> int:
-    """As it was started; outside Flyball, the cores that the program may use."""
+    """Return the devices the job was started with; outside Flyball, the cores it may use."""
     stated = os.environ.get("FLYBALL_DEVICES", "")
     if stated.isdigit() and int(stated):
         return int(stated)

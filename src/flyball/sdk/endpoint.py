@@ -1,4 +1,4 @@
-"""Where the control plane is, and the secret it wants: files of the state folder."""
+"""Finds the address and the token of the control plane, in files of the state folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flyball.sdk.errors import NoControlPlane
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Address and token; `ca` is a certificate to trust, "" = those of the system."""
+    """Address and token of a control plane; `ca` is a certificate to trust, "" = the system's."""
 
     url: str
     token: str = field(repr=False)
@@ -20,7 +20,7 @@ class Endpoint:
 
 
 def state_folder(state: str | os.PathLike[str] | None) -> Path:
-    """The folder given, else `FLYBALL_STATE`, else under `XDG_STATE_HOME` or `~/.local/state`."""
+    """Return `state`, else `FLYBALL_STATE`, else `XDG_STATE_HOME`/flyball or its default."""
     if state is not None:
         return Path(state)
     if named := os.environ.get("FLYBALL_STATE"):
@@ -31,20 +31,20 @@ def state_folder(state: str | os.PathLike[str] | None) -> Path:
 
 
 def find_endpoint(state: Path) -> Endpoint:
-    """The endpoint that a state folder names.
+    """Return the endpoint that a state folder names.
 
-    One that was killed leaves its address behind, and anybody may listen there since: who is not
-    the process that wrote it gets no token.
+    A control plane that was killed leaves its address behind, and any process may listen there
+    since: the token is sent only if the process that wrote the address still runs.
 
     Raises:
         NoControlPlane: it names none, or one that is gone.
     """
     try:
-        found = json.loads((state / "endpoint.json").read_text(encoding="utf-8"))
-        if "start" in found and found["start"] != start_of(int(found["pid"])):
+        entry = json.loads((state / "endpoint.json").read_text(encoding="utf-8"))
+        if "start" in entry and entry["start"] != start_of(int(entry["pid"])):
             raise NoControlPlane
         token = (state / "token").read_text(encoding="ascii").strip()
-        return Endpoint(str(found["url"]).rstrip("/"), token, str(found.get("ca", "")))
+        return Endpoint(str(entry["url"]).rstrip("/"), token, str(entry.get("ca", "")))
     except FileNotFoundError:
         raise NoControlPlane from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -54,20 +54,20 @@ def find_endpoint(state: Path) -> Endpoint:
 
 
 def find_process(state: Path) -> int | None:
-    """The process id of the control plane that a state folder names; None if it is gone."""
+    """Return the process id of the control plane that a state folder names; None if it is gone."""
     try:
-        found = json.loads((state / "endpoint.json").read_text(encoding="utf-8"))
-        pid, start = int(found["pid"]), int(found["start"])
+        entry = json.loads((state / "endpoint.json").read_text(encoding="utf-8"))
+        pid, start = int(entry["pid"]), int(entry["start"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return pid if pid > 0 and start and start == start_of(pid) else None
 
 
 def start_of(pid: int) -> int:
-    """When a process began, in ticks since the machine did; 0 if there is none."""
+    """Return the start time of a process, in ticks since boot; 0 if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
-    # The name, in brackets, may hold anything; the start is the 20th field after it.
+    # The name, in parentheses, may contain any character; the start is the 20th field after it.
     return int(text.rpartition(")")[2].split()[19])

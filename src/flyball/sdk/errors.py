@@ -1,4 +1,4 @@
-"""What a client can meet. `str(error)` is one line with the remedy."""
+"""Errors of a client. `str(error)` is one line with the remedy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ FIELDS = ("detail", "remedy", "token")
 
 
 class ApiError(Exception):
-    """The control plane said no.
+    """The control plane refused a request, or did not answer.
 
     Attributes:
-        status: of HTTP; 0 = there was no answer.
-        token: stable, for programs.
+        status: HTTP status; 0 = there was no answer.
+        token: stable name of the error, for programs.
         detail, remedy: for people.
-        errors: the wrong values of a request, `{"where", "why"}` each.
+        errors: the invalid values of a request, `{"where", "why"}` each.
         exit_code: of a command that fails with it: 75 = trying later may help, else 2.
     """
 
@@ -39,16 +39,16 @@ class ApiError(Exception):
 
     @classmethod
     def of(cls, status: int, problem: Any) -> ApiError:
-        """The error that an answer is, be it a problem document or something in between."""
+        """Return the error of an answer: a problem document, or an answer of another server."""
         if not isinstance(problem, dict):
             return cls(status, f"the server answered {status}", "is this a control plane's URL?")
-        detail, remedy, token = (str(problem.get(each) or "") for each in FIELDS)
+        detail, remedy, token = (str(problem.get(field) or "") for field in FIELDS)
         detail = detail or f"the server answered {status}"
         return cls(status, detail, remedy, token, problem.get("errors"))
 
 
 class NoControlPlane(ApiError):
-    """Nobody answers."""
+    """No control plane answers."""
 
     def __init__(self, detail: str = "no control plane is running") -> None:
         super().__init__(0, detail, "start one with `flyball up`", "no-control-plane")
@@ -59,4 +59,4 @@ class BadCertificate(ApiError):
 
     def __init__(self, detail: str, remedy: str) -> None:
         super().__init__(0, detail, remedy, "bad-certificate")
-        self.exit_code = 2  # it will not be better later
+        self.exit_code = 2  # trying later does not help

@@ -1,8 +1,8 @@
-"""`flyball.report(step=..., loss=...)`: a job says how far it has come.
+"""`flyball.report(step=..., loss=...)`: a job reports its progress.
 
-Standard library only. It never raises and never blocks: a report is a datagram to a socket of the
-state folder, and where nobody listens it goes nowhere. At most ten a second are sent; what comes
-faster is merged into the next one, and the last one is sent when the program ends.
+Standard library only. It never raises and never blocks: a report is a datagram to a socket in the
+state folder, and is lost if no process listens. At most ten per second are sent; faster ones are
+merged into the next one, and the last one is sent when the program ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_PLAIN = re.compile(r"[^a-z0-9_]")
 RESERVED = frozenset({"", "job", "attempt", "time"})
 LARGEST = 1e300
 MOST_PATH = 100
-"""Bytes of a socket's path that every kernel takes."""
+"""Longest path of a socket, in bytes, that every kernel accepts."""
 
 _lock = threading.Lock()
 _pending: dict[str, float] = {}
@@ -32,9 +32,9 @@ _flush_is_set = False
 
 
 def report(step: float | None = None, loss: float | None = None, **values: Any) -> None:
-    """Say how far this job has come: any names, with numbers.
+    """Report the progress of this job: numbers under any names.
 
-    Outside a job of Flyball's this does nothing.
+    Outside a Flyball job this does nothing.
     """
     global _next_s, _flush_is_set
     try:
@@ -42,9 +42,9 @@ def report(step: float | None = None, loss: float | None = None, **values: Any) 
         state = os.environ.get("FLYBALL_STATE", "")
         if not job or not state:
             return
-        said = _clean({"step": step, "loss": loss, **values})
+        numbers = _clean({"step": step, "loss": loss, **values})
         with _lock:
-            _pending.update(said)
+            _pending.update(numbers)
             now_s = time.monotonic()
             if not _flush_is_set:
                 atexit.register(flush)
@@ -53,12 +53,12 @@ def report(step: float | None = None, loss: float | None = None, **values: Any) 
                 return
             _next_s = now_s + SPACING_S
             _send(job, state)
-    except Exception:  # noqa: S110  # whatever is wrong here, the job is more important
+    except Exception:  # noqa: S110  # a failed report must not end the job
         pass
 
 
 def flush() -> None:
-    """Send what was held back because it came too fast."""
+    """Send the values that were held back to limit the rate."""
     try:
         with _lock:
             _send(os.environ.get("FLYBALL_JOB_ID", ""), os.environ.get("FLYBALL_STATE", ""))
@@ -84,7 +84,7 @@ def _send(job: str, state: str) -> None:
         if len(os.fsencode(path)) <= MOST_PATH:
             sender.sendto(data, path)
             return
-        # The name of a socket must be short; the kernel knows a short one for any open folder.
+        # The path of a socket must be short; /proc has a short one for any open folder.
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         try:
             sender.sendto(data, f"/proc/self/fd/{descriptor}/report.sock")
@@ -93,13 +93,13 @@ def _send(job: str, state: str) -> None:
 
 
 def _clean(values: dict[str, Any]) -> dict[str, float]:
-    """Finite numbers under plain names (`val/Loss` is `val_loss`); anything else is left out."""
+    """Return the finite numbers under plain names (`val/Loss` is `val_loss`), and nothing else."""
     clean: dict[str, float] = {}
     for name, value in values.items():
         plain = NOT_PLAIN.sub("_", name.lower())[:MOST_NAME]
         if value is None or isinstance(value, str) or plain in RESERVED or not plain[0].isalpha():
             continue
         number = int(value) if isinstance(value, int) else float(value)
-        if abs(number) < LARGEST:  # also false for what is not a number
+        if abs(number) < LARGEST:  # also false for NaN
             clean[plain] = number
     return clean

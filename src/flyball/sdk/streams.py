@@ -1,4 +1,4 @@
-"""Reading server-sent events."""
+"""Reads server-sent events."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Frame(NamedTuple):
 
 
 def frames(lines: Iterable[str]) -> Iterator[Frame]:
-    """The events in the lines of a stream; comments and what nobody sent us are passed over.
+    """Yield the events in the lines of a stream; comments and unknown fields are skipped.
 
-    A place in the stream that comes without an event is a frame without data.
+    An id without an event is a frame without data.
     """
     event, last, moved = "", "", False
     data: list[str] = []

@@ -1,4 +1,4 @@
-"""What a job takes over from whoever submits it, from the command line and from Python alike."""
+"""What a job inherits from its submitter, on the command line and in Python alike."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ CARRIED = (
     *("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"),
     *("CONDA_DEFAULT_ENV", "LANG", "LC_ALL", "TZ"),
 )
-"""Variables a job gets unless told otherwise: enough to find the same programs."""
+"""Environment variables that a job inherits by default: enough to find the same programs."""
 
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a job takes over."""
+    """Return the variables that a job inherits."""
     return {name: environ[name] for name in CARRIED if name in environ}
 
 

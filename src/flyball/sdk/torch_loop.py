@@ -6,9 +6,9 @@
             run.step(loss=loss.item())
 
 `run.first` is 0, or the step after the last checkpoint: model, optimiser, scheduler and random
-numbers are then as they were. `run.step` ends a step: it reports, saves if that is due or was asked
-for, and follows the number of cores it is given. A checkpoint is a folder that appears as a whole
-or not at all; weights are safetensors where that is installed, and nothing in it is code.
+numbers are then restored. `run.step` ends a step: it reports, saves if that is due or requested,
+and follows the number of cores it is given. A checkpoint is a folder that is created atomically;
+weights are in safetensors format if that is installed, and nothing in it is code.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ logger = logging.getLogger("flyball.sdk")
 NAME = re.compile(r"step-([0-9]{12})")
 WEIGHTS, STATE = "model.safetensors", "state.pt"
 STOPPED = 143
-"""Exit code of a program that ends because it was told to (128 + SIGTERM)."""
+"""Exit code of a program that ends on request (128 + SIGTERM)."""
 
 
 class TorchCallback:
     """Connects a training loop to Flyball; outside Flyball it only saves and resumes.
 
     Args:
-        model, optimizer, scheduler: whatever has `state_dict` and `load_state_dict`.
+        model, optimizer, scheduler: objects with `state_dict` and `load_state_dict`.
         folder: of checkpoints; default `FLYBALL_CHECKPOINT_DIR`. Without either none is saved.
-        every: steps between two checkpoints, 0 = only when asked.
-        keep: checkpoints that are kept.
+        every: steps between two checkpoints, 0 = only on request.
+        keep: number of checkpoints to keep.
 
     Attributes:
         first: the step to begin with.
-        elastic: how many devices there are, and what was asked for.
+        elastic: the devices of the job, and the orders it has received.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class TorchCallback:
         self.elastic.__exit__(kind, error, trace)
 
     def step(self, loss: float | None = None, **values: float) -> None:
-        """A step is over: report it, obey what was ordered, save if that is due.
+        """End a step: report it, follow orders, save a checkpoint if that is due.
 
         Raises:
-            SystemExit: the job was told to end, and what it has is saved.
+            SystemExit: the job was asked to end, and its checkpoint is saved.
         """
         done = self._next
         self._next += 1
@@ -101,25 +101,25 @@ class TorchCallback:
             raise SystemExit(STOPPED)
 
     def save(self) -> Path | None:
-        """Save all steps up to now; where, None = there is no place for checkpoints."""
+        """Save a checkpoint of all steps so far; return its path, None = no folder was given."""
         self.elastic.saved()
         if self._folder is None:
             return None
         name = f"step-{self._next:012}"
-        whole, beside = self._folder / name, self._folder / f".{name}.new"
-        shutil.rmtree(beside, ignore_errors=True)
-        if not whole.exists():
-            beside.mkdir(mode=0o700, parents=True)
-            self._write(beside)
-            for each in (*beside.iterdir(), beside):
-                _sync(each)
-            os.rename(beside, whole)
+        final, partial = self._folder / name, self._folder / f".{name}.new"
+        shutil.rmtree(partial, ignore_errors=True)
+        if not final.exists():
+            partial.mkdir(mode=0o700, parents=True)
+            self._write(partial)
+            for path in (*partial.iterdir(), partial):
+                _sync(path)
+            os.rename(partial, final)
             _sync(self._folder)
         self._saved = self._next
         for old in _checkpoints(self._folder)[: -self._keep]:
             shutil.rmtree(old, ignore_errors=True)
         report(checkpoint_step=self._next, checkpoint_order=self.elastic.order)
-        return whole
+        return final
 
     def _write(self, folder: Path) -> None:
         import torch
@@ -135,9 +135,9 @@ class TorchCallback:
         torch.save(state, folder / STATE)
 
     def _resume(self) -> int:
-        """Take up the newest checkpoint that can be read; the step to go on with.
+        """Load the newest checkpoint that can be read; return the step to go on with.
 
-        One that can be read and does not fit the model is an error: to begin anew would hide it.
+        One that can be read but does not fit the model is an error: starting over would hide it.
         """
         for folder in reversed(_checkpoints(self._folder) if self._folder else []):
             state = _read(folder)
@@ -159,18 +159,18 @@ class TorchCallback:
         return int(state["step"])
 
     def _on_gpu(self) -> bool:
-        return any(each.is_cuda for each in self._model.parameters())
+        return any(parameter.is_cuda for parameter in self._model.parameters())
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """The whole ones, the oldest first."""
+    """Return the complete checkpoints, the oldest first."""
     if not folder.is_dir():
         return []
-    return sorted(each for each in folder.iterdir() if NAME.fullmatch(each.name))
+    return sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name))
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
-    """What was saved beside the weights, None if the folder is damaged. No code is ever loaded."""
+    """Return the saved state, None if the folder is damaged. No code is ever loaded."""
     import torch
 
     try:
@@ -179,7 +179,7 @@ def _read(folder: Path) -> dict[str, Any] | None:
             from safetensors import safe_open
 
             with safe_open(str(folder / WEIGHTS), "pt"):
-                pass  # its length and its table are right
+                pass  # this checks its length and its header
     except Exception as error:
         logger.warning("checkpoint %s cannot be read: %s", folder, error)
         return None
@@ -187,7 +187,7 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 
 def _random_state() -> dict[str, Any]:
-    """Where every source of random numbers stands, as plain numbers and tensors."""
+    """Return the state of every random number generator, as plain numbers and tensors."""
     import torch
 
     state: dict[str, Any] = {"python": list(random.getstate()[1]), "torch": torch.get_rng_state()}
@@ -211,7 +211,7 @@ def _set_random_state(state: dict[str, Any]) -> None:
 
 
 def _sync(path: Path) -> None:
-    """To the disk, a file or a folder."""
+    """Flush a file or a folder to disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

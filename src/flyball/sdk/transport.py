@@ -1,8 +1,8 @@
-"""One connection to a control plane, wherever it is now.
+"""HTTP requests to a control plane, with retries.
 
-It is found through the state folder, also after it has been started anew on another port. What is
-safe to repeat is repeated: every submission carries a key of its own, so that an answer lost on the
-way never makes a job run twice.
+The control plane is found through the state folder, also after a restart on another port. Requests
+that are safe to repeat are retried: every submission carries a unique key, so that a lost answer
+never makes a job run twice.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from flyball.sdk.errors import ApiError, NoControlPlane
 from flyball.sdk.streams import Frame, frames
 
 PAUSES_S = (0.1, 0.3, 1.0)
-"""Before each repetition of a request that got no answer."""
+"""Pause before each retry of a request that got no answer."""
 STREAM_SILENCE_S = 60.0
-"""A stream says something every 15 s; one that is silent for this long is dead."""
+"""Read timeout of a stream; the server sends at least a comment every 15 s."""
 
 Json = dict[str, Any]
 
 
 class Transport:
-    """Requests and answers. Arguments as for `Client`."""
+    """Sends requests and returns answers. Arguments as for `Client`."""
 
     def __init__(
         self,
@@ -51,21 +51,22 @@ class Transport:
         self._http.close()
 
     def get(self, path: str, good: tuple[int, ...] = (200,), **query: Any) -> Json:
-        """What a path says.
+        """Return the answer to a GET request.
 
         Raises:
-            ApiError: it answers with another status than a good one.
+            ApiError: its status is not one of `good`.
         """
         return _checked(self._request("GET", path, query=query, again=True, good=good), good)
 
     def send(
         self, method: str, path: str, body: Any = None, key: str = "", again: bool = False
     ) -> Json:
-        """Have something done.
+        """Send a request that changes something, and return the answer.
 
         Args:
-            body: JSON, ready as bytes or still to be written.
-            key: makes it repeatable, as `again` says it is anyway.
+            body: JSON, as bytes or as values to encode.
+            key: idempotency key, which makes the request safe to retry.
+            again: it is safe to retry even without a key.
         """
         headers = {"Idempotency-Key": key} if key else {}
         content = b""
@@ -85,12 +86,12 @@ class Transport:
         again: bool = False,
         good: tuple[int, ...] = (),
     ) -> httpx.Response:
-        """One answer, whatever it says; asked for again where that is safe."""
+        """Return the answer, whatever its status; retry where that is safe."""
         pauses = iter(PAUSES_S if again else ())
         while True:
             pause_s = next(pauses, None)
             try:
-                parts = {"content": content, "headers": headers, "params": _given(query)}
+                parts = {"content": content, "headers": headers, "params": _without_none(query)}
                 answer = self._send(method, path, parts)
                 if pause_s is None or answer.status_code != 503 or 503 in good:
                     return answer
@@ -104,7 +105,7 @@ class Transport:
     def _send(
         self, method: str, path: str, parts: Mapping[str, Any], stream: bool = False
     ) -> httpx.Response:
-        """Send a request, and once more if the token was replaced: what is refused is not done."""
+        """Send a request, and once more if the token was replaced: a refused one had no effect."""
         request = self._http.build_request(method, f"/api/v1{path}", **parts)
         answer = self._http.send(request, stream=stream)
         if answer.status_code != 401 or self._token is not None:
@@ -122,9 +123,9 @@ class Transport:
     def open(
         self, path: str, query: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Iterator[httpx.Response]:
-        """An answer to be read as it comes."""
-        patience = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, STREAM_SILENCE_S))
-        parts = {"headers": headers, "params": _given(query), "timeout": patience}
+        """Open a stream: an answer to be read as it arrives."""
+        timeout = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, STREAM_SILENCE_S))
+        parts = {"headers": headers, "params": _without_none(query), "timeout": timeout}
         try:
             answer = self._send("GET", path, parts, stream=True)
         except httpx.TransportError as error:
@@ -138,7 +139,7 @@ class Transport:
             answer.close()
 
     def follow(self, path: str, query: Mapping[str, Any]) -> Iterator[Frame]:
-        """A stream without end: opened again, where it was, when the connection is lost."""
+        """Yield the frames of an endless stream; reopens it at the last id if it breaks."""
         last, failures = "", 0
         while True:
             headers = {"Accept": "text/event-stream"}
@@ -160,7 +161,7 @@ class Transport:
                 failures += 1
                 self._find_again()
 
-    # Where -----------------------------------------------------------------------
+    # The endpoint ----------------------------------------------------------------
 
     def _find(self) -> Endpoint:
         if self._url is None:
@@ -185,19 +186,19 @@ class Transport:
             headers={"Authorization": f"Bearer {token}"},
             timeout=self._timeout_s,
             verify=verify,
-            trust_env=False,  # a proxy has no business with this machine's own address
+            trust_env=False,  # no proxy for this machine's own address
         )
 
     def _find_again(self) -> None:
-        """A control plane that was started anew may listen elsewhere, or have another token."""
+        """Find the endpoint again: a restarted control plane may have another port or token."""
         try:
-            found = self._find()
+            endpoint = self._find()
         except NoControlPlane:
             return  # not there yet
-        moved = (found.url, found.ca) != (self._endpoint.url, self._endpoint.ca)
-        if found.token != self._endpoint.token and self._token is None:
-            self._http.headers["Authorization"] = f"Bearer {found.token}"
-        self._endpoint = found
+        moved = (endpoint.url, endpoint.ca) != (self._endpoint.url, self._endpoint.ca)
+        if endpoint.token != self._endpoint.token and self._token is None:
+            self._http.headers["Authorization"] = f"Bearer {endpoint.token}"
+        self._endpoint = endpoint
         if moved:
             self._http, old = self._connected(), self._http
             old.close()
@@ -214,11 +215,11 @@ class Transport:
 
 
 def _checked(answer: httpx.Response, good: tuple[int, ...] = (200, 201, 204)) -> Json:
-    found = _json(answer)
+    values = _json(answer)
     problem = answer.headers.get("content-type", "").startswith("application/problem+json")
-    if problem or answer.status_code not in good or not isinstance(found, dict):
-        raise ApiError.of(answer.status_code, found)
-    return found
+    if problem or answer.status_code not in good or not isinstance(values, dict):
+        raise ApiError.of(answer.status_code, values)
+    return values
 
 
 def _json(answer: httpx.Response) -> Any:
@@ -228,5 +229,5 @@ def _json(answer: httpx.Response) -> Any:
         return None
 
 
-def _given(query: Mapping[str, Any] | None) -> dict[str, Any]:
+def _without_none(query: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (query or {}).items() if value is not None}

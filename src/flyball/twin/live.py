@@ -25,6 +25,7 @@ from flyball.core.knobs import Knobs, Order
 from flyball.core.records import ACTION, Records, records
 from flyball.core.workload import COLUMNS, Workload
 from flyball.physics.compile import cache_folder
+from flyball.schedule.kernel import decide_snapshot
 from flyball.twin import live_kernel
 from flyball.twin.build import build_state
 
@@ -124,7 +125,7 @@ class Snapshot:
 
     def decide(self, is_round: bool) -> Records:
         """Decide; the plan, which the state has then carried out."""
-        live_kernel.decide_live(self.state, self._packed, is_round)
+        decide_snapshot(self.state, self._packed, is_round)
         plan = records(int(self.state.clock[0].actions), ACTION)
         plan[:] = self.state.plan[: len(plan)]
         return plan
@@ -138,7 +139,7 @@ def fits(cluster: Cluster, workload: Workload, knobs: Knobs) -> None:
 def warm(note: Callable[[str], None] | None = None) -> None:
     """Compile what a live decision needs, or load it from the cache."""
     folder = cache_folder()
-    if note is not None and not any(folder.rglob("*decide_live*.nbi")):
+    if note is not None and not any(folder.rglob("*decide_snapshot*.nbi")):
         note("compiling the decision kernel (first run only, about half a minute)")
     cluster = Cluster("tiny", (NodeGroup("a", 1, "V100", 1),))
     workload = Workload.of("tiny", [0.0, 1.0], [1.0, 1.0])

@@ -1,4 +1,4 @@
-"""From what runs and waits in a live cluster to a state of the twin, and the decision on it."""
+"""Builds a state of the twin from the running and pending jobs of a live cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from flyball.physics.compile import entry, kernel
 from flyball.physics.energy import touch
 from flyball.schedule import index
 from flyball.schedule.allocate import forget
-from flyball.schedule.attained import promote_starved, promotes
-from flyball.schedule.kernel import decide
 from flyball.schedule.start import start_as_planned
 from flyball.twin.change import schedule_end
 from flyball.twin.kernel import arrive
@@ -79,15 +77,6 @@ def take_down(state: Any, node_id: int, now: int) -> None:
     node.down = 1
     index.discard(state.bitmaps, pool, node.free, node_id - pool.first_node)
     forget(state.avail, state.scores, node_id)
-
-
-@entry
-def decide_live(state: Any, packed: Any, is_round: bool) -> None:
-    """`decide` at the state's own instant; rounds fall where the loop has them."""
-    now = state.clock[0].now_us
-    if is_round and promotes(packed[0], 0):
-        promote_starved(state, packed[0], now)
-    decide(state, packed[0], now, is_round)
 
 
 @entry

@@ -24,6 +24,7 @@ from flyball.core.knobs import Knobs
 from flyball.core.state import State, clone
 from flyball.core.units import FOREVER_US, S_PER_DAY, S_PER_HOUR, to_us
 from flyball.core.workload import COLUMNS, NOT_STATED, Workload
+from flyball.schedule.kernel import decide_snapshot
 from flyball.twin import kernel, live_kernel
 from flyball.twin.live import Snapshot, View
 
@@ -99,7 +100,7 @@ def start_times(
     matter = np.arange(known) if asked is None else asked
     for at, work_us in enumerate(draws):
         state = _rolled(snapshot.state, work_us, running, coming[at] if coming else None, places)
-        live_kernel.decide_live(state, packed, False)
+        decide_snapshot(state, packed, False)
         live_kernel.foresee(state)
         _run(state, packed, now_us, matter)
         first = np.asarray(state.runs.first_start_us[:known])

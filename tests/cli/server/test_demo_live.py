@@ -14,7 +14,7 @@ from tests.cli.jobs.test_queue import job
 
 from flyball.cli.server import demo_live
 from flyball.data.live_demo import embedding, evaluate, gang, mlp, prepare, ranking, serve, stream
-from flyball.data.live_demo.progress import checkpoint_file, load, save, steps_told
+from flyball.data.live_demo.progress import checkpoint_file, load, save, training_steps
 
 
 def losses(capsys: pytest.CaptureFixture[str]) -> list[float]:
@@ -106,9 +106,9 @@ def test_weights_are_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_ten_lines_a_run() -> None:
-    assert [step for step, told in steps_told(0, 200) if told] == list(range(20, 201, 20))
-    assert [step for step, told in steps_told(0, 3) if told] == [1, 2, 3]
-    assert list(steps_told(5, 5)) == []
+    assert [step for step, told in training_steps(0, 200) if told] == list(range(20, 201, 20))
+    assert [step for step, told in training_steps(0, 3) if told] == [1, 2, 3]
+    assert list(training_steps(5, 5)) == []
 
 
 # The command -----------------------------------------------------------------------

@@ -138,7 +138,7 @@ def _note_compile(twin: Twin, with_failures: bool) -> None:
 
     wanted = ["find_now"]
     if twin.knobs.preempt == Preempt.ROUNDS or with_failures:
-        wanted.append("decide_now")
+        wanted.append("decide_snapshot")
     if not all(any(cache_folder().rglob(f"*.{each}-*.nbi")) for each in wanted):
         note("compiling what explains (first run only, about 10 s)")
 

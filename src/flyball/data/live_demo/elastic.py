@@ -1,7 +1,7 @@
-"""A net that learns with PyTorch on as many cores as it is given: grows, shrinks, saves, goes on.
+"""Trains a net with PyTorch on as many cores as it is given: grows, shrinks, saves, resumes.
 
-Prints a line for each step: its number, the loss and the threads it had. What a step learns from
-depends on its number alone, so that the curve is the same whatever happened on the way.
+Prints a line for each step: its number, the loss and the threads it had. The data of a step
+depends on its number alone, so that the curve is the same with or without interruptions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ INPUTS, HIDDEN, BATCH = 64, 256, 256
 
 
 def main() -> None:
-    """Learn to the end, from wherever an earlier attempt came."""
+    """Train to the end, from the last checkpoint of an earlier attempt if there is one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--every", type=int, default=50, help="steps between two checkpoints")

@@ -1,6 +1,6 @@
-"""The last of a chain: how good is what `mlp` learned, on rows that it never saw?
+"""The last job of a chain: measures the error of the model of `mlp` on rows that it never saw.
 
-Repeats the measurement on fresh rows until the mean is known well.
+Repeats the measurement on new rows until the mean is accurate.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import argparse
 import numpy as np
 
 from flyball.data.live_demo.mlp import draw, gradients
-from flyball.data.live_demo.progress import steps_told, tell
+from flyball.data.live_demo.progress import report, training_steps
 
 
 def evaluate(weights_file: str, rounds: int) -> float:
-    """The mean error over `rounds` draws of 4096 rows."""
-    with np.load(weights_file, allow_pickle=False) as kept:
-        weights = {name: kept[name] for name in kept.files}
+    """Return the mean error over `rounds` draws of 4096 rows."""
+    with np.load(weights_file, allow_pickle=False) as saved:
+        weights = {name: saved[name] for name in saved.files}
     rng = np.random.default_rng(2)
     losses: list[float] = []
-    for step, told in steps_told(0, rounds):
+    for step, report_due in training_steps(0, rounds):
         losses.append(gradients(weights, *draw(rng, 4096))[0])
-        if told:
+        if report_due:
             error = float(np.std(losses) / len(losses) ** 0.5)
-            tell(step, float(np.mean(losses)), standard_error=error)
+            report(step, float(np.mean(losses)), standard_error=error)
     return float(np.mean(losses))
 
 

@@ -1,4 +1,4 @@
-"""The first of a chain: draws a data set and writes it for those that come after."""
+"""The first job of a chain: draws a data set and writes it for the jobs that follow."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 import numpy as np
 
 from flyball.data.live_demo.mlp import draw
-from flyball.data.live_demo.progress import keep, steps_told, tell
+from flyball.data.live_demo.progress import report, training_steps, write
 
 
 def prepare(out: Path, parts: int) -> None:
     """Write `parts` parts of 4096 rows, cleaned of outliers and scaled, as one file."""
     rng = np.random.default_rng(1)
     drawn = []
-    for part, told in steps_told(0, parts):
+    for part, report_due in training_steps(0, parts):
         x, y = draw(rng, 4096)
         spread = np.std(y)
         kept = np.abs(y[:, 0]) < 4 * spread
         drawn.append((x[kept], y[kept]))
-        if told:
-            tell(part, float(spread), rows=sum(len(each) for each, _ in drawn))
-    x, y = (np.concatenate(each) for each in zip(*drawn, strict=True))
-    keep(out, {"x": x, "y": y})
+        if report_due:
+            report(part, float(spread), rows=sum(len(inputs) for inputs, _ in drawn))
+    x, y = (np.concatenate(arrays) for arrays in zip(*drawn, strict=True))
+    write(out, {"x": x, "y": y})
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Mixed: looks up rows of a table, as a recommender does, and learns with a network on top.
+"""Mixed: looks up rows of a table, as a recommender does, and trains a network on top.
 
 With torch installed the network is torch's, else it is the NumPy one of `mlp`.
 """
@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 
 from flyball.data.live_demo.mlp import BATCH, INPUTS, adam, fresh, gradients
-from flyball.data.live_demo.progress import Floats, load, save, steps_told, tell
+from flyball.data.live_demo.progress import Floats, load, report, save, training_steps
 
 ENTRIES = 100_000
 
 
 class Clicks:
-    """Draws which two entries were seen together, and how much they were liked."""
+    """Draws pairs of entries that were seen together, and how much they were liked."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.table = self.rng.standard_normal((ENTRIES, INPUTS // 2), dtype=np.float32)
 
     def batch(self) -> tuple[Floats, Floats]:
-        """Rows of the table, side by side, and what is to be predicted."""
+        """Return pairs of rows of the table, and the values to predict."""
         seen = self.rng.integers(0, ENTRIES, (BATCH, 2))
         x = self.table[seen].reshape(BATCH, INPUTS)
         other = x[:, INPUTS // 2 :]
@@ -35,23 +35,23 @@ class Clicks:
 
 
 def train(steps: int, rate: float = 0.002, seed: int = 0) -> float:
-    """Learn with NumPy; the last loss."""
+    """Train with NumPy; return the last loss."""
     clicks = Clicks(seed)
     weights = fresh(clicks.rng)
     moments = {f"{n}.{i}": np.zeros_like(w) for n, w in weights.items() for i in (1, 2)}
     everything = {**weights, **moments}
     loss = 0.0
-    for step, told in steps_told(load(everything), steps):
-        loss, found = gradients(weights, *clicks.batch())
-        adam(weights, moments, found, step, rate)
-        if told:
-            tell(step, loss)
+    for step, report_due in training_steps(load(everything), steps):
+        loss, grads = gradients(weights, *clicks.batch())
+        adam(weights, moments, grads, step, rate)
+        if report_due:
+            report(step, loss)
             save(step, everything)
     return loss
 
 
 def train_torch(steps: int, rate: float = 0.002, seed: int = 0) -> float:
-    """Learn with torch; the last loss."""
+    """Train with torch; return the last loss."""
     torch: Any = import_module("torch")
 
     torch.manual_seed(seed)
@@ -59,24 +59,24 @@ def train_torch(steps: int, rate: float = 0.002, seed: int = 0) -> float:
     net = torch.nn.Sequential(
         torch.nn.Linear(INPUTS, 512), torch.nn.Tanh(), torch.nn.Linear(512, 1)
     )
-    kept = {name: value.detach().numpy() for name, value in net.named_parameters()}
+    weights = {name: value.detach().numpy() for name, value in net.named_parameters()}
     optimizer = torch.optim.Adam(net.parameters(), lr=rate)
     loss = 0.0
-    for step, told in steps_told(load(kept), steps):
-        x, y = (torch.from_numpy(each) for each in clicks.batch())
+    for step, report_due in training_steps(load(weights), steps):
+        x, y = (torch.from_numpy(array) for array in clicks.batch())
         optimizer.zero_grad()
         error = torch.nn.functional.mse_loss(net(x), y)
         error.backward()
         optimizer.step()
-        if told:
+        if report_due:
             loss = float(error.detach())
-            tell(step, loss)
-            save(step, kept)
+            report(step, loss)
+            save(step, weights)
     return loss
 
 
 def main() -> None:
-    """Read the command line and learn."""
+    """Read the command line and train."""
     read = argparse.ArgumentParser(description=__doc__)
     read.add_argument("--steps", type=int, default=1000)
     steps = read.parse_args().steps

@@ -1,6 +1,6 @@
-"""Bandwidth-limited: a model learns from data that is fetched over the network at every pass.
+"""Bandwidth-limited: trains a model on data that is fetched over the network at every pass.
 
-A thread serves a file over the loopback interface; the learner keeps no row.
+A thread serves a file over the loopback interface; the training keeps no row.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from flyball.data.live_demo.progress import Floats, load, save, steps_told, tell
+from flyball.data.live_demo.progress import Floats, load, report, save, training_steps
 
 INPUTS, ROWS = 64, 8192
-"""Columns of the data, and rows of a part of it."""
+"""Number of input columns of the data, and of rows in one part of it."""
 PART_BYTES = ROWS * (INPUTS + 1) * 4
 
 
@@ -31,7 +31,7 @@ def write_parts(path: Path, parts: int, truth: Floats, rng: np.random.Generator)
 
 
 def serve_file(listener: socket.socket, path: Path, passes: int) -> None:
-    """Send the file again and again to the one who connects."""
+    """Send the file `passes` times over the first connection."""
     connection, _ = listener.accept()
     with connection, path.open("rb") as file:
         size = path.stat().st_size
@@ -41,19 +41,19 @@ def serve_file(listener: socket.socket, path: Path, passes: int) -> None:
                 offset += os.sendfile(connection.fileno(), file.fileno(), offset, size - offset)
 
 
-def receive_part(connection: socket.socket, room: bytearray) -> Floats:
-    """The next part, as rows."""
-    view = memoryview(room)
+def receive_part(connection: socket.socket, buffer: bytearray) -> Floats:
+    """Return the next part, as rows."""
+    view = memoryview(buffer)
     while len(view):
-        got = connection.recv_into(view)
-        if not got:
+        size = connection.recv_into(view)
+        if not size:
             raise ConnectionError("the data ended early")
-        view = view[got:]
-    return np.frombuffer(room, np.float32).reshape(ROWS, INPUTS + 1)
+        view = view[size:]
+    return np.frombuffer(buffer, np.float32).reshape(ROWS, INPUTS + 1)
 
 
 def train(passes: int, parts: int, rate: float = 0.5, seed: int = 0) -> float:
-    """Learn from `passes` times the file; the last loss."""
+    """Train on `passes` passes over the file; return the last loss."""
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal(INPUTS, dtype=np.float32)
     weights = {"w": np.zeros(INPUTS, np.float32)}
@@ -66,25 +66,25 @@ def train(passes: int, parts: int, rate: float = 0.5, seed: int = 0) -> float:
         threading.Thread(
             target=serve_file, args=(server, path, passes - first), daemon=True
         ).start()
-        room = bytearray(PART_BYTES)
+        buffer = bytearray(PART_BYTES)
         with socket.create_connection(server.getsockname()) as connection:
-            for step, told in steps_told(first, passes):
+            for step, report_due in training_steps(first, passes):
                 loss = 0.0
                 for _ in range(parts):
-                    rows = receive_part(connection, room)
+                    rows = receive_part(connection, buffer)
                     x, y = rows[:, :-1], rows[:, -1]
                     answer = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
                     w -= np.float32(rate / ROWS) * (x.T @ (answer - y))
                     right = np.where(y > 0, answer, 1 - answer)
                     loss += float(-np.mean(np.log(np.maximum(right, 1e-6)))) / parts
-                if told:
-                    tell(step, loss, mib=step * parts * PART_BYTES / 2**20)
+                if report_due:
+                    report(step, loss, mib=step * parts * PART_BYTES / 2**20)
                     save(step, weights)
     return loss
 
 
 def main() -> None:
-    """Read the command line and learn."""
+    """Read the command line and train."""
     read = argparse.ArgumentParser(description=__doc__)
     read.add_argument("--passes", type=int, default=120)
     read.add_argument("--parts", type=int, default=24)
