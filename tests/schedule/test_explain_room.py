@@ -71,7 +71,7 @@ def test_fragmented_over_nodes() -> None:
     assert case.changed(at_s=80).runs(2)
 
 
-@pytest.mark.parametrize(("first", "said"), [(3, "none is empty"), (0, "1 node is empty")])
+@pytest.mark.parametrize(("first", "empty"), [(3, "none is empty"), (0, "1 node is empty")])
 def test_fragmented_for_a_gang_larger_than_a_node(first: int, empty: str) -> None:
     spread = Knobs(place=Place.SPREAD)
     rows = [(0, 100, 3), (0, 100, 3), *([(0, 100, first)] if first else []), (0, 50, 9)]
