@@ -220,7 +220,7 @@ def test_tuners_act_in_the_order_of_the_shelf() -> None:
 
 def test_a_tuner_of_a_service_is_refused_where_there_is_none() -> None:
     assert "replicas" not in registry.usable()
-    with pytest.raises(BadInput, match=r"tuner replicas needs to be told .*; use elastic, share"):
+    with pytest.raises(BadInput, match=r"tuner replicas needs a value for .*; use elastic, share"):
         tuning_setting("replicas", [])
 
 

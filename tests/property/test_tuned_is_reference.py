@@ -20,7 +20,7 @@ from flyball.core.records import CAP_LEVELS, Records
 from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
-from flyball.tune.plan_draft import Board
+from flyball.tune.plan_draft import PlanDraft
 from flyball.twin.build import build_state
 from flyball.twin.reference.run import Reference
 from flyball.twin.tuning import Tuning
@@ -38,35 +38,35 @@ class Whim:
     seed: int
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        board = Board(state, plan)
-        rng = np.random.default_rng([self.seed, board.now_us // 1_000_000])
-        for job in rng.permutation(board.active)[:6].tolist():
-            getattr(self, rng.choice(["_resize", "_cap", "_join"]))(board, job, rng)
+        draft = PlanDraft(state, plan)
+        rng = np.random.default_rng([self.seed, draft.now_us // 1_000_000])
+        for job in rng.permutation(draft.active)[:6].tolist():
+            getattr(self, rng.choice(["_resize", "_cap", "_join"]))(draft, job, rng)
         for node in range(len(state.nodes)):
             idle = (
-                state.nodes[node].idle_since_us >= 0 and board.free[node] == state.nodes[node].free
+                state.nodes[node].idle_since_us >= 0 and draft.free[node] == state.nodes[node].free
             )
             untouched = idle and not state.nodes[node].down
             if untouched and rng.random() < 0.3:
-                (board.sleep if rng.random() < 0.5 else board.wake)(node, 0.0)
+                (draft.sleep if rng.random() < 0.5 else draft.wake)(node, 0.0)
         for group in range(len(state.groups)):
             if rng.random() < 0.5:
-                board.replicas(group, int(rng.integers(0, 4)) if rng.random() < 0.95 else -1, 0.0)
-        return board.plan()
+                draft.replicas(group, int(rng.integers(0, 4)) if rng.random() < 0.95 else -1, 0.0)
+        return draft.plan()
 
-    def _resize(self, board: Board, job: int, rng: np.random.Generator) -> None:
-        if board.count[job]:
-            board.stop(job, ANY, 0.0)
-        record = board.state.jobs[job]
+    def _resize(self, draft: PlanDraft, job: int, rng: np.random.Generator) -> None:
+        if draft.count[job]:
+            draft.stop(job, ANY, 0.0)
+        record = draft.state.jobs[job]
         least = most = int(record.devices)
         if record.curve >= 0:
-            held = board.state.ranges[record.curve]
+            held = draft.state.ranges[record.curve]
             least, most = int(held.least), int(held.most)
         count = int(rng.integers(least, most + 1))
-        pool = int(rng.integers(len(board.state.pools)))
-        can = board.state.shapes[record.shape_id].pools >> np.uint64(pool) & np.uint64(1)
-        if can and self._runs(board.state, record, pool, count):
-            board.start(job, pool, count, ANY, 0.0, int(rng.integers(3)))
+        pool = int(rng.integers(len(draft.state.pools)))
+        can = draft.state.shapes[record.shape_id].pools >> np.uint64(pool) & np.uint64(1)
+        if can and self._runs(draft.state, record, pool, count):
+            draft.start(job, pool, count, ANY, 0.0, int(rng.integers(3)))
 
     @staticmethod
     def _runs(state: State, record: Any, pool: int, count: int) -> bool:
@@ -77,26 +77,26 @@ class Whim:
         return bool(state.points[at].packed > 0)
 
     @staticmethod
-    def _cap(board: Board, job: int, rng: np.random.Generator) -> None:
-        if board.count[job]:
-            board.set_cap(job, int(rng.integers(CAP_LEVELS)), ANY, 0.0)
+    def _cap(draft: PlanDraft, job: int, rng: np.random.Generator) -> None:
+        if draft.count[job]:
+            draft.set_cap(job, int(rng.integers(CAP_LEVELS)), ANY, 0.0)
 
     @staticmethod
-    def _join(board: Board, job: int, rng: np.random.Generator) -> None:
-        state = board.state
-        if board.count[job] or state.jobs[job].devices != 1 or not len(state.pairs):
+    def _join(draft: PlanDraft, job: int, rng: np.random.Generator) -> None:
+        state = draft.state
+        if draft.count[job] or state.jobs[job].devices != 1 or not len(state.pairs):
             return
-        single = [job for job in board.active.tolist() if board.count[job] == 1]
+        single = [job for job in draft.active.tolist() if draft.count[job] == 1]
         beside = int(rng.choice(single)) if single else -1
         if beside < 0 or beside == job:
             return
         profiles = len(state.rates) // len(state.pools)
-        for other in (beside, *board.guests(beside)):
+        for other in (beside, *draft.guests(beside)):
             for a, b in ((job, other), (other, job)):
-                at = int(board.pool[beside]) * profiles + int(state.jobs[a].profile)
+                at = int(draft.pool[beside]) * profiles + int(state.jobs[a].profile)
                 if state.pairs[at * profiles + int(state.jobs[b].profile)] <= 0:
                     return
-        board.join(job, beside, ANY, 0.0)
+        draft.join(job, beside, ANY, 0.0)
 
 
 @dataclass(frozen=True)

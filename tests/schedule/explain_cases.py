@@ -78,11 +78,11 @@ class Case:
         self.names = Names.of(workload.ids.tolist(), groups)
 
     def why(self, job: int) -> Explanation:
-        found = explain(self.twin.state, self.twin.knobs, job, self.names)
-        assert found.job == job
-        assert found.sentence.endswith(".")
-        assert found.remedy.endswith(".")
-        return found
+        answer = explain(self.twin.state, self.twin.knobs, job, self.names)
+        assert answer.job == job
+        assert answer.sentence.endswith(".")
+        assert answer.remedy.endswith(".")
+        return answer
 
     def runs(self, job: int) -> bool:
         return bool(self.twin.state.runs[job].status == Status.RUNNING)

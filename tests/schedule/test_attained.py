@@ -94,10 +94,10 @@ def test_a_starved_job_is_told_when_it_is_promoted() -> None:
     twin = one_device([0.0, 5.0, 15.0, 25.0], [100.0] * 4, promote=2.0)
     twin.run(15_000_000)
     # Set aside at 10 s having run for 10: at 30 s it will have waited for 20.
-    found = explain(twin.state, twin.knobs, 0)
-    assert found.token == "not-far-enough-ahead"
-    assert "wait: in about 15 s it goes back to the first queue (promote)" in found.remedy.lower()
-    assert found.numbers["promoted_in_s"] == 15.0
+    answer = explain(twin.state, twin.knobs, 0)
+    assert answer.token == "not-far-enough-ahead"
+    assert "wait: in about 15 s it goes back to the first queue (promote)" in answer.remedy.lower()
+    assert answer.numbers["promoted_in_s"] == 15.0
 
 
 def test_las_is_tiresias_with_one_threshold_and_no_promotion() -> None:

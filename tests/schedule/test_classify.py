@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flyball.core.workload import JobClass, Workload
 from flyball.schedule.classify import classify, classify_one, classify_workload, judge
-from flyball.schedule.classify.score import RANGES, Range
+from flyball.schedule.classify.score import RANGES, FeatureRange
 
 NAN = math.nan
 MODELS = ("ResNet-50 (batch size 64)", "unheard-of", "LM:20", "a3c", "imagenet", "yolov3")
@@ -76,7 +76,7 @@ def test_confidence_grows_with_what_is_known() -> None:
 
 
 def test_memory_and_parallel_part_are_those_of_the_table() -> None:
-    def ends(part: Range, base: float = 0) -> tuple[float, float]:
+    def ends(part: FeatureRange, base: float = 0) -> tuple[float, float]:
         low, high = part.middle - part.half, part.middle + part.half
         return (base**low, base**high) if base else (low, high)
 
@@ -112,16 +112,16 @@ def test_columns_and_single_jobs_agree(
     rows: list[tuple[int, int, int, float, int, float]],
 ) -> None:
     memory, gang, milli, estimate, code, priority = map(np.array, zip(*rows, strict=True))
-    found = judge(memory, gang, milli, estimate, code, MODELS, priority)
+    verdicts = judge(memory, gang, milli, estimate, code, MODELS, priority)
     assert classify(memory, gang, milli, estimate, code, MODELS, priority).tolist() == (
-        found.kind.tolist()
+        verdicts.kind.tolist()
     )
     for i, row in enumerate(rows):
         model = MODELS[row[4]] if row[4] >= 0 else None
         one = classify_one(*row[:4], model, row[5])
-        assert one.kind == found.kind[i]
-        assert one.reason == found.reason(i)
-        assert one.confidence == found.confidence[i]
+        assert one.kind == verdicts.kind[i]
+        assert one.reason == verdicts.reason(i)
+        assert one.confidence == verdicts.confidence[i]
         assert 0 < one.confidence <= 1
 
 
@@ -135,11 +135,11 @@ def test_no_jobs() -> None:
 
 def test_what_a_trace_states_stays() -> None:
     workload = Workload.of("two", [0, 1], 60.0, 1, kind=[BANDWIDTH, -1], memory_mib=1024)
-    found = classify_workload(workload)
-    assert found.kind.tolist() == [BANDWIDTH, COMPUTE]
-    assert found.confidence[0] == 1.0
-    assert found.reason(0) == "stated in the trace"
-    assert found.reason(1).startswith("1.0 GiB")
+    verdicts = classify_workload(workload)
+    assert verdicts.kind.tolist() == [BANDWIDTH, COMPUTE]
+    assert verdicts.confidence[0] == 1.0
+    assert verdicts.reason(0) == "stated in the trace"
+    assert verdicts.reason(1).startswith("1.0 GiB")
 
 
 def test_many_jobs_are_of_all_classes() -> None:

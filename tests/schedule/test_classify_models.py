@@ -48,9 +48,9 @@ def test_classes_of_known_models(model: str, kind: JobClass, least: float) -> No
 
 def test_every_measured_model_is_known() -> None:
     for key in measured.models():
-        found = facts(key.text)
-        assert found is not None
-        assert found.label == key.model.lower()
+        model = facts(key.text)
+        assert model is not None
+        assert model.label == key.model.lower()
 
 
 def test_every_alias_leads_to_a_model() -> None:
@@ -70,16 +70,16 @@ def test_a_reason_has_the_numbers() -> None:
 def test_parallel_part_by_hand() -> None:
     # By the roofline a V100 attains 22.5 TFLOP/s where a K80 attains 3.059. A job that is
     # 3.926 times as fast has the parallel part (1 - 1/3.926) / (1 - 3.059/22.5).
-    found = facts("LM")
-    assert found is not None
-    assert found.faster["V100"] == pytest.approx(3.926, abs=0.01)
-    assert found.parallel == pytest.approx((1 - 1 / 3.93) / (1 - 3.059 / 22.5), abs=0.002)
+    model = facts("LM")
+    assert model is not None
+    assert model.faster["V100"] == pytest.approx(3.926, abs=0.01)
+    assert model.parallel == pytest.approx((1 - 1 / 3.93) / (1 - 3.059 / 22.5), abs=0.002)
 
 
 def test_a_job_slower_on_the_faster_device_has_no_parallel_part() -> None:
-    found = facts("Recommendation")
-    assert found is not None
-    assert found.parallel == 0.0
+    model = facts("Recommendation")
+    assert model is not None
+    assert model.parallel == 0.0
 
 
 def steps() -> dict[tuple[str, str, str, float], float]:
@@ -98,11 +98,11 @@ def steps() -> dict[tuple[str, str, str, float], float]:
 
 def test_the_figures_of_sia_are_its_measurements() -> None:
     step_s = steps()
-    for name, found in OTHERS.items():
-        if found.source != SIA:
+    for name, model in OTHERS.items():
+        if model.source != SIA:
             continue
         on_t4 = {place: time for place, time in step_s.items() if place[:2] == (name, "aws")}
-        for device, times in found.faster.items():
+        for device, times in model.faster.items():
             ratios = [
                 time / step_s[name, HARDWARE[device], "1", batch]
                 for (_, _, place, batch), time in on_t4.items()
@@ -115,18 +115,18 @@ def test_the_figures_of_sia_are_its_measurements() -> None:
             for apart in {"2": ("11",), "4": ("22", "1111")}.get(place, ())
             if (name, "aws", apart, batch) in on_t4
         ]
-        assert median(spread) == pytest.approx(found.spread, abs=0.006), name
+        assert median(spread) == pytest.approx(model.spread, abs=0.006), name
 
 
 def test_the_page_quotes_what_is_known() -> None:
     page = (Path(__file__).parents[2] / "docs" / "concept" / "classes.md").read_text("utf-8")
-    for found in known().values():
-        verdict = classify_one(model=found.label)
+    for model in known().values():
+        verdict = classify_one(model=model.label)
         cells = (
-            found.label,
-            "-" if found.parallel is None else f"{found.parallel:.2f}",
-            "-" if found.spread is None else f"{found.spread:.2f}",
-            "-" if found.flop_per_byte is None else f"{found.flop_per_byte:,.0f}",
+            model.label,
+            "-" if model.parallel is None else f"{model.parallel:.2f}",
+            "-" if model.spread is None else f"{model.spread:.2f}",
+            "-" if model.flop_per_byte is None else f"{model.flop_per_byte:,.0f}",
             verdict.kind.label,
             f"{verdict.confidence:.2f}",
         )

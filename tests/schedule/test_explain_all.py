@@ -40,10 +40,10 @@ def test_explain_pending_goes_by_the_order() -> None:
     after = {"after_job": np.array([1]), "after_on": np.array([0])}
     rows = ((0, 5, 4), (0, 5, 1), (0, 90, 4), (0, 30, 4))
     case = Case([nodes(1, 4)], jobs(*rows, **after), knobs)
-    found = explain_pending(case.twin.state, knobs, case.names)
-    assert [each.job for each in found] == [3, 2, 1]
-    assert found[0] == case.why(3)
-    assert found[1].numbers["place"] == 2
+    answers = explain_pending(case.twin.state, knobs, case.names)
+    assert [answer.job for answer in answers] == [3, 2, 1]
+    assert answers[0] == case.why(3)
+    assert answers[1].numbers["place"] == 2
 
 
 @given(problems(most=12), st.floats(0.0, 1.0))
@@ -52,17 +52,17 @@ def test_every_waiting_job_has_a_reason(problem: Problem, part: float) -> None:
     twin = _stopped(problem, part)
     before, jobs_before = twin.state.arena.tobytes(), twin.state.jobs.tobytes()
     names = Names.of(problem.workload.ids.tolist(), problem.cluster.groups)
-    found = explain_pending(twin.state, twin.knobs, names)
+    answers = explain_pending(twin.state, twin.knobs, names)
     status = twin.state.runs.status
     waiting = np.flatnonzero((status == Status.HELD) | (status == Status.PENDING))
-    assert sorted(each.job for each in found) == waiting.tolist()
-    for each in found:
-        assert each.token in TOKENS
-        assert each.sentence.endswith(".") and each.remedy.endswith(".")
-    # Nothing was changed, and true durations were not looked at.
+    assert sorted(answer.job for answer in answers) == waiting.tolist()
+    for answer in answers:
+        assert answer.token in TOKENS
+        assert answer.sentence.endswith(".") and answer.remedy.endswith(".")
+    # Nothing was changed, and true durations were not read.
     assert twin.state.arena.tobytes() == before
     assert twin.state.jobs.tobytes() == jobs_before
-    assert explain_pending(twin.snapshot(), twin.knobs, names) == found
+    assert explain_pending(twin.snapshot(), twin.knobs, names) == answers
 
 
 @given(problems(most=12), st.floats(0.0, 1.0))
@@ -73,9 +73,9 @@ def test_what_is_expected_of_the_next_round_comes_true(problem: Problem, part: f
     twin = _stopped(problem, part)
     every = to_us(problem.knobs.round_s)
     next_round_us = (twin.now_us // every + 1) * every
-    found = explain_pending(twin.state, twin.knobs)
-    arrivals, ends = (int(twin.state.clock[0][each]) for each in ("arrivals", "ends"))
-    failures, repairs = (int(twin.state.clock[0][each]) for each in ("failures", "repairs"))
+    answers = explain_pending(twin.state, twin.knobs)
+    arrivals, ends = (int(twin.state.clock[0][name]) for name in ("arrivals", "ends"))
+    failures, repairs = (int(twin.state.clock[0][name]) for name in ("failures", "repairs"))
     if twin.next_us != next_round_us:
         return
     twin.run(next_round_us)
@@ -84,15 +84,15 @@ def test_what_is_expected_of_the_next_round_comes_true(problem: Problem, part: f
         arrivals, ends, failures, repairs,
     ):  # fmt: skip
         return
-    for each in found:
-        starts = bool(twin.state.runs[each.job].status == Status.RUNNING)
-        assert starts == (each.token in ("waits-for-round", "next-decision"))
+    for answer in answers:
+        starts = bool(twin.state.runs[answer.job].status == Status.RUNNING)
+        assert starts == (answer.token in ("waits-for-round", "next-decision"))
 
 
 @given(problems(most=12), st.floats(0.0, 1.0))
 @settings(max_examples=150, deadline=None)
 def test_expected_starts_hold_if_estimates_do(problem: Problem, part: float) -> None:
-    """With exact estimates, all up: the strict head starts when expected, nobody before."""
+    """With exact estimates and all nodes up the strict head starts when expected, none before."""
     backfill = problem.knobs.backfill if problem.knobs.preempt == Preempt.NEVER else Backfill.SKIP
     size = len(problem.workload)
     exact = replace(
@@ -106,19 +106,19 @@ def test_expected_starts_hold_if_estimates_do(problem: Problem, part: float) -> 
     )
     twin = _stopped(problem, part)
     now_us = twin.now_us
-    found = [
-        each
-        for each in explain_pending(twin.state, twin.knobs)
-        if "expected_in_s" in each.numbers and each.token != "waits-for-jobs"
+    answers = [
+        answer
+        for answer in explain_pending(twin.state, twin.knobs)
+        if "expected_in_s" in answer.numbers and answer.token != "waits-for-jobs"
     ]
     arrived = twin.state.clock[0].next_job
     twin.run()
-    for each in found:
-        wait_s = to_s(int(twin.state.runs[each.job].first_start_us) - now_us)
-        assert wait_s >= each.numbers["expected_in_s"]
+    for answer in answers:
+        wait_s = to_s(int(twin.state.runs[answer.job].first_start_us) - now_us)
+        assert wait_s >= answer.numbers["expected_in_s"]
         alone = arrived == size and not len(exact.after_job) and not exact.group_limits
-        if alone and "expected to start" in each.remedy and backfill == Backfill.STRICT:
-            assert wait_s == each.numbers["expected_in_s"]
+        if alone and "expected to start" in answer.remedy and backfill == Backfill.STRICT:
+            assert wait_s == answer.numbers["expected_in_s"]
 
 
 def _stopped(problem: Problem, part: float) -> Twin:
@@ -135,8 +135,8 @@ def _stopped(problem: Problem, part: float) -> Twin:
 def test_reasons_of_actions() -> None:
     case = Case([nodes(1, 4)], jobs((0, 100, 3), (0, 50, 4), (0, 80, 1)), EASY)
     plan = case.twin.state.plan[: case.twin.state.clock[0].actions]
-    said = {reason_token(each): reason_text(each, case.names, 0) for each in plan}
-    assert said == {
+    texts = {reason_token(action): reason_text(action, case.names, 0) for action in plan}
+    assert texts == {
         "in-order": "J0 is next in the queue's order and fits.",
         "kept-for-head": (
             "Kept for j1, the first that does not fit, which is expected to start in about 100 s."
@@ -145,14 +145,14 @@ def test_reasons_of_actions() -> None:
     }
     case = case.with_knobs(backfill=Backfill.SKIP)
     plan = case.twin.state.plan[: case.twin.state.clock[0].actions]
-    assert [reason_token(each) for each in plan] == ["in-order", "skipped-ahead"]
+    assert [reason_token(action) for action in plan] == ["in-order", "skipped-ahead"]
     assert reason_text(plan[1]) == "#2 fits, and a job before it does not."
     case = Case([nodes(1, 1)], jobs((0, 1000, 1), (10, 100, 1)), SRTF, 60)
     plan = case.twin.state.plan[: case.twin.state.clock[0].actions]
-    assert [reason_token(each) for each in plan] == ["gave-way", "made-room"]
+    assert [reason_token(action) for action in plan] == ["gave-way", "made-room"]
     assert "by 14.0 min" in reason_text(plan[0])
     assert "took their devices" in reason_text(plan[1])
-    assert {each.name.lower().replace("_", "-") for each in Reason} == {
+    assert {reason.name.lower().replace("_", "-") for reason in Reason} == {
         "in-order", "skipped-ahead", "backfilled", "made-room", "gave-way", "kept-for-head",
         "borrowed", "reclaimed", "gave-back", "its-turn", "grew", "shrank", "changed-type", "sized",
         "shared", "parted", "capped", "uncapped", "sent-to-sleep", "woken", "moved", "scaled",
@@ -162,16 +162,16 @@ def test_reasons_of_actions() -> None:
 
 def test_names_where_none_are_given() -> None:
     case = Case([nodes(1, 4), nodes(1, 1, "T4", "b")], jobs((0, 100, 4), (0, 50, 4)), SKIP)
-    found = explain(case.twin.state, SKIP, 1)
-    assert found.sentence == "Needs 4 of the 4 devices it can run on (pool 0); none is free."
+    answer = explain(case.twin.state, SKIP, 1)
+    assert answer.sentence == "Needs 4 of the 4 devices it can run on (pool 0); none is free."
 
 
 def test_names_are_kept_whatever_devices_are_called() -> None:
     """A job or a tenant named like a word of the sentences keeps its name."""
     case = Case([nodes(1, 4)], jobs((0, 100, 3), (0, 50, 2), (0, 20, 2)), STRICT)
     names = replace(case.names, jobs=["a", "device", "devices"], unit="core")
-    found = explain(case.twin.state, STRICT, 2, names)
-    assert found.sentence == (
+    answer = explain(case.twin.state, STRICT, 2, names)
+    assert answer.sentence == (
         "Number 2 of 2, behind device, which needs 2 of the 4 cores; 1 is free."
     )
     plan = Case([nodes(1, 1)], jobs((0, 1000, 1), (10, 100, 1)), SRTF, 60).twin.state.plan

@@ -1,4 +1,4 @@
-"""A job that waits because of the power budget is told so, at every budget."""
+"""A wait caused by the power budget is explained as such, at every budget."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def idle_w() -> float:
 
 def started(state: State, knobs: Knobs, budget_w: float, pools: Any) -> list[int]:
     """The jobs that a decision would start now, in this state, with another budget."""
-    own = clone(state)
-    clock: Any = own.clock[0]
+    copy = clone(state)
+    clock: Any = copy.clock[0]
     clock.budget_w, clock.capacity_grew = budget_w, 1
-    own.shapes.pools = pools
-    decide_now(own, knobs.pack())
+    copy.shapes.pools = pools
+    decide_now(copy, knobs.pack())
     was_pending = state.runs.status == Status.PENDING
-    return np.flatnonzero(was_pending & (own.runs.status == Status.RUNNING)).tolist()
+    return np.flatnonzero(was_pending & (copy.runs.status == Status.RUNNING)).tolist()
 
 
 def check(case: Case, knobs: Knobs, workload: Workload) -> int:
@@ -57,17 +57,17 @@ def check(case: Case, knobs: Knobs, workload: Workload) -> int:
     freed_as_reserved = started(state, knobs, 0.0, state.shapes.pools)
     assert started(state, knobs, float(state.clock[0].budget_w), state.shapes.pools) == []
     first_freed = 1 << 60
-    for place, found in enumerate(explain_pending(state, knobs, case.names)):
-        if found.job in freed:
+    for place, answer in enumerate(explain_pending(state, knobs, case.names)):
+        if answer.job in freed:
             first_freed = min(first_freed, place)
             power += 1
-            assert found.token == "power-budget", found
-            need_w = found.numbers["budget_at_least_w"] * (1 + 1e-9)
-            assert found.job in started(state, knobs, need_w, unlimited)
-        elif found.token == "power-budget":  # a reservation or a job before it would change too
-            assert found.job in freed_as_reserved or first_freed < place
-        if found.token == "power-budget":
-            check_numbers(found.sentence, found.numbers, state)
+            assert answer.token == "power-budget", answer
+            need_w = answer.numbers["budget_at_least_w"] * (1 + 1e-9)
+            assert answer.job in started(state, knobs, need_w, unlimited)
+        elif answer.token == "power-budget":  # a reservation or a job before it would change too
+            assert answer.job in freed_as_reserved or first_freed < place
+        if answer.token == "power-budget":
+            check_numbers(answer.sentence, answer.numbers, state)
     return power
 
 
@@ -89,9 +89,9 @@ def test_budget_is_named_exactly_where_it_binds(name: str) -> None:
         workload = everything.take(keep.astype(np.int64))
         for at_s in (0.0, 60.0, 150.0, 260.0):
             case = Case(GROUPS, workload, knobs, at_s, budget_w)
-            found = check(case, knobs, workload)
-            assert found == 0 or budget_w < 1e6
-            power += found
+            waits = check(case, knobs, workload)
+            assert waits == 0 or budget_w < 1e6
+            power += waits
     assert power > 10
 
 
@@ -103,10 +103,10 @@ def test_budget_below_idle_power_is_refused_by_name() -> None:
 
 def test_devices_that_the_budget_excludes_are_named() -> None:
     workload = jobs((0, 100, 8), (0, 50, 4))
-    found = Case(GROUPS, workload, SKIP, budget_w=idle_w() + 500).why(1)
-    assert found.token == "power-budget"
-    assert " more on b0; " in found.sentence
-    assert found.numbers["types_within_budget"] == ["T4"]
+    answer = Case(GROUPS, workload, SKIP, budget_w=idle_w() + 500).why(1)
+    assert answer.token == "power-budget"
+    assert " more on b0; " in answer.sentence
+    assert answer.numbers["types_within_budget"] == ["T4"]
 
 
 def test_job_behind_one_that_waits_for_power() -> None:
@@ -114,7 +114,7 @@ def test_job_behind_one_that_waits_for_power() -> None:
     case = Case([nodes(2, 4)], workload, STRICT)
     alone_w = float(Case([nodes(2, 4)], jobs((0, 100, 1)), STRICT).twin.state.clock[0].power_w)
     case = case.changed(budget_w=alone_w + 800)
-    found = case.why(2)
-    assert found.token == "power-budget"
-    assert found.sentence.startswith("Comes after j1, which would draw ")
-    assert found.numbers["head"] == "j1"
+    answer = case.why(2)
+    assert answer.token == "power-budget"
+    assert answer.sentence.startswith("Comes after j1, which would draw ")
+    assert answer.numbers["head"] == "j1"

@@ -1,4 +1,4 @@
-"""Jobs that wait for room, or are not looked at."""
+"""Jobs that wait for room, or are not considered."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from flyball.core.units import to_us
 @pytest.mark.nojit
 def test_no_free_devices() -> None:
     case = Case([nodes(1, 4)], jobs((0, 100, 3), (0, 50, 2)), SKIP)
-    found = case.why(1)
-    assert found.token == "no-free-devices"
-    assert found.sentence == "Needs 2 of the 4 GPUs; 1 is free."
-    assert found.remedy == (
+    answer = case.why(1)
+    assert answer.token == "no-free-devices"
+    assert answer.sentence == "Needs 2 of the 4 GPUs; 1 is free."
+    assert answer.remedy == (
         "Wait: not before about 100 s, by the running jobs' estimates; or ask for 1 GPU "
         "instead of 2: with the same estimate it would start now on a0."
     )
-    assert found.numbers == {
+    assert answer.numbers == {
         "devices": 2, "place": 1, "queue": 1, "free": 1, "total": 4, "expected_in_s": 100.0,
     }  # fmt: skip
     assert not case.runs(1)
@@ -40,9 +40,9 @@ def test_no_free_devices() -> None:
 def test_the_first_in_a_strict_queue_has_an_expected_start() -> None:
     rows = ((0, 100, 2), (0, 70, 2), (0, 50, 3), (0, 10, 1))
     case = Case([nodes(1, 4)], jobs(*rows), STRICT)
-    found = case.why(2)
-    assert found.sentence == "Needs 3 of the 4 GPUs; none is free."
-    assert "expected to start in about 100 s" in found.remedy
+    answer = case.why(2)
+    assert answer.sentence == "Needs 3 of the 4 GPUs; none is free."
+    assert "expected to start in about 100 s" in answer.remedy
     assert not case.changed(at_s=99).runs(2)
     assert case.changed(at_s=100).runs(2)
 
@@ -50,40 +50,40 @@ def test_the_first_in_a_strict_queue_has_an_expected_start() -> None:
 def test_only_pools_it_can_run_on_count() -> None:
     groups = [nodes(1, 2, "A100"), nodes(1, 4, "T4", "b")]
     workload = jobs((0, 100, 2), (0, 100, 4), (0, 50, 2), memory_mib=[60 * GIB, 0, 20 * GIB])
-    found = Case(groups, workload, SKIP).why(2)
-    assert found.token == "no-free-devices"
-    assert found.sentence == "Needs 2 of the 2 GPUs it can run on (A100); none is free."
+    answer = Case(groups, workload, SKIP).why(2)
+    assert answer.token == "no-free-devices"
+    assert answer.sentence == "Needs 2 of the 2 GPUs it can run on (A100); none is free."
 
 
 @pytest.mark.nojit
 def test_fragmented_over_nodes() -> None:
     case = Case([nodes(2, 4)], jobs((0, 100, 3), (0, 80, 3), (0, 50, 2)), SKIP)
-    found = case.why(2)
-    assert found.token == "fragmented"
-    assert found.sentence == "Needs 2 of the 8 GPUs; 2 are free, but at most 1 on one node."
-    assert "ask for 1 GPU instead of 2" in found.remedy
-    assert "span=any" in found.remedy
-    assert found.numbers["expected_in_s"] == 80
-    assert found.numbers["most_on_node"] == 1
-    assert 0 < found.numbers["spread_speed"] <= 1
+    answer = case.why(2)
+    assert answer.token == "fragmented"
+    assert answer.sentence == "Needs 2 of the 8 GPUs; 2 are free, but at most 1 on one node."
+    assert "ask for 1 GPU instead of 2" in answer.remedy
+    assert "span=any" in answer.remedy
+    assert answer.numbers["expected_in_s"] == 80
+    assert answer.numbers["most_on_node"] == 1
+    assert 0 < answer.numbers["spread_speed"] <= 1
     assert case.with_job(2, devices=1).runs(2)
     assert case.with_knobs(span=Span.ANY).runs(2)
     assert case.changed(at_s=80).runs(2)
 
 
-@pytest.mark.parametrize(("first", "said"), [(3, "none is empty"), (0, "1 node is empty")])
-def test_fragmented_for_a_gang_larger_than_a_node(first: int, said: str) -> None:
+@pytest.mark.parametrize(("first", "empty"), [(3, "none is empty"), (0, "1 node is empty")])
+def test_fragmented_for_a_gang_larger_than_a_node(first: int, empty: str) -> None:
     spread = Knobs(place=Place.SPREAD)
     rows = [(0, 100, 3), (0, 100, 3), *([(0, 100, first)] if first else []), (0, 50, 9)]
     last = len(rows) - 1
     case = Case([nodes(3, 6), nodes(1, 1, "T4", "b")], jobs(*rows), spread)
-    if first == 0:  # 6 and 3 would do; so take one more
+    if first == 0:  # 6 and 3 would be enough; so take one more
         assert case.runs(last)
         case = case.with_job(last, devices=10)
-    found = case.why(last)
-    assert found.token == "fragmented"
-    assert found.sentence.endswith(f"a gang larger than a node takes empty nodes and {said}.")
-    smaller = int(found.remedy.lower().split("ask for ")[1].split(" ")[0])
+    answer = case.why(last)
+    assert answer.token == "fragmented"
+    assert answer.sentence.endswith(f"a gang larger than a node takes empty nodes and {empty}.")
+    smaller = int(answer.remedy.lower().split("ask for ")[1].split(" ")[0])
     assert case.with_job(last, devices=smaller).runs(last)
     assert not case.with_job(last, devices=smaller + 1).runs(last)
 
@@ -91,10 +91,10 @@ def test_fragmented_for_a_gang_larger_than_a_node(first: int, said: str) -> None
 def test_fragmented_over_groups() -> None:
     groups = [nodes(1, 4), nodes(1, 4, "V100", "b")]
     case = Case(groups, jobs((0, 100, 2), (0, 90, 3), (0, 50, 3)), SKIP)
-    found = case.why(2)
-    assert found.token == "fragmented"
-    assert "3 are free, but at most 2 of one group" in found.sentence
-    assert "span=any" not in found.remedy
+    answer = case.why(2)
+    assert answer.token == "fragmented"
+    assert "3 are free, but at most 2 of one group" in answer.sentence
+    assert "span=any" not in answer.remedy
     assert case.with_job(2, devices=2).runs(2)
 
 
@@ -103,14 +103,14 @@ def test_no_suitable_devices_for_its_memory() -> None:
     groups = [nodes(1, 2, "A100"), nodes(1, 2, "T4", "b")]
     workload = jobs((0, 100, 2), (0, 50, 1), memory_mib=[60 * GIB, 20 * GIB], kind=0)
     case = Case(groups, workload, SKIP)
-    found = case.why(1)
-    assert found.token == "no-suitable-devices"
-    assert found.sentence == (
+    answer = case.why(1)
+    assert answer.token == "no-suitable-devices"
+    assert answer.sentence == (
         "Needs 1 of the 2 GPUs it can run on (A100) with 20 GiB each, and 0 of these are "
         "free; there is room on T4, but T4 has 16 GiB."
     )
-    assert "if 16 GiB are enough, say so: it would start now on b0" in found.remedy
-    assert found.numbers["memory_at_most_gib"] == 16
+    assert "if 16 GiB are enough, say so: it would start now on b0" in answer.remedy
+    assert answer.numbers["memory_at_most_gib"] == 16
     assert case.with_job(1, memory_mib=16 * GIB).runs(1)
     assert not case.with_job(1, memory_mib=16 * GIB + 1).runs(1)
 
@@ -124,15 +124,15 @@ def test_host_full() -> None:
         cpu_milli=[6000, 5000, 4000], host_mib=[8 * GIB, 4 * GIB, 2 * GIB],
     )  # fmt: skip
     case = Case([group], workload, SKIP)
-    found = case.why(2)
-    assert found.token == "host-full"
-    assert found.sentence == (
+    answer = case.why(2)
+    assert answer.token == "host-full"
+    assert answer.sentence == (
         "Needs 4 cores and 2 GiB of a host; of the nodes with GPUs free for it in a none has "
         "that: at most 3 cores and 12 GiB."
     )
-    assert "not before about 80 s" in found.remedy
-    assert "ask less of the host: without that it would start now on a0" in found.remedy
-    assert found.numbers["most_cores_free"] == 3
+    assert "not before about 80 s" in answer.remedy
+    assert "ask less of the host: without that it would start now on a0" in answer.remedy
+    assert answer.numbers["most_cores_free"] == 3
     assert case.with_job(2, cpu_milli=3000).runs(2)
     assert not case.with_job(2, cpu_milli=3001).runs(2)
     assert not case.changed(at_s=79).runs(2)
@@ -143,9 +143,9 @@ def test_a_job_for_the_host_alone_waits_for_cores() -> None:
     group = NodeGroup("a", 1, "V100", 2, cpus=4, memory_gib=16.0)
     workload = jobs((0, 100, 1), (0, 50, 0), cpu_milli=[3000, 1500])
     case = Case([group], workload, SKIP)
-    found = case.why(1)
-    assert found.token == "host-full"
-    assert found.sentence == (
+    answer = case.why(1)
+    assert answer.token == "host-full"
+    assert answer.sentence == (
         "Needs 1.5 cores of a host; of the nodes in a none has that: at most 1 core and 16 GiB."
     )
     assert case.with_job(1, cpu_milli=1000).runs(1)
@@ -154,19 +154,19 @@ def test_a_job_for_the_host_alone_waits_for_cores() -> None:
 def test_no_suitable_devices_for_its_model() -> None:
     groups = [nodes(1, 2), nodes(1, 2, "K80", "b")]
     workload = jobs((0, 100, 2), (0, 50, 2), model=0, models=("ResNet-50:128",))
-    found = Case(groups, workload, SKIP).why(1)
-    assert found.token == "no-suitable-devices"
-    assert "there is room on K80, but K80 does not run it" in found.sentence
-    assert found.remedy.startswith("Wait: not before about 100 s")
+    answer = Case(groups, workload, SKIP).why(1)
+    assert answer.token == "no-suitable-devices"
+    assert "there is room on K80, but K80 does not run it" in answer.sentence
+    assert answer.remedy.startswith("Wait: not before about 100 s")
 
 
 def test_nodes_down() -> None:
     outages = ((10.0, 500.0, 1),)
     case = Case([nodes(2, 4)], jobs((0, 100, 4), (20, 50, 3)), SKIP, 20, outages=outages)
-    found = case.why(1)
-    assert found.token == "nodes-down"
-    assert "1 of the 2 nodes is down (a1)" in found.sentence
-    assert found.remedy == "Bring it back: it would then start at once."
+    answer = case.why(1)
+    assert answer.token == "nodes-down"
+    assert "1 of the 2 nodes is down (a1)" in answer.sentence
+    assert answer.remedy == "Bring it back: it would then start at once."
     assert case.changed(outages=()).runs(1)
 
 
@@ -174,28 +174,28 @@ def test_nodes_down_only_if_they_would_help_this_job() -> None:
     outages = ((10.0, 500.0, 1),)
     workload = jobs((0, 100, 4), (20, 50, 3), (20, 50, 3))
     case = Case([nodes(2, 4)], workload, SKIP, 20, outages=outages)
-    assert [case.why(each).token for each in (1, 2)] == ["nodes-down", "no-free-devices"]
+    assert [case.why(job).token for job in (1, 2)] == ["nodes-down", "no-free-devices"]
     assert "1 node is down" in case.why(2).sentence
-    assert [case.changed(outages=()).runs(each) for each in (1, 2)] == [True, False]
+    assert [case.changed(outages=()).runs(job) for job in (1, 2)] == [True, False]
 
 
 def test_nodes_down_if_the_others_could_never_hold_it() -> None:
     outages = ((10.0, 500.0, 1),)
     case = Case([nodes(2, 4)], jobs((0, 100, 4), (20, 50, 8)), SKIP, 20, outages=outages)
-    found = case.why(1)
-    assert found.token == "nodes-down"
-    assert found.remedy == "Bring it back."
+    answer = case.why(1)
+    assert answer.token == "nodes-down"
+    assert answer.remedy == "Bring it back."
 
 
 @pytest.mark.nojit
 def test_a_share_of_a_device() -> None:
     workload = jobs((0, 100, 1), (0, 50, 1), milli=[700, 500], memory_mib=[10 * GIB, 4 * GIB])
     case = Case([nodes(1, 1)], workload, SKIP)
-    found = case.why(1)
-    assert found.token == "no-free-devices"
-    assert found.sentence == ("Needs 0.5 of a GPU with 4 GiB; none of 1 has that much free.")
-    assert found.remedy.startswith("Ask for 0.3 of a GPU instead of 0.5: ")
-    assert found.numbers["share"] == 0.5
+    answer = case.why(1)
+    assert answer.token == "no-free-devices"
+    assert answer.sentence == ("Needs 0.5 of a GPU with 4 GiB; none of 1 has that much free.")
+    assert answer.remedy.startswith("Ask for 0.3 of a GPU instead of 0.5: ")
+    assert answer.numbers["share"] == 0.5
     assert case.with_job(1, milli=300).runs(1)
     assert not case.with_job(1, milli=301).runs(1)
 
@@ -203,22 +203,22 @@ def test_a_share_of_a_device() -> None:
 def test_a_share_without_the_memory() -> None:
     workload = jobs((0, 100, 1), (0, 50, 1), milli=[300, 500], memory_mib=[10 * GIB, 8 * GIB])
     case = Case([nodes(1, 1)], workload, SKIP)
-    assert "1 more would, but for the memory" in case.why(1).sentence
+    assert "1 more has the share free, but not the memory" in case.why(1).sentence
     assert case.with_job(1, memory_mib=6 * GIB).runs(1)
 
 
-# Not looked at -----------------------------------------------------------------
+# Not considered -----------------------------------------------------------------
 
 
 @pytest.mark.nojit
 def test_behind_head() -> None:
     case = Case([nodes(1, 4)], jobs((0, 100, 3), (0, 50, 2), (0, 20, 1), (0, 20, 2)), STRICT)
-    found = case.why(2)
-    assert found.token == "behind-head"
-    assert found.sentence == ("Number 2 of 3, behind j1, which needs 2 of the 4 GPUs; 1 is free.")
-    assert "not before about 100 s" in found.remedy
-    assert "give it priority 1 or above: it would start now on a0" in found.remedy
-    assert found.numbers["fits_now"]
+    answer = case.why(2)
+    assert answer.token == "behind-head"
+    assert answer.sentence == ("Number 2 of 3, behind j1, which needs 2 of the 4 GPUs; 1 is free.")
+    assert "not before about 100 s" in answer.remedy
+    assert "give it priority 1 or above: it would start now on a0" in answer.remedy
+    assert answer.numbers["fits_now"]
     assert case.with_job(2, priority=1.0).runs(2)
     assert case.with_knobs(backfill=Backfill.SKIP).runs(2)
     assert case.why(1).token == "no-free-devices"
@@ -230,10 +230,10 @@ def test_behind_head() -> None:
 def test_behind_head_of_the_shortest() -> None:
     knobs = Knobs(order=Order.SHORTEST, backfill=Backfill.STRICT)
     case = Case([nodes(1, 4)], jobs((0, 10, 3), (0, 50, 2), (0, 200, 1)), knobs)
-    found = case.why(2)
-    assert found.token == "behind-head"
-    assert "an estimate of at most 49 s instead of 3.3 min would put it first" in found.remedy
-    at_most_us = to_us(found.numbers["estimate_at_most_s"])
+    answer = case.why(2)
+    assert answer.token == "behind-head"
+    assert "an estimate of at most 49 s instead of 3.3 min would put it first" in answer.remedy
+    at_most_us = to_us(answer.numbers["estimate_at_most_s"])
     assert case.with_job(2, estimate_us=at_most_us).runs(2)
     assert not case.with_job(2, estimate_us=at_most_us + 1_000_000).runs(2)
 
@@ -253,12 +253,12 @@ def test_behind_head_where_priority_is_nothing() -> None:
 def test_beyond_depth() -> None:
     rows = ((0, 100, 3), (0, 50, 4), (0, 50, 4), (0, 20, 1), (0, 20, 2))
     case = Case([nodes(1, 4)], jobs(*rows), Knobs(backfill=Backfill.EASY, depth=2))
-    found = case.why(3)
-    assert found.token == "beyond-depth"
-    assert found.sentence == (
+    answer = case.why(3)
+    assert answer.token == "beyond-depth"
+    assert answer.sentence == (
         "Would fit now on a0, but is number 3 in the queue and the scan stops after 2 jobs."
     )
-    assert found.numbers["depth_needed"] == 3
+    assert answer.numbers["depth_needed"] == 3
     assert case.with_knobs(depth=3).runs(3)
     assert "it would fit now on a0" in case.why(4).remedy  # not: start
 
@@ -266,8 +266,8 @@ def test_beyond_depth() -> None:
 def test_beyond_depth_counts_those_the_scan_started() -> None:
     rows = ((0, 100, 2), (0, 50, 4), (0, 20, 1), (0, 20, 1))
     case = Case([nodes(1, 4)], jobs(*rows), Knobs(backfill=Backfill.EASY, depth=2))
-    found = case.why(3)
+    answer = case.why(3)
     assert case.runs(2)
-    assert found.token == "beyond-depth"
-    assert found.numbers["depth_needed"] == 3
+    assert answer.token == "beyond-depth"
+    assert answer.numbers["depth_needed"] == 3
     assert case.with_knobs(depth=3).runs(3)

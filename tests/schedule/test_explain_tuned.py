@@ -1,4 +1,4 @@
-"""Why tuners changed a plan, in a sentence with its gain and the unit of that."""
+"""Reasons of tuners as sentences, with the gain and its unit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flyball.schedule.explain import Names, gain_unit, is_tuned, reason_text
 
 
 @pytest.mark.parametrize(
-    ("reason", "gain", "said", "unit"),
+    ("reason", "gain", "text", "unit"),
     [
         (
             Reason.GREW, 0.84,
@@ -26,8 +26,8 @@ from flyball.schedule.explain import Names, gain_unit, is_tuned, reason_text
         ),
         (
             Reason.CHANGED_TYPE, 2.25,
-            "J1 goes on with another type of device: the change adds 2.25 reference devices, what"
-            " others lose by it taken off.",
+            "J1 goes on with another type of device: the change adds 2.25 reference devices, net of"
+            " what others lose by it.",
             "reference devices",
         ),
         (
@@ -66,7 +66,7 @@ from flyball.schedule.explain import Names, gain_unit, is_tuned, reason_text
         (Reason.UNCAPPED, 0.0, "J1 goes on without a power cap: it needs the speed.", "W"),
         (
             Reason.SENT_TO_SLEEP, 1465.0,
-            "The node goes to sleep: nobody is expected to need it soon, and it draws 1.47 kW"
+            "The node goes to sleep: no job is expected to need it soon, and it draws 1.47 kW"
             " less.",
             "W",
         ),
@@ -79,13 +79,13 @@ from flyball.schedule.explain import Names, gain_unit, is_tuned, reason_text
         (
             Reason.MOVED, 12_345.6,
             "J1 goes on elsewhere, so that a larger job fits: that gains 12,346 reference"
-            " device-seconds, the move taken off.",
+            " device-seconds, net of the move.",
             "reference device-seconds",
         ),
         (
             Reason.LET_IN, 12_345.6,
             "J1 starts on devices that others were moved away from: that gains 12,346 reference"
-            " device-seconds, the moves taken off.",
+            " device-seconds, net of the moves.",
             "reference device-seconds",
         ),
         (
@@ -113,13 +113,13 @@ from flyball.schedule.explain import Names, gain_unit, is_tuned, reason_text
         ),
     ],
 )  # fmt: skip
-def test_reasons_of_tuners(reason: Reason, gain: float, said: str, unit: str) -> None:
+def test_reasons_of_tuners(reason: Reason, gain: float, text: str, unit: str) -> None:
     action = records(1, ACTION)[0]
     on_node = reason in (Reason.SENT_TO_SLEEP, Reason.WOKEN)
     action.kind, action.job, action.level = ActionKind.START, -1 if on_node else 1, 3
     action.reason, action.gain = reason, gain
     assert is_tuned(action)
-    assert reason_text(action, Names(["j0", "j1"])) == said
+    assert reason_text(action, Names(["j0", "j1"])) == text
     assert gain_unit(action) == unit
 
 

@@ -48,10 +48,10 @@ def used(twin: Twin) -> list[int]:
 
 
 def tokens(twin: Twin) -> list[str]:
-    return [reason_token(each) for each in twin.state.plan[: twin.state.clock[0].actions]]
+    return [reason_token(action) for action in twin.state.plan[: twin.state.clock[0].actions]]
 
 
-# Who comes first ----------------------------------------------------------------------------
+# Order --------------------------------------------------------------------------------------
 
 
 @pytest.mark.nojit
@@ -113,7 +113,7 @@ def test_the_dominant_share_is_that_of_the_scarcer_pool() -> None:
 
 
 @pytest.mark.nojit
-def test_borrowed_devices_come_back_from_whoever_started_last() -> None:
+def test_borrowed_devices_come_back_from_the_job_started_last() -> None:
     # a fills four devices, two of them borrowed; b wants two at 5 s and gets them at the round.
     quotas = (Tenant("a", 2), Tenant("b", 2))
     jobs = [(0, 100, 1, A)] * 4 + [(5, 10, 1, B)] * 2
@@ -125,7 +125,7 @@ def test_borrowed_devices_come_back_from_whoever_started_last() -> None:
     assert used(twin) == [2000, 2000, 0]
     assert tokens(twin) == ["gave-back", "reclaimed"] * 2
     plan = twin.state.plan
-    assert [int(each.job) for each in plan[:4]] == [3, 4, 2, 5]
+    assert [int(action.job) for action in plan[:4]] == [3, 4, 2, 5]
     assert reason_text(plan[0]) == (
         "#3 ran on borrowed devices: its tenant used 2 more than its quota."
     )
@@ -164,7 +164,7 @@ def test_a_large_gang_clears_whole_nodes() -> None:
 
 
 @pytest.mark.nojit
-def test_nobody_is_set_aside_in_vain_or_for_a_borrower() -> None:
+def test_no_job_is_preempted_in_vain_or_for_a_borrower() -> None:
     quotas = (Tenant("a", 2), Tenant("b", 1))
     jobs = [(0, 100, 1, A)] * 4 + [(5, 10, 2, B)]
     twin = fair_twin([group(1, 4)], quotas, jobs, ROUNDS)
@@ -226,7 +226,7 @@ def test_a_job_beyond_its_tenants_limit() -> None:
     why = r"case: job j1 asks for 3 GPUs and tenant a may use 2 at most; raise its quota"
     with pytest.raises(BadInput, match=why):
         fair_twin([group(1, 4)], quotas, jobs)
-    plain = fair_twin([group(1, 4)], quotas, jobs, Knobs())  # others do not look at quotas
+    plain = fair_twin([group(1, 4)], quotas, jobs, Knobs())  # other orders ignore quotas
     with pytest.raises(BadInput, match=r"job #1 asks for 3 devices and tenant #0 may use 2"):
         plain.set_knobs(FAIR)
 
@@ -235,11 +235,11 @@ def test_a_job_beyond_its_tenants_limit() -> None:
 
 
 def test_equal_quotas_if_none_are_listed() -> None:
-    # Three tenants have jobs: a, b and nobody. 4 devices: 1,333 thousandths each.
+    # Jobs belong to a, to b and to no tenant. 4 devices: 1,333 thousandths each.
     jobs = [(0.0, 50.0, 1, A), (0.0, 50.0, 1, B), (0.0, 50.0, 1, -1)]
-    own = own_rows(fair_twin([group(1, 4)], (), jobs).state.tenants, 1)
-    assert own.quota_milli.tolist() == [1333] * 3
-    assert own.limit_milli.tolist() == [NO_LIMIT_MILLI] * 3
+    accounts = own_rows(fair_twin([group(1, 4)], (), jobs).state.tenants, 1)
+    assert accounts.quota_milli.tolist() == [1333] * 3
+    assert accounts.limit_milli.tolist() == [NO_LIMIT_MILLI] * 3
     two = own_rows(fair_twin([group(1, 4)], (), jobs[:2]).state.tenants, 1)
     assert two.quota_milli.tolist() == [2000, 2000, 0]
 
@@ -247,10 +247,10 @@ def test_equal_quotas_if_none_are_listed() -> None:
 def test_listed_quotas_go_by_name() -> None:
     jobs = [(0.0, 50.0, 1, A), (0.0, 50.0, 1, B)]
     listed = (Tenant("b", 2, 1, 3.0), Tenant("elsewhere", 1), Tenant("others", 1, 0))
-    own = own_rows(fair_twin([group(1, 4)], listed, jobs).state.tenants, 1)
-    assert own.quota_milli.tolist() == [0, 2000, 1000]
-    assert own.limit_milli.tolist() == [NO_LIMIT_MILLI, 3000, 1000]
-    assert own.weight.tolist() == [1.0, 3.0, 1.0]
+    accounts = own_rows(fair_twin([group(1, 4)], listed, jobs).state.tenants, 1)
+    assert accounts.quota_milli.tolist() == [0, 2000, 1000]
+    assert accounts.limit_milli.tolist() == [NO_LIMIT_MILLI, 3000, 1000]
+    assert accounts.weight.tolist() == [1.0, 3.0, 1.0]
 
 
 def test_quotas_beyond_the_cluster() -> None:

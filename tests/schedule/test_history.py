@@ -35,7 +35,7 @@ JOBS = (
     (900, 10, 2, 1, -1, 0, 50),  # another size: all jobs, (66 + 34) / 2
     (1000, 4, 1, -1, 0, 0, 50),  # a tenant is an owner where there is no user; of the size
     (1100, 1, 1, -1, 0, 0, 4),
-    (1200, 1, 1, -1, -1, 0, 14),  # nobody's: of the size, ((50 + 4) / 2 + 1) / 2
+    (1200, 1, 1, -1, -1, 0, 14),  # no owner: of the size, ((50 + 4) / 2 + 1) / 2
 )
 
 
@@ -104,13 +104,13 @@ def test_turned_on_in_between_it_knows_what_ended_before() -> None:
     assert predicted_s(twin)[:2] == [0, 0]  # these had ended
 
 
-def test_what_is_said_of_a_job_that_has_not_joined_the_queue() -> None:
+def test_a_job_that_has_not_joined_the_queue_is_explained() -> None:
     # Held back by the first, it would be predicted to take an hour like the second, and come after.
     after: dict[str, Any] = {"after_job": np.array([2]), "after_on": np.array([0])}
     twin = make([group()], [0, 0, 0], [100, 100, 5], knobs=HISTORY, **after)
     twin.run(0)
-    found = explain_pending(twin.state, twin.knobs)
-    assert [(each.job, each.token) for each in found] == [
+    answers = explain_pending(twin.state, twin.knobs)
+    assert [(answer.job, answer.token) for answer in answers] == [
         (1, "no-free-devices"),
         (2, "waits-for-jobs"),
     ]
@@ -118,7 +118,7 @@ def test_what_is_said_of_a_job_that_has_not_joined_the_queue() -> None:
 
 
 def by_history(problem: Problem, **knobs: Any) -> Problem:
-    """Nothing but order = history, and nobody who waits for jobs to come."""
+    """Return the problem with order = history and without dependencies."""
     alone = replace(
         problem.workload, after_job=np.zeros(0, np.int64), after_on=np.zeros(0, np.int64)
     )
@@ -131,11 +131,11 @@ def by_history(problem: Problem, **knobs: Any) -> Problem:
 @given(problems(), st.floats(0.1, 0.9))
 def test_the_future_changes_no_prediction(problem: Problem, share: float) -> None:
     problem = by_history(problem)
-    whole, kept = problem.workload, max(1, int(share * len(problem.workload)))
-    cut = replace(problem, workload=whole.take(np.arange(kept)))
-    until_us = int(whole.submit_us[kept - 1])
-    kept = int(np.searchsorted(whole.submit_us, until_us))  # submitted before that instant
-    twins = [twin_of(each) for each in (problem, cut)]
+    workload, kept = problem.workload, max(1, int(share * len(problem.workload)))
+    cut = replace(problem, workload=workload.take(np.arange(kept)))
+    until_us = int(workload.submit_us[kept - 1])
+    kept = int(np.searchsorted(workload.submit_us, until_us))  # submitted before that instant
+    twins = [twin_of(case) for case in (problem, cut)]
     for twin in twins:
         twin.run(until_us - 1)
     first, second = (predicted_s(twin)[:kept] for twin in twins)

@@ -1,4 +1,4 @@
-"""Host cores and memory, worked out by hand: who waits for them, who gets them, who is refused."""
+"""Host cores and memory, worked out by hand: which jobs wait, start or are refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_jobs_that_state_nothing_take_nothing() -> None:
     assert free(twin) == [(0, 64 * GIB)]
 
 
-def test_a_fraction_looks_at_the_host_too() -> None:
+def test_a_fraction_needs_room_on_the_host_too() -> None:
     # The second would share the open device of node 0, but only node 1 has the cores.
     twin = begun(5, hosts(2), [0, 1], [10, 10], milli=500, cpu_milli=[12_000, 5_000])
     assert free(twin) == [(4_000, 64 * GIB), (11_000, 64 * GIB)]
@@ -109,7 +109,7 @@ def test_a_job_without_devices_draws_nothing_and_ends() -> None:
 
 
 def test_a_reservation_waits_for_the_host() -> None:
-    # The head needs 12 cores, free at 100. A job of 50 s with the last 6 is in nobody's way, one
+    # The head needs 12 cores, free at 100. A job of 50 s with the last 6 delays no other, one
     # of 200 s would be: it waits though devices and cores are there.
     twin = run(
         hosts(),

@@ -48,10 +48,10 @@ def test_finds_the_lowest_and_the_next(free_of: dict[int, int], gone: list[int])
         nodes = sorted(node for node, count in free_of.items() if count == free)
         assert int(words[index.base_of(pool, free)]) == len(nodes)
         assert index.lowest(words, pool, free) == (nodes[0] if nodes else -1)
-        found, at = [], -1
+        visited, at = [], -1
         while (at := index.next_after(words, pool, free, at)) >= 0:
-            found.append(at)
-        assert found == nodes
+            visited.append(at)
+        assert visited == nodes
     assert not words[:5].any()
 
 

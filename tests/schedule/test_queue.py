@@ -83,12 +83,12 @@ def test_without_a_window_the_heaps_give_the_first() -> None:
     state = queued(durations, knobs)
     assert state.clock[0].window_count == 0
     assert (state.runs.status == Status.PENDING).all()
-    found = []
+    jobs = []
     while (shape_id := queue.first_shape(state, False, False)) >= 0:
         shape = state.shapes[shape_id]
-        found.append(int(state.queue[shape.begin].tie))
+        jobs.append(int(state.queue[shape.begin].tie))
         queue.drop_first(state, shape)
-    assert found == in_order(durations)
+    assert jobs == in_order(durations)
 
 
 def test_blocked_and_passed_shapes_are_left_out() -> None:

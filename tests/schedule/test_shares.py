@@ -24,7 +24,7 @@ from flyball.schedule.shares.programmes import MANY, group, max_min, max_sum
 from flyball.schedule.shares.targets import BadTargets, set_targets
 from flyball.twin.kernel import advance_to
 
-ALLOCATING = [each for each in policy_settings("all", []) if each.allocator is not None]
+ALLOCATING = [policy for policy in policy_settings("all", []) if policy.allocator is not None]
 CLOSE = 1e-6
 
 
@@ -49,28 +49,28 @@ def random_demand(seed: int, jobs: int = 12, pools: int = 3) -> Demand:
     rng = np.random.default_rng(seed)
     speeds = rng.choice((0.0, 0.5, 1.0, 2.0, 4.0), (jobs, pools))
     speeds[~speeds.any(axis=1), 0] = 1.0
-    made = demand(
+    drawn = demand(
         rng.choice((0.25, 1.0, 2.0, 8.0), jobs).tolist(),
         speeds.tolist(),
         rng.choice((2.0, 4.0, 8.0), pools).tolist(),
     )
-    made.left_us[:] = rng.lognormal(8, 1.5, jobs)
-    return made
+    drawn.left_us[:] = rng.lognormal(8, 1.5, jobs)
+    return drawn
 
 
-def least_one_by_one(each: Demand, needs: Floats) -> float:
+def least_one_by_one(active: Demand, needs: Floats) -> float:
     """The optimum of the max-min programme with variables for every job, built row by row."""
-    jobs, pools = each.speeds.shape
+    jobs, pools = active.speeds.shape
     rows, limits = [], []
     for pool in range(pools):
         row = np.zeros((jobs, pools))
-        row[:, pool] = each.asks
+        row[:, pool] = active.asks
         rows.append(np.append(row, 0.0))
-        limits.append(each.capacity[pool])
+        limits.append(active.capacity[pool])
     for job in range(jobs):
         once, above = np.zeros((jobs, pools)), np.zeros((jobs, pools))
         once[job] = 1.0
-        above[job] = -each.speeds[job]
+        above[job] = -active.speeds[job]
         rows += [np.append(once, 0.0), np.append(above, needs[job])]
         limits += [1.0, 0.0]
     gains = np.append(np.zeros(jobs * pools), -1.0)
@@ -79,13 +79,13 @@ def least_one_by_one(each: Demand, needs: Floats) -> float:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_programme_of_groups_has_the_optimum_of_all_jobs(seed: int) -> None:
-    each = random_demand(seed)
-    needs = each.left_us / 1e4
-    groups = group(each.asks, each.speeds, needs)
-    least, shares = max_min(groups, each.capacity)
-    assert least == pytest.approx(least_one_by_one(each, needs), rel=1e-6)
-    mine = shares[groups.of_job]
-    assert ((each.speeds * mine).sum(axis=1) / needs).min() == pytest.approx(least, rel=1e-6)
+    active = random_demand(seed)
+    needs = active.left_us / 1e4
+    groups = group(active.asks, active.speeds, needs)
+    least, shares = max_min(groups, active.capacity)
+    assert least == pytest.approx(least_one_by_one(active, needs), rel=1e-6)
+    of_jobs = shares[groups.of_job]
+    assert ((active.speeds * of_jobs).sum(axis=1) / needs).min() == pytest.approx(least, rel=1e-6)
 
 
 def test_many_needs_are_rounded_up_a_little() -> None:
@@ -115,12 +115,12 @@ def test_water_level(asks: list[float], devices: float, level: float) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_equal_devices_in_closed_form_is_the_programmes_optimum(seed: int) -> None:
-    each = random_demand(seed)
-    each.speeds[:] = 1.0
-    shares = equal_devices(each)
-    given = each.asks * shares.sum(axis=1)
-    groups = group(each.asks, np.ones_like(each.speeds) * each.asks[:, None])
-    assert given.min() == pytest.approx(max_min(groups, each.capacity)[0], rel=1e-6)
+    active = random_demand(seed)
+    active.speeds[:] = 1.0
+    shares = equal_devices(active)
+    devices = active.asks * shares.sum(axis=1)
+    groups = group(active.asks, np.ones_like(active.speeds) * active.asks[:, None])
+    assert devices.min() == pytest.approx(max_min(groups, active.capacity)[0], rel=1e-6)
 
 
 def test_equal_devices_where_a_job_fits_one_pool_only() -> None:
@@ -139,9 +139,9 @@ def test_equal_speed_gives_each_job_what_suits_it() -> None:
 
 def test_equal_end_by_hand() -> None:
     # One device; 3 s and 1 s left: three quarters and one quarter, both end after 4 s.
-    each = demand([1, 1], [[1.0], [1.0]], [1.0])
-    each.left_us[:] = (3e6, 1e6)
-    assert equal_end(each) == pytest.approx(np.array([[0.75], [0.25]]))
+    active = demand([1, 1], [[1.0], [1.0]], [1.0])
+    active.left_us[:] = (3e6, 1e6)
+    assert equal_end(active) == pytest.approx(np.array([[0.75], [0.25]]))
 
 
 def test_most_speed_prefers_narrow_jobs_and_good_matches() -> None:
@@ -152,24 +152,24 @@ def test_most_speed_prefers_narrow_jobs_and_good_matches() -> None:
 
 
 def test_max_sum_by_hand() -> None:
-    each = demand([1, 1], [[3.0, 1.0], [2.0, 2.0]], [1.0, 1.0])
-    groups = group(each.asks, each.speeds)
-    shares = max_sum(groups, each.capacity, groups.speeds)[groups.of_job]
-    assert (each.speeds * shares).sum() == pytest.approx(5.0)
+    active = demand([1, 1], [[3.0, 1.0], [2.0, 2.0]], [1.0, 1.0])
+    groups = group(active.asks, active.speeds)
+    shares = max_sum(groups, active.capacity, groups.speeds)[groups.of_job]
+    assert (active.speeds * shares).sum() == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_least_rho_is_the_least(seed: int) -> None:
-    each = random_demand(seed)
-    each.elapsed_us[:] = np.random.default_rng(seed).uniform(0, 5_000, len(each.jobs))
-    alone_us, alone_rate = np.zeros(len(each.jobs)), each.alone_rates()
-    whole_us = alone_us + each.left_us / alone_rate
-    shares = least_rho(each, alone_us, alone_rate)
-    speed = (each.speeds * shares).sum(axis=1)
-    rho = float(((each.elapsed_us + each.left_us / speed) / whole_us).max())
+    active = random_demand(seed)
+    active.elapsed_us[:] = np.random.default_rng(seed).uniform(0, 5_000, len(active.jobs))
+    alone_us, alone_rate = np.zeros(len(active.jobs)), active.alone_rates()
+    total_us = alone_us + active.left_us / alone_rate
+    shares = least_rho(active, alone_us, alone_rate)
+    speed = (active.speeds * shares).sum(axis=1)
+    rho = float(((active.elapsed_us + active.left_us / speed) / total_us).max())
     # For a little less the needs cannot be met.
-    spare_us = 0.995 * rho * whole_us - each.elapsed_us
-    assert (spare_us <= 0).any() or least_one_by_one(each, each.left_us / spare_us) < 1.0
+    spare_us = 0.995 * rho * total_us - active.elapsed_us
+    assert (spare_us <= 0).any() or least_one_by_one(active, active.left_us / spare_us) < 1.0
 
 
 # Every policy that sets shares ------------------------------------------------------
@@ -195,7 +195,7 @@ def crowded(policy: PolicySetting, jobs: int = 60, seed: int = 1) -> State:
     return twin.state
 
 
-@pytest.mark.parametrize("policy", ALLOCATING, ids=lambda each: each.name)
+@pytest.mark.parametrize("policy", ALLOCATING, ids=lambda policy: policy.name)
 def test_targets_are_shares_that_fit(policy: PolicySetting) -> None:
     state = crowded(policy)
     assert policy.allocator is not None
@@ -214,7 +214,7 @@ def test_targets_are_shares_that_fit(policy: PolicySetting) -> None:
     assert np.array_equal(targets, policy.allocator.targets(state))
 
 
-@pytest.mark.parametrize("policy", ALLOCATING, ids=lambda each: each.name)
+@pytest.mark.parametrize("policy", ALLOCATING, ids=lambda policy: policy.name)
 def test_nodes_that_are_down_offer_nothing(policy: PolicySetting) -> None:
     state = crowded(policy)
     state.nodes.down[:2] = 1  # both V100 nodes
@@ -244,7 +244,7 @@ def test_targets_that_are_none_are_refused() -> None:
             set_targets(state, bad)
 
 
-def test_order_shares_needs_somebody_to_set_them() -> None:
+def test_order_shares_needs_a_policy_that_sets_them() -> None:
     knobs = Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=360.0)
     cluster = Cluster("one", (NodeGroup("v", 1, "V100", 1),))
     workload = Workload.of("one", [0.0], [1.0])

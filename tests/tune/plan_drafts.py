@@ -24,15 +24,15 @@ MODELS = ("cifar10:2048", "bert:384", "deepspeech2:320")
 NO_PLAN = records(0, ACTION)
 
 
-class Nobody:
-    """A policy that leaves everything to the tuners."""
+class EmptyPlan:
+    """A policy that returns an empty plan and leaves everything to the tuners."""
 
     def decide(self, state: State, forecast: Forecast | None) -> Records:
         return NO_PLAN
 
 
 def jobs(devices: list[int], **columns: Any) -> Workload:
-    """Jobs submitted a second apart, elastic unless said otherwise."""
+    """Return jobs submitted a second apart, elastic by default."""
     size = len(devices)
     defaults: dict[str, Any] = {
         "model": np.arange(size) % len(MODELS),
@@ -55,9 +55,9 @@ def twin(
 ) -> Twin:
     """A twin that ran for a while."""
     knobs = Knobs().with_settings(["backfill=skip", *settings])
-    made = Twin(cluster, workload, knobs, effects, tuning=tuning)
-    made.run(round(until_s * 1e6))
-    return made
+    result = Twin(cluster, workload, knobs, effects, tuning=tuning)
+    result.run(round(until_s * 1e6))
+    return result
 
 
 def lines(plan: Records) -> list[tuple[str, int, int, int]]:

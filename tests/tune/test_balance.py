@@ -1,4 +1,4 @@
-"""Balance: who moves, for whom, and when it is left alone."""
+"""Balance: which jobs move, for which gang, and when none do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
-from flyball.tune.balance import Balance, cheapest, moved_lately
+from flyball.tune.balance import Balance, cheapest, moved_recently
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 
@@ -81,32 +81,32 @@ def test_no_moves_for_a_gang_that_fits_soon_anyway() -> None:
     assert len(Balance(margin=0.1).adjust(state, None, NO_PLAN)) == 3
 
 
-def test_nobody_moves_unless_everybody_finds_a_place() -> None:
+def test_no_job_moves_unless_all_find_a_place() -> None:
     """Four are free, one on each node: a job of three fits nowhere else."""
     state = state_of(4, [3, 3, 3, 3, 4])
     assert len(Balance().adjust(state, None, NO_PLAN)) == 0
 
 
-def test_too_few_devices_in_all_help_nobody() -> None:
+def test_too_few_devices_in_total_help_no_gang() -> None:
     assert len(Balance().adjust(state_of(2, [2, 3, 4]), None, NO_PLAN)) == 0
 
 
 def test_moves_in_an_hour_are_bounded() -> None:
-    """A job that began again lately counts, and is not moved again itself."""
+    """A job that restarted recently counts, and is not moved again itself."""
     state = state_of(2, [2, 2, 4])
-    assert moved_lately(state) == 0
+    assert moved_recently(state) == 0
     state.runs.preemptions[0] = 1
-    assert moved_lately(state) == 1
+    assert moved_recently(state) == 1
     assert len(Balance(per_hour=1).adjust(state, None, NO_PLAN)) == 0
     plan = Balance(per_hour=2).adjust(state, None, NO_PLAN)
     assert ("PREEMPT", 1, -1, "MOVED") in lines(plan)
 
 
-def test_who_was_moved_often_stays() -> None:
+def test_a_job_that_was_moved_often_stays() -> None:
     state = state_of(2, [2, 2, 4])
     state.runs.preemptions[:2] = 3
     state.runs.began_us[:2] -= 2 * 3_600_000_000
-    assert moved_lately(state) == 0
+    assert moved_recently(state) == 0
     assert len(Balance(moves=3).adjust(state, None, NO_PLAN)) == 0
     assert len(Balance(moves=4).adjust(state, None, NO_PLAN)) == 3
 
@@ -139,17 +139,17 @@ def test_cheapest_is_exact() -> None:
             for some in itertools.combinations(range(count), size)
             if sum(sizes[at] for at in some) >= need
         ]
-        found = cheapest(list(range(count)), sizes, costs, need)
+        clearing = cheapest(list(range(count)), sizes, costs, need)
         if not ways:
-            assert found is None
+            assert clearing is None
         else:
-            assert found is not None
-            assert found.cost == min(ways)[0]
-            assert sum(sizes[at] for at in found.jobs) == found.devices >= need
+            assert clearing is not None
+            assert clearing.cost == min(ways)[0]
+            assert sum(sizes[at] for at in clearing.jobs) == clearing.devices >= need
 
 
 def test_many_rounds_keep_the_bounds() -> None:
-    """In every plan whoever moves goes on at once, a winner starts, and an hour has its limit."""
+    """In every plan moved jobs restart at once, a winner starts, and the hourly limit holds."""
     rng = np.random.default_rng(3)
     size = 150
     workload = Workload.of(
@@ -176,5 +176,5 @@ def test_many_rounds_keep_the_bounds() -> None:
     assert twin.finished
     assert len(moves) > 5
     for begin in moves:
-        assert sum(begin <= each < begin + 3_600_000_000 for each in moves) <= rule.per_hour
+        assert sum(begin <= move < begin + 3_600_000_000 for move in moves) <= rule.per_hour
     assert twin.state.runs.preemptions.max() <= rule.moves

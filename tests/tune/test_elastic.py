@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tests.tune.plan_drafts import MIXED, NO_PLAN, Nobody, jobs, lines, twin
+from tests.tune.plan_drafts import MIXED, NO_PLAN, EmptyPlan, jobs, lines, twin
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.workload import Workload
 from flyball.tune.elastic import Elastic
-from flyball.tune.plan_draft import Board
+from flyball.tune.plan_draft import PlanDraft
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 
@@ -22,20 +22,20 @@ ELASTIC = Elastic()
 def tuned(workload: Workload, until_s: float = 61.0, cluster: Cluster = MIXED, **more: Any) -> Twin:
     """A twin that ran with rounds of a minute, or of five if it ran for long."""
     every_s = 60.0 if until_s <= 1000.0 else 300.0
-    tuning = Tuning((more.pop("tuner", ELASTIC),), Nobody(), every_s, False)
+    tuning = Tuning((more.pop("tuner", ELASTIC),), EmptyPlan(), every_s, False)
     return twin(workload, cluster, until_s, tuning=tuning, **more)
 
 
-def held(made: Twin) -> list[tuple[int, int]]:
+def held(tuned_twin: Twin) -> list[tuple[int, int]]:
     """(pool, devices) of every job, (-1, 0) = none."""
-    board = Board(made.state, NO_PLAN)
-    return list(zip(board.pool.tolist(), board.count.tolist(), strict=True))
+    draft = PlanDraft(tuned_twin.state, NO_PLAN)
+    return list(zip(draft.pool.tolist(), draft.count.tolist(), strict=True))
 
 
 def test_each_gets_the_type_it_is_best_at() -> None:
     # bert is eleven times as fast on an A100 as on a T4, deepspeech2 twice.
-    made = tuned(jobs([8] * 6 + [4] * 6, model=[1] * 6 + [2] * 6))
-    where = held(made)
+    tuned_twin = tuned(jobs([8] * 6 + [4] * 6, model=[1] * 6 + [2] * 6))
+    where = held(tuned_twin)
     assert all(pool == 1 for pool, _ in where[:6])
     assert sum(pool == 0 for pool, _ in where[6:]) >= 5
 
@@ -58,26 +58,26 @@ def test_a_running_job_shrinks_for_others_but_not_at_once() -> None:
 def test_changes_carry_reason_and_gain_and_are_bounded() -> None:
     seen: list[Any] = []
     crowd = jobs([4] * 24)
-    tuning = Tuning((ELASTIC,), Nobody(), 300.0, False, note=lambda _, plan: seen.extend(plan))
-    made = twin(crowd, until_s=20_000.0, tuning=tuning)
+    tuning = Tuning((ELASTIC,), EmptyPlan(), 300.0, False, note=lambda _, plan: seen.extend(plan))
+    tuned_twin = twin(crowd, until_s=20_000.0, tuning=tuning)
     starts = [row for row in seen if row.kind == ActionKind.START]
     assert starts and all(row.gain > 0.0 for row in starts)
     assert {int(row.reason) for row in starts} >= {Reason.SIZED}
     # The gap grows: n changes of a job take at least 600 (1 + 2 + ... + n) seconds.
-    changes = int(made.state.runs.preemptions.max())
+    changes = int(tuned_twin.state.runs.preemptions.max())
     assert 600 * changes * (changes + 1) / 2 <= 20_000
 
 
 def test_rigid_jobs_keep_their_size() -> None:
-    made = tuned(jobs([4, 2, 6], most=0))
-    assert [count for _, count in held(made)] == [4, 2, 6]
+    tuned_twin = tuned(jobs([4, 2, 6], most=0))
+    assert [count for _, count in held(tuned_twin)] == [4, 2, 6]
 
 
 def test_a_change_that_does_not_pay_is_not_made() -> None:
-    made = tuned(jobs([4, 4], model=0), until_s=2000.0)
-    plan = ELASTIC.adjust(made.state, None, NO_PLAN)
+    tuned_twin = tuned(jobs([4, 4], model=0), until_s=2000.0)
+    plan = ELASTIC.adjust(tuned_twin.state, None, NO_PLAN)
     assert len(plan) == 0, "it settled"
-    made.state.jobs.restart_us[:] = 10**12
+    tuned_twin.state.jobs.restart_us[:] = 10**12
     more = jobs([4] * 30, model=0)
     crowded = tuned(more, until_s=2000.0)
     crowded.state.jobs.restart_us[:] = 10**12
@@ -85,7 +85,7 @@ def test_a_change_that_does_not_pay_is_not_made() -> None:
     assert "PREEMPT" not in {kind for kind, *_ in lines(costly)}
 
 
-def test_who_waited_long_gets_its_turn() -> None:
+def test_a_job_that_waited_long_gets_its_turn() -> None:
     # A rigid gang of all A100s never fits while small elastic jobs hold them.
     small, gang = [1] * 12, [8]
     workload = jobs(small + gang, model=1, most=np.array([-1] * 12 + [0]))
@@ -102,15 +102,15 @@ def test_who_waited_long_gets_its_turn() -> None:
 
 
 def test_jobs_that_share_a_device_are_left_alone() -> None:
-    made = tuned(jobs([1, 1], model=0), until_s=600.0, effects=Effects(share_limit=2))
-    board = Board(made.state, NO_PLAN)
-    board.stop(1, int(Reason.SHARED), 0.0)
-    board.stop(0, int(Reason.SHARED), 0.0)
-    assert board.start(0, 0, 1, int(Reason.SHARED), 0.0)
-    assert board.join(1, 0, int(Reason.SHARED), 0.0)
-    made._carry_out(board.plan(), made.now_us)
-    made.state.clock.now_us = 10**11
-    assert len(ELASTIC.adjust(made.state, None, NO_PLAN)) == 0
+    tuned_twin = tuned(jobs([1, 1], model=0), until_s=600.0, effects=Effects(share_limit=2))
+    draft = PlanDraft(tuned_twin.state, NO_PLAN)
+    draft.stop(1, int(Reason.SHARED), 0.0)
+    draft.stop(0, int(Reason.SHARED), 0.0)
+    assert draft.start(0, 0, 1, int(Reason.SHARED), 0.0)
+    assert draft.join(1, 0, int(Reason.SHARED), 0.0)
+    tuned_twin._carry_out(draft.plan(), tuned_twin.now_us)
+    tuned_twin.state.clock.now_us = 10**11
+    assert len(ELASTIC.adjust(tuned_twin.state, None, NO_PLAN)) == 0
 
 
 def test_long_jobs_get_more_where_devices_are_short() -> None:
@@ -125,26 +125,26 @@ def test_long_jobs_get_more_where_devices_are_short() -> None:
 
 
 def test_same_state_same_plan() -> None:
-    made = tuned(jobs([4, 2, 8, 1, 6, 12]), until_s=700.0)
-    plans = [ELASTIC.adjust(made.state, None, NO_PLAN).tolist() for _ in range(2)]
+    tuned_twin = tuned(jobs([4, 2, 8, 1, 6, 12]), until_s=700.0)
+    plans = [ELASTIC.adjust(tuned_twin.state, None, NO_PLAN).tolist() for _ in range(2)]
     assert plans[0] == plans[1]
 
 
 def test_it_does_not_read_the_truth() -> None:
-    made = tuned(jobs([4] * 12), until_s=700.0, effects=Effects(speed_error=0.3))
-    blank = made.state.jobs.copy()
+    tuned_twin = tuned(jobs([4] * 12), until_s=700.0, effects=Effects(speed_error=0.3))
+    blank = tuned_twin.state.jobs.copy()
     blank.work_us = np.nan
-    hidden = made.state._replace(points=made.state.guesses, jobs=blank)
-    seen = ELASTIC.adjust(made.state, None, NO_PLAN).tolist()
+    hidden = tuned_twin.state._replace(points=tuned_twin.state.guesses, jobs=blank)
+    seen = ELASTIC.adjust(tuned_twin.state, None, NO_PLAN).tolist()
     assert ELASTIC.adjust(hidden, None, NO_PLAN).tolist() == seen
 
 
 def test_nothing_is_lost_and_nothing_overbooked_to_the_end() -> None:
     workload = jobs([4, 2, 8, 1, 6, 12, 3, 9] * 2)
     workload.duration_us[:] /= 4
-    made = tuned(workload, until_s=1e7)
-    assert made.finished and (made.state.runs.status == Status.DONE).all()
-    assert (made.state.nodes.free == [4, 4, 4, 8]).all()
+    tuned_twin = tuned(workload, until_s=1e7)
+    assert tuned_twin.finished and (tuned_twin.state.runs.status == Status.DONE).all()
+    assert (tuned_twin.state.nodes.free == [4, 4, 4, 8]).all()
 
 
 def big() -> Twin:
@@ -164,6 +164,6 @@ def big() -> Twin:
 
 def test_a_round_on_a_thousand_nodes() -> None:
     """How long it takes is in `flyball bench tune --only speed`."""
-    made = big()
-    assert (made.state.runs.status == Status.RUNNING).sum() > 1900
-    assert 7000 < sum(count for _, count in held(made)) <= 8000
+    tuned_twin = big()
+    assert (tuned_twin.state.runs.status == Status.RUNNING).sum() > 1900
+    assert 7000 < sum(count for _, count in held(tuned_twin)) <= 8000

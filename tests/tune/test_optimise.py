@@ -1,4 +1,4 @@
-"""The optimiser: trust from what was measured, and tuners followed as far as that goes."""
+"""The optimiser: trust computed from measurements, and tuners run according to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flyball.tune.balance import Balance
 from flyball.tune.elastic import Elastic
 from flyball.tune.optimise import (
     NOTHING,
-    Evidence,
+    GainEvidence,
     Optimise,
     Weights,
     capped,
@@ -49,7 +49,7 @@ def tuned(
     cluster: Cluster = V100S,
     knobs: Knobs | None = None,
 ) -> State:
-    """What tuners see after 25 minutes of one of them."""
+    """Return the state that tuners see after 25 minutes of one of them."""
     knobs = knobs or get_policy("easy").knobs
     tuning = Tuning((tuner,), Preset("p", "", knobs))
     twin = Twin(cluster, workload, knobs, effects, tuning=tuning)
@@ -72,8 +72,8 @@ def pairs_state() -> State:
     return tuned(Share(), workload, Effects(share_limit=2))
 
 
-def same(evidence: Evidence) -> None:
-    """Something was measured, and it is what was predicted."""
+def same(evidence: GainEvidence) -> None:
+    """Check that something was measured, and equals what was predicted."""
     assert len(evidence.predicted)
     assert evidence.measured == pytest.approx(evidence.predicted, rel=1e-9, abs=1e-9)
     assert ALMOST.trust(evidence) == pytest.approx(1.0)
@@ -87,20 +87,20 @@ def values(*numbers: float) -> Floats:
 
 
 def test_trust_is_the_measured_part_of_the_gain() -> None:
-    assert ALMOST.trust(Evidence(values(0.4, 0.4), values(0.2, 0.2))) == pytest.approx(0.5)
-    assert ALMOST.trust(Evidence(values(0.4), values(-0.4))) == 0.0
-    assert ALMOST.trust(Evidence(values(0.4), values(0.9))) == 1.0
+    assert ALMOST.trust(GainEvidence(values(0.4, 0.4), values(0.2, 0.2))) == pytest.approx(0.5)
+    assert ALMOST.trust(GainEvidence(values(0.4), values(-0.4))) == 0.0
+    assert ALMOST.trust(GainEvidence(values(0.4), values(0.9))) == 1.0
     assert ALMOST.trust(NOTHING) == 1.0
 
 
 def test_a_larger_loss_than_predicted_costs_trust_too() -> None:
-    assert ALMOST.trust(Evidence(values(-0.2), values(-0.3))) == pytest.approx(0.5)
+    assert ALMOST.trust(GainEvidence(values(-0.2), values(-0.3))) == pytest.approx(0.5)
 
 
 def test_few_measurements_are_doubted() -> None:
     rule = Optimise((), doubt=4.0)
-    one = Evidence(values(0.4), values(0.0))
-    many = Evidence(np.full(16, 0.4), np.zeros(16))
+    one = GainEvidence(values(0.4), values(0.0))
+    many = GainEvidence(np.full(16, 0.4), np.zeros(16))
     assert rule.trust(one) == pytest.approx(1.0 - 1.0 / 5.0)
     assert rule.trust(many) == pytest.approx(1.0 - 1.0 / 1.25)
 
@@ -109,7 +109,7 @@ def test_few_measurements_are_doubted() -> None:
 
 
 def test_exact_predictions_are_trusted() -> None:
-    """Where the twin behaves as tuners were told, every kind of evidence says so."""
+    """Where the twin behaves as predicted, every kind of evidence shows it."""
     same(resized(elastic_state()))
     same(shared(pairs_state()))
     workload = Workload.of("w", np.zeros(4), 20_000.0, 1)
@@ -149,11 +149,11 @@ def test_no_evidence_where_nothing_was_changed() -> None:
         assert not len(kind(state).predicted)
 
 
-# Following ------------------------------------------------------------------------------
+# Applying trust -------------------------------------------------------------------------
 
 
-class Heard:
-    """What tuners were asked as."""
+class Recorder:
+    """Records with which settings and state tuners are run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
         self.asked: list[tuple[Any, State]] = []
@@ -167,7 +167,7 @@ class Heard:
 
 def test_elastic_needs_a_larger_margin_when_it_disappoints(monkeypatch: pytest.MonkeyPatch) -> None:
     state = elastic_state()
-    heard = Heard(monkeypatch, Elastic)
+    recorder = Recorder(monkeypatch, Elastic)
     rule = Optimise((Elastic(margin=1.5),), least=0.25, doubt=0.0)
     assert rule.adjust(state, None, NO_PLAN) is NO_PLAN
     state.learned[:] = 0.8
@@ -175,38 +175,38 @@ def test_elastic_needs_a_larger_margin_when_it_disappoints(monkeypatch: pytest.M
     state.learned[:] = 0.01
     rule.adjust(state, None, NO_PLAN)
     trust = rule.trust(resized(state._replace(learned=np.full_like(state.learned, 0.8))))
-    assert [tuner.margin for tuner, _ in heard.asked] == pytest.approx([1.5, 1.5 / trust])
+    assert [tuner.margin for tuner, _ in recorder.asked] == pytest.approx([1.5, 1.5 / trust])
     assert 0.25 < trust < 1.0
 
 
 def test_pairs_promise_less_when_they_disappoint(monkeypatch: pytest.MonkeyPatch) -> None:
     state = pairs_state()
-    told = state.pair_guesses.copy()
+    before = state.pair_guesses.copy()
     state.runs.slow[:] = 0.7
-    heard = Heard(monkeypatch, Share)
+    recorder = Recorder(monkeypatch, Share)
     rule = Optimise((Share(),), doubt=0.0)
     rule.adjust(state, None, NO_PLAN)
     trust = rule.trust(shared(state))
-    seen = heard.asked[0][1].pair_guesses
+    seen = recorder.asked[0][1].pair_guesses
     assert 0.25 < trust < 1.0
-    assert seen[told > 0.5] == pytest.approx(0.5 + trust * (told[told > 0.5] - 0.5))
-    assert (state.pair_guesses == told).all()
+    assert seen[before > 0.5] == pytest.approx(0.5 + trust * (before[before > 0.5] - 0.5))
+    assert (state.pair_guesses == before).all()
 
 
 def test_caps_slow_less_when_they_disappoint(monkeypatch: pytest.MonkeyPatch) -> None:
     state = tuned(Power(spare=-1), Workload.of("w", np.zeros(4), 20_000.0, 1))
     state.runs.rate[:] *= 0.97
-    heard = Heard(monkeypatch, Power)
+    recorder = Recorder(monkeypatch, Power)
     rule = Optimise((Power(),), doubt=0.0)
     rule.adjust(state, None, NO_PLAN)
     state.runs.rate[:] *= 0.2
     rule.adjust(state, None, NO_PLAN)
-    first, second = (tuner.slowdown for tuner, _ in heard.asked)
+    first, second = (tuner.slowdown for tuner, _ in recorder.asked)
     assert 0.0 < first < Power().slowdown
-    assert second == 0.0  # still asked: the budget is to be kept
+    assert second == 0.0  # still run: the budget must be kept
 
 
-def test_tuners_without_a_rule_are_asked_as_they_are() -> None:
+def test_tuners_without_a_rule_are_run_unchanged() -> None:
     class Other:
         def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
             out = records(1, ACTION)
@@ -217,7 +217,7 @@ def test_tuners_without_a_rule_are_asked_as_they_are() -> None:
     assert Optimise((Other(),)).adjust(state, None, NO_PLAN).reason[0] == Reason.SCALED
 
 
-def test_it_is_what_the_tuners_are_when_all_is_as_predicted() -> None:
+def test_it_equals_the_tuner_when_all_is_as_predicted() -> None:
     state = elastic_state()
     plain = Elastic().adjust(state, None, NO_PLAN)
     assert (Optimise((Elastic(),)).adjust(state, None, NO_PLAN) == plain).all()

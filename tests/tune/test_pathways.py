@@ -17,7 +17,6 @@ from flyball.tune.pathways import (
     choose,
     fetched_first,
     leading,
-    own_changes,
     pathway_of,
     pipelined,
     prepare,
@@ -26,11 +25,12 @@ from flyball.tune.pathways import (
 from flyball.twin.twin import Twin
 
 PIPELINE = int(Pathway.PIPELINE)
+CHANGES = {pathway: settings(pathway).change for pathway in Pathway}
 
 
 def test_every_class_has_its_pathway() -> None:
-    found = {kind: pathway_of(kind) for kind in JobClass}
-    assert found == {
+    pathways = {kind: pathway_of(kind) for kind in JobClass}
+    assert pathways == {
         JobClass.COMPUTE_INTENSIVE: Pathway.SPATIAL,
         JobClass.MEMORY_BOUND: Pathway.TEMPORAL,
         JobClass.LATENCY_SENSITIVE: Pathway.PRIORITY,
@@ -58,19 +58,19 @@ def test_settings_go_with_the_common_knobs(pathway: Pathway) -> None:
     assert setting.tuners or setting.knobs
 
 
-def test_knobs_say_what_the_pathways_are() -> None:
+def test_knobs_of_the_pathways() -> None:
     common = get_policy("easy").knobs
     temporal = settings(Pathway.TEMPORAL).apply(common)
     assert (temporal.order, temporal.preempt) == (Order.ATTAINED, Preempt.ROUNDS)
     priority = settings(Pathway.PRIORITY).apply(common)
     assert priority.order == common.order
     assert priority.preempt == Preempt.ROUNDS
-    assert priority.margin_s < priority.priority_s  # a level of priority sets others aside
+    assert priority.margin_s < priority.priority_s  # a level of priority preempts others
     assert settings(Pathway.SPATIAL).together == 2
     assert settings(Pathway.SPATIAL).apply(common) == common
 
 
-def test_who_leads_the_cluster() -> None:
+def test_the_pathway_with_a_majority_leads() -> None:
     pathways = np.array([0, 1, 2])
     assert leading(pathways, np.array([6.0, 3.0, 2.0])) == Pathway.SPATIAL
     assert leading(pathways, np.array([5.0, 3.0, 2.0])) == Pathway.HYBRID
@@ -82,7 +82,7 @@ def test_prepare_changes_each_job_by_its_own_pathway() -> None:
     workload = Workload.of(
         "w", np.zeros(4), 1.0, 1, kind=kinds, priority=[0, 2, 0, 0], least=[0, 0, 0, 1], most=most
     )
-    changed = prepare(workload, choose(workload.kind), own_changes())
+    changed = prepare(workload, choose(workload.kind), CHANGES)
     assert changed.priority.tolist() == [1.0, 2.0, 0.0, 0.0]
     assert changed.most.tolist() == [0, -1, 0, 4]  # what a job states of itself stays
     same = prepare(workload, choose(workload.kind), {})
@@ -93,7 +93,7 @@ def test_prepare_changes_each_job_by_its_own_pathway() -> None:
 # Pipelines ------------------------------------------------------------------------------
 
 
-def test_how_much_must_be_there_first() -> None:
+def test_how_much_must_be_fetched_first() -> None:
     assert fetched_first(0.0, 8) == 0.0
     assert fetched_first(0.3, 8) == 1 / 8
     assert fetched_first(0.3, 1) == 1.0
@@ -106,8 +106,8 @@ def chained(chunks: int, devices: list[int], transfer: float = 0.4) -> tuple[lis
     workload = Workload.of("w", np.zeros(size), 1000.0, devices, kind=int(JobClass.MIXED))
     changes = {Pathway.PIPELINE: Change(chunks=chunks)}
     pathways = np.full(size, PIPELINE)
-    made, place = pipelined(workload, pathways, np.full(size, transfer), changes)
-    twin = Twin(Cluster("c", (NodeGroup("n", 1, "V100", 4),)), made, Knobs())
+    expanded, place = pipelined(workload, pathways, np.full(size, transfer), changes)
+    twin = Twin(Cluster("c", (NodeGroup("n", 1, "V100", 4),)), expanded, Knobs())
     twin.run()
     return (twin.state.runs.end_us[place] / 1e6).tolist(), twin
 
@@ -142,21 +142,22 @@ def test_a_transfer_waits_for_what_its_job_waits_for() -> None:
         "w", [0.0, 0.0], [50.0, 1000.0], 1, after_job=np.array([1]), after_on=np.array([0])
     )
     pathways = np.array([0, PIPELINE])
-    made, place = pipelined(workload, pathways, np.array([0.4, 0.4]), own_changes())
-    assert sorted(made.ids.tolist()) == ["j0", "j1", "j1.fetch", "j1.rest"]
-    assert [str(made.ids[each]) for each in place] == ["j0", "j1"]
-    twin = Twin(Cluster("c", (NodeGroup("n", 1, "V100", 4),)), made, Knobs())
+    expanded, place = pipelined(workload, pathways, np.array([0.4, 0.4]), CHANGES)
+    assert sorted(expanded.ids.tolist()) == ["j0", "j1", "j1.fetch", "j1.rest"]
+    assert [str(expanded.ids[row]) for row in place] == ["j0", "j1"]
+    twin = Twin(Cluster("c", (NodeGroup("n", 1, "V100", 4),)), expanded, Knobs())
     twin.run()
     assert twin.state.runs.end_us[place[1]] / 1e6 == pytest.approx(50.0 + 400.0 / 8 + 600.0)
 
 
 def test_the_work_is_the_same() -> None:
     workload = Workload.of("w", [0.0, 5.0], [100.0, 200.0], [2, 1], estimate_us=[1e8, np.nan])
-    made, place = pipelined(workload, np.full(2, PIPELINE), np.array([0.25, 0.6]), own_changes())
-    total = {str(name).split(".")[0]: 0.0 for name in made.ids}
-    for name, time_us in zip(made.ids, made.duration_us, strict=True):
+    transfer = np.array([0.25, 0.6])
+    expanded, place = pipelined(workload, np.full(2, PIPELINE), transfer, CHANGES)
+    total = {str(name).split(".")[0]: 0.0 for name in expanded.ids}
+    for name, time_us in zip(expanded.ids, expanded.duration_us, strict=True):
         total[str(name).split(".")[0]] += time_us / 1e6
     assert total == pytest.approx({"j0": 100.0, "j1": 200.0})
-    assert made.devices[place].tolist() == [2, 1]
-    assert made.devices.sum() == 3
-    assert made.estimate_us[place[0]] == pytest.approx(0.75e8)
+    assert expanded.devices[place].tolist() == [2, 1]
+    assert expanded.devices.sum() == 3
+    assert expanded.estimate_us[place[0]] == pytest.approx(0.75e8)

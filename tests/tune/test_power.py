@@ -87,8 +87,8 @@ def test_a_looser_limit_saves_more_energy_and_never_less() -> None:
     caps: Any = state.caps[:CAP_LEVELS]
     energy = caps.slowdown * (state.rates.watts[0] * caps.power + state.pools.host_w[0])
     chosen = [
-        levels(adjusted(state, Power(slowdown=each, spare=-1))).get(0, 0)
-        for each in (0.0, 0.03, 0.06, 0.1, 0.3)
+        levels(adjusted(state, Power(slowdown=slowdown, spare=-1))).get(0, 0)
+        for slowdown in (0.0, 0.03, 0.06, 0.1, 0.3)
     ]
     assert chosen == sorted(chosen)
     assert (np.diff(energy[chosen]) <= 0).all()
@@ -153,7 +153,7 @@ def test_idle_nodes_beyond_the_spare_sleep() -> None:
     assert nodes(adjusted(state, Power(spare=3)), ActionKind.SLEEP) == []
     plan = adjusted(state, Power(spare=1))
     assert nodes(plan, ActionKind.SLEEP) == [2, 3]
-    (row,) = (each for each in plan if each.kind == ActionKind.SLEEP and each.node == 3)
+    (row,) = (action for action in plan if action.kind == ActionKind.SLEEP and action.node == 3)
     pool = state.pools[0]
     assert row.gain == pytest.approx(pool.host_w + pool.idle_w - pool.sleep_w)
     assert row.reason == Reason.SENT_TO_SLEEP

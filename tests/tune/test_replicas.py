@@ -1,4 +1,4 @@
-"""The number of replicas: what is wanted, what is learned, and the actions that follow."""
+"""The number of replicas: what is needed, what is learned, and the resulting actions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flyball.tune.replicas import OUTCOME, Replicas, Settings, fresh, learn, wan
 from flyball.twin.twin import Twin
 
 CARRIED: Floats = np.linspace(0.0, 1000.0, 101)
-"""Ten requests a second with each replica."""
+"""Rates that 0 to 100 replicas carry: ten requests per second each."""
 MINUTE_US = 60_000_000
 
 
@@ -32,10 +32,10 @@ def outcome(arrived: float, late: float = 0.0, now_us: int = MINUTE_US) -> Recor
 
 def count(upper: float, memory: Records, ordered: int = 0, now_us: int = 0, **more: object) -> int:
     settings = Settings(**more)  # type: ignore[arg-type]
-    found = wanted(
+    counts = wanted(
         np.array([upper]), memory, np.array([ordered]), CARRIED[None, :], now_us, settings
     )
-    return int(found[0])
+    return int(counts[0])
 
 
 def margin(memory: Records) -> float:
@@ -49,7 +49,7 @@ def test_the_forecast_times_the_margin() -> None:
     assert count(1e9, memory) == 100  # as many as there can be
 
 
-def test_what_was_seen_fades_slowly() -> None:
+def test_the_highest_rate_seen_decays_slowly() -> None:
     settings = Settings(first_margin=1.0, half_life_s=600.0)
     memory = learn(fresh(1, settings), outcome(100.0 * 60), settings)
     assert memory["level_rps"][0] == 100.0
@@ -121,8 +121,8 @@ def test_zero_only_where_allowed_and_after_a_while() -> None:
 def test_services_do_not_touch_each_other() -> None:
     memory = fresh(2, Settings(first_margin=1.0))
     both = np.array([CARRIED, CARRIED * 2])
-    found = wanted(np.array([100.0, 100.0]), memory, np.array([0, 0]), both, 0)
-    assert found.tolist() == [10, 5]
+    counts = wanted(np.array([100.0, 100.0]), memory, np.array([0, 0]), both, 0)
+    assert counts.tolist() == [10, 5]
 
 
 # As a tuner ------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def tuner(state: State) -> Replicas:
     return Replicas(0, 2, 180.0, 60.0, CARRIED[:9], memory)
 
 
-def test_the_plan_says_how_many_replicas_and_why() -> None:
+def test_the_plan_sets_the_replicas_with_a_reason() -> None:
     state = serving(3)
     plan = tuner(state).adjust(state, ahead(99.0, 99.0, 55.0, 99.0), records(0, ACTION))
     assert len(plan) == 1

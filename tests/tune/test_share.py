@@ -1,4 +1,4 @@
-"""Sharing: who is put beside whom, who is parted again, and what is learned from it."""
+"""Sharing: which jobs are paired, which are parted again, and what is learned from it."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ def make(
         model=models, models=MODELS, device=0, device_names=(device,), **columns,
     )  # fmt: skip
     cluster = Cluster("c", (NodeGroup("n", nodes, device, 1),))
-    made: list[Twin] = []
+    twins: list[Twin] = []
 
     def note(now: int, plan: Records) -> None:
         if learns:
-            made[0].state.pair_guesses[:] = learn(made[0].state)
+            twins[0].state.pair_guesses[:] = learn(twins[0].state)
 
     tuning = Tuning((tuner,), FIFO, every_s=60.0, note=note) if tuner is not None else None
-    made.append(Twin(cluster, work, FIFO.knobs, Effects(share_limit=2), tuning=tuning))
-    return made[0]
+    twins.append(Twin(cluster, work, FIFO.knobs, Effects(share_limit=2), tuning=tuning))
+    return twins[0]
 
 
 def adjusted(twin: Twin, share: Share, until_s: float = 60.0) -> Records:
-    """What the tuner would do by then."""
+    """Return the tuner's plan at that instant."""
     twin.run(to_us(until_s))
     before = twin.state.arena.copy()
     state = twin.snapshot()
     state.clock.now_us = to_us(until_s)
-    told = state.arena.copy()
+    unchanged = state.arena.copy()
     plan = share.adjust(state, None, NOTHING)
-    assert (state.arena == told).all() and (twin.state.arena == before).all()
+    assert (state.arena == unchanged).all() and (twin.state.arena == before).all()
     return plan
 
 
 def guess(twin: Twin, value: float) -> None:
-    """Let every pair be guessed at this speed."""
+    """Set the predicted speed of every pair."""
     twin.state.pair_guesses[:] = value
 
 
@@ -90,7 +90,7 @@ def test_a_pending_job_joins_a_running_one() -> None:
 
 
 @pytest.mark.parametrize(("limit", "joins"), [(0.1, False), (0.2, False), (0.4, True)])
-def test_nobody_is_slowed_beyond_the_limit(limit: float, joins: bool) -> None:
+def test_no_job_is_slowed_beyond_the_limit(limit: float, joins: bool) -> None:
     """LM (batch size 10) keeps 0.65 of its speed beside ResNet-18 (batch size 64)."""
     plan = adjusted(make([RESNET, LM]), Share(limit=limit))
     assert bool(len(plan)) is joins
@@ -164,7 +164,7 @@ def test_learning_replaces_the_guess_by_what_was_seen() -> None:
     twin.run(to_us(61))
     state = twin.snapshot()
     seen = measured(state)
-    assert sorted(each.speed for each in seen) == pytest.approx(
+    assert sorted(pair.speed for pair in seen) == pytest.approx(
         sorted(twin.state.pairs.reshape(2, 2)[[0, 1], [1, 0]])
     )
     before = state.pair_guesses.copy()
@@ -180,7 +180,7 @@ def test_over_its_running_time_a_job_may_live_on_time_alone() -> None:
     share = Share(limit=0.2, stay_s=1000.0)
     guess(twin, 0.65)
     assert not len(adjusted(twin, share, until_s=740.0))
-    # LM has run for nothing yet, so a guest of 0.65 is out; as a holder it has earned its time.
+    # LM has not run yet, so as a guest at 0.65 it is beyond the limit; as a holder it is not.
     swapped = make([LM, RESNET], durations=40_000.0)
     pairs = swapped.state.pair_guesses.reshape(2, 2)
     of = swapped.state.jobs.profile
@@ -225,7 +225,7 @@ def test_running_jobs_make_room_for_those_that_wait() -> None:
     assert not len(adjusted(twin, Share(limit=0.2, moves=0)))
 
 
-def test_when_nobody_waits_a_guest_gets_a_device_of_its_own() -> None:
+def test_when_no_job_waits_a_guest_gets_a_separate_device() -> None:
     """A device falls free after 600 s; the guest moves there at the next round."""
     twin = make([RESNET, RESNET50, LM], nodes=2, durations=[9000.0, 600.0, 9000.0],
                 tuner=Share(limit=0.4))  # fmt: skip
@@ -277,7 +277,7 @@ def _best(gain: Floats, rows: tuple[int, ...]) -> float:
         return 0.0
     first, rest = rows[0], rows[1:]
     with_it = [
-        float(gain[first, each]) + _best(gain, tuple(r for r in rest if r != each)) for each in rest
+        float(gain[first, row]) + _best(gain, tuple(r for r in rest if r != row)) for row in rest
     ]
     return max(_best(gain, rest), *with_it)
 
@@ -285,8 +285,8 @@ def _best(gain: Floats, rows: tuple[int, ...]) -> float:
 def test_large_tables_are_matched_greedily_and_validly() -> None:
     rng = np.random.default_rng(1)
     gain = rng.random((300, 300))
-    found = match(gain)
-    assert len({a for a, _ in found}) == len({b for _, b in found}) == len(found) == 300
+    pairs = match(gain)
+    assert len({a for a, _ in pairs}) == len({b for _, b in pairs}) == len(pairs) == 300
     gain = np.triu(gain, 1) + np.triu(gain, 1).T
-    found = pair_up(gain)
-    assert len({job for pair in found for job in pair}) == 2 * len(found) == 300
+    pairs = pair_up(gain)
+    assert len({job for pair in pairs for job in pair}) == 2 * len(pairs) == 300

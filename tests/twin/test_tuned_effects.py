@@ -20,13 +20,13 @@ from flyball.core.records import CAP_LEVELS, Records
 from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
-from flyball.tune.plan_draft import Board
+from flyball.tune.plan_draft import PlanDraft
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 
 S = 1_000_000
 WHY = int(Reason.MOVED)
-Orders = dict[int, Callable[[Board], Any]]
+Orders = dict[int, Callable[[PlanDraft], Any]]
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Script:
     orders: Orders = field(default_factory=dict)
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        board = Board(state, plan)
-        order = self.orders.get(board.now_us // S)
+        draft = PlanDraft(state, plan)
+        order = self.orders.get(draft.now_us // S)
         if order is not None:
-            order(board)
-        return board.plan()
+            order(draft)
+        return draft.plan()
 
 
 def twin_of(
@@ -70,9 +70,9 @@ def point(twin: Twin, count: int) -> float:
 
 
 def test_a_job_that_grows_pays_for_the_restart_and_then_runs_along_its_curve() -> None:
-    def grow(board: Board) -> None:
-        board.stop(0, WHY, 0.0)
-        assert board.start(0, 0, 4, WHY, 0.0)
+    def grow(draft: PlanDraft) -> None:
+        draft.stop(0, WHY, 0.0)
+        assert draft.start(0, 0, 4, WHY, 0.0)
 
     twin = twin_of(jobs(least=1, most=4), {100: grow})
     twin.run()
@@ -86,9 +86,9 @@ def test_a_job_that_grows_pays_for_the_restart_and_then_runs_along_its_curve() -
 
 
 def test_a_checkpoint_is_written_out_of_the_end_of_the_slice() -> None:
-    def shrink(board: Board) -> None:
-        board.stop(0, WHY, 0.0)
-        assert board.start(0, 0, 1, WHY, 0.0)
+    def shrink(draft: PlanDraft) -> None:
+        draft.stop(0, WHY, 0.0)
+        assert draft.start(0, 0, 1, WHY, 0.0)
 
     effects = Effects(restart_s=(10.0, 10.0, 10.0), checkpoint_s=5.0)
     twin = twin_of(jobs(least=1, most=4), {100: shrink}, effects)
@@ -96,9 +96,9 @@ def test_a_checkpoint_is_written_out_of_the_end_of_the_slice() -> None:
     twin.run()
     assert twin.state.runs[0].attempt == 1  # it was where it should go: nothing happened
 
-    def two(board: Board) -> None:
-        board.stop(0, WHY, 0.0)
-        assert board.start(0, 0, 2, WHY, 0.0)
+    def two(draft: PlanDraft) -> None:
+        draft.stop(0, WHY, 0.0)
+        assert draft.start(0, 0, 2, WHY, 0.0)
 
     twin = twin_of(jobs(least=1, most=4), {100: two}, effects)
     twin.run()
@@ -109,7 +109,7 @@ def test_a_checkpoint_is_written_out_of_the_end_of_the_slice() -> None:
 
 def test_a_cap_slows_and_saves_from_its_instant_on() -> None:
     level = 4
-    order = {200: lambda board: board.set_cap(0, level, WHY, 0.0)}
+    order = {200: lambda draft: draft.set_cap(0, level, WHY, 0.0)}
     twin = twin_of(jobs(), order)
     twin.run()
     cap = twin.state.caps[level]
@@ -124,7 +124,7 @@ def test_a_cap_slows_and_saves_from_its_instant_on() -> None:
 
 
 def test_the_common_cap_is_the_least_there_is() -> None:
-    order = {200: lambda board: board.set_cap(0, 0, WHY, 0.0)}
+    order = {200: lambda draft: draft.set_cap(0, 0, WHY, 0.0)}
     twin = twin_of(jobs(), order, knobs=Knobs(cap=0.8))
     twin.run()
     slowdown = float(twin.state.caps[4].slowdown)
@@ -136,7 +136,7 @@ def test_a_guest_slows_its_host_and_is_slowed_and_holds_the_device_next() -> Non
     workload = jobs(6, devices=1, model="LM (batch size 20)", device_names=("V100",))
     cluster = Cluster("c", (NodeGroup("v", 1, "V100", 4),))
     knobs = Knobs()
-    script = Script({100: lambda board: board.join(5, 0, WHY, 0.0)})
+    script = Script({100: lambda draft: draft.join(5, 0, WHY, 0.0)})
     tuning = Tuning((script,), Preset("p", "", knobs), 100.0, between=False)
     # Rounds alone decide; four jobs start at 0 by the first decision of the policy.
     twin = Twin(cluster, workload, knobs, Effects(share_limit=2), tuning=tuning)
@@ -157,7 +157,7 @@ def test_who_is_left_alone_is_as_fast_as_ever() -> None:
     rest: dict[str, Any] = {"model": "LM (batch size 20)", "device_names": ("V100",)}
     workload = jobs(2, duration_s=np.array([300.0, 1000.0]), **rest)
     cluster = Cluster("c", (NodeGroup("v", 1, "V100", 1),))
-    script = Script({100: lambda board: board.join(1, 0, WHY, 0.0)})
+    script = Script({100: lambda draft: draft.join(1, 0, WHY, 0.0)})
     tuning = Tuning((script,), Preset("p", "", Knobs()), 100.0)
     twin = Twin(cluster, workload, Knobs(), Effects(share_limit=2), tuning=tuning)
     twin.run()
@@ -176,7 +176,7 @@ def test_a_node_sent_to_sleep_draws_less_and_a_start_waits_for_it() -> None:
     late = Workload.of(
         "w", [0.0, 250.0], 50.0, model=0, models=workload.models, device=0, device_names=("T4",)
     )
-    twin = twin_of(late, {100: lambda board: board.sleep(0, 0.0)})
+    twin = twin_of(late, {100: lambda draft: draft.sleep(0, 0.0)})
     twin.run()
     pool = twin.state.pools[0]
     assert twin.state.runs[1].end_us == 250 * S + pool.wake_us + 50 * S
@@ -188,8 +188,8 @@ def test_a_node_woken_ahead_is_ready_when_the_job_comes() -> None:
         "w", [0.0, 700.0], 50.0, model=0, models=("cifar10:256",), device=0, device_names=("T4",)
     )
     orders: Orders = {
-        100: lambda board: board.sleep(0, 0.0),
-        400: lambda board: board.wake(0, 0.0),
+        100: lambda draft: draft.sleep(0, 0.0),
+        400: lambda draft: draft.wake(0, 0.0),
     }
     twin = twin_of(late, orders)
     twin.run()
@@ -203,11 +203,11 @@ def test_a_move_lets_a_gang_in() -> None:
     """Two nodes with three of four devices taken each: one job moves, and four wide fits."""
     workload = jobs(3, devices=np.array([3, 1, 4]), duration_s=1000.0)
 
-    def move(board: Board) -> None:
-        assert not board.room(0, 4)
-        board.stop(1, WHY, 0.0)
-        assert board.start(2, 0, 4, int(Reason.MADE_ROOM), 0.0)
-        assert board.start(1, 0, 1, WHY, 0.0)
+    def move(draft: PlanDraft) -> None:
+        assert not draft.room(0, 4)
+        draft.stop(1, WHY, 0.0)
+        assert draft.start(2, 0, 4, int(Reason.MADE_ROOM), 0.0)
+        assert draft.start(1, 0, 1, WHY, 0.0)
 
     # Spread puts the second job on the empty node, so that no node is wholly free.
     twin = twin_of(workload, {100: move}, knobs=Knobs(place=Place.SPREAD), nodes=2)
@@ -220,9 +220,9 @@ def test_a_move_lets_a_gang_in() -> None:
 def test_a_service_scales_and_ends() -> None:
     workload = jobs(3, duration_s=1e6, group=0, group_limits=(1,))
     orders: Orders = {
-        100: lambda board: board.replicas(0, 3, 0.0),
-        200: lambda board: board.replicas(0, 1, 0.0),
-        300: lambda board: board.replicas(0, -1, 0.0),
+        100: lambda draft: draft.replicas(0, 3, 0.0),
+        200: lambda draft: draft.replicas(0, 1, 0.0),
+        300: lambda draft: draft.replicas(0, -1, 0.0),
     }
     twin = twin_of(workload, orders)
     twin.run(150 * S)
@@ -239,7 +239,7 @@ def test_a_service_scales_and_ends() -> None:
 
 def test_a_budget_holds_when_a_cap_is_lifted() -> None:
     """The kernel carries caps out as told; the tuners keep the budget (see the tuner's tests)."""
-    twin = twin_of(jobs(4), {100: lambda board: board.set_cap(0, 6, WHY, 0.0)})
+    twin = twin_of(jobs(4), {100: lambda draft: draft.set_cap(0, 6, WHY, 0.0)})
     twin.run(50 * S)
     before = float(twin.state.clock[0].power_w)
     twin.run(100 * S)

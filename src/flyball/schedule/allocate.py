@@ -1,4 +1,4 @@
-"""Giving devices to a job and taking them back: the only code that changes capacity."""
+"""Gives devices to a job and takes them back: the only code that changes capacity."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ START = int(ActionKind.START)
 RUNNING = int(Status.RUNNING)
 FAIR = int(Order.FAIR)
 GUEST = 0
-"""The thousandths of a row whose device another job holds."""
+"""Thousandths in the row of a job that shares a device which another job holds."""
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 
 
 @kernel
 def extra_w(state: Any, job: Any, pool_id: int, cap: int, devices: int) -> float:
-    """What `devices` of a pool draw above idle while they run this job."""
+    """Return the watts that `devices` of a pool draw above idle while they run this job."""
     pool = state.pools[pool_id]
     rate = state.rates[job.profile * len(state.pools) + pool_id]
     power = state.caps[pool_id * CAP_LEVELS + cap].power
@@ -37,14 +37,14 @@ def extra_w(state: Any, job: Any, pool_id: int, cap: int, devices: int) -> float
 
 @kernel
 def held_w(state: Any, job_id: int, devices: int) -> float:
-    """What `devices` of a running job add to the draw of their node."""
+    """Return the watts that `devices` of a running job add to the draw of their node."""
     job, run = state.jobs[job_id], state.runs[job_id]
     return float(extra_w(state, job, run.pool, run.cap, devices) * run.slow)
 
 
 @kernel
 def own_w(state: Any, job: Any, pool_id: int, cap: int, devices: int) -> float:
-    """What the whole job draws in a pool, its share of the hosts included."""
+    """Return the watts that the job draws in a pool, including its share of the hosts."""
     pool = state.pools[pool_id]
     rate = state.rates[job.profile * len(state.pools) + pool_id]
     power = state.caps[pool_id * CAP_LEVELS + cap].power
@@ -54,7 +54,7 @@ def own_w(state: Any, job: Any, pool_id: int, cap: int, devices: int) -> float:
 
 @kernel
 def rate_of(state: Any, job: Any, pool_id: int, cap: int, spread: bool) -> float:
-    """Progress per microsecond in a pool under a cap, with the devices it asks for."""
+    """Return the progress per microsecond in a pool under a cap, with the devices asked for."""
     rate = state.rates[job.profile * len(state.pools) + pool_id]
     slowdown = state.caps[pool_id * CAP_LEVELS + cap].slowdown
     return float((rate.spread if spread else rate.packed) / slowdown)
@@ -62,25 +62,26 @@ def rate_of(state: Any, job: Any, pool_id: int, cap: int, spread: bool) -> float
 
 @kernel
 def slice_rate(state: Any, job_id: int) -> float:
-    """Progress per microsecond of the running slice: its devices, cap and neighbours."""
+    """Return the progress per microsecond of the running slice: its devices, cap, neighbours."""
     job, run = state.jobs[job_id], state.runs[job_id]
     spread = run.nodes > fewest_nodes(run.devices, state.pools[run.pool].capacity)
     if job.curve < 0:
         return float(rate_of(state, job, run.pool, run.cap, spread) * run.slow)
-    held = state.ranges[job.curve]
-    point = state.points[held.first + (run.devices - held.least) * len(state.pools) + run.pool]
+    sizes = state.ranges[job.curve]
+    point = state.points[sizes.first + (run.devices - sizes.least) * len(state.pools) + run.pool]
     slowdown = state.caps[run.pool * CAP_LEVELS + run.cap].slowdown
     return float((point.spread if spread else point.packed) / slowdown * run.slow)
 
 
 @kernel
 def fewest_nodes(devices: int, capacity: int) -> int:
+    """Return how many nodes hold the devices if each is filled; at least 1."""
     return max(1, (devices + capacity - 1) // capacity)
 
 
 @kernel
 def forget(avail: Any, scores: Any, node_id: int) -> None:
-    """Something on the node changed: what was worked out about it no longer holds."""
+    """Mark what is cached about the node as stale, because something on it changed."""
     avail[0, node_id] = STALE
     for shape_id in range(len(scores)):
         scores[shape_id, node_id] = STALE
@@ -88,7 +89,7 @@ def forget(avail: Any, scores: Any, node_id: int) -> None:
 
 @kernel
 def set_free(state: Any, node: Any, node_id: int, mask: Any) -> None:
-    """Give the node a new mask of whole free devices and keep the index true."""
+    """Give the node a new mask of whole free devices and update the index."""
     pool = state.pools[node.pool]
     free = bit_count(mask)
     if free != node.free:
@@ -144,7 +145,7 @@ def close_devices(state: Any, node: Any, job: Any, mask: Any) -> Any:
 def take_row(
     state: Any, knobs: Any, job_id: int, node_id: int, mask: Any, after: int, milli: int, now: int
 ) -> int:
-    """Allocate devices of one node to a job; returns the new row, chained behind `after`."""
+    """Allocate devices of one node to a job and return the new row, chained behind `after`."""
     job, node, clock = state.jobs[job_id], state.nodes[node_id], state.clock[0]
     pool = state.pools[node.pool]
     touch(node, pool.sleep_w, now)
@@ -178,7 +179,7 @@ def begin_slice(
     state: Any, knobs: Any, job_id: int, pool_id: int, nodes: int, devices: int, wait_us: int,
     now: int,
 ) -> None:  # fmt: skip
-    """Set what the running slice is like, once its rows are taken (and its cap is set)."""
+    """Fill in the record of the running slice, once its rows are taken and its cap is set."""
     job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
     run.pool, run.nodes, run.devices, run.slow = pool_id, nodes, devices, 1.0
     run.rate = slice_rate(state, job_id)
@@ -201,7 +202,7 @@ def begin_slice(
 
 @kernel
 def waking_us(state: Any, node_id: int, now: int) -> int:
-    """How long a start on this node must wait for it to be awake."""
+    """Return how long a start must wait until this node is awake."""
     node = state.nodes[node_id]
     if asleep(node, now):
         return int(state.pools[node.pool].wake_us)
@@ -222,7 +223,7 @@ def unlink(state: Any, node: Any, row_id: int) -> None:
 
 @kernel
 def pass_on(state: Any, node: Any, row_id: int) -> bool:
-    """Give the device of a row to the first guest on it; whether there was one."""
+    """Give the device of a row to the first guest on it and return whether there was one."""
     row = state.rows[row_id]
     heir = -1
     at = node.first_row

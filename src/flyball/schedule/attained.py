@@ -1,4 +1,4 @@
-"""Promotion of jobs that starve in a lower queue (order = attained, knob `promote`)."""
+"""Promotes jobs that starve in a lower queue (order = attained, knob `promote`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUNDS = int(Preempt.ROUNDS)
 
 @kernel
 def promotes(knobs: Any, now: int) -> bool:
-    """Whether starved jobs are promoted at this instant."""
+    """Return whether starved jobs are promoted at this instant."""
     in_rounds = knobs.preempt == ROUNDS and now % knobs.round_us == 0
     return bool(knobs.order == ATTAINED and knobs.promote > 0.0 and in_rounds)
 

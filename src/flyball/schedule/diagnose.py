@@ -1,6 +1,6 @@
-"""Questions that `explain` asks the compiled decision code, without deciding anything.
+"""Queries that `explain` puts to the compiled decision code, without deciding anything.
 
-Each takes the knobs as packed. Those that change the state are meant for a copy of it.
+Each takes packed knobs. Those that change the state must be given a copy of it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PENDING, RUNNING = int(Status.PENDING), int(Status.RUNNING)
 
 @entry
 def find_now(state: Any, packed: Any, job_id: int, respect_head: bool) -> tuple:  # type: ignore[type-arg]
-    """`place.find` at the state's own instant: (pool or -1, node or a negative fit)."""
+    """Call `place.find` at the state's instant: (pool or -1, node or a negative fit)."""
     pool_id, fit, _avoid = find(state, packed[0], job_id, respect_head, state.clock[0].now_us)
     return pool_id, fit
 
 
 @entry
 def most_devices(state: Any, packed: Any, job_id: int, respect_head: bool) -> tuple:  # type: ignore[type-arg]
-    """The largest smaller gang that would start now: (devices or 0, pool, node).
+    """Return the largest smaller gang that would start now: (devices or 0, pool, node).
 
     Changes the job's request, and leaves it at that size.
     """
@@ -44,7 +44,7 @@ def most_devices(state: Any, packed: Any, job_id: int, respect_head: bool) -> tu
 
 @entry
 def figures(state: Any, packed: Any, job_id: int, pool_id: int) -> tuple:  # type: ignore[type-arg]
-    """What policies know of a job: (key, estimated work left, rate and watts added in a pool)."""
+    """Return what policies know of a job in a pool: (key, estimated work left, rate, watts)."""
     job, run, knobs = state.jobs[job_id], state.runs[job_id], packed[0]
     key = key_of(
         job, run, memo_of(state, job_id), run.status == RUNNING, knobs, state.clock[0].now_us
@@ -69,13 +69,13 @@ def list_keys(state: Any, packed: Any, keys: Any, ends: Any) -> None:
 
 @entry
 def prediction(state: Any, job_id: int) -> float:
-    """The work of a job that history would predict if it joined the queue now."""
+    """Return the work that history would predict for a job that joined the queue now."""
     return expected_us(state, job_id)
 
 
 @entry
 def list_levels(state: Any, packed: Any, levels: Any) -> None:
-    """Write the level of every tenant, in the order of their own rows."""
+    """Write the level of every tenant, in the order of their rows."""
     for at in range(len(levels)):
         tenant = state.tenants[at * (1 + len(state.pools))]
         usage = usage_at(tenant, packed[0], state.clock[0].now_us)
@@ -84,9 +84,9 @@ def list_levels(state: Any, packed: Any, levels: Any) -> None:
 
 @entry
 def reserve_for(state: Any, job_id: int) -> tuple:  # type: ignore[type-arg]
-    """When and in which pool the job is expected to fit: (instant, pool or -1).
+    """Return when and in which pool the job is expected to fit: (instant, pool or -1).
 
-    The state's own reservation is lost.
+    Overwrites the state's reservation.
     """
     clock = state.clock[0]
     clock.actions = 0

@@ -1,7 +1,7 @@
-"""Who comes first with order = fair: tenants within their quota, then whoever uses least.
+"""The order of jobs with order = fair: tenants within their quota first, then by lowest usage.
 
-A tenant is part of a shape here, so all jobs of a shape share tenant, request and level, and only
-the first of each shape need be compared.
+The tenant is part of a shape here, so all jobs of a shape share tenant, request and level, and
+only the first job of each shape need be compared.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ BORROWED = int(Reason.BORROWED)
 
 @kernel
 def fairest_shape(state: Any, within_quota: bool, with_blocked: bool) -> int:
-    """The shape whose first job comes first of those that may start, or -1.
+    """Return the shape whose first job is next among those that may start, or -1.
 
     Args:
-        within_quota: leave out those that would borrow, and those passed over in this round.
-        with_blocked: do not leave out those that did not fit.
+        within_quota: skip shapes that would borrow, and those passed over in this round.
+        with_blocked: include shapes that did not fit.
     """
     best, best_borrows = -1, False
     best_level, best_key, best_tie = 0.0, 0.0, 0
@@ -54,7 +54,7 @@ def fairest_shape(state: Any, within_quota: bool, with_blocked: bool) -> int:
 
 @kernel
 def fair_reason(state: Any, shape_id: int) -> int:
-    """Why the first job of this shape starts now."""
+    """Return why the first job of this shape starts now."""
     shape = state.shapes[shape_id]
     tenant = state.tenants[tenant_of(state, shape.sample)]
     if tenant.used_milli + asks_milli(shape) > tenant.quota_milli:
@@ -64,7 +64,7 @@ def fair_reason(state: Any, shape_id: int) -> int:
 
 @kernel
 def start_fairly(state: Any, knobs: Any, now: int) -> None:
-    """Start jobs tenant by tenant, as long as any fits that may start."""
+    """Start jobs tenant by tenant while any job that may start fits."""
     refresh_levels(state, knobs, now)
     while True:
         shape_id = fairest_shape(state, False, False)

@@ -1,4 +1,4 @@
-"""Several nodes for a gang: whether it fits, and which nodes give it how many devices."""
+"""Places a gang on several nodes: whether it fits, and how many devices each node gives."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from flyball.schedule.nodes import (
 
 @kernel
 def count_usable(state: Any, pool_id: int, job: Any, free: int, count: int, avoid: bool) -> int:
-    """How many nodes have exactly `free` whole devices, and a host for `count` of the job's."""
+    """Count the nodes with exactly `free` whole devices and host room for `count` of the job's."""
     pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
     if not avoid and not asks_host(shape):
         return int(state.bitmaps[index.base_of(pool, free)])
-    found = 0
+    nodes = 0
     local = index.next_after(state.bitmaps, pool, free, -1)
     while local >= 0:
         node = state.nodes[pool.first_node + local]
         if usable(node, clock, shape, count, job.devices, avoid):
-            found += 1
+            nodes += 1
         local = index.next_after(state.bitmaps, pool, free, local)
-    return found
+    return nodes
 
 
 @kernel
 def fits_whole_nodes(state: Any, pool_id: int, job: Any, avoid: bool) -> bool:
-    """Whether a gang larger than a node finds empty nodes, and room for its remainder."""
+    """Return whether there are empty nodes for a gang larger than a node, and for its remainder."""
     capacity = state.pools[pool_id].capacity
     full, rest = job.devices // capacity, job.devices % capacity
     empty = count_usable(state, pool_id, job, capacity, capacity, avoid)
@@ -47,13 +47,13 @@ def fits_whole_nodes(state: Any, pool_id: int, job: Any, avoid: bool) -> bool:
     for free in range(rest, capacity):
         if node_with(state, pool_id, job, free, rest, avoid) >= 0:
             return True
-    # An empty node whose host is too small for a full share may do for the remainder.
+    # An empty node whose host is too small for a full share may still serve the remainder.
     return count_usable(state, pool_id, job, capacity, rest, avoid) > empty
 
 
 @kernel
 def fits_gathered(state: Any, pool_id: int, job: Any, avoid: bool) -> bool:
-    """Whether the pool has that many whole free devices in all, on hosts with room for them."""
+    """Return whether the pool has enough free devices in total, on hosts with room for them."""
     pool, shape = state.pools[pool_id], state.shapes[job.shape_id]
     total = 0
     if not asks_host(shape):
@@ -69,7 +69,7 @@ def fits_gathered(state: Any, pool_id: int, job: Any, avoid: bool) -> bool:
 
 @kernel
 def note_row(plan: Any, at: int, nodes: Any, node_id: int, count: int) -> int:
-    """Write a node and its lowest whole free devices into a row of the plan; the next row."""
+    """Write a node and its lowest free devices into a row of the plan; returns the next row."""
     plan[at].node = node_id
     plan[at].mask = lowest_devices(nodes[node_id].free_mask, count)
     return at + 1
@@ -77,10 +77,10 @@ def note_row(plan: Any, at: int, nodes: Any, node_id: int, count: int) -> int:
 
 @kernel
 def list_gang(state: Any, pool_id: int, job: Any, fit: int, avoid: bool) -> int:
-    """List the nodes of a gang that was found to fit so, in the order in which it takes them.
+    """List the nodes and masks of a gang that fits as `fit` says, behind the plan's last action.
 
     Returns:
-        Where the list ends that now stands behind the plan's last action, with node and mask.
+        The index in the plan where the list ends.
     """
     if fit == GATHERED:
         return list_gathered(state, pool_id, job, avoid)
@@ -98,7 +98,7 @@ def list_gang(state: Any, pool_id: int, job: Any, fit: int, avoid: bool) -> int:
 
 @kernel
 def list_whole_nodes(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
-    """Empty nodes, lowest first, then the fullest node with room for what remains."""
+    """List empty nodes, lowest first, then the fullest node with room for the remainder."""
     pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
     capacity = pool.capacity
     at, left, local = clock.actions, job.devices, -1
@@ -116,7 +116,7 @@ def list_whole_nodes(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
 
 @kernel
 def last_node(state: Any, pool_id: int, job: Any, rest: int, taken: int, avoid: bool) -> int:
-    """The node for a gang's remainder; empty nodes up to `taken` are its own where they can be."""
+    """Return the node for a gang's remainder; it already has the empty nodes up to `taken`."""
     pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
     for free in range(rest, pool.capacity):
         node_id = node_with(state, pool_id, job, free, rest, avoid)
@@ -126,14 +126,14 @@ def last_node(state: Any, pool_id: int, job: Any, rest: int, taken: int, avoid: 
     while True:
         local = index.next_after(state.bitmaps, pool, pool.capacity, local)
         node = state.nodes[pool.first_node + local]
-        own = usable(node, clock, shape, pool.capacity, job.devices, avoid) and local <= taken
-        if not own and usable(node, clock, shape, rest, job.devices, avoid):
+        has_it = usable(node, clock, shape, pool.capacity, job.devices, avoid) and local <= taken
+        if not has_it and usable(node, clock, shape, rest, job.devices, avoid):
             return int(pool.first_node + local)
 
 
 @kernel
 def list_gathered(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
-    """Most whole free devices first, each node giving what it has and its host can carry."""
+    """List nodes, most free devices first; each gives what is free and its host can carry."""
     pool, shape = state.pools[pool_id], state.shapes[job.shape_id]
     at, left = state.clock[0].actions, job.devices
     for step in range(pool.capacity):

@@ -1,7 +1,7 @@
-"""Heaps over a stretch of records with `key` and `tie`: smallest (key, tie) first.
+"""Heaps over a range of records with `key` and `tie`: smallest (key, tie) first.
 
-Four children to a node: half the levels of a binary heap, and the four lie side by side
-in memory. The event list and the queues use the same code.
+A node has four children: half the levels of a binary heap, and the four are adjacent in
+memory. The event list and the queues use the same code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def drop_top(heap: Any, begin: int, size: int) -> None:
 
 @kernel
 def sift_down(heap: Any, begin: int, size: int, hole: int, key: Any, tie: int) -> None:
-    """Put (key, tie) into the hole at index `hole`, or below it where it belongs."""
+    """Put (key, tie) into the hole at index `hole`, or as far below it as the order requires."""
     while True:
         child = 4 * hole + 1
         if child >= size:
@@ -64,7 +64,7 @@ def sift_down(heap: Any, begin: int, size: int, hole: int, key: Any, tie: int) -
 
 @kernel
 def heapify(heap: Any, begin: int, size: int) -> None:
-    """Make any `size` entries at `begin` a heap."""
+    """Turn the `size` entries at `begin` into a heap."""
     for hole in range((size - 2) >> 2, -1, -1):
         entry = heap[begin + hole]
         sift_down(heap, begin, size, hole, entry.key, entry.tie)
@@ -72,7 +72,7 @@ def heapify(heap: Any, begin: int, size: int) -> None:
 
 @kernel
 def remove(heap: Any, begin: int, size: int, tie: int) -> bool:
-    """Remove the entry with this tie, by search; False if there is none."""
+    """Remove the entry with this tie by linear search; False if there is none."""
     for at in range(size):
         if heap[begin + at].tie == tie:
             last = heap[begin + size - 1]

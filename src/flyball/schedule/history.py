@@ -1,7 +1,7 @@
-"""What jobs took that ended, and what that lets one expect of a new job (order = history).
+"""Predicts the work of a new job from similar jobs that ended before (order = history).
 
-The work of a job is known when it has ended and not before: `learn` is called then, `predict`
-when a job joins the queue.
+The work of a job is known only when it has ended: `learn` is called then, `predict` when a job
+joins the queue.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from flyball.physics.compile import entry, kernel
 from flyball.schedule.order import memo_of
 
 NOTHING_KNOWN_US = S_PER_HOUR * US_PER_S
-"""Expected of a job before any job has ended."""
+"""Predicted work of a job before any job has ended."""
 
 
 @kernel
 def learn_one(group: Any, done_us: float) -> None:
-    """The newest counts half."""
+    """Update the mean of a group, in which the newest job counts half."""
     if group.ended == 0:
         group.predicted_us = done_us
     else:
@@ -28,7 +28,7 @@ def learn_one(group: Any, done_us: float) -> None:
 
 @kernel
 def learn(state: Any, job_id: int) -> None:
-    """A job has ended: let its peers know what it took."""
+    """Add the work of a job that has ended to the groups it belongs to."""
     memo, done_us = memo_of(state, job_id), state.runs[job_id].done_us
     learn_one(state.memos[memo.alike], done_us)
     learn_one(state.memos[memo.of_owner], done_us)
@@ -38,7 +38,7 @@ def learn(state: Any, job_id: int) -> None:
 
 @kernel
 def expected_us(state: Any, job_id: int) -> float:
-    """What the nearest of its groups that knows anything expects of a job."""
+    """Return the prediction of the most specific of the job's groups that has any ended job."""
     memo = memo_of(state, job_id)
     group = state.memos[memo.alike]
     if group.ended == 0:
@@ -52,7 +52,7 @@ def expected_us(state: Any, job_id: int) -> float:
 
 @kernel
 def predict(state: Any, job_id: int) -> None:
-    """Write down what is expected of a job that has no prediction yet."""
+    """Record the prediction of a job that has none yet."""
     memo = memo_of(state, job_id)
     if memo.predicted_us == 0.0:
         memo.predicted_us = expected_us(state, job_id)

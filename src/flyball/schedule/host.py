@@ -1,8 +1,8 @@
-"""Host cores and host memory: what a job takes of a node besides its devices.
+"""Host cores and host memory: what a job takes of a node in addition to its devices.
 
-A job states its demand as a whole. On a node that gives `count` of its `devices` it takes
-that share of the demand, rounded up; a job without devices takes all of it. Jobs that state
-nothing take nothing, and nobody looks at hosts for them.
+A job states its total demand. On a node that gives `count` of its `devices` it takes that
+share of the demand, rounded up; a job without devices takes all of it. Jobs that state
+nothing take nothing, and their placement skips the host checks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flyball.schedule.order import expected_end
 
 @kernel
 def share_of(demand: int, count: int, devices: int) -> int:
-    """What `count` of a gang's `devices` take of its demand."""
+    """Return the part of the demand that goes with `count` of a gang's `devices`."""
     if devices == 0:
         return demand
     return (demand * count + devices - 1) // devices
@@ -24,13 +24,13 @@ def share_of(demand: int, count: int, devices: int) -> int:
 
 @kernel
 def asks_host(shape: Any) -> bool:
-    """Whether jobs of this shape state any demand on hosts."""
+    """Return whether jobs of this shape state any demand on hosts."""
     return bool(shape.cpu_milli > 0 or shape.host_mib > 0)
 
 
 @kernel
 def has_room(node: Any, shape: Any, count: int, devices: int) -> bool:
-    """Whether the node's host has room for `count` of a gang's devices."""
+    """Return whether the node's host has room for `count` of a gang's devices."""
     cpu_milli = share_of(shape.cpu_milli, count, devices)
     host_mib = share_of(shape.host_mib, count, devices)
     return bool(node.free_cpu_milli >= cpu_milli and node.free_host_mib >= host_mib)
@@ -38,7 +38,7 @@ def has_room(node: Any, shape: Any, count: int, devices: int) -> bool:
 
 @kernel
 def most_carried(node: Any, shape: Any, devices: int) -> int:
-    """The most of a gang's devices for which the node's host has room."""
+    """Return for how many of a gang's devices, at most, the node's host has room."""
     most = devices
     if shape.cpu_milli > 0:
         most = min(most, int(node.free_cpu_milli) * devices // shape.cpu_milli)
@@ -57,9 +57,9 @@ def take_host(node: Any, shape: Any, count: int, devices: int, sign: int) -> Non
 
 @kernel
 def room_us(state: Any, job: Any, node_id: int, count: int, now: int) -> int:
-    """When the host is expected to have room for `count` devices of the job.
+    """Return when the host is expected to have room for `count` devices of the job.
 
-    By the expected ends of the jobs on the node; FOREVER_US if even all of them leave too little.
+    By the expected ends of the jobs on the node; FOREVER_US if even an empty node has too little.
     """
     shape, node = state.shapes[job.shape_id], state.nodes[node_id]
     cpu_milli = share_of(shape.cpu_milli, count, job.devices)
@@ -74,9 +74,9 @@ def room_us(state: Any, job: Any, node_id: int, count: int, now: int) -> int:
             other = state.jobs[row.job]
             end = expected_end(other, state.runs[row.job], now)
             if end <= when:
-                theirs, held = state.shapes[other.shape_id], bit_count(row.mask)
-                free_cpu_milli += share_of(theirs.cpu_milli, held, other.devices)
-                free_host_mib += share_of(theirs.host_mib, held, other.devices)
+                other_shape, count_held = state.shapes[other.shape_id], bit_count(row.mask)
+                free_cpu_milli += share_of(other_shape.cpu_milli, count_held, other.devices)
+                free_host_mib += share_of(other_shape.host_mib, count_held, other.devices)
             else:
                 following = min(following, end)
             row_id = row.sibling

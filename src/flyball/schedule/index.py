@@ -1,10 +1,10 @@
 """Bitmaps that find a node by its number of whole free devices.
 
 Each pool has one bitmap per free count f = 0..capacity over its nodes, laid out in
-`state.bitmaps` as `[nodes in it, summary words, words]`. A summary bit says that a
-64-node word is not empty, so the lowest node of a bitmap is two look-ups away even with
-ten thousand nodes. Before them stands one word whose bit f - 1 says that some node has f
-whole free devices. Nodes that are down are in none.
+`state.bitmaps` as `[nodes in it, summary words, words]`. A summary bit is set if a 64-node
+word is not empty, so finding the lowest node of a bitmap takes two look-ups even with ten
+thousand nodes. One word in front of them has bit f - 1 set if some node has f whole free
+devices. Nodes that are down are in no bitmap.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ ZERO = np.uint64(0)
 
 
 def summary_words(words: int) -> int:
-    """Words needed to have a bit for each word."""
+    """Return how many summary words have a bit for each of `words`."""
     return (words + 63) // 64
 
 
 def index_size(words: int, capacity: int) -> int:
-    """Length of a pool's part of the index."""
+    """Return the length of a pool's part of the index."""
     return 1 + (capacity + 1) * (1 + summary_words(words) + words)
 
 
 @kernel
 def base_of(pool: Any, free: int) -> int:
-    """Where the pool's bitmap for this free count begins."""
+    """Return the index where the pool's bitmap for this free count begins."""
     return int(pool.index + 1 + free * (1 + (pool.words + 63) // 64 + pool.words))
 
 
 @kernel
 def insert(index: Any, pool: Any, free: int, local: int) -> None:
-    """Note that the pool's node `local` has this many whole free devices."""
+    """Record that the pool's node `local` has this many whole free devices."""
     base = base_of(pool, free)
     word = local >> 6
     summary = base + 1 + (word >> 6)
@@ -65,13 +65,13 @@ def discard(index: Any, pool: Any, free: int, local: int) -> None:
 
 @kernel
 def free_counts(index: Any, pool: Any, least: int) -> Any:
-    """Which free counts some node has: bit i stands for `least` + i whole devices."""
+    """Return the free counts that occur, as bits: bit i stands for `least` + i whole devices."""
     return index[pool.index] >> np.uint64(least - 1)
 
 
 @kernel
 def lowest(index: Any, pool: Any, free: int) -> int:
-    """The lowest node of the pool with exactly this many whole free devices, or -1."""
+    """Return the lowest node of the pool with exactly this many whole free devices, or -1."""
     base = base_of(pool, free)
     if index[base] == ZERO:
         return -1
@@ -86,7 +86,7 @@ def lowest(index: Any, pool: Any, free: int) -> int:
 
 @kernel
 def next_after(index: Any, pool: Any, free: int, local: int) -> int:
-    """The lowest such node after `local` (-1 to begin), or -1."""
+    """Return the next node after `local` (-1 to begin) with exactly `free` free devices, or -1."""
     base = base_of(pool, free)
     if index[base] == ZERO:
         return -1

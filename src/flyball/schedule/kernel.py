@@ -1,9 +1,9 @@
 """The decision: one compiled function for the twin and for live scheduling.
 
-`decide` looks at the state, starts what should start now (taking its devices in the state
-and writing the start into `state.plan`) and, in a round, sets aside who should give way.
-Whoever calls it carries the plan out: the twin by scheduling ends, a live loop by acting
-through an engine. It reads estimates only, never `work_us`.
+`decide` reads the state, starts the jobs that should start now (taking their devices in the
+state and writing the starts into `state.plan`) and, in a round, preempts the jobs that should
+give way. The caller carries the plan out: the twin by scheduling ends, a live loop through an
+engine. It reads estimates only, never `work_us`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
 
     Args:
         state: the cluster; capacity and queue change as jobs are started.
-        knobs: the packed knobs' only record.
+        knobs: the only record of the packed knobs.
         now: microseconds.
-        is_round: whether running jobs may be set aside this time.
+        is_round: whether running jobs may be preempted this time.
     """
     clock = state.clock[0]
     clock.actions = 0
     clock.decisions += 1
-    # 0. Target shares have rounds of their own.
+    # 0. Policies of target shares have their own kind of round.
     if knobs.order == SHARES and is_round:
         share_round(state, knobs, now)
         clock.capacity_grew = 0
@@ -73,7 +73,7 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
         else:
             refill_window(state, knobs)
             scan_window(state, knobs, 0, False, bool(clock.capacity_grew), now)
-    # 3. In a round, make room for jobs that come well before running ones.
+    # 3. In a round, make room for jobs that are well ahead of running ones.
     gave_way = False
     if is_round and knobs.preempt == ROUNDS and clock.pending > 0:
         gave_way = preemption_round(state, knobs, now)
@@ -83,7 +83,7 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
 
 @hot
 def start_heads(state: Any, knobs: Any, now: int) -> None:
-    """Start the first job of each shape while it fits: strict, or skipping who does not."""
+    """Start the first job of each shape while it fits; skip those that do not, unless strict."""
     strict = knobs.backfill == STRICT
     while True:
         shape_id = first_shape(state, not strict, False)
@@ -107,7 +107,7 @@ def start_heads(state: Any, knobs: Any, now: int) -> None:
 
 @kernel
 def behind_blocked(state: Any, key: float, job_id: int) -> bool:
-    """Whether some job that does not fit comes before this one."""
+    """Return whether a job that does not fit is ahead of this one."""
     for shape_id in range(len(state.shapes)):
         shape = state.shapes[shape_id]
         if shape.blocked and shape.pending > 0:
@@ -119,7 +119,7 @@ def behind_blocked(state: Any, key: float, job_id: int) -> bool:
 
 @kernel
 def backfill(state: Any, knobs: Any, now: int) -> None:
-    """EASY: in order while jobs fit; then those that do not delay the first that does not."""
+    """Start jobs in order while they fit, then those that do not delay the head (EASY)."""
     clock = state.clock[0]
     retry = bool(clock.capacity_grew)
     start_in_order(state, knobs, retry, now)
@@ -165,11 +165,11 @@ def start_in_order(state: Any, knobs: Any, retry: bool, now: int) -> None:
 def scan_window(
     state: Any, knobs: Any, first: int, respect_head: bool, retry: bool, now: int
 ) -> None:
-    """Go through the window from `first` and start what fits (and does not delay the head).
+    """Scan the window from `first` and start the jobs that fit (and do not delay the head).
 
-    A job that cannot start rules out its shape-mates that have as much left or more: they fit
-    on no other devices than it does, and are expected to end no earlier. So if the
-    shortest of each shape could not start, nobody can, and the scan is over.
+    A job that cannot start rules out the jobs of its shape with as much work left or more: they
+    fit on no other devices, and are expected to end no earlier. So if the shortest job of each
+    shape cannot start, no job can, and the scan is over.
     """
     clock = state.clock[0]
     if not retry and not clock.scan_due:
@@ -216,18 +216,18 @@ def scan_window(
 
 @kernel
 def any_could_start(state: Any, knobs: Any, respect_head: bool, now: int) -> bool:
-    """Whether the shortest job of any shape could start; rules out the shapes whose cannot."""
-    found = False
+    """Return whether the shortest job of any shape could start; rule out shapes where it cannot."""
+    any_fits = False
     for shape_id in range(len(state.shapes)):
         shape = state.shapes[shape_id]
         if shape.shortest_us < shape.too_long_us:
             left_us = max(0.0, shape.shortest_us)
             sample = state.jobs[shape.sample]
             if find_for(state, knobs, sample, left_us, 0, respect_head, now)[0] >= 0:
-                found = True
+                any_fits = True
             else:
                 shape.too_long_us = shape.shortest_us
-    return found
+    return any_fits
 
 
 @entry

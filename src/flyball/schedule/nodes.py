@@ -1,8 +1,8 @@
-"""One node for a job: which node has the devices and the host, and which of its devices.
+"""Finds one node for a job: with enough devices and host capacity, and which devices of it.
 
-Reads capacity, changes nothing. Jobs that ask nothing of hosts are found by bitmaps alone;
-for the others the nodes of a bitmap are looked at one by one. What is called for every node
-takes records, not the state: passing all its arrays would cost more than the work.
+Reads capacity, changes nothing. Nodes for jobs that ask nothing of hosts are found by bitmaps
+alone; for the others the nodes of a bitmap are checked one by one. Functions called for every
+node take records, not the state: passing all its arrays would cost more than the work.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ NOWHERE = -1
 WHOLE_NODES = -2  # over several nodes, all but the last entirely
 GATHERED = -3  # over several nodes, wherever devices are free
 CLEARED = -4  # over the nodes that a preemption cleared for it
-"""A fit is a node's index or one of these."""
+"""Values of a fit that is not the index of a node."""
 
 
 @kernel
 def lowest_devices(mask: Any, count: int) -> Any:
-    """The `count` lowest set bits of a mask."""
+    """Return a mask of the `count` lowest set bits of a mask."""
     rest = mask
     for _ in range(count):
         rest &= rest - ONE
@@ -37,20 +37,20 @@ def lowest_devices(mask: Any, count: int) -> Any:
 
 @kernel
 def kept_back(state: Any, node_id: int) -> bool:
-    """Whether the node is part of the head's reservation."""
+    """Return whether the node is part of the head's reservation."""
     return bool(state.nodes[node_id].reserved_stamp == state.clock[0].reserved_stamp)
 
 
 @kernel
 def is_cleared(state: Any, node_id: int) -> bool:
-    """Whether a preemption clears this node for the job at hand."""
+    """Return whether a preemption clears this node for the current job."""
     scratch = state.node_scratch[node_id]
     return bool(scratch.stamp == state.clock[0].stamp and scratch.value == CLEARED)
 
 
 @kernel
 def usable(node: Any, clock: Any, shape: Any, count: int, devices: int, avoid: bool) -> bool:
-    """Whether a node may be used, and its host has room for `count` of a gang's devices."""
+    """Return whether a node is allowed and its host has room for `count` of a gang's devices."""
     if avoid and node.reserved_stamp == clock.reserved_stamp:
         return False
     return has_room(node, shape, count, devices)
@@ -58,7 +58,7 @@ def usable(node: Any, clock: Any, shape: Any, count: int, devices: int, avoid: b
 
 @kernel
 def node_with(state: Any, pool_id: int, job: Any, free: int, count: int, avoid: bool) -> int:
-    """The lowest usable node of the pool with exactly `free` whole devices, or NOWHERE."""
+    """Return the lowest usable node of the pool with exactly `free` whole devices, or NOWHERE."""
     pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
     local = index.lowest(state.bitmaps, pool, free)
     if avoid or asks_host(shape):
@@ -72,7 +72,7 @@ def node_with(state: Any, pool_id: int, job: Any, free: int, count: int, avoid: 
 
 @kernel
 def fit_node(state: Any, pool_id: int, job: Any, count: int, emptiest: bool, avoid: bool) -> int:
-    """A node with `count` whole free devices for the job: the fullest such, or the emptiest."""
+    """Return the fullest, or the emptiest, node with `count` whole free devices, or NOWHERE."""
     counts = index.free_counts(state.bitmaps, state.pools[pool_id], count)
     while counts != ZERO:
         above = highest_bit(counts) if emptiest else lowest_bit(counts)
@@ -85,7 +85,7 @@ def fit_node(state: Any, pool_id: int, job: Any, count: int, emptiest: bool, avo
 
 @kernel
 def fit_host(state: Any, pool_id: int, job: Any, emptiest: bool, avoid: bool) -> int:
-    """A node for a job without devices: the fullest, or the emptiest."""
+    """Return the fullest, or the emptiest, node for a job without devices, or NOWHERE."""
     capacity = state.pools[pool_id].capacity
     for step in range(capacity + 1):
         free = capacity - step if emptiest else step
@@ -97,7 +97,7 @@ def fit_host(state: Any, pool_id: int, job: Any, emptiest: bool, avoid: bool) ->
 
 @kernel
 def count_nodes(state: Any, pool_id: int, free: int, avoid: bool) -> int:
-    """How many nodes have exactly `free` whole devices."""
+    """Count the nodes with exactly `free` whole devices."""
     pool = state.pools[pool_id]
     if not avoid:
         return int(state.bitmaps[index.base_of(pool, free)])
@@ -112,17 +112,17 @@ def count_nodes(state: Any, pool_id: int, free: int, avoid: bool) -> int:
 
 @kernel
 def eligible(devices: Any, node: Any, at: int, job: Any) -> bool:
-    """Whether an open device has room for a fractional job."""
+    """Return whether an open device has room for a fractional job."""
     device = devices[node.first_device + at]
     return bool(device.free_milli >= job.milli and device.free_mib >= job.memory_mib)
 
 
 @kernel
 def pick_fraction(devices: Any, node: Any, job: Any) -> tuple:  # type: ignore[type-arg]
-    """The devices of a node for a fractional job: smallest remainders first.
+    """Pick the devices of a node for a fractional job: smallest remainders first.
 
     Returns:
-        (mask, sum of their free milli, whether one of them is open); mask 0 if too few.
+        (mask, sum of their free milli, whether one of them is open); mask 0 if too few fit.
     """
     chosen = ZERO
     total = 0
@@ -152,7 +152,7 @@ def pick_fraction(devices: Any, node: Any, job: Any) -> tuple:  # type: ignore[t
 
 @kernel
 def fit_open(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
-    """The node whose open devices this fractional job fills best, or NOWHERE."""
+    """Return the node whose open devices this fractional job would fill best, or NOWHERE."""
     pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
     picky = avoid or asks_host(shape)
     best, least = NOWHERE, 0
@@ -170,7 +170,7 @@ def fit_open(state: Any, pool_id: int, job: Any, avoid: bool) -> int:
 
 @kernel
 def fits_on(devices: Any, node: Any, shape: Any, job: Any) -> bool:
-    """Whether the whole job fits on this node now."""
+    """Return whether the whole job fits on this node now."""
     if node.down or not has_room(node, shape, job.devices, job.devices):
         return False
     count = node.free

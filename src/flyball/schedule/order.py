@@ -1,4 +1,4 @@
-"""The order of the queue: what policies may know of a job, and the key it gives.
+"""The order of the queue: computes a job's key from what policies may know of it.
 
 Everything here reads estimates, never true durations.
 """
@@ -18,12 +18,12 @@ REMAINING = int(Order.REMAINING)
 SHARES = int(Order.SHARES)
 FAIR, HISTORY = int(Order.FAIR), int(Order.HISTORY)
 DEMOTED_S = 1e10
-"""Added to the key for every queue that a job was demoted (order = attained)."""
+"""Seconds added to the key for each queue by which a job was demoted (order = attained)."""
 
 
 @kernel
 def doubled(value: float, done_us: float) -> float:
-    """A guess at a job's whole work, doubled until the job has not outlived it."""
+    """Double an estimate of a job's total work until it exceeds the work done."""
     while value <= done_us:
         value *= 2.0
     return float(value)
@@ -31,25 +31,25 @@ def doubled(value: float, done_us: float) -> float:
 
 @kernel
 def guess(job: Any, done_us: float) -> float:
-    """The estimate of a job's whole work, as far as the job has not outlived it."""
+    """Return the estimate of a job's total work, doubled if the job has outlived it."""
     return doubled(job.estimate_us, done_us)
 
 
 @kernel
 def memo_of(state: Any, job_id: int) -> Any:
-    """What the order remembers of a job; a blank one where it remembers nothing."""
+    """Return the memo of a job; a blank one if the order keeps none."""
     return state.memos[job_id if len(state.memos) > 1 else 0]
 
 
 @kernel
 def progress(run: Any, now: int) -> float:
-    """Work done since the running slice was ready."""
+    """Return the work done since the running slice was ready."""
     return float(max(0, now - run.ready_us) * run.rate)
 
 
 @kernel
 def expected_end(job: Any, run: Any, now: int) -> int:
-    """When a running job is expected to end: always after `now`."""
+    """Return when a running job is expected to end: always after `now`."""
     value = guess(job, run.done_us)
     end = run.ready_us + math.ceil((value - run.done_us) / run.rate)
     while end <= now:
@@ -60,7 +60,7 @@ def expected_end(job: Any, run: Any, now: int) -> int:
 
 @kernel
 def attained_us(job: Any, run: Any, memo: Any, running: bool, now: int) -> float:
-    """Device time received, since its promotion if it had one."""
+    """Return the device time received, since the last promotion if there was one."""
     service_us = run.service_us
     if running:
         service_us += (now - run.since_us) * run.devices * job.milli / 1000
@@ -69,7 +69,7 @@ def attained_us(job: Any, run: Any, memo: Any, running: bool, now: int) -> float
 
 @kernel
 def demotions(knobs: Any, service_us: float) -> int:
-    """The queue of a job that has received so much: 0 is the first."""
+    """Return the queue of a job that has received this much service: 0 is the first."""
     if knobs.attained2_us > 0.0 and service_us >= knobs.attained2_us:
         return 2
     return 1 if service_us >= knobs.attained_us else 0
@@ -77,7 +77,7 @@ def demotions(knobs: Any, service_us: float) -> int:
 
 @kernel
 def key_of(job: Any, run: Any, memo: Any, running: bool, knobs: Any, now: int) -> float:
-    """The job's place in the order; the smallest key is first."""
+    """Return the job's key in the order; the smallest is first."""
     if knobs.order == SUBMIT or knobs.order == SHARES or knobs.order == FAIR:
         key = job.submit_us / 1e6
     elif knobs.order == SHORTEST:

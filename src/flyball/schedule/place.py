@@ -1,4 +1,4 @@
-"""Where a job starts: which pool, which node of it. Reads capacity, changes nothing."""
+"""Chooses where a job starts: the pool and the node. Reads capacity, changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPAN_ANY = int(Span.ANY)
 
 @kernel
 def hopeless(bitmaps: Any, pool: Any, job: Any) -> bool:
-    """Whether it takes no more than a look to see that a gang that does not gather cannot fit."""
+    """Return whether the index alone shows that a gang confined to whole nodes cannot fit."""
     if job.devices > pool.capacity:
         return bool(bitmaps[index.base_of(pool, pool.capacity)] < job.devices // pool.capacity)
     return bool(job.devices > 0 and index.free_counts(bitmaps, pool, job.devices) == ZERO)
@@ -36,11 +36,11 @@ def hopeless(bitmaps: Any, pool: Any, job: Any) -> bool:
 
 @kernel
 def fit_pool(state: Any, knobs: Any, job: Any, pool_id: int, avoid: bool) -> tuple:  # type: ignore[type-arg]
-    """Where in one pool a job fits, and whether that is a single node of whole devices.
+    """Find where in one pool a job fits.
 
     Returns:
-        (node, WHOLE_NODES, GATHERED or NOWHERE; True if the number of devices left there
-        is what the place rule should compare).
+        (node, WHOLE_NODES, GATHERED or NOWHERE; True if it is a single node of whole devices,
+        so that the place rule compares the number of devices left there).
     """
     if job.devices > state.pools[pool_id].capacity:
         if fits_whole_nodes(state, pool_id, job, avoid):
@@ -72,7 +72,7 @@ def fit_pool(state: Any, knobs: Any, job: Any, pool_id: int, avoid: bool) -> tup
 def score(
     state: Any, knobs: Any, job: Any, pool_id: int, node_id: int, plain: bool, avoid: bool
 ) -> float:
-    """What the place rule compares between pools; least is best."""
+    """Return the score by which the place rule compares pools; lowest is best."""
     if knobs.place == FGD:
         if node_id >= 0:
             return float(score_on(state, job, node_id))
@@ -99,7 +99,7 @@ def score(
 
 @kernel
 def within_budget(state: Any, knobs: Any, job: Any, pool_id: int, power_w: float) -> bool:
-    """Whether the power budget allows the job to start in the pool on top of `power_w`."""
+    """Return whether the power budget allows the job to start in the pool on top of `power_w`."""
     clock = state.clock[0]
     if clock.budget_w <= 0.0:
         return True
@@ -111,7 +111,7 @@ def within_budget(state: Any, knobs: Any, job: Any, pool_id: int, power_w: float
 def would_delay_head(
     state: Any, knobs: Any, job: Any, left_us: float, restart_us: int, pool_id: int, now: int
 ) -> bool:
-    """Whether the job, in the reserved pool, is expected to run past the reserved instant."""
+    """Return whether the job would run in the reserved pool past the reserved instant."""
     clock = state.clock[0]
     if clock.reserved_pool != pool_id:
         return False
@@ -121,7 +121,7 @@ def would_delay_head(
 
 @kernel
 def slowest_worth_using(state: Any, knobs: Any, job: Any, left_us: float, pools: Any) -> float:
-    """place = hold: the longest acceptable run time, from the fastest pool it could run on."""
+    """Return the longest run time that place = hold accepts, by the fastest pool of the job."""
     best = 0.0
     while pools != ZERO:
         pool_id = lowest_bit(pools)
@@ -132,7 +132,7 @@ def slowest_worth_using(state: Any, knobs: Any, job: Any, left_us: float, pools:
 
 @hot
 def find(state: Any, knobs: Any, job_id: int, respect_head: bool, now: int) -> tuple:  # type: ignore[type-arg]
-    """Where the job should start now.
+    """Find where the job should start now.
 
     Args:
         respect_head: do not delay the reservation of the head.
@@ -150,10 +150,10 @@ def find(state: Any, knobs: Any, job_id: int, respect_head: bool, now: int) -> t
 def find_for(
     state: Any, knobs: Any, job: Any, left_us: float, restart_us: int, respect_head: bool, now: int
 ) -> tuple:  # type: ignore[type-arg]
-    """`find` for a job like this one with so much left."""
+    """Find a place (see `find`) for a job like this one with `left_us` of work left."""
     pools = state.shapes[job.shape_id].pools
     power_w = state.clock[0].power_w
-    whole = job.milli == MILLI_PER_DEVICE and knobs.span != SPAN_ANY
+    may_be_hopeless = job.milli == MILLI_PER_DEVICE and knobs.span != SPAN_ANY
     longest_us = 0.0
     if knobs.place == HOLD:
         longest_us = slowest_worth_using(state, knobs, job, left_us, pools)
@@ -161,7 +161,7 @@ def find_for(
     while pools != ZERO:
         pool_id = lowest_bit(pools)
         pools &= pools - ONE
-        if whole and hopeless(state.bitmaps, state.pools[pool_id], job):
+        if may_be_hopeless and hopeless(state.bitmaps, state.pools[pool_id], job):
             continue
         avoid = respect_head and would_delay_head(
             state, knobs, job, left_us, restart_us, pool_id, now

@@ -1,13 +1,13 @@
 """place = fgd: fragmentation gradient descent (Weng et al., USENIX ATC 2023).
 
-A node's fragmentation is what is free on its devices and of no use to the usual jobs: for a
-usual job that the node cannot run now, all of it; for one that it can, the devices with too
-little left each. `fragments` adds that up over `state.usual`, each kind as often as it occurs,
-so it is a whole number and the order of adding does not matter. A job goes where it adds
-least; the increase is rounded to a level, as its authors do.
+A node's fragmentation is the free capacity of its devices that typical jobs cannot use: for a
+typical job that the node cannot run now, all of it; for one that it can, the devices with too
+little left. `fragments` sums that over `state.usual`, each kind weighted by how often it occurs,
+so it is an integer and the order of summation does not matter. A job goes where it adds least
+fragmentation; the increase is rounded to a level, as its authors do.
 
-`state.scores` remembers each shape's score on each node and, in its last row, each node's
-fragmentation; `allocate.forget` makes a node's column STALE when something on the node changes.
+`state.scores` caches each shape's score on each node and, in its last row, each node's
+fragmentation; `allocate.forget` marks a node's column STALE when something on the node changes.
 """
 
 from __future__ import annotations
@@ -34,25 +34,28 @@ from flyball.schedule.nodes import (
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 LEVEL = 1 << 44
-"""A score is level * LEVEL + free milli of the node * MILLI + free cores (thousandths)."""
+"""Unit of the level in a score: level * LEVEL + free milli of the node * MILLI + millicores."""
 MILLI = 1 << 28
 FINER = 1000
 BORDERS = np.array(
     [math.ceil(MILLI_PER_DEVICE * FINER * math.log(k / (100 - k))) for k in range(1, 100)]
 )
-"""k of these are passed if 100 / (1 + e^(increase in devices)) >= k; in 1/FINER of a milli."""
+"""Thresholds of the levels, in 1/FINER of a milli.
+
+k of them are passed if 100 / (1 + e^(increase in devices)) >= k.
+"""
 NOT_HERE = 1 << 62
-"""The score of a node where the job does not fit: more than any other."""
+"""Score of a node where the job does not fit: larger than any other."""
 
 
 @kernel
 def fragments(
     usual: Any, devices: Any, node: Any, taken: Any, milli: int, cpu_milli: int, host_mib: int
 ) -> int:  # fmt: skip
-    """What is free and of no use, if the node gave `milli` of each device in `taken`.
+    """Return the fragmentation of a node after it gave `milli` of each device in `taken`.
 
     Args:
-        cpu_milli, host_mib: what its host would have free then.
+        cpu_milli, host_mib: what its host would then have free.
     """
     part = MILLI_PER_DEVICE - milli
     whole, begun = bit_count(node.free_mask & ~taken), bit_count(node.free_mask & taken)
@@ -91,7 +94,7 @@ def fragments(
 
 @kernel
 def left_on(devices: Any, node: Any, at: int, taken: Any, milli: int) -> int:
-    """What an open device would have left."""
+    """Return the thousandths that an open device would have left."""
     left = devices[node.first_device + at].free_milli
     if (taken >> np.uint64(at)) & ONE != ZERO:
         left -= milli
@@ -100,7 +103,7 @@ def left_on(devices: Any, node: Any, at: int, taken: Any, milli: int) -> int:
 
 @kernel
 def increase(state: Any, job: Any, node_id: int, taken: Any) -> int:
-    """How much the node's fragmentation grows if the job takes these devices of it."""
+    """Return how much the node's fragmentation grows if the job takes these devices."""
     node, shape = state.nodes[node_id], state.shapes[job.shape_id]
     usual, devices = state.usual, state.devices
     count = bit_count(taken)
@@ -118,9 +121,9 @@ def increase(state: Any, job: Any, node_id: int, taken: Any) -> int:
 
 @kernel
 def level_of(usual: Any, growth: int) -> int:
-    """The level of an increase, 0 (best) to 99: the borders that it does not stay below.
+    """Return the level of an increase, 0 (best) to 99, by the thresholds in `BORDERS`.
 
-    Increases are sums over all usual jobs; the borders are for one.
+    Increases are sums over all typical jobs; the thresholds are for one job.
     """
     jobs = usual[len(usual) - 1].covered if len(usual) > 0 else 0
     low, high = 0, len(BORDERS)
@@ -135,7 +138,7 @@ def level_of(usual: Any, growth: int) -> int:
 
 @kernel
 def least_devices(state: Any, job: Any, node_id: int) -> tuple:  # type: ignore[type-arg]
-    """The devices that the job, which fits on the node, takes there: (mask, level)."""
+    """Return the least fragmenting devices of a node on which the job fits: (mask, level)."""
     node = state.nodes[node_id]
     if job.milli == MILLI_PER_DEVICE:
         mask = lowest_devices(node.free_mask, job.devices)
@@ -162,27 +165,27 @@ def least_devices(state: Any, job: Any, node_id: int) -> tuple:  # type: ignore[
 
 @kernel
 def score_on(state: Any, job: Any, node_id: int) -> int:
-    """The job's score on a node, the smallest being best; remembered if there is room for that."""
-    node, known = state.nodes[node_id], len(state.scores) > 0
-    if known and state.scores[job.shape_id, node_id] != STALE:
+    """Return the job's score on a node, smallest is best; cached if the state has a cache."""
+    node, is_cached = state.nodes[node_id], len(state.scores) > 0
+    if is_cached and state.scores[job.shape_id, node_id] != STALE:
         return int(state.scores[job.shape_id, node_id])
     score = NOT_HERE
     if fits_on(state.devices, node, state.shapes[job.shape_id], job):
         free_milli = state.pools[node.pool].capacity * MILLI_PER_DEVICE - node.used_milli
         level = least_devices(state, job, node_id)[1]
         score = int(level) * LEVEL + int(free_milli) * MILLI + int(node.free_cpu_milli)
-    if known:
+    if is_cached:
         state.scores[job.shape_id, node_id] = score
     return score
 
 
 @kernel
 def least_fragmenting(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
-    """The node of the pool with the smallest score, or NOWHERE."""
+    """Return the node of the pool with the smallest score, or NOWHERE."""
     pool, scores, shape_id = state.pools[pool_id], state.scores, job.shape_id
     best, least = NOWHERE, NOT_HERE
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
-        # Most scores are known: looked up here, since a call would cost more than the look.
+        # Most scores are cached: read here, since a call would cost more than the read.
         score = scores[shape_id, node_id] if len(scores) > 0 else STALE
         if score == STALE:
             score = score_on(state, job, node_id)
@@ -193,7 +196,7 @@ def least_fragmenting(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
 
 @kernel
 def gang_score(state: Any, job: Any, pool_id: int, fit: int, avoid: bool) -> int:
-    """The score of a gang over several nodes: the level of what it adds in all."""
+    """Return the score of a gang over several nodes: the level of its total increase."""
     growth = 0
     for at in range(state.clock[0].actions, list_gang(state, pool_id, job, fit, avoid)):
         action = state.plan[at]

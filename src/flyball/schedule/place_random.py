@@ -1,8 +1,8 @@
-"""place = random: a draw that is the same in every run of the same problem.
+"""place = random: random placement that is the same in every run of the same problem.
 
-The n-th start of a run draws a number for every node, and for every device of it, by a hash of
-(n, node, device). The hash mixes 32 bits at a time, so that plain Python and compiled code,
-which has 64, agree without overflow.
+The n-th start of a run draws a number for every node and each of its devices by a hash of
+(n, node, device). The hash works on 32 bits, so that plain Python and compiled code, which has
+64, agree without overflow.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from flyball.schedule.nodes import NOWHERE, eligible, fits_on
 BITS = 0xFFFFFFFF
 FACTOR = 0x45D9F3B
 NO_DRAW = 1 << 32
-"""More than any draw."""
+"""A number larger than any draw."""
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 
 
 @kernel
 def mixed(value: int) -> int:
-    """32 bits in, 32 bits out, each of which depends on all."""
+    """Hash 32 bits to 32 bits, each of which depends on all bits of the input."""
     value &= BITS
     value = ((value ^ (value >> 16)) * FACTOR) & BITS
     value = ((value ^ (value >> 16)) * FACTOR) & BITS
@@ -33,13 +33,13 @@ def mixed(value: int) -> int:
 
 @kernel
 def draw(clock: Any, node_id: int) -> int:
-    """The node's number for the next start."""
+    """Return the number drawn for a node at the next start."""
     return mixed(mixed(clock.starts) + node_id)
 
 
 @kernel
 def drawn_node(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
-    """The node of lowest number among those where the job fits now, or NOWHERE."""
+    """Return the node with the lowest draw among those where the job fits now, or NOWHERE."""
     pool, shape, clock = state.pools[pool_id], state.shapes[job.shape_id], state.clock[0]
     best, least = NOWHERE, NO_DRAW
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
@@ -55,7 +55,7 @@ def drawn_node(state: Any, job: Any, pool_id: int, avoid: bool) -> int:
 
 @kernel
 def drawn_devices(state: Any, job: Any, node_id: int) -> Any:
-    """The devices of lowest number among those of the node with room for a fractional job."""
+    """Return the devices with the lowest draws among those with room for a fractional job."""
     node = state.nodes[node_id]
     base = draw(state.clock[0], node_id)
     chosen = ZERO

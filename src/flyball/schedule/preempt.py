@@ -1,7 +1,7 @@
 """Preemption rounds: a pending job may take devices from running jobs well behind it.
 
-Nobody is set aside unless the job that asked then fits. Victims are tried worst first; the
-work is bounded by the running jobs times the shapes, not by the length of the queue.
+No job is preempted unless the pending job then fits. Victims are tried worst first; the work
+is bounded by the running jobs times the shapes, not by the length of the queue.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ZERO = np.uint64(0)
 
 @kernel
 def collect_victims(state: Any, knobs: Any, worse_than: float, now: int) -> None:
-    """List the running jobs that may be set aside for a key of `worse_than`."""
+    """List the running jobs that may be preempted by a job with the key `worse_than`."""
     clock = state.clock[0]
     count = 0
     for node_id in range(len(state.nodes)):
@@ -55,7 +55,7 @@ def collect_victims(state: Any, knobs: Any, worse_than: float, now: int) -> None
 
 @kernel
 def nth_victim(state: Any, n: int) -> int:
-    """Index in `victims` of the n-th worst (from 0), or -1; sorts only as far as asked."""
+    """Return the index in `victims` of the n-th worst (from 0), or -1; sorts lazily."""
     clock = state.clock[0]
     if n >= clock.victim_count:
         return -1
@@ -71,12 +71,12 @@ def nth_victim(state: Any, n: int) -> int:
 
 
 SET_ASIDE = 1
-"""As a victim's tie: this one is gone already (ties are job indices times -1)."""
+"""Tie of a victim that was preempted already (other ties are job indices times -1)."""
 
 
 @kernel
 def would_be_whole(state: Any, node_id: int) -> int:
-    """Whole free devices of a node if the victims added so far were gone."""
+    """Return the whole free devices of a node if the victims added so far were gone."""
     scratch = state.node_scratch[node_id]
     added = scratch.value if scratch.stamp == state.clock[0].stamp else 0
     return int(state.nodes[node_id].free + added)
@@ -86,7 +86,7 @@ def would_be_whole(state: Any, node_id: int) -> int:
 def host_would_do(
     node: Any, scratch: Any, clock: Any, shape: Any, count: int, devices: int
 ) -> bool:
-    """Whether the host would have room for `count` of a gang's devices without those victims."""
+    """Return whether the host, without those victims, has room for `count` of a gang's devices."""
     if not clock.hosts:
         return True
     cpu_milli, host_mib = node.free_cpu_milli, node.free_host_mib
@@ -99,7 +99,7 @@ def host_would_do(
 
 @kernel
 def free_milli(state: Any, node: Any, at: int) -> int:
-    """What is free of a device now."""
+    """Return the free thousandths of a device."""
     bit = ONE << np.uint64(at)
     if node.free_mask & bit != ZERO:
         return MILLI_PER_DEVICE
@@ -110,7 +110,7 @@ def free_milli(state: Any, node: Any, at: int) -> int:
 
 @kernel
 def add_row(state: Any, row: Any, for_fraction: bool) -> None:
-    """Count a victim's row as if its devices were free, device by device only if need be."""
+    """Count a victim's row as if its devices were free; device by device only if necessary."""
     stamp = state.clock[0].stamp
     scratch = state.node_scratch[row.node]
     if scratch.stamp != stamp:
@@ -139,7 +139,7 @@ def add_row(state: Any, row: Any, for_fraction: bool) -> None:
 
 @kernel
 def would_serve_fraction(state: Any, node_id: int, job: Any) -> bool:
-    """Whether enough devices of the node would have room for a fractional job."""
+    """Return whether enough devices of the node would have room for a fractional job."""
     node = state.nodes[node_id]
     pool = state.pools[node.pool]
     count = 0
@@ -159,7 +159,7 @@ def would_serve_fraction(state: Any, node_id: int, job: Any) -> bool:
 
 @kernel
 def fractions_on(state: Any, node_id: int, at: int) -> bool:
-    """Whether the device serves fractional jobs, so that its record has a meaning."""
+    """Return whether the device serves fractional jobs, so that its record is valid."""
     bit = ONE << np.uint64(at)
     row_id = state.nodes[node_id].first_row
     while row_id >= 0:
@@ -172,7 +172,7 @@ def fractions_on(state: Any, node_id: int, at: int) -> bool:
 
 @kernel
 def serving_node(state: Any, job: Any, victim_id: int) -> int:
-    """The lowest node of this victim on which the job would now fit, or NOWHERE."""
+    """Return the lowest node of this victim on which the job would then fit, or NOWHERE."""
     best, clock, shape = NOWHERE, state.clock[0], state.shapes[job.shape_id]
     row_id = state.runs[victim_id].first_row
     while row_id >= 0:
@@ -191,7 +191,7 @@ def serving_node(state: Any, job: Any, victim_id: int) -> int:
 
 @kernel
 def newly_empty(state: Any, victim_id: int) -> int:
-    """How many nodes of this victim, just added, would be wholly free only without it."""
+    """Count the nodes of this victim, just added, that only become wholly free without it."""
     count = 0
     row_id = state.runs[victim_id].first_row
     while row_id >= 0:
@@ -205,23 +205,23 @@ def newly_empty(state: Any, victim_id: int) -> int:
 
 @kernel
 def mark_empty_nodes(state: Any, job: Any, pool_id: int, needed: int) -> bool:
-    """Mark as cleared the lowest nodes that would be wholly free, with a host for a full share.
+    """Mark as cleared the lowest nodes that would be wholly free and whose host fits a full share.
 
     Returns:
         Whether there are as many as needed; if not, none is marked.
     """
     pool, clock, shape = state.pools[pool_id], state.clock[0], state.shapes[job.shape_id]
-    found = 0
+    count = 0
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
         node, scratch = state.nodes[node_id], state.node_scratch[node_id]
         if node.down or would_be_whole(state, node_id) < pool.capacity:
             continue
         if not host_would_do(node, scratch, clock, shape, pool.capacity, job.devices):
             continue
-        state.shortlist[found].tie = node_id
-        found += 1
-        if found == needed:
-            for at in range(found):
+        state.shortlist[count].tie = node_id
+        count += 1
+        if count == needed:
+            for at in range(count):
                 cleared = state.node_scratch[state.shortlist[at].tie]
                 cleared.stamp, cleared.value = clock.stamp, CLEARED
             return True
@@ -230,7 +230,7 @@ def mark_empty_nodes(state: Any, job: Any, pool_id: int, needed: int) -> bool:
 
 @kernel
 def stands_on(state: Any, victim_id: int, node_id: int) -> bool:
-    """Whether the victim has a row on the node (NOWHERE: on any cleared node)."""
+    """Return whether the victim has a row on the node (NOWHERE: on any cleared node)."""
     row_id = state.runs[victim_id].first_row
     while row_id >= 0:
         row = state.rows[row_id]
@@ -245,9 +245,9 @@ def evict(
     state: Any, knobs: Any, pool_id: int, upto: int, node_id: int, key: float, really: bool,
     now: int,
 ) -> float:  # fmt: skip
-    """Set aside the victims 0..upto that stand in the way; returns the power then drawn.
+    """Preempt those of the victims 0..upto that are in the way; returns the power then drawn.
 
-    With `really` false nothing happens but the sum.
+    With `really` false it only computes the sum.
     """
     power_w, fair = state.clock[0].power_w, knobs.order == FAIR
     if fair:
@@ -278,7 +278,7 @@ def evict(
 
 @kernel
 def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, now: int) -> bool:
-    """Make room for the job in this pool and start it there; False if it cannot be done."""
+    """Make room for the job in this pool and start it there; False if that is not possible."""
     clock, job = state.clock[0], state.jobs[job_id]
     capacity = state.pools[pool_id].capacity
     needed = fewest_nodes(job.devices, capacity)
@@ -325,7 +325,7 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
 
 @kernel
 def make_room(state: Any, knobs: Any, job_id: int, key: float, now: int) -> bool:
-    """Try the pools the job could run on, one after the other."""
+    """Make room for the job in the first pool where that is possible; False if in none."""
     pools = state.shapes[state.jobs[job_id].shape_id].pools
     while pools != ZERO:
         pool_id = lowest_bit(pools)
@@ -337,7 +337,7 @@ def make_room(state: Any, knobs: Any, job_id: int, key: float, now: int) -> bool
 
 @kernel
 def next_in_round(state: Any, fair: bool) -> int:
-    """The shape whose first job is the next to make room for, or -1."""
+    """Return the shape whose first job is the next to make room for, or -1."""
     if fair:
         return fairest_shape(state, True, True)
     return first_shape(state, False, True)
@@ -345,7 +345,7 @@ def next_in_round(state: Any, fair: bool) -> int:
 
 @kernel
 def preemption_round(state: Any, knobs: Any, now: int) -> bool:
-    """Let pending jobs take devices from jobs behind them; True if anybody gave way.
+    """Let pending jobs take devices from jobs behind them; True if any job was preempted.
 
     With order = fair, let those within their tenant's quota take devices from borrowers.
     """

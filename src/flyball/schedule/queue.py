@@ -1,9 +1,9 @@
-"""The queue: a heap per shape, and for scans that look past a head, a sorted window.
+"""The queue: a heap per shape, and a sorted window for scans that go past the head.
 
-Jobs of one shape ask for the same thing, so only the first of each shape need be tried:
-the queue is never sorted as a whole. Backfill and the hold rule judge jobs one by one;
-for them the first `depth` pending jobs stand in order in the window and the rest in the
-heaps. Everything in the window comes before everything in the heaps.
+Jobs of one shape make the same request, so only the first of each shape need be tried and
+the whole queue is never sorted. Backfill and the hold rule check jobs one by one; for them
+the first `depth` pending jobs are in the window, in order, and the rest in the heaps. All
+jobs in the window are ahead of all jobs in the heaps.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ PENDING = int(Status.PENDING)
 
 @kernel
 def uses_window(knobs: Any) -> bool:
+    """Return whether jobs are checked one by one, so that the sorted window is needed."""
     return bool(knobs.backfill == EASY or knobs.place == HOLD)
 
 
@@ -49,6 +50,7 @@ def enqueue(state: Any, knobs: Any, job_id: int, now: int) -> None:
 
 @kernel
 def push_to_heap(state: Any, key: float, job_id: int) -> None:
+    """Add a job to the heap of its shape."""
     shape = state.shapes[state.jobs[job_id].shape_id]
     heap.push(state.queue, shape.begin, shape.pending, key, job_id)
     shape.pending += 1
@@ -56,7 +58,7 @@ def push_to_heap(state: Any, key: float, job_id: int) -> None:
 
 @kernel
 def belongs_in_window(state: Any, key: float, job_id: int) -> bool:
-    """Whether a new job comes before something in the window, or nothing is behind it."""
+    """Return whether a new job is ahead of one in the window, or the heaps are empty."""
     clock = state.clock[0]
     if clock.window_count == clock.pending:
         return True
@@ -68,7 +70,7 @@ def belongs_in_window(state: Any, key: float, job_id: int) -> bool:
 
 @kernel
 def insert_in_window(state: Any, knobs: Any, key: float, job_id: int) -> None:
-    """Put a job in its place; what no longer fits the window goes to its heap."""
+    """Insert a job in order; the last one goes to its heap if the window is full."""
     clock, window = state.clock[0], state.window
     if clock.window_count == min(knobs.depth, len(window)):
         last = window[clock.window_count - 1]
@@ -90,7 +92,7 @@ def insert_in_window(state: Any, knobs: Any, key: float, job_id: int) -> None:
 
 @kernel
 def fill_entry(state: Any, at: int, key: float, job_id: int) -> None:
-    """Write a job that was not tried yet into the window."""
+    """Write a job that was not tried yet into a window entry."""
     job, run, entry = state.jobs[job_id], state.runs[job_id], state.window[at]
     entry.key, entry.tie, entry.shape_id, entry.tried = key, job_id, job.shape_id, 0
     entry.left_us = -1.0
@@ -122,7 +124,7 @@ def close_gaps(state: Any) -> None:
 
 @kernel
 def first_shape(state: Any, skip_blocked: bool, skip_passed: bool) -> int:
-    """The shape whose first job comes first of all, or -1."""
+    """Return the shape whose first job is first of all, or -1."""
     best = -1
     best_key, best_tie = 0.0, 0
     for shape_id in range(len(state.shapes)):
@@ -139,7 +141,7 @@ def first_shape(state: Any, skip_blocked: bool, skip_passed: bool) -> int:
 
 @kernel
 def refill_window(state: Any, knobs: Any) -> None:
-    """Bring jobs from the heaps until the window is full."""
+    """Move jobs from the heaps into the window until it is full."""
     clock = state.clock[0]
     full = min(knobs.depth, len(state.window))
     while clock.window_count < full and clock.window_count < clock.pending:
@@ -159,7 +161,7 @@ def drop_first(state: Any, shape: Any) -> None:
 
 @kernel
 def remove(state: Any, job_id: int) -> bool:
-    """Take a job out of the queue wherever it is (by search); False if it is not there."""
+    """Take a job out of the queue by linear search; False if it is not there."""
     clock, window = state.clock[0], state.window
     for at in range(clock.window_count):
         if window[at].tie == job_id:
@@ -176,7 +178,7 @@ def remove(state: Any, job_id: int) -> bool:
 
 @kernel
 def forget_failures(state: Any) -> None:
-    """Capacity grew: whatever did not fit before may fit now."""
+    """Clear what is remembered about jobs that did not fit, because capacity grew."""
     for shape_id in range(len(state.shapes)):
         state.shapes[shape_id].blocked = 0
         state.shapes[shape_id].too_long_us = np.inf

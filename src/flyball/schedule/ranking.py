@@ -1,6 +1,6 @@
 """A heap of ranks: the highest (first, second) on top, then the lowest job.
 
-It lives in a stretch of `state.ranking` that begins at `base`.
+It occupies the range of `state.ranking` that begins at `base`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from flyball.physics.compile import kernel
 
 @kernel
 def comes_before(a: Any, b: Any) -> bool:
-    """Whether rank a is above rank b."""
+    """Return whether rank a is above rank b."""
     if a.first != b.first:
         return bool(a.first > b.first)
     if a.second != b.second:
@@ -22,6 +22,7 @@ def comes_before(a: Any, b: Any) -> bool:
 
 @kernel
 def swap(ranks: Any, i: int, j: int) -> None:
+    """Swap two ranks."""
     a, b = ranks[i], ranks[j]
     first, second, job = a.first, a.second, a.job
     a.first, a.second, a.job = b.first, b.second, b.job
@@ -30,7 +31,7 @@ def swap(ranks: Any, i: int, j: int) -> None:
 
 @kernel
 def sift_down(ranks: Any, base: int, count: int, at: int) -> None:
-    """Let the entry at `at` sink to its place."""
+    """Move the entry at `at` down to its place."""
     while True:
         child = 2 * at + 1
         if child >= count:
@@ -46,6 +47,7 @@ def sift_down(ranks: Any, base: int, count: int, at: int) -> None:
 
 @kernel
 def heapify(ranks: Any, base: int, count: int) -> None:
+    """Turn the `count` ranks at `base` into a heap."""
     for at in range(count // 2 - 1, -1, -1):
         sift_down(ranks, base, count, at)
 
@@ -66,7 +68,7 @@ def push(ranks: Any, base: int, count: int, first: float, second: float, job: in
 
 @kernel
 def drop_top(ranks: Any, base: int, count: int) -> None:
-    """Take the top off a heap of `count`."""
+    """Remove the top of a heap of `count`."""
     if count > 1:
         swap(ranks, base, base + count - 1)
         sift_down(ranks, base, count - 1, 0)

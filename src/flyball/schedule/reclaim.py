@@ -1,8 +1,8 @@
 """Which running jobs give way with order = fair: those on borrowed devices, latest started first.
 
 The round itself is that of `preempt`. Take a tenant's running jobs in the order of their starts:
-one is borrowed if those up to it hold more than the quota. Going through the victims latest first,
-what a tenant's jobs up to the present one hold is what they all hold less what was passed.
+a job is borrowed if it and those before it hold more than the quota. Going through the victims
+latest first, that is what all of the tenant's jobs hold less what was passed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flyball.schedule.tenants import asks_milli, tenant_of
 
 @kernel
 def list_borrowers(state: Any, now: int) -> None:
-    """List the jobs that started before now, of tenants whose such jobs exceed the quota."""
+    """List the jobs started before now of the tenants that exceed their quota with them."""
     clock = state.clock[0]
     for at in range(len(state.tenants)):
         state.tenants[at].standing_milli = 0
@@ -45,14 +45,14 @@ def list_borrowers(state: Any, now: int) -> None:
 
 @kernel
 def begin_walk(state: Any) -> None:
-    """Before going through the victims with `is_borrowed`, latest started first."""
+    """Prepare a pass over the victims with `is_borrowed`, latest started first."""
     for at in range(len(state.tenants)):
         state.tenants[at].walk_milli = state.tenants[at].standing_milli
 
 
 @kernel
 def is_borrowed(state: Any, victim_id: int) -> bool:
-    """Whether the tenant's jobs up to this one use more than its quota; each is asked once."""
+    """Return whether the tenant's jobs up to this one exceed its quota; call once per victim."""
     tenant = state.tenants[tenant_of(state, victim_id)]
     beyond = tenant.walk_milli > tenant.quota_milli
     tenant.walk_milli -= asks_milli(state.jobs[victim_id])
@@ -61,7 +61,7 @@ def is_borrowed(state: Any, victim_id: int) -> bool:
 
 @kernel
 def gives_back(state: Any, victim_id: int) -> float:
-    """Note that a borrowed job is set aside; returns how far its tenant is beyond its quota."""
+    """Record that a borrowed job is preempted; returns how far its tenant is beyond its quota."""
     tenant = state.tenants[tenant_of(state, victim_id)]
     tenant.standing_milli -= asks_milli(state.jobs[victim_id])
     return float((tenant.used_milli - tenant.quota_milli) / MILLI_PER_DEVICE)

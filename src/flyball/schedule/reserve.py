@@ -1,8 +1,9 @@
 """The reservation of EASY backfill: when and where the head is expected to start.
 
 `state.avail[k, node]` caches the instant at which k devices of the node are expected to be
-whole free (0 = they are). Row 0 is when that may change: the earliest end expected there, or
-STALE. When that has passed, the column is made anew: a job came, went or outlived its estimate.
+wholly free (0 = they are now). Row 0 is when that may change: the earliest end expected there,
+or STALE. Once that has passed, the column is recomputed: a job came, went or outlived its
+estimate.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ZERO = np.uint64(0)
 
 @kernel
 def refresh(state: Any, node_id: int, now: int) -> None:
-    """Make the node's column of `avail` anew."""
+    """Recompute the node's column of `avail`."""
     node = state.nodes[node_id]
     capacity = state.pools[node.pool].capacity
     avail = state.avail
@@ -56,7 +57,7 @@ def refresh(state: Any, node_id: int, now: int) -> None:
 
 @kernel
 def refresh_pool(state: Any, pool_id: int, now: int) -> None:
-    """Make anew what may have changed in a pool."""
+    """Recompute the columns of `avail` that may have changed in a pool."""
     pool = state.pools[pool_id]
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
         if state.avail[0, node_id] <= now:
@@ -65,7 +66,7 @@ def refresh_pool(state: Any, pool_id: int, now: int) -> None:
 
 @kernel
 def with_host_us(state: Any, job: Any, node_id: int, devices: int, now: int) -> int:
-    """When the node is expected to have the devices free and the host for them."""
+    """Return when the node is expected to have both the devices and the host capacity free."""
     if state.nodes[node_id].down:
         return FOREVER_US
     when = room_us(state, job, node_id, devices, now)
@@ -74,7 +75,7 @@ def with_host_us(state: Any, job: Any, node_id: int, devices: int, now: int) -> 
 
 @kernel
 def earliest_node(state: Any, job: Any, pool_id: int, now: int) -> tuple:  # type: ignore[type-arg]
-    """(instant, node) at which one node of the pool has the devices."""
+    """Return when and where one node of the pool first has the devices: (instant, node)."""
     pool, on_host = state.pools[pool_id], asks_host(state.shapes[job.shape_id])
     best_us, best = FOREVER_US, -1
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
@@ -88,9 +89,9 @@ def earliest_node(state: Any, job: Any, pool_id: int, now: int) -> tuple:  # typ
 
 @kernel
 def earliest_nodes(state: Any, job: Any, pool_id: int, count: int, now: int) -> int:
-    """The instant at which `count` nodes of the pool are wholly free.
+    """Return the instant at which `count` nodes of the pool are wholly free.
 
-    These nodes are then in `shortlist`: a heap with the latest on top.
+    Leaves these nodes in `shortlist`, a heap with the latest on top.
     """
     pool, shortlist = state.pools[pool_id], state.shortlist
     on_host = asks_host(state.shapes[job.shape_id])
@@ -108,7 +109,7 @@ def earliest_nodes(state: Any, job: Any, pool_id: int, count: int, now: int) -> 
 
 @kernel
 def keep_nodes(state: Any, job: Any, pool_id: int, count: int, now: int) -> None:
-    """Keep for the head the `count` nodes of the pool that are wholly free earliest."""
+    """Reserve for the head the `count` nodes of the pool that are wholly free earliest."""
     earliest_nodes(state, job, pool_id, count, now)
     for at in range(count):
         keep_node(state, -state.shortlist[at].tie)
@@ -116,7 +117,7 @@ def keep_nodes(state: Any, job: Any, pool_id: int, count: int, now: int) -> None
 
 @kernel
 def keep_node(state: Any, node_id: int) -> None:
-    """Keep a node for the head, and say so in the plan."""
+    """Reserve a node for the head, and record that in the plan."""
     clock = state.clock[0]
     state.nodes[node_id].reserved_stamp = clock.reserved_stamp
     record(state, RESERVE, clock.reserved_job, node_id, ZERO, KEPT_FOR_HEAD, clock.reserved_us)
@@ -124,7 +125,7 @@ def keep_node(state: Any, node_id: int) -> None:
 
 @kernel
 def reserve_as_planned(state: Any, first: int) -> int:
-    """Remember the reservation of a plan from index `first`; returns the next index."""
+    """Restore the reservation of a plan from index `first`; returns the next index."""
     plan, clock = state.plan, state.clock[0]
     drop_reservation(state)
     clock.reserved_job = plan[first].job
@@ -141,7 +142,7 @@ def reserve_as_planned(state: Any, first: int) -> int:
 
 @kernel
 def reserve(state: Any, job_id: int, now: int) -> None:
-    """Reserve for the head where it is expected to fit first."""
+    """Reserve the nodes where the head is expected to fit earliest."""
     job, clock = state.jobs[job_id], state.clock[0]
     clock.reserved_stamp += 1
     clock.reserved_job, clock.reserved_pool, clock.reserved_us = job_id, -1, FOREVER_US
@@ -160,7 +161,7 @@ def reserve(state: Any, job_id: int, now: int) -> None:
             free_us = earliest_nodes(state, job, pool_id, count, now)
         if free_us < clock.reserved_us:
             clock.reserved_us, clock.reserved_pool, best_node = free_us, pool_id, node_id
-    if clock.reserved_pool < 0:  # nowhere, while nodes are down
+    if clock.reserved_pool < 0:  # fits nowhere while nodes are down
         record(state, RESERVE, job_id, -1, ZERO, KEPT_FOR_HEAD, 0.0)
         return
     if best_node >= 0:
@@ -172,7 +173,7 @@ def reserve(state: Any, job_id: int, now: int) -> None:
 
 @kernel
 def drop_reservation(state: Any) -> None:
-    """Nobody waits for anything in particular."""
+    """Drop the reservation."""
     clock = state.clock[0]
     clock.reserved_stamp += 1
     clock.reserved_job, clock.reserved_pool, clock.reserved_us = -1, -1, FOREVER_US

@@ -1,7 +1,7 @@
 """Jobs that share a device, and speeds that change while a job runs.
 
 One job holds the device, the others are its guests: their rows take nothing of its capacity, and
-one of them holds it next. How fast each is follows from who is beside it.
+one of them holds it next. The speed of each depends on the other jobs on the device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ZERO = np.uint64(0)
 
 @kernel
 def speed_beside(state: Any, pool_id: int, job_id: int, other_id: int) -> float:
-    """Speed of a job as a part of that alone, with another on its device; 0 = they cannot."""
+    """Return a job's speed, relative to alone, with another on its device; 0 = not possible."""
     profiles = len(state.rates) // len(state.pools)
     mine, other = state.jobs[job_id].profile, state.jobs[other_id].profile
     return float(state.pairs[(pool_id * profiles + mine) * profiles + other])
@@ -30,7 +30,7 @@ def speed_beside(state: Any, pool_id: int, job_id: int, other_id: int) -> float:
 
 @kernel
 def may_join(state: Any, job_id: int, node_id: int, mask: Any) -> bool:
-    """Whether a job can be a guest on a device that one-device jobs hold whole."""
+    """Return whether a job can be a guest on a device that one-device jobs hold entirely."""
     job, node = state.jobs[job_id], state.nodes[node_id]
     if len(state.pairs) == 0 or bit_count(mask) != 1 or job.milli != MILLI_PER_DEVICE:
         return False
@@ -53,20 +53,20 @@ def may_join(state: Any, job_id: int, node_id: int, mask: Any) -> bool:
 
 @kernel
 def next_sharer(state: Any, node_id: int, mask: Any, after: int) -> int:
-    """The job of lowest index above `after` on these devices, -1 = none."""
-    found = -1
+    """Return the job of lowest index above `after` on these devices; -1 = none."""
+    lowest = -1
     row_id = state.nodes[node_id].first_row
     while row_id >= 0:
         row = state.rows[row_id]
-        if row.mask & mask != ZERO and row.job > after and (found < 0 or row.job < found):
-            found = row.job
+        if row.mask & mask != ZERO and row.job > after and (lowest < 0 or row.job < lowest):
+            lowest = row.job
         row_id = row.sibling
-    return int(found)
+    return int(lowest)
 
 
 @kernel
 def slowed(state: Any, job_id: int, node_id: int, mask: Any) -> float:
-    """The speed of a job among those on its device now, as a part of that alone."""
+    """Return the speed of a job among those on its device now, relative to alone."""
     slow, other_id = 1.0, next_sharer(state, node_id, mask, -1)
     while other_id >= 0:
         if other_id != job_id:
@@ -77,9 +77,9 @@ def slowed(state: Any, job_id: int, node_id: int, mask: Any) -> float:
 
 @kernel
 def change_speed(state: Any, job_id: int, cap: int, slow: float, now: int) -> None:
-    """Let a running job go on under another cap or beside others; its end is left to the caller.
+    """Change the cap or the slowdown of a running job; the caller must update its end.
 
-    What it did so far counts as saved.
+    The progress so far counts as saved.
     """
     run, clock = state.runs[job_id], state.clock[0]
     account(state, job_id, now)
@@ -95,7 +95,7 @@ def change_speed(state: Any, job_id: int, cap: int, slow: float, now: int) -> No
 
 @kernel
 def add_power(state: Any, job_id: int, sign: float, now: int) -> None:
-    """Add what a running job draws to its nodes and the cluster, or take it off."""
+    """Add the draw of a running job to its nodes and the cluster, or subtract it (sign -1)."""
     row_id = state.runs[job_id].first_row
     while row_id >= 0:
         row = state.rows[row_id]

@@ -1,4 +1,4 @@
-"""What a running slice leaves in a job's books when it ends, however it ends."""
+"""Accounts for a running slice in its job's record when it ends, however it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flyball.schedule.order import progress
 
 @kernel
 def account(state: Any, job_id: int, now: int) -> None:
-    """Book the running slice's device time, energy and wait for its nodes to the job."""
+    """Add the running slice's device time, energy and wait for its nodes to the job's record."""
     job, run = state.jobs[job_id], state.runs[job_id]
     run.service_us += (now - run.since_us) * run.devices * job.milli / 1000
     run.energy_j += run.watts * (now - run.since_us) / 1e6
@@ -22,7 +22,7 @@ def account(state: Any, job_id: int, now: int) -> None:
 
 @kernel
 def cut_short(state: Any, job_id: int, kept_us: float, now: int) -> None:
-    """Book a slice that ends before its job does; `kept_us` of its progress is saved."""
+    """Account for a slice that ends before its job does; `kept_us` of its progress is saved."""
     run = state.runs[job_id]
     run.lost_us += progress(run, now) - kept_us
     account(state, job_id, now)
@@ -32,7 +32,7 @@ def cut_short(state: Any, job_id: int, kept_us: float, now: int) -> None:
 
 @kernel
 def give_way(state: Any, job_id: int, now: int) -> None:
-    """A preempted job writes its checkpoint out of the end of its slice."""
+    """Account for a preemption: the checkpoint is written during the end of the slice."""
     job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
     kept = max(0, now - run.ready_us - job.checkpoint_us) * run.rate
     run.preemptions += 1

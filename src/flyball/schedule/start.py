@@ -1,4 +1,4 @@
-"""Starting a job where `place.find` says, and writing that into the plan."""
+"""Starts a job where `place.find` puts it, and writes the start into the plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FGD, RANDOM = int(Place.FGD), int(Place.RANDOM)
 
 @kernel
 def pick_shared(state: Any, knobs: Any, job: Any, node_id: int) -> Any:
-    """The devices of a node that a fractional job takes which fits there."""
+    """Return the devices of a node that a fractional job takes; it must fit there."""
     if knobs.place == FGD:
         return least_devices(state, job, node_id)[0]
     if knobs.place == RANDOM:
@@ -37,7 +37,7 @@ def start(
     state: Any, knobs: Any, job_id: int, pool_id: int, fit: int, avoid: bool, now: int,
     reason: int, gain: float,
 ) -> None:  # fmt: skip
-    """Start a job in a pool, where it was found to fit."""
+    """Start a job in a pool at the place where `find` saw that it fits."""
     job, plan, first = state.jobs[job_id], state.plan, state.clock[0].actions
     if fit < 0:
         for at in range(first, list_gang(state, pool_id, job, fit, avoid)):
@@ -59,7 +59,7 @@ def start(
 def start_as_planned(state: Any, knobs: Any, first: int, now: int) -> int:
     """Start a job on exactly the rows of a plan from index `first`; returns the next index.
 
-    This is how a plan made on a copy of the state is carried out on the state itself.
+    A plan that was computed on a copy of the state is applied to the state itself in this way.
     """
     plan, count = state.plan, state.clock[0].actions
     job_id = plan[first].job
@@ -79,7 +79,7 @@ def start_as_planned(state: Any, knobs: Any, first: int, now: int) -> int:
 
 @kernel
 def can_start_as_planned(state: Any, first: int) -> bool:
-    """Whether the rows of a plan from index `first` are a possible start of their job."""
+    """Return whether the rows of a plan from index `first` are a valid start of their job."""
     plan, count = state.plan, state.clock[0].actions
     job_id = plan[first].job
     job = state.jobs[job_id]
@@ -110,16 +110,16 @@ def can_start_as_planned(state: Any, first: int) -> bool:
 
 @kernel
 def has_right_size(state: Any, job: Any, devices: int) -> bool:
-    """Whether the job may run on so many devices."""
+    """Return whether the job may run on this number of devices."""
     if job.curve < 0:
         return bool(devices == job.devices)
-    held = state.ranges[job.curve]
-    return bool(held.least <= devices <= held.most)
+    sizes = state.ranges[job.curve]
+    return bool(sizes.least <= devices <= sizes.most)
 
 
 @kernel
 def are_free(devices: Any, node: Any, job: Any, mask: Any) -> bool:
-    """Whether each device of the mask has room for the job's share."""
+    """Return whether each device of the mask has room for the job's share."""
     shared = mask & ~node.free_mask
     if job.milli == MILLI_PER_DEVICE:
         return bool(shared == ZERO)

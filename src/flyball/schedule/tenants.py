@@ -1,7 +1,7 @@
-"""What tenants use: their part of the cluster now, and lately (order = fair).
+"""Accounts for what tenants use: their part of the cluster now and recently (order = fair).
 
-The resources of dominant-resource fairness are the pools' devices. Each has a row of its own behind
-the tenant's, so that others can be added.
+The resources of dominant-resource fairness are the pools' devices. Each resource has a row behind
+the tenant's, so that further resources can be added.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from flyball.schedule.order import memo_of
 
 @kernel
 def asks_milli(job: Any) -> int:
-    """What a job (or all jobs of a shape) holds while it runs."""
+    """Return the thousandths of devices that a job (or a job of a shape) holds while it runs."""
     return int(job.devices) * int(job.milli)
 
 
 @kernel
 def tenant_of(state: Any, job_id: int) -> int:
-    """The row of a job's tenant; behind it is one for each of its resources."""
+    """Return the row of a job's tenant; the rows of its resources follow it."""
     stride, tenant_id = 1 + len(state.pools), state.jobs[job_id].tenant
     return int(tenant_id) * stride if tenant_id >= 0 else len(state.tenants) - stride
 
 
 @kernel
 def dominant_share(state: Any, row_id: int) -> float:
-    """The largest part of any one resource that the tenant uses."""
+    """Return the largest share of any one resource that the tenant uses."""
     share = 0.0
     for at in range(row_id + 1, row_id + 1 + len(state.pools)):
         share = max(share, state.tenants[at].used_milli / state.tenants[at].limit_milli)
@@ -37,7 +37,7 @@ def dominant_share(state: Any, row_id: int) -> float:
 
 @kernel
 def usage_at(tenant: Any, knobs: Any, now: int) -> float:
-    """The decayed mean of the tenant's dominant share."""
+    """Return the decayed mean of the tenant's dominant share."""
     if now == tenant.since_us:
         return float(tenant.usage)
     kept = math.exp((tenant.since_us - now) * knobs.decay)
@@ -46,20 +46,20 @@ def usage_at(tenant: Any, knobs: Any, now: int) -> float:
 
 @kernel
 def refresh_level(tenant: Any, knobs: Any, now: int) -> None:
-    """Find out where the tenant stands: the lowest level is served first."""
+    """Update the tenant's level; the tenant with the lowest level is served first."""
     tenant.level = (usage_at(tenant, knobs, now) + tenant.share) / tenant.weight
 
 
 @kernel
 def refresh_levels(state: Any, knobs: Any, now: int) -> None:
-    """The same for all tenants."""
+    """Update the levels of all tenants."""
     for row_id in range(0, len(state.tenants), 1 + len(state.pools)):
         refresh_level(state.tenants[row_id], knobs, now)
 
 
 @kernel
 def charge(state: Any, knobs: Any, job_id: int, pool_id: int, sign: int, now: int) -> None:
-    """Book the start (1) or the release (-1) of a job to its tenant."""
+    """Charge the start (sign 1) or the release (-1) of a job to its tenant."""
     row_id, milli = tenant_of(state, job_id), sign * asks_milli(state.jobs[job_id])
     tenant = state.tenants[row_id]
     if sign > 0:
@@ -74,10 +74,10 @@ def charge(state: Any, knobs: Any, job_id: int, pool_id: int, sign: int, now: in
 
 @kernel
 def recount(state: Any, running: int) -> None:
-    """Count anew what every tenant uses, with no memory of usage before now.
+    """Recount what every tenant uses, and forget its usage before now.
 
     Args:
-        state: of which only the accounts of tenants change.
+        state: only the accounts of tenants change.
         running: the status of a running job.
     """
     now = state.clock[0].now_us

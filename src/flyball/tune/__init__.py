@@ -1,1 +1,1 @@
-"""Layer 4: tuners change a plan for the better. Pure, in rounds, without a memory of their own."""
+"""Layer 4: tuners improve a plan. They are pure, run in rounds and keep no state."""

@@ -1,7 +1,7 @@
-"""Elastic jobs: who runs, on which type of device, and on how many.
+"""Elastic: chooses which jobs run, on which type of device, and on how many devices.
 
-Every round a linear programme prices the devices of each pool (`tune/prices.py`). A job wants
-the place where its value less the price of its devices is highest. Running jobs move or change
+Every round a linear programme prices the devices of each pool (`tune/prices.py`). A job's best
+place is where its value less the price of its devices is highest. Running jobs move or change
 their size only where that pays for the checkpoint and the restart; pending ones start where
 they are worth most, those that waited long first (`tune/price_round.py`).
 """
@@ -17,26 +17,26 @@ from flyball.core.records import Records
 from flyball.core.results import Floats
 from flyball.core.state import State
 from flyball.tune.options import Options
-from flyball.tune.plan_draft import Board
-from flyball.tune.price_round import Market, Terms
+from flyball.tune.plan_draft import PlanDraft
+from flyball.tune.price_round import PriceRound, Terms
 from flyball.tune.prices import prices
 
 
 @dataclass(frozen=True)
 class Elastic:
-    """Settings of the tuner.
+    """Holds the settings of the tuner.
 
     Attributes:
         eta: grow a job while a further device adds this part of its first one's goodput.
             0.5 is neutral for completion time, 0.7 puts energy first.
         energy: price of a watt, as a part of what the best use of a watt yields.
-        horizon_s: a change pays for itself within this time, or what is left of the job.
-        gap_s: time between the first two changes of a job, at least; as much longer for each
+        horizon_s: a change must pay for itself within this time, or what is left of the job.
+        gap_s: least time between the first two changes of a job; longer by as much for each
             further one.
         patience_s: a job that waited this long comes before all that did not.
-        margin: gain over cost that a change of a running job needs.
-        long: how much more the work of a long job counts. Short ones end soon anyway; a long one
-            that only gets what they leave is what remains undone.
+        margin: ratio of gain to cost that a change of a running job needs.
+        long: how much more the work of a long job counts. Short jobs end soon anyway; a long one
+            that only gets what they leave remains undone.
         long_s: a job estimated to take this long counts as long, a shorter one in proportion.
     """
 
@@ -50,48 +50,48 @@ class Elastic:
     long_s: float = 8 * 3600.0
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        """The plan with sizes and places chosen by price."""
-        board = Board(state, plan)
-        options = Options.of(state, board.active, self.eta)
+        """Return the plan with sizes and places of jobs chosen by price."""
+        draft = PlanDraft(state, plan)
+        options = Options.of(state, draft.active, self.eta)
         if not len(options.kind):
             return plan
         weighed = options.value * self._importance(options)
         worth = weighed - self._watt_price(options) * options.watts
-        price = prices(options, worth, _capacity(state, board, options))
+        price = prices(options, worth, _capacity(state, draft, options))
         terms = Terms(self.horizon_s, self.gap_s, self.patience_s, self.margin)
-        market = Market(board, options, worth, price, terms)
-        # 1. Starts of the plan are taken back: sizes are chosen here.
-        market.unplan()
-        # 2. Whoever waited too long gets room, made if need be.
-        market.serve_late()
-        # 3. Running jobs change where that pays: what shrinks first, for it makes room.
-        market.change()
-        # 4. Pending jobs start where they are worth their price.
-        market.start_pending()
-        # 5. Others make way for what is worth more, and what is still free is filled.
-        market.make_way()
-        market.fill()
-        return board.plan()
+        round_ = PriceRound(draft, options, worth, price, terms)
+        # 1. Undo the starts of the plan: sizes are chosen here.
+        round_.unplan()
+        # 2. Start jobs that waited too long, making room if necessary.
+        round_.serve_late()
+        # 3. Change running jobs where that pays: first those that shrink, which makes room.
+        round_.change()
+        # 4. Start pending jobs where they are worth their price.
+        round_.start_pending()
+        # 5. Shrink jobs for others that are worth more, and fill what is still free.
+        round_.make_way()
+        round_.fill()
+        return draft.plan()
 
     def _importance(self, options: Options) -> Floats:
-        """Weight of each option: what takes long is left over at the end unless it comes first."""
+        """Return the weight of each option: long jobs count more, or they remain at the end."""
         by_kind = 1.0 + self.long * np.minimum(1.0, options.length_s / self.long_s)
         weights: Floats = by_kind[options.kind]
         return weights
 
     def _watt_price(self, options: Options) -> float:
-        """Reference device-seconds a joule."""
+        """Return the price of a joule, in reference device-seconds."""
         some = options.begin[:-1] < options.begin[1:]
         best = np.maximum.reduceat(options.value / options.watts, options.begin[:-1][some])
         jobs = np.bincount(options.of_job, minlength=len(some))[some]
         return self.energy * float((best * jobs).sum() / jobs.sum())
 
 
-def _capacity(state: State, board: Board, options: Options) -> Floats:
-    """Devices of each pool that the jobs of the options hold or could hold."""
+def _capacity(state: State, draft: PlanDraft, options: Options) -> Floats:
+    """Return the devices of each pool that the jobs of the options hold or could hold."""
     pools = len(state.pools)
-    free = np.bincount(state.nodes.view(np.ndarray)["pool"], board.free, minlength=pools)
-    placed = options.jobs[board.pool[options.jobs] >= 0]
-    held = np.bincount(board.pool[placed], board.count[placed], minlength=pools)
+    free = np.bincount(state.nodes.view(np.ndarray)["pool"], draft.free, minlength=pools)
+    placed = options.jobs[draft.pool[options.jobs] >= 0]
+    held = np.bincount(draft.pool[placed], draft.count[placed], minlength=pools)
     both: Floats = (free + held).astype(np.float64)
     return both

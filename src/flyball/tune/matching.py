@@ -1,4 +1,4 @@
-"""Who goes with whom: matchings of greatest total gain."""
+"""Matches rows with columns, or rows with each other, for the greatest total gain."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import numpy as np
 from flyball.core.results import Floats, Ints
 
 EXACT = 256 * 256
-"""Larger tables are matched greedily: at most half the gain is lost, in practice little."""
+"""Table size up to which the matching is exact.
+
+Larger tables are matched greedily: at most half the gain is lost, in practice little.
+"""
 
 
 def match(gain: Floats) -> list[tuple[int, int]]:
-    """Rows and columns of greatest total gain, each used once; entries of 0 are no pairs.
+    """Match rows and columns for the greatest total gain, each used once; 0 = not a pair.
 
     Returns:
         (row, column), greatest gain first.
@@ -21,14 +24,14 @@ def match(gain: Floats) -> list[tuple[int, int]]:
     if gain.size > EXACT:
         return _greedy(gain)
     rows, columns = _assign(gain)
-    found = [(int(a), int(b)) for a, b in zip(rows, columns, strict=True) if gain[a, b] > 0]
-    return sorted(found, key=lambda pair: -gain[pair])
+    pairs = [(int(a), int(b)) for a, b in zip(rows, columns, strict=True) if gain[a, b] > 0]
+    return sorted(pairs, key=lambda pair: -gain[pair])
 
 
 def pair_up(gain: Floats) -> list[tuple[int, int]]:
-    """Pairs among the rows themselves, each row in one at most; `gain` is used symmetrically.
+    """Match rows with each other, each row in at most one pair; `gain` is made symmetric.
 
-    An assignment of the rows to each other falls into cycles. Of an even cycle the better half
+    An assignment of the rows to each other consists of cycles. Of an even cycle the better half
     of its links is taken, of an odd one the best that leaves a row out: so at least two thirds
     of the gain of the best matching. Rows left over are paired again among themselves.
 
@@ -39,21 +42,21 @@ def pair_up(gain: Floats) -> list[tuple[int, int]]:
     np.fill_diagonal(both, 0.0)
     if both.size > EXACT:
         return _greedy(np.triu(both), symmetric=True)
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     left = np.arange(len(both))
     while True:
         more = _by_cycles(both[np.ix_(left, left)])
         if not more:
-            return sorted(found, key=lambda pair: -both[pair])
-        found += [(int(left[a]), int(left[b])) for a, b in more]
-        left = np.setdiff1d(left, np.array(found).ravel())
+            return sorted(pairs, key=lambda pair: -both[pair])
+        pairs += [(int(left[a]), int(left[b])) for a, b in more]
+        left = np.setdiff1d(left, np.array(pairs).ravel())
 
 
 def _by_cycles(gain: Floats) -> list[tuple[int, int]]:
-    """The pairs of one assignment."""
-    found: list[tuple[int, int]] = []
+    """Return the pairs from the cycles of one assignment."""
+    pairs: list[tuple[int, int]] = []
     if not gain.size:
-        return found
+        return pairs
     _, to = _assign(gain)
     seen = np.zeros(len(gain), bool)
     for first in range(len(gain)):
@@ -63,8 +66,8 @@ def _by_cycles(gain: Floats) -> list[tuple[int, int]]:
             seen[at] = True
             cycle.append(at)
             at = int(to[at])
-        found += _best_of_cycle(cycle, gain)
-    return found
+        pairs += _best_of_cycle(cycle, gain)
+    return pairs
 
 
 def _assign(gain: Floats) -> tuple[Ints, Ints]:
@@ -75,7 +78,7 @@ def _assign(gain: Floats) -> tuple[Ints, Ints]:
 
 
 def _best_of_cycle(cycle: list[int], gain: Floats) -> list[tuple[int, int]]:
-    """Disjoint links of a cycle with the greatest gain; links of 0 do not count."""
+    """Return the disjoint links of a cycle with the greatest gain; links of 0 do not count."""
     if len(cycle) < 2:
         return []
     turns = len(cycle) if len(cycle) % 2 else 2
@@ -91,15 +94,15 @@ def _best_of_cycle(cycle: list[int], gain: Floats) -> list[tuple[int, int]]:
 
 
 def _greedy(gain: Floats, symmetric: bool = False) -> list[tuple[int, int]]:
-    """The greatest first; ties: lowest row, then column."""
+    """Match greedily, greatest gain first; ties: lowest row, then column."""
     rows, columns = np.nonzero(gain > 0)
     order = np.argsort(-gain[rows, columns], kind="stable")
     taken_rows: set[int] = set()
     taken_columns = taken_rows if symmetric else set[int]()
-    found = []
+    pairs = []
     for a, b in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
         if a not in taken_rows and b not in taken_columns:
             taken_rows.add(a)
             taken_columns.add(b)
-            found.append((a, b))
-    return found
+            pairs.append((a, b))
+    return pairs

@@ -1,15 +1,15 @@
-"""The performance optimiser: the other tuners, each followed as far as its word proved true.
+"""The performance optimiser: runs the other tuners, each trusted as far as it predicted well.
 
-Every tuner changes things because it predicts a gain. What came of it is in the state: the speed
-of jobs that were resized, of jobs that share, the draw and the speed under caps, how long moved
-jobs took to get going. For each such change there is a gain that was predicted and one that was
-measured, and a tuner's *trust* is
+Every tuner changes a plan because it predicts a gain. The outcome is in the state: the speed of
+jobs that were resized, of jobs that share, the draw and the speed under caps, how long moved
+jobs took to restart. For each such change there is a predicted and a measured gain, and a tuner's
+*trust* is
 
     1 - sum(predicted - measured) / (sum(|predicted|) * (1 + doubt / changes)),   within 0..1
 
-so few changes that disappoint count little (`doubt`), and better than predicted is no more than
-trust 1. A tuner's own thresholds then see its gains times its trust, which refuses what is
-marginal first; below `least` it makes no new changes at all. When the changes that disappointed
+so a few changes that disappoint count little (`doubt`), and better than predicted gives no more
+than trust 1. A tuner's thresholds then see its gains times its trust, which rejects marginal
+changes first; below `least` it makes no new changes at all. When the changes that disappointed
 have ended, trust returns by itself. Nothing is remembered here.
 """
 
@@ -35,17 +35,17 @@ from flyball.tune.power import Power
 from flyball.tune.share import Share, measured
 
 SETTLED_US = to_us(60.0)
-"""A job's speed is judged once it ran so long."""
+"""Time a job must have run before its speed is evaluated."""
 TURNS = 0.5
-"""Speed of each of two jobs that take turns on a device: what sharing must beat."""
+"""Relative speed of each of two jobs that take turns on a device: sharing must beat it."""
 THIRD = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What the operator cares about, in any unit: only the proportions count.
+    """Holds the weights of the operator's goals, in any unit: only the proportions count.
 
-    Equal weights give every tuner its own default settings.
+    Equal weights give every tuner its default settings.
 
     Attributes:
         work: reference work done.
@@ -62,18 +62,18 @@ class Weights:
 
     def __post_init__(self) -> None:
         weights = (self.work, self.energy, self.completion)
-        if not all(0.0 <= each < math.inf for each in weights) or not any(weights):
-            named = ", ".join(f"{each:g}" for each in weights)
+        if not all(0.0 <= weight < math.inf for weight in weights) or not any(weights):
+            named = ", ".join(f"{weight:g}" for weight in weights)
             raise BadInput(f"weights {named}", "use 0 or more for each, and not 0 for all")
 
     @property
     def parts(self) -> tuple[float, float, float]:
-        """The weights as parts of 1."""
+        """Return the weights as parts of 1."""
         total = self.work + self.energy + self.completion
         return self.work / total, self.energy / total, self.completion / total
 
     def elastic(self, base: Elastic) -> Elastic:
-        """Energy: stop growing earlier and put a price on watts. Completion: less patience."""
+        """Set for energy: stop growing earlier, price watts; for completion: less patience."""
         _, energy, completion = self.parts
         return replace(
             base,
@@ -83,22 +83,22 @@ class Weights:
         )
 
     def share(self, base: Share) -> Share:
-        """Work: bear more slowdown of each job. Completion: less."""
+        """Set for work: allow more slowdown of each job; for completion: less."""
         work, _, completion = self.parts
         return replace(base, limit=_towards(base.limit, 0.05, 0.4, (1.0 + work - completion) / 3.0))
 
     def power(self, base: Power) -> Power:
-        """Energy: slower under caps, no spare nodes. Completion: more of them awake."""
+        """Set for energy: slower under caps, no spare nodes; for completion: more awake."""
         _, energy, completion = self.parts
         spare = base.spare if base.spare < 0 else round(3.0 * base.spare * completion)
         return replace(base, slowdown=_towards(base.slowdown, 0.0, 0.2, energy), spare=spare)
 
     def balance(self, base: Balance) -> Balance:
-        """Completion: more moves in an hour."""
+        """Set for completion: more moves in an hour."""
         return replace(base, per_hour=round(3.0 * base.per_hour * self.parts[2]))
 
     def tuners(self) -> tuple[Tuner, ...]:
-        """All of them, set to the weights, in the order in which they change a plan."""
+        """Return all tuners, set by the weights, in the order in which they change a plan."""
         return (
             self.elastic(Elastic()),
             self.share(Share()),
@@ -108,18 +108,18 @@ class Weights:
 
 
 def _towards(default: float, low: float, high: float, part: float) -> float:
-    """From `low` at part 0 over the default at a third to `high` at 1, in straight lines."""
+    """Interpolate linearly: `low` at part 0, the default at a third, `high` at 1."""
     return float(np.interp(part, (0.0, THIRD, 1.0), (low, default, high)))
 
 
 @dataclass(frozen=True)
 class Optimise:
-    """Settings of the optimiser.
+    """Holds the settings of the optimiser.
 
     Attributes:
-        tuners: in the order in which they change the plan.
+        tuners: the tuners in the order in which they change the plan.
         least: trust below which a tuner makes no new changes.
-        doubt: changes that must be measured before half of a disappointment is believed.
+        doubt: number of measured changes at which a disappointment counts half.
     """
 
     tuners: tuple[Tuner, ...]
@@ -127,7 +127,7 @@ class Optimise:
     doubt: float = 4.0
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        """The plan after every tuner, each as far as it is trusted."""
+        """Return the plan changed by every tuner, each as far as it is trusted."""
         for tuner in self.tuners:
             rule = RULES.get(type(tuner))
             if rule is None:
@@ -137,8 +137,8 @@ class Optimise:
             plan = rule.follow(tuner, trusted, self.least, state).adjust(forecast, plan)
         return plan
 
-    def trust(self, evidence: Evidence) -> float:
-        """How far a tuner's word proved true, 0 to 1."""
+    def trust(self, evidence: GainEvidence) -> float:
+        """Return how well a tuner's predictions held, 0 to 1."""
         size = float(np.abs(evidence.predicted).sum())
         if size <= 0.0:
             return 1.0
@@ -147,128 +147,142 @@ class Optimise:
         return float(np.clip(1.0 - missed / (size * weight), 0.0, 1.0))
 
 
-# What is known ------------------------------------------------------------------------
+# Evidence -----------------------------------------------------------------------------
 
 
-class Evidence(NamedTuple):
-    """Changes in force: the gain of each as it was predicted and as it was measured."""
+class GainEvidence(NamedTuple):
+    """Holds the predicted and the measured gain of each change in force."""
 
     predicted: Floats
     measured: Floats
 
 
-NOTHING = Evidence(np.zeros(0), np.zeros(0))
+NOTHING = GainEvidence(np.zeros(0), np.zeros(0))
 
 
 def _settled(state: State) -> Ints:
-    """Running jobs that ran long enough to be judged."""
+    """Return the running jobs that ran long enough to be evaluated."""
     runs = state.runs.view(np.ndarray)
     ready_us = int(state.clock["now_us"][0]) - SETTLED_US
     running = (runs["status"] == Status.RUNNING) & (runs["first_row"] >= 0)
     return np.flatnonzero(running & (runs["ready_us"] <= ready_us))
 
 
-def resized(state: State) -> Evidence:
-    """Speed of elastic jobs at another size than they asked for, relative to that size."""
+def resized(state: State) -> GainEvidence:
+    """Return the gain in speed of jobs that run at another size than they asked for."""
     if not len(state.learned):
         return NOTHING
     jobs, runs = state.jobs.view(np.ndarray), state.runs.view(np.ndarray)
-    mine, pools = _settled(state), len(state.pools)
-    mine = mine[(jobs["curve"][mine] >= 0) & (runs["devices"][mine] != jobs["devices"][mine])]
-    span: Any = state.ranges[jobs["curve"][mine]]
-    pool = runs["pool"][mine].astype(np.int64)
+    jobs_resized, pools = _settled(state), len(state.pools)
+    jobs_resized = jobs_resized[
+        (jobs["curve"][jobs_resized] >= 0)
+        & (runs["devices"][jobs_resized] != jobs["devices"][jobs_resized])
+    ]
+    span: Any = state.ranges[jobs["curve"][jobs_resized]]
+    pool = runs["pool"][jobs_resized].astype(np.int64)
     guess = state.guesses["packed"]
-    now = guess[span.first + (runs["devices"][mine] - span.least) * pools + pool]
-    asked = guess[span.first + (jobs["devices"][mine] - span.least) * pools + pool]
-    true = state.rates["packed"][jobs["profile"][mine] * pools + pool]
-    known = (asked > 0) & (true > 0)
-    learned = state.learned[mine * pools + pool]
-    return Evidence((now / asked - 1.0)[known], (learned * now / true - 1.0)[known])
+    now = guess[span.first + (runs["devices"][jobs_resized] - span.least) * pools + pool]
+    asked = guess[span.first + (jobs["devices"][jobs_resized] - span.least) * pools + pool]
+    true = state.rates["packed"][jobs["profile"][jobs_resized] * pools + pool]
+    valid = (asked > 0) & (true > 0)
+    learned = state.learned[jobs_resized * pools + pool]
+    return GainEvidence((now / asked - 1.0)[valid], (learned * now / true - 1.0)[valid])
 
 
-def shared(state: State) -> Evidence:
-    """Speed of jobs in pairs beyond what it would be if they took turns."""
-    seen = measured(state) if len(state.pair_guesses) else []
+def shared(state: State) -> GainEvidence:
+    """Return the speed of jobs in pairs beyond that of taking turns."""
+    pairs = measured(state) if len(state.pair_guesses) else []
     profiles = len(state.rates) // len(state.pools)
     at = np.array(
-        [(each.pool * profiles + each.profile) * profiles + each.other for each in seen], np.int64
+        [(pair.pool * profiles + pair.profile) * profiles + pair.other for pair in pairs], np.int64
     )
-    speeds = np.array([each.speed for each in seen], np.float64)
-    return Evidence(state.pair_guesses[at] - TURNS, speeds - TURNS)
+    speeds = np.array([pair.speed for pair in pairs], np.float64)
+    return GainEvidence(state.pair_guesses[at] - TURNS, speeds - TURNS)
 
 
-def capped(state: State) -> Evidence:
-    """Energy of the devices per work saved by caps, as a part of that without."""
+def capped(state: State) -> GainEvidence:
+    """Return the share of the devices' energy per work that caps save."""
     jobs, runs = state.jobs.view(np.ndarray), state.runs.view(np.ndarray)
-    mine, pools = _settled(state), state.pools.view(np.ndarray)
-    pool = runs["pool"][mine].astype(np.int64)
-    fewest = -(-runs["devices"][mine] // pools["capacity"][pool])
-    plain = (runs["cap"][mine] > 0) & (jobs["curve"][mine] < 0) & (runs["slow"][mine] == 1.0)
-    plain &= (runs["nodes"][mine] == fewest) & (jobs["milli"][mine] == MILLI_PER_DEVICE)
-    mine, pool = mine[plain], pool[plain]
-    caps: Any = state.caps[pool * CAP_LEVELS + runs["cap"][mine]]
-    rate: Any = state.rates[jobs["profile"][mine] * len(pools) + pool]
-    devices = runs["devices"][mine]
+    jobs_capped, pools = _settled(state), state.pools.view(np.ndarray)
+    pool = runs["pool"][jobs_capped].astype(np.int64)
+    fewest = -(-runs["devices"][jobs_capped] // pools["capacity"][pool])
+    plain = (
+        (runs["cap"][jobs_capped] > 0)
+        & (jobs["curve"][jobs_capped] < 0)
+        & (runs["slow"][jobs_capped] == 1.0)
+    )
+    plain &= (runs["nodes"][jobs_capped] == fewest) & (
+        jobs["milli"][jobs_capped] == MILLI_PER_DEVICE
+    )
+    jobs_capped, pool = jobs_capped[plain], pool[plain]
+    caps: Any = state.caps[pool * CAP_LEVELS + runs["cap"][jobs_capped]]
+    rate: Any = state.rates[jobs["profile"][jobs_capped] * len(pools) + pool]
+    devices = runs["devices"][jobs_capped]
     host_w = devices * pools["host_w"][pool] / pools["capacity"][pool]
-    draw = (runs["watts"][mine] - host_w) / (devices * rate.watts)
-    told = 1.0 - caps.power * caps.slowdown
-    return Evidence(told, 1.0 - draw * rate.packed / np.maximum(runs["rate"][mine], 1e-12))
+    draw = (runs["watts"][jobs_capped] - host_w) / (devices * rate.watts)
+    predicted = 1.0 - caps.power * caps.slowdown
+    return GainEvidence(
+        predicted, 1.0 - draw * rate.packed / np.maximum(runs["rate"][jobs_capped], 1e-12)
+    )
 
 
-def moved(state: State) -> Evidence:
-    """The restart that jobs were to take over the one they took, after they were set aside."""
+def moved(state: State) -> GainEvidence:
+    """Return the expected over the actual restart time of jobs that were preempted."""
     jobs, runs = state.jobs.view(np.ndarray), state.runs.view(np.ndarray)
-    mine = _settled(state)
-    mine = mine[(runs["preemptions"][mine] > 0) & (jobs["restart_us"][mine] > 0)]
-    took_us = np.maximum(1, runs["ready_us"][mine] - runs["began_us"][mine])
-    return Evidence(np.ones(len(mine)), jobs["restart_us"][mine] / took_us)
+    jobs_moved = _settled(state)
+    jobs_moved = jobs_moved[
+        (runs["preemptions"][jobs_moved] > 0) & (jobs["restart_us"][jobs_moved] > 0)
+    ]
+    took_us = np.maximum(1, runs["ready_us"][jobs_moved] - runs["began_us"][jobs_moved])
+    return GainEvidence(np.ones(len(jobs_moved)), jobs["restart_us"][jobs_moved] / took_us)
 
 
-# How each is followed -----------------------------------------------------------------
+# How trust is applied ------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
-    """A tuner set as far as it is trusted, and the state as it may see it; None = not asked."""
+class TrustedTuner(NamedTuple):
+    """Holds a tuner adjusted to its trust, and the state it is given; None = not run."""
 
     tuner: Tuner | None
     state: State
 
     def adjust(self, forecast: Forecast | None, plan: Records) -> Records:
+        """Return the plan changed by the tuner, if it is run at all."""
         return plan if self.tuner is None else self.tuner.adjust(self.state, forecast, plan)
 
 
-class Rule(NamedTuple):
-    """Where a tuner's evidence is, and how it is followed at a trust."""
+class TrustRule(NamedTuple):
+    """Holds how the evidence about a tuner is collected, and how its trust is applied."""
 
-    evidence: Callable[[State], Evidence]
-    follow: Callable[[Any, float, float, State], Asked]
+    evidence: Callable[[State], GainEvidence]
+    follow: Callable[[Any, float, float, State], TrustedTuner]
 
 
-def _by_margin(tuner: Any, trust: float, least: float, state: State) -> Asked:
-    """Gains times trust against the same cost: a margin over trust."""
+def _by_margin(tuner: Any, trust: float, least: float, state: State) -> TrustedTuner:
+    """Divide the margin by the trust: the same as gains times trust against the same cost."""
     if trust < least:
-        return Asked(None, state)
-    return Asked(replace(tuner, margin=tuner.margin / trust), state)
+        return TrustedTuner(None, state)
+    return TrustedTuner(replace(tuner, margin=tuner.margin / trust), state)
 
 
-def _by_slowdown(tuner: Power, trust: float, least: float, state: State) -> Asked:
-    """The budget is kept at any trust; for energy jobs are slowed less, in the end not at all."""
+def _by_slowdown(tuner: Power, trust: float, least: float, state: State) -> TrustedTuner:
+    """Slow jobs less for energy, at low trust not at all; the budget is kept at any trust."""
     allowed = tuner.slowdown * trust if trust >= least else 0.0
-    return Asked(replace(tuner, slowdown=allowed), state)
+    return TrustedTuner(replace(tuner, slowdown=allowed), state)
 
 
-def _by_guesses(tuner: Share, trust: float, least: float, state: State) -> Asked:
-    """Pairs are parted as ever; what new ones promise beyond taking turns counts by trust."""
+def _by_guesses(tuner: Share, trust: float, least: float, state: State) -> TrustedTuner:
+    """Scale the predicted gain of new pairs over taking turns; parting does not change."""
     believed = trust if trust >= least else 0.0
     guesses = state.pair_guesses
     wary = np.where(guesses > TURNS, TURNS + believed * (guesses - TURNS), guesses)
-    return Asked(tuner, state._replace(pair_guesses=wary))
+    return TrustedTuner(tuner, state._replace(pair_guesses=wary))
 
 
-RULES: dict[type, Rule] = {
-    Elastic: Rule(resized, _by_margin),
-    Share: Rule(shared, _by_guesses),
-    Power: Rule(capped, _by_slowdown),
-    Balance: Rule(moved, _by_margin),
+RULES: dict[type, TrustRule] = {
+    Elastic: TrustRule(resized, _by_margin),
+    Share: TrustRule(shared, _by_guesses),
+    Power: TrustRule(capped, _by_slowdown),
+    Balance: TrustRule(moved, _by_margin),
 }
-"""Tuners of other types are asked as they are."""
+"""Rules by type of tuner; tuners of other types are run unchanged."""

@@ -1,8 +1,8 @@
-"""Where jobs could run, on how many devices, and what that is worth: as far as it is known.
+"""Lists where jobs could run, on how many devices, and the estimated value of each option.
 
-Jobs alike (the same shape and curve) form a kind and have the same options. Speeds are the
-state's guesses times what was learned since, never the true curves; the value of an option is
-reference device-seconds of work a second.
+Equal jobs (same shape and curve) form a kind and have the same options. Speeds are the state's
+guesses times what was learned since, never the true curves; the value of an option is in
+reference device-seconds of work per second.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Numbers of devices an elastic job is offered: those that leave no odd rest on nodes."""
+"""Sizes an elastic job is offered: those that leave no odd remainder on nodes."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where the jobs of each kind could run, with how many devices, and what that is worth.
+    """Holds the options of each kind of job: pool, number of devices, and estimated value.
 
     Attributes:
         jobs: the active jobs that may be placed, ascending.
-        of_job: the kind of each.
-        begin: first option of each kind, and the number of all.
-        kind, pool, count: of each option.
-        rate: progress per microsecond, packed, as far as it is known.
-        value: reference device-seconds a second.
-        watts: what the option draws, its share of the hosts included.
-        length_s: estimated run time as asked for, the mean of each kind.
+        of_job: the kind of each job.
+        begin: first option of each kind, then the number of options.
+        kind, pool, count: kind, pool and number of devices of each option.
+        rate: estimated progress per microsecond of each option, packed.
+        value: reference device-seconds per second of each option.
+        watts: draw of each option, including its share of the hosts.
+        length_s: estimated run time as requested, the mean of each kind.
     """
 
     jobs: Ints
@@ -49,16 +49,16 @@ class Options:
 
     @classmethod
     def of(cls, state: State, active: Ints, eta: float) -> Options:
-        """The options of the active jobs that hold whole devices.
+        """List the options of the active jobs that use whole devices.
 
         Args:
-            state: read for what is known: guesses and what was learned, never the true curves.
+            state: read for guesses and what was learned, never for the true curves.
             active: jobs pending or running.
             eta: leave out sizes whose last device adds less than this part of the first one's.
         """
         plain = state.jobs.view(np.ndarray)
-        whole = (plain["milli"][active] == MILLI_PER_DEVICE) & (plain["devices"][active] > 0)
-        jobs = active[whole]
+        uses_whole = (plain["milli"][active] == MILLI_PER_DEVICE) & (plain["devices"][active] > 0)
+        jobs = active[uses_whole]
         if not len(jobs):
             return cls(jobs, *(np.zeros(0, np.int64),) * 5, *(np.zeros(0),) * 4)
         groups = group_rows(plain["shape_id"][jobs], plain["curve"][jobs])
@@ -73,26 +73,26 @@ class Options:
         return cls(jobs, groups.of_row, begin, kind, pool, count, rate, value, watts, length_s)
 
     def at(self, kind: Ints, pool: Ints, count: Ints) -> Ints:
-        """The options of kinds in a pool with so many devices; -1 = that is none."""
+        """Return the options of kinds in pools with these numbers of devices; -1 = no such one."""
         pools, most = int(self.pool.max()) + 1, max(int(self.count.max()), int(count.max())) + 1
         keys = (self.kind * pools + self.pool) * most + self.count
         order = np.argsort(keys)
         sought = (kind * pools + pool) * most + count
         place = np.minimum(np.searchsorted(keys[order], sought), len(keys) - 1)
-        found = order[place]
-        known: Ints = np.where((keys[found] == sought) & (pool < pools), found, -1)
-        return known
+        option = order[place]
+        match: Ints = np.where((keys[option] == sought) & (pool < pools), option, -1)
+        return match
 
 
 def _per_kind(values: Floats, of_row: Ints) -> Floats:
-    """The mean of each kind's values."""
+    """Return the mean of each kind's values."""
     counts = np.bincount(of_row)
     means: Floats = np.bincount(of_row, values) / counts
     return means
 
 
 def _learned(state: State) -> Floats:
-    """Measured over guessed speed by curve and pool: the mean of the jobs that were measured."""
+    """Return measured over guessed speed by curve and pool: the mean of the measured jobs."""
     pools, curves = len(state.pools), len(state.ranges)
     if not len(state.learned):
         return np.ones((curves, pools))
@@ -110,11 +110,14 @@ def _learned(state: State) -> Floats:
 
 
 def _speeds(state: State, firsts: Ints) -> tuple[Ints, Floats]:
-    """The sizes that jobs of each kind may have, and their speed (kind by size by pool; 0 = none).
+    """Return the sizes that jobs of each kind may have, and the speed at each.
 
     Args:
-        state: as tuners know it.
+        state: as tuners see it.
         firsts: a job of each kind.
+
+    Returns:
+        (sizes by kind; speeds by kind, size and pool, 0 = not possible).
     """
     plain = state.jobs.view(np.ndarray)[firsts]
     pools, curves = len(state.pools), plain["curve"].astype(np.int64)
@@ -130,8 +133,8 @@ def _speeds(state: State, firsts: Ints) -> tuple[Ints, Floats]:
         allowed = np.where(elastic[:, None], fresh & inside, allowed)
         kind, size = np.nonzero(allowed & elastic[:, None])
         points = span["first"][kind] + (sizes[kind, size] - span["least"][kind]) * pools
-        known = state.guesses.view(np.ndarray)["packed"][points[:, None] + np.arange(pools)]
-        speeds[kind, size] = known * _learned(state)[curves[kind]]
+        guesses = state.guesses.view(np.ndarray)["packed"][points[:, None] + np.arange(pools)]
+        speeds[kind, size] = guesses * _learned(state)[curves[kind]]
     kind, size = np.nonzero(allowed & ~elastic[:, None])
     rates = state.rates.view(np.ndarray)["packed"].reshape(-1, pools)
     speeds[kind, size] = rates[plain["profile"][kind]]
@@ -141,7 +144,7 @@ def _speeds(state: State, firsts: Ints) -> tuple[Ints, Floats]:
 
 
 def _watts(state: State, firsts: Ints) -> Floats:
-    """What a device draws for each kind in each pool, its part of the host included."""
+    """Return what a device draws for each kind in each pool, including its part of the host."""
     pools = state.pools.view(np.ndarray)
     drawn = state.rates.view(np.ndarray)["watts"].reshape(-1, len(pools))
     profiles = state.jobs.view(np.ndarray)["profile"][firsts]
@@ -150,7 +153,7 @@ def _watts(state: State, firsts: Ints) -> Floats:
 
 
 def _worthwhile(sizes: Ints, speeds: Floats, eta: float) -> npt.NDArray[np.bool_]:
-    """Up to which sizes each further device adds at least `eta` of what the first ones do."""
+    """Return the sizes up to which a further device adds at least `eta` of the first ones."""
     kinds, steps, pools = speeds.shape
     kept = np.zeros(speeds.shape, bool)
     last_size, last_speed = np.zeros((2, kinds, pools))

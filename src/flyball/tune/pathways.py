@@ -1,4 +1,4 @@
-"""Class pathways: how jobs of each workload class are best scheduled, as settings of one kernel.
+"""Class pathways: settings of the kernel with which jobs of each workload class run best.
 
 | class | pathway | what it does |
 |---|---|---|
@@ -8,9 +8,9 @@
 | bandwidth-limited | pipeline scheduling | fetches while it computes, keeps gangs near |
 | mixed | hybrid | sizes, pairs and places follow the state of the queue |
 
-A pathway is chosen per job by its class (`pathway_of`), unless the job says otherwise. Of its
-settings some are the job's own (`Change`, carried out by `prepare`): these hold for each job
-whatever the others do. Knobs and tuners belong to the whole cluster: `leading` says whose.
+A pathway is chosen per job by its class (`pathway_of`), unless the job names another. Some of its
+settings apply to the job alone (`Change`, applied by `prepare`), whatever the others do. Knobs and
+tuners apply to the whole cluster: `leading` chooses the pathway that sets them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from flyball.tune.optimise import Optimise
 from flyball.tune.share import Share
 
 USUAL_RANGE = -1
-"""In `Workload.most`: a job may be resized within its usual range."""
+"""Value in `Workload.most` of a job that may be resized within its usual range."""
 MAJORITY = 0.5
 """Part of the device time asked for that makes one class lead the cluster."""
 
 
 class Pathway(IntEnum):
-    """The five pathways, in the order of the classes they are for."""
+    """Names the five pathways, in the order of the classes they are for."""
 
     SPATIAL = 0
     TEMPORAL = 1
@@ -50,15 +50,15 @@ class Pathway(IntEnum):
 
     @property
     def label(self) -> str:
-        """As users write it."""
+        """Return the name that users write."""
         return self.name.lower()
 
 
-LABELS = tuple(each.label for each in Pathway)
+LABELS = tuple(pathway.label for pathway in Pathway)
 
 
 def pathway_of(kind: int, override: str | None = None) -> Pathway:
-    """The pathway of a job.
+    """Return the pathway of a job.
 
     Args:
         kind: its class.
@@ -76,12 +76,12 @@ def pathway_of(kind: int, override: str | None = None) -> Pathway:
 
 @dataclass(frozen=True)
 class Change:
-    """What a pathway changes about a job of its own.
+    """Holds what a pathway changes about each of its jobs.
 
     Attributes:
-        priority: added to the job's.
+        priority: added to the job's priority.
         resizable: tuners may change its number of devices, if its model's speed is known.
-        chunks: the parts in which its data comes, so that one is fetched while another is
+        chunks: the parts in which its data is fetched, so that one is fetched while another is
             computed on; 1 = all of it first, without devices; 0 = inside the job, on them.
     """
 
@@ -92,14 +92,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Setting:
-    """A pathway as settings.
+    """Holds the settings of a pathway.
 
     Attributes:
-        knobs: of the kernel, where they differ from the cluster's own.
-        tuners: in the order in which they change a plan; none = the kernel alone decides.
+        knobs: kernel knobs that differ from the cluster's.
+        tuners: tuners in the order in which they change a plan; none = the kernel alone decides.
         round_s: time between two rounds of the tuners.
         together: jobs that a device may serve at a time (`Effects.share_limit`).
-        change: of each job.
+        change: what changes about each job.
     """
 
     knobs: dict[str, Any] = field(default_factory=dict)
@@ -109,21 +109,21 @@ class Setting:
     change: Change = Change()
 
     def apply(self, knobs: Knobs) -> Knobs:
-        """A cluster's knobs with those of the pathway."""
+        """Return a cluster's knobs with those of the pathway."""
         return replace(knobs, **self.knobs)
 
 
 def settings(pathway: Pathway) -> Setting:
-    """What a pathway sets."""
+    """Return the settings of a pathway."""
     return SETTINGS[pathway]
 
 
 SETTINGS: dict[Pathway, Setting] = {
-    # Neither of two jobs fills the device; the limit holds over each one's running time.
+    # Neither of two jobs fills the device; the limit holds over the running time of each.
     Pathway.SPATIAL: Setting(
         tuners=(Share(limit=0.2, stay_s=3600.0, round_s=120.0),), round_s=120.0, together=2
     ),
-    # Whoever has had least device time goes first; one who waited long is promoted.
+    # The job with least device time goes first; one that waited long is promoted.
     Pathway.TEMPORAL: Setting(
         knobs={
             "order": Order.ATTAINED,
@@ -136,7 +136,7 @@ SETTINGS: dict[Pathway, Setting] = {
             "promote": 8.0,
         }
     ),
-    # A level of priority is worth more than any wait, and only such a level sets a job aside.
+    # A level of priority outweighs any wait, and only such a level preempts a job.
     Pathway.PRIORITY: Setting(
         knobs={
             "backfill": Backfill.SKIP,
@@ -146,7 +146,7 @@ SETTINGS: dict[Pathway, Setting] = {
         },
         change=Change(priority=1.0),
     ),
-    # A gang waits for a node of its own rather than gather devices, and nodes are cleared for it.
+    # A gang waits for an empty node rather than gather devices, and nodes are cleared for it.
     Pathway.PIPELINE: Setting(
         knobs={"span": Span.WHOLE}, tuners=(Balance(),), change=Change(chunks=8)
     ),
@@ -161,32 +161,27 @@ SETTINGS: dict[Pathway, Setting] = {
 
 
 def choose(kinds: Ints, overrides: Sequence[str | None] | None = None) -> Ints:
-    """The pathway of each job, by its class or as it asks."""
+    """Return the pathway of each job, by its class or its override."""
     asked = overrides if overrides is not None else [None] * len(kinds)
     pairs = zip(kinds.tolist(), asked, strict=True)
     return np.array([pathway_of(kind, override) for kind, override in pairs], np.int64)
 
 
 def leading(pathways: Ints, device_time: Floats) -> Pathway:
-    """Whose knobs and tuners the cluster takes: of the pathway that asks for most device time.
+    """Return the pathway whose knobs and tuners the cluster uses: that with most device time.
 
-    Without a majority it is the hybrid one.
+    Without a majority it is the hybrid pathway.
     """
     total = np.bincount(pathways, device_time, minlength=len(Pathway))
     first = int(total.argmax())
     return Pathway(first) if total[first] > MAJORITY * total.sum() else Pathway.HYBRID
 
 
-def own_changes() -> dict[Pathway, Change]:
-    """What each pathway changes about its jobs."""
-    return {each: settings(each).change for each in Pathway}
-
-
 def prepare(workload: Workload, pathways: Ints, changes: Mapping[Pathway, Change]) -> Workload:
-    """The workload with each job changed as its pathway says; see also `pipelined`."""
-    listed = [changes.get(each, Change()) for each in Pathway]
-    priority = np.array([each.priority for each in listed])[pathways]
-    rigid = ~np.array([each.resizable for each in listed])[pathways] | (workload.most != 0)
+    """Return the workload with each job changed by its pathway; see also `pipelined`."""
+    listed = [changes.get(pathway, Change()) for pathway in Pathway]
+    priority = np.array([change.priority for change in listed])[pathways]
+    rigid = ~np.array([change.resizable for change in listed])[pathways] | (workload.most != 0)
     return replace(
         workload,
         priority=workload.priority + priority,
@@ -197,14 +192,14 @@ def prepare(workload: Workload, pathways: Ints, changes: Mapping[Pathway, Change
 # Pipelines ------------------------------------------------------------------------------
 
 FETCH_CORES_MILLI = 1000
-"""Of the host, while data is fetched: one core."""
+"""Host cores used while data is fetched, in thousandths."""
 
 
 def fetched_first(transfer: float, chunks: int) -> float:
-    """The part of a job's data that must be there before it starts, so that it never waits.
+    """Return the part of a job's data that must be fetched before it starts so it never waits.
 
-    Data comes as fast as before, `transfer` of the time the job took when it fetched first and
-    computed then. What comes during the rest, `1 - transfer`, must keep up with what is used.
+    Data is fetched as fast as before: `transfer` of the time the job took when it first fetched
+    and then computed. Fetching during the rest, `1 - transfer`, must keep up with computing.
     """
     if transfer <= 0.0:
         return 0.0
@@ -214,50 +209,50 @@ def fetched_first(transfer: float, chunks: int) -> float:
 def pipelined(
     workload: Workload, pathways: Ints, transfer: Floats, changes: Mapping[Pathway, Change]
 ) -> tuple[Workload, Ints]:
-    """The workload with transfers of their own, where the pathway has chunks.
+    """Return the workload with separate transfer jobs, where the pathway has chunks.
 
-    A job that fetches its data and then computes becomes three: the first chunks come to a host,
-    without devices; then the gang computes while the rest comes. Nothing is counted for
-    the network being shared: a transfer takes as long as it did inside the job.
+    A job that fetches its data and then computes becomes three: the first chunks are fetched to a
+    host, without devices; then the gang computes while the rest is fetched. Contention on the
+    network is not modelled: a transfer takes as long as it did inside the job.
 
     Args:
         workload: jobs that hold their devices while they fetch.
-        pathways: of each job.
+        pathways: the pathway of each job.
         transfer: the part of each job's time that is transfer.
-        changes: of each pathway, as `own_changes` gives them; those not named change nothing.
+        changes: the change of each pathway; missing ones change nothing.
 
     Returns:
-        The workload, and where in it each job's own row is: its end is the job's.
+        The workload, and the row in it of each job's computation, whose end is the job's.
     """
     size = len(workload)
-    chunks = np.array([changes.get(each, Change()).chunks for each in Pathway])[pathways]
+    chunks = np.array([changes.get(pathway, Change()).chunks for pathway in Pathway])[pathways]
     staged = np.flatnonzero((chunks > 0) & (transfer > 0.0) & (workload.devices > 0))
     first = np.array([fetched_first(float(transfer[j]), int(chunks[j])) for j in staged])
     parts = np.concatenate((np.ones(size), transfer[staged] * first, transfer[staged]))
     parts[staged] -= transfer[staged]
     parts[size + len(staged) :] *= 1.0 - first
-    made = _rows(workload, np.concatenate((np.arange(size), staged, staged)), size, parts)
+    expanded = _rows(workload, np.concatenate((np.arange(size), staged, staged)), size, parts)
     fetch = np.full(size, -1, np.int64)
     fetch[staged] = size + np.arange(len(staged))
-    entry = np.where(fetch >= 0, fetch, np.arange(size))  # what waits for the predecessors
-    made = replace(
-        made,
+    entry = np.where(fetch >= 0, fetch, np.arange(size))  # the part that waits for the predecessors
+    expanded = replace(
+        expanded,
         after_job=np.concatenate((entry[workload.after_job], staged, fetch[staged] + len(staged))),
         after_on=np.concatenate((workload.after_on, fetch[staged], fetch[staged])),
     )
-    order = np.argsort(made.submit_us, kind="stable")
+    order = np.argsort(expanded.submit_us, kind="stable")
     place = np.argsort(order, kind="stable")
-    return made.take(order), place[:size]
+    return expanded.take(order), place[:size]
 
 
 def _rows(workload: Workload, source: Ints, size: int, parts: Floats) -> Workload:
-    """The rows of `source`, those from `size` on as transfers, each with a part of the time."""
+    """Return the rows of `source`, each with a part of the time; from `size` on transfers."""
     columns: dict[str, Any] = {name: getattr(workload, name)[source] for name in COLUMNS}
     columns["duration_us"] = columns["duration_us"] * parts
     columns["estimate_us"] = columns["estimate_us"] * parts
     count = (len(source) - size) // 2
-    names = [f"{each}.fetch" for each in columns["ids"][size : size + count]]
-    names += [f"{each}.rest" for each in columns["ids"][size + count :]]
+    names = [f"{job_id}.fetch" for job_id in columns["ids"][size : size + count]]
+    names += [f"{job_id}.rest" for job_id in columns["ids"][size + count :]]
     columns["ids"] = np.array([*columns["ids"][:size], *names])
     for name, value in TRANSFER.items():
         columns[name][size:] = value
@@ -276,4 +271,4 @@ TRANSFER = {
     "least": 0,
     "most": 0,
 }
-"""The columns in which a transfer differs from its job."""
+"""Columns in which a transfer differs from its job, and their values."""

@@ -1,12 +1,12 @@
-"""What a plan would leave behind, to be changed further: what all tuners share.
+"""A draft of a plan that tuners change further; all tuners use it.
 
-    board = Board(state, plan)
-    board.stop(job, Reason.GREW, gain)
-    board.start(job, pool, 4, Reason.GREW, gain)
-    return board.plan()
+    draft = PlanDraft(state, plan)
+    draft.stop(job, Reason.GREW, gain)
+    draft.start(job, pool, 4, Reason.GREW, gain)
+    return draft.plan()
 
-The board keeps books of who holds which devices once the plan is carried out. Changes are
-compared with the state at the end: what ends up where it was costs nothing.
+The draft tracks which job holds which devices once the plan is carried out. At the end it is
+compared with the state: a job that ends up where it was causes no action.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from flyball.core.records import ACTION, Records, records
 from flyball.core.results import Ints
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.tune.budgets import Hosts, Place, Power
+from flyball.tune.budgets import HostCapacity, Placement, PowerBudget
 
 GUEST = 0
-"""Thousandths in the row of a job that another one's device serves as well."""
+"""Thousandths in the row of a job that shares a device which another job holds."""
 EXTENT = ("first_node", "nodes", "capacity")
 FULL = 1 << 30
-"""A key beyond that of any node with room."""
+"""Key of a node without room, larger than any other."""
 
 
-class Why(NamedTuple):
-    """What a decision record says of an action."""
+class Rationale(NamedTuple):
+    """Holds the reason and the predicted gain that the record of an action has."""
 
     reason: int
     gain: float
 
 
-class Planned(NamedTuple):
-    """A row of a plan, as plain numbers: those of records take ten times as long to read."""
+class PlannedRow(NamedTuple):
+    """Holds a row of a plan as plain numbers; reading records takes ten times as long."""
 
     job: int
     node: int
@@ -49,17 +49,17 @@ class Planned(NamedTuple):
 
 
 PREEMPT, START, CAP = int(ActionKind.PREEMPT), int(ActionKind.START), int(ActionKind.CAP)
-Line = tuple[int, int, int, int, int, int, Why]
-"""An action: kind, job, node, mask, milli, level and why."""
+ActionRow = tuple[int, int, int, int, int, int, Rationale]
+"""An action: kind, job, node, mask, milli, level and rationale."""
 
 
-class Board:
-    """The cluster after a plan.
+class PlanDraft:
+    """Holds the cluster as it would be after a plan.
 
     Attributes:
         now_us: the instant of the decision.
         active: jobs pending or running after the plan, by index.
-        pool, count, cap: by job: where it would be (-1 / 0 = not running) and its cap level.
+        pool, count, cap: by job: its pool and devices (-1 / 0 = not running) and its cap level.
         free: whole free devices by node after the plan.
     """
 
@@ -85,29 +85,29 @@ class Board:
         self._asleep = (nodes["idle_since_us"] >= 0) & (nodes["sleeps_us"] <= self.now_us)
         self._places, self._is_guest = _places(state, np.flatnonzero(running).tolist())
         self._before = dict(self._places)
-        self._on: dict[tuple[int, int], list[int]] = {}  # who is on which single device
+        self._on: dict[tuple[int, int], list[int]] = {}  # one-device jobs by device
         single = set(np.flatnonzero(running & (self.count == 1)).tolist())
         for job, place in self._places.items():
             if len(place) == 1 and job in single:
                 self._on.setdefault(place[0], []).append(job)
         self._joined: set[int] = set()  # guests of this plan, even on the device they were on
-        self._stops: dict[int, Why] = {}
-        self._starts: dict[int, Why] = {}
-        self._caps: dict[int, Why] = {}
-        self._others: list[Line] = []
+        self._stops: dict[int, Rationale] = {}
+        self._starts: dict[int, Rationale] = {}
+        self._caps: dict[int, Rationale] = {}
+        self._others: list[ActionRow] = []
         self._kept: list[Any] = []  # rows of the plan that pass as they are
-        self._power = Power(state)
-        self._hosts = Hosts(state) if state.clock[0].hosts else None
+        self._power = PowerBudget(state)
+        self._hosts = HostCapacity(state) if state.clock[0].hosts else None
         self._take_over(plan)
 
-    # What the plan says already ----------------------------------------------------
+    # The plan so far ---------------------------------------------------------------
 
     def _take_over(self, plan: Records) -> None:
-        """Carry the plan out on the books."""
-        starts: dict[int, list[Planned]] = {}
+        """Apply the plan to the draft."""
+        starts: dict[int, list[PlannedRow]] = {}
         kinds = plan.view(np.ndarray)["kind"].tolist()
-        columns = (plan.view(np.ndarray)[name].tolist() for name in Planned._fields)
-        for at, (kind, line) in enumerate(zip(kinds, map(Planned, *columns), strict=True)):
+        columns = (plan.view(np.ndarray)[name].tolist() for name in PlannedRow._fields)
+        for at, (kind, line) in enumerate(zip(kinds, map(PlannedRow, *columns), strict=True)):
             if kind == PREEMPT:
                 self.stop(line.job, line.reason, line.gain)
             elif kind == START:
@@ -116,15 +116,15 @@ class Board:
                 self.set_cap(line.job, line.level, line.reason, line.gain)
             else:
                 self._kept.append(plan[at])
-        for job, mine in starts.items():
-            first = mine[0]
-            place = tuple((line.node, line.mask) for line in mine)
-            self._put(job, place, first.milli, first.level, Why(first.reason, first.gain))
+        for job, lines in starts.items():
+            first = lines[0]
+            place = tuple((line.node, line.mask) for line in lines)
+            self._put(job, place, first.milli, first.level, Rationale(first.reason, first.gain))
 
     # Changes ----------------------------------------------------------------------
 
     def stop(self, job: int, reason: int, gain: float) -> None:
-        """Set a job aside, or un-plan its start."""
+        """Preempt a job, or undo its planned start."""
         place = self._places.pop(job)
         self._account(job, place, -1)
         alone = self._leave(job, place)
@@ -135,14 +135,14 @@ class Board:
         self.pool[job], self.count[job], self.cap[job] = -1, 0, 0
         self._starts.pop(job, None)
         if job in self._before:
-            self._stops[job] = Why(reason, gain)
+            self._stops[job] = Rationale(reason, gain)
 
     def start(
         self, job: int, pool: int, count: int, reason: int, gain: float, cap: int = 0
     ) -> bool:
         """Start a job on the fewest nodes of a pool, fullest first; False = no room.
 
-        Where it was before the plan if that is still free and of this size.
+        It goes where it was before the plan if that is still free and of this size.
         """
         assert job not in self._places, "a job is stopped before it starts elsewhere"
         place = self._back(job, pool, count)
@@ -153,80 +153,80 @@ class Board:
         if place is None:
             return False
         milli = int(self._jobs["milli"][job])
-        self._put(job, place, milli, cap, Why(reason, gain))
+        self._put(job, place, milli, cap, Rationale(reason, gain))
         return True
 
-    def join(self, job: int, beside: int, reason: int, gain: float) -> bool:
-        """Start a job as a guest on the one device of another; False = it has not just one."""
-        place = self._places.get(beside)
-        if place is None or self.count[beside] != 1:
+    def join(self, job: int, holder: int, reason: int, gain: float) -> bool:
+        """Start a job as a guest on the one device of another; False = not possible."""
+        place = self._places.get(holder)
+        if place is None or self.count[holder] != 1:
             return False
-        if self._jobs["milli"][beside] != MILLI_PER_DEVICE:
+        if self._jobs["milli"][holder] != MILLI_PER_DEVICE:
             return False
-        if not self._power.allows(job, int(self.pool[beside]), 1, 0):
+        if not self._power.allows(job, int(self.pool[holder]), 1, 0):
             return False
-        self._put(job, place, GUEST, 0, Why(reason, gain))
+        self._put(job, place, GUEST, 0, Rationale(reason, gain))
         self._joined.add(job)
         return True
 
     def set_cap(self, job: int, level: int, reason: int, gain: float) -> None:
-        """Let a job run under another cap."""
+        """Change the power cap of a job."""
         self._account(job, self._places[job], -1)
         self.cap[job] = level
         self._account(job, self._places[job], 1)
-        self._caps[job] = Why(reason, gain)
+        self._caps[job] = Rationale(reason, gain)
 
     def sleep(self, node: int, gain: float) -> None:
         """Send an idle node to sleep."""
-        self._note(ActionKind.SLEEP, -1, node, 0, Why(Reason.SENT_TO_SLEEP, gain))
+        self._note(ActionKind.SLEEP, -1, node, 0, Rationale(Reason.SENT_TO_SLEEP, gain))
 
     def wake(self, node: int, gain: float) -> None:
         """Wake a node, or keep it awake."""
-        self._note(ActionKind.WAKE, -1, node, 0, Why(Reason.WOKEN, gain))
+        self._note(ActionKind.WAKE, -1, node, 0, Rationale(Reason.WOKEN, gain))
 
     def replicas(self, group: int, count: int, gain: float) -> None:
         """Set how many replicas a service has; -1 = it ends."""
-        self._note(ActionKind.REPLICAS, group, -1, count, Why(Reason.SCALED, gain))
+        self._note(ActionKind.REPLICAS, group, -1, count, Rationale(Reason.SCALED, gain))
 
     def room(self, pool: int, count: int) -> bool:
-        """Whether a gang of whole devices would fit a pool, packed, hosts left aside."""
+        """Return whether a gang of whole devices would fit a pool, packed, ignoring hosts."""
         return self._nodes_for(-1, pool, count) is not None
 
     def nodes_of(self, job: int) -> list[int]:
-        """The nodes a job is on."""
+        """Return the nodes a job is on."""
         return [node for node, _ in self._places.get(job, ())]
 
     def held_on(self, job: int, node: int) -> int:
-        """Devices of a node that would be free without a job; 0 if it shares them."""
+        """Return the devices of a node that would be free without a job; 0 if it shares them."""
         if self.guests(job):
             return 0
         return sum(mask.bit_count() for at, mask in self._places.get(job, ()) if at == node)
 
     def free_in(self, pool: int) -> int:
-        """Whole free devices of a pool."""
+        """Return the whole free devices of a pool."""
         return self._free_in[pool]
 
     def guests(self, job: int) -> list[int]:
-        """The jobs on the device of `job` besides it, by index."""
+        """Return the other jobs on the device of `job`, by index."""
         place = self._places.get(job)
         if place is None or len(place) > 1 or self.count[job] != 1:
             return []
-        return sorted(each for each in self._on[place[0]] if each != job)
+        return sorted(other for other in self._on[place[0]] if other != job)
 
     def asleep(self, node: int) -> bool:
-        """Whether a node sleeps now."""
+        """Return whether a node sleeps now."""
         return bool(self._asleep[node])
 
     # The plan -----------------------------------------------------------------------
 
     def plan(self) -> Records:
-        """The actions: set aside, start, cap, sleep, wake, replicas, and what was passed on."""
-        rows: list[Line] = [
+        """Return the actions: preempt, start, cap, sleep, wake, replicas, then unchanged rows."""
+        rows: list[ActionRow] = [
             (ActionKind.PREEMPT, job, -1, 0, 0, 0, why)
             for job, why in self._stops.items()
             if self._moved(job)
         ]
-        for job, why in sorted(self._starts.items(), key=lambda each: each[0] in self._is_guest):
+        for job, why in sorted(self._starts.items(), key=lambda item: item[0] in self._is_guest):
             if job in self._before and not self._moved(job):
                 continue
             milli = GUEST if job in self._is_guest else int(self._jobs["milli"][job])
@@ -237,9 +237,9 @@ class Board:
             rows += [line for line in self._others if line[0] == kind]
         return self._records(rows)
 
-    def _cap_rows(self) -> list[Line]:
-        """Caps of jobs that go on where they are."""
-        rows: list[Line] = []
+    def _cap_rows(self) -> list[ActionRow]:
+        """Return the changed caps of jobs that stay where they are."""
+        rows: list[ActionRow] = []
         for job in sorted({*self._caps, *self._stops}):
             stays = job in self._before and job in self._places and not self._moved(job)
             if stays and self.cap[job] != self._runs["cap"][job]:
@@ -247,7 +247,7 @@ class Board:
                 rows.append((ActionKind.CAP, job, -1, 0, 0, int(self.cap[job]), why))
         return rows
 
-    def _records(self, rows: list[Line]) -> Records:
+    def _records(self, rows: list[ActionRow]) -> Records:
         out = records(len(rows) + len(self._kept), ACTION)
         plain = out.view(np.ndarray)
         names = ("kind", "job", "node", "mask", "milli", "level")
@@ -260,16 +260,16 @@ class Board:
         return out
 
     def _moved(self, job: int) -> bool:
-        """Whether a job that was running is not where it was."""
+        """Return whether a job that was running is not where it was."""
         return job in self._joined or self._places.get(job) != self._before[job]
 
-    def _note(self, kind: int, job: int, node: int, level: int, why: Why) -> None:
+    def _note(self, kind: int, job: int, node: int, level: int, why: Rationale) -> None:
         self._others.append((int(kind), job, node, 0, 0, level, why))
 
-    # Books ---------------------------------------------------------------------------
+    # Bookkeeping ---------------------------------------------------------------------
 
-    def _put(self, job: int, place: Place, milli: int, cap: int, why: Why) -> None:
-        """Write a start into the books."""
+    def _put(self, job: int, place: Placement, milli: int, cap: int, why: Rationale) -> None:
+        """Record a start at a place."""
         self._places[job] = place
         self._starts[job] = why
         self.pool[job] = self._node_pool[place[0][0]]
@@ -283,8 +283,8 @@ class Board:
             self._set_free(place, False)
         self._account(job, place, 1)
 
-    def _leave(self, job: int, place: Place) -> bool:
-        """Take a job off its device, where a guest holds it from then on; whether none did."""
+    def _leave(self, job: int, place: Placement) -> bool:
+        """Take a job off its device; a guest may inherit it. Returns whether none was there."""
         others = self._on.get(place[0]) if self.count[job] == 1 else None
         if not others:
             return True
@@ -293,16 +293,16 @@ class Board:
             del self._on[place[0]]
             return True
         if job not in self._is_guest and self._jobs["milli"][job] == MILLI_PER_DEVICE:
-            # Whoever is there already holds it next; the twin does the same.
-            self._is_guest.discard(min(others, key=lambda each: (each in self._joined, each)))
+            # A job that is there already holds it next; the twin does the same.
+            self._is_guest.discard(min(others, key=lambda other: (other in self._joined, other)))
         return False
 
-    def _give_back(self, job: int, place: Place) -> None:
-        """Free the devices of a job; those of fractions stay as they are, others may be on them."""
+    def _give_back(self, job: int, place: Placement) -> None:
+        """Free the devices of a job, unless it uses a fraction: others may be on them."""
         if self._jobs["milli"][job] == MILLI_PER_DEVICE:
-            self._set_free(tuple(each for each in place if self._up[each[0]]), True)
+            self._set_free(tuple((node, mask) for node, mask in place if self._up[node]), True)
 
-    def _set_free(self, place: Place, free: bool) -> None:
+    def _set_free(self, place: Placement, free: bool) -> None:
         for node, mask in place:
             kept = self._masks[node] & ~mask
             self._masks[node] = kept | mask if free else kept
@@ -310,8 +310,8 @@ class Board:
             self._free_in[self._node_pool[node]] += left - int(self.free[node])
             self.free[node] = left
 
-    def _account(self, job: int, place: Place, sign: int) -> None:
-        """Add what a job draws and takes of hosts, or take it off."""
+    def _account(self, job: int, place: Placement, sign: int) -> None:
+        """Add the power and host capacity of a job (sign 1), or subtract them (-1)."""
         count = sum(mask.bit_count() for _, mask in place)
         self._power.add(job, int(self.pool[job]), count, int(self.cap[job]), sign)
         if self._hosts is not None:
@@ -319,8 +319,8 @@ class Board:
 
     # Places ---------------------------------------------------------------------------
 
-    def _back(self, job: int, pool: int, count: int) -> Place | None:
-        """Where the job was before the plan, if that is as asked and free."""
+    def _back(self, job: int, pool: int, count: int) -> Placement | None:
+        """Return where the job was before the plan, if that is as requested and free."""
         place = self._before.get(job)
         if place is None or (self._runs["pool"][job], self._runs["devices"][job]) != (pool, count):
             return None
@@ -328,51 +328,51 @@ class Board:
             return None
         return place if self._hosts is None or self._hosts.fits(job, place) else None
 
-    def _find(self, job: int, pool: int, count: int) -> Place | None:
-        found = self._nodes_for(job, pool, count)
-        if found is None:
+    def _find(self, job: int, pool: int, count: int) -> Placement | None:
+        nodes = self._nodes_for(job, pool, count)
+        if nodes is None:
             return None
-        return tuple((node, _lowest(self._masks[node], take)) for node, take in found)
+        return tuple((node, _lowest(self._masks[node], take)) for node, take in nodes)
 
     def _nodes_for(self, job: int, pool: int, count: int) -> list[tuple[int, int]] | None:
-        """The fewest nodes that hold a gang, and what each gives; None = no room."""
+        """Return the fewest nodes that hold a gang, and the devices of each; None = no room."""
         if self._free_in[pool] < count:
             return None
         first, nodes, capacity = self._extent[pool]
         free = self.free[first : first + nodes]
-        whole, rest = divmod(count, capacity)
-        found: list[tuple[int, int]] = []
-        if whole:
+        full_nodes, rest = divmod(count, capacity)
+        shares: list[tuple[int, int]] = []
+        if full_nodes:
             full = np.flatnonzero((free == capacity) & self._hosting(job, pool, capacity))
-            if len(full) < whole:
+            if len(full) < full_nodes:
                 return None
             asleep = self._asleep[first + full]
-            chosen = full[np.argsort(asleep, kind="stable")[:whole]]
-            found = [(first + int(node), capacity) for node in np.sort(chosen)]
+            chosen = full[np.argsort(asleep, kind="stable")[:full_nodes]]
+            shares = [(first + int(node), capacity) for node in np.sort(chosen)]
         if rest:
             able = (free >= rest) & self._hosting(job, pool, rest)
-            able[[node - first for node, _ in found]] = False
+            able[[node - first for node, _ in shares]] = False
             keys = np.where(able, 2 * free + self._asleep[first : first + len(free)], FULL)
             best = int(keys.argmin())
             if keys[best] == FULL:
                 return None
-            found.append((first + best, rest))
-        return found
+            shares.append((first + best, rest))
+        return shares
 
     def _hosting(self, job: int, pool: int, devices: int) -> Any:
-        """Which nodes of a pool have a host with room for a part of a job."""
+        """Return which nodes of a pool have a host with room for a part of a job."""
         if self._hosts is None or job < 0:
             return True
         return self._hosts.room(job, pool, devices)
 
 
-def _places(state: State, running: list[int]) -> tuple[dict[int, Place], set[int]]:
-    """Where the running jobs are, and which of them are guests."""
+def _places(state: State, running: list[int]) -> tuple[dict[int, Placement], set[int]]:
+    """Return where the running jobs are, and which of them are guests."""
     plain = state.rows.view(np.ndarray)
     first = state.runs.view(np.ndarray)["first_row"][running]
     heads = plain[first]
     columns = (heads[name].tolist() for name in ("node", "mask", "milli", "next"))
-    places: dict[int, Place] = {}
+    places: dict[int, Placement] = {}
     guests: set[int] = set()
     for job, node, mask, milli, after in zip(running, *columns, strict=True):
         if milli == GUEST and mask:
@@ -387,7 +387,7 @@ def _places(state: State, running: list[int]) -> tuple[dict[int, Place], set[int
 
 
 def _lowest(mask: int, count: int) -> int:
-    """The `count` lowest bits of a mask."""
+    """Return a mask of the `count` lowest bits of a mask."""
     chosen = 0
     for _ in range(count):
         bit = mask & -mask

@@ -1,4 +1,4 @@
-"""One round of choosing places by price: the options with their surplus, on a board."""
+"""One round of placing jobs by price: applies the options of highest surplus to a plan draft."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from flyball.core.codes import Reason, Status
 from flyball.core.results import Floats, Ints
 from flyball.core.units import US_PER_S, to_us
 from flyball.tune.options import Options
-from flyball.tune.plan_draft import Board
+from flyball.tune.plan_draft import PlanDraft
 from flyball.tune.room import Victims, make_room
 
 TRIES = 4
-"""Of its best options a running job tries this many before it stays where it is."""
+"""Number of its best options that a running job tries before it stays where it is."""
 WAYS = 32
-"""Pending jobs that others may be shrunk for in a round."""
+"""Maximum number of pending jobs for which others are shrunk in a round."""
 TIE = 1e-9
-"""Surplus that counts as none: prices leave many options at just 0."""
+"""Surplus that counts as 0: prices leave many options at just 0."""
 
 
 class Terms(NamedTuple):
-    """When a change may be made; see `Elastic` for what each means."""
+    """Holds when a change may be made; see `Elastic` for each setting."""
 
     horizon_s: float
     gap_s: float
@@ -31,21 +31,21 @@ class Terms(NamedTuple):
     margin: float
 
 
-class Market:
-    """The jobs of a round, what they want at the prices, and what they get.
+class PriceRound:
+    """Places the jobs of a round by their options at the current prices.
 
     Arrays by job are in the order of `options.jobs`; `at` is an index into them.
     """
 
     def __init__(
-        self, board: Board, options: Options, worth: Floats, price: Floats, terms: Terms
+        self, draft: PlanDraft, options: Options, worth: Floats, price: Floats, terms: Terms
     ) -> None:
-        self.board, self.options, self.terms = board, options, terms
+        self.draft, self.options, self.terms = draft, options, terms
         self.worth = worth
         self.surplus: Floats = worth - price[options.pool] * options.count
-        jobs, runs = board.state.jobs.view(np.ndarray), board.state.runs.view(np.ndarray)
-        mine, now_us = options.jobs, board.now_us
-        self.running = (runs["status"][mine] == Status.RUNNING) & (board.pool[mine] >= 0)
+        jobs, runs = draft.state.jobs.view(np.ndarray), draft.state.runs.view(np.ndarray)
+        mine, now_us = options.jobs, draft.now_us
+        self.running = (runs["status"][mine] == Status.RUNNING) & (draft.pool[mine] >= 0)
         self.started = runs["attempt"][mine] > 0
         self.asked = jobs["devices"][mine]
         self.left_us = _left_us(jobs, runs, mine, now_us)
@@ -54,48 +54,48 @@ class Market:
         self.waited_s = (now_us - since_us) / US_PER_S
         gap_us = to_us(terms.gap_s) * (1 + runs["preemptions"][mine].astype(np.int64))
         self.ripe = self.running & (now_us - runs["began_us"][mine] >= gap_us)
-        for at in np.flatnonzero(self.ripe & (board.count[mine] == 1)).tolist():
-            self.ripe[at] = not board.guests(int(mine[at]))  # pairs are for others to part
+        for at in np.flatnonzero(self.ripe & (draft.count[mine] == 1)).tolist():
+            self.ripe[at] = not draft.guests(int(mine[at]))  # pairs are left to the share tuner
         self.elastic = jobs["curve"][mine] >= 0
         self._order: dict[int, list[int]] = {}  # options of a kind, highest surplus first
-        self._less: dict[tuple[int, int], int] = {}  # by option and devices fewer, the next one
+        self._less: dict[tuple[int, int], int] = {}  # smaller option by option and devices given up
         self._no_room: set[tuple[int, int]] = set()  # (pool, count) that failed
-        self._stuck: set[int] = set()  # kinds that found no place
+        self._stuck: set[int] = set()  # kinds that found no room
 
     def unplan(self) -> None:
-        """Take back the starts of the plan."""
-        placed = self.board.pool[self.options.jobs] >= 0
+        """Undo the starts of the plan."""
+        placed = self.draft.pool[self.options.jobs] >= 0
         for at in np.flatnonzero(~self.running & placed).tolist():
-            self.board.stop(int(self.options.jobs[at]), Reason.SIZED, 0.0)
+            self.draft.stop(int(self.options.jobs[at]), Reason.SIZED, 0.0)
 
-    # Who waited too long ------------------------------------------------------------
+    # Jobs that waited too long --------------------------------------------------------
 
     def serve_late(self) -> None:
-        """Start the jobs that waited longer than the patience; room is made for one of them."""
+        """Start the jobs that waited longer than `patience_s`; make room for one of them."""
         late = np.flatnonzero(~self.running & (self.waited_s >= self.terms.patience_s))
-        made = False
+        made_room = False
         for at in late[np.argsort(-self.waited_s[late], kind="stable")].tolist():
-            if self._start(at, -np.inf) or made or self.started[at]:
+            if self._start(at, -np.inf) or made_room or self.started[at]:
                 continue
-            made = self._make_room(at)
+            made_room = self._make_room(at)
 
     def _make_room(self, at: int) -> bool:
-        """Set elastic jobs aside for one that never ran; they find another place or size."""
+        """Preempt elastic jobs for one that never ran; they find another place or size."""
         options, job = self.options, int(self.options.jobs[at])
-        able = np.flatnonzero(self.ripe & self.elastic & (self.board.pool[options.jobs] >= 0))
+        able = np.flatnonzero(self.ripe & self.elastic & (self.draft.pool[options.jobs] >= 0))
         now = self._now(able)
         values = np.where(now >= 0, options.value[now], 0.0)
         victims = Victims(options.jobs[able].tolist(), values.tolist())
         for option in self._ranked(int(options.of_job[at])):
             pool, count = int(options.pool[option]), int(options.count[option])
-            chosen = make_room(self.board, victims, pool, count)
+            chosen = make_room(self.draft, victims, pool, count)
             if chosen is None:
                 continue
             for victim in chosen:
-                self.board.stop(victim, Reason.YIELDED, float(options.value[option]))
+                self.draft.stop(victim, Reason.YIELDED, float(options.value[option]))
                 self.running[np.searchsorted(options.jobs, victim)] = False
             self._freed()
-            if self.board.start(job, pool, count, Reason.OVERDUE, float(options.value[option])):
+            if self.draft.start(job, pool, count, Reason.OVERDUE, float(options.value[option])):
                 return True
         return False
 
@@ -111,55 +111,55 @@ class Market:
         best = np.array([self._ranked(kind)[0] for kind in kinds.tolist()])
         now = self._now(able)
         gain = self.surplus[best] - np.where(now >= 0, self.surplus[now], 0.0)
-        wanted = (best != now) & self._pays(able, best, gain)
+        pays = (best != now) & self._pays(able, best, gain)
         jobs = options.jobs[able]
-        shrinks = (options.pool[best] == self.board.pool[jobs]) & (
-            options.count[best] < self.board.count[jobs]
+        shrinks = (options.pool[best] == self.draft.pool[jobs]) & (
+            options.count[best] < self.draft.count[jobs]
         )
-        chosen = np.flatnonzero(wanted)
+        chosen = np.flatnonzero(pays)
         chosen = chosen[np.lexsort((able[chosen], -gain[chosen], ~shrinks[chosen]))]
-        for each in chosen.tolist():
-            self._change(int(able[each]), int(now[each]))
+        for index in chosen.tolist():
+            self._change(int(able[index]), int(now[index]))
 
     def _now(self, able: Ints) -> Ints:
-        """The options that running jobs have now."""
+        """Return the current options of running jobs."""
         jobs = self.options.jobs[able]
         if not len(jobs):
             return jobs
         return self.options.at(
-            self.options.of_job[able], self.board.pool[jobs], self.board.count[jobs]
+            self.options.of_job[able], self.draft.pool[jobs], self.draft.count[jobs]
         )
 
     def _pays(self, at: Any, option: Any, gain: Any) -> Any:
-        """Whether a gain over what is left of a job exceeds checkpoint and restart."""
+        """Return whether a gain over the rest of a job exceeds its checkpoint and restart."""
         left_s = self.left_us[at] / self.options.rate[option] / US_PER_S
         cost = self.restart_s[at] * self.options.value[option]
         return gain * np.minimum(left_s, self.terms.horizon_s) > self.terms.margin * cost
 
     def _change(self, at: int, now: int) -> None:
-        """Give a running job the best of its options that has room and still pays."""
-        board, options, job = self.board, self.options, int(self.options.jobs[at])
-        pool, count, cap = int(board.pool[job]), int(board.count[job]), int(board.cap[job])
+        """Move a running job to the best of its options that has room and still pays."""
+        draft, options, job = self.draft, self.options, int(self.options.jobs[at])
+        pool, count, cap = int(draft.pool[job]), int(draft.count[job]), int(draft.cap[job])
         here = float(self.surplus[now]) if now >= 0 else 0.0
         for option in self._ranked(int(options.of_job[at]))[:TRIES]:
             gain = float(self.surplus[option]) - here
             to_pool, to_count = int(options.pool[option]), int(options.count[option])
             if option == now or not self._pays(at, option, gain):
                 return
-            if board.free_in(to_pool) + (count if pool == to_pool else 0) < to_count:
+            if draft.free_in(to_pool) + (count if pool == to_pool else 0) < to_count:
                 continue
             why = _reason(pool, count, to_pool, to_count)
-            board.stop(job, why, gain)
-            if board.start(job, to_pool, to_count, why, gain, cap):
+            draft.stop(job, why, gain)
+            if draft.start(job, to_pool, to_count, why, gain, cap):
                 self._freed()
                 return
-            back = board.start(job, pool, count, why, gain, cap)
+            back = draft.start(job, pool, count, why, gain, cap)
             assert back, "a job fits where it was"
 
     # Pending jobs -------------------------------------------------------------------------
 
     def start_pending(self) -> None:
-        """Start what is worth its price, highest surplus a device first, then the shortest."""
+        """Start jobs that are worth their price: highest surplus per device, then shortest."""
         options = self.options
         waiting = self._waiting()
         if not len(waiting):
@@ -173,20 +173,20 @@ class Market:
             self._start(at, -TIE)
 
     def make_way(self) -> None:
-        """Shrink a running job for each that is worth more than what the other loses.
+        """Shrink a running job for each pending one that is worth more than the other loses.
 
-        At the prices both may be content where they are: what a device is worth to the last who
-        has it and to the first who has none is then the same, and nobody moves.
+        At the prices neither may gain by a change: a device is then worth the same to the last
+        job that has it and to the first that has none, and no job moves.
         """
         waiting = self._waiting()
-        able = np.flatnonzero(self.ripe & self.elastic & (self.board.pool[self.options.jobs] >= 0))
+        able = np.flatnonzero(self.ripe & self.elastic & (self.draft.pool[self.options.jobs] >= 0))
         if not len(waiting) or not len(able):
             return
         holders: dict[int, list[int]] = {}
         for at, now in zip(able.tolist(), self._now(able).tolist(), strict=True):
             holders.setdefault(now, []).append(at)
         holders.pop(-1, None)
-        wanted = [
+        candidates = [
             (-float(self.surplus[option]), float(self.left_us[at]), at)
             for at, kind in zip(
                 waiting.tolist(), self.options.of_job[waiting].tolist(), strict=True
@@ -194,39 +194,39 @@ class Market:
             for option in self._ranked(kind)[:1]
             if self.surplus[option] > TIE
         ]
-        for _surplus, _left, at in sorted(wanted)[:WAYS]:
+        for _surplus, _left, at in sorted(candidates)[:WAYS]:
             ranked = self._ranked(int(self.options.of_job[at]))[:TRIES]
             any(self._way(at, option, holders) for option in ranked if self.surplus[option] > TIE)
 
     def _way(self, at: int, option: int, holders: dict[int, list[int]]) -> bool:
         """Start a pending job on what one running job gives up, if that pays."""
-        board, options = self.board, self.options
+        draft, options = self.draft, self.options
         pool, count = int(options.pool[option]), int(options.count[option])
-        found = self._cheapest(pool, count - board.free_in(pool), holders)
-        if found is None:
+        cheapest = self._cheapest(pool, count - draft.free_in(pool), holders)
+        if cheapest is None:
             return False
-        now, less = found
+        now, less = cheapest
         other = holders[now][0]
         gain = float(self.worth[option] - self.worth[now] + self.worth[less])
         if not (self._pays(other, less, gain) and self._pays(at, option, gain)):
             return False
         victim, job = int(options.jobs[other]), int(options.jobs[at])
-        had, cap = int(options.count[now]), int(board.cap[victim])
-        board.stop(victim, Reason.SHRANK, gain)
-        if board.start(victim, pool, int(options.count[less]), Reason.SHRANK, gain, cap):
-            if board.start(job, pool, count, Reason.SIZED, gain):
+        had, cap = int(options.count[now]), int(draft.cap[victim])
+        draft.stop(victim, Reason.SHRANK, gain)
+        if draft.start(victim, pool, int(options.count[less]), Reason.SHRANK, gain, cap):
+            if draft.start(job, pool, count, Reason.SIZED, gain):
                 holders[now].pop(0)
                 self._freed()
                 return True
-            board.stop(victim, Reason.SHRANK, gain)
-        back = board.start(victim, pool, had, Reason.SHRANK, gain, cap)
+            draft.stop(victim, Reason.SHRANK, gain)
+        back = draft.start(victim, pool, had, Reason.SHRANK, gain, cap)
         assert back, "a job fits where it was"
         return False
 
     def _cheapest(
         self, pool: int, need: int, holders: dict[int, list[int]]
     ) -> tuple[int, int] | None:
-        """The option whose holders lose least by giving up so many devices, and the smaller one."""
+        """Return the option that loses least by giving up `need` devices, and the smaller one."""
         best: tuple[float, int, int] | None = None
         for now, jobs in holders.items():
             less = self._smaller(now, need) if jobs and self.options.pool[now] == pool else -1
@@ -236,7 +236,7 @@ class Market:
         return None if best is None else best[1:]
 
     def _smaller(self, now: int, need: int) -> int:
-        """The option of most worth with so many devices fewer, in the same pool; -1 = none."""
+        """Return the best option in the same pool with `need` devices fewer; -1 = none."""
         key = now, max(need, 1)
         if key not in self._less:
             options, kind = self.options, int(self.options.kind[now])
@@ -248,11 +248,11 @@ class Market:
         return self._less[key]
 
     def fill(self) -> None:
-        """Start what still waits on what is still free, longest wait first."""
+        """Start jobs that still wait on devices still free, longest wait first."""
         waiting = self._waiting()
         self._stuck.clear()
         for at in waiting[np.argsort(-self.waited_s[waiting], kind="stable")].tolist():
-            if not self.board.free.any():
+            if not self.draft.free.any():
                 return
             kind = int(self.options.of_job[at])
             if kind in self._stuck:
@@ -263,7 +263,7 @@ class Market:
                 self._stuck.add(kind)
 
     def _waiting(self) -> Ints:
-        return np.flatnonzero(~self.running & (self.board.pool[self.options.jobs] < 0))
+        return np.flatnonzero(~self.running & (self.draft.pool[self.options.jobs] < 0))
 
     def _start(self, at: int, floor: float) -> bool:
         """Start a pending job where its surplus is highest among what has room."""
@@ -271,34 +271,36 @@ class Market:
         if kind in self._stuck:
             return False
         ranked = self._ranked(kind)
-        if self._first_with_room(at, (each for each in ranked if self.surplus[each] >= floor)):
+        good = (option for option in ranked if self.surplus[option] >= floor)
+        if self._first_with_room(at, good):
             return True
         self._stuck.add(kind)
         return False
 
     def _first_with_room(self, at: int, options: Iterable[int]) -> bool:
+        """Start a job with the first of these options that has room; False = none has."""
         job, asked = int(self.options.jobs[at]), int(self.asked[at])
         for option in options:
             pool, count = int(self.options.pool[option]), int(self.options.count[option])
             if (pool, count) in self._no_room:
                 continue
             why = Reason.IN_ORDER if count == asked else Reason.SIZED
-            if self.board.start(job, pool, count, why, float(self.options.value[option])):
+            if self.draft.start(job, pool, count, why, float(self.options.value[option])):
                 return True
             self._no_room.add((pool, count))
         return False
 
     def _ranked(self, kind: int) -> list[int]:
-        """The options of a kind, highest surplus first."""
-        found = self._order.get(kind)
-        if found is None:
+        """Return the options of a kind, highest surplus first."""
+        ranked = self._order.get(kind)
+        if ranked is None:
             begin, end = int(self.options.begin[kind]), int(self.options.begin[kind + 1])
-            found = (begin + np.argsort(-self.surplus[begin:end], kind="stable")).tolist()
-            self._order[kind] = found
-        return found
+            ranked = (begin + np.argsort(-self.surplus[begin:end], kind="stable")).tolist()
+            self._order[kind] = ranked
+        return ranked
 
     def _freed(self) -> None:
-        """Devices came free: what found no room may find some now."""
+        """Clear what is remembered about lack of room, because devices came free."""
         self._no_room.clear()
         self._stuck.clear()
 
@@ -310,7 +312,7 @@ def _reason(pool: int, count: int, to_pool: int, to_count: int) -> Reason:
 
 
 def _left_us(jobs: Any, runs: Any, mine: Ints, now_us: int) -> Floats:
-    """Estimated work left; an estimate that was outlived doubles."""
+    """Return the estimated work left; an outlived estimate doubles."""
     estimate_us = jobs["estimate_us"][mine]
     running = runs["status"][mine] == Status.RUNNING
     slice_us = np.maximum(0, now_us - runs["ready_us"][mine]) * runs["rate"][mine]

@@ -1,6 +1,6 @@
-"""What a device of each pool is worth: the dual prices of a linear programme.
+"""Computes what a device of each pool is worth: the dual prices of a linear programme.
 
-Jobs alike (the same shape and curve) form a kind. A variable is the number of jobs of a kind
+Equal jobs (same shape and curve) form a kind. A variable is the number of jobs of a kind
 that run in a pool with some number of devices:
 
     maximise   sum of value * x
@@ -8,7 +8,7 @@ that run in a pool with some number of devices:
                sum over the options of a pool of count x <= its devices
 
 The dual of a pool's row is its price: what one more device there would add, in reference
-device-seconds a second.
+device-seconds per second.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from flyball.core.results import Floats
 from flyball.tune.options import Options
 
 A_HAIR = 1e-3
-"""More devices than there are: what counts is what a further one would be worth. Where all are in
-use and nobody wants more the programme may else say what the last one is."""
+"""Devices added to each pool, so that prices are the worth of one more device.
+
+Without it, where all devices are in use and no job needs more, the programme may return the worth
+of the last one instead.
+"""
 
 
 def prices(options: Options, worth: Floats, capacity: Floats) -> Floats:
-    """The price of one device in each pool.
+    """Return the price of one device in each pool.
 
     Args:
-        options: of all active jobs.
-        worth: of each option, in reference device-seconds a second.
+        options: options of all active jobs.
+        worth: worth of each option, in reference device-seconds per second.
         capacity: devices of each pool.
     """
     from scipy.optimize import linprog
@@ -47,13 +50,13 @@ def prices(options: Options, worth: Floats, capacity: Floats) -> Floats:
     ).tocsr()
     jobs = np.bincount(options.of_job, minlength=kinds)
     scale = max(float(worth.max()), 1e-300)
-    found = linprog(
+    result = linprog(
         -worth / scale,
         A_ub=matrix,
         b_ub=np.append(jobs, capacity + A_HAIR),
         method="highs",
         options={"presolve": False},
     )
-    assert found.x is not None, f"the programme of prices has a solution: {found.message}"
-    duals: Floats = np.maximum(0.0, -found.ineqlin.marginals[kinds:]) * scale
+    assert result.x is not None, f"the programme of prices has a solution: {result.message}"
+    duals: Floats = np.maximum(0.0, -result.ineqlin.marginals[kinds:]) * scale
     return duals

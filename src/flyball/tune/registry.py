@@ -1,6 +1,6 @@
-"""The shelf of tuners: one line each, loaded when asked for.
+"""The registry of tuners: one line each, loaded on demand.
 
-A tuner is a class with `adjust` (`core.protocols.Tuner`); its arguments are its settings. Outside
+A tuner is a class with `adjust` (`core.protocols.Tuner`); its arguments are its settings. Other
 packages add theirs under the entry-point group `flyball.tuners` (name -> `module:Class`).
 """
 
@@ -15,65 +15,65 @@ from flyball.core.plugins import load, loadable, outside
 from flyball.core.protocols import Tuner
 
 
-class Entry(NamedTuple):
-    """A tuner on the shelf: `module:Class`, and what it does in a line."""
+class TunerEntry(NamedTuple):
+    """Holds where a tuner is, `module:Class`, and what it does in one line."""
 
     where: str
     summary: str
 
 
 BUILT_IN = {
-    "elastic": Entry(
+    "elastic": TunerEntry(
         "flyball.tune.elastic:Elastic",
         "gives elastic jobs the number and type of devices at which they are worth most",
     ),
-    "share": Entry(
+    "share": TunerEntry(
         "flyball.tune.share:Share",
         "puts two jobs on a device where they hardly slow each other down",
     ),
-    "balance": Entry(
+    "balance": TunerEntry(
         "flyball.tune.balance:Balance",
         "moves running jobs together so that larger ones fit, if that is worth its cost",
     ),
-    "power": Entry(
+    "power": TunerEntry(
         "flyball.tune.power:Power",
         "caps jobs that lose little speed by it, keeps the power budget, lets idle nodes sleep",
     ),
-    "replicas": Entry(
+    "replicas": TunerEntry(
         "flyball.tune.replicas:Replicas",
         "gives an inference service the replicas that its requests will need",
     ),
 }
-"""In the order in which they change a plan: sizes and places first, power last."""
+"""Built-in tuners in the order in which they change a plan: sizes and places first, power last."""
 
 GROUP = "flyball.tuners"
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def names() -> list[str]:
-    """Every tuner's name: the built-in ones first, in the order in which they act."""
+    """Return every tuner's name: the built-in ones first, in the order in which they act."""
     return [*BUILT_IN, *sorted(set(_outside()) - set(BUILT_IN))]
 
 
 def usable() -> list[str]:
-    """The tuners that need to be told nothing: what `all` stands for."""
+    """Return the tuners that have defaults for all settings: what `all` stands for."""
     return [name for name in loadable_names() if not needs(name)]
 
 
 def in_order(chosen: Iterable[str]) -> list[str]:
-    """The names, each once, in the order in which they act.
+    """Return the names, each once, in the order in which they act.
 
     Raises:
-        UnknownName: one of them is not on the shelf.
+        UnknownName: one of them is not registered.
     """
-    wanted, known = set(chosen), names()
-    for name in sorted(wanted - set(known)):
-        raise UnknownName("tuner", name, known)
-    return [name for name in known if name in wanted]
+    selected, all_names = set(chosen), names()
+    for name in sorted(selected - set(all_names)):
+        raise UnknownName("tuner", name, all_names)
+    return [name for name in all_names if name in selected]
 
 
 def location(name: str) -> str:
-    """Where the tuner is: `module:Class`.
+    """Return where the tuner is: `module:Class`.
 
     Raises:
         UnknownName: there is none of this name.
@@ -85,17 +85,17 @@ def location(name: str) -> str:
 
 
 def get_tuner(name: str) -> type[Tuner]:
-    """The class of this name.
+    """Return the tuner class of this name.
 
     Raises:
-        UnknownName: there is none.
+        UnknownName: there is none of this name.
     """
     tuner: type[Tuner] = load("tuner", name, location(name), GROUP, _wrong)
     return tuner
 
 
 def loadable_names() -> list[str]:
-    """Return the names of the tuners that can be loaded; others' broken ones are warned of."""
+    """Return the names of the tuners that can be loaded; warns of other packages' that cannot."""
     return [*BUILT_IN, *loadable([name for name in names() if name not in BUILT_IN], get_tuner)]
 
 
@@ -104,62 +104,62 @@ def _wrong(value: object) -> str:
 
 
 def summary(name: str) -> str:
-    """What the tuner does, in a line."""
+    """Return what the tuner does, in one line."""
     if name in BUILT_IN:
         return BUILT_IN[name].summary
     return (inspect.getdoc(get_tuner(name)) or "").partition("\n")[0].rstrip(".")
 
 
 def resizes(name: str) -> bool:
-    """Whether the tuner changes the number of devices of jobs, as far as we know."""
+    """Return whether the tuner may change the number of devices of jobs."""
     return name == "elastic" or name not in BUILT_IN
 
 
 def needs(name: str) -> list[str]:
-    """What must be said to make the tuner, as it has no default."""
-    return [key for key, each in _arguments(name).items() if each.default is each.empty]
+    """Return the settings of the tuner that have no default."""
+    return [key for key, argument in _arguments(name).items() if argument.default is argument.empty]
 
 
 def settings(name: str) -> dict[str, Any]:
-    """The settings that may be changed, with their defaults: numbers, and yes or no."""
-    found = {key: each.default for key, each in _arguments(name).items()}
-    return {key: value for key, value in found.items() if isinstance(value, int | float)}
+    """Return the settings that may be changed, with their defaults: numbers and booleans."""
+    defaults = {key: argument.default for key, argument in _arguments(name).items()}
+    return {key: value for key, value in defaults.items() if isinstance(value, int | float)}
 
 
 def parse(name: str, key: str, text: str) -> Any:
-    """A setting as a user wrote it, of the type of its default.
+    """Parse a setting that a user wrote, by the type of its default.
 
     Raises:
-        BadInput: no such setting, or no such value.
+        BadInput: an unknown setting, or a value of another type.
     """
-    known = settings(name)
-    if key not in known:
-        raise UnknownName(f"setting of tuner {name}", key, known)
-    kind = type(known[key])
+    defaults = settings(name)
+    if key not in defaults:
+        raise UnknownName(f"setting of tuner {name}", key, defaults)
+    kind = type(defaults[key])
     try:
         return TRUTHS[text.lower()] if kind is bool else kind(text)
     except (ValueError, KeyError):
-        wanted = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
-        raise BadInput(f"{name}.{key}={text} is not understood", f"give {wanted}") from None
+        expected = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
+        raise BadInput(f"{name}.{key}={text} is not understood", f"give {expected}") from None
 
 
 def make(name: str, changed: Mapping[str, Any]) -> Tuner:
-    """The tuner with these settings, the rest at their defaults.
+    """Make the tuner with these settings, the rest at their defaults.
 
     Raises:
-        BadInput: a tuner that needs more than that.
+        BadInput: a setting without a default is missing.
     """
     missing = set(needs(name)) - set(changed)
     if missing:
         raise BadInput(
-            f"tuner {name} needs to be told {', '.join(sorted(missing))}",
+            f"tuner {name} needs a value for {', '.join(sorted(missing))}",
             f"use {', '.join(usable())}",
         )
     return get_tuner(name)(**changed)
 
 
 def _arguments(name: str) -> dict[str, inspect.Parameter]:
-    """The arguments of the class, by name."""
+    """Return the arguments of the class, by name."""
     return dict(inspect.signature(get_tuner(name)).parameters)
 
 

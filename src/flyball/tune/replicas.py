@@ -1,16 +1,16 @@
-"""How many replicas a service should have: what is forecast, what was seen, and a learned margin.
+"""Chooses the number of replicas of a service by forecast, recent peak and a learned margin.
 
-The rate to be ready for is that at `now + start-up`: the upper quantile of the forecast, but not
-less than the highest rate seen, which fades slowly (requests that stop all at once come back all at
-once). No fixed quantile keeps a target, since the next week is not like the last; so the rate is
+The rate to provide for is that at `now + start-up`: the upper quantile of the forecast, but not
+less than the highest rate seen, which decays slowly (requests that stop all at once come back all
+at once). No fixed quantile keeps a target, since the next week is not like the last; so the rate is
 multiplied by a margin that is learned while serving: in logarithms
 
     margin <- margin + gain * weight * (share of late requests - share allowed)
 
-which makes the share of late requests what is allowed in the long run whatever the requests do
+which in the long run brings the share of late requests to what is allowed, whatever the load
 (adaptive conformal inference, Gibbs and Candes 2021): it is off by at most
-(last margin - first margin) / (gain * rounds). What must be remembered is in `MEMORY`, which the
-caller keeps; nothing here has a state.
+(last margin - first margin) / (gain * rounds). The caller keeps what must be remembered, in
+`MEMORY`; nothing here has a state.
 """
 
 from __future__ import annotations
@@ -26,46 +26,49 @@ from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import S_PER_MIN, US_PER_S
 from flyball.physics.serving import USUAL, Target
-from flyball.tune.plan_draft import Board
+from flyball.tune.plan_draft import PlanDraft
 
 MEMORY = np.dtype(
     [
         ("margin", "f8"),  # ln of the factor on the rate
-        ("level_rps", "f8"),  # the highest rate seen, fading
-        ("usual_rps", "f8"),  # mean rate of about a day
+        ("level_rps", "f8"),  # highest rate seen, decaying
+        ("usual_rps", "f8"),  # mean rate over about a day
         ("asked_us", "i8"),  # when the last request came
         ("known", "u1"),  # 0 = nothing was learned yet
     ],
     align=True,
 )
-"""One row per service."""
+"""What must be remembered between rounds, one row per service."""
 
 OUTCOME = np.dtype(
     [
         ("now_us", "i8"),
-        ("span_us", "i8"),  # of the round
+        ("span_us", "i8"),  # length of the round
         ("arrived", "f8"),  # requests
         ("started", "f8"),  # answers begun
         ("late", "f8"),  # of these: waited longer than the target
     ],
     align=True,
 )
-"""What a round brought, one row per service."""
+"""Result of a round, one row per service."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Attributes:
-    target: what is to be kept.
-    spared: part of the late requests allowed that is kept back for what is still to come.
-    gain: what a round that is all late adds to the logarithm of the margin, per minute.
-    first_margin: before anything was learned.
-    margins: never less and never more than this, however good or bad it gets.
-    half_life_s: after which the highest rate seen counts half.
-    usual_s: over which the usual rate is averaged.
-    step_down: scale down only if that frees more than this part of the replicas.
-    level: quantile of the forecast to be ready for.
-    to_zero: no replicas at all after `idle_s` without a request; else always one.
+    """Holds the settings of autoscaling.
+
+    Attributes:
+        target: the latency target to keep.
+        spared: part of the allowed late requests held in reserve for later.
+        gain: what a round of only late requests adds to the logarithm of the margin, per minute.
+        first_margin: margin before anything was learned.
+        margins: least and greatest margin.
+        half_life_s: time after which the highest rate seen counts half.
+        usual_s: time over which the usual rate is averaged.
+        step_down: scale down only if that frees more than this part of the replicas.
+        level: quantile of the forecast to provide for.
+        to_zero: no replicas at all after `idle_s` without a request; else at least one.
+        idle_s: time without a request after which a service counts as idle.
     """
 
     target: Target = USUAL
@@ -85,31 +88,31 @@ DEFAULT = Settings()
 
 
 def fresh(services: int, settings: Settings = DEFAULT) -> Records:
-    """The memory of services that nobody has seen yet."""
+    """Return the memory of services that have not served a round yet."""
     memory = records(services, MEMORY)
     memory["margin"] = math.log(settings.first_margin)
     return memory
 
 
 def learn(memory: Records, outcome: Records, settings: Settings = DEFAULT) -> Records:
-    """The memory after a round: the margin up where the target was missed, else slowly down."""
+    """Return the memory after a round: the margin rises if the target was missed, else falls."""
     after = memory.copy()
-    old, new, came = (each.view(np.ndarray) for each in (memory, after, outcome))
+    old, new, came = (rows.view(np.ndarray) for rows in (memory, after, outcome))
     span_s = came["span_us"] / US_PER_S
     rate = came["arrived"] / span_s
-    # 1. The highest rate fades, the usual one follows.
+    # 1. The highest rate decays, the usual one follows.
     fade = 0.5 ** (span_s / settings.half_life_s)
     new["level_rps"] = np.maximum(rate, old["level_rps"] * fade)
     part = np.minimum(1.0, span_s / settings.usual_s)
     usual = old["usual_rps"] + part * (rate - old["usual_rps"])
     new["usual_rps"] = np.where(old["known"] == 1, usual, rate)
-    # 2. The margin answers for each request the same, so busy rounds weigh more.
+    # 2. Each request counts the same, so busy rounds weigh more.
     started = came["started"]
     late = np.divide(came["late"], started, out=np.zeros_like(rate), where=started > 0)
     weight = started / np.maximum(new["usual_rps"] * span_s, 1.0)
     allowed = (1.0 - settings.spared) * (1.0 - settings.target.share)
     step = settings.gain * span_s / S_PER_MIN * weight * (late - allowed)
-    low, high = (math.log(each) for each in settings.margins)
+    low, high = (math.log(margin) for margin in settings.margins)
     new["margin"] = np.clip(old["margin"] + step, low, high)
     new["asked_us"] = np.where(came["arrived"] > 0, came["now_us"], old["asked_us"])
     new["known"] = 1
@@ -124,37 +127,37 @@ def wanted(
     now_us: int,
     settings: Settings = DEFAULT,
 ) -> Ints:
-    """Replicas for each service.
+    """Return the number of replicas for each service.
 
     Args:
         upper_rps: the upper quantile of the rate at now + start-up.
-        memory: of the services.
-        ordered: replicas they have, on their way included.
+        memory: the memory of the services.
+        ordered: replicas they have, including those that are starting.
         carried: rates that 0, 1, ... replicas carry, never falling; a row per service.
         now_us: the instant.
-        settings: the same for all of them.
+        settings: the same for all services.
     """
-    known = memory.view(np.ndarray)
-    rate = np.maximum(upper_rps, known["level_rps"]) * np.exp(known["margin"])
+    rows = memory.view(np.ndarray)
+    rate = np.maximum(upper_rps, rows["level_rps"]) * np.exp(rows["margin"])
     pairs = zip(carried, rate, strict=True)
-    counts = np.array([np.searchsorted(row, each) for row, each in pairs], np.int64)
+    counts = np.array([np.searchsorted(row, rps) for row, rps in pairs], np.int64)
     counts = np.minimum(counts, carried.shape[1] - 1)
-    # A small step down is not worth a start-up time that may follow it.
+    # A small step down is not worth the start-up that may follow it.
     small = (counts < ordered) & (ordered - counts <= settings.step_down * ordered)
     counts = np.maximum(np.where(small, ordered, counts), 1)
-    idle = (now_us - known["asked_us"] >= settings.idle_s * US_PER_S) & (upper_rps <= 0)
+    idle = (now_us - rows["asked_us"] >= settings.idle_s * US_PER_S) & (upper_rps <= 0)
     return np.where(settings.to_zero & idle, 0, counts)
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """Autoscaling of one service, as a tuner.
+    """Scales one service automatically, as a tuner.
 
     Attributes:
         group: the service's row of `state.groups`.
-        devices: of a replica.
-        startup_s: of a replica.
-        step_s: between two values of the forecast.
+        devices: devices of a replica.
+        startup_s: start-up time of a replica.
+        step_s: time between two values of the forecast.
         carried: rates that 0, 1, ... replicas carry (`physics.serving.Queue.carried`).
         memory: one row, as `learn` left it after the last round.
     """
@@ -168,24 +171,24 @@ class Replicas:
     settings: Settings = DEFAULT
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        """Set the number of replicas if it should be another; the gain is in devices freed."""
-        board = Board(state, plan)
+        """Change the number of replicas if necessary; the gain is in devices freed."""
+        draft = PlanDraft(state, plan)
         have = int(state.groups["limit"][self.group])
         count = wanted(
             np.array([self._upper(forecast)]),
             self.memory,
             np.array([have]),
             self.carried[None, :],
-            board.now_us,
+            draft.now_us,
             self.settings,
         )[0]
         if count == have:
             return plan
-        board.replicas(self.group, int(count), float((have - count) * self.devices))
-        return board.plan()
+        draft.replicas(self.group, int(count), float((have - count) * self.devices))
+        return draft.plan()
 
     def _upper(self, forecast: Forecast | None) -> float:
-        """The upper quantile at now + start-up; without a forecast what was seen must do."""
+        """Return the upper quantile at now + start-up; 0 without a forecast."""
         if forecast is None:
             return 0.0
         row = int(np.argmin(np.abs(np.array(forecast.levels) - self.settings.level)))

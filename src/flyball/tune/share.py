@@ -1,18 +1,18 @@
-"""Share: jobs of one device run two to a device where they hardly slow each other down.
+"""Share: runs one-device jobs two to a device where they hardly slow each other down.
 
 A round does, in this order:
 
-1. *Part* the pairs in which somebody is slower than its limit (measured, not predicted), and,
-   while devices are idle and nobody waits, the pairs that are faster apart.
+1. *Part* the pairs in which a job is slower than its limit (measured, not predicted), and,
+   while devices are idle and no job waits, the pairs that are faster apart.
 2. *Join* pending jobs to running ones, by the matching of greatest predicted gain.
-3. *Gather*: where jobs still wait for devices, put running jobs together two by two, if what
-   the freed device does exceeds the restart of the one that moves.
+3. *Gather*: where jobs still wait for devices, pair up running jobs if the work on the freed
+   device exceeds the restart of the one that moves.
 
 Limit: a job may lose the part `limit` of its speed. With `stay_s` = 0 that holds for every pair.
-Else a pair may be slower for a while as long as the job's whole running time so far, and the next
-`stay_s` with it, stay within the limit: it lives on the time it had the device to itself.
+Else a pair may be slower for a while as long as the job's total running time, including the next
+`stay_s`, stays within the limit: it uses up the time it had the device to itself.
 
-What a pair does is predicted by `state.pair_guesses`; `learn` puts what was measured there.
+The speed of a pair is predicted by `state.pair_guesses`; `learn` puts measurements there.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.tune.matching import match, pair_up
-from flyball.tune.plan_draft import Board
+from flyball.tune.plan_draft import PlanDraft
 
 WORTHWHILE = 1.35
-"""A pair beyond the limit, for a while, must do so many times the work of one alone. On K80 no pair
-does (1.275 at most), nor can one hope for it before it has run (1.348): there, what pairs gain is
-lost in moving jobs about."""
+"""Least work of a pair beyond the limit, relative to one job alone. On K80 no pair reaches it
+(1.275 at most), nor is predicted to before it has run (1.348): there, what pairs gain is lost in
+moving jobs."""
 
 Bools = npt.NDArray[np.bool_]
 
 TOLERANCE = 0.005
-"""A measured speed this far below the limit is not held against a pair."""
+"""How far below the limit a measured speed may be before a pair is parted."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Settings of the tuner.
+    """Holds the settings of the tuner.
 
     Attributes:
         limit: the part of its speed alone that a job may lose.
         stay_s: 0 = the limit holds in every pair; else over a job's running time, and a pair
-            is made only if it can stay so long.
-        round_s: until it is asked again.
-        moves: a job that was set aside so often is not moved again, and shares within the limit
-            of a pair only.
-        slowest: a guest's speed must be this part of its best anywhere.
-        gather: put running jobs together when others wait.
-        most: jobs looked at on either side in a round.
+            is formed only if it can stay this long.
+        round_s: time until the next round.
+        moves: a job that was preempted this often is not moved again, and shares only within
+            the limit of a pair.
+        slowest: least speed of a guest, relative to its best in any pool.
+        gather: pair up running jobs when others wait.
+        most: jobs considered on either side in a round.
     """
 
     limit: float = 0.2
@@ -68,50 +68,53 @@ class Share:
     most: int = 256
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        """The plan with pairs parted and made."""
+        """Return the plan with pairs parted and formed."""
         if not len(state.pair_guesses):
             return plan
-        board = Board(state, plan)
-        view = _View(state, board)
-        self._part(state, board, view)
-        self._join(state, board, view)
+        draft = PlanDraft(state, plan)
+        view = _PairView(state, draft)
+        self._part(state, draft, view)
+        self._join(state, draft, view)
         if self.gather:
-            self._gather(state, board, view)
-        return board.plan()
+            self._gather(state, draft, view)
+        return draft.plan()
 
     # 1. Part ----------------------------------------------------------------------
 
-    def _part(self, state: State, board: Board, view: _View) -> None:
-        """Stop guests of pairs that are too slow; let others have idle devices of their own."""
+    def _part(self, state: State, draft: PlanDraft, view: _PairView) -> None:
+        """Stop guests of pairs that are too slow; move others to idle devices if that pays."""
         pairs = view.pairs()
         if not len(pairs):
             return
         speed = state.runs.slow[pairs]
         bear = np.all(view.bearable(pairs, speed, self), axis=1).tolist()
-        nobody_waits = not len(view.waiting())
+        none_waits = not len(view.waiting())
         for (_, guest), slow, fine in zip(pairs.tolist(), speed, bear, strict=True):
             if not fine:
-                self._apart(board, view, guest, float(1.0 - slow.sum()), must=True)
-            elif nobody_waits and self._better_apart(view, guest, slow):
-                self._apart(board, view, guest, float(2.0 - slow.sum()), must=False)
+                self._apart(draft, view, guest, float(1.0 - slow.sum()), must=True)
+            elif none_waits and self._better_apart(view, guest, slow):
+                self._apart(draft, view, guest, float(2.0 - slow.sum()), must=False)
 
-    def _better_apart(self, view: _View, guest: int, slow: Floats) -> bool:
-        """Whether two devices do more until the guest ends, less its restart."""
-        left_us = view.left_us(np.array([guest]), int(view.board.pool[guest]))[0]
+    def _better_apart(self, view: _PairView, guest: int, slow: Floats) -> bool:
+        """Return whether two devices do more until the guest ends, net of its restart."""
+        left_us = view.left_us(np.array([guest]), int(view.draft.pool[guest]))[0]
         return bool((2.0 - slow.sum()) * left_us > view.move_us(np.array([guest]))[0])
 
-    def _apart(self, board: Board, view: _View, guest: int, gain: float, must: bool) -> None:
-        pool = int(board.pool[guest])
-        if not must and not board.room(pool, 1):
+    def _apart(
+        self, draft: PlanDraft, view: _PairView, guest: int, gain: float, must: bool
+    ) -> None:
+        """Restart a guest on another device; it may have to wait for one if it `must` leave."""
+        pool = int(draft.pool[guest])
+        if not must and not draft.room(pool, 1):
             return
-        board.stop(guest, Reason.PARTED, gain)
-        board.start(guest, pool, 1, Reason.PARTED, gain)
+        draft.stop(guest, Reason.PARTED, gain)
+        draft.start(guest, pool, 1, Reason.PARTED, gain)
         view.forget(guest)
 
     # 2. Join ----------------------------------------------------------------------
 
-    def _join(self, state: State, board: Board, view: _View) -> None:
-        """Start pending jobs beside running ones."""
+    def _join(self, state: State, draft: PlanDraft, view: _PairView) -> None:
+        """Start pending jobs as guests of running ones."""
         holders = view.few(view.alone(), self.most)
         waiting = view.waiting()
         guests = view.few(waiting[view.single[waiting]], self.most)
@@ -120,35 +123,35 @@ class Share:
         gain = view.gains(holders, guests, self)
         for row, column in match(gain):
             holder, guest = int(holders[row]), int(guests[column])
-            if board.join(guest, holder, Reason.SHARED, float(gain[row, column])):
+            if draft.join(guest, holder, Reason.SHARED, float(gain[row, column])):
                 view.note(holder, guest)
 
     # 3. Gather --------------------------------------------------------------------
 
-    def _gather(self, state: State, board: Board, view: _View) -> None:
-        """Put running jobs together where pending ones could use the devices this frees."""
-        wanted = view.wanted()
-        for pool in np.flatnonzero(wanted > 0):
-            idle = int(board.free[state.nodes.pool == pool].sum())
+    def _gather(self, state: State, draft: PlanDraft, view: _PairView) -> None:
+        """Pair up running jobs where pending ones could use the devices this frees."""
+        demand = view.wanted()
+        for pool in np.flatnonzero(demand > 0):
+            idle = int(draft.free[state.nodes.pool == pool].sum())
             alone = view.alone()
-            mine = alone[(board.pool[alone] == pool) & view.settled(alone)]
-            mine = view.few(mine, self.most)
-            gain = view.gains(mine, mine, self)
-            left_us = view.left_us(mine, int(pool))
+            candidates = alone[(draft.pool[alone] == pool) & view.settled(alone)]
+            candidates = view.few(candidates, self.most)
+            gain = view.gains(candidates, candidates, self)
+            left_us = view.left_us(candidates, int(pool))
             together_us = np.minimum.outer(left_us, left_us)
-            move_us = view.move_us(mine)
+            move_us = view.move_us(candidates)
             gain = np.where(gain * together_us > np.maximum.outer(move_us, move_us), gain, 0.0)
-            often = state.runs.preemptions[mine] >= self.moves
+            often = state.runs.preemptions[candidates] >= self.moves
             gain[np.logical_or.outer(often, often)] = 0.0
-            for a, b in pair_up(gain)[: max(0, wanted[pool] - idle)]:
-                stays, moves = sorted((int(mine[a]), int(mine[b])), key=view.began)
-                board.stop(moves, Reason.SHARED, float(gain[a, b]))
-                board.join(moves, stays, Reason.SHARED, float(gain[a, b]))
+            for a, b in pair_up(gain)[: max(0, demand[pool] - idle)]:
+                stays, moves = sorted((int(candidates[a]), int(candidates[b])), key=view.began)
+                draft.stop(moves, Reason.SHARED, float(gain[a, b]))
+                draft.join(moves, stays, Reason.SHARED, float(gain[a, b]))
                 view.note(stays, moves)
 
 
-class Seen(NamedTuple):
-    """A job beside one other: its profile, the other's, where, and how fast that was."""
+class PairSpeed(NamedTuple):
+    """Holds the measured speed of a job that shares a device with one other."""
 
     pool: int
     profile: int
@@ -157,50 +160,50 @@ class Seen(NamedTuple):
 
 
 def learn(state: State) -> Floats:
-    """The guesses about pairs after a look at those that run: what was measured replaces them.
+    """Return the predicted speeds of pairs, replaced by measurements where pairs run now.
 
     Pure: returns a new array for `state.pair_guesses`.
     """
     guesses = state.pair_guesses.copy()
     profiles = len(state.rates) // len(state.pools)
-    for seen in measured(state):
-        guesses[(seen.pool * profiles + seen.profile) * profiles + seen.other] = seen.speed
+    for pair in measured(state):
+        guesses[(pair.pool * profiles + pair.profile) * profiles + pair.other] = pair.speed
     return guesses
 
 
-def measured(state: State) -> list[Seen]:
-    """What can be seen of pairs now; devices with more than two jobs tell of no pair."""
+def measured(state: State) -> list[PairSpeed]:
+    """Return the speeds of the pairs that run now, leaving out devices with more than two jobs."""
     single = (state.jobs.devices == 1) & (state.jobs.milli == MILLI_PER_DEVICE)
     running = np.flatnonzero((state.runs.status == Status.RUNNING) & single)
-    found = []
+    speeds = []
     for jobs in _together(state, running):
         if len(jobs) == 2:
             for job, other in (jobs, jobs[::-1]):
                 run = state.runs[job]
-                profile, beside = state.jobs.profile[[job, other]]
-                found.append(Seen(int(run.pool), int(profile), int(beside), float(run.slow)))
-    return found
+                mine, theirs = state.jobs.profile[[job, other]]
+                speeds.append(PairSpeed(int(run.pool), int(mine), int(theirs), float(run.slow)))
+    return speeds
 
 
 def _together(state: State, running: Ints) -> list[list[int]]:
-    """Running one-device jobs by device, where there are several; the holder first."""
+    """Group running one-device jobs by device, where there are several; the holder first."""
     running = running[state.runs.first_row[running] >= 0]
     rows = state.rows[state.runs.first_row[running]]
     spots = np.stack([rows.node.astype(np.uint64), rows.mask], axis=1)
-    _, of, counts = np.unique(spots, axis=0, return_inverse=True, return_counts=True)
-    of = of.ravel()
-    shared = np.flatnonzero(counts[of] > 1)
-    found: dict[int, list[int]] = {}
+    _, device_of, counts = np.unique(spots, axis=0, return_inverse=True, return_counts=True)
+    device_of = device_of.ravel()
+    shared = np.flatnonzero(counts[device_of] > 1)
+    groups: dict[int, list[int]] = {}
     for at in shared[np.argsort(-rows.milli[shared], kind="stable")]:
-        found.setdefault(int(of[at]), []).append(int(running[at]))
-    return list(found.values())
+        groups.setdefault(int(device_of[at]), []).append(int(running[at]))
+    return list(groups.values())
 
 
-class _View:
-    """One-device jobs on the board: who is alone, who shares, and what pairs would do."""
+class _PairView:
+    """Views the one-device jobs of a draft: which are alone, which share, what pairs would do."""
 
-    def __init__(self, state: State, board: Board) -> None:
-        self.state, self.board = state, board
+    def __init__(self, state: State, draft: PlanDraft) -> None:
+        self.state, self.draft = state, draft
         jobs = state.jobs
         asks_host = (state.shapes.cpu_milli > 0) | (state.shapes.host_mib > 0)
         self.single: Bools = (  # rigid, and nothing but a device
@@ -213,37 +216,37 @@ class _View:
         profiles = len(state.rates) // self._pools
         self._speeds = state.pair_guesses.reshape(self._pools, profiles, profiles)
         self._packed = state.rates.packed.reshape(profiles, self._pools)
-        runs, now_us = state.runs, board.now_us
+        runs, now_us = state.runs, draft.now_us
         self._running: Bools = runs.status == Status.RUNNING
         ran_us = np.where(self._running, np.maximum(now_us - runs.ready_us, 0), 0)
         self._done_us: Floats = runs.done_us + ran_us * runs.rate
         held_us = np.where(self._running, now_us - runs.since_us, 0)
         self._spent_us: Floats = runs.service_us + held_us  # on a device so far
         self._move_us: Ints = jobs.restart_us + jobs.checkpoint_us
-        active = board.active[self.single[board.active]]
-        self._on: Ints = active[board.count[active] == 1]
+        active = draft.active[self.single[draft.active]]
+        self._on: Ints = active[draft.count[active] == 1]
         stays = self._on[self._running[self._on]]
         self._sharers = _together(state, stays)
         self._shared = {job for jobs in self._sharers for job in jobs}
 
-    # Who ----------------------------------------------------------------------------
+    # Jobs ---------------------------------------------------------------------------
 
     def pairs(self) -> Ints:
-        """Running pairs: rows of a holder and its guest. Of more on a device, each guest."""
-        found = [(jobs[0], guest) for jobs in self._sharers for guest in jobs[1:]]
-        return np.array(found, np.int64).reshape(-1, 2)
+        """Return the running pairs as rows of holder and guest; one row for each guest."""
+        rows = [(jobs[0], guest) for jobs in self._sharers for guest in jobs[1:]]
+        return np.array(rows, np.int64).reshape(-1, 2)
 
     def alone(self) -> Ints:
-        """One-device jobs that would have a device to themselves, by index."""
+        """Return the one-device jobs that would have a device to themselves, by index."""
         return np.array([job for job in self._on.tolist() if job not in self._shared], np.int64)
 
     def waiting(self) -> Ints:
-        """Pending jobs that the plan does not start, by index."""
-        active = self.board.active
-        return np.asarray(active[self.board.count[active] == 0])
+        """Return the pending jobs that the plan does not start, by index."""
+        active = self.draft.active
+        return np.asarray(active[self.draft.count[active] == 0])
 
     def few(self, jobs: Ints, most: int) -> Ints:
-        """At most so many of them, of every profile alike, lowest index first."""
+        """Return at most `most` of the jobs, evenly over profiles, lowest index first."""
         if len(jobs) <= most:
             return jobs
         profile = self.state.jobs.profile[jobs]
@@ -254,44 +257,44 @@ class _View:
         return np.asarray(np.sort(jobs[np.lexsort((jobs, place))[:most]]))
 
     def wanted(self) -> Ints:
-        """Devices that waiting jobs ask for, by pool they could run in."""
+        """Return the devices that waiting jobs ask for, by pool they could run in."""
         waiting = self.waiting()
         jobs: Any = self.state.jobs[waiting]
         able = self._packed[jobs.profile] > 0
         return np.asarray((able * jobs.devices[:, None]).sum(axis=0), np.int64)
 
     def settled(self, jobs: Ints) -> Bools:
-        """Which of them were running before: what just starts is not moved."""
+        """Return which jobs were running before: those that just start are not moved."""
         return np.asarray(self._running[jobs])
 
     def began(self, job: int) -> tuple[int, int]:
-        """Earlier starters stay where they are."""
+        """Return a sort key by start: of a pair the earlier starter stays."""
         return int(self.state.runs.began_us[job]), job
 
     def note(self, holder: int, guest: int) -> None:
-        """These two share from now on."""
+        """Record that these two jobs share a device from now on."""
         self._shared |= {holder, guest}
 
     def forget(self, guest: int) -> None:
-        """A guest that was just parted is left in peace in this round."""
+        """Exclude a guest that was just parted for the rest of the round."""
         self.single[guest] = False
 
-    # What -----------------------------------------------------------------------------
+    # Speeds ---------------------------------------------------------------------------
 
     def left_us(self, jobs: Ints, pool: int) -> Floats:
-        """Estimated time that jobs have left in a pool, alone."""
+        """Return the estimated time that jobs have left in a pool, alone."""
         return self._left_us(jobs, self._packed[self.state.jobs.profile[jobs], pool])
 
     def move_us(self, jobs: Ints) -> Ints:
-        """What it costs jobs to go on elsewhere."""
+        """Return the time that a move costs jobs."""
         return np.asarray(self._move_us[jobs])
 
     def gains(self, holders: Ints, guests: Ints, share: Share) -> Floats:
-        """Reference work per second that each guest adds beside each holder; 0 = not to be.
+        """Return the reference work per second that each guest adds to each holder; 0 = no pair.
 
-        Both must bear it, the two together do more than one alone, and their memory fits.
+        Both must stay within the limit, the two must do more than one alone, and memory must fit.
         """
-        jobs, pool = self.state.jobs, self.board.pool[holders]
+        jobs, pool = self.state.jobs, self.draft.pool[holders]
         mine, theirs = jobs.profile[holders], jobs.profile[guests]
         held = self._speeds[pool[:, None], mine[:, None], theirs[None, :]]
         joined = self._speeds[pool[:, None], theirs[None, :], mine[:, None]]
@@ -318,27 +321,30 @@ class _View:
         return np.asarray(np.where(fine, after - before[:, None], 0.0))
 
     def _can_try(self, jobs: Ints, share: Share) -> Bools:
-        """Whether jobs stay within the limit should a pair turn out to be of no use at all: a
-        round is lost by then, a restart to come together and one to part."""
+        """Return whether jobs stay within the limit even if a pair turns out to be useless.
+
+        By then a round is lost, and one restart each to form the pair and to part it.
+        """
         fastest = self._packed[self.state.jobs.profile[jobs]].max(axis=1)
         lost_us = (
             self._lost_us(jobs, fastest) + share.round_s * US_PER_S + 2.0 * self._move_us[jobs]
         )
-        whole_us = self._spent_us[jobs] + self._left_us(jobs, fastest)
-        return np.asarray(lost_us <= share.limit * whole_us)
+        total_us = self._spent_us[jobs] + self._left_us(jobs, fastest)
+        return np.asarray(lost_us <= share.limit * total_us)
 
     def bearable(self, jobs: Ints, speed: Floats, share: Share) -> Bools:
-        """Whether jobs may go on at a measured speed until the next round."""
-        pool = self.board.pool[jobs]
+        """Return whether jobs may continue at a measured speed until the next round."""
+        pool = self.draft.pool[jobs]
         if share.stay_s:
             return self._bearable(jobs, speed, share.limit, share.round_s, pool)
         return self._bearable(jobs, speed + TOLERANCE, share.limit, 0.0, pool)
 
     def _bearable(self, jobs: Ints, speed: Floats, limit: float, stay_s: float, pool: Any) -> Bools:
-        """Within the limit as a pair; or over the running time so far, `stay_s` and a restart.
+        """Return whether a speed is within the limit as a pair, or over the total running time.
 
-        With `stay_s` what a job has lost already counts as well: where it is beyond the limit so
-        far, a pair within it must be so much faster that the rest of the job makes up for that.
+        The total is the running time so far, `stay_s` and a restart. With `stay_s` past losses
+        count as well: where a job is beyond the limit so far, a pair within it must be fast enough
+        for the rest of the job to make up for that.
         """
         within = speed >= 1.0 - limit - 1e-9
         if not stay_s:
@@ -351,15 +357,15 @@ class _View:
         stay_us = stay_s * US_PER_S
         move_us = self._move_us[jobs]
         after_us = lost_us + (1.0 - speed) * stay_us + move_us
-        lives = after_us <= limit * (spent_us + stay_us + move_us)
-        return np.asarray((within & makes_up) | lives)
+        within_total = after_us <= limit * (spent_us + stay_us + move_us)
+        return np.asarray((within & makes_up) | within_total)
 
     def _lost_us(self, jobs: Ints, alone: Floats) -> Floats:
-        """Time on devices beyond what the work done so far takes at these speeds."""
+        """Return the time on devices beyond what the work done so far takes at these speeds."""
         done_us = self._done_us[jobs] / np.maximum(alone, 1e-12)
         return np.asarray(np.maximum(self._spent_us[jobs] - done_us, 0.0))
 
     def _left_us(self, jobs: Ints, alone: Floats) -> Floats:
-        """Estimated time to go at these speeds."""
+        """Return the estimated time left at these speeds."""
         left = np.maximum(self.state.jobs.estimate_us[jobs] - self._done_us[jobs], 0.0)
         return np.asarray(left / np.maximum(alone, 1e-12))

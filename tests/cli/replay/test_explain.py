@@ -111,7 +111,7 @@ def test_one_job_in_full(capsys: pytest.CaptureFixture[str], files: list[str]) -
     assert token == "  no-free-devices: Needs 8 of the 16 GPUs; none is free."
     assert remedy == "  Wait: expected to start in about 29.0 min, by the running jobs' estimates."
     assert run([*arguments, "--job", "a"]) == 0
-    assert "running: Does not wait: runs on n0 for 60 s" in capsys.readouterr().out
+    assert "running: Does not wait: has run on n0 for 60 s" in capsys.readouterr().out
 
 
 def test_json(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:

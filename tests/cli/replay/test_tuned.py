@@ -231,7 +231,7 @@ def test_front_as_a_table(capsys: pytest.CaptureFixture[str], files: Path) -> No
     ("arguments", "why"),
     [
         (["--tune", "elastik"], "unknown tuner 'elastik'; did you mean 'elastic'?"),
-        (["--tune", "replicas"], "tuner replicas needs to be told"),
+        (["--tune", "replicas"], "tuner replicas needs a value for"),
         (["--tune", ","], "no tuner is named"),
         (["--tune", "elastic", "-p", "fair"], "policy fair cannot be tuned"),
         (["--tune", "elastic", "-p", "max-min"], "policy max-min cannot be tuned"),

@@ -1,8 +1,8 @@
-"""Which of the five workload classes a job belongs to, how sure that is, and why.
+"""Assigns a job to one of the five workload classes, with a confidence and a reason.
 
-A known model is judged by what was measured and published of it (`models`), any other job
-by its memory, its gang and how urgent it looks (`features`). `score` has the ranges of each
-class; `docs/concept/classes.md` says the rule.
+A known model is classified by what was measured and published of it (`models`), any other job
+by its memory, its gang size and signs of urgency (`features`). `score` has the ranges of each
+class; `docs/concept/classes.md` states the rule.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy.typing as npt
 
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import NOT_STATED, Floats, Ints, JobClass, Workload
-from flyball.schedule.classify.features import Jobs, grouped
+from flyball.schedule.classify.features import JobColumns, grouped
 from flyball.schedule.classify.reasons import reason
 from flyball.schedule.classify.score import nearest
 
 STATED = -2
-"""In place of the feature that decided: the trace itself says the class."""
+"""Value of `decided_by` if the trace itself states the class."""
 
 
 class Verdict(NamedTuple):
-    """A class, why, and how sure that is: above 0, at most 1."""
+    """Holds a class, the reason for it and a confidence above 0 and at most 1."""
 
     kind: JobClass
     reason: str
@@ -34,22 +34,22 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The classes of many jobs.
+    """Holds the classes of many jobs.
 
     Attributes:
-        kind: a `JobClass` each.
+        kind: the `JobClass` of each job.
         confidence: above 0, at most 1; 1 where the trace states the class.
         decided_by: index in `score.FEATURES`, `score.NOTHING` or `STATED`.
-        jobs: what they were judged by.
+        jobs: the columns they were classified by.
     """
 
     kind: Ints
     confidence: Floats
     decided_by: Ints
-    jobs: Jobs
+    jobs: JobColumns
 
     def reason(self, job: int) -> str:
-        """Why a job has its class, in one sentence with the numbers that decided."""
+        """Return why a job has its class, in one sentence with the numbers that decided."""
         if self.decided_by[job] == STATED:
             return "stated in the trace"
         return reason(JobClass(int(self.kind[job])), int(self.decided_by[job]), self.jobs, job)
@@ -63,19 +63,21 @@ def classify_one(
     model: str | None = None,
     priority: float = 0.0,
 ) -> Verdict:
-    """The class of one job, the reason for it and how sure it is.
+    """Return the class of one job, the reason for it and the confidence.
 
     Args:
         memory_mib: per device, 0 = not stated.
         devices: gang size.
         milli: thousandths of each device.
         duration_estimate_us: expected run time, NaN = not stated.
-        model: as in the job's description, None = not stated.
+        model: the name in the job's description, None = not stated.
         priority: above 0 = favoured.
     """
     code, names = (NOT_STATED, ()) if model is None else (0, (model,))
-    found = judge(memory_mib, devices, milli, duration_estimate_us, code, names, priority)
-    return Verdict(JobClass(int(found.kind[0])), found.reason(0), float(found.confidence[0]))
+    verdicts = judge(memory_mib, devices, milli, duration_estimate_us, code, names, priority)
+    return Verdict(
+        JobClass(int(verdicts.kind[0])), verdicts.reason(0), float(verdicts.confidence[0])
+    )
 
 
 def classify(
@@ -87,7 +89,7 @@ def classify(
     models: tuple[str, ...] = (),
     priority: npt.ArrayLike = 0.0,
 ) -> Ints:
-    """One `JobClass` a job, by column; see `judge`."""
+    """Return the `JobClass` of each job of these columns; see `judge`."""
     return judge(memory_mib, devices, milli, duration_estimate_us, model, models, priority).kind
 
 
@@ -100,7 +102,7 @@ def judge(
     models: tuple[str, ...] = (),
     priority: npt.ArrayLike = 0.0,
 ) -> Verdicts:
-    """The classes of many jobs, by column; the same rule as `classify_one`.
+    """Classify many jobs given as columns, by the same rule as `classify_one`.
 
     Args:
         memory_mib, devices, milli, duration_estimate_us, priority: as for one job; a scalar
@@ -108,24 +110,24 @@ def judge(
         model: indices in `models`, negative = not stated.
         models: names of models.
     """
-    jobs = Jobs.of(memory_mib, devices, milli, duration_estimate_us, priority, model, models)
+    jobs = JobColumns.of(memory_mib, devices, milli, duration_estimate_us, priority, model, models)
     if not len(jobs.model):
         none = np.zeros(0, np.int64)
         return Verdicts(none, np.zeros(0), none, jobs)
     groups, features = grouped(jobs)
-    found = nearest(features)
+    scores = nearest(features)
     of_job = groups.of_row
-    return Verdicts(found.kind[of_job], found.confidence[of_job], found.decided_by[of_job], jobs)
+    return Verdicts(scores.kind[of_job], scores.confidence[of_job], scores.decided_by[of_job], jobs)
 
 
 def classify_workload(workload: Workload) -> Verdicts:
-    """The classes of a workload's jobs; what the trace states is left as it is."""
+    """Classify a workload's jobs; classes that the trace states are kept."""
     w = workload
-    found = judge(w.memory_mib, w.devices, w.milli, w.estimate_us, w.model, w.models, w.priority)
+    verdicts = judge(w.memory_mib, w.devices, w.milli, w.estimate_us, w.model, w.models, w.priority)
     stated = w.kind >= 0
     return Verdicts(
-        np.where(stated, w.kind, found.kind),
-        np.where(stated, 1.0, found.confidence),
-        np.where(stated, STATED, found.decided_by),
-        found.jobs,
+        np.where(stated, w.kind, verdicts.kind),
+        np.where(stated, 1.0, verdicts.confidence),
+        np.where(stated, STATED, verdicts.decided_by),
+        verdicts.jobs,
     )

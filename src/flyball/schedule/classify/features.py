@@ -1,4 +1,4 @@
-"""What a job is judged by: its columns, turned into the features that `score` compares."""
+"""Turns the columns of jobs into the features that `score` compares."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from flyball.core.grouping import Groups, group_rows
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_DEVICE, S_PER_MIN, US_PER_S
 from flyball.core.workload import NOT_STATED, Floats, Ints
 from flyball.schedule.classify import score
-from flyball.schedule.classify.models import Facts, facts
+from flyball.schedule.classify.models import ModelFacts, facts
 
 SMALL_MIB = 8 * MIB_PER_GIB
-"""Latency-sensitive jobs need 1-8 GB."""
+"""Memory up to which a job counts as small: latency-sensitive jobs need 1-8 GB."""
 
 SHORT_US = 10 * S_PER_MIN * US_PER_S
+"""Stated run time up to which a job counts as short."""
 
 GANGS = (8, 16)
-"""Smaller gangs count as the first, larger ones as the second."""
+"""Limits to which gang sizes are clipped."""
 
 SHARES, SHORT, NOT_SHORT, FAVOURED, SMALL = 0.5, 0.3, -0.1, 0.2, 0.2
-"""What speaks for a need of low latency in a job on one device: it takes only a part of it;
-its stated run time is at most ten minutes, or above; it has a priority above 0; it takes a
-part of the device and little memory."""
+"""Weights of the hints that a one-device job needs low latency: it takes only a part of the
+device; its stated run time is at most ten minutes, or above; it has a priority above 0; it
+takes a part of the device and little memory."""
 
 ON_A_PART, IS_SHORT, IS_NOT_SHORT, IS_FAVOURED = 1, 2, 4, 8
 
 
 @dataclass(frozen=True)
-class Jobs:
-    """The columns jobs are judged by, of one length.
+class JobColumns:
+    """Holds the columns by which jobs are classified, all of one length.
 
     Attributes:
         memory_mib, devices, milli, estimate_us, priority, model: as in a `Workload`.
-        models: what is known of each model, None = nothing.
+        models: the facts about each model, None = unknown.
     """
 
     memory_mib: Ints
@@ -45,7 +46,7 @@ class Jobs:
     estimate_us: Floats
     priority: Floats
     model: Ints
-    models: tuple[Facts | None, ...]
+    models: tuple[ModelFacts | None, ...]
 
     @classmethod
     def of(
@@ -57,28 +58,28 @@ class Jobs:
         priority: npt.ArrayLike,
         model: npt.ArrayLike,
         models: tuple[str, ...],
-    ) -> Jobs:
-        """Columns of one length; scalars are repeated."""
-        whole = (memory_mib, devices, milli, model)
+    ) -> JobColumns:
+        """Build columns of one length; scalars are repeated."""
+        integers = (memory_mib, devices, milli, model)
         columns = np.broadcast_arrays(
-            *(np.atleast_1d(np.asarray(each, np.int64)) for each in whole),
-            *(np.atleast_1d(np.asarray(each, np.float64)) for each in (estimate_us, priority)),
+            *(np.atleast_1d(np.asarray(column, np.int64)) for column in integers),
+            *(np.atleast_1d(np.asarray(column, np.float64)) for column in (estimate_us, priority)),
         )
         code = np.maximum(columns[3], NOT_STATED)
         memory, gang, share, _, estimate, favour = columns
         return cls(memory, gang, share, estimate, favour, code, tuple(map(facts, models)))
 
-    def facts(self, job: int) -> Facts | None:
-        """What is known of a job's model, None = nothing."""
+    def facts(self, job: int) -> ModelFacts | None:
+        """Return the facts about a job's model, None = unknown."""
         code = int(self.model[job])
         return self.models[code] if code >= 0 else None
 
 
-def grouped(jobs: Jobs) -> tuple[Groups, Floats]:
-    """Jobs with the same features share a group; the features of each group."""
-    # Code -1 picks the last entry; a model nobody knows counts as none.
-    is_known = np.array([*(each is not None for each in jobs.models), False])[jobs.model]
-    counts = ~is_known  # of a known model nothing else counts
+def grouped(jobs: JobColumns) -> tuple[Groups, Floats]:
+    """Group jobs with the same features; return the groups and the features of each."""
+    # Code -1 picks the last entry; an unknown model counts as none.
+    is_known = np.array([*(facts is not None for facts in jobs.models), False])[jobs.model]
+    counts = ~is_known  # for a known model nothing else counts
     hints = _hints(jobs)
     groups = group_rows(
         np.where(is_known, jobs.model, NOT_STATED),
@@ -89,21 +90,21 @@ def grouped(jobs: Jobs) -> tuple[Groups, Floats]:
     table = np.full((len(groups.first), len(score.FEATURES)), np.nan)
     _fill_columns(table, jobs, groups.first, hints[groups.first])
     for at in np.flatnonzero(is_known[groups.first]).tolist():
-        known = jobs.facts(int(groups.first[at]))
-        assert known is not None
-        table[at] = _of_model(known)
+        model_facts = jobs.facts(int(groups.first[at]))
+        assert model_facts is not None
+        table[at] = _of_model(model_facts)
     return groups, table
 
 
-def _hints(jobs: Jobs) -> Ints:
-    """What hints at a need of low latency, as one code; gangs have none."""
+def _hints(jobs: JobColumns) -> Ints:
+    """Return the hints at a need of low latency as one code; gangs have none."""
     code = ON_A_PART * (jobs.milli < MILLI_PER_DEVICE) + IS_FAVOURED * (jobs.priority > 0)
     code += IS_SHORT * (jobs.estimate_us <= SHORT_US) + IS_NOT_SHORT * (jobs.estimate_us > SHORT_US)
     return np.where(jobs.devices == 1, code, 0)
 
 
-def _fill_columns(table: Floats, jobs: Jobs, rows: Ints, hints: Ints) -> None:
-    """Features of jobs without a known model."""
+def _fill_columns(table: Floats, jobs: JobColumns, rows: Ints, hints: Ints) -> None:
+    """Fill in the features of jobs without a known model."""
     memory = jobs.memory_mib[rows]
     stated = memory > 0
     table[stated, score.MEMORY] = np.log2(memory[stated] / MIB_PER_GIB)
@@ -115,13 +116,13 @@ def _fill_columns(table: Floats, jobs: Jobs, rows: Ints, hints: Ints) -> None:
     table[:, score.NEED] = np.clip(need, 0.0, 1.0)
 
 
-def _of_model(known: Facts) -> Floats:
-    """Features of a known model."""
+def _of_model(facts: ModelFacts) -> Floats:
+    """Return the features of a known model."""
     row = np.full(len(score.FEATURES), np.nan)
-    if known.parallel is not None:
-        row[score.PARALLEL] = known.parallel
-    if known.spread is not None:
-        row[score.TRANSFER] = -math.log2(known.spread)
-    if known.flop_per_byte is not None:
-        row[score.INTENSITY] = math.log10(known.flop_per_byte)
+    if facts.parallel is not None:
+        row[score.PARALLEL] = facts.parallel
+    if facts.spread is not None:
+        row[score.TRANSFER] = -math.log2(facts.spread)
+    if facts.flop_per_byte is not None:
+        row[score.INTENSITY] = math.log10(facts.flop_per_byte)
     return row

@@ -1,10 +1,10 @@
-"""What is known of models by name: measured speeds and published sizes, each with its source.
+"""Facts about models by name: measured speeds and published sizes, each with its source.
 
-Three figures say what a model asks of a machine:
+Three figures describe what a model asks of a machine:
 
 * how much faster it is on a faster device, measured; by the roofline this gives the part of
   its step that the device shortens;
-* what is left of its speed when a gang is spread over nodes, measured;
+* the part of its speed that is left when a gang is spread over nodes, measured;
 * operations per byte of gradients in a step: `3 x 2 x multiply-adds x batch` over `4 x
   parameters`, from published sizes.
 """
@@ -27,14 +27,14 @@ SIA = "measured by Sia (step times on AWS, Azure, DGX and two workstations)"
 NEUSIGHT = "measured by NeuSight (GPT-2 large)"
 
 
-class Size(NamedTuple):
-    """A published size.
+class ModelSize(NamedTuple):
+    """Holds the published size of a model.
 
     Attributes:
         gmacs: billions of multiply-adds for one sample, forward.
         parameters_m: millions of parameters.
         batch: samples a device in a step, as commonly trained.
-        source: who says so.
+        source: the publication.
     """
 
     gmacs: float
@@ -44,29 +44,29 @@ class Size(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is known of one model.
+class ModelFacts:
+    """Holds what is known of one model.
 
     Attributes:
-        label: its name for people.
-        base: the device type that `faster` counts from.
-        faster: by device type, how many times faster than on `base` one device is.
-        spread: speed spread over nodes, as a part of the speed on one; 1 for models that
+        label: its name as shown to users.
+        base: the device type that `faster` is relative to.
+        faster: by device type, the speed of one device relative to `base`.
+        spread: speed when spread over nodes, as a part of the speed on one; 1 for models that
             were only ever measured on one device.
-        size: as published, if it is.
-        source: of the measurements.
+        size: the published size, if there is one.
+        source: where the measurements are from.
     """
 
     label: str
     base: str = ""
     faster: Mapping[str, float] = field(default_factory=dict)
     spread: float | None = None
-    size: Size | None = None
+    size: ModelSize | None = None
     source: str = ""
 
     @property
     def parallel(self) -> float | None:
-        """The part of a step that a faster device shortens, 0 to 1 (median over devices)."""
+        """Return the part of a step that a faster device shortens, 0 to 1 (median over devices)."""
         if not self.faster:
             return None
         base = _attainable(self.base)
@@ -77,7 +77,7 @@ class Facts:
 
     @property
     def flop_per_byte(self) -> float | None:
-        """Operations per byte of gradients in a training step."""
+        """Return the operations per byte of gradients in a training step."""
         if self.size is None:
             return None
         flop = 3 * 2 * self.size.gmacs * 1e9 * self.size.batch
@@ -85,42 +85,44 @@ class Facts:
 
 
 SIZES = {
-    "resnet18": Size(0.56, 11.2, 128, "ResNet-18 for CIFAR-10, He et al. 2016"),
-    "resnet50": Size(4.1, 25.6, 64, "He et al. 2016"),
-    "cyclegan": Size(56.8, 11.4, 1, "one generator, Li et al. 2020 (GAN Compression)"),
-    "transformer": Size(0.85, 65, 64, "base model, Vaswani et al. 2017; sentences of 13 tokens"),
-    "lm": Size(0.256, 14.0, 20, "PyTorch's word language model on WikiText-2, 35 words"),
-    "a3c": Size(0.0022, 0.6, 20, "computed from the published network for 42 x 42 frames"),
-    "bert": Size(33, 110, 12, "base model, Devlin et al. 2019; 384 tokens"),
-    "gpt": Size(127, 124, 4, "smallest GPT-2, Radford et al. 2019; 1024 tokens"),
-    "vgg16": Size(15.5, 138, 32, "Simonyan and Zisserman 2015"),
-    "inception3": Size(5.7, 23.8, 32, "Szegedy et al. 2016"),
-    "yolov3": Size(33, 62, 8, "Redmon and Farhadi 2018, 416 x 416"),
+    "resnet18": ModelSize(0.56, 11.2, 128, "ResNet-18 for CIFAR-10, He et al. 2016"),
+    "resnet50": ModelSize(4.1, 25.6, 64, "He et al. 2016"),
+    "cyclegan": ModelSize(56.8, 11.4, 1, "one generator, Li et al. 2020 (GAN Compression)"),
+    "transformer": ModelSize(
+        0.85, 65, 64, "base model, Vaswani et al. 2017; sentences of 13 tokens"
+    ),
+    "lm": ModelSize(0.256, 14.0, 20, "PyTorch's word language model on WikiText-2, 35 words"),
+    "a3c": ModelSize(0.0022, 0.6, 20, "computed from the published network for 42 x 42 frames"),
+    "bert": ModelSize(33, 110, 12, "base model, Devlin et al. 2019; 384 tokens"),
+    "gpt": ModelSize(127, 124, 4, "smallest GPT-2, Radford et al. 2019; 1024 tokens"),
+    "vgg16": ModelSize(15.5, 138, 32, "Simonyan and Zisserman 2015"),
+    "inception3": ModelSize(5.7, 23.8, 32, "Szegedy et al. 2016"),
+    "yolov3": ModelSize(33, 62, 8, "Redmon and Farhadi 2018, 416 x 416"),
 }
-"""Quoted from memory, not checked against the papers."""
+"""Published sizes by model; quoted from memory, not checked against the papers."""
 
 OTHERS = {
-    "bert": Facts(
+    "bert": ModelFacts(
         "bert", "T4", {"V100": 2.50, "A100": 4.15, "RTX6000": 2.29, "RTX2080Ti": 1.91}, 0.45,
         SIZES["bert"], SIA,
     ),
-    "deepspeech2": Facts(
+    "deepspeech2": ModelFacts(
         "deepspeech2", "T4", {"V100": 2.00, "A100": 1.25, "RTX6000": 1.45, "RTX2080Ti": 1.62},
         0.92, None, SIA,
     ),
-    "ncf": Facts(
+    "ncf": ModelFacts(
         "ncf", "T4", {"V100": 0.06, "A100": 0.84, "RTX6000": 0.63, "RTX2080Ti": 0.54}, 0.55,
         None, SIA,
     ),
-    "yolov3": Facts(
+    "yolov3": ModelFacts(
         "yolov3", "T4", {"V100": 1.55, "A100": 1.34, "RTX6000": 1.62, "RTX2080Ti": 0.62}, 0.54,
         SIZES["yolov3"], SIA,
     ),
-    "gpt": Facts("gpt", "T4", {"V100": 3.36}, None, SIZES["gpt"], NEUSIGHT),
-    "vgg16": Facts("vgg16", size=SIZES["vgg16"]),
-    "inception3": Facts("inception3", size=SIZES["inception3"]),
+    "gpt": ModelFacts("gpt", "T4", {"V100": 3.36}, None, SIZES["gpt"], NEUSIGHT),
+    "vgg16": ModelFacts("vgg16", size=SIZES["vgg16"]),
+    "inception3": ModelFacts("inception3", size=SIZES["inception3"]),
 }  # fmt: skip
-"""Beside Gavel's seven. Sia: one device against one T4, medians over batch sizes; spread:
+"""Models besides Gavel's seven. Sia: one device against one T4, medians over batch sizes; spread:
 T4s, two on two nodes against one, four on two or four nodes against one."""
 
 ALIASES = {
@@ -140,32 +142,32 @@ ALIASES = {
     "neumf": "ncf",
     "yolo": "yolov3",
 }
-"""Other names, without what people write differently."""
+"""Other names of models, in lower case without punctuation."""
 
 
-def facts(model: str | None) -> Facts | None:
-    """What is known of a model as users write it (`ResNet-50 (batch size 64)`), or None."""
+def facts(model: str | None) -> ModelFacts | None:
+    """Return the facts about a model as users write it (`ResNet-50 (batch size 64)`), or None."""
     name, _ = measured.split_model(model)
     plain = _plain(name)
     return known().get(ALIASES.get(plain, plain))
 
 
 @cache
-def known() -> Mapping[str, Facts]:
-    """All known models by plain name."""
+def known() -> Mapping[str, ModelFacts]:
+    """Return all known models by plain name."""
     families: dict[str, list[measured.ModelKey]] = {}
     for key in measured.models():
         families.setdefault(key.model, []).append(key)
-    found = {_plain(name): _gavel(name, keys) for name, keys in families.items()}
-    return {**found, **OTHERS}
+    gavel_models = {_plain(name): _gavel(name, keys) for name, keys in families.items()}
+    return {**gavel_models, **OTHERS}
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _gavel(name: str, keys: list[measured.ModelKey]) -> Facts:
-    """A model of Gavel's table: medians over its batch sizes, V100 against K80."""
+def _gavel(name: str, keys: list[measured.ModelKey]) -> ModelFacts:
+    """Build the facts of a model of Gavel's table: medians over batch sizes, V100 against K80."""
     times, spread = [], []
     for key in keys:
         fast, slow = (measured.steps_per_s(gpu, key, 1) for gpu in ("v100", "k80"))
@@ -176,7 +178,7 @@ def _gavel(name: str, keys: list[measured.ModelKey]) -> Facts:
             apart = measured.steps_per_s("v100", key, count, packed=False)
             if packed and apart:
                 spread.append(apart / packed)
-    return Facts(
+    return ModelFacts(
         name.lower(), "K80", {"V100": median(times)}, median(spread) if spread else 1.0,
         SIZES.get(_plain(name)), GAVEL,
     )  # fmt: skip

@@ -1,19 +1,19 @@
-"""Why a job has its class, in one sentence with the numbers that decided."""
+"""Words the reason for a job's class, in one sentence with the numbers that decided."""
 
 from __future__ import annotations
 
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_DEVICE, duration_text, to_s
 from flyball.core.workload import JobClass
 from flyball.schedule.classify import score
-from flyball.schedule.classify.features import Jobs
-from flyball.schedule.classify.models import Facts
+from flyball.schedule.classify.features import JobColumns
+from flyball.schedule.classify.models import ModelFacts
 
 
-def reason(kind: JobClass, decided_by: int, jobs: Jobs, job: int) -> str:
-    """The sentence for one job whose class was decided by this feature."""
-    known = jobs.facts(job)
-    if known is not None:
-        return _of_model(known)
+def reason(kind: JobClass, decided_by: int, jobs: JobColumns, job: int) -> str:
+    """Return the reason for one job whose class was decided by this feature."""
+    facts = jobs.facts(job)
+    if facts is not None:
+        return _of_model(facts)
     memory_mib, devices = int(jobs.memory_mib[job]), int(jobs.devices[job])
     size = f"{memory_mib / MIB_PER_GIB:.1f} GiB"
     if decided_by == score.NEED:
@@ -29,7 +29,7 @@ def reason(kind: JobClass, decided_by: int, jobs: Jobs, job: int) -> str:
     return "nothing known that says otherwise"
 
 
-def _of_need(jobs: Jobs, job: int, size: str) -> str:
+def _of_need(jobs: JobColumns, job: int, size: str) -> str:
     milli, estimate_us = int(jobs.milli[job]), float(jobs.estimate_us[job])
     parts = [
         f"{milli / 10:g} % of one device" if milli < MILLI_PER_DEVICE else "one device",
@@ -37,16 +37,16 @@ def _of_need(jobs: Jobs, job: int, size: str) -> str:
         duration_text(to_s(estimate_us)) if estimate_us >= 0 else "",
         "favoured" if jobs.priority[job] > 0 else "",
     ]
-    return ", ".join(each for each in parts if each)
+    return ", ".join(part for part in parts if part)
 
 
-def _of_model(known: Facts) -> str:
+def _of_model(facts: ModelFacts) -> str:
     parts = []
-    if known.faster:
-        device, times = max(known.faster.items(), key=lambda item: item[1])
-        parts.append(f"{times:.2g} times as fast on {device} as on {known.base}")
-    if known.spread is not None and known.spread != 1.0:
-        parts.append(f"{known.spread * 100:.0f} % of its speed when spread over nodes")
-    if known.flop_per_byte is not None:
-        parts.append(f"{known.flop_per_byte:,.0f} FLOP per byte of gradients")
-    return f"{known.label}: {', '.join(parts)}"
+    if facts.faster:
+        device, times = max(facts.faster.items(), key=lambda item: item[1])
+        parts.append(f"{times:.2g} times as fast on {device} as on {facts.base}")
+    if facts.spread is not None and facts.spread != 1.0:
+        parts.append(f"{facts.spread * 100:.0f} % of its speed when spread over nodes")
+    if facts.flop_per_byte is not None:
+        parts.append(f"{facts.flop_per_byte:,.0f} FLOP per byte of gradients")
+    return f"{facts.label}: {', '.join(parts)}"

@@ -1,4 +1,4 @@
-"""Why a job waits, and why an action was taken: tokens, sentences with numbers, remedies."""
+"""Explains why a job waits and why an action was taken: a token, a sentence, a remedy."""
 
 from flyball.schedule.explain.actions import reason_text, reason_token
 from flyball.schedule.explain.answer import Explanation

@@ -1,4 +1,4 @@
-"""Why a plan's actions were taken."""
+"""Explains why a plan's actions were taken."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from flyball.schedule.explain.wording import ANOTHER_LEVEL_S, Names, sentence, s
 
 
 def reason_token(action: Any) -> str:
-    """The reason of a plan's action as a token: `in-order`, `backfilled`, ..."""
+    """Return the reason of a plan's action as a token: `in-order`, `backfilled`, ..."""
     return Reason(int(action.reason)).name.lower().replace("_", "-")
 
 
 def reason_text(action: Any, names: Names | None = None, now_us: int | None = None) -> str:
-    """Why a plan's action was taken, as a sentence.
+    """Return why a plan's action was taken, as a sentence.
 
     Args:
         action: a row of `state.plan`.
-        names: what users call things.
-        now_us: when it was taken, to say how long from then.
+        names: the names that users see.
+        now_us: when it was taken, to state how long from then.
     """
     reason, gain = Reason(int(action.reason)), float(action.gain)
     names = names or Names()
@@ -46,7 +46,7 @@ def reason_text(action: Any, names: Names | None = None, now_us: int | None = No
     elif reason == Reason.GAVE_WAY:
         why = f"{job} comes after a job that waited, by {by}, and gave its {units} to it"
     elif reason == Reason.BORROWED:
-        why = f"{job} is beyond its tenant's quota, and fits on {units} that nobody before it uses"
+        why = f"{job} is beyond its tenant's quota, and fits on {units} that no job before it uses"
     elif reason == Reason.RECLAIMED and gain == 0:
         why = f"{job} is within its tenant's quota and fits in what is left of {units} taken back"
     elif reason == Reason.RECLAIMED:

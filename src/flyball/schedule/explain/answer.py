@@ -1,4 +1,4 @@
-"""An explanation, and what every reason is made of."""
+"""The explanation of why a job waits, and the parts that all reasons share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Preempt
 from flyball.core.units import MILLI_PER_DEVICE, to_s
 from flyball.schedule.explain.queue_facts import Inquiry
-from flyball.schedule.explain.whatif import Probe, smaller_text
+from flyball.schedule.explain.whatif import PlacementProbe, smaller_text
 from flyball.schedule.explain.wording import gang, listed, sentence, span_text
 
 NOTHING_TO_DO = "nothing to do"
@@ -17,13 +17,13 @@ NOTHING_TO_DO = "nothing to do"
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a job waits.
+    """Holds why a job waits.
 
     Attributes:
         job: its index.
-        token: the reason, one word that never changes its meaning.
+        token: the reason as a token whose meaning never changes.
         sentence: the reason with its numbers.
-        remedy: what would help, and when it starts if nobody does anything.
+        remedy: what would help, and when it starts if nothing is done.
         numbers: the numbers by name; times in seconds, `_s`.
     """
 
@@ -34,57 +34,62 @@ class Explanation:
     numbers: dict[str, Any] = field(default_factory=dict)
 
 
-def made(
-    ask: Inquiry, job_id: int, token: str, why: str, remedies: list[str], **numbers: Any
+def explanation(
+    facts: Inquiry, job_id: int, token: str, why: str, remedies: list[str], **numbers: Any
 ) -> Explanation:
-    job = ask.state.jobs[job_id]
+    """Build an explanation, with the numbers that every reason has."""
+    job = facts.state.jobs[job_id]
     common: dict[str, Any] = {"devices": int(job.devices)}
     if job.milli < MILLI_PER_DEVICE:
         common["share"] = int(job.milli) / MILLI_PER_DEVICE
-    if ask.state.runs[job_id].status == Status.PENDING:
-        common |= {"place": ask.place_of(job_id), "queue": len(ask.order)}
-    if ask.state.runs[job_id].preemptions:
-        common["preemptions"] = int(ask.state.runs[job_id].preemptions)
-    remedy = "; or ".join(each for each in remedies if each) or "wait for running jobs to end"
-    return Explanation(job_id, token, sentence(why), sentence(remedy), common | numbers)
+    if facts.state.runs[job_id].status == Status.PENDING:
+        common |= {"place": facts.place_of(job_id), "queue": len(facts.order)}
+    if facts.state.runs[job_id].preemptions:
+        common["preemptions"] = int(facts.state.runs[job_id].preemptions)
+    text = "; or ".join(part for part in remedies if part) or "wait for running jobs to end"
+    return Explanation(job_id, token, sentence(why), sentence(text), common | numbers)
 
 
-def wait(
-    ask: Inquiry, job_id: int, numbers: dict[str, Any], pool_ids: list[int] | None = None
+def wait_text(
+    facts: Inquiry, job_id: int, numbers: dict[str, Any], pool_ids: list[int] | None = None
 ) -> str:
-    """How long a wait by the estimates of running jobs, also put into `numbers`.
+    """Return how long the wait is by the estimates of running jobs; also added to `numbers`.
 
-    The head of a queue that nobody jumps starts then; others may find it taken. Where running
-    jobs may be set aside nothing can be said.
+    The head of a queue that is never overtaken starts then; other jobs may find the room taken.
+    Where running jobs may be preempted there is no such bound.
     """
-    when = ask.earliest_us(job_id, pool_ids)
-    ordered = ask.knobs.backfill != Backfill.SKIP
-    if ordered and job_id != ask.head and ask.head >= 0:
-        before = ask.earliest_us(ask.head)
-        if ask.knobs.backfill == Backfill.STRICT and before is not None:
+    when = facts.earliest_us(job_id, pool_ids)
+    ordered = facts.knobs.backfill != Backfill.SKIP
+    if ordered and job_id != facts.head and facts.head >= 0:
+        before = facts.earliest_us(facts.head)
+        if facts.knobs.backfill == Backfill.STRICT and before is not None:
             when = max(when or before, before)
-    if when is None or when <= ask.now_us or ask.knobs.preempt == Preempt.ROUNDS:
+    if when is None or when <= facts.now_us or facts.knobs.preempt == Preempt.ROUNDS:
         return ""
-    in_us = when - ask.now_us
+    in_us = when - facts.now_us
     numbers["expected_in_s"] = to_s(in_us)
-    sure = ordered and job_id == ask.head
+    sure = ordered and job_id == facts.head
     how = "expected to start in about" if sure else "not before about"
     return f"wait: {how} {span_text(in_us)}, by the running jobs' estimates"
 
 
-def smaller(ask: Inquiry, job_id: int, probe: Probe) -> str:
-    verb = "start" if ask.is_scanned(job_id) else "fit"
-    return smaller_text(probe, ask.state, ask.names, job_id, verb)
+def smaller(facts: Inquiry, job_id: int, probe: PlacementProbe) -> str:
+    """Return what a smaller request of the job would bring."""
+    verb = "start" if facts.is_scanned(job_id) else "fit"
+    return smaller_text(probe, facts.state, facts.names, job_id, verb)
 
 
-def types_text(ask: Inquiry, pool_ids: list[int]) -> str:
-    return listed((ask.names.type(each) for each in pool_ids), "or")
+def types_text(facts: Inquiry, pool_ids: list[int]) -> str:
+    """Return the device types of pools as a list of words."""
+    return listed((facts.names.type(pool_id) for pool_id in pool_ids), "or")
 
 
-def request_text(ask: Inquiry, job_id: int) -> str:
-    job = ask.state.jobs[job_id]
-    return gang(int(job.devices), int(job.milli), ask.names.unit)
+def request_text(facts: Inquiry, job_id: int) -> str:
+    """Return the devices that a job asks for as words."""
+    job = facts.state.jobs[job_id]
+    return gang(int(job.devices), int(job.milli), facts.names.unit)
 
 
-def key_of(ask: Inquiry, job_id: int) -> float:
-    return ask.probe(job_id).figures(0).key_s
+def key_of(facts: Inquiry, job_id: int) -> float:
+    """Return the key of a job, which need not be in the queue."""
+    return facts.probe(job_id).figures(0).key_s

@@ -1,4 +1,4 @@
-"""What explanations need to know of the whole queue and cluster, found out once when asked for."""
+"""Facts about the queue and the cluster that explanations share, computed once on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flyball.core.records import Records
 from flyball.core.state import State, clone
 from flyball.core.units import FOREVER_US, MILLI_PER_DEVICE, to_us
 from flyball.schedule import diagnose
-from flyball.schedule.explain.whatif import Probe, Spot, spot_of, would_run
+from flyball.schedule.explain.whatif import PlacementProbe, Spot, spot_of, would_run
 from flyball.schedule.explain.wording import Names
 
 Ints = npt.NDArray[np.int64]
@@ -24,16 +24,16 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Room:
-    """Devices that a job could run on, and how many of them could serve it now.
+    """Counts the devices that a job could run on, and those that could serve it now.
 
     Attributes:
-        total: devices of the pools, those of nodes that are down included.
+        total: devices of the pools, including those of nodes that are down.
         free: of these, free for the job.
         most_in_pool, most_on_node: the most free in one pool and on one node.
         nodes, empty: nodes of the pools, and how many of them are wholly free.
-        down: those that are down.
+        down: indices of the nodes that are down.
         short_of_memory: devices with a large enough share free, but not the memory.
-        could_hold: whether the nodes that are up could hold it, were they idle.
+        could_hold: whether the nodes that are up could hold the job if they were idle.
     """
 
     total: int
@@ -49,7 +49,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Account:
-    """A tenant's account, and what one of its jobs asks; in thousandths of a device."""
+    """Holds a tenant's account and the request of one of its jobs, in thousandths of a device."""
 
     name: str
     asks_milli: int
@@ -60,12 +60,12 @@ class Account:
 
     @property
     def borrows(self) -> bool:
-        """Whether the job would go beyond the quota."""
+        """Return whether the job would go beyond the quota."""
         return self.used_milli + self.asks_milli > self.quota_milli
 
 
 class Inquiry:
-    """One state, right after a decision, and what follows from it."""
+    """Derives facts from one state right after a decision, each once on demand."""
 
     def __init__(self, state: State, knobs: Knobs, names: Names) -> None:
         self.state, self.knobs, self.names = state, knobs, names
@@ -85,12 +85,12 @@ class Inquiry:
 
     @property
     def keys(self) -> npt.NDArray[np.float64]:
-        """The key of every job that is pending or running."""
+        """Return the key of every job that is pending or running."""
         return self._keys_and_ends[0]
 
     @cached_property
     def keys_then(self) -> npt.NDArray[np.float64]:
-        """The same at the next round."""
+        """Return the key of every job that is pending or running, at the next round."""
         clock: Any = self.state.clock.copy()
         clock.now_us = self.next_round_us
         keys = np.full(len(self.state.jobs), np.nan)
@@ -100,28 +100,28 @@ class Inquiry:
 
     @property
     def ends(self) -> Ints:
-        """When each running job is expected to end."""
+        """Return when each running job is expected to end."""
         return self._keys_and_ends[1]
 
     @cached_property
     def order(self) -> Ints:
-        """The pending jobs, first to last."""
+        """Return the pending jobs, first to last."""
         pending = np.flatnonzero(self.state.runs.status == Status.PENDING)
         ranks = [pending, self.keys[pending]]
         if self.knobs.order == Order.FAIR:
-            accounts = [self.account(int(each)) for each in pending]
-            ranks.append(np.array([each.level for each in accounts]))
-            ranks.append(np.array([each.borrows for each in accounts]))
+            accounts = [self.account(int(job_id)) for job_id in pending]
+            ranks.append(np.array([account.level for account in accounts]))
+            ranks.append(np.array([account.borrows for account in accounts]))
         return pending[np.lexsort(ranks)]
 
     @property
     def reclaims(self) -> bool:
-        """Whether rounds take borrowed devices back."""
+        """Return whether rounds take borrowed devices back."""
         return self.knobs.order == Order.FAIR and self.knobs.preempt == Preempt.ROUNDS
 
     @cached_property
     def tenants(self) -> Records:
-        """The tenants' own accounts."""
+        """Return the accounts of the tenants."""
         return own_rows(self.state.tenants, len(self.state.pools))
 
     @cached_property
@@ -131,7 +131,7 @@ class Inquiry:
         return levels
 
     def account(self, job_id: int) -> Account:
-        """Where the tenant of a job stands, and what the job asks of it."""
+        """Return the account of a job's tenant, with the job's request."""
         job = self.state.jobs[job_id]
         tenant: Any = self.tenants[int(job.tenant)]  # -1 is the last
         return Account(
@@ -148,42 +148,42 @@ class Inquiry:
         return {int(job_id): place for place, job_id in enumerate(self.order, 1)}
 
     def place_of(self, job_id: int) -> int:
-        """The job's place in the queue, from 1."""
+        """Return the job's place in the queue, from 1."""
         return self._place_of[job_id]
 
     @property
     def head(self) -> int:
-        """The first pending job, or -1."""
+        """Return the first pending job, or -1."""
         return int(self.order[0]) if len(self.order) else -1
 
     @cached_property
     def _scanned(self) -> set[int] | None:
-        """The jobs that the last scan looked at; None = all of them."""
+        """Return the jobs that the last scan considered; None = all of them."""
         if self.knobs.backfill != Backfill.EASY and self.knobs.place != Place.HOLD:
             return None
         count = int(self.state.clock[0].window_count)
         return {int(job_id) for job_id in self.state.window["tie"][:count]}
 
     def is_scanned(self, job_id: int) -> bool:
-        """Whether the job is within the part of the queue that a decision looks at."""
+        """Return whether the job is within the part of the queue that a decision scans."""
         return self._scanned is None or job_id in self._scanned
 
     def depth_for(self, job_id: int) -> int:
-        """The knob `depth` with which the last scan would have reached the job."""
+        """Return the knob `depth` with which the last scan would have reached the job."""
         started = self.knobs.depth - len(self._scanned or ())
         return self.place_of(job_id) + max(0, started)
 
-    def probe(self, job_id: int) -> Probe:
-        """To ask whether the job would find a place."""
+    def probe(self, job_id: int) -> PlacementProbe:
+        """Return a probe that tests whether the job would find a place."""
         respects = self.knobs.backfill == Backfill.EASY and job_id != self.head
-        return Probe(self.state, self.knobs, job_id, respects)
+        return PlacementProbe(self.state, self.knobs, job_id, respects)
 
     def predecessors(self, job_id: int) -> list[int]:
-        """The jobs not ended that a held job waits for."""
+        """Return the jobs that a held job waits for and that have not ended."""
         owners, links = self._links
         first, last = np.searchsorted(links, [job_id, job_id + 1])
         final = self.state.runs.status >= Status.DONE
-        return [int(each) for each in np.sort(owners[first:last]) if not final[each]]
+        return [int(job) for job in np.sort(owners[first:last]) if not final[job]]
 
     @cached_property
     def _links(self) -> tuple[Ints, Ints]:
@@ -194,12 +194,12 @@ class Inquiry:
     # The cluster --------------------------------------------------------------
 
     def pools_of(self, job_id: int) -> list[int]:
-        """The pools the job could run on."""
+        """Return the pools the job could run on."""
         mask = int(self.state.shapes[self.state.jobs[job_id].shape_id].pools)
         return [pool_id for pool_id in range(len(self.state.pools)) if mask >> pool_id & 1]
 
     def room(self, job_id: int) -> Room:
-        """How much is free for the job on the pools it could run on."""
+        """Return how much is free for the job on the pools it could run on."""
         shape_id = int(self.state.jobs[job_id].shape_id)
         if shape_id not in self._rooms:
             self._rooms[shape_id] = self._count_room(job_id)
@@ -213,15 +213,15 @@ class Inquiry:
         for pool_id in self.pools_of(job_id):
             pool = self.state.pools[pool_id]
             first, count, capacity = int(pool.first_node), int(pool.nodes), int(pool.capacity)
-            mine: Any = self.state.nodes[first : first + count]
-            up = mine.down == 0
-            here = mine.free.astype(np.int64)
+            pool_nodes: Any = self.state.nodes[first : first + count]
+            up = pool_nodes.down == 0
+            here = pool_nodes.free.astype(np.int64)
             if job.milli < MILLI_PER_DEVICE:
-                shares, without_memory = self._open_devices(mine, capacity, job)
+                shares, without_memory = self._open_devices(pool_nodes, capacity, job)
                 here, short = here + shares, short + int(without_memory[up].sum())
             here = here[up]
-            empty += int((mine.free[up] == capacity).sum())
-            down += [first + int(each) for each in np.flatnonzero(~up)]
+            empty += int((pool_nodes.free[up] == capacity).sum())
+            down += [first + int(node) for node in np.flatnonzero(~up)]
             total, nodes = total + count * capacity, nodes + count
             free += int(here.sum())
             most_in_pool = max(most_in_pool, int(here.sum()))
@@ -232,7 +232,7 @@ class Inquiry:
         )
 
     def _open_devices(self, nodes: Any, capacity: int, job: Any) -> tuple[Ints, Ints]:
-        """Per node: devices in use with a share free for the job, and those short of memory."""
+        """Return per node the devices with a share free for the job, and those short of memory."""
         at = np.arange(capacity)
         in_part = (nodes.open_mask[:, None] >> at.astype(np.uint64)) & np.uint64(1) == 1
         places = np.where(in_part, nodes.first_device[:, None] + at, 0)
@@ -242,12 +242,12 @@ class Inquiry:
         return (share & fits).sum(axis=1), (share & ~fits).sum(axis=1)
 
     def running_on(self, pool_ids: list[int]) -> Ints:
-        """The jobs that run in these pools."""
+        """Return the jobs that run in these pools."""
         runs = self.state.runs
         return np.flatnonzero((runs.status == Status.RUNNING) & np.isin(runs.pool, pool_ids))
 
     def most_on_node_without(self, jobs: set[int]) -> int:
-        """The most whole devices that one node would have free if these jobs were gone."""
+        """Return the most whole devices that one node would have free if these jobs were gone."""
         state = self.state
         free = np.where(state.nodes.down == 0, state.nodes.free, 0).astype(np.int64)
         for job_id in jobs:
@@ -266,46 +266,46 @@ class Inquiry:
         return clone(self.state)
 
     def earliest_us(self, job_id: int, pool_ids: list[int] | None = None) -> int | None:
-        """When the job is expected to fit if nothing else starts before it; None = unknown.
+        """Return when the job is expected to fit if nothing else starts before it; None = unknown.
 
-        By the estimates of the running jobs, with the code that makes reservations. It knows
-        whole devices on whole nodes or one node, and no power budget.
+        By the estimates of the running jobs, with the code that makes reservations. That code
+        handles whole devices on whole nodes or on one node, and no power budget.
         """
         job = self.state.jobs[job_id]
         usable = pool_ids or self.pools_of(job_id)
-        capacities = [int(self.state.pools[each].capacity) for each in usable]
+        capacities = [int(self.state.pools[pool_id].capacity) for pool_id in usable]
         spread = self.knobs.span == Span.ANY and job.devices > 1
-        rest = any(job.devices > each and job.devices % each for each in capacities)
+        rest = any(job.devices > devices and job.devices % devices for devices in capacities)
         if spread or rest or job.milli < MILLI_PER_DEVICE:
             return None
-        mask = sum(1 << each for each in usable)
-        asked = (int(job.shape_id), mask)
-        if asked not in self._earliest:
+        mask = sum(1 << pool_id for pool_id in usable)
+        key = (int(job.shape_id), mask)
+        if key not in self._earliest:
             shape: Any = self._scratch.shapes[job.shape_id]
             before, shape.pools = int(shape.pools), np.uint64(mask)
             when, _pool = diagnose.reserve_for(self._scratch, job_id)
             shape.pools = np.uint64(before)
-            self._earliest[asked] = int(when)
-        when = self._earliest[asked]
+            self._earliest[key] = int(when)
+        when = self._earliest[key]
         return when if when < FOREVER_US else None
 
     @cached_property
     def starts_if_repaired(self) -> set[int]:
-        """The jobs that would start now if every node were up."""
+        """Return the jobs that would start now if every node were up."""
         from flyball.schedule.kernel import decide_now
 
-        own = clone(self.state)
-        diagnose.bring_up(own)
-        decide_now(own, self._packed)
-        plan: Any = own.plan[: own.clock[0].actions]
-        return {int(each) for each in plan.job[plan.kind == ActionKind.START]}
+        copy = clone(self.state)
+        diagnose.bring_up(copy)
+        decide_now(copy, self._packed)
+        plan: Any = copy.plan[: copy.clock[0].actions]
+        return {int(job_id) for job_id in plan.job[plan.kind == ActionKind.START]}
 
     @cached_property
     def starts_without_budget(self) -> dict[int, Spot]:
-        """The jobs that would start now if there were no power budget, in that order, and where.
+        """Return the jobs that would start now without the power budget, in order, and where.
 
-        Devices that the budget excludes from the start, because a job would exceed it there even
-        alone, are open to it too.
+        This includes devices that the budget rules out for a job altogether, because the job
+        would exceed it there even alone.
         """
         from flyball.schedule.kernel import decide_now
 
@@ -313,43 +313,43 @@ class Inquiry:
             return {}
         started: list[dict[int, Spot]] = []
         for lifted in (False, True):
-            own = clone(self.state)
-            clock: Any = own.clock[0]
+            copy = clone(self.state)
+            clock: Any = copy.clock[0]
             clock.capacity_grew = 1
             if lifted:
                 clock.budget_w = 0.0
-                for shape in own.shapes:
+                for shape in copy.shapes:
                     sample = int(shape.sample)
-                    memory_mib = int(own.jobs[sample].memory_mib)
-                    shape.pools = np.uint64(would_run(own, sample, memory_mib))
-            decide_now(own, self._packed)
-            plan: Any = own.plan[: clock.actions]
+                    memory_mib = int(copy.jobs[sample].memory_mib)
+                    shape.pools = np.uint64(would_run(copy, sample, memory_mib))
+            decide_now(copy, self._packed)
+            plan: Any = copy.plan[: clock.actions]
             ids = plan.job[plan.kind == ActionKind.START].tolist()
-            started.append({job_id: spot_of(own, job_id) for job_id in ids})
+            started.append({job_id: spot_of(copy, job_id) for job_id in ids})
         return {job_id: spot for job_id, spot in started[1].items() if job_id not in started[0]}
 
     @cached_property
     def next_round_us(self) -> int:
-        """The next instant at which running jobs may be set aside."""
+        """Return the next instant at which running jobs may be preempted."""
         every = to_us(self.knobs.round_s)
         return (self.now_us // every + 1) * every
 
     @cached_property
     def next_round(self) -> dict[int, list[int]]:
-        """Jobs that would start in the next round if nothing else happened, and who gives way."""
+        """Return the jobs that would start in the next round, each with the jobs it preempts."""
         from flyball.schedule.kernel import decide_now
 
         if self.knobs.preempt != Preempt.ROUNDS:
             return {}
-        own = clone(self.state)
-        clock: Any = own.clock[0]
+        copy = clone(self.state)
+        clock: Any = copy.clock[0]
         clock.now_us = self.next_round_us
-        decide_now(own, self._packed)
-        found: dict[int, list[int]] = {}
-        aside: list[int] = []
-        for action in own.plan[: own.clock[0].actions]:
+        decide_now(copy, self._packed)
+        starts: dict[int, list[int]] = {}
+        preempted: list[int] = []
+        for action in copy.plan[: copy.clock[0].actions]:
             if action.kind == ActionKind.PREEMPT:
-                aside.append(int(action.job))
-            elif action.kind == ActionKind.START and int(action.job) not in found:
-                found[int(action.job)], aside = aside, []
-        return found
+                preempted.append(int(action.job))
+            elif action.kind == ActionKind.START and int(action.job) not in starts:
+                starts[int(action.job)], preempted = preempted, []
+        return starts

@@ -1,4 +1,4 @@
-"""Why tuners changed a plan, and in what unit they count what they gain by it."""
+"""Explains why tuners changed a plan, with the predicted gain and its unit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flyball.physics.catalogue import DEVICE
 from flyball.schedule.explain.wording import counted, power_text
 
 WORK = "reference devices"
-"""Work per second of so many devices of the reference type at full speed."""
+"""Unit of work per second: devices of the reference type at full speed."""
 DONE = "reference device-seconds"
 SPEED = "devices' speed"
 WATTS = "W"
@@ -33,21 +33,21 @@ UNITS = {
     Reason.OVERDUE: WORK,
     Reason.YIELDED: WORK,
 }
-"""Of the predicted gain of each of the tuners' reasons."""
+"""Unit of the predicted gain, by the tuners' reasons."""
 
 
 def is_tuned(action: Any) -> bool:
-    """Whether a tuner gave the reason of an action, not the policy."""
+    """Return whether the reason of an action comes from a tuner, not the policy."""
     return Reason(int(action.reason)) in UNITS
 
 
 def gain_unit(action: Any) -> str:
-    """The unit of an action's predicted gain."""
+    """Return the unit of an action's predicted gain."""
     return UNITS.get(Reason(int(action.reason)), SECONDS)
 
 
 def tuned_text(action: Any, job: str, unit: str = DEVICE) -> str:
-    """Say why a tuner took an action; `job` and `unit` are what users call its job and devices."""
+    """Explain why a tuner took an action; `job` and `unit` name its job and devices."""
     reason, gain = Reason(int(action.reason)), float(action.gain)
     if reason in (Reason.CAPPED, Reason.UNCAPPED, Reason.SENT_TO_SLEEP, Reason.WOKEN):
         return _power_text(reason, gain, job)
@@ -61,25 +61,25 @@ def tuned_text(action: Any, job: str, unit: str = DEVICE) -> str:
         Reason.SHRANK: f"{job} goes on with fewer {unit}s{aside}: they add {worth} more elsewhere"
         " than here",
         Reason.CHANGED_TYPE: f"{job} goes on with another type of {unit}{aside}: the change adds"
-        f" {worth}, what others lose by it taken off",
+        f" {worth}, net of what others lose by it",
         Reason.SIZED: f"{job} starts with another number of {unit}s than it asked for: with these"
         f" it does the work of {worth}",
         Reason.SHARED: f"{job} joins a job that leaves room on its {unit}{aside}: the two do the"
         f" work of {worth} more",
         Reason.PARTED: _parted_text(job, gain, unit),
         Reason.LET_IN: f"{job} starts on {unit}s that others were moved away from: that gains"
-        f" {gain:,.0f} {DONE}, the moves taken off",
+        f" {gain:,.0f} {DONE}, net of the moves",
         Reason.OVERDUE: f"{job} waited too long and comes before all others: there it does the work"
         f" of {worth}",
         Reason.YIELDED: f"{job} is set aside for a job that waited too long, which does the work of"
         f" {worth} there",
         Reason.MOVED: f"{job} goes on elsewhere{aside}, so that a larger job fits: that gains"
-        f" {gain:,.0f} {DONE}, the move taken off",
+        f" {gain:,.0f} {DONE}, net of the move",
     }[reason]
 
 
 def _parted_text(job: str, gain: float, unit: str) -> str:
-    """A pair is parted because it must, whatever that costs, or because both gain by it."""
+    """Explain that a pair is parted because it must be, whatever the cost, or because both gain."""
     if gain > 0:
         return f"{job} stops sharing its {unit}: apart the two gain {gain:.2g} of a {unit}'s speed"
     return (
@@ -97,7 +97,7 @@ def _power_text(reason: Reason, gain: float, job: str) -> str:
     if reason == Reason.UNCAPPED:
         return f"{job} goes on without a power cap: it needs the speed"
     if reason == Reason.SENT_TO_SLEEP:
-        return f"the node goes to sleep: nobody is expected to need it soon, and it draws {less}"
+        return f"the node goes to sleep: no job is expected to need it soon, and it draws {less}"
     return (
         "the node wakes, or stays awake: it is expected to be needed soon, and draws"
         f" {power_text(abs(gain))} more"

@@ -1,7 +1,7 @@
-"""What if a job asked for something else: the placement code is asked again with that changed.
+"""What-if queries: runs the placement code again with a changed request of a job.
 
-Nothing is decided and nothing of the state is changed: the question is put with copies of the
-one job, its shape and the clock, and with the nodes as they are.
+Nothing is decided and the state is not changed: the query uses copies of the job, its shape
+and the clock, and the nodes as they are.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from flyball.schedule.nodes import GATHERED, WHOLE_NODES
 
 @dataclass(frozen=True)
 class Spot:
-    """A place where a job would go: a pool, and a node or (below 0) several nodes of it."""
+    """Holds where a job would go: a pool, and a node or (below 0) several nodes of it."""
 
     pool: int
     fit: int
 
     def text(self, state: State, names: Names) -> str:
-        """`on a3`, or `over empty nodes of a`."""
+        """Return `on a3`, or `over empty nodes of a`."""
         if self.fit >= 0:
             return f"on {names.node(state, self.fit)}"
         kind = "several" if self.fit == GATHERED else "empty"
@@ -34,7 +34,7 @@ class Spot:
 
 
 def spot_of(state: State, job_id: int) -> Spot:
-    """The place of a job that runs in this state."""
+    """Return the place of a job that runs in this state."""
     run = state.runs[job_id]
     row = state.rows[int(run.first_row)]
     if int(row.next) < 0:
@@ -43,8 +43,8 @@ def spot_of(state: State, job_id: int) -> Spot:
     return Spot(int(run.pool), WHOLE_NODES if in_whole_nodes else GATHERED)
 
 
-class Probe:
-    """One job and the question whether it would find a place now."""
+class PlacementProbe:
+    """Tests whether one job would find a place now."""
 
     def __init__(self, state: State, knobs: Knobs, job_id: int, respect_head: bool) -> None:
         self._state, self._knobs, self._respect_head = state, knobs, respect_head
@@ -60,50 +60,50 @@ class Probe:
         on_host: bool = True,
         **request: Any,
     ) -> Spot | None:
-        """Where the job would start now, None if nowhere.
+        """Return where the job would start now, None if nowhere.
 
         Args:
-            respect_head: whether the reservation counts, if other than in truth.
+            respect_head: overrides whether the reservation counts.
             within_budget: False lifts the power budget.
             knobs: changes of knobs.
             pools: other pools it may use, as a mask.
-            on_host: False lifts what it asks of hosts.
-            request: changes of the job's own fields.
+            on_host: False lifts its demand on hosts.
+            request: changes of the job's fields.
         """
-        asked = self._copy(within_budget, pools, request)
+        copy = self._copy(within_budget, pools, request)
         if not on_host:
-            asked.shapes.cpu_milli = asked.shapes.host_mib = 0
+            copy.shapes.cpu_milli = copy.shapes.host_mib = 0
         packed = replace(self._knobs, **(knobs or {})).pack()
         respect = self._respect_head if respect_head is None else respect_head
-        pool_id, fit = diagnose.find_now(asked, packed, 0, respect)
+        pool_id, fit = diagnose.find_now(copy, packed, 0, respect)
         return Spot(int(pool_id), int(fit)) if pool_id >= 0 else None
 
     def most_devices(self) -> tuple[int, Spot] | None:
-        """The largest smaller gang that would find a place now, all else the same."""
-        asked = self._copy(True, None, {})
+        """Return the largest smaller gang that would find a place now, all else equal."""
+        copy = self._copy(True, None, {})
         devices, pool_id, fit = diagnose.most_devices(
-            asked, self._knobs.pack(), 0, self._respect_head
+            copy, self._knobs.pack(), 0, self._respect_head
         )
         return (int(devices), Spot(int(pool_id), int(fit))) if devices else None
 
     def largest_share(self) -> tuple[int, Spot] | None:
-        """The largest smaller share of each device that would find a place now."""
+        """Return the largest smaller share of each device that would find a place now."""
         low, high = 0, int(self._state.jobs[self._job_id].milli)
-        found = None
+        best = None
         while high - low > 1:
             middle = (low + high) // 2
             spot = self.place(milli=middle)
             if spot is None:
                 high = middle
             else:
-                low, found = middle, (middle, spot)
-        return found
+                low, best = middle, (middle, spot)
+        return best
 
-    def figures(self, pool_id: int, cap: float | None = None, **request: Any) -> Figures:
-        """What policies know of the job in a pool, perhaps with another cap or request."""
+    def figures(self, pool_id: int, cap: float | None = None, **request: Any) -> JobFigures:
+        """Return what policies know of the job in a pool, perhaps with another cap or request."""
         knobs = self._knobs if cap is None else replace(self._knobs, cap=cap)
-        made = diagnose.figures(self._copy(True, None, request), knobs.pack(), 0, pool_id)
-        return Figures(*map(float, made))
+        values = diagnose.figures(self._copy(True, None, request), knobs.pack(), 0, pool_id)
+        return JobFigures(*map(float, values))
 
     def _copy(self, within_budget: bool, pools: int | None, request: dict[str, Any]) -> State:
         state, at = self._state, self._job_id
@@ -122,15 +122,15 @@ class Probe:
         memos: Any = state.memos[at : at + 1].copy() if len(state.memos) > 1 else state.memos
         if self._knobs.order == Order.HISTORY and memos[0].predicted_us == 0:
             memos.predicted_us = diagnose.prediction(state, at)  # it has not joined the queue yet
-        scores = state.scores[:0]  # those of another request are of no use
+        scores = state.scores[:0]  # cached for the unchanged request only
         return state._replace(
             jobs=jobs, shapes=shapes, runs=runs, clock=clock, memos=memos, scores=scores
         )
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What policies know of a job in a pool: its key, estimated work left, rate and extra draw."""
+class JobFigures:
+    """Holds what policies know of a job in a pool: key, estimated work left, rate, extra draw."""
 
     key_s: float
     left_us: float
@@ -139,12 +139,12 @@ class Figures:
 
     @property
     def run_us(self) -> float:
-        """Expected run time there."""
+        """Return the expected run time there."""
         return self.left_us / self.rate
 
 
 def would_run(state: State, job_id: int, memory_mib: int) -> int:
-    """The mask of pools that could run the job if it needed this much memory on a device."""
+    """Return the mask of pools that could run the job if it needed this much memory on a device."""
     job, mask = state.jobs[job_id], 0
     for pool_id, pool in enumerate(state.pools):
         rate = state.rates[int(job.profile) * len(state.pools) + pool_id]
@@ -158,18 +158,18 @@ def would_run(state: State, job_id: int, memory_mib: int) -> int:
 
 
 def on_a_node(state: State, job_id: int, pool_id: int) -> tuple[int, int]:
-    """Cores (thousandths) and memory (MiB) that the job asks of a host in a pool."""
+    """Return the cores (thousandths) and memory (MiB) that the job needs of a host in a pool."""
     job, capacity = state.jobs[job_id], int(state.pools[pool_id].capacity)
     shape, devices = state.shapes[job.shape_id], int(job.devices)
     asked = int(shape.cpu_milli), int(shape.host_mib)
     if devices <= capacity:
         return asked
-    cpu_milli, host_mib = (-(-each * capacity // devices) for each in asked)
+    cpu_milli, host_mib = (-(-amount * capacity // devices) for amount in asked)
     return cpu_milli, host_mib
 
 
-def smaller_text(probe: Probe, state: State, names: Names, job_id: int, verb: str) -> str:
-    """What a smaller request would bring: `ask for 4 devices instead of 8: ...`, or nothing."""
+def smaller_text(probe: PlacementProbe, state: State, names: Names, job_id: int, verb: str) -> str:
+    """Return what a smaller request would bring: `ask for 4 devices instead of 8: ...`."""
     job = state.jobs[job_id]
     fewer = probe.most_devices()
     if fewer is not None:

@@ -1,4 +1,4 @@
-"""How explanations name things and say numbers."""
+"""Words names, numbers and durations for explanations."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from flyball.core.units import (
 from flyball.physics.catalogue import DEVICE, unit_of
 
 LISTED = 3
-"""Names in a list before it says `and n more`."""
+"""Maximum number of names in a list before `and n more`."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """What users call jobs, nodes and device types; numbers where nothing is given.
+    """Holds the names of jobs, nodes and device types that users see; numbers by default.
 
     Attributes:
-        jobs: by job index.
-        groups: the prefix of the nodes' names, by pool.
-        types: the device type, by pool.
-        tenants: by the jobs' tenant.
-        unit: what a device is called: `core`, `GPU`, or `device` if there are several kinds.
+        jobs: names by job index.
+        groups: prefixes of the nodes' names, by pool.
+        types: device types, by pool.
+        tenants: names by tenant code.
+        unit: the word for a device: `core`, `GPU`, or `device` if there are several kinds.
     """
 
     jobs: Sequence[str] = ()
@@ -44,13 +44,13 @@ class Names:
     def of(
         cls, ids: Sequence[str], groups: Sequence[NodeGroup], tenants: Sequence[str] = ()
     ) -> Names:
-        """The names of a workload's jobs and tenants and of a cluster's nodes."""
-        devices = [each.device for each in groups]
-        return cls(ids, [each.name for each in groups], devices, tenants, unit_of(groups))
+        """Build the names of a workload's jobs and tenants and of a cluster's nodes."""
+        devices = [group.device for group in groups]
+        return cls(ids, [group.name for group in groups], devices, tenants, unit_of(groups))
 
     @property
     def units(self) -> str:
-        """The plural of `unit`."""
+        """Return the plural of `unit`."""
         return f"{self.unit}s"
 
     def job(self, job_id: int) -> str:
@@ -63,19 +63,19 @@ class Names:
         return self.types[pool_id] if self.types else f"pool {pool_id}"
 
     def tenant(self, tenant_id: int) -> str:
-        """The tenant of this code in the workload; the last row of all is that of no tenant."""
+        """Return the name of a tenant by its code in the workload; jobs without one: `others`."""
         if 0 <= tenant_id < len(self.tenants):
             return self.tenants[tenant_id]
         return OTHERS if tenant_id < 0 or self.tenants else f"#{tenant_id}"
 
     def node(self, state: State, node_id: int) -> str:
-        """The group's name and the number within the group."""
+        """Return the group's name and the number within the group."""
         pool_id = int(state.nodes[node_id].pool)
         return f"{self.group(pool_id)}{node_id - int(state.pools[pool_id].first_node)}"
 
 
 def listed(names: Iterable[str], last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`, `a, b, c and 4 more`."""
+    """Return `a`, `a and b`, `a, b and c`, or `a, b, c and 4 more`."""
     every = list(dict.fromkeys(names))
     if len(every) > LISTED + 1:
         every = [*every[:LISTED], f"{len(every) - LISTED} more"]
@@ -84,12 +84,12 @@ def listed(names: Iterable[str], last: str = "and") -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 job`, `1,200 jobs`."""
+    """Return `1 job` or `1,200 jobs`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def gang(devices: int, milli: int = MILLI_PER_DEVICE, unit: str = DEVICE) -> str:
-    """`8 GPUs`, `0.25 of a GPU`, `0.5 of each of 2 GPUs`."""
+    """Return `8 GPUs`, `0.25 of a GPU`, or `0.5 of each of 2 GPUs`."""
     if milli == MILLI_PER_DEVICE:
         return counted(devices, unit)
     share = f"{milli / MILLI_PER_DEVICE:g} of "
@@ -97,12 +97,12 @@ def gang(devices: int, milli: int = MILLI_PER_DEVICE, unit: str = DEVICE) -> str
 
 
 def span_text(microseconds: float) -> str:
-    """A duration of the kernel's for people."""
+    """Return a duration as words."""
     return duration_text(to_s(microseconds))
 
 
 def at_most_text(microseconds: float) -> str:
-    """A duration for people, rounded down so that what is said of it stays true."""
+    """Return a duration as words, rounded down so that `at most` stays true."""
     seconds = to_s(microseconds)
     for unit in (S_PER_DAY, S_PER_HOUR, S_PER_MIN):
         if seconds >= 2 * unit:
@@ -111,7 +111,7 @@ def at_most_text(microseconds: float) -> str:
 
 
 def power_text(watts: float, up: bool = False) -> str:
-    """`1.25 kW` or `300 W`; rounded up if what is said of it is that so much is enough."""
+    """Return `1.25 kW` or `300 W`; rounded up if it states how much is enough."""
     kilo = abs(watts) >= 1000
     if up:
         watts = math.ceil(watts / 10) * 10 if kilo else math.ceil(watts)
@@ -119,14 +119,15 @@ def power_text(watts: float, up: bool = False) -> str:
 
 
 def sentence(*parts: str) -> str:
-    """The parts that are not empty, joined by semicolons: a capital first, a full stop last."""
+    """Join the parts that are not empty by semicolons; capital first, full stop last."""
     text = "; ".join(part for part in parts if part)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def are(count: int) -> str:
+    """Return `is` or `are`."""
     return "is" if count == 1 else "are"
 
 
 ANOTHER_LEVEL_S = 1e9
-"""Differences of keys beyond this come from priorities or from the two queues of `attained`."""
+"""Difference of keys beyond which it is due to priorities or to the queues of `attained`."""

@@ -2,7 +2,7 @@
 
 The first job that does not fit gets a reservation from the expected ends of running jobs;
 jobs behind it start if they fit and are not expected to delay it. Knob `depth`: how far down
-the queue candidates are looked for. Depends on estimates: with bad ones the reservation moves.
+the queue is searched for candidates. Depends on estimates: with bad ones the reservation moves.
 """
 
 from __future__ import annotations

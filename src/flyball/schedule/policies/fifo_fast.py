@@ -1,9 +1,9 @@
 """First come, first served on the fastest type with room, moving up (Gavel's `fifo_perf`).
 
 In order of submission each job gets the pool where it runs fastest of those with room; the
-first that finds none ends the list. Made anew in rounds, so a job moves to a faster pool when
-one frees up. The strongest plain FIFO on mixed hardware; narrow jobs behind a wide one wait
-all the same. `--set backfill=skip` lets them go.
+first job without one ends the list. Repeated in rounds, so a job moves to a faster pool when
+one frees up. The strongest plain FIFO on mixed hardware; narrow jobs behind a wide one still
+wait. `--set backfill=skip` lets them start.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from flyball.schedule.shares.demand import Demand, targets_by
 
 @dataclass(frozen=True)
 class FastestFirst:
-    """A whole share of the fastest pool with room, in order of submission."""
+    """Gives each job a full share of the fastest pool with room, in order of submission."""
 
     def targets(self, state: State) -> Floats:
         return targets_by(state, fastest_first)
 
 
 def fastest_first(demand: Demand) -> Floats:
+    """Return a share of 1 in the fastest pool with room, until a job finds none."""
     left = demand.capacity.copy()
     shares = np.zeros_like(demand.speeds)
     for at, asks in enumerate(demand.asks):  # jobs are numbered in order of submission

@@ -1,4 +1,4 @@
-"""First come, first served, skipping who does not fit.
+"""First come, first served, skipping jobs that do not fit.
 
 Removes most of strict FIFO's waiting by itself. A wide job can starve while narrow ones
 stream past it; `easy` cures that.
@@ -11,6 +11,6 @@ from flyball.schedule.policies.preset import Preset
 
 POLICY = Preset(
     name="fifo-skip",
-    summary="in order of submission, but whoever fits goes",
+    summary="in order of submission, skipping jobs that do not fit",
     knobs=Knobs(),
 )

@@ -1,10 +1,10 @@
 """Max-min fairness over devices, whatever their type (Gavel's agnostic policy, OSDI 2020).
 
-Every active job gets the same number of devices over time; who cannot use that many gives
-the rest to others. Types are not told apart: each job gets its part of every pool it could
-run in. Jobs take turns in rounds of `round_s`; `solve_s` is the least time between two new
-divisions. Fair without knowing any speed; on mixed hardware `max-min-het` gives everybody
-more. Loses to shortest-first orders on mean completion, as all fair policies do.
+Every active job gets the same number of devices over time; a job that cannot use that many
+leaves the rest to others. Types are not distinguished: each job gets its part of every pool it
+could run in. Jobs take turns in rounds of `round_s`; `solve_s` is the least time between two
+divisions. Fair without knowing any speed; on mixed hardware `max-min-het` gives every job more.
+Loses to shortest-first orders on mean completion, as all fair policies do.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from flyball.schedule.shares.programmes import group, max_min
 
 @dataclass(frozen=True)
 class EqualDevices:
-    """Target shares with equal devices for every job."""
+    """Computes target shares with equal devices for every job."""
 
     def targets(self, state: State) -> Floats:
         return targets_by(state, equal_devices)
 
 
 def equal_devices(demand: Demand) -> Floats:
-    """Shares with equal devices: in closed form if all could run everywhere, else by programme."""
+    """Return equal shares: in closed form if all jobs can run everywhere, else by programme."""
     runs = (demand.speeds > 0).astype(np.float64)
     if runs[:, demand.capacity > 0].all():
         return _evenly(demand)
@@ -39,7 +39,7 @@ def equal_devices(demand: Demand) -> Floats:
 
 
 def _evenly(demand: Demand) -> Floats:
-    """The optimum that treats all alike, if every job could run in every pool."""
+    """Return the optimum that treats all jobs alike, if every job can run in every pool."""
     devices = float(demand.capacity.sum())
     level = water_level(demand.asks, devices)
     part = np.minimum(demand.asks, level) / demand.asks
@@ -48,7 +48,7 @@ def _evenly(demand: Demand) -> Floats:
 
 
 def water_level(asks: Floats, devices: float) -> float:
-    """The level at which the sum of min(asks, level) is `devices`, or the most asked."""
+    """Return the level at which the sum of min(asks, level) is `devices`, or the most asked."""
     ordered = np.sort(asks)
     below = np.concatenate(([0.0], np.cumsum(ordered)))[:-1]
     needed = below + ordered * np.arange(len(ordered), 0, -1)

@@ -2,10 +2,10 @@
 
 Maximises, over all active jobs, the least of `devices x speed / what an even part of the
 cluster would give`: a linear programme over (shape, pool). A job that gains little from a
-fast type is given time on slow ones, and everybody ends up above the even split. Needs
+fast type is given time on slow ones, and every job ends up above the even split. Needs
 speeds by model and type; where they are estimated, so is the gain. Loses to shortest-first
 orders on mean completion; wins on fairness and on makespan over every policy that does not
-tell types apart.
+distinguish types.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from flyball.schedule.shares.programmes import group, max_min
 
 @dataclass(frozen=True)
 class EqualSpeed:
-    """Target shares with equal speed for every job, relative to an even part of each pool."""
+    """Computes target shares with equal speed, relative to an even part, for every job."""
 
     def targets(self, state: State) -> Floats:
         return targets_by(state, equal_speed)
 
 
 def equal_speed(demand: Demand) -> Floats:
+    """Return the shares that maximise the least relative speed."""
     relative = demand.speeds * (demand.asks / demand.even_speeds)[:, None]
     groups = group(demand.asks, relative)
     return max_min(groups, demand.capacity)[1][groups.of_job]

@@ -20,13 +20,14 @@ from flyball.schedule.shares.programmes import group, max_sum
 
 @dataclass(frozen=True)
 class MostSpeed:
-    """Target shares with the greatest sum of relative speeds."""
+    """Computes target shares with the greatest sum of relative speeds."""
 
     def targets(self, state: State) -> Floats:
         return targets_by(state, most_speed)
 
 
 def most_speed(demand: Demand) -> Floats:
+    """Return the shares with the greatest sum of speed / speed on the job's best pool."""
     groups = group(demand.asks, demand.speeds)
     gains = groups.speeds / groups.speeds.max(axis=1)[:, None]
     return max_sum(groups, demand.capacity, gains)[groups.of_job]

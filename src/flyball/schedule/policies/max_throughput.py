@@ -1,10 +1,10 @@
 """Greatest total throughput in training steps per second (Gavel's policy, OSDI 2020).
 
 A linear programme gives devices to the jobs that make most steps per second on them; jobs
-with slow steps get what is left over. Steps are the models' own, where their speed was
+with slow steps get what is left over. Steps are those of the model, where its speed was
 measured; else a step is a second of the job's run time. Since steps of different models are
 not comparable, it favours models with short steps: `max-speed` compares each job with itself
-and is the stronger rule. Unfair by intent.
+and is the stronger rule. Unfair by design.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from flyball.schedule.shares.programmes import group, max_sum
 
 @dataclass(frozen=True)
 class MostSteps:
-    """Target shares with most steps per second in all."""
+    """Computes target shares with the most steps per second in total."""
 
     def targets(self, state: State) -> Floats:
         return targets_by(state, lambda demand: most_steps(demand, _steps(state, demand)))
 
 
 def _steps(state: State, demand: Demand) -> Floats:
-    """Steps each job makes per second of its own progress."""
+    """Return the steps each job makes per second of its progress."""
     steps: Floats = state.rates.steps.reshape(-1, len(state.pools))[:, 0][
         state.jobs.profile[demand.jobs]
     ]
@@ -36,6 +36,7 @@ def _steps(state: State, demand: Demand) -> Floats:
 
 
 def most_steps(demand: Demand, steps: Floats) -> Floats:
+    """Return the shares with the most steps per second in total."""
     groups = group(demand.asks, demand.speeds, steps)
     gains = groups.speeds * groups.needs[:, None]
     return max_sum(groups, demand.capacity, gains)[groups.of_job]
@@ -43,7 +44,7 @@ def most_steps(demand: Demand, steps: Floats) -> Floats:
 
 POLICY = Preset(
     name="max-throughput",
-    summary="most training steps per second in all, in rounds",
+    summary="most training steps per second in total, in rounds",
     knobs=Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=360.0),
     allocator=MostSteps(),
 )

@@ -1,9 +1,9 @@
 """Least makespan on mixed hardware (Gavel's policy, OSDI 2020).
 
 Maximises the least of `speed / estimated work left` over the active jobs, so that all end as
-early as the last one can: a linear programme. For batches that must be done by a time. Wins
-on makespan; short jobs end late, with all others, so mean completion is the worst of the
-shelf. Depends on estimates of the work left.
+early as the last one can: a linear programme. For batches with a common deadline. Wins on
+makespan; short jobs end late, with all others, so mean completion is the worst of all
+policies. Depends on estimates of the work left.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from flyball.schedule.shares.programmes import group, max_min
 
 @dataclass(frozen=True)
 class EqualEnd:
-    """Target shares with which all jobs are expected to end together, as early as possible."""
+    """Computes target shares with which all jobs should end together, as early as possible."""
 
     def targets(self, state: State) -> Floats:
         return targets_by(state, equal_end)
 
 
 def equal_end(demand: Demand) -> Floats:
+    """Return the shares that maximise the least speed relative to the work left."""
     needs = demand.left_us / demand.left_us.max()
     groups = group(demand.asks, demand.speeds, needs)
     return max_min(groups, demand.capacity)[1][groups.of_job]

@@ -1,4 +1,4 @@
-"""What a policy is: a setting of the one decision kernel, with a name and a meaning."""
+"""A policy is a preset of the knobs of the decision kernel, with a name and a summary."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from flyball.core.state import State, clone
 
 @dataclass(frozen=True)
 class Preset:
-    """A policy as a preset of knobs.
+    """Holds a policy as a preset of knobs.
 
     Attributes:
-        name: as users write it.
-        summary: the rule in a line.
-        knobs: the setting.
-        allocator: what sets the target shares of a policy with order = shares.
+        name: the name users write.
+        summary: the rule in one line.
+        knobs: the settings of the kernel.
+        allocator: computes the target shares of a policy with order = shares.
     """
 
     name: str
@@ -27,10 +27,10 @@ class Preset:
     allocator: Allocator | None = None
 
     def decide(self, state: State, forecast: Forecast | None = None) -> Records:
-        """The plan for this snapshot, which is left as it is. Forecasts are not used."""
+        """Return the plan for this snapshot, which is not changed. Forecasts are not used."""
         from flyball.schedule.kernel import decide_now
 
-        own = clone(state)
-        decide_now(own, self.knobs.pack())
-        plan: Records = own.plan[: own.clock[0].actions]  # type: ignore[assignment]
+        copy = clone(state)
+        decide_now(copy, self.knobs.pack())
+        plan: Records = copy.plan[: copy.clock[0].actions]  # type: ignore[assignment]
         return plan

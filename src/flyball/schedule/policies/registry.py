@@ -1,6 +1,6 @@
-"""The shelf of policies: one line each, loaded when asked for.
+"""The registry of policies: one line each, loaded on demand.
 
-A policy is a file in this folder with a `POLICY`. Outside packages add theirs under the
+A policy is a file in this folder with a `POLICY`. Other packages add theirs under the
 entry-point group `flyball.policies` (name -> `module:attribute`).
 """
 
@@ -36,23 +36,23 @@ BUILT_IN = {
 
 
 def names() -> list[str]:
-    """Every policy's name: the built-in ones first, in the order of the shelf."""
+    """Return every policy's name: the built-in ones first, in the order of `BUILT_IN`."""
     return [*BUILT_IN, *sorted(set(_outside()) - set(BUILT_IN))]
 
 
 def get_policy(name: str) -> Preset:
-    """The policy of this name.
+    """Return the policy of this name.
 
     Raises:
-        UnknownName: there is none.
-        BrokenPlugin: another package's does not load.
+        UnknownName: there is none of this name.
+        BrokenPlugin: a policy of another package does not load.
     """
     preset: Preset = load("policy", name, location(name), GROUP, _wrong)
     return preset
 
 
 def loadable_policies() -> dict[str, Preset]:
-    """Return every policy that can be loaded; others' broken ones are warned of."""
+    """Return every policy that can be loaded; warns of those of other packages that cannot."""
     return loadable(names(), get_policy)
 
 
@@ -61,7 +61,7 @@ def _wrong(value: object) -> str:
 
 
 def location(name: str) -> str:
-    """Where the policy is: `module:attribute`.
+    """Return where the policy is: `module:attribute`.
 
     Raises:
         UnknownName: there is none of this name.

@@ -1,7 +1,7 @@
 """Smallest area first.
 
-Pending jobs in order of estimated run time times devices, skipping who does not fit. A strong and
-simple rule for gangs: it clears many small jobs per device-hour.
+Pending jobs in order of estimated run time times devices, skipping those that do not fit. A strong
+and simple rule for gangs: it completes many small jobs per device-hour.
 """
 
 from __future__ import annotations
@@ -11,6 +11,6 @@ from flyball.schedule.policies.preset import Preset
 
 POLICY = Preset(
     name="saf",
-    summary="smallest estimated area (time x devices) first, whoever fits goes",
+    summary="smallest estimated area (time x devices) first, skipping jobs that do not fit",
     knobs=Knobs(order=Order.AREA),
 )

@@ -2,7 +2,7 @@
 
 Every round (knob `round_s`) a pending job may take the devices of running jobs whose estimated
 remaining work is larger by more than `margin_s`; they write a checkpoint and queue again.
-Nobody is set aside unless the taker then fits. What a restart costs: `Effects.restart_s`.
+No job is preempted unless the pending job then fits. Cost of a restart: `Effects.restart_s`.
 """
 
 from __future__ import annotations

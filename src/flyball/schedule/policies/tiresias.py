@@ -6,7 +6,7 @@ first start, else by submission. Needs no estimates. The margin keeps jobs of on
 preempting each other. A gang that fits a node waits for one (span=whole), as its authors
 consolidate jobs.
 
-Knobs: the thresholds; `promote`: a job that waits so many times longer than it ran goes back to
+Knobs: the thresholds; `promote`: a job that waits this many times longer than it ran goes back to
 the first queue (0 = never). Thresholds are those of the authors' simulator, discipline
 `dlas-gpu` (SymbioticLab/Tiresias, commit b0ef844, simulator/jobs.py: 3250 and 7200 GPU-seconds
 over three queues); there promotion is off too unless asked for (`dlas-gpu-8` and others). The
@@ -16,7 +16,7 @@ with a threshold of 3600 and promotes at 8: that is `--set attained_s=3600 --set
 it was in the first queue.
 
 It wins where run times are unknown and most jobs are short. It loses where most jobs are of one
-length (it time-slices them), and long gangs wait for ever under load unless `promote` is set.
+length (it time-slices them), and long gangs starve under load unless `promote` is set.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The best heuristic that a search over all knobs found.
 
-The setting is in `data/tuned.json` with the command that found it and what it is worth on workloads
-that the search has not seen. `flyball bench tune-heuristics --out mine.json` makes one for
-other scenarios; `--policy tuned:mine.json` uses it.
+The setting is in `data/tuned.json` with the command that found it and its gain on workloads that
+the search has not seen. `flyball bench tune-heuristics --out mine.json` searches one for other
+scenarios; `--policy tuned:mine.json` uses it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ FORMAT = 1
 
 
 def parse_tuned(text: str, where: str) -> Knobs:
-    """The knobs in the text of a file that `bench tune-heuristics` wrote.
+    """Parse the knobs in a file that `bench tune-heuristics` wrote.
 
-    Knobs that the file does not name take their default, so that a file outlives new knobs.
+    Knobs that the file does not name take their default, so that old files work with new knobs.
 
     Args:
         text: JSON.
-        where: the file, for messages.
+        where: the file name, for messages.
 
     Raises:
         BadInput: not such a file, an unknown knob, or a value that does not fit.

@@ -1,1 +1,1 @@
-"""Target shares: the linear programmes that set them, the rounds that turn them into runs."""
+"""Target shares: linear programmes compute them, rounds turn them into running jobs."""

@@ -1,4 +1,4 @@
-"""What a policy of target shares works with: who asks for what, how fast it runs where.
+"""The input of a policy of target shares: what each job asks for and its speed in each pool.
 
 Jobs of one shape ask for the same and run alike, so a linear programme needs one set of
 variables per shape (or per shape and need), not per job.
@@ -20,18 +20,18 @@ from flyball.core.units import MILLI_PER_DEVICE
 
 @dataclass(frozen=True)
 class Demand:
-    """The active jobs (pending or running) that could run on something up, and the capacity.
+    """Holds the active jobs (pending or running) that nodes now up could run, and the capacity.
 
     Attributes:
         jobs: indices of the active jobs, ascending.
-        asks: devices each asks for, a fraction of a device as a fraction.
+        asks: devices each asks for; may be a fraction.
         speeds: progress per microsecond, job by pool; 0 where it cannot run.
         capacity: devices up, by pool.
-        elapsed_us: since each was submitted.
+        elapsed_us: time since each was submitted.
         done_us: work each has done so far.
         left_us: estimated work left.
         total: number of jobs in the workload, active or not.
-        hosted: active jobs without devices: they take part in nothing here and may always run.
+        hosted: active jobs without devices: they have no share in the division and may always run.
     """
 
     jobs: Ints
@@ -46,10 +46,10 @@ class Demand:
 
     @classmethod
     def of(cls, state: State) -> Demand:
-        """The demand at the state's own instant. Reads estimates, never true durations."""
+        """Build the demand at the state's instant. Reads estimates, never true durations."""
         jobs, runs, pools = state.jobs, state.runs, state.pools
         now = int(state.clock[0].now_us)
-        capacity = np.array([_up_devices(state, each) for each in range(len(pools))])
+        capacity = np.array([_up_devices(state, pool_id) for pool_id in range(len(pools))])
         active = np.flatnonzero((runs.status == Status.PENDING) | (runs.status == Status.RUNNING))
         speeds = _speeds(state, active) * (capacity > 0)
         able = speeds.any(axis=1) & (jobs.devices[active] > 0)
@@ -70,19 +70,19 @@ class Demand:
 
     @property
     def even_speeds(self) -> Floats:
-        """Speed of each job if it had every pool for a part of the time, by the pools' size."""
+        """Return the speed of each job if it had every pool for a time proportional to its size."""
         speeds: Floats = self.speeds @ self.capacity / self.capacity.sum()
         return speeds
 
     def spread_out(self, shares: Floats) -> Floats:
-        """Shares of the active jobs as the table of all jobs that the state holds."""
+        """Expand the shares of the active jobs to the state's table of all jobs."""
         table = np.zeros((self.total, self.speeds.shape[1]))
         table[self.jobs] = np.clip(shares, 0.0, 1.0)
         table[self.hosted] = 1.0
         return table
 
     def alone_rates(self) -> Floats:
-        """Progress of each job if the active jobs split every pool evenly between them."""
+        """Return the rate of each job if the active jobs split every pool evenly."""
         part = self.capacity / (len(self.jobs) * self.asks[:, None])
         part = part / np.maximum(1.0, part.sum(axis=1))[:, None]
         rates: Floats = (self.speeds * part).sum(axis=1)
@@ -90,13 +90,13 @@ class Demand:
 
 
 def targets_by(state: State, rule: Callable[[Demand], Floats]) -> Floats:
-    """The table of targets of a rule that gives shares to the jobs of a demand."""
+    """Return the table of targets by a rule that computes the shares of a demand's jobs."""
     demand = Demand.of(state)
     return demand.spread_out(rule(demand) if len(demand.jobs) else demand.speeds)
 
 
 def _done_us(state: State, active: Ints, now: int) -> Floats:
-    """Work done, that of the running slices included."""
+    """Return the work done, including that of the running slices."""
     runs: Any = state.runs[active]
     running = (runs.status == Status.RUNNING) & (runs.first_row >= 0)
     slice_us = np.maximum(0, now - runs.ready_us) * runs.rate
@@ -105,7 +105,7 @@ def _done_us(state: State, active: Ints, now: int) -> Floats:
 
 
 def _guesses_us(estimate_us: Floats, done_us: Floats) -> Floats:
-    """The estimates, doubled until they are above the work done."""
+    """Return the estimates, doubled until they exceed the work done."""
     ratio = np.maximum(1.0, done_us / estimate_us)
     guesses = estimate_us * 2.0 ** np.ceil(np.log2(ratio))
     behind: Floats = np.where(guesses <= done_us, 2.0 * guesses, guesses)
@@ -113,7 +113,7 @@ def _guesses_us(estimate_us: Floats, done_us: Floats) -> Floats:
 
 
 def _speeds(state: State, active: Ints) -> Floats:
-    """Rates by job and pool where the job could run, packed and without a power cap."""
+    """Return the rates by job and pool where the job could run, packed and without a power cap."""
     pools = len(state.pools)
     shapes: Any = state.shapes[state.jobs.shape_id[active]]
     bits = np.uint64(1) << np.arange(pools, dtype=np.uint64)
@@ -129,9 +129,9 @@ def _up_devices(state: State, pool_id: int) -> float:
 
 
 def time_alone(state: State, demand: Demand) -> tuple[Floats, Floats]:
-    """For each active job: (how long its work so far would have taken alone; its rate alone now).
+    """Return for each active job (the time of its work so far if alone; its rate if alone now).
 
-    *Alone* is with an even part of every pool, as many parts as there were active jobs when
+    *Alone* means with an even part of every pool, as many parts as there were active jobs when
     the policy was last asked. The first number is updated from the state's claims.
     """
     claims: Any = state.claims[demand.jobs]

@@ -1,7 +1,7 @@
-"""Making room for a wide job in a round by moving narrower ones of the same pool.
+"""Makes room for a wide job in a round by moving narrower ones of the same pool.
 
-The narrower ones were chosen for the pool too: they start again on what is left, after
-everybody wider. Nothing is changed here; `state.victims` then names who must move.
+The narrower jobs were chosen for the pool too: they start again on what is left, after all
+wider ones. Nothing is changed here; `state.victims` then lists the jobs that must move.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flyball.schedule.place import within_budget
 
 @kernel
 def displace(state: Any, knobs: Any, job: Any, pool_id: int) -> tuple:  # type: ignore[type-arg]
-    """Where the job would fit if narrower jobs moved.
+    """Find where the job would fit if narrower jobs moved.
 
     Returns:
         (node, CLEARED or NOWHERE; how many must move: `state.victims[:n].tie`, in order).
@@ -43,7 +43,7 @@ def displace(state: Any, knobs: Any, job: Any, pool_id: int) -> tuple:  # type: 
 
 @kernel
 def movable_devices(state: Any, row: Any, devices: int) -> int:
-    """Devices of a row whose job may move for a job of `devices`; 0 if it may not."""
+    """Return the devices of a row whose job may move for a job of `devices`; 0 if it may not."""
     job, run = state.jobs[row.job], state.runs[row.job]
     if job.milli < MILLI_PER_DEVICE or job.devices >= devices:
         return 0
@@ -54,7 +54,7 @@ def movable_devices(state: Any, row: Any, devices: int) -> int:
 
 @kernel
 def could_be_free(state: Any, node_id: int, devices: int) -> int:
-    """Whole free devices of a node if everybody who may move did."""
+    """Return the whole free devices of a node if all jobs that may move did."""
     free = state.nodes[node_id].free
     row_id = state.nodes[node_id].first_row
     while row_id >= 0:
@@ -65,7 +65,7 @@ def could_be_free(state: Any, node_id: int, devices: int) -> int:
 
 @kernel
 def best_node(state: Any, pool: Any, needed: int, devices: int) -> int:
-    """The node with most whole free devices of those where `needed` could be; not yet listed."""
+    """Return the unlisted node with most free devices where `needed` could become free."""
     best, most = NOWHERE, -1
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
         node, scratch = state.nodes[node_id], state.node_scratch[node_id]
@@ -79,7 +79,7 @@ def best_node(state: Any, pool: Any, needed: int, devices: int) -> int:
 
 @kernel
 def list_movers(state: Any, node_id: int, needed: int, devices: int, count: int) -> int:
-    """List who moves from a node, fewest devices first, until `needed` are free; the new count."""
+    """List jobs to move off a node, narrowest first, until `needed` devices are free."""
     free = state.nodes[node_id].free
     before, before_job = 0, -1
     while free < needed:
@@ -102,7 +102,7 @@ def list_movers(state: Any, node_id: int, needed: int, devices: int, count: int)
 
 @kernel
 def clear_nodes(state: Any, pool: Any, devices: int) -> tuple:  # type: ignore[type-arg]
-    """Mark the nodes that a gang larger than a node would fill, and list who moves."""
+    """Mark the nodes that a gang larger than a node would fill, and list the jobs that move."""
     clock, count = state.clock[0], 0
     for _ in range(fewest_nodes(devices, pool.capacity)):
         node_id = best_node(state, pool, pool.capacity, devices)
@@ -116,7 +116,7 @@ def clear_nodes(state: Any, pool: Any, devices: int) -> tuple:  # type: ignore[t
 
 @kernel
 def power_without(state: Any, moved: int) -> float:
-    """The cluster's draw once those who move have gone."""
+    """Return the cluster's draw without the jobs that move."""
     power_w = state.clock[0].power_w
     for at in range(moved):
         job_id = state.victims[at].tie

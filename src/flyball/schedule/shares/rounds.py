@@ -1,9 +1,9 @@
-"""Rounds: target shares become running jobs (order = shares).
+"""Rounds turn target shares into running jobs (order = shares).
 
 A policy has written into `state.shares` which part of the time each job should run in each
 pool. In a round the jobs furthest behind their targets are chosen for each pool; those
-running elsewhere are set aside, those chosen are started, wide ones first. What the policy
-left over goes to whoever fits. `docs/concept/twin.md` has the exact rule.
+running elsewhere are preempted, those chosen are started, wide ones first. Capacity that the
+policy left over goes to any job that fits. `docs/concept/twin.md` has the exact rule.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ZERO = np.uint64(0)
 
 @kernel
 def targets_due(state: Any, knobs: Any, now: int) -> bool:
-    """Whether the policy must be asked for targets before this decision."""
+    """Return whether the policy must be asked for targets before this decision."""
     clock = state.clock[0]
     if knobs.order != SHARES or not clock.shares_due or now % knobs.round_us != 0:
         return False
@@ -47,24 +47,24 @@ def targets_due(state: Any, knobs: Any, now: int) -> bool:
 
 @kernel
 def share_round(state: Any, knobs: Any, now: int) -> None:
-    """One round: choose, set aside, start."""
-    # 1. Who should run where. Those who hold no devices there yet are newcomers.
+    """Run one round: choose, preempt, start."""
+    # 1. Choose a pool for each job. Jobs that hold no devices there yet are newcomers.
     skip_ended(state)
     newcomers = choose(state, knobs, now)
-    # 2. Whoever runs where it should not gives way.
+    # 2. Preempt jobs that run elsewhere than in their pool.
     for job_id in range(state.clock[0].first_live, state.clock[0].next_job):
         run = state.runs[job_id]
         if run.status == RUNNING and state.assigned[job_id] != run.pool:
             set_aside(state, knobs, job_id, now)
-    # 3. Newcomers start, wide ones first.
+    # 3. Start newcomers, wide ones first.
     start_newcomers(state, knobs, newcomers, now)
-    # 4. The queue is what still waits.
+    # 4. Rebuild the queue from the jobs that still wait.
     refill_queue(state, knobs, now)
 
 
 @kernel
 def skip_ended(state: Any) -> None:
-    """Move past the jobs at the front that are final."""
+    """Advance `first_live` past the jobs that have ended."""
     clock = state.clock[0]
     while clock.first_live < clock.next_job and state.runs[clock.first_live].status > RUNNING:
         clock.first_live += 1
@@ -72,12 +72,13 @@ def skip_ended(state: Any) -> None:
 
 @kernel
 def is_active(run: Any) -> bool:
+    """Return whether a job is pending or running."""
     return bool(run.status == PENDING or run.status == RUNNING)
 
 
 @kernel
 def received_us(state: Any, job_id: int, pool_id: int, now: int) -> float:
-    """Time the job ran in the pool since the policy was last asked."""
+    """Return the time the job ran in the pool since the policy was last asked."""
     run = state.runs[job_id]
     value = state.shares[job_id * len(state.pools) + pool_id].received_us
     if run.status == RUNNING and run.pool == pool_id:
@@ -94,9 +95,9 @@ def choose(state: Any, knobs: Any, now: int) -> int:
     clock = state.clock[0]
     for job_id in range(clock.first_live, clock.next_job):
         state.assigned[job_id] = -1
-    chosen, newcomers, anybody = choose_by_rank(state, knobs, True, 0, 0, now)
-    if knobs.backfill != STRICT or not anybody:
-        chosen, newcomers, anybody = choose_by_rank(state, knobs, False, chosen, newcomers, now)
+    chosen, newcomers, any_job = choose_by_rank(state, knobs, True, 0, 0, now)
+    if knobs.backfill != STRICT or not any_job:
+        chosen, newcomers, any_job = choose_by_rank(state, knobs, False, chosen, newcomers, now)
     return int(newcomers)
 
 
@@ -107,13 +108,13 @@ def choose_by_rank(
     """Choose pool by pool among the jobs with a target there, or among those without.
 
     Returns:
-        (chosen so far, newcomers so far, whether any job was there to choose from).
+        (chosen so far, newcomers so far, whether there was any job to choose from).
     """
-    ranks, half, anybody = state.ranking, len(state.jobs), False
+    ranks, half, any_job = state.ranking, len(state.jobs), False
     for at in range(len(state.pools)):
         pool_id = state.pools[at].visit
         count, hosted = rank_pool(state, knobs, pool_id, with_target, now)
-        anybody = anybody or count > 0
+        any_job = any_job or count > 0
         left = left_milli(state, pool_id) if count > 0 else 0
         while count > 0 and (left > 0 or hosted):
             job_id = ranks[0].job
@@ -129,12 +130,12 @@ def choose_by_rank(
             if run.status != RUNNING or run.pool != pool_id:
                 ranking.push(ranks, half, newcomers, asks, -chosen, job_id)
                 newcomers += 1
-    return chosen, newcomers, anybody
+    return chosen, newcomers, any_job
 
 
 @kernel
 def left_milli(state: Any, pool_id: int) -> int:
-    """Thousandths of devices up in the pool and not given to anybody in this round."""
+    """Return the thousandths of devices that are up in the pool and not assigned in this round."""
     pool, clock = state.pools[pool_id], state.clock[0]
     left = 0
     for node_id in range(pool.first_node, pool.first_node + pool.nodes):
@@ -148,10 +149,10 @@ def left_milli(state: Any, pool_id: int) -> int:
 
 @kernel
 def rank_pool(state: Any, knobs: Any, pool_id: int, with_target: bool, now: int) -> tuple:  # type: ignore[type-arg]
-    """Rank the jobs that could have the pool, in the first half of `ranking`.
+    """Rank the jobs that could run in the pool, in the first half of `ranking`.
 
     Returns:
-        (how many; whether one of them asks for no device).
+        (number of jobs; whether one of them asks for no device).
     """
     clock, pools, count, hosted = state.clock[0], len(state.pools), 0, False
     bit = ONE << np.uint64(pool_id)
@@ -183,7 +184,7 @@ def set_aside(state: Any, knobs: Any, job_id: int, now: int) -> None:
 
 @kernel
 def start_newcomers(state: Any, knobs: Any, count: int, now: int) -> None:
-    """Start who was chosen, where it was chosen, as far as there is room."""
+    """Start the chosen jobs in their pools, as far as there is room."""
     ranks, half = state.ranking, len(state.jobs)
     displaced = 0
     while count > 0:
@@ -211,7 +212,7 @@ def start_newcomers(state: Any, knobs: Any, count: int, now: int) -> None:
 
 @kernel
 def refill_queue(state: Any, knobs: Any, now: int) -> None:
-    """Make the queue anew: many left it at once."""
+    """Rebuild the queue, because many jobs left it at once."""
     clock = state.clock[0]
     for shape_id in range(len(state.shapes)):
         shape = state.shapes[shape_id]

@@ -1,4 +1,4 @@
-"""What a policy of target shares is asked for, and how its answer gets into the state."""
+"""Writes the target shares that a policy computed into the state."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from flyball.schedule.shares.demand import Demand, time_alone
 
 
 class BadTargets(FlyballError):
-    """A policy's targets are not shares of time."""
+    """Raised if a policy's targets are not shares of time."""
 
 
 def set_targets(state: State, targets: Floats) -> None:
-    """Write new targets, and book what the old ones still owed.
+    """Write new targets, and add what the old ones still owed to the deficits.
 
     Args:
-        state: at an instant at which targets are due.
+        state: the state at an instant at which targets are due.
         targets: one row per job, one column per pool, none negative.
     """
     clock, runs, shares = state.clock[0], state.runs, state.shares
@@ -44,7 +44,7 @@ def set_targets(state: State, targets: Floats) -> None:
 
 
 def _remember_claims(state: State) -> None:
-    """What each active job would have had alone, up to now and from now on."""
+    """Record what each active job would have had alone, up to now and from now on."""
     demand = Demand.of(state)
     if not len(demand.jobs):
         return
