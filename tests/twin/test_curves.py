@@ -9,7 +9,7 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.errors import BadInput
 from flyball.core.workload import Workload
 from flyball.physics.step_time import step_time_s
-from flyball.twin.curves import Curves, curve_tables, usual_range
+from flyball.twin.curves import Curves, curve_tables, default_range
 from flyball.twin.rates import find_profiles, rate_table
 
 MIXED = Cluster(
@@ -100,10 +100,10 @@ def test_a_range_without_the_job_itself_is_refused(least: int, most: int) -> Non
         tables(workload([8], [0], least=least, most=most))
 
 
-def test_the_usual_range() -> None:
-    assert usual_range(1, MIXED) == (1, 4)
-    assert usual_range(3, MIXED) == (1, 12)
-    assert usual_range(12, MIXED) == (1, 16)
-    assert usual_range(20, MIXED) == (1, 20)
+def test_the_default_range() -> None:
+    assert default_range(1, MIXED) == (1, 4)
+    assert default_range(3, MIXED) == (1, 12)
+    assert default_range(12, MIXED) == (1, 16)
+    assert default_range(20, MIXED) == (1, 20)
     small = Cluster("small", (NodeGroup("a", 1, "T4", 4),))
-    assert usual_range(2, small) == (1, 4)
+    assert default_range(2, small) == (1, 4)

@@ -31,12 +31,12 @@ def hosts(nodes: int = 1, devices: int = 2, cpus: int = 8, memory_gib: float = 1
 
 def rows(twin: Twin, job: int) -> list[tuple[int, int]]:
     """(node, mask) of a running job, in the order of its rows."""
-    found, at = [], int(twin.state.runs[job].first_row)
+    rows, at = [], int(twin.state.runs[job].first_row)
     while at >= 0:
         row = twin.state.rows[at]
-        found.append((int(row.node), int(row.mask)))
+        rows.append((int(row.node), int(row.mask)))
         at = int(row.next)
-    return found
+    return rows
 
 
 def free(twin: Twin) -> list[tuple[int, int]]:

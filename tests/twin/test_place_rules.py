@@ -49,7 +49,7 @@ def plain(jobs: list[dict[str, Any]], **rest: Any) -> Reference:
         ([job(0, 9, milli=500)], 1500),
         # 700 of one: a half fits on the other, and 300 are lost to each of the two halves.
         ([job(0, 9, milli=700)], 2 * 300 + 1300),
-        # One whole and 700 of the other: 300 are left, and of no use to anybody.
+        # One whole and 700 of the other: 300 are left, which no kind can use.
         ([job(0, 9), job(0, 9, milli=700)], 2 * 300 + 300),
         ([job(0, 9, 2)], 0),  # nothing is free
         # Half a core is left: halves cannot run, pairs (which ask for no cores) can.
@@ -76,7 +76,7 @@ def compiled(
     """Jobs one after the other that never end; kinds are (n, milli, cpu_milli, host_mib, count)."""
     size = len(devices)
     workload = Workload.of("case", np.arange(size), np.full(size, 1e6), devices, **columns)
-    mix = Mix(*(np.array(each, np.int64) for each in zip(*kinds, strict=True)))
+    mix = Mix(*(np.array(column, np.int64) for column in zip(*kinds, strict=True)))
     knobs = columns.pop("knobs", FGD)
     twin = Twin(Cluster("case", tuple(groups)), replace(workload, mix=mix), knobs)
     check = Reference(twin.state, knobs)
@@ -157,9 +157,9 @@ def test_kinds_know_demands_and_pools_but_not_jobs_without_devices() -> None:
 def test_a_stated_mix_replaces_the_workloads_own() -> None:
     own = Workload.of("own", [0], [1], 1)
     other = Workload.of("other", np.zeros(3), np.ones(3), [2, 2, 4], cpu_milli=[1, 1, 2])
-    made = kinds_of(replace(own, mix=Mix.of(other)))
+    kinds = kinds_of(replace(own, mix=Mix.of(other)))
     everywhere = int(EVERYWHERE)
-    assert made == [(2, 1000, 1, 0, everywhere, 2, 2), (4, 1000, 2, 0, everywhere, 1, 3)]
+    assert kinds == [(2, 1000, 1, 0, everywhere, 2, 2), (4, 1000, 2, 0, everywhere, 1, 3)]
 
 
 def test_a_workload_without_devices_has_no_usual_jobs() -> None:
@@ -187,28 +187,28 @@ def test_what_is_remembered_of_a_node_is_true(problem: Problem) -> None:
     knobs = replace(problem.knobs, place=Place.FGD)
     twin = twin_of(replace(problem, knobs=knobs))
     plain = Reference(twin.state, knobs)
-    whole = twin.clone()
-    whole.run()
-    twin.run(whole.now_us // 2)
-    plain.run(whole.now_us // 2)
-    for node, known in zip(plain.nodes, twin.state.scores[-1].tolist(), strict=True):
-        assert known in (STALE, fragments(plain.cluster, node))
+    full_run = twin.clone()
+    full_run.run()
+    twin.run(full_run.now_us // 2)
+    plain.run(full_run.now_us // 2)
+    for node, cached in zip(plain.nodes, twin.state.scores[-1].tolist(), strict=True):
+        assert cached in (STALE, fragments(plain.cluster, node))
 
 
 @settings(max_examples=30, **QUIET)
 @given(problems())
 def test_copies_do_not_trust_what_others_remember(tmp_path: Path, problem: Problem) -> None:
     knobs = replace(problem.knobs, place=Place.FGD)
-    whole = twin_of(replace(problem, knobs=knobs))
-    early, other = whole.clone(), whole.clone()
-    whole.run()
-    early.run(whole.now_us // 3)
-    other.run(2 * whole.now_us // 3)
+    full_run = twin_of(replace(problem, knobs=knobs))
+    early, other = full_run.clone(), full_run.clone()
+    full_run.run()
+    early.run(full_run.now_us // 3)
+    other.run(2 * full_run.now_us // 3)
     path = tmp_path / "twin.npz"
     early.dump(path)
     for copy in (early.clone(), early.clone(other), Twin.load(path)):
         copy.run()
-        assert summary(copy.state) == summary(whole.state)
+        assert summary(copy.state) == summary(full_run.state)
 
 
 def test_a_rule_can_be_set_on_the_way() -> None:
@@ -239,14 +239,14 @@ def test_random_is_the_same_in_every_run_and_spreads_evenly() -> None:
     size = 400
     workload = Workload.of("w", np.arange(size), np.full(size, 1e6), 1)
     cluster = Cluster("c", (NodeGroup("a", 30, "V100", 8), NodeGroup("b", 30, "T4", 8)))
-    found = []
+    free = []
     for _ in range(2):
         twin = Twin(cluster, workload, RANDOM)
         twin.run(size * 1_000_000)
-        found.append(twin.state.nodes.free.tolist())
-    assert found[0] == found[1]
+        free.append(twin.state.nodes.free.tolist())
+    assert free[0] == free[1]
     # 400 starts on 60 nodes of 8: 6.7 a node; both halves alike within three deviations.
-    used = 8 - np.array(found[0])
+    used = 8 - np.array(free[0])
     assert used.sum() == size
     assert abs(used[:30].sum() - 200) < 30
     assert 1 <= used.min() <= 4

@@ -197,7 +197,7 @@ def test_generated_is_like_measured(name: str) -> None:
 
 
 def toy(seed: int) -> Workload:
-    """What is often used instead: a Poisson process and exponential durations, same means."""
+    """Return a common simplification: Poisson arrivals and exponential durations, same means."""
     rng = np.random.default_rng(seed)
     size = 68_510
     shares = [0.935, 0.021, 0.0224, 0.0191, 0.0025]
@@ -211,7 +211,7 @@ def toy(seed: int) -> Workload:
     )
 
 
-def test_a_toy_is_found_out() -> None:
+def test_a_toy_generator_misses_the_tolerances() -> None:
     try:
         measured = philly_facts()
     except DataAbsent as absent:

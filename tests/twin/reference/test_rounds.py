@@ -27,10 +27,10 @@ from tests.twin.reference.cases import (
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 from flyball.core.units import to_us
-from flyball.twin.build import order_of_visits
+from flyball.twin.build import set_visit_order
 from flyball.twin.reference.run import Reference
 
-# Who runs --------------------------------------------------------------------
+# Which jobs run --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("knobs", [SHARES, STRICT])
@@ -45,9 +45,9 @@ def test_two_jobs_share_a_device_half_and_half(knobs: dict[str, Any]) -> None:
         turns += [(at, "PREEMPT", old), (at, "START", new)]
     assert actions(twin) == [(0, "START", 0), *turns, (50, "START", 1)]
     assert deficits_s(twin) == [-5, 5]
-    # The run ends at 60 with a decision for nobody, who is not asked for, and no other round.
+    # The run ends at 60 with a decision without active jobs, so the policy is not asked again.
     twin.run()
-    assert [each.end_us for each in twin.jobs] == [to_us(50), to_us(60)]
+    assert [ended.end_us for ended in twin.jobs] == [to_us(50), to_us(60)]
     assert policy.asked == [(0, (0, 1)), (50, (1,))]
     assert (twin.now_us, twin.decisions, twin.preemptions) == (to_us(60), 7, 4)
 
@@ -70,7 +70,7 @@ def test_equal_priorities_go_by_deficit() -> None:
     jobs = [job(0, MANY), job(0, MANY), job(25, MANY)]
     twin = run([pool()], jobs, knobs=SHARES, targets=policy, until_s=60)
     assert deficits_s(twin) == [-5, 5, 0]
-    assert [each for each in actions(twin) if each[0] >= 30 and each[1] == "START"] == [
+    assert [action for action in actions(twin) if action[0] >= 30 and action[1] == "START"] == [
         (30, "START", 1),
         (40, "START", 2),
         (50, "START", 0),
@@ -78,7 +78,7 @@ def test_equal_priorities_go_by_deficit() -> None:
     ]
 
 
-def test_room_left_over_is_for_all_or_for_nobody() -> None:
+def test_room_left_over_is_for_all_jobs_or_for_none() -> None:
     # Two of four devices are left beside job 0, the only one with a target, which ends at 15.
     # Strict leaves them idle, and the next round for job 1 is at 20; by then nobody who is
     # active has a target, and so it is anybody's turn.
@@ -91,7 +91,7 @@ def test_room_left_over_is_for_all_or_for_nobody() -> None:
 
 
 @pytest.mark.parametrize("knobs", [SHARES, STRICT])
-def test_nobody_has_a_target(knobs: dict[str, Any]) -> None:
+def test_no_job_has_a_target(knobs: dict[str, Any]) -> None:
     # All priorities are 0 and stay so, all deficits are 0: the lowest jobs that fit, for good.
     # A target in a pool where the job could not run is none.
     nowhere = [(1.0, 1.0, 300.0), (0.0, 0.0, 0.0)]
@@ -128,10 +128,10 @@ def test_a_pool_that_does_not_fit_counts_nothing() -> None:
     jobs.append(job(0, MANY, rates=[(1.0, 1.0, 300.0), (2.0, 1.0, 300.0)]))
     state = make_state([pool(1, 2), pool()], jobs)
     state.shapes[0].pools = 0b01
-    order_of_visits(state.pools, state.rates, state.shapes, state.jobs)
+    set_visit_order(state.pools, state.rates, state.shapes, state.jobs)
     twin = Reference(state, Knobs(**SHARES), Policy([[0.0, 0.0]] * 2))
     twin.run(0)
-    assert [each.pool for each in twin.jobs] == [0, 0]
+    assert [placed.pool for placed in twin.jobs] == [0, 0]
 
 
 def test_a_move_to_a_faster_pool_costs_a_restart() -> None:
@@ -226,7 +226,7 @@ def test_a_node_fails_and_comes_back() -> None:
         (32, "START", 0),
     ]
     assert places(twin) == {0: [(0, 1)], 1: [(1, 1)]}
-    assert [each.end_us for each in twin.jobs] == [to_us(57), to_us(45)]
+    assert [ended.end_us for ended in twin.jobs] == [to_us(57), to_us(45)]
     # At 50, since 40: job 0 had 10 of 10 s, job 1 had 5 of 10 s.
     assert policy.asked == [(0, (0, 1)), (20, (0, 1)), (40, (0, 1)), (50, (0,))]
     assert deficits_s(twin) == [7, 15]
