@@ -107,10 +107,10 @@ def workloads(draw: st.DrawFn, groups: tuple[NodeGroup, ...], most: int = 20) ->
 def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
     """One job, made to fit its home: a group of nodes of the type its duration is for."""
     home = draw(st.sampled_from(groups))
-    whole = draw(st.booleans() | st.just(True))
-    largest = home.devices * (home.count if whole else 1)
+    whole_devices = draw(st.booleans() | st.just(True))
+    largest = home.devices * (home.count if whole_devices else 1)
     devices = draw(st.integers(1, min(largest, home.devices)) | st.integers(1, largest))
-    bare = whole and draw(st.sampled_from((False,) * 7 + (True,)))
+    bare = whole_devices and draw(st.sampled_from((False,) * 7 + (True,)))
     devices = 0 if bare else devices
     asks_host = bare or draw(st.booleans())
     memory_mib = int(catalogue.get(home.device).memory_gib * MIB_PER_GIB)
@@ -123,7 +123,7 @@ def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
         "devices": devices,
         "cpu_milli": draw(_demands(home, devices, home.cpus * 1000)) + bare if asks_host else 0,
         "host_mib": draw(_demands(home, devices, int(home.memory_gib * 1024))) if asks_host else 0,
-        "milli": 1000 if whole else draw(st.sampled_from((100, 250, 300, 500, 999))),
+        "milli": 1000 if whole_devices else draw(st.sampled_from((100, 250, 300, 500, 999))),
         "memory_mib": draw(st.sampled_from((0, memory_mib // 4, memory_mib // 2, memory_mib))),
         "device": DEVICES.index(home.device),
         "model": draw(st.integers(-1, len(MODELS) - 1)),
@@ -165,8 +165,8 @@ def tenants(draw: st.DrawFn, devices: int, workload: Workload) -> tuple[Tenant, 
         quota = draw(st.integers(0, left))
         left -= quota
         code = TENANTS.index(name) if name in TENANTS else -1
-        mine = workload.tenant == code
-        largest = math.ceil((workload.devices * workload.milli)[mine].max(initial=0) / 1000)
+        of_tenant = workload.tenant == code
+        largest = math.ceil((workload.devices * workload.milli)[of_tenant].max(initial=0) / 1000)
         least = max(0, largest - quota)
         borrow = draw(st.none() | st.integers(least, least + devices))
         listed.append(Tenant(name, quota, borrow, draw(st.sampled_from((1.0, 1.0, 2.0, 0.5)))))

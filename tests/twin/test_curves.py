@@ -81,8 +81,8 @@ def test_what_is_not_known_elsewhere_is_rigid() -> None:
     jobs.most[2] = 0
     curves = tables(jobs)
     assert curves.of_job.tolist() == [-1, 0, -1]
-    nobody = workload([2], [3])
-    assert len(tables(nobody).ranges) == len(tables(nobody).points) == 0
+    rigid_only = workload([2], [3])
+    assert len(tables(rigid_only).ranges) == len(tables(rigid_only).points) == 0
 
 
 def test_a_stated_range_holds_and_pools_bound_it() -> None:
@@ -91,7 +91,7 @@ def test_a_stated_range_holds_and_pools_bound_it() -> None:
     assert (curves.ranges.least[0], curves.ranges.most[0]) == (4, 32)
     points = curves.points.packed.reshape(29, 3)
     assert (points[24 - 4] > 0).tolist() == [True, True, False], "sixteen A100 at most"
-    assert not points[25 - 4 :].any(), "nobody has more than 24"
+    assert not points[25 - 4 :].any(), "no pool has more than 24"
 
 
 @pytest.mark.parametrize(("least", "most"), [(9, 16), (1, 7), (0, 8), (1, 65)])

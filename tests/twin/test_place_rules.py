@@ -88,7 +88,7 @@ def compiled(
 
 @pytest.mark.nojit
 def test_a_job_goes_where_devices_are_lost_anyway() -> None:
-    # Usual jobs want 8 cores. The node with 2 cores is of no use to them: a job that asks for one
+    # Usual jobs want 8 cores. They cannot use the node with 2 cores: a job that asks for one
     # core uses it up, where best-fit would take the first pool.
     groups = [NodeGroup("a", 1, "V100", 2, cpus=16), NodeGroup("b", 1, "V100", 2, cpus=2)]
     kinds = [(1, 1000, 8000, 0, 10)]
@@ -109,7 +109,7 @@ def test_ties_go_to_the_fullest_node() -> None:
 
 def test_a_fraction_goes_to_the_device_that_loses_least() -> None:
     # 300 is free of device 0 and 500 of device 1; usual jobs want 300. A job of 200 would leave 100
-    # on the first, of no use, or 300 on the second. Best-fit takes the first.
+    # on the first, unusable, or 300 on the second. Best-fit takes the first.
     jobs = [job(0, 9, milli=700), job(0, 9, milli=500), job(0, 9, milli=200)]
     usual = [{"count": 1, "devices": 1, "milli": 300}]
     for place, mask in ((Place.FGD, 0b10), (Place.BEST_FIT, 0b01)):
@@ -119,7 +119,7 @@ def test_a_fraction_goes_to_the_device_that_loses_least() -> None:
 
 @pytest.mark.nojit
 def test_gangs_over_several_nodes_count_by_all_they_add() -> None:
-    # Usual jobs are pairs with 8 cores. Two nodes without cores are of no use to them.
+    # Usual jobs are pairs with 8 cores. They cannot use the two nodes of 2 cores.
     groups = [NodeGroup("a", 2, "V100", 2, cpus=16), NodeGroup("b", 2, "V100", 2, cpus=2)]
     twin = compiled(groups, [4, 3], [(2, 1000, 8000, 0, 10)])
     assert twin.state.runs.pool.tolist() == [1, 0]

@@ -37,18 +37,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     Raises:
         BadInput: a job that no node of the cluster can ever hold, or an empty workload.
     """
-    if len(workload) == 0:
-        raise BadInput(f"{workload.name} has no jobs", "nothing can be replayed")
-    if knobs.preempt != Preempt.NEVER and knobs.round_s <= effects.checkpoint_s:
-        raise BadInput(
-            f"rounds of {knobs.round_s:g} s are not longer than a checkpoint "
-            f"({effects.checkpoint_s:g} s): jobs might never progress",
-            "use a longer round_s",
-        )
-    if effects.share_limit > 1 and knobs.preempt != Preempt.NEVER:
-        raise BadInput("sharing of devices does not go with preempt=rounds", "use one of them")
-    if knobs.order == Order.SHARES:
-        _check_rounds_make_progress(cluster, knobs, effects)
+    _refuse_incompatible(cluster, workload, knobs, effects)
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
     rates = rate_table(profiles, cluster, effects.network)
@@ -59,7 +48,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     links = _links(workload, jobs)
     outages = draw_outages(cluster, workload, effects)
     start_us = int(workload.submit_us[0])
-    nodes, device_count = _nodes(pools, start_us)
+    nodes = _nodes(pools, start_us)
     nodes.sleeps_us = start_us + int(knobs.pack()[0].sleep_us)
     caps = cap_table(cluster)
     clock = _clock(cluster, effects, nodes, start_us)
@@ -69,14 +58,10 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     if knobs.order == Order.FAIR:
         refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload, unit)
     clock.hosts = bool(shapes.cpu_milli.any() or shapes.host_mib.any())
-    max_running, max_rows = _upper_bounds(workload, device_count, effects)
-    by_shares = knobs.order == Order.SHARES
     set_visit_order(pools, rates, shapes, jobs)
-    rows = records(max_rows, r.ROW)
-    rows.next = np.append(np.arange(1, max_rows), -1)
     groups = records(len(workload.group_limits), r.GROUP)
     groups.limit, groups.head, groups.tail = workload.group_limits, -1, -1
-    arrays = {
+    tables = {
         "jobs": jobs,
         "pools": pools,
         "rates": rates,
@@ -90,26 +75,8 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "usual": usual_jobs(workload, jobs, shapes),
         "runs": _runs(jobs),
         "nodes": nodes,
-        "devices": records(
-            device_count if (workload.milli < MILLI_PER_DEVICE).any() else 1, r.DEVICE
-        ),
-        "rows": rows,
         "shapes": shapes,
-        "queue": records(int(shapes.begin[-1]) + len(jobs), r.ENTRY),
-        "window": records(window_size(knobs, len(jobs)), r.WINDOW),
-        "events": records(max_running + max_running // 4 + len(nodes) + 64, r.EVENT),
         "groups": groups,
-        "shares": records(len(jobs) * len(pools) if by_shares else 0, r.SHARE),
-        "claims": records(len(jobs) if by_shares else 0, r.CLAIM),
-        "bitmaps": _bitmaps(pools),
-        "avail": np.full((int(pools.capacity.max()) + 1, len(nodes)), STALE, np.int64),
-        "node_scratch": records(len(nodes), r.SCRATCH),
-        "device_scratch": records(device_count, r.SCRATCH),
-        "shortlist": records(len(nodes), r.EVENT),
-        "victims": records(max_running, r.ENTRY),
-        "ranking": records(2 * len(jobs) if by_shares else 0, r.RANK),
-        "assigned": np.full(len(jobs) if by_shares else 0, -1, np.int32),
-        "plan": records(max_rows + 2 * max_running + 2 * len(nodes), r.ACTION),
         "clock": clock,
         "tenants": tenants,
         "memos": blank_memos(jobs, knobs),
@@ -117,7 +84,44 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "pair_guesses": speeds.pair_guesses,
         "scores": score_cache(knobs, len(shapes), len(nodes)),
     }
-    return assemble(arrays)
+    working = _working_arrays(workload, knobs, effects, pools, nodes, shapes)
+    return assemble({**tables, **working})
+
+
+def _working_arrays(
+    workload: Workload,
+    knobs: Knobs,
+    effects: Effects,
+    pools: Records,
+    nodes: Records,
+    shapes: Records,
+) -> dict[str, Any]:
+    """Return the queue, the plan and the scratch arrays of a run, empty."""
+    jobs = len(workload)
+    devices = int((pools.nodes.astype(np.int64) * pools.capacity).sum())
+    fractions = (workload.milli < MILLI_PER_DEVICE).any()
+    max_running, max_rows = _upper_bounds(workload, devices, effects)
+    sharing_jobs = jobs if knobs.order == Order.SHARES else 0
+    rows = records(max_rows, r.ROW)
+    rows.next = np.append(np.arange(1, max_rows), -1)
+    return {
+        "devices": records(devices if fractions else 1, r.DEVICE),
+        "rows": rows,
+        "queue": records(int(shapes.begin[-1]) + jobs, r.ENTRY),
+        "window": records(window_size(knobs, jobs), r.WINDOW),
+        "events": records(max_running + max_running // 4 + len(nodes) + 64, r.EVENT),
+        "shares": records(sharing_jobs * len(pools), r.SHARE),
+        "claims": records(sharing_jobs, r.CLAIM),
+        "bitmaps": _bitmaps(pools),
+        "avail": np.full((int(pools.capacity.max()) + 1, len(nodes)), STALE, np.int64),
+        "node_scratch": records(len(nodes), r.SCRATCH),
+        "device_scratch": records(devices, r.SCRATCH),
+        "shortlist": records(len(nodes), r.EVENT),
+        "victims": records(max_running, r.ENTRY),
+        "ranking": records(2 * sharing_jobs, r.RANK),
+        "assigned": np.full(sharing_jobs, -1, np.int32),
+        "plan": records(max_rows + 2 * max_running + 2 * len(nodes), r.ACTION),
+    }
 
 
 def unfit_jobs(
@@ -127,12 +131,29 @@ def unfit_jobs(
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
     pools, jobs = _pools(cluster), _jobs(workload, profiles, effects)
-    nodes, _count = _nodes(pools, 0)
     offer = ClusterOffer(
         pools, rate_table(profiles, cluster, effects.network), cap_table(cluster), knobs,
-        _clock(cluster, effects, nodes, 0), catalogue.unit_of(cluster.groups),
+        _clock(cluster, effects, _nodes(pools, 0), 0), catalogue.unit_of(cluster.groups),
     )  # fmt: skip
     return find_unfit(workload, jobs, offer)
+
+
+def _refuse_incompatible(
+    cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects
+) -> None:
+    """Refuse an empty workload, and knobs and effects that do not go together."""
+    if len(workload) == 0:
+        raise BadInput(f"{workload.name} has no jobs", "nothing can be replayed")
+    if knobs.preempt != Preempt.NEVER and knobs.round_s <= effects.checkpoint_s:
+        raise BadInput(
+            f"rounds of {knobs.round_s:g} s are not longer than a checkpoint "
+            f"({effects.checkpoint_s:g} s): jobs might never progress",
+            "use a longer round_s",
+        )
+    if effects.share_limit > 1 and knobs.preempt != Preempt.NEVER:
+        raise BadInput("sharing of devices does not go with preempt=rounds", "use one of them")
+    if knobs.order == Order.SHARES:
+        _check_rounds_make_progress(cluster, knobs, effects)
 
 
 def _check_rounds_make_progress(cluster: Cluster, knobs: Knobs, effects: Effects) -> None:
@@ -276,7 +297,7 @@ def _runs(jobs: Records) -> Records:
     return runs
 
 
-def _nodes(pools: Records, start_us: int) -> tuple[Records, int]:
+def _nodes(pools: Records, start_us: int) -> Records:
     nodes = records(int(pools.nodes.sum()), r.NODE)
     first_device = 0
     for pool_id, pool in enumerate(pools):
@@ -290,7 +311,7 @@ def _nodes(pools: Records, start_us: int) -> tuple[Records, int]:
         first_device += capacity * int(pool.nodes)
     nodes.since_us = nodes.idle_since_us = start_us
     nodes.first_row = -1
-    return nodes, first_device
+    return nodes
 
 
 def _bitmaps(pools: Records) -> npt.NDArray[np.uint64]:

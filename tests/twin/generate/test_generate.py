@@ -103,7 +103,7 @@ def test_days_of_a_loaded_trace_keep_their_hours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"jobs": 0}, "0 jobs cannot be generated"),
         ({"jobs": 10**9}, "cannot be generated"),
@@ -122,10 +122,10 @@ def test_days_of_a_loaded_trace_keep_their_hours() -> None:
         ({"start_weekday": 7}, "start_weekday = 7"),
     ],
 )
-def test_bad_options(options: dict[str, float], says: str) -> None:
+def test_bad_options(options: dict[str, float], message: str) -> None:
     with pytest.raises(BadInput) as caught:
         generate("mixed", **{"seed": 0, **options})  # type: ignore[arg-type]
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.remedy
 
 

@@ -1,4 +1,4 @@
-"""The reference decides who starts and when as the page says: worked out on paper."""
+"""The reference decides which jobs start and when as documented: cases worked out by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flyball.twin.reference.decide import key_s
     ("backfill", "last_s", "expected"),
     [
         (Backfill.STRICT, 10, {0: 0, 1: 10, 2: 10}),  # no job passes the second
-        (Backfill.SKIP, 20, {0: 0, 1: 10, 2: 0}),  # the third fits beside the first
+        (Backfill.SKIP, 20, {0: 0, 1: 10, 2: 0}),  # the third fits next to the first
         (Backfill.EASY, 10, {0: 0, 1: 10, 2: 0}),  # ends at 10, when the head is due: no delay
         (Backfill.EASY, 11, {0: 0, 1: 10, 2: 10}),  # would end at 11
     ],

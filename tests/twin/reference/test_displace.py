@@ -1,4 +1,4 @@
-"""The reference makes room for gangs in a round as the page says; and whatever is drawn ends.
+"""The reference makes room for gangs in a round as documented; and drawn workloads end.
 
 Rounds are 10 s long. Nodes idle at 80 + 20 W a device, a busy device adds 280 W.
 """

@@ -1,4 +1,4 @@
-"""The reference on preemption, failure and power; and on whatever is drawn."""
+"""The reference on preemption, failure and power; and on drawn problems."""
 
 from __future__ import annotations
 
