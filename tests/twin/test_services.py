@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from flyball.core.results import Floats
-from flyball.physics.serving import TABLE, Lengths, Replica, queue_of, steady
-from flyball.twin.services import ReplicaFleet, Service, simulate
+from flyball.physics.serving import TABLE, USUAL, Lengths, Replica, queue_of, steady
+from flyball.twin.services import TICK_S, ReplicaFleet, Served, Service
 from flyball.twin.traffic import Traffic
 
 ONE = Replica("one", 2, (1.0, 0.0), (0.0, 0.0), (100.0, 0.0, 1.0), 1, 30.0)
@@ -19,6 +19,23 @@ FINE_S = 1.0 / 128.0
 
 def traffic(rate: float, lengths: Lengths, steps: int = 200) -> Traffic:
     return Traffic(600.0, np.full(steps, rate), np.ones(steps), lengths)
+
+
+def simulate(
+    replica: Replica,
+    traffic: Traffic,
+    timeline: list[tuple[float, int]],
+    seed: int,
+    target_s: float = USUAL.wait_s,
+    tick_s: float = TICK_S,
+) -> Served:
+    """Run a whole service; `timeline` is (seconds, replicas), the first ready at once."""
+    service = Service(replica, traffic, timeline[0][1], seed, target_s, tick_s)
+    for time_s, count in timeline[1:]:
+        service.advance(time_s)
+        service.order(count)
+    service.advance(traffic.span_s)
+    return service.served()
 
 
 def answers(output: Floats) -> Lengths:

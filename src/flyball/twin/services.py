@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -342,31 +341,6 @@ class Service:
             self._arrays.waits.copy() * self.traffic.clump,
             self._tick_s,
         )
-
-
-def simulate(
-    replica: Replica,
-    traffic: Traffic,
-    timeline: Sequence[tuple[float, int]],
-    seed: int,
-    target_s: float = USUAL.wait_s,
-    tick_s: float = TICK_S,
-) -> Served:
-    """Run a whole service and return its results.
-
-    Args:
-        replica, traffic: the replicas and the requests they serve.
-        timeline: (seconds, number of replicas), in order; the first are ready at once.
-        seed: seed of all draws. The requests do not depend on the timeline.
-        target_s: requests that wait longer than this are late.
-        tick_s: length of a tick.
-    """
-    service = Service(replica, traffic, timeline[0][1], seed, target_s, tick_s)
-    for time_s, count in timeline[1:]:
-        service.advance(time_s)
-        service.order(count)
-    service.advance(traffic.span_s)
-    return service.served()
 
 
 def _shift_in(drawn: Floats, used: int, fresh: Floats) -> None:
