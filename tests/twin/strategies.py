@@ -1,6 +1,6 @@
 """Random small problems for the twin, every effect drawn: what Hypothesis feeds to both twins.
 
-Numbers are small and often equal on purpose: ties are where two implementations part.
+Numbers are small and often equal on purpose: two implementations differ most easily on ties.
 Every job could run in the group it was drawn for, and under the power budget, so every run
 comes to its end.
 """
@@ -26,7 +26,7 @@ from flyball.physics import catalogue
 from flyball.physics.power import draw_w, host_w
 
 DEVICES = ("V100", "P100", "K80", "A100", "T4")
-"""Measured and unmeasured types, of different memory."""
+"""Device types to draw from: measured and unmeasured, of different memory."""
 
 MODELS = ("ResNet-18:32", "LM:20", "Recommendation:2048")
 TENANTS = ("red", "green", "blue")
@@ -37,12 +37,12 @@ LONGER = st.sampled_from((30, 60, 90, 100, 200, 400)) | SECONDS
 
 
 BACKFILLS = (Backfill.EASY, Backfill.STRICT, Backfill.SKIP, Backfill.EASY)
-"""Easy has most to get wrong."""
+"""Backfill rules to draw from; easy twice, as it is the most complex."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What `build_state` takes."""
+    """Holds the arguments of `build_state`."""
 
     cluster: Cluster
     workload: Workload
@@ -97,20 +97,20 @@ def workloads(draw: st.DrawFn, groups: tuple[NodeGroup, ...], most: int = 20) ->
         after_job=np.array([late for late, _ in waits], np.int64),
         after_on=np.array([early for _, early in waits], np.int64),
     )
-    known = draw(st.sampled_from((None, None, 1, 3)))
-    if known is None:
+    mix_size = draw(st.sampled_from((None, None, 1, 3)))
+    if mix_size is None:
         return workload
-    return replace(workload, mix=Mix.of(workload.take(np.arange(min(known, size)))))
+    return replace(workload, mix=Mix.of(workload.take(np.arange(min(mix_size, size)))))
 
 
 @st.composite
 def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
     """One job, made to fit its home: a group of nodes of the type its duration is for."""
     home = draw(st.sampled_from(groups))
-    whole = draw(st.booleans() | st.just(True))
-    largest = home.devices * (home.count if whole else 1)
+    whole_devices = draw(st.booleans() | st.just(True))
+    largest = home.devices * (home.count if whole_devices else 1)
     devices = draw(st.integers(1, min(largest, home.devices)) | st.integers(1, largest))
-    bare = whole and draw(st.sampled_from((False,) * 7 + (True,)))
+    bare = whole_devices and draw(st.sampled_from((False,) * 7 + (True,)))
     devices = 0 if bare else devices
     asks_host = bare or draw(st.booleans())
     memory_mib = int(catalogue.get(home.device).memory_gib * MIB_PER_GIB)
@@ -123,7 +123,7 @@ def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
         "devices": devices,
         "cpu_milli": draw(_demands(home, devices, home.cpus * 1000)) + bare if asks_host else 0,
         "host_mib": draw(_demands(home, devices, int(home.memory_gib * 1024))) if asks_host else 0,
-        "milli": 1000 if whole else draw(st.sampled_from((100, 250, 300, 500, 999))),
+        "milli": 1000 if whole_devices else draw(st.sampled_from((100, 250, 300, 500, 999))),
         "memory_mib": draw(st.sampled_from((0, memory_mib // 4, memory_mib // 2, memory_mib))),
         "device": DEVICES.index(home.device),
         "model": draw(st.integers(-1, len(MODELS) - 1)),
@@ -137,7 +137,7 @@ def _jobs(draw: st.DrawFn, groups: tuple[NodeGroup, ...]) -> dict[str, Any]:
 
 
 ORDERS = tuple(order for order in Order if order != Order.SHARES)
-"""Those with a key; target shares are drawn by `share_knobs`."""
+"""Orders with a key; target shares are drawn by `share_knobs`."""
 
 
 @st.composite
@@ -160,21 +160,21 @@ def share_knobs(draw: st.DrawFn) -> Knobs:
 def tenants(draw: st.DrawFn, devices: int, workload: Workload) -> tuple[Tenant, ...]:
     """None, or some with quotas the devices allow and limits that admit each of their jobs."""
     names = draw(st.just([]) | st.lists(st.sampled_from((*TENANTS, OTHERS)), unique=True))
-    left, found = devices, []
+    left, listed = devices, []
     for name in names:
         quota = draw(st.integers(0, left))
         left -= quota
         code = TENANTS.index(name) if name in TENANTS else -1
-        mine = workload.tenant == code
-        largest = math.ceil((workload.devices * workload.milli)[mine].max(initial=0) / 1000)
+        of_tenant = workload.tenant == code
+        largest = math.ceil((workload.devices * workload.milli)[of_tenant].max(initial=0) / 1000)
         least = max(0, largest - quota)
         borrow = draw(st.none() | st.integers(least, least + devices))
-        found.append(Tenant(name, quota, borrow, draw(st.sampled_from((1.0, 1.0, 2.0, 0.5)))))
-    return tuple(found)
+        listed.append(Tenant(name, quota, borrow, draw(st.sampled_from((1.0, 1.0, 2.0, 0.5)))))
+    return tuple(listed)
 
 
 def _demands(home: NodeGroup, devices: int, has: int) -> st.SearchStrategy[int]:
-    """What a gang may ask of its hosts, if each of them `has` so much."""
+    """Draw what a gang may ask of its hosts, each of which `has` this much."""
     most = has * max(home.devices, devices) // home.devices - 1
     return st.sampled_from((0, most // 4, most // 2 + 1, most // 3, most))
 
@@ -224,14 +224,14 @@ def effects() -> st.SearchStrategy[Effects]:
 
 @dataclass(frozen=True)
 class DrawnTargets:
-    """Target shares out of nowhere, the same for the same instant and active jobs."""
+    """Draws target shares, the same for the same instant and active jobs."""
 
     jobs: int
     pools: int
 
     def targets(self, state: State) -> Floats:
         active = np.flatnonzero(np.isin(state.runs.status, (Status.PENDING, Status.RUNNING)))
-        return self.at(int(state.clock[0].now_us), tuple(int(each) for each in active))
+        return self.at(int(state.clock[0].now_us), tuple(int(job) for job in active))
 
     def at(self, now_us: int, active: tuple[int, ...]) -> Floats:
         rng = np.random.default_rng((now_us, *active))

@@ -192,7 +192,7 @@ def test_too_many_pools() -> None:
         build(*[V100] * (most + 1))
     state = build(*[V100] * most, submit_s=[0.0] * 3, duration_s=[1.0] * 3, devices=[1, 4, 8])
     assert len(state.pools) == most
-    assert [int(each) for each in state.shapes.pools] == [2**most - 1] * 3
+    assert [int(pools) for pools in state.shapes.pools] == [2**most - 1] * 3
 
 
 @pytest.mark.parametrize(("count", "devices"), [(0, 4), (1, 0), (1, 65)])

@@ -9,7 +9,7 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.errors import BadInput
 from flyball.core.workload import Workload
 from flyball.physics.step_time import step_time_s
-from flyball.twin.curves import Curves, curve_tables, usual_range
+from flyball.twin.curves import Curves, curve_tables, default_range
 from flyball.twin.rates import find_profiles, rate_table
 
 MIXED = Cluster(
@@ -81,8 +81,8 @@ def test_what_is_not_known_elsewhere_is_rigid() -> None:
     jobs.most[2] = 0
     curves = tables(jobs)
     assert curves.of_job.tolist() == [-1, 0, -1]
-    nobody = workload([2], [3])
-    assert len(tables(nobody).ranges) == len(tables(nobody).points) == 0
+    rigid_only = workload([2], [3])
+    assert len(tables(rigid_only).ranges) == len(tables(rigid_only).points) == 0
 
 
 def test_a_stated_range_holds_and_pools_bound_it() -> None:
@@ -91,7 +91,7 @@ def test_a_stated_range_holds_and_pools_bound_it() -> None:
     assert (curves.ranges.least[0], curves.ranges.most[0]) == (4, 32)
     points = curves.points.packed.reshape(29, 3)
     assert (points[24 - 4] > 0).tolist() == [True, True, False], "sixteen A100 at most"
-    assert not points[25 - 4 :].any(), "nobody has more than 24"
+    assert not points[25 - 4 :].any(), "no pool has more than 24"
 
 
 @pytest.mark.parametrize(("least", "most"), [(9, 16), (1, 7), (0, 8), (1, 65)])
@@ -100,10 +100,10 @@ def test_a_range_without_the_job_itself_is_refused(least: int, most: int) -> Non
         tables(workload([8], [0], least=least, most=most))
 
 
-def test_the_usual_range() -> None:
-    assert usual_range(1, MIXED) == (1, 4)
-    assert usual_range(3, MIXED) == (1, 12)
-    assert usual_range(12, MIXED) == (1, 16)
-    assert usual_range(20, MIXED) == (1, 20)
+def test_the_default_range() -> None:
+    assert default_range(1, MIXED) == (1, 4)
+    assert default_range(3, MIXED) == (1, 12)
+    assert default_range(12, MIXED) == (1, 16)
+    assert default_range(20, MIXED) == (1, 20)
     small = Cluster("small", (NodeGroup("a", 1, "T4", 4),))
-    assert usual_range(2, small) == (1, 4)
+    assert default_range(2, small) == (1, 4)

@@ -31,12 +31,12 @@ def hosts(nodes: int = 1, devices: int = 2, cpus: int = 8, memory_gib: float = 1
 
 def rows(twin: Twin, job: int) -> list[tuple[int, int]]:
     """(node, mask) of a running job, in the order of its rows."""
-    found, at = [], int(twin.state.runs[job].first_row)
+    rows, at = [], int(twin.state.runs[job].first_row)
     while at >= 0:
         row = twin.state.rows[at]
-        found.append((int(row.node), int(row.mask)))
+        rows.append((int(row.node), int(row.mask)))
         at = int(row.next)
-    return found
+    return rows
 
 
 def free(twin: Twin) -> list[tuple[int, int]]:
@@ -71,7 +71,7 @@ def test_a_gang_takes_its_share_on_each_node_rounded_up() -> None:
 
 
 def test_an_empty_node_with_a_busy_host_gives_the_remainder() -> None:
-    # The first job takes 5 of node 0's 8 cores and no device. A gang of 3 wants 3 cores beside
+    # The first job takes 5 of node 0's 8 cores and no device. A gang of 3 wants 3 cores with
     # each: node 0 can carry one device, node 1 two.
     twin = make([hosts(2)], [0, 0], [90, 50], [0, 3], cpu_milli=[5000, 9000])
     twin.run(0)
@@ -103,7 +103,7 @@ def test_a_reservation_waits_for_the_host() -> None:
         cpu_milli=[3000, 2000, 1000, 1000], knobs=Knobs(backfill=Backfill.EASY),
     )  # fmt: skip
     # The second is expected at 100 s, when the first gives its cores back. Until then the node
-    # takes who is gone by then: the fourth, not the third.
+    # takes jobs that end by then: the fourth, not the third.
     assert starts(twin) == [0, 100, 100, 0]
 
 
@@ -192,7 +192,7 @@ def test_compiled_and_plain_agree_on_jobs_for_the_host_alone(policy: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("devices", "columns", "says"),
+    ("devices", "columns", "message"),
     [
         (1, {"cpu_milli": 8001}, r"needs 8\.001 cores and 0 GiB of a node's host, and the largest"),
         (1, {"host_mib": 16 * 1024 + 1}, r"hosts have 8 cores and 16 GiB"),
@@ -202,8 +202,8 @@ def test_compiled_and_plain_agree_on_jobs_for_the_host_alone(policy: str) -> Non
         (1, {"cpu_milli": -1}, r"-0\.001 cores"),
     ],
 )
-def test_what_no_host_can_hold_is_refused(devices: int, columns: Any, says: str) -> None:
-    with pytest.raises(BadInput, match=says):
+def test_what_no_host_can_hold_is_refused(devices: int, columns: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         make([hosts(2)], [0], [10], devices, **columns)
 
 

@@ -1,4 +1,4 @@
-"""What plain Python calls of the clock, one entry at a time."""
+"""The entry points of the clock, one at a time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_next_instant_is_the_earliest_of_all() -> None:
     assert broken.clock[0].now_us == to_us(100)
 
 
-def test_a_round_is_due_while_somebody_waits_and_somebody_runs() -> None:
+def test_a_round_is_due_while_jobs_wait_and_run() -> None:
     knobs = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=7.0)
     packed = knobs.pack()
     state = state_of([0, 0, 1], [100, 100, 100], knobs)
@@ -57,14 +57,14 @@ def test_a_round_is_due_while_somebody_waits_and_somebody_runs() -> None:
     assert kernel.next_us(state, packed) == to_us(7)
 
 
-def test_advance_lets_things_happen_but_decides_nothing() -> None:
+def test_advance_handles_events_but_decides_nothing() -> None:
     state = state_of([0, 0, 0], [10, 10, 10])
     kernel.advance_to(state, PACKED, 0)
     clock = state.clock[0]
     assert (clock.arrivals, clock.pending, clock.running, clock.decisions) == (3, 3, 0, 0)
     decide_now(state, PACKED)
     assert (clock.pending, clock.running, clock.actions) == (1, 2, 2)
-    assert (state.runs.end_us == -1).all()  # nobody told the decision when they end
+    assert (state.runs.end_us == -1).all()  # the decision does not schedule ends
 
 
 def test_ends_come_before_repairs_at_one_instant() -> None:
@@ -98,7 +98,7 @@ def test_settle_books_what_totals_sees() -> None:
     assert kernel.totals_at(state, PACKED, to_us(40)) == pytest.approx(seen)
 
 
-def test_another_order_for_those_who_wait() -> None:
+def test_pending_jobs_are_reordered() -> None:
     state = state_of([0, 0, 1, 1, 1], [100, 100, 30, 20, 10])
     kernel.run(state, PACKED, to_us(1), False)
     shortest = Knobs(order=Order.SHORTEST, backfill=Backfill.EASY).pack()
@@ -127,7 +127,7 @@ def test_a_node_that_fails_is_in_no_bitmap() -> None:
 @pytest.mark.skipif(
     not config.DISABLE_JIT, reason="inner kernel functions run only with NUMBA_DISABLE_JIT=1"
 )
-def test_only_ends_can_be_overtaken() -> None:
+def test_only_ends_can_be_stale() -> None:
     state = state_of([0], [10])
     kernel.run(state, PACKED, 0, False)
     clock = state.clock[0]

@@ -43,7 +43,7 @@ def workload(seed: int, jobs: int = 60) -> Workload:
 
 
 def view_of(state: State, work: Workload) -> tuple[View, Any]:
-    """What a live control plane would know in the twin's situation."""
+    """Return the view that a live control plane would have of the twin's state."""
     runs: Any = state.runs
     arrived = np.arange(len(work)) < state.clock[0].next_job
     jobs = np.flatnonzero(arrived & np.isin(runs.status, ACTIVE))
@@ -65,26 +65,26 @@ def view_of(state: State, work: Workload) -> tuple[View, Any]:
 
 
 def rows_of(state: State, job: int) -> list[tuple[int, int, int]]:
-    found = []
+    rows = []
     at = int(state.runs[job].first_row)
     while at >= 0:
         row = state.rows[at]
-        found.append((job, int(row.node), int(row.mask)))
+        rows.append((job, int(row.node), int(row.mask)))
         at = int(row.next)
-    return found
+    return rows
 
 
 class Both:
-    """A policy that also asks a live snapshot, and compares.
+    """A policy that also decides on a live snapshot, and compares the plans.
 
-    The twin remembers whom it has tried in vain since anything came free, and does not try them
-    again; live everybody is tried anew. That makes a difference only under EASY, where a new
-    first in the queue, or a job that outlives its estimate, moves the reservation: `anew` asks
-    the twin to try everybody too.
+    The twin remembers the jobs it has tried in vain since capacity was last freed, and does not
+    try them again; a live decision tries every job. That makes a difference only under EASY, where
+    a new head of the queue, or a job that outlives its estimate, moves the reservation:
+    `retry_all` makes the twin try every job too.
     """
 
-    def __init__(self, policy: Preset, work: Workload, anew: bool) -> None:
-        self.policy, self.work, self.anew = policy, work, anew
+    def __init__(self, policy: Preset, work: Workload, retry_all: bool) -> None:
+        self.policy, self.work, self.retry_all = policy, work, retry_all
         self.compared = self.actions = 0
 
     def decide(self, state: State, forecast: Forecast | None) -> Records:
@@ -93,7 +93,7 @@ class Both:
         if len(jobs):
             now = int(state.clock[0].now_us)
             live = Snapshot(CLUSTER, view, self.policy.knobs, now).decide(False)
-            state.clock.capacity_grew |= self.anew
+            state.clock.capacity_grew |= self.retry_all
             assert plain(live, jobs) == plain(self.policy.decide(state))
             self.compared += 1
             self.actions += len(plan)
@@ -111,7 +111,7 @@ def test_the_same_situation_the_same_plan(name: str) -> None:
     work = workload(3)
     policy = get_policy(name)
     twin = Twin(CLUSTER, work, policy.knobs)
-    both = Both(policy, work, anew=name == "easy")
+    both = Both(policy, work, retry_all=name == "easy")
     while twin.step(both) is not None:
         pass
     assert twin.finished
@@ -155,28 +155,28 @@ NOW = 60_000_000
 
 def test_what_runs_keeps_its_devices() -> None:
     work = small([4, 4, 3, 3, 1])
-    found = view(work, [(0, 1, 15), (1, 2, 15)])
-    snapshot = Snapshot(CLUSTER, found, Knobs(), NOW)
+    now_view = view(work, [(0, 1, 15), (1, 2, 15)])
+    snapshot = Snapshot(CLUSTER, now_view, Knobs(), NOW)
     assert snapshot.state.nodes.free.tolist() == [4, 0, 0]
     assert snapshot.state.runs.status.tolist()[:2] == [Status.RUNNING] * 2
     assert starts(snapshot) == [(2, 0, 7), (4, 0, 8)]
     assert snapshot.state.nodes.free.tolist() == [0, 0, 0], "the state has carried the plan out"
 
 
-def test_a_node_that_is_down_takes_nobody() -> None:
-    found = view(small([4, 4, 4]), down=[0, 2])
-    assert starts(Snapshot(CLUSTER, found, Knobs(), NOW)) == [(0, 1, 15)]
+def test_a_node_that_is_down_takes_no_job() -> None:
+    now_view = view(small([4, 4, 4]), down=[0, 2])
+    assert starts(Snapshot(CLUSTER, now_view, Knobs(), NOW)) == [(0, 1, 15)]
 
 
 def test_an_array_at_its_limit_counts_what_runs() -> None:
     work = small([1] * 4, group=0, group_limits=(2,))
-    found = view(work, [(0, 0, 1)])
-    assert [each[0] for each in starts(Snapshot(CLUSTER, found, Knobs(), NOW))] == [1]
+    now_view = view(work, [(0, 0, 1)])
+    assert [start[0] for start in starts(Snapshot(CLUSTER, now_view, Knobs(), NOW))] == [1]
 
 
-def test_who_waits_for_somebody_in_the_view_does_not_start() -> None:
+def test_a_job_waits_for_its_predecessor_in_the_view() -> None:
     work = small([1] * 3, after_job=np.array([1]), after_on=np.array([0]))
-    assert [each[0] for each in starts(Snapshot(CLUSTER, view(work), Knobs(), NOW))] == [0, 2]
+    assert [start[0] for start in starts(Snapshot(CLUSTER, view(work), Knobs(), NOW))] == [0, 2]
 
 
 def test_target_shares_are_for_replays() -> None:
@@ -207,7 +207,7 @@ def test_the_digest_sees_everything() -> None:
         past = base.past.copy()
         past[name][0] += 1
         changed.append(replace(base, past=past))
-    digests = [each.digest(CLUSTER, Knobs(), NOW) for each in (base, *changed)]
+    digests = [variant.digest(CLUSTER, Knobs(), NOW) for variant in (base, *changed)]
     digests.append(base.digest(CLUSTER, Knobs(), NOW + 1))
     digests.append(base.digest(CLUSTER, Knobs(round_s=61.0), NOW))
     digests.append(base.digest(replace(CLUSTER, power_budget_w=9.0), Knobs(), NOW))
@@ -218,14 +218,14 @@ def test_the_digest_sees_everything() -> None:
 def test_digest_does_not_depend_on_a_record_of_the_past() -> None:
     work = small([2, 1])
     with_record = replace(work, start_us=work.submit_us + 1, end_us=work.submit_us + 2)
-    digests = {view(each).digest(CLUSTER, Knobs(), NOW) for each in (work, with_record)}
+    digests = {view(variant).digest(CLUSTER, Knobs(), NOW) for variant in (work, with_record)}
     digests.add(view(work).digest(replace(CLUSTER, recorded_on="T4"), Knobs(), NOW))
     assert len(digests) == 1
     assert "recorded_on" not in repr(CLUSTER)
 
 
 def test_warming_says_so_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    warm(said.append)
+    notes: list[str] = []
+    warm(notes.append)
     warm()
-    assert said == [] or "compiling" in said[0]
+    assert notes == [] or "compiling" in notes[0]

@@ -1,4 +1,4 @@
-"""Virtual nodes behind an engine's contract: what they do on their own clock."""
+"""The virtual engine: attempts on its clock, and the same starts as the twin."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class World:
         self.engine.apply(Launch(job, attempt, JobSpec(("x",), **asked), ()))  # type: ignore[arg-type]
 
     def seen(self) -> list[tuple[str, int]]:
-        return [(each.what, each.time_us // S) for each in self.engine.observe()]
+        return [(report.what, report.time_us // S) for report in self.engine.observe()]
 
 
 def course(spec: JobSpec, job: int, attempt: int) -> tuple[float, int]:
@@ -50,7 +50,7 @@ def test_an_attempt_from_start_to_end(world: World) -> None:
     assert world.engine.alive == [(4, 1)]
     assert world.engine.next_us == 110 * S
     assert world.seen() == [("started", 100)]
-    assert world.seen() == [], "a start is told once"
+    assert world.seen() == [], "a start is reported once"
     world.now = 110 * S
     (report,) = world.engine.observe()
     assert report == Report(4, 1, "ended", 110 * S, {"exit_code": 3, "signal": 0, "why": "exit"})
@@ -95,19 +95,19 @@ def test_a_lost_supervisor(world: World) -> None:
     assert world.seen() == [("started", 100), ("lost", 101)]
 
 
-def test_waiting_ends_when_somebody_calls(world: World) -> None:
+def test_waiting_ends_when_a_descriptor_is_readable(world: World) -> None:
     assert world.engine.wait(0.0) is False
-    called = os.eventfd(1)
-    world.engine.listen_to(called)
+    descriptor = os.eventfd(1)
+    world.engine.listen_to(descriptor)
     assert world.engine.wait(60.0) is True
-    os.close(called)
+    os.close(descriptor)
     world.engine.close()
 
 
 def test_nodes_of_a_cluster() -> None:
     cluster = Cluster("c", (NodeGroup("v", 2, "V100", 4, 16, 64.0), NodeGroup("k", 1, "K80", 8)))
     nodes = nodes_of(cluster)
-    assert [(each.name, each.device, each.devices) for each in nodes] == [
+    assert [(node.name, node.device, node.devices) for node in nodes] == [
         ("v0", "V100", 4), ("v1", "V100", 4), ("k0", "K80", 8),
     ]  # fmt: skip
     assert (nodes[0].cpus, nodes[0].memory_mib) == (16, 65_536)
@@ -126,7 +126,7 @@ def test_jobs_take_about_what_is_expected() -> None:
 
 
 def small_workload(seed: int, jobs: int = 30) -> Workload:
-    """Jobs for two nodes of four cores; no two things ever happen at the same instant."""
+    """Jobs for two nodes of four cores; no two events are at the same instant."""
     rng = np.random.default_rng(seed)
     submit_s = np.sort(rng.choice(4000, jobs, replace=False)) / 10 + 0.0001
     run_s = rng.choice(2000, jobs, replace=False) / 10 + rng.permutation(jobs) * 0.00013 + 1.00003
@@ -160,5 +160,5 @@ def test_live_jobs_start_when_the_twin_says(tmp_path: Path, policy: str) -> None
     assert rig.engine.next_us == FOREVER_US
     starts = np.array([rig.start_s(job) for job in range(1, len(work) + 1)])
     assert np.abs(starts - expected).max() < 1e-5
-    assert (expected - work.submit_us / 1e6).max() > 10, "somebody had to wait"
+    assert (expected - work.submit_us / 1e6).max() > 10, "some job had to wait"
     assert rig.verdict().differing == []

@@ -1,4 +1,4 @@
-"""Roll-outs with jobs that are still to come, and what they are drawn from."""
+"""Roll-outs with future arrivals, and how these are drawn."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from flyball.twin.lookahead import (
     Coming,
     draw_arrivals,
     draw_scores,
-    joined,
     run_times,
     start_times,
+    with_arrivals,
 )
 from flyball.twin.twin import Twin
 
@@ -46,16 +46,16 @@ def test_shorter_jobs_that_come_later_overtake() -> None:
     later = [coming([0, 0, 0], [10, 10, 10], [20, 20, 20])]
     by_length = get_policy("sjf").knobs
     first = get_policy("fifo-skip").knobs
-    found = view(work, FULL)
-    alone = start_times(CLUSTER, found, by_length, NOW, draws)
-    overtaken = start_times(CLUSTER, found, by_length, NOW, draws, recent, later)
-    in_turn = start_times(CLUSTER, found, first, NOW, draws, recent, later)
+    now_view = view(work, FULL)
+    alone = start_times(CLUSTER, now_view, by_length, NOW, draws)
+    overtaken = start_times(CLUSTER, now_view, by_length, NOW, draws, recent, later)
+    in_turn = start_times(CLUSTER, now_view, first, NOW, draws, recent, later)
     assert alone[0].tolist() == [0, 0, 0, 40]
     assert overtaken[0].tolist() == [0, 0, 0, 60]
     assert in_turn[0].tolist() == [0, 0, 0, 40]
 
 
-def test_each_roll_out_has_its_own_comers() -> None:
+def test_each_roll_out_has_its_own_arrivals() -> None:
     work = estimated(small([4, 4, 4, 4]), [100, 100, 100, 100])
     recent = estimated(small([4, 1]), [5, 5])
     draws = np.array([[95.0, 95.0, 95.0, 100.0]] * 4) * US_PER_S
@@ -75,14 +75,14 @@ def test_each_roll_out_has_its_own_comers() -> None:
     "name", ["fifo", "fifo-skip", "easy", "sjf", "saf", "fair", "las", "qssf", "tiresias", "srtf"]
 )
 def test_a_roll_out_is_a_run_of_the_twin(name: str) -> None:
-    """Nothing runs yet: a twin that knew all that comes goes the same way."""
+    """Nothing runs yet: a twin given all arrivals in advance makes the same run."""
     rng = np.random.default_rng(11)
     knobs = get_policy(name).knobs
-    known, more = 12, 25
-    sizes = rng.choice((1, 1, 2, 3, 4, 8), known + more)
-    users = rng.integers(0, 3, known + more)
-    estimates = rng.choice((20e6, 60e6, 300e6), known + more)
-    run_us = np.rint(rng.uniform(5, 120, known + more) * US_PER_S)
+    present, more = 12, 25
+    sizes = rng.choice((1, 1, 2, 3, 4, 8), present + more)
+    users = rng.integers(0, 3, present + more)
+    estimates = rng.choice((20e6, 60e6, 300e6), present + more)
+    run_us = np.rint(rng.uniform(5, 120, present + more) * US_PER_S)
     after_us = np.sort(rng.integers(1, 400 * US_PER_S, more))
 
     def of(rows: Any, submit_us: Any) -> Workload:
@@ -92,41 +92,41 @@ def test_a_roll_out_is_a_run_of_the_twin(name: str) -> None:
             tenant=users[rows], user=users[rows], tenants=("a", "b", "c"), users=("u", "v", "w"),
         )  # fmt: skip
 
-    first, then = np.arange(known), known + np.arange(more)
-    whole = of(np.append(first, then), np.append(np.full(known, NOW), NOW + after_us))
-    twin = Twin(CLUSTER, whole, knobs)
+    first, then = np.arange(present), present + np.arange(more)
+    workload = of(np.append(first, then), np.append(np.full(present, NOW), NOW + after_us))
+    twin = Twin(CLUSTER, workload, knobs)
     twin.run()
-    expected = (np.asarray(twin.state.runs.first_start_us)[:known] - NOW) / US_PER_S
+    expected = (np.asarray(twin.state.runs.first_start_us)[:present] - NOW) / US_PER_S
     later = Coming(np.arange(more), NOW + after_us, run_us[then])
-    found = view(of(first, np.full(known, NOW)))
+    now_view = view(of(first, np.full(present, NOW)))
     starts = start_times(
-        CLUSTER, found, knobs, NOW, run_us[None, :known], of(then, after_us), [later]
+        CLUSTER, now_view, knobs, NOW, run_us[None, :present], of(then, after_us), [later]
     )
     assert starts[0].tolist() == expected.tolist()
 
 
-def test_names_are_told_apart() -> None:
+def test_names_are_recoded() -> None:
     one = small([1, 2], tenant=np.array([0, 1]), tenants=("ada", "ben"))
     other = small([1, 1, 1], tenant=np.array([0, 1, -1]), tenants=("zoe", "ada"))
-    both = joined(one, other, NOW)
+    both = with_arrivals(one, other, NOW)
     names = [both.tenants[code] if code >= 0 else "" for code in both.tenant]
     assert names == ["ada", "ben", "zoe", "ada", ""]
     assert len(both) == 5
     assert (both.group == -1).all()
 
 
-# What they are drawn from ----------------------------------------------------------------
+# Draws of arrivals ----------------------------------------------------------------------
 
 
-def test_nothing_came_so_nothing_comes() -> None:
+def test_no_past_arrivals_give_no_arrivals() -> None:
     rng = np.random.default_rng(1)
     none = np.zeros(0, np.int64)
     assert len(draw_arrivals(none, NOW, HOUR_US, rng)[0]) == 0
     assert len(draw_arrivals(np.array([NOW]), NOW, HOUR_US, rng)[0]) == 0
 
 
-def test_it_goes_on_as_it_was() -> None:
-    """One job a minute for a day: the same to come, in order and within the horizon."""
+def test_a_steady_rate_continues() -> None:
+    """One job a minute for a day: the same rate follows, in order and within the horizon."""
     rng = np.random.default_rng(2)
     now_us = 2 * DAY_US
     came = np.arange(DAY_US, now_us, to_us(60.0))
@@ -140,7 +140,7 @@ def test_it_goes_on_as_it_was() -> None:
 
 
 def test_the_hour_of_the_day_is_kept() -> None:
-    """For five days jobs came from noon to four only: so they will."""
+    """For five days jobs arrived from noon to four only: so do future ones."""
     rng = np.random.default_rng(3)
     noon = [day * DAY_US + 12 * HOUR_US for day in range(5)]
     came = np.concatenate([start + np.arange(0, 4 * HOUR_US, to_us(300.0)) for start in noon])
@@ -153,7 +153,7 @@ def test_the_hour_of_the_day_is_kept() -> None:
 
 
 def test_busy_days_follow_busy_days() -> None:
-    """Quiet for a week, then a day of ten times as many: more of that than of the week."""
+    """Quiet for a week, then ten times as many for a day: the busy day is drawn more often."""
     quiet = np.arange(0, 7 * DAY_US, to_us(600.0))
     busy = np.arange(7 * DAY_US, 8 * DAY_US, to_us(60.0))
     rng = np.random.default_rng(4)
@@ -181,7 +181,7 @@ def test_jobs_of_one_owner_are_long_together() -> None:
     rng = np.random.default_rng(5)
     of_owner = rng.standard_normal((4000, 2))
     scores = draw_scores(np.array([0, 0, 1]), of_owner, rng, alike=0.7)
-    found = np.asarray(np.corrcoef(scores.T))
-    assert found[0, 1] == pytest.approx(0.7, abs=0.04)
-    assert abs(found[0, 2]) < 0.05
+    correlation = np.asarray(np.corrcoef(scores.T))
+    assert correlation[0, 1] == pytest.approx(0.7, abs=0.04)
+    assert abs(correlation[0, 2]) < 0.05
     assert scores.std(axis=0) == pytest.approx([1.0] * 3, abs=0.04)

@@ -1,4 +1,4 @@
-"""When nodes fail: drawn once, the same for every policy, and as often as said."""
+"""When nodes fail: drawn once, the same for every policy, and as often as set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_in_order_and_never_while_down() -> None:
         assert (mine.down_us[1:] > mine.up_us[:-1]).all()
 
 
-def test_as_often_as_said() -> None:
+def test_as_often_as_set() -> None:
     # 50 nodes over 1,000 h, a cycle of 10 + 5 h: 3,333 outages, give or take.
     outages = drawn(mtbf_h=10.0, repair_h=5.0)
     assert len(outages) == pytest.approx(50 * 1000 / 15, rel=0.1)
@@ -63,6 +63,6 @@ def test_the_list_goes_on_while_jobs_may_still_run() -> None:
     assert outages.down_us.max() > 100 * HOUR_US
 
 
-def test_more_outages_than_anyone_could_mean() -> None:
+def test_too_many_outages_are_refused() -> None:
     with pytest.raises(BadInput, match=r"a failure every 1e-05 h .* use a longer mtbf_h"):
         drawn(mtbf_h=1e-5, repair_h=0.0)

@@ -49,7 +49,7 @@ def plain(jobs: list[dict[str, Any]], **rest: Any) -> Reference:
         ([job(0, 9, milli=500)], 1500),
         # 700 of one: a half fits on the other, and 300 are lost to each of the two halves.
         ([job(0, 9, milli=700)], 2 * 300 + 1300),
-        # One whole and 700 of the other: 300 are left, and of no use to anybody.
+        # One whole and 700 of the other: 300 are left, which no kind can use.
         ([job(0, 9), job(0, 9, milli=700)], 2 * 300 + 300),
         ([job(0, 9, 2)], 0),  # nothing is free
         # Half a core is left: halves cannot run, pairs (which ask for no cores) can.
@@ -76,7 +76,7 @@ def compiled(
     """Jobs one after the other that never end; kinds are (n, milli, cpu_milli, host_mib, count)."""
     size = len(devices)
     workload = Workload.of("case", np.arange(size), np.full(size, 1e6), devices, **columns)
-    mix = Mix(*(np.array(each, np.int64) for each in zip(*kinds, strict=True)))
+    mix = Mix(*(np.array(column, np.int64) for column in zip(*kinds, strict=True)))
     knobs = columns.pop("knobs", FGD)
     twin = Twin(Cluster("case", tuple(groups)), replace(workload, mix=mix), knobs)
     check = Reference(twin.state, knobs)
@@ -88,7 +88,7 @@ def compiled(
 
 @pytest.mark.nojit
 def test_a_job_goes_where_devices_are_lost_anyway() -> None:
-    # Usual jobs want 8 cores. The node with 2 cores is of no use to them: a job that asks for one
+    # Usual jobs want 8 cores. They cannot use the node with 2 cores: a job that asks for one
     # core uses it up, where best-fit would take the first pool.
     groups = [NodeGroup("a", 1, "V100", 2, cpus=16), NodeGroup("b", 1, "V100", 2, cpus=2)]
     kinds = [(1, 1000, 8000, 0, 10)]
@@ -109,7 +109,7 @@ def test_ties_go_to_the_fullest_node() -> None:
 
 def test_a_fraction_goes_to_the_device_that_loses_least() -> None:
     # 300 is free of device 0 and 500 of device 1; usual jobs want 300. A job of 200 would leave 100
-    # on the first, of no use, or 300 on the second. Best-fit takes the first.
+    # on the first, unusable, or 300 on the second. Best-fit takes the first.
     jobs = [job(0, 9, milli=700), job(0, 9, milli=500), job(0, 9, milli=200)]
     usual = [{"count": 1, "devices": 1, "milli": 300}]
     for place, mask in ((Place.FGD, 0b10), (Place.BEST_FIT, 0b01)):
@@ -119,7 +119,7 @@ def test_a_fraction_goes_to_the_device_that_loses_least() -> None:
 
 @pytest.mark.nojit
 def test_gangs_over_several_nodes_count_by_all_they_add() -> None:
-    # Usual jobs are pairs with 8 cores. Two nodes without cores are of no use to them.
+    # Usual jobs are pairs with 8 cores. They cannot use the two nodes of 2 cores.
     groups = [NodeGroup("a", 2, "V100", 2, cpus=16), NodeGroup("b", 2, "V100", 2, cpus=2)]
     twin = compiled(groups, [4, 3], [(2, 1000, 8000, 0, 10)])
     assert twin.state.runs.pool.tolist() == [1, 0]
@@ -157,9 +157,9 @@ def test_kinds_know_demands_and_pools_but_not_jobs_without_devices() -> None:
 def test_a_stated_mix_replaces_the_workloads_own() -> None:
     own = Workload.of("own", [0], [1], 1)
     other = Workload.of("other", np.zeros(3), np.ones(3), [2, 2, 4], cpu_milli=[1, 1, 2])
-    made = kinds_of(replace(own, mix=Mix.of(other)))
+    kinds = kinds_of(replace(own, mix=Mix.of(other)))
     everywhere = int(EVERYWHERE)
-    assert made == [(2, 1000, 1, 0, everywhere, 2, 2), (4, 1000, 2, 0, everywhere, 1, 3)]
+    assert kinds == [(2, 1000, 1, 0, everywhere, 2, 2), (4, 1000, 2, 0, everywhere, 1, 3)]
 
 
 def test_a_workload_without_devices_has_no_usual_jobs() -> None:
@@ -187,28 +187,28 @@ def test_what_is_remembered_of_a_node_is_true(problem: Problem) -> None:
     knobs = replace(problem.knobs, place=Place.FGD)
     twin = twin_of(replace(problem, knobs=knobs))
     plain = Reference(twin.state, knobs)
-    whole = twin.clone()
-    whole.run()
-    twin.run(whole.now_us // 2)
-    plain.run(whole.now_us // 2)
-    for node, known in zip(plain.nodes, twin.state.scores[-1].tolist(), strict=True):
-        assert known in (STALE, fragments(plain.cluster, node))
+    full_run = twin.clone()
+    full_run.run()
+    twin.run(full_run.now_us // 2)
+    plain.run(full_run.now_us // 2)
+    for node, cached in zip(plain.nodes, twin.state.scores[-1].tolist(), strict=True):
+        assert cached in (STALE, fragments(plain.cluster, node))
 
 
 @settings(max_examples=30, **QUIET)
 @given(problems())
 def test_copies_do_not_trust_what_others_remember(tmp_path: Path, problem: Problem) -> None:
     knobs = replace(problem.knobs, place=Place.FGD)
-    whole = twin_of(replace(problem, knobs=knobs))
-    early, other = whole.clone(), whole.clone()
-    whole.run()
-    early.run(whole.now_us // 3)
-    other.run(2 * whole.now_us // 3)
+    full_run = twin_of(replace(problem, knobs=knobs))
+    early, other = full_run.clone(), full_run.clone()
+    full_run.run()
+    early.run(full_run.now_us // 3)
+    other.run(2 * full_run.now_us // 3)
     path = tmp_path / "twin.npz"
     early.dump(path)
     for copy in (early.clone(), early.clone(other), Twin.load(path)):
         copy.run()
-        assert summary(copy.state) == summary(whole.state)
+        assert summary(copy.state) == summary(full_run.state)
 
 
 def test_a_rule_can_be_set_on_the_way() -> None:
@@ -239,14 +239,14 @@ def test_random_is_the_same_in_every_run_and_spreads_evenly() -> None:
     size = 400
     workload = Workload.of("w", np.arange(size), np.full(size, 1e6), 1)
     cluster = Cluster("c", (NodeGroup("a", 30, "V100", 8), NodeGroup("b", 30, "T4", 8)))
-    found = []
+    free = []
     for _ in range(2):
         twin = Twin(cluster, workload, RANDOM)
         twin.run(size * 1_000_000)
-        found.append(twin.state.nodes.free.tolist())
-    assert found[0] == found[1]
+        free.append(twin.state.nodes.free.tolist())
+    assert free[0] == free[1]
     # 400 starts on 60 nodes of 8: 6.7 a node; both halves alike within three deviations.
-    used = 8 - np.array(found[0])
+    used = 8 - np.array(free[0])
     assert used.sum() == size
     assert abs(used[:30].sum() - 200) < 30
     assert 1 <= used.min() <= 4

@@ -20,7 +20,7 @@ MIXED = Cluster(
 )
 
 
-def found(size: int = 1, **columns: Any) -> Profiles:
+def profiles_of(size: int = 1, **columns: Any) -> Profiles:
     workload = Workload.of(
         "case", [0.0] * size, [10.0] * size, **{"models": (LM,), "kind": 0, **columns}
     )
@@ -33,14 +33,14 @@ def rows(profiles: Profiles, cluster: Cluster = MIXED, with_network: bool = True
 
 def test_the_reference_runs_at_exactly_one() -> None:
     for kind in JobClass:
-        table = rows(found(kind=int(kind)))
+        table = rows(profiles_of(kind=int(kind)))
         assert table[0].packed == 1.0
         assert not table[0].estimated
         assert table[2].estimated  # nothing was measured for it on an A100
 
 
 def test_a_duration_on_its_own_device_is_taken_as_it_is() -> None:
-    profiles = found(device=0, device_names=("K80",), model=0)
+    profiles = profiles_of(device=0, device_names=("K80",), model=0)
     table = rows(profiles)
     assert table[1].packed == 1.0
     assert table[0].packed == pytest.approx(64.74245 / 17.14229)
@@ -49,14 +49,14 @@ def test_a_duration_on_its_own_device_is_taken_as_it_is() -> None:
 
 
 def test_measured_where_gavel_measured() -> None:
-    table = rows(found(model=0, devices=2))
-    assert [bool(each.estimated) for each in table] == [False, False, True]
+    table = rows(profiles_of(model=0, devices=2))
+    assert [bool(row.estimated) for row in table] == [False, False, True]
     assert table[1].packed == pytest.approx(23.77329 / 132.17413)
     assert table[0].spread == pytest.approx(30.43655 / 132.17413)
 
 
 def test_without_a_network_nothing_is_lost_by_spreading() -> None:
-    profiles = found(devices=4, kind=int(JobClass.BANDWIDTH_LIMITED))
+    profiles = profiles_of(devices=4, kind=int(JobClass.BANDWIDTH_LIMITED))
     apart = rows(profiles)
     assert (apart.spread < apart.packed).all()
     near = rows(profiles, with_network=False)
@@ -66,7 +66,9 @@ def test_without_a_network_nothing_is_lost_by_spreading() -> None:
 
 
 def test_jobs_that_run_alike_share_a_profile() -> None:
-    profiles = found(5, devices=[1, 2, 1, 1, 1], kind=[0, 0, 0, 1, 0], model=[-1, -1, -1, -1, 0])
+    profiles = profiles_of(
+        5, devices=[1, 2, 1, 1, 1], kind=[0, 0, 0, 1, 0], model=[-1, -1, -1, -1, 0]
+    )
     of_job = profiles.of_job
     assert len(profiles.profiles) == 4
     assert of_job[0] == of_job[2]
@@ -75,18 +77,18 @@ def test_jobs_that_run_alike_share_a_profile() -> None:
 
 
 def test_a_job_without_a_class_is_classified() -> None:
-    profiles = found(2, kind=[-1, 4], memory_mib=20 * 1024)
+    profiles = profiles_of(2, kind=[-1, 4], memory_mib=20 * 1024)
     assert profiles.kinds.tolist() == [JobClass.MEMORY_BOUND, JobClass.MIXED]
 
 
 def test_unknown_device() -> None:
     with pytest.raises(UnknownName, match="did you mean 'V100'"):
-        found(device=0, device_names=("V10",))
+        profiles_of(device=0, device_names=("V10",))
 
 
 def test_draw_by_class() -> None:
-    assert rows(found())[0].watts == pytest.approx(261.0)
-    assert rows(found(kind=int(JobClass.MEMORY_BOUND)))[0].watts == pytest.approx(
+    assert rows(profiles_of())[0].watts == pytest.approx(261.0)
+    assert rows(profiles_of(kind=int(JobClass.MEMORY_BOUND)))[0].watts == pytest.approx(
         45 + 255 * 0.26 / 0.85
     )
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from flyball.core.results import Floats
-from flyball.physics.serving import TABLE, Lengths, Replica, queue_of, steady
-from flyball.twin.services import Fleet, Service, simulate
+from flyball.physics.serving import TABLE, USUAL, Lengths, Replica, queue_of, steady
+from flyball.twin.services import TICK_S, ReplicaFleet, Served, Service
 from flyball.twin.traffic import Traffic
 
 ONE = Replica("one", 2, (1.0, 0.0), (0.0, 0.0), (100.0, 0.0, 1.0), 1, 30.0)
@@ -19,6 +19,23 @@ FINE_S = 1.0 / 128.0
 
 def traffic(rate: float, lengths: Lengths, steps: int = 200) -> Traffic:
     return Traffic(600.0, np.full(steps, rate), np.ones(steps), lengths)
+
+
+def simulate(
+    replica: Replica,
+    traffic: Traffic,
+    timeline: list[tuple[float, int]],
+    seed: int,
+    target_s: float = USUAL.wait_s,
+    tick_s: float = TICK_S,
+) -> Served:
+    """Run a whole service; `timeline` is (seconds, replicas), the first ready at once."""
+    service = Service(replica, traffic, timeline[0][1], seed, target_s, tick_s)
+    for time_s, count in timeline[1:]:
+        service.advance(time_s)
+        service.order(count)
+    service.advance(traffic.span_s)
+    return service.served()
 
 
 def answers(output: Floats) -> Lengths:
@@ -34,7 +51,7 @@ def log_normal(variation: float) -> Floats:
 
 
 def p95_s(replicas: int, use: float, lengths: Lengths) -> tuple[float, float]:
-    """The 95th percentile of the wait: said by the formula, and simulated."""
+    """Return the 95th percentile of the wait: by the formula, and simulated."""
     queue = queue_of(ONE, lengths)
     rate = use * replicas * queue.each_rps
     low, high = 0.0, 100.0
@@ -59,16 +76,16 @@ def test_a_single_server_waits_as_the_closed_form_says() -> None:
 
 @pytest.mark.parametrize(("replicas", "use"), [(1, 0.8), (4, 0.7), (4, 0.9)])
 def test_the_formula_is_near_where_services_vary_little(replicas: int, use: float) -> None:
-    said, simulated = p95_s(replicas, use, answers(log_normal(0.25)))
-    assert said == pytest.approx(simulated, rel=0.10)
+    predicted, simulated = p95_s(replicas, use, answers(log_normal(0.25)))
+    assert predicted == pytest.approx(simulated, rel=0.10)
 
 
 def test_the_formula_is_off_where_services_vary_much() -> None:
     """At a variation of 1.5 two services with the same figures wait differently."""
     rare = np.where(np.arange(TABLE) < 0.95 * TABLE, 0.6558, 7.5382)  # 5 % are long
-    said, simulated = p95_s(16, 0.75, answers(rare))
+    predicted, simulated = p95_s(16, 0.75, answers(rare))
     assert queue_of(ONE, answers(rare)).service_scv == pytest.approx(2.25, rel=0.01)
-    assert said / simulated - 1 > 0.25
+    assert predicted / simulated - 1 > 0.25
 
 
 def test_batches_answer_what_the_formula_says() -> None:
@@ -88,22 +105,22 @@ def test_batches_answer_what_the_formula_says() -> None:
 
 
 def test_a_replica_serves_only_after_its_start_up() -> None:
-    # Nobody is served before 60 + 30 s; the two that come then catch up with one a second.
+    # No request is served before 60 + 30 s; then two replicas catch up with one arrival a second.
     late = simulate(ONE, traffic(1.0, steady(0, 1), 1), [(0.0, 0), (60.0, 2)], 2, 15.0)
     assert late.wait_s(1.0) == pytest.approx(90.0, abs=3.0)
     assert late.device_h == pytest.approx(2 * 2 * 540 / 3600)
     assert late.energy_kwh == pytest.approx(2 * 100 * 540 / 3.6e6, rel=0.01)
 
 
-def test_without_replicas_nobody_is_within() -> None:
+def test_without_replicas_no_request_is_within() -> None:
     none = simulate(ONE, traffic(50.0, steady(0, 1), 3), [(0.0, 0)], 2)
     assert none.within == 0.0
     assert none.requests == pytest.approx(90_000, rel=0.02)
     assert none.device_h == none.energy_kwh == 0.0
 
 
-def test_the_fleet_gives_up_what_is_on_its_way_first() -> None:
-    fleet = Fleet(3, 60.0)
+def test_the_fleet_stops_starting_replicas_first() -> None:
+    fleet = ReplicaFleet(3, 60.0)
     fleet.order(0.0, 8, 5.0)
     fleet.pass_time(0.0, 10.0)
     fleet.order(10.0, 4, 5.0)
@@ -132,11 +149,11 @@ def test_the_same_requests_come_whatever_the_replicas() -> None:
 
 def test_rounds_change_nothing() -> None:
     flow = traffic(3.0, answers(log_normal(1.0)), 4)
-    whole, parts = Service(ONE, flow, 4, 5), Service(ONE, flow, 4, 5)
-    whole.advance(2400.0)
+    at_once, parts = Service(ONE, flow, 4, 5), Service(ONE, flow, 4, 5)
+    at_once.advance(2400.0)
     for end in range(10, 2401, 10):
         parts.advance(float(end))
-    assert whole.served().waits.tolist() == parts.served().waits.tolist()
+    assert at_once.served().waits.tolist() == parts.served().waits.tolist()
 
 
 def test_bursts_have_the_dispersion_that_is_asked_for() -> None:

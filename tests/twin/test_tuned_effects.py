@@ -31,7 +31,7 @@ Orders = dict[int, Callable[[PlanDraft], Any]]
 
 @dataclass(frozen=True)
 class Script:
-    """Does at each instant (in seconds) what is written for it."""
+    """A tuner that runs the function set for each instant (in seconds)."""
 
     orders: Orders = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ def jobs(size: int = 1, duration_s: Any = 1000.0, model: str = "cifar10:256", **
 
 
 def point(twin: Twin, count: int) -> float:
-    """Progress per microsecond of job 0 on so many devices."""
+    """Return the progress per microsecond of job 0 on `count` devices."""
     held = twin.state.ranges[twin.state.jobs[0].curve]
     return float(twin.state.points[held.first + count - held.least].packed)
 
@@ -153,7 +153,7 @@ def test_a_guest_slows_its_host_and_is_slowed_and_holds_the_device_next() -> Non
     assert runs[0].end_us == runs[5].end_us == began + math.ceil(1000 * S / speed)
 
 
-def test_who_is_left_alone_is_as_fast_as_ever() -> None:
+def test_a_job_left_alone_regains_its_speed() -> None:
     rest: dict[str, Any] = {"model": "LM (batch size 20)", "device_names": ("V100",)}
     workload = jobs(2, duration_s=np.array([300.0, 1000.0]), **rest)
     cluster = Cluster("c", (NodeGroup("v", 1, "V100", 1),))
@@ -238,7 +238,7 @@ def test_a_service_scales_and_ends() -> None:
 
 
 def test_a_budget_holds_when_a_cap_is_lifted() -> None:
-    """The kernel carries caps out as told; the tuners keep the budget (see the tuner's tests)."""
+    """The kernel applies caps as planned; the tuners keep the budget (see their tests)."""
     twin = twin_of(jobs(4), {100: lambda draft: draft.set_cap(0, 6, WHY, 0.0)})
     twin.run(50 * S)
     before = float(twin.state.clock[0].power_w)

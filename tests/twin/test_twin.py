@@ -42,7 +42,7 @@ def test_array_admits_two_at_a_time() -> None:
 
 
 def test_dependencies_in_a_diamond() -> None:
-    # 1 and 2 wait for 0, 3 for both; 4 waits for nobody.
+    # 1 and 2 wait for 0, 3 for both; 4 waits for none.
     twin = run(
         [group(1, 8)],
         [0] * 5,
@@ -165,7 +165,7 @@ def test_overtaken_ends_make_room_in_the_event_list() -> None:
 # The twin as an object -------------------------------------------------------
 
 
-def test_replay_marks_the_window_whoever_decides() -> None:
+def test_replay_marks_the_window_with_any_policy() -> None:
     twin = make([group()], [0, 50, 100], [10, 10, 10])
     results = twin.replay(Preset("own", "", twin.knobs))
     first, last = results.window

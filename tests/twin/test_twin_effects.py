@@ -159,8 +159,8 @@ def test_a_gang_apart_runs_at_its_measured_spread_speed() -> None:
     # Gavel, LM of batch 20 on two V100: 132.17413 steps/s on one node, 30.43655 on two.
     model: dict[str, Any] = {"models": ("LM (batch size 20)",), "kind": -1}
     jobs: Any = ([0, 0, 1], [1000, 1000, 100], [1, 1, 2])
-    whole = run([group(2, 2)], *jobs, model=[-1, -1, 0], knobs=Knobs(place=Place.SPREAD), **model)
-    assert starts(whole)[2] == 1000
+    packed = run([group(2, 2)], *jobs, model=[-1, -1, 0], knobs=Knobs(place=Place.SPREAD), **model)
+    assert starts(packed)[2] == 1000
     knobs = Knobs(place=Place.SPREAD, span=Span.ANY)
     apart = run([group(2, 2)], *jobs, model=[-1, -1, 0], knobs=knobs, **model)
     assert ends(apart)[2] == pytest.approx(1 + 100 * 132.17413 / 30.43655)

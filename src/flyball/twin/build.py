@@ -1,4 +1,4 @@
-"""From a cluster and a workload to the state the kernel runs on."""
+"""Builds the state the kernel runs on from a cluster and a workload."""
 
 from __future__ import annotations
 
@@ -21,34 +21,23 @@ from flyball.core.workload import Workload
 from flyball.physics import catalogue
 from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
-from flyball.twin.curves import MOST
+from flyball.twin.curves import MAX_DEVICES
 from flyball.twin.outages import draw_outages
 from flyball.twin.peers import blank_memos, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
-from flyball.twin.shapes import Offer, find_unfit, group_shapes
+from flyball.twin.shapes import ClusterOffer, find_unfit, group_shapes
 from flyball.twin.speeds import speed_tables
 from flyball.twin.tenants import refuse_beyond_limit, tenant_table
 from flyball.twin.usual import score_cache, usual_jobs
 
 
 def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects) -> State:
-    """The state before the first event.
+    """Return the state before the first event.
 
     Raises:
         BadInput: a job that no node of the cluster can ever hold, or an empty workload.
     """
-    if len(workload) == 0:
-        raise BadInput(f"{workload.name} has no jobs", "nothing can be replayed")
-    if knobs.preempt != Preempt.NEVER and knobs.round_s <= effects.checkpoint_s:
-        raise BadInput(
-            f"rounds of {knobs.round_s:g} s are not longer than a checkpoint "
-            f"({effects.checkpoint_s:g} s): jobs might never progress",
-            "use a longer round_s",
-        )
-    if effects.share_limit > 1 and knobs.preempt != Preempt.NEVER:
-        raise BadInput("sharing of devices does not go with preempt=rounds", "use one of them")
-    if knobs.order == Order.SHARES:
-        _check_rounds_make_progress(cluster, knobs, effects)
+    _refuse_incompatible(cluster, workload, knobs, effects)
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
     rates = rate_table(profiles, cluster, effects.network)
@@ -59,24 +48,20 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     links = _links(workload, jobs)
     outages = draw_outages(cluster, workload, effects)
     start_us = int(workload.submit_us[0])
-    nodes, device_count = _nodes(pools, start_us)
+    nodes = _nodes(pools, start_us)
     nodes.sleeps_us = start_us + int(knobs.pack()[0].sleep_us)
     caps = cap_table(cluster)
     clock = _clock(cluster, effects, nodes, start_us)
     unit = catalogue.unit_of(cluster.groups)
-    shapes = group_shapes(workload, jobs, Offer(pools, rates, caps, knobs, clock, unit))
+    shapes = group_shapes(workload, jobs, ClusterOffer(pools, rates, caps, knobs, clock, unit))
     tenants = tenant_table(cluster, workload, start_us)
     if knobs.order == Order.FAIR:
         refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload, unit)
     clock.hosts = bool(shapes.cpu_milli.any() or shapes.host_mib.any())
-    most_running, most_rows = _most(workload, device_count, effects)
-    by_shares = knobs.order == Order.SHARES
-    order_of_visits(pools, rates, shapes, jobs)
-    rows = records(most_rows, r.ROW)
-    rows.next = np.append(np.arange(1, most_rows), -1)
+    set_visit_order(pools, rates, shapes, jobs)
     groups = records(len(workload.group_limits), r.GROUP)
     groups.limit, groups.head, groups.tail = workload.group_limits, -1, -1
-    arrays = {
+    tables = {
         "jobs": jobs,
         "pools": pools,
         "rates": rates,
@@ -90,26 +75,8 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "usual": usual_jobs(workload, jobs, shapes),
         "runs": _runs(jobs),
         "nodes": nodes,
-        "devices": records(
-            device_count if (workload.milli < MILLI_PER_DEVICE).any() else 1, r.DEVICE
-        ),
-        "rows": rows,
         "shapes": shapes,
-        "queue": records(int(shapes.begin[-1]) + len(jobs), r.ENTRY),
-        "window": records(window_size(knobs, len(jobs)), r.WINDOW),
-        "events": records(most_running + most_running // 4 + len(nodes) + 64, r.EVENT),
         "groups": groups,
-        "shares": records(len(jobs) * len(pools) if by_shares else 0, r.SHARE),
-        "claims": records(len(jobs) if by_shares else 0, r.CLAIM),
-        "bitmaps": _bitmaps(pools),
-        "avail": np.full((int(pools.capacity.max()) + 1, len(nodes)), STALE, np.int64),
-        "node_scratch": records(len(nodes), r.SCRATCH),
-        "device_scratch": records(device_count, r.SCRATCH),
-        "shortlist": records(len(nodes), r.EVENT),
-        "victims": records(most_running, r.ENTRY),
-        "ranking": records(2 * len(jobs) if by_shares else 0, r.RANK),
-        "assigned": np.full(len(jobs) if by_shares else 0, -1, np.int32),
-        "plan": records(most_rows + 2 * most_running + 2 * len(nodes), r.ACTION),
         "clock": clock,
         "tenants": tenants,
         "memos": blank_memos(jobs, knobs),
@@ -117,26 +84,80 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "pair_guesses": speeds.pair_guesses,
         "scores": score_cache(knobs, len(shapes), len(nodes)),
     }
-    return assemble(arrays)
+    working = _working_arrays(workload, knobs, effects, pools, nodes, shapes)
+    return assemble({**tables, **working})
+
+
+def _working_arrays(
+    workload: Workload,
+    knobs: Knobs,
+    effects: Effects,
+    pools: Records,
+    nodes: Records,
+    shapes: Records,
+) -> dict[str, Any]:
+    """Return the queue, the plan and the scratch arrays of a run, empty."""
+    jobs = len(workload)
+    devices = int((pools.nodes.astype(np.int64) * pools.capacity).sum())
+    fractions = (workload.milli < MILLI_PER_DEVICE).any()
+    max_running, max_rows = _upper_bounds(workload, devices, effects)
+    sharing_jobs = jobs if knobs.order == Order.SHARES else 0
+    rows = records(max_rows, r.ROW)
+    rows.next = np.append(np.arange(1, max_rows), -1)
+    return {
+        "devices": records(devices if fractions else 1, r.DEVICE),
+        "rows": rows,
+        "queue": records(int(shapes.begin[-1]) + jobs, r.ENTRY),
+        "window": records(window_size(knobs, jobs), r.WINDOW),
+        "events": records(max_running + max_running // 4 + len(nodes) + 64, r.EVENT),
+        "shares": records(sharing_jobs * len(pools), r.SHARE),
+        "claims": records(sharing_jobs, r.CLAIM),
+        "bitmaps": _bitmaps(pools),
+        "avail": np.full((int(pools.capacity.max()) + 1, len(nodes)), STALE, np.int64),
+        "node_scratch": records(len(nodes), r.SCRATCH),
+        "device_scratch": records(devices, r.SCRATCH),
+        "shortlist": records(len(nodes), r.EVENT),
+        "victims": records(max_running, r.ENTRY),
+        "ranking": records(2 * sharing_jobs, r.RANK),
+        "assigned": np.full(sharing_jobs, -1, np.int32),
+        "plan": records(max_rows + 2 * max_running + 2 * len(nodes), r.ACTION),
+    }
 
 
 def unfit_jobs(
     cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects
 ) -> dict[str, npt.NDArray[np.intp]]:
-    """The jobs that no node of the cluster can ever hold: their rows, by the reason."""
+    """Return the indices of jobs that no node of the cluster can ever hold, by reason."""
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
     pools, jobs = _pools(cluster), _jobs(workload, profiles, effects)
-    nodes, _count = _nodes(pools, 0)
-    offer = Offer(
+    offer = ClusterOffer(
         pools, rate_table(profiles, cluster, effects.network), cap_table(cluster), knobs,
-        _clock(cluster, effects, nodes, 0), catalogue.unit_of(cluster.groups),
+        _clock(cluster, effects, _nodes(pools, 0), 0), catalogue.unit_of(cluster.groups),
     )  # fmt: skip
     return find_unfit(workload, jobs, offer)
 
 
+def _refuse_incompatible(
+    cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects
+) -> None:
+    """Refuse an empty workload, and knobs and effects that do not go together."""
+    if len(workload) == 0:
+        raise BadInput(f"{workload.name} has no jobs", "nothing can be replayed")
+    if knobs.preempt != Preempt.NEVER and knobs.round_s <= effects.checkpoint_s:
+        raise BadInput(
+            f"rounds of {knobs.round_s:g} s are not longer than a checkpoint "
+            f"({effects.checkpoint_s:g} s): jobs might never progress",
+            "use a longer round_s",
+        )
+    if effects.share_limit > 1 and knobs.preempt != Preempt.NEVER:
+        raise BadInput("sharing of devices does not go with preempt=rounds", "use one of them")
+    if knobs.order == Order.SHARES:
+        _check_rounds_make_progress(cluster, knobs, effects)
+
+
 def _check_rounds_make_progress(cluster: Cluster, knobs: Knobs, effects: Effects) -> None:
-    """A slice of one round must outlast what it costs to begin and to end it."""
+    """Check that a round is longer than the cost of starting and stopping a job."""
     cost_s = effects.checkpoint_s + max(effects.restart_s)
     if knobs.sleep_s >= 0:
         cost_s += max(catalogue.get(group.device).wake_s for group in cluster.groups)
@@ -148,8 +169,8 @@ def _check_rounds_make_progress(cluster: Cluster, knobs: Knobs, effects: Effects
         )
 
 
-def order_of_visits(pools: Records, rates: Records, shapes: Records, jobs: Records) -> None:
-    """Rounds look at the pools that are fastest for the workload first."""
+def set_visit_order(pools: Records, rates: Records, shapes: Records, jobs: Records) -> None:
+    """Set the order in which rounds visit pools: the fastest for the workload first."""
     bits = np.uint64(1) << np.arange(len(pools), dtype=np.uint64)
     could = (shapes.pools[:, None] & bits) > 0
     packed = rates.packed.reshape(-1, len(pools))[shapes.profile] * could
@@ -159,7 +180,7 @@ def order_of_visits(pools: Records, rates: Records, shapes: Records, jobs: Recor
 
 
 def window_size(knobs: Knobs, jobs: int) -> int:
-    """Room for the part of the queue a scan may look at."""
+    """Return the number of queued jobs that a scan may consider."""
     return min(knobs.depth, jobs)
 
 
@@ -191,7 +212,7 @@ def _pools(cluster: Cluster) -> Records:
 
 
 def host_size(group: NodeGroup) -> tuple[int, int]:
-    """Host cores in thousandths and host memory in MiB of a node.
+    """Return the host cores (thousandths) and host memory (MiB) of a node.
 
     Raises:
         BadInput: a host that is too large to count.
@@ -206,7 +227,7 @@ def host_size(group: NodeGroup) -> tuple[int, int]:
 
 def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
     share = workload.devices * workload.milli / MILLI_PER_DEVICE
-    restart = np.array([to_us(each) for each in effects.restart_s])
+    restart = np.array([to_us(seconds) for seconds in effects.restart_s])
     columns = {
         "reference_us": workload.duration_us * profiles.to_reference[profiles.of_job] * share,
         "restart_us": restart[np.searchsorted([1, 8], workload.devices)],
@@ -230,12 +251,15 @@ def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
 
 
 MAX_CPUS = 200_000
+"""Maximum cores of a host."""
 MAX_HOST_GIB = 1e6
+"""Maximum memory of a host."""
 CHUNK = 8192
+"""Number of records written at a time."""
 
 
 def _fill(table: Records, columns: dict[str, Any]) -> None:
-    """Write columns into records, a stretch at a time so that it stays in the cache."""
+    """Write columns into records, a chunk at a time so that it stays in the cache."""
     plain = table.view(np.ndarray)
     fields = [(plain[name], values) for name, values in columns.items()]
     for begin in range(0, len(table), CHUNK):
@@ -244,7 +268,7 @@ def _fill(table: Records, columns: dict[str, Any]) -> None:
 
 
 def _estimates(workload: Workload, effects: Effects) -> npt.NDArray[np.float64]:
-    """Stated estimates; elsewhere the duration with a log-normal error (see `Effects`)."""
+    """Return stated estimates, or else the duration with a log-normal error (see `Effects`)."""
     rng = np.random.default_rng([effects.seed, 1])
     guessed = workload.duration_us
     if effects.estimate_sigma:
@@ -254,7 +278,7 @@ def _estimates(workload: Workload, effects: Effects) -> npt.NDArray[np.float64]:
 
 
 def _links(workload: Workload, jobs: Records) -> npt.NDArray[np.int32]:
-    """Successors of each job, end to end; sets the counts in `jobs`."""
+    """Return the successors of all jobs, concatenated; set the counts in `jobs`."""
     order = np.lexsort((workload.after_job, workload.after_on))
     if not len(order):
         return np.zeros(0, np.int32)
@@ -273,25 +297,25 @@ def _runs(jobs: Records) -> Records:
     return runs
 
 
-def _nodes(pools: Records, start_us: int) -> tuple[Records, int]:
+def _nodes(pools: Records, start_us: int) -> Records:
     nodes = records(int(pools.nodes.sum()), r.NODE)
     first_device = 0
     for pool_id, pool in enumerate(pools):
         capacity = int(pool.capacity)
-        mine: Any = nodes[pool.first_node : pool.first_node + pool.nodes]
-        mine.pool, mine.free = pool_id, capacity
-        mine.free_mask = np.uint64((1 << capacity) - 1)
-        mine.free_cpu_milli, mine.free_host_mib = pool.cpu_milli, pool.host_mib
-        mine.power_w = pool.host_w + pool.capacity * pool.idle_w
-        mine.first_device = first_device + capacity * np.arange(pool.nodes)
+        members: Any = nodes[pool.first_node : pool.first_node + pool.nodes]
+        members.pool, members.free = pool_id, capacity
+        members.free_mask = np.uint64((1 << capacity) - 1)
+        members.free_cpu_milli, members.free_host_mib = pool.cpu_milli, pool.host_mib
+        members.power_w = pool.host_w + pool.capacity * pool.idle_w
+        members.first_device = first_device + capacity * np.arange(pool.nodes)
         first_device += capacity * int(pool.nodes)
     nodes.since_us = nodes.idle_since_us = start_us
     nodes.first_row = -1
-    return nodes, first_device
+    return nodes
 
 
 def _bitmaps(pools: Records) -> npt.NDArray[np.uint64]:
-    """Bitmaps with every node at its full count."""
+    """Return bitmaps in which every node has all its devices free."""
     total = sum(index_size(int(pool.words), int(pool.capacity)) for pool in pools)
     bitmaps = np.zeros(total, np.uint64)
     for pool in pools:
@@ -306,19 +330,19 @@ def _bitmaps(pools: Records) -> npt.NDArray[np.uint64]:
 
 
 def _ones(count: int) -> npt.NDArray[np.uint64]:
-    """Words whose first `count` bits are set."""
+    """Return words whose first `count` bits are set."""
     words = np.full((count + 63) // 64, np.iinfo(np.uint64).max, np.uint64)
     if count % 64:
         words[-1] = (1 << (count % 64)) - 1
     return words
 
 
-def _most(workload: Workload, devices: int, effects: Effects) -> tuple[int, int]:
-    """Bounds on jobs running at a time and on rows in use."""
+def _upper_bounds(workload: Workload, devices: int, effects: Effects) -> tuple[int, int]:
+    """Return the largest possible numbers of running jobs and of rows in use."""
     per_device = max(MILLI_PER_DEVICE // int(workload.milli.min()), effects.share_limit)
-    bare = int((workload.devices == 0).sum())  # host-only jobs: a row each, as many as there are
+    bare = int((workload.devices == 0).sum())  # host-only jobs: each has one row
     running = min(len(workload), devices * per_device + bare)
-    held = int(np.where(workload.most == 0, workload.devices, MOST).sum())
+    held = int(np.where(workload.most == 0, workload.devices, MAX_DEVICES).sum())
     rows = min(held, devices * per_device) + bare
     return running, max(rows, 1)
 
@@ -328,8 +352,8 @@ def _clock(cluster: Cluster, effects: Effects, nodes: Records, start_us: int) ->
     clock: Any = out[0]
     clock.now_us = clock.start_us = start_us
     power_w = 0.0
-    for each in nodes.power_w:
-        power_w += float(each)
+    for node_w in nodes.power_w:
+        power_w += float(node_w)
     clock.power_w = clock.peak_power_w = power_w
     clock.budget_w = cluster.power_budget_w
     clock.checkpoint_every_us = to_us(effects.checkpoint_every_s)

@@ -1,4 +1,4 @@
-"""What changes while jobs run: their speed, their cap, their neighbours; and idle nodes."""
+"""Changes while jobs run: speed, cap and neighbours of jobs, and sleep of idle nodes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CAP, SLEEP, WAKE = int(ActionKind.CAP), int(ActionKind.SLEEP), int(ActionKind.WA
 
 @kernel
 def natural_end(job: Any, run_: Any) -> int:
-    """When the running slice completes the job's work."""
+    """Return when the running slice completes the job's work."""
     left_us = max(0.0, job.work_us - run_.done_us)
     return int(run_.ready_us + math.ceil(left_us / run_.rate))
 
 
 @hot
 def schedule_end(state: Any, job_id: int) -> None:
-    """The true end of a slice that just began."""
+    """Schedule the true end of a slice that just began."""
     job, run_ = state.jobs[job_id], state.runs[job_id]
     run_.end_us = natural_end(job, run_)
     if job.limit_us > 0:
@@ -36,18 +36,18 @@ def schedule_end(state: Any, job_id: int) -> None:
 
 
 @kernel
-def let_go(state: Any, knobs: Any, job_id: int, now: int) -> None:
-    """Take back what a job holds; those that shared its device are faster from now on."""
+def release_devices(state: Any, knobs: Any, job_id: int, now: int) -> None:
+    """Release the devices of a job; jobs that shared its device speed up."""
     row = state.rows[state.runs[job_id].first_row]
     node_id, mask = row.node, row.mask
     release(state, knobs, job_id, now)
     if len(state.pairs) > 0:
-        share_anew(state, node_id, mask, now)
+        update_shared_speeds(state, node_id, mask, now)
 
 
 @kernel
-def share_anew(state: Any, node_id: int, mask: Any, now: int) -> None:
-    """Somebody came to a device or left it: the speed of all on it changes."""
+def update_shared_speeds(state: Any, node_id: int, mask: Any, now: int) -> None:
+    """Update the speed of all jobs on a device after one came or left."""
     job_id = next_sharer(state, node_id, mask, -1)
     while job_id >= 0:
         run_ = state.runs[job_id]
@@ -60,18 +60,18 @@ def share_anew(state: Any, node_id: int, mask: Any, now: int) -> None:
 
 @kernel
 def adjust(state: Any, knobs: Any, at: int, now: int) -> bool:
-    """Carry out an action on a running job or a node; whether it was possible."""
+    """Carry out an action on a running job or a node; return whether it was possible."""
     action = state.plan[at]
     if action.kind == CAP:
-        return cap(state, action.job, max(action.level, knobs.cap), now)
+        return set_cap(state, action.job, max(action.level, knobs.cap), now)
     if action.kind == SLEEP or action.kind == WAKE:
-        return put(state, action.node, action.kind == SLEEP, now)
+        return set_sleep(state, action.node, action.kind == SLEEP, now)
     return False
 
 
 @kernel
-def cap(state: Any, job_id: int, level: int, now: int) -> bool:
-    """Let a running job go on under another cap."""
+def set_cap(state: Any, job_id: int, level: int, now: int) -> bool:
+    """Continue a running job under another cap; return whether that was possible."""
     run_ = state.runs[job_id]
     if run_.status != RUNNING or run_.first_row < 0 or not 0 <= level < CAP_LEVELS:
         return False
@@ -82,8 +82,8 @@ def cap(state: Any, job_id: int, level: int, now: int) -> bool:
 
 
 @kernel
-def put(state: Any, node_id: int, to_sleep: bool, now: int) -> bool:
-    """Send an idle node to sleep, or wake it and keep it awake."""
+def set_sleep(state: Any, node_id: int, to_sleep: bool, now: int) -> bool:
+    """Send an idle node to sleep, or wake it for good; return whether that was possible."""
     node = state.nodes[node_id]
     pool = state.pools[node.pool]
     if node.down or node.idle_since_us < 0:

@@ -1,7 +1,7 @@
-"""Nodes on a virtual clock, behind the contract of an engine: the live control plane runs on it.
+"""An engine whose nodes run on a virtual clock; the live control plane can run on it.
 
-What is here outlives a control plane that is killed, as supervisors do. Faults are switched on from
-outside: `lose` an attempt, or let launches come late.
+Its state outlives a control plane that is killed, as supervisors do. Callers inject faults: they
+`lose` an attempt or delay launches.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ from flyball.core.units import FOREVER_US, MIB_PER_GIB, S_PER_HOUR, US_PER_S, to
 from flyball.physics import catalogue
 
 Token = tuple[int, int]
-Course = Callable[[JobSpec, int, int], tuple[float, int]]
-"""(spec, job, attempt) to (seconds it would run, exit code)."""
+RunModel = Callable[[JobSpec, int, int], tuple[float, int]]
+"""Maps (spec, job, attempt) to (seconds that it runs, exit code)."""
 
 
 @dataclass
-class Attempt:
-    """One claimed token.
+class VirtualAttempt:
+    """Holds one claimed token.
 
     Attributes:
-        began_us: -1 = the launch is still on its way.
-        over_us: when it ends, or ended.
-        why: how it ended, "" = it runs.
-        devices, share: what it may use; it is taken to be as fast as it has of them.
-        obeyed: the numbers of the last orders, by kind.
+        began_us: when it starts or started; in the future while a launch is delayed.
+        over_us: when it ends or ended.
+        why: how it ends or ended.
+        void: no launch was ever received.
+        devices, share: what it may use; its speed is proportional to their product.
+        obeyed: the sequence numbers of the last orders, by kind.
+        reported: the kinds of reports already returned.
     """
 
     spec: JobSpec
@@ -46,25 +48,25 @@ class Attempt:
     devices: int = 1
     share: float = 1.0
     obeyed: dict[type, int] = field(default_factory=dict)
-    known: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
 
 class VirtualEngine:
-    """An engine whose jobs only pass time.
+    """Runs jobs that only pass time.
 
     Attributes:
-        nodes_: the nodes there are.
+        nodes_: all nodes.
         attempts: every token that was claimed and not acknowledged.
-        runs: how often each token was really started: never more than once.
+        runs: number of starts of each token: never more than one.
     """
 
     def __init__(
-        self, nodes: Sequence[LiveNode], now_us: Callable[[], int], course: Course | None = None
+        self, nodes: Sequence[LiveNode], now_us: Callable[[], int], course: RunModel | None = None
     ) -> None:
         self.nodes_ = tuple(nodes)
         self._now_us = now_us
         self._course = course or estimated
-        self.attempts: dict[Token, Attempt] = {}
+        self.attempts: dict[Token, VirtualAttempt] = {}
         self.runs: dict[Token, int] = {}
         self.launch_delay_us = 0
         self._listened: list[int] = []
@@ -88,8 +90,8 @@ class VirtualEngine:
                     self._steer(attempt, action)
         return Receipt(*token, accepted=True)
 
-    def _steer(self, attempt: Attempt, action: Resize | Cap) -> None:
-        """From now on it is faster or slower."""
+    def _steer(self, attempt: VirtualAttempt, action: Resize | Cap) -> None:
+        """Change the speed of an attempt from now on."""
         before = attempt.devices * attempt.share
         if isinstance(action, Resize):
             attempt.devices = _count(action.rows)
@@ -110,7 +112,9 @@ class VirtualEngine:
         why = "exit"
         if spec.limit_s and run_s > spec.limit_s:
             over, why, exit_code = began + to_us(spec.limit_s), "limit", 0
-        self.attempts[token] = Attempt(spec, began, over, exit_code, why, devices=_count(rows))
+        self.attempts[token] = VirtualAttempt(
+            spec, began, over, exit_code, why, devices=_count(rows)
+        )
         self.runs[token] = 1
 
     def _stop(self, token: Token) -> None:
@@ -119,51 +123,53 @@ class VirtualEngine:
             attempt.over_us, attempt.why = self._now_us(), "stopped"
 
     def lose(self, token: Token) -> None:
-        """The supervisor of an attempt dies, and its processes with it."""
+        """Simulate the death of an attempt's supervisor and processes."""
         attempt = self.attempts.get(token)
         if attempt and self._now_us() < attempt.over_us:
             attempt.lost, attempt.over_us = True, self._now_us()
 
     @property
     def alive(self) -> list[Token]:
-        """What runs at this instant."""
+        """Return the tokens of the attempts that run now."""
         now = self._now_us()
         return [
             token
-            for token, each in self.attempts.items()
-            if not each.void and each.began_us <= now < each.over_us
+            for token, attempt in self.attempts.items()
+            if not attempt.void and attempt.began_us <= now < attempt.over_us
         ]
 
     @property
     def next_us(self) -> int:
-        """When something happens next."""
+        """Return when something happens next."""
         now = self._now_us()
-        times = [each.began_us for each in self.attempts.values() if each.began_us > now]
-        times += [each.over_us for each in self.attempts.values() if each.over_us > now]
+        attempts = self.attempts.values()
+        times = [attempt.began_us for attempt in attempts if attempt.began_us > now]
+        times += [attempt.over_us for attempt in attempts if attempt.over_us > now]
         return min(times, default=FOREVER_US)
 
     def wait(self, timeout_s: float) -> bool:
-        """Block until something happens on a clock that is real, or so many seconds."""
+        """Block until something happens (the clock is real) or for `timeout_s`."""
         left_s = max(0.0, (self.next_us - self._now_us()) / US_PER_S)
-        heard = select.select(self._listened, (), (), min(timeout_s, left_s))[0]
-        return bool(heard) or left_s <= timeout_s
+        readable = select.select(self._listened, (), (), min(timeout_s, left_s))[0]
+        return bool(readable) or left_s <= timeout_s
 
     def listen_to(self, descriptor: int) -> None:
-        """Let `wait` end also when this becomes readable."""
+        """End `wait` also when this descriptor becomes readable."""
         self._listened.append(descriptor)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources to free."""
 
     def observe(self) -> list[Report]:
-        now, seen = self._now_us(), []
-        for token, each in self.attempts.items():
-            if each.began_us <= now and not each.void and "started" not in each.known:
-                seen.append(Report(*token, "started", each.began_us, {"pid": 1}))
-                each.known.add("started")
-            if each.over_us <= now or each.void:
-                seen.append(_end_of(token, each))
-        return seen
+        now, reports = self._now_us(), []
+        for token, attempt in self.attempts.items():
+            started = attempt.began_us <= now and not attempt.void
+            if started and "started" not in attempt.reported:
+                reports.append(Report(*token, "started", attempt.began_us, {"pid": 1}))
+                attempt.reported.add("started")
+            if attempt.over_us <= now or attempt.void:
+                reports.append(_end_of(token, attempt))
+        return reports
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
         for report in reports:
@@ -171,46 +177,47 @@ class VirtualEngine:
                 self.attempts.pop((report.job, report.attempt), None)
 
     def reconcile(self, expected: Sequence[Token]) -> list[Report]:
-        now, seen = self._now_us(), []
-        for token in [each for each in self.attempts if each not in set(expected)]:
-            del self.attempts[token]  # on record as over
+        now, reports = self._now_us(), []
+        for token in self.attempts.keys() - set(expected):
+            del self.attempts[token]  # the journal has it as ended
         for token in expected:
-            each = self.attempts.get(token)
-            if each is None:
-                each = self.attempts[token] = Attempt(JobSpec(("",)), now, now, 0, void=True)
+            attempt = self.attempts.get(token)
+            if attempt is None:
+                attempt = VirtualAttempt(JobSpec(("",)), now, now, 0, void=True)
+                self.attempts[token] = attempt
                 self.runs.setdefault(token, 0)
-            if each.void or each.over_us <= now:
-                seen.append(_end_of(token, each))
-            elif each.began_us <= now:
-                seen.append(Report(*token, "started", each.began_us, {"pid": 1}))
-        return seen
+            if attempt.void or attempt.over_us <= now:
+                reports.append(_end_of(token, attempt))
+            elif attempt.began_us <= now:
+                reports.append(Report(*token, "started", attempt.began_us, {"pid": 1}))
+        return reports
 
 
 def _count(rows: Sequence[Row]) -> int:
     return max(1, sum(row.mask.bit_count() for row in rows))
 
 
-def _end_of(token: Token, each: Attempt) -> Report:
-    if each.void or each.lost:
-        return Report(*token, "void" if each.void else "lost", each.over_us, {})
-    values = {"exit_code": each.exit_code, "signal": 0, "why": each.why}
-    return Report(*token, "ended", each.over_us, values)
+def _end_of(token: Token, attempt: VirtualAttempt) -> Report:
+    if attempt.void or attempt.lost:
+        return Report(*token, "void" if attempt.void else "lost", attempt.over_us, {})
+    values = {"exit_code": attempt.exit_code, "signal": 0, "why": attempt.why}
+    return Report(*token, "ended", attempt.over_us, values)
 
 
 def nodes_of(cluster: Cluster) -> list[LiveNode]:
-    """The nodes of a cluster, one by one."""
+    """Return a live node for every node of a cluster."""
     return [
         LiveNode(
-            f"{group.name}{at}", catalogue.get(group.device).name, group.devices, group.cpus,
+            f"{group.name}{number}", catalogue.get(group.device).name, group.devices, group.cpus,
             round(group.memory_gib * MIB_PER_GIB),
         )
         for group in cluster.groups
-        for at in range(group.count)
+        for number in range(group.count)
     ]  # fmt: skip
 
 
 def estimated(spec: JobSpec, job: int, attempt: int) -> tuple[float, int]:
-    """Jobs take what their owners expect, give or take a third; drawn by the job's number."""
+    """Return a run time near what the owner expects, drawn by job and attempt, and exit code 0."""
     expected = spec.estimate_s or spec.limit_s or S_PER_HOUR
     rng = np.random.default_rng([job, attempt])
     return float(expected * np.exp(0.3 * rng.standard_normal())), 0

@@ -1,7 +1,7 @@
-"""The list of events to come: ends of running jobs and repairs of nodes, in one heap.
+"""Future events in one heap: ends of running jobs and repairs of nodes.
 
-A job that is preempted leaves its end behind in the list; such an end is overtaken, and is
-dropped when it comes to the top or when the list is full.
+A job that is preempted leaves its end behind in the heap; such a stale end is dropped when it
+comes to the top or when the heap is full.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from flyball.schedule import heap
 RUNNING = int(Status.RUNNING)
 END_EVENT, REPAIR_EVENT = int(EventKind.END), int(EventKind.REPAIR)
 KIND_BITS = 48
-"""An event's tie is kind * 2**48 + index, so that ends come before repairs."""
+"""Shift of the kind in an event's tie, kind * 2**48 + index, so that ends come before repairs."""
 
 
 @kernel
 def push_event(state: Any, when: int, kind: int, subject: int) -> None:
+    """Add an event of a job or node (`subject`) at the instant `when`."""
     clock = state.clock[0]
     if HEAP_OFFSET + clock.event_count == len(state.events):
         compact_events(state)
@@ -33,7 +34,7 @@ def push_event(state: Any, when: int, kind: int, subject: int) -> None:
 
 @kernel
 def is_stale(state: Any, event: Any) -> bool:
-    """Whether an end was overtaken: its job was preempted or failed since."""
+    """Return whether an end is stale: its job was preempted, failed or changed speed since."""
     if event.tie >> KIND_BITS != END_EVENT:
         return False
     run_ = state.runs[event.tie]
@@ -42,7 +43,7 @@ def is_stale(state: Any, event: Any) -> bool:
 
 @kernel
 def next_event_us(state: Any) -> int:
-    """When the next end or repair is due; drops overtaken ends on the way."""
+    """Return when the next end or repair is due; drop stale ends on the way."""
     clock = state.clock[0]
     while clock.event_count > 0 and is_stale(state, state.events[HEAP_OFFSET]):
         heap.drop_top(state.events, HEAP_OFFSET, clock.event_count)
@@ -52,7 +53,7 @@ def next_event_us(state: Any) -> int:
 
 @kernel
 def pop_event(state: Any) -> tuple:  # type: ignore[type-arg]
-    """Take the next event off the list: (kind, job or node)."""
+    """Remove the next event and return (kind, job or node)."""
     clock = state.clock[0]
     tie = state.events[HEAP_OFFSET].tie
     heap.drop_top(state.events, HEAP_OFFSET, clock.event_count)
@@ -62,7 +63,7 @@ def pop_event(state: Any) -> tuple:  # type: ignore[type-arg]
 
 @kernel
 def compact_events(state: Any) -> None:
-    """Drop every overtaken end, to make room."""
+    """Drop every stale end, to make room."""
     clock = state.clock[0]
     kept = 0
     for at in range(clock.event_count):

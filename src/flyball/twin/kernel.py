@@ -1,8 +1,8 @@
-"""The clock: advances events and calls the decision kernel. Nothing here decides.
+"""The clock: handles events and calls the decision kernel. Nothing here decides.
 
 `advance` brings the state to the next instant at which something happens, `decide`
-(schedule.kernel) writes a plan, `carry_out` lets it take effect. `run` is the three in a loop,
-compiled as one; stepping calls them one by one with any policy in the middle.
+(schedule.kernel) writes a plan, `carry_out` applies it. `run` is the three in a loop, compiled as
+one; stepping calls them one by one with any policy in the middle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ from flyball.schedule.shares.rounds import targets_due
 from flyball.schedule.slices import account, cut_short, give_way
 from flyball.schedule.start import can_start_as_planned, start_as_planned
 from flyball.schedule.tenants import recount
-from flyball.twin.change import adjust, let_go, natural_end, schedule_end, share_anew
+from flyball.twin.change import (
+    adjust,
+    natural_end,
+    release_devices,
+    schedule_end,
+    update_shared_speeds,
+)
 from flyball.twin.events import REPAIR_EVENT, next_event_us, pop_event, push_event
 from flyball.twin.scale import scale
 
@@ -41,10 +47,10 @@ def run(state: Any, packed: Any, until_us: int, resume: bool) -> bool:
     """Handle every instant up to and including `until_us`.
 
     Args:
-        resume: go on with the decision of the present instant, for which targets were due.
+        resume: continue with the decision of the present instant, for which targets were due.
 
     Returns:
-        True if the policy must set its targets before the run can go on; call again then.
+        True if the policy must set its targets before the run can continue; then call again.
     """
     knobs = packed[0]
     while True:
@@ -64,7 +70,7 @@ def run(state: Any, packed: Any, until_us: int, resume: bool) -> bool:
 
 @entry
 def pass_time(state: Any, packed: Any, until_us: int) -> None:
-    """Let everything happen up to and including `until_us`, without a decision."""
+    """Handle all events up to and including `until_us`, without a decision."""
     knobs = packed[0]
     now = next_instant(state, knobs)
     while now <= until_us:
@@ -74,7 +80,7 @@ def pass_time(state: Any, packed: Any, until_us: int) -> None:
 
 @hot
 def next_instant(state: Any, knobs: Any) -> int:
-    """When something happens next: FOREVER_US if nothing ever will."""
+    """Return when something happens next: FOREVER_US if nothing ever will."""
     clock = state.clock[0]
     when = next_event_us(state)
     if clock.next_job < len(state.jobs):
@@ -90,7 +96,7 @@ def next_instant(state: Any, knobs: Any) -> int:
 
 @kernel
 def round_follows(clock: Any, knobs: Any) -> bool:
-    """Whether there is anything for another round to decide."""
+    """Return whether there is anything for another round to decide."""
     if knobs.order == SHARES:
         waits = clock.pending > 0 and (clock.shares_due or not clock.settled)
         return bool(clock.running > 0 or waits)
@@ -99,11 +105,11 @@ def round_follows(clock: Any, knobs: Any) -> bool:
 
 @hot
 def advance(state: Any, knobs: Any, now: int) -> None:
-    """Let everything happen that happens at `now`, short of the decision."""
+    """Handle all events at `now`, without the decision."""
     clock = state.clock[0]
     clock.now_us = now
     before = clock.arrivals + clock.ends + clock.failures + clock.repairs
-    # 1. Ends, then repairs: that is the order of the ties.
+    # 1. Ends, then repairs: ties are ordered that way.
     while next_event_us(state) == now:
         kind, subject = pop_event(state)
         if kind == REPAIR_EVENT:
@@ -134,7 +140,7 @@ def advance(state: Any, knobs: Any, now: int) -> None:
 
 @hot
 def arrive(state: Any, knobs: Any, job_id: int, now: int) -> None:
-    """A job is submitted: it waits for its predecessors, then for its array, or queues."""
+    """Submit a job: it waits for its predecessors, then for its array, or joins the queue."""
     run_ = state.runs[job_id]
     run_.status = HELD
     if run_.waiting_on == 0:
@@ -143,7 +149,7 @@ def arrive(state: Any, knobs: Any, job_id: int, now: int) -> None:
 
 @hot
 def admit(state: Any, knobs: Any, job_id: int, now: int) -> None:
-    """Queue a job that waits for nobody, unless its array is at its limit."""
+    """Queue a job that waits for no predecessor, unless its array is at its limit."""
     group_id = state.jobs[job_id].group
     if group_id >= 0:
         group = state.groups[group_id]
@@ -160,7 +166,7 @@ def admit(state: Any, knobs: Any, job_id: int, now: int) -> None:
 
 @hot
 def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
-    """A job ends: of itself, or by its own limit."""
+    """End a job: its work is done, or its time limit is reached."""
     job, run_, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
     if natural_end(job, run_) == now:
         run_.status = DONE
@@ -169,7 +175,7 @@ def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
         run_.status = TIMEOUT
         run_.done_us += progress(run_, now)
     account(state, job_id, now)
-    let_go(state, knobs, job_id, now)
+    release_devices(state, knobs, job_id, now)
     clock.finished += 1
     clock.ends += 1
     if knobs.order == HISTORY:
@@ -190,20 +196,30 @@ def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
 
 @kernel
 def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
-    """A node goes down: its jobs fall back to their last checkpoint and queue again."""
+    """Fail a node: its jobs fall back to their last checkpoint and queue again."""
     clock, node = state.clock[0], state.nodes[node_id]
-    pool = state.pools[node.pool]
     every = clock.checkpoint_every_us
     while node.first_row >= 0:
         job_id = first_job_on(state, node)
         run_ = state.runs[job_id]
-        release(state, knobs, job_id, now)  # whoever shares its device fails with it
+        release(state, knobs, job_id, now)  # jobs that share its device fail with it
         run_.failures += 1
         kept = 0.0
         if every > 0:
             kept = (max(0, now - run_.ready_us) // every) * every * run_.rate
         cut_short(state, job_id, kept, now)
         queue.enqueue(state, knobs, job_id, now)
+    take_down(state, node_id, now)
+    clock.capacity_grew = 1
+    clock.failures += 1
+    push_event(state, up_us, REPAIR_EVENT, node_id)
+
+
+@kernel
+def take_down(state: Any, node_id: int, now: int) -> None:
+    """Mark a node as down: it draws no power and takes no job; running jobs are left alone."""
+    clock, node = state.clock[0], state.nodes[node_id]
+    pool = state.pools[node.pool]
     touch(node, pool.sleep_w, now)
     clock.power_w -= node.power_w
     node.power_w = 0.0
@@ -211,14 +227,11 @@ def fail(state: Any, knobs: Any, node_id: int, up_us: int, now: int) -> None:
     node.down = 1
     index.discard(state.bitmaps, pool, node.free, node_id - pool.first_node)
     forget(state.avail, state.scores, node_id)
-    clock.capacity_grew = 1
-    clock.failures += 1
-    push_event(state, up_us, REPAIR_EVENT, node_id)
 
 
 @kernel
 def first_job_on(state: Any, node: Any) -> int:
-    """The job of lowest index on a node."""
+    """Return the job of lowest index on a node."""
     row_id = node.first_row
     job_id = state.rows[row_id].job
     while row_id >= 0:
@@ -229,7 +242,7 @@ def first_job_on(state: Any, node: Any) -> int:
 
 @kernel
 def repair(state: Any, knobs: Any, node_id: int, now: int) -> None:
-    """A node comes back, idle."""
+    """Bring a node back, idle."""
     clock, node = state.clock[0], state.nodes[node_id]
     pool = state.pools[node.pool]
     touch(node, pool.sleep_w, now)
@@ -245,7 +258,7 @@ def repair(state: Any, knobs: Any, node_id: int, now: int) -> None:
 
 @hot
 def carry_out(state: Any, knobs: Any, now: int) -> None:
-    """Let the plan take effect: devices are taken or given back already."""
+    """Apply the plan; its devices are already taken or given back."""
     plan, count = state.plan, state.clock[0].actions
     last = -1
     for at in range(count):
@@ -262,7 +275,7 @@ def carry_out(state: Any, knobs: Any, now: int) -> None:
 
 @kernel
 def is_free_to_start(state: Any, job_id: int) -> bool:
-    """Whether the job is pending, and then takes it out of the queue; or was just set aside."""
+    """Return whether the job can start: just preempted, or pending and now dequeued."""
     run_ = state.runs[job_id]
     if run_.status == RUNNING and run_.first_row < 0:
         state.clock[0].pending += 1  # as if it had gone through the queue
@@ -272,7 +285,7 @@ def is_free_to_start(state: Any, job_id: int) -> bool:
 
 @kernel
 def enact(state: Any, knobs: Any, now: int) -> int:
-    """Take and give back devices as the plan says, and let it take effect.
+    """Take and give back devices as planned, and apply the plan.
 
     For plans made on a copy of the state.
 
@@ -288,17 +301,17 @@ def enact(state: Any, knobs: Any, now: int) -> int:
                 return at
             first, at = at, start_as_planned(state, knobs, at, now)
             if state.plan[first].milli == GUEST:
-                share_anew(state, action.node, action.mask, now)
+                update_shared_speeds(state, action.node, action.mask, now)
         elif action.kind == PREEMPT:
             if state.runs[action.job].status != RUNNING or state.runs[action.job].first_row < 0:
                 return at
             give_way(state, action.job, now)
-            let_go(state, knobs, action.job, now)
+            release_devices(state, knobs, action.job, now)
             at += 1
         elif action.kind == RESERVE:
             at = reserve_as_planned(state, at)
         elif action.kind == REPLICAS:
-            at += 1  # once it is settled who goes back to the queue
+            at += 1  # after preempted jobs are back in the queue
         elif adjust(state, knobs, at, now):
             at += 1
         else:
@@ -313,7 +326,7 @@ def enact(state: Any, knobs: Any, now: int) -> int:
 
 @kernel
 def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
-    """(work, energy, device time) up to `now`, which changes nothing."""
+    """Return (work, energy, device time) up to `now`; changes nothing."""
     energy_j = 0.0
     busy_us = 0.0
     for node_id in range(len(state.nodes)):
@@ -333,7 +346,7 @@ def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
     return work_us, energy_j, busy_us
 
 
-# What plain Python calls: these take the knobs as packed, an array of one record ----------
+# Entry points for plain Python: they take the knobs packed as an array of one record -------
 
 
 @entry
@@ -343,7 +356,7 @@ def next_us(state: Any, packed: Any) -> int:
 
 @entry
 def advance_to(state: Any, packed: Any, now: int) -> bool:
-    """Returns whether the policy must set its targets before the decision."""
+    """Advance; return whether the policy must set its targets before the decision."""
     advance(state, packed[0], now)
     return targets_due(state, packed[0], now)
 
@@ -368,7 +381,7 @@ def settle(state: Any, packed: Any, now: int) -> None:
 
 @entry
 def rebuild_queue(state: Any, packed: Any, new: Any) -> None:
-    """Order the pending jobs by other knobs."""
+    """Reorder the pending jobs by other knobs."""
     settle(state, packed, state.clock[0].now_us)
     clock = state.clock[0]
     for shape_id in range(len(state.shapes)):

@@ -1,10 +1,10 @@
-"""A live cluster as a state of the twin: the decision kernel sees no difference.
+"""A live cluster as a state of the twin, so that the same kernel decides for both.
 
     snap = Snapshot(cluster, view, knobs, now_us)
     plan = snap.decide(is_round)
 
-The state is made anew for every decision from what is active, and from nothing else: whoever
-has the same view and the same instant gets the same plan.
+The state is rebuilt for every decision from what is active, and from nothing else: the same
+view and instant give the same plan.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ PAST = np.dtype(
     ],
     align=True,
 )
-"""What a live job has behind it."""
+"""Record of a live job's past."""
 
 
 @dataclass(frozen=True)
 class View:
-    """What is active in a live cluster.
+    """Holds what is active in a live cluster.
 
     Attributes:
         workload: the active jobs in order of submission; their durations are not known.
@@ -52,7 +52,7 @@ class View:
         row_job, row_node, row_mask: the devices that running jobs hold, job by job in the order of
             their starts.
         down: nodes that are down.
-        cap: the level of each job's power cap, 0 = none; empty = of nobody.
+        cap: the level of each job's power cap, 0 = none; empty = no job has one.
     """
 
     workload: Workload
@@ -64,40 +64,45 @@ class View:
     cap: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def digest(self, cluster: Cluster, knobs: Knobs, now_us: int) -> str:
-        """A fingerprint of everything that a decision depends on."""
+        """Return a digest of everything that a decision depends on."""
         total = hashlib.blake2b(digest_size=16)
-        total.update(f"({_text_of(cluster, knobs)}, {now_us!r})".encode())
+        total.update(f"({_fixed_text(cluster, knobs)}, {now_us!r})".encode())
         for name in COLUMNS:
             column = getattr(self.workload, name)
-            if name in ("start_us", "end_us"):  # a record of the past has no part in decisions
+            if name in ("start_us", "end_us"):  # recorded times do not affect decisions
                 continue
-            if name not in ("least", "most") or column.any():  # as digests were before these
+            # Left out when empty, so that digests of workloads without ranges stay the same.
+            if name not in ("least", "most") or column.any():
                 total.update(np.ascontiguousarray(column).tobytes())
-        named = (each for each in fields(self.workload) if each.type == "tuple[str, ...]")
-        total.update(repr([getattr(self.workload, each.name) for each in named]).encode())
+        name_lists = (
+            getattr(self.workload, listed.name)
+            for listed in fields(self.workload)
+            if listed.type == "tuple[str, ...]"
+        )
+        total.update(repr(list(name_lists)).encode())
         total.update(repr(self.workload.group_limits).encode())
         for array in (self.workload.after_job, self.workload.after_on):
             total.update(np.ascontiguousarray(array).tobytes())
         for name in PAST.names or ():
             total.update(np.ascontiguousarray(self.past[name]).tobytes())
-        held = (self.row_job, self.row_node, self.row_mask, self.down)
-        total.update(b"".join(each.tobytes() for each in held))
+        arrays = (self.row_job, self.row_node, self.row_mask, self.down)
+        total.update(b"".join(array.tobytes() for array in arrays))
         if self.cap.any():
             total.update(self.cap.tobytes())
         return total.hexdigest()
 
 
 @lru_cache(maxsize=8)
-def _text_of(cluster: Cluster, knobs: Knobs) -> str:
-    """What does not change from one decision to the next, for its fingerprint."""
+def _fixed_text(cluster: Cluster, knobs: Knobs) -> str:
+    """Return the digest's text of what stays the same from one decision to the next."""
     return f"{cluster!r}, {sorted(knobs.as_dict().items())!r}"
 
 
 class Snapshot:
-    """The state of a live cluster at an instant.
+    """Holds the state of a live cluster at an instant.
 
     Attributes:
-        state: its arrays; after `decide`, with the plan carried out in them.
+        state: its arrays; `decide` carries the plan out in them.
     """
 
     def __init__(self, cluster: Cluster, view: View, knobs: Knobs, now_us: int) -> None:
@@ -124,7 +129,7 @@ class Snapshot:
         self.state.clock["actions"] = count
 
     def decide(self, is_round: bool) -> Records:
-        """Decide; the plan, which the state has then carried out."""
+        """Decide, carry the plan out in the state, and return it."""
         decide_snapshot(self.state, self._packed, is_round)
         plan = records(int(self.state.clock[0].actions), ACTION)
         plan[:] = self.state.plan[: len(plan)]
@@ -137,7 +142,7 @@ def fits(cluster: Cluster, workload: Workload, knobs: Knobs) -> None:
 
 
 def warm(note: Callable[[str], None] | None = None) -> None:
-    """Compile what a live decision needs, or load it from the cache."""
+    """Compile the kernels of live decisions, or load them from the cache."""
     folder = cache_folder()
     if note is not None and not any(folder.rglob("*decide_snapshot*.nbi")):
         note("compiling the decision kernel (first run only, about half a minute)")

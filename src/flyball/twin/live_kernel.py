@@ -1,19 +1,15 @@
-"""Builds a state of the twin from the running and pending jobs of a live cluster."""
+"""Puts a live cluster's running and pending jobs into a state of the twin."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from flyball.core.codes import ActionKind, Status
+from flyball.core.codes import Status
 from flyball.physics.compile import entry, kernel
-from flyball.physics.energy import touch
-from flyball.schedule import index
-from flyball.schedule.allocate import forget
 from flyball.schedule.start import start_as_planned
 from flyball.twin.change import schedule_end
-from flyball.twin.kernel import arrive
+from flyball.twin.kernel import arrive, take_down
 
-START = int(ActionKind.START)
 RUNNING = int(Status.RUNNING)
 
 
@@ -65,23 +61,9 @@ def admit_running(state: Any, job_id: int) -> None:
         state.groups[group_id].admitted += 1
 
 
-@kernel
-def take_down(state: Any, node_id: int, now: int) -> None:
-    """A node that is down takes no job; what runs there is left to whoever watches it."""
-    clock, node = state.clock[0], state.nodes[node_id]
-    pool = state.pools[node.pool]
-    touch(node, pool.sleep_w, now)
-    clock.power_w -= node.power_w
-    node.power_w = 0.0
-    node.idle_since_us = -1
-    node.down = 1
-    index.discard(state.bitmaps, pool, node.free, node_id - pool.first_node)
-    forget(state.avail, state.scores, node_id)
-
-
 @entry
-def foresee(state: Any) -> None:
-    """Let running jobs end when the work they are given now is done."""
+def schedule_ends(state: Any) -> None:
+    """Schedule the ends of running jobs by their present `work_us`."""
     for job_id in range(len(state.jobs)):
         if state.runs[job_id].status == RUNNING:
             schedule_end(state, job_id)

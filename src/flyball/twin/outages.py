@@ -1,4 +1,4 @@
-"""When nodes fail and come back: drawn before the run, so that every policy meets the same."""
+"""Outages of nodes: drawn before the run, so that every policy meets the same ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from flyball.core.records import Records, records
 from flyball.core.units import S_PER_HOUR, US_PER_S
 from flyball.core.workload import Workload
 
-MOST_OUTAGES = 2_000_000
+MAX_OUTAGES = 2_000_000
+"""Maximum expected number of outages in a run."""
 
 
 def draw_outages(cluster: Cluster, workload: Workload, effects: Effects) -> Records:
-    """Outages of every node, in order of time; a node fails only while it is up.
+    """Draw the outages of all nodes, in order of time; a node fails only while it is up.
 
     Times between repair and failure and times to repair are exponential. They cover the arrivals
     and, after the last, as long again as all the work would take on one device in four.
@@ -29,7 +30,7 @@ def draw_outages(cluster: Cluster, workload: Workload, effects: Effects) -> Reco
     mtbf_us = effects.mtbf_h * S_PER_HOUR * US_PER_S
     repair_us = effects.repair_h * S_PER_HOUR * US_PER_S
     expected = cluster.node_count * (horizon_us / (mtbf_us + repair_us) + 1)
-    if expected > MOST_OUTAGES:
+    if expected > MAX_OUTAGES:
         raise BadInput(
             f"a failure every {effects.mtbf_h:g} h on each of {cluster.node_count} nodes "
             f"means {expected:.2g} outages",
@@ -37,7 +38,7 @@ def draw_outages(cluster: Cluster, workload: Workload, effects: Effects) -> Reco
         )
     rng = np.random.default_rng([effects.seed, 2])
     start_us = int(workload.submit_us[0])
-    found: list[tuple[int, int, int]] = []
+    drawn: list[tuple[int, int, int]] = []
     for node in range(cluster.node_count):
         at_us = 0.0
         while True:
@@ -46,9 +47,9 @@ def draw_outages(cluster: Cluster, workload: Workload, effects: Effects) -> Reco
                 break
             down_us = start_us + round(at_us)
             at_us += max(1.0, rng.exponential(repair_us))
-            found.append((down_us, max(down_us + 1, start_us + round(at_us)), node))
-    found.sort(key=lambda each: (each[0], each[2]))
-    outages = records(len(found), r.OUTAGE)
-    for row, (down_us, up_us, node) in zip(outages, found, strict=True):
+            drawn.append((down_us, max(down_us + 1, start_us + round(at_us)), node))
+    drawn.sort(key=lambda outage: (outage[0], outage[2]))
+    outages = records(len(drawn), r.OUTAGE)
+    for row, (down_us, up_us, node) in zip(outages, drawn, strict=True):
         row.down_us, row.up_us, row.node = down_us, up_us, node
     return outages

@@ -1,6 +1,6 @@
-"""How the jobs of a workload slow each other down on one device: tabulated once.
+"""Table of pairs: how jobs of a workload slow each other down on one device.
 
-Like the table of rates it goes by profile; kernel and reference read the same numbers.
+Like the table of rates it is indexed by profile; kernel and reference read the same numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flyball.physics.sharing import Beside, Sharer, speed_beside
 from flyball.twin.rates import Profiles
 
 LOWEST = 0.01
-"""A pair that fits together is never guessed slower than this."""
+"""Lowest guessed speed of a pair that fits together."""
 
 Rule = Callable[[DeviceType, Sharer, Sharer], Beside]
 
@@ -29,21 +29,23 @@ def pair_table(
     seed: int,
     first: Rule = speed_beside,
 ) -> tuple[Floats, Floats]:
-    """The tables `pairs[(pool * P + a) * P + b]`: speed of profile a beside b, 1 = as alone.
+    """Return the tables `pairs[(pool * P + a) * P + b]`: speed of profile a with b, 1 = as alone.
 
-    Only jobs of one device can share; 0 = they cannot, or not together.
+    Only jobs of one device can share a device; 0 = the two cannot.
 
     Args:
         profiles: of the workload.
         cluster: its groups are the pools.
         error_sigma: spread of the log-normal error of the guesses; 0 = they are exact.
         seed: of that error.
-        first: what is guessed of a pair before it has run.
+        first: guesses the speed of a pair before it has run.
 
     Returns:
-        What is true, and what tuners are told at first.
+        The true speeds, and the initial guesses that tuners see.
     """
-    single = np.array([at for at, each in enumerate(profiles.profiles) if each.devices == 1], int)
+    single = np.array(
+        [at for at, profile in enumerate(profiles.profiles) if profile.devices == 1], int
+    )
     sharers = [Sharer(profiles.profiles[at].model, profiles.profiles[at].kind) for at in single]
     true = np.zeros((len(cluster.groups), len(profiles.profiles), len(profiles.profiles)))
     guess = np.zeros_like(true)
@@ -62,8 +64,8 @@ def pair_table(
 
 
 def _matrix(device: DeviceType, sharers: Sequence[Sharer], rule: Rule) -> Floats:
-    """The speed of each beside each; those that are alike are looked up once."""
+    """Return the speed of each sharer next to each; equal sharers are looked up once."""
     kinds = list(dict.fromkeys(sharers))
     values = np.array([[rule(device, a, b).value for b in kinds] for a in kinds])
-    of = [kinds.index(each) for each in sharers]
-    return values[np.ix_(of, of)] if of else np.zeros((0, 0))
+    kind_of = [kinds.index(sharer) for sharer in sharers]
+    return values[np.ix_(kind_of, kind_of)] if kind_of else np.zeros((0, 0))

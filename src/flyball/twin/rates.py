@@ -1,4 +1,4 @@
-"""How fast each kind of job runs in each pool, and what it draws there: tabulated once.
+"""Table of rates: speed and power of each kind of job in each pool.
 
 Jobs that behave alike share a profile: the same model (or class), gang size and base
 device. Kernel and reference read the same table.
@@ -25,7 +25,7 @@ from flyball.schedule.classify import classify_workload
 
 @dataclass(frozen=True)
 class Profile:
-    """Jobs that run alike: what the table of rates has a row for."""
+    """Describes jobs that run alike; the table of rates has a row for each profile and pool."""
 
     model: str | None
     kind: JobClass
@@ -35,12 +35,12 @@ class Profile:
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profiles of a workload, and which job has which.
+    """Holds the profiles of a workload, and the profile of each job.
 
     Attributes:
         of_job: index of each job's profile.
         kinds: the class of each job, as stated or as classified.
-        to_reference: reference-device time per unit of each profile's own time.
+        to_reference: reference-device time per unit of time on each profile's base device.
     """
 
     profiles: tuple[Profile, ...]
@@ -53,12 +53,12 @@ def find_profiles(workload: Workload) -> Profiles:
     """Group a workload's jobs by how they run.
 
     Raises:
-        UnknownName: a model or a device that nobody knows.
+        UnknownName: a model or a device that is not in the catalogue.
     """
     stated = workload.kind >= 0
     kinds = workload.kind if stated.all() else classify_workload(workload).kind
     groups = group_rows(workload.model, kinds, workload.device, workload.devices)
-    found = []
+    distinct = []
     to_reference = np.ones(len(groups.first))
     reference = catalogue.reference()
     for at, job in enumerate(groups.first):
@@ -67,11 +67,11 @@ def find_profiles(workload: Workload) -> Profiles:
         name = workload.models[model] if model >= 0 else None
         kind, devices = JobClass(int(kinds[job])), int(workload.devices[job])
         profile = Profile(name, kind, catalogue.get(base).name, devices)
-        found.append(profile)
+        distinct.append(profile)
         faster = _speed(profile, reference.name, False, Network())[0]
-        if faster > 0:  # else the reference cannot run it: count its own time
+        if faster > 0:  # else the reference device cannot run it: keep time on its base device
             to_reference[at] = 1.0 / faster
-    return Profiles(tuple(found), groups.of_row, kinds, to_reference)
+    return Profiles(tuple(distinct), groups.of_row, kinds, to_reference)
 
 
 def _speed(
@@ -92,7 +92,7 @@ def _speed_between(
 ) -> tuple[float, bool]:
     if profile.devices == 0:  # the host alone: no device makes it faster
         return 1.0, False
-    found = speed(
+    relative = speed(
         profile.model,
         profile.kind,
         device,
@@ -102,11 +102,11 @@ def _speed_between(
         network,
         devices_per_node,
     )
-    return found.value, found.estimated
+    return relative.value, relative.estimated
 
 
 def rate_table(profiles: Profiles, cluster: Cluster, with_network: bool) -> Records:
-    """The rows `rates[profile * pools + pool]`; not to be changed."""
+    """Return the rows `rates[profile * pools + pool]`; callers must not change them."""
     return _rates(profiles.profiles, cluster, with_network)
 
 
@@ -129,7 +129,7 @@ def _rates(profiles: tuple[Profile, ...], cluster: Cluster, with_network: bool) 
 
 
 def _steps_per_s(profile: Profile) -> float:
-    """Training steps per second on the device the duration is for; 1 if not measured."""
+    """Return the training steps per second on the base device; 1 if not measured."""
     key = measured.model_key(profile.model)
     device = catalogue.get(profile.base).measured_as
     if key is None or not device:
@@ -140,7 +140,7 @@ def _steps_per_s(profile: Profile) -> float:
 
 @lru_cache(64)
 def cap_table(cluster: Cluster) -> Records:
-    """The rows `caps[pool * CAP_LEVELS + level]`; not to be changed."""
+    """Return the rows `caps[pool * CAP_LEVELS + level]`; callers must not change them."""
     table = records(len(cluster.groups) * CAP_LEVELS, CAP)
     for pool_id, group in enumerate(cluster.groups):
         for level in range(CAP_LEVELS):

@@ -1,4 +1,4 @@
-"""Making a state ready to go on under other knobs: bigger arrays, other shapes."""
+"""Adapts a state to other knobs during a run: bigger arrays, other shapes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from flyball.twin.tenants import refuse_beyond_limit
 
 
 def refit(state: State, old: Knobs, new: Knobs) -> State:
-    """The state with room for what `new` needs; the same one if it has that already.
+    """Return the state with the arrays that `new` needs; the same one if it has them already.
 
-    The queue is left for the caller to fill anew.
+    The caller must refill the queue.
 
     Raises:
         BadInput: a job that its tenant's limit would never let start.
@@ -47,7 +47,7 @@ def refit(state: State, old: Knobs, new: Knobs) -> State:
 
 
 def _regrouped(state: State, by_tenant: bool) -> dict[str, Records]:
-    """Jobs, shapes and an empty queue with the tenant as part of the shape, or without."""
+    """Return jobs, shapes and an empty queue, with or without the tenant in the shape."""
     before: Any = state.shapes[state.jobs.shape_id]
     asked = ("devices", "milli", "memory_mib", "cpu_milli", "host_mib", "profile")
     columns = [before[name] for name in asked]
@@ -66,7 +66,7 @@ def _regrouped(state: State, by_tenant: bool) -> dict[str, Records]:
 
 
 def ended_in_order(state: State) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The jobs that ended, first to last; those of one instant by index."""
+    """Return the jobs that ended, first to last; ties by index."""
     ended = np.flatnonzero(state.runs.status >= Status.DONE)
     order: np.ndarray[Any, np.dtype[np.int64]] = ended[
         np.argsort(state.runs.end_us[ended], kind="stable")

@@ -1,7 +1,6 @@
-"""Services: an array of like jobs, its replicas, of which as many run as it is told.
+"""Services: arrays of identical jobs (replicas), of which a set number is admitted.
 
-A replica that is no longer wanted goes back among the held ones, newest first: those that wait for
-devices before those that have some.
+Surplus replicas are held again, newest first: pending ones before running ones.
 """
 
 from __future__ import annotations
@@ -12,17 +11,17 @@ from flyball.core.codes import Status
 from flyball.physics.compile import kernel
 from flyball.schedule import queue
 from flyball.schedule.slices import cut_short
-from flyball.twin.change import let_go
+from flyball.twin.change import release_devices
 
 HELD, PENDING = int(Status.HELD), int(Status.PENDING)
 RUNNING, DONE = int(Status.RUNNING), int(Status.DONE)
 OVER = -1
-"""As a number of replicas: the service ends."""
+"""Number of replicas that ends the service."""
 
 
 @kernel
-def surplus(state: Any, group_id: int) -> int:
-    """The replica to be given up next: the last pending one, else the last running; -1 = none."""
+def next_surplus(state: Any, group_id: int) -> int:
+    """Return the replica to stop next: the last pending, else the last running; -1 = none."""
     running = -1
     for job_id in range(state.clock[0].next_job - 1, -1, -1):
         if state.jobs[job_id].group == group_id:
@@ -34,21 +33,21 @@ def surplus(state: Any, group_id: int) -> int:
 
 
 @kernel
-def give_up(state: Any, knobs: Any, job_id: int, now: int) -> None:
-    """Stop a replica that waits or runs; nothing of it is lost."""
+def stop_replica(state: Any, knobs: Any, job_id: int, now: int) -> None:
+    """Stop a pending or running replica; none of its work is lost."""
     run = state.runs[job_id]
     if run.status == PENDING:
         queue.remove(state, job_id)
         state.clock[0].pending -= 1
     else:
         cut_short(state, job_id, max(0, now - run.ready_us) * run.rate, now)
-        let_go(state, knobs, job_id, now)
+        release_devices(state, knobs, job_id, now)
     run.status = HELD
 
 
 @kernel
-def hold(state: Any, group_id: int, job_id: int) -> None:
-    """Put a replica behind the others that are held."""
+def hold_replica(state: Any, group_id: int, job_id: int) -> None:
+    """Put a replica at the end of the held ones."""
     group = state.groups[group_id]
     state.runs[job_id].link = -1
     if group.head < 0:
@@ -59,15 +58,15 @@ def hold(state: Any, group_id: int, job_id: int) -> None:
 
 
 @kernel
-def close(state: Any, knobs: Any, group_id: int, now: int) -> None:
-    """The service ends, and with it every replica that was submitted."""
+def end_service(state: Any, knobs: Any, group_id: int, now: int) -> None:
+    """End a service and every replica that was submitted."""
     group, clock = state.groups[group_id], state.clock[0]
     for job_id in range(clock.next_job):
         run = state.runs[job_id]
         if state.jobs[job_id].group != group_id or run.status >= DONE:
             continue
         if run.status != HELD:
-            give_up(state, knobs, job_id, now)
+            stop_replica(state, knobs, job_id, now)
         run.status, run.end_us = DONE, now
         clock.finished += 1
         clock.ends += 1
@@ -77,22 +76,22 @@ def close(state: Any, knobs: Any, group_id: int, now: int) -> None:
 
 @kernel
 def shrink(state: Any, knobs: Any, group_id: int, count: int, now: int) -> None:
-    """Give replicas up until there are `count`."""
+    """Stop replicas until `count` are left."""
     group = state.groups[group_id]
     while group.admitted > count:
-        job_id = surplus(state, group_id)
-        give_up(state, knobs, job_id, now)
-        hold(state, group_id, job_id)
+        job_id = next_surplus(state, group_id)
+        stop_replica(state, knobs, job_id, now)
+        hold_replica(state, group_id, job_id)
         group.admitted -= 1
 
 
 @kernel
 def scale(state: Any, knobs: Any, group_id: int, count: int, now: int) -> bool:
-    """Let a service have `count` replicas, as far as it has held ones left; -1 = it ends."""
+    """Set the replicas of a service to `count`, or to all it has; -1 = it ends."""
     if not 0 <= group_id < len(state.groups) or count < OVER:
         return False
     if count == OVER:
-        close(state, knobs, group_id, now)
+        end_service(state, knobs, group_id, now)
         return True
     group = state.groups[group_id]
     group.limit = count

@@ -1,19 +1,18 @@
-"""A service on a virtual clock, request by request: who waits how long for replicas.
+"""Simulates a service on a virtual clock, request by request: how long requests wait for replicas.
 
-Requests arrive at random at a rate that changes; they wait in one line and the first goes to the
+Requests arrive at random at a changing rate; they wait in one queue and the first goes to the
 first replica with room. A replica that is ordered is ready after its start-up time; one that is
-given up takes no more requests and is paid until those it has are answered. How long an answer
-takes follows from its own length and from how full the batches are when it begins
-(`physics/serving.py`); batches are taken as equally full, as good routing keeps them.
+stopped takes no more requests and is paid until those it has are answered. How long an answer
+takes depends on its length and on how full the batches are when it begins
+(`physics/serving.py`); all batches are assumed equally full, as good routing keeps them.
 
-Time goes in ticks: arrivals are exact, answers end at ticks, and whoever waited starts at one.
+Time advances in ticks: arrivals are exact, answers end at ticks, and queued requests start at one.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,16 +28,19 @@ from flyball.twin.traffic import BLOCK_S, Traffic
 
 TICK_S = 1.0 / 32.0
 POWER_S = 1.0
+"""Time between two samples of the power."""
 DRAWS = 1 << 16
-"""Random numbers at a time."""
-MOST_A_TICK = 4096
-"""Arrivals in one tick; a set-up with more than a quarter of this on average is refused."""
+"""Random numbers drawn at a time."""
+MAX_PER_TICK = 4096
+"""Maximum arrivals in one tick; a mean of more than a quarter of this is refused."""
 WAIT_BINS = 1 << 16
+"""Bins of the histogram of waits, one per tick waited."""
 LONG_ANSWER = 0.99
-"""A replica that is given up is paid for as long as an answer of this quantile takes."""
+"""Quantile of answer lengths for which a stopped replica is still paid."""
 ROUNDING = 1e-6
-"""Of a tick: an end that should fall on one must not be put off to the next."""
-THERE, MORE_DRAWS = 0, 1
+"""Tolerance in ticks: an end that should fall on a tick must not slip to the next."""
+REACHED, NEEDS_DRAWS = 0, 1
+"""Results of `_advance`: the tick was reached, or more random numbers are needed first."""
 
 COUNTERS = np.dtype(
     [
@@ -47,7 +49,7 @@ COUNTERS = np.dtype(
         ("ready", "i8"),  # replicas
         ("busy", "i8"),  # clumps being answered
         ("tick", "i8"),
-        ("head", "i8"),  # of the line of those that wait
+        ("head", "i8"),  # position of the first request in the queue
         ("waiting", "i8"),
         ("gaps_used", "i8"),
         ("lengths_used", "i8"),
@@ -71,101 +73,101 @@ FIXED = np.dtype(
         ("clump", "i8"),
         ("batch", "i8"),  # the largest
         ("block_ticks", "i8"),
-        ("power_ticks", "i8"),  # between two looks at the power
+        ("power_ticks", "i8"),  # between two samples of the power
     ],
     align=True,
 )
 
 
-class Book(NamedTuple):
-    """Everything the kernel reads and writes."""
+class ServiceArrays(NamedTuple):
+    """Holds everything the kernel reads and writes."""
 
     counters: Records
     fixed: Records
     expected: Floats  # arrivals of clumps per tick, by block
     wheel: npt.NDArray[np.int32]  # how many answers end at a tick
-    line: Floats  # when those that wait arrived, a ring
-    gaps: Floats  # drawn: expected arrivals between two
-    prompts: Floats  # drawn: seconds to read each prompt
-    outputs: Floats  # drawn: tokens of each answer
-    waits: Ints  # by ticks waited
+    queue: Floats  # arrival times of waiting requests, a ring
+    gaps: Floats  # drawn: gaps between arrivals, in expected arrivals
+    prompts: Floats  # drawn: seconds to read a prompt
+    outputs: Floats  # drawn: tokens of an answer
+    waits: Ints  # requests by ticks waited
 
 
 @hot
-def _start(book: Any, time_s: float, wait_s: float) -> None:
-    """Begin an answer, in batches as full as they are now."""
-    now, fixed = book.counters[0], book.fixed[0]
+def _start(arrays: Any, time_s: float, wait_s: float) -> None:
+    """Start an answer, in batches as full as they are now."""
+    now, fixed = arrays.counters[0], arrays.fixed[0]
     batch = min(float(fixed.batch), (now.busy + 1.0) * fixed.clump / now.ready)
     token_s = fixed.first_s + fixed.each_s * batch + fixed.stall_s * max(batch - 1.0, 0.0)
     draw = now.lengths_used
-    end_s = time_s + book.prompts[draw] + book.outputs[draw] * token_s
+    end_s = time_s + arrays.prompts[draw] + arrays.outputs[draw] * token_s
     tick = max(math.ceil(end_s / fixed.tick_s - ROUNDING), now.tick + 1)
-    book.wheel[tick & (len(book.wheel) - 1)] += 1
+    arrays.wheel[tick & (len(arrays.wheel) - 1)] += 1
     now.lengths_used += 1
     now.busy += 1
     now.started += 1
-    book.waits[min(int(wait_s / fixed.tick_s), len(book.waits) - 1)] += 1
+    arrays.waits[min(int(wait_s / fixed.tick_s), len(arrays.waits) - 1)] += 1
     if wait_s > fixed.target_s:
         now.late += 1
 
 
 @entry
-def _advance(book: Any, until: int) -> int:
-    """Go on to a tick; says whether it got there or needs more random numbers first.
+def _advance(arrays: Any, until: int) -> int:
+    """Advance to a tick; return whether it was reached or more random numbers are needed first.
 
-    It stops only where it can go on as if nothing had been.
+    It stops only where it can resume without any effect on the result.
     """
-    now, fixed = book.counters[0], book.fixed[0]
-    turn, ring = len(book.wheel) - 1, len(book.line) - 1
+    now, fixed = arrays.counters[0], arrays.fixed[0]
+    wheel_mask, queue_mask = len(arrays.wheel) - 1, len(arrays.queue) - 1
     slots = now.ready * fixed.batch // fixed.clump
     while now.tick < until:
         # 1. Answers end.
-        now.busy -= book.wheel[now.tick & turn]
-        book.wheel[now.tick & turn] = 0
+        now.busy -= arrays.wheel[now.tick & wheel_mask]
+        arrays.wheel[now.tick & wheel_mask] = 0
         time_s = now.tick * fixed.tick_s
-        # 2. Whoever waits starts while there is room, first come first.
-        while now.waiting > 0 and now.busy < slots and now.lengths_used < len(book.prompts):
-            arrived_s = book.line[now.head & ring]
+        # 2. Waiting requests start while there is room, first come first served.
+        while now.waiting > 0 and now.busy < slots and now.lengths_used < len(arrays.prompts):
+            arrived_s = arrays.queue[now.head & queue_mask]
             now.head += 1
             now.waiting -= 1
-            _start(book, time_s, time_s - arrived_s)
-        room = len(book.line) - now.waiting
-        if len(book.gaps) - now.gaps_used < MOST_A_TICK or room < MOST_A_TICK:
-            return MORE_DRAWS
-        if len(book.prompts) - now.lengths_used < MOST_A_TICK:
-            return MORE_DRAWS
-        # 3. Arrivals of this tick start at once or join the line.
-        expected = book.expected[now.tick // fixed.block_ticks]
+            _start(arrays, time_s, time_s - arrived_s)
+        room = len(arrays.queue) - now.waiting
+        if len(arrays.gaps) - now.gaps_used < MAX_PER_TICK or room < MAX_PER_TICK:
+            return NEEDS_DRAWS
+        if len(arrays.prompts) - now.lengths_used < MAX_PER_TICK:
+            return NEEDS_DRAWS
+        # 3. Arrivals of this tick start at once or join the queue.
+        expected = arrays.expected[now.tick // fixed.block_ticks]
         left = expected
         while now.gap < left:
             left -= now.gap
             at_s = time_s + fixed.tick_s * (1.0 - left / expected)
-            now.gap = book.gaps[now.gaps_used]
+            now.gap = arrays.gaps[now.gaps_used]
             now.gaps_used += 1
             now.arrived += 1
             if now.waiting == 0 and now.busy < slots:
-                _start(book, at_s, 0.0)
+                _start(arrays, at_s, 0.0)
             else:
-                book.line[(now.head + now.waiting) & ring] = at_s
+                arrays.queue[(now.head + now.waiting) & queue_mask] = at_s
                 now.waiting += 1
         now.gap -= left
-        # 4. Every second, or so, the power.
+        # 4. The power is sampled about every second.
         if now.tick % fixed.power_ticks == 0 and now.ready > 0:
             batch = now.busy * fixed.clump / now.ready
             watts = fixed.idle_w + fixed.more_w * (1.0 - math.exp(-batch / fixed.scale))
             now.energy_j += now.ready * watts * fixed.tick_s * fixed.power_ticks
         now.tick += 1
-    return THERE
+    return REACHED
 
 
 @dataclass(frozen=True)
 class Served:
-    """What became of the requests.
+    """Holds the results of a service.
 
     Attributes:
-        requests: that arrived.
-        within: share of them that waited no longer than the target; of those that still wait
-            at the end none counts.
+        requests: number of arrivals.
+        within: share of them that waited at most the target; those still waiting at the end do
+            not count as within.
         device_h: devices held, starting up and finishing included.
         energy_kwh: of the devices.
         waits: requests by ticks waited, and the tick.
@@ -179,13 +181,13 @@ class Served:
     tick_s: float
 
     def wait_s(self, level: float) -> float:
-        """A quantile of the wait."""
+        """Return the quantile `level` of the wait."""
         shares = np.cumsum(self.waits) / max(1, self.waits.sum())
         return float(np.searchsorted(shares, level)) * self.tick_s
 
 
-class Fleet:
-    """Replicas ready, on their way and paid for."""
+class ReplicaFleet:
+    """Counts the replicas that are ready, starting and paid for."""
 
     def __init__(self, ready: int, startup_s: float) -> None:
         self.ready, self._startup_s = ready, startup_s
@@ -195,16 +197,16 @@ class Fleet:
 
     @property
     def ordered(self) -> int:
-        """Ready or on their way."""
+        """Return the number of replicas ready or starting."""
         return self.ready + sum(count for _, count in self._starting)
 
     @property
     def next_s(self) -> float:
-        """When the next one is ready."""
+        """Return when the next replica is ready."""
         return self._starting[0][0] if self._starting else math.inf
 
     def order(self, now_s: float, count: int, drain_s: float) -> None:
-        """Ask for so many in all; those on their way are given up first, the newest first."""
+        """Set the number of replicas to `count`; starting ones are stopped first, newest first."""
         more = count - self.ordered
         if more > 0:
             self._starting.append((now_s + self._startup_s, more))
@@ -219,7 +221,7 @@ class Fleet:
             self.idle_s -= more * drain_s
 
     def pass_time(self, begin_s: float, end_s: float) -> None:
-        """Pay up to an instant, no later than the next one is ready; that one is ready then."""
+        """Account for the time up to `end_s`, at most `next_s`; replicas become ready then."""
         starting = self.ordered - self.ready
         span_s = end_s - begin_s
         self.paid_s += self.ordered * span_s
@@ -229,7 +231,7 @@ class Fleet:
 
 
 class Service:
-    """A service that is under way: order replicas, go on, look at what came of it."""
+    """Runs a service: order replicas, advance the clock, read the results."""
 
     def __init__(
         self,
@@ -241,20 +243,20 @@ class Service:
         tick_s: float = TICK_S,
     ) -> None:
         self.replica, self.traffic = replica, traffic
-        self.fleet = Fleet(ready, replica.startup_s)
+        self.fleet = ReplicaFleet(ready, replica.startup_s)
         self.now_s = 0.0
         self._arrivals = np.random.default_rng((seed, 1))
         self._lengths = np.random.default_rng((seed, 2))
         self._prompts = replica.prefill_s[0] + replica.prefill_s[1] * traffic.lengths.prompt
         self._long = float(np.quantile(traffic.lengths.output, LONG_ANSWER))
         self._tick_s = tick_s
-        self._book = self._new_book(traffic.block_rates(seed), target_s)
-        self._now = self._book.counters.view(np.ndarray)  # plain fields are quicker to read
+        self._arrays = self._new_arrays(traffic.block_rates(seed), target_s)
+        self._now = self._arrays.counters.view(np.ndarray)  # a plain array is faster to read
 
-    def _new_book(self, rates: Floats, target_s: float) -> Book:
+    def _new_arrays(self, rates: Floats, target_s: float) -> ServiceArrays:
         tick_s = self._tick_s
         expected = rates * (tick_s / self.traffic.clump)
-        assert expected.max(initial=0.0) * 4 < MOST_A_TICK, "too many arrivals in a tick"
+        assert expected.max(initial=0.0) * 4 < MAX_PER_TICK, "too many arrivals in a tick"
         replica, (prompt, output) = self.replica, self.traffic.lengths.means
         stall_s = replica.prompt_s(prompt) / output
         fixed = records(1, FIXED)
@@ -272,16 +274,16 @@ class Service:
         counters = records(1, COUNTERS)
         counters[0].gaps_used = counters[0].lengths_used = DRAWS
         counters[0].gap = self._arrivals.standard_exponential()
-        return Book(
+        return ServiceArrays(
             *(counters, fixed, expected),
             np.zeros(_power_of_two(longest_s / tick_s + 2), np.int32),
-            np.zeros(_power_of_two(4 * MOST_A_TICK)),
+            np.zeros(_power_of_two(4 * MAX_PER_TICK)),
             *(np.empty(DRAWS), np.empty(DRAWS), np.empty(DRAWS)),
             np.zeros(WAIT_BINS, np.int64),
         )
 
     def order(self, count: int) -> None:
-        """Ask for so many replicas from now on."""
+        """Set the number of replicas from now on."""
         if count == self.fleet.ordered:
             return
         batch = self._now["busy"][0] * self.traffic.clump / max(1, self.fleet.ready)
@@ -290,44 +292,44 @@ class Service:
         self.fleet.order(self.now_s, count, drain_s)
 
     def advance(self, until_s: float) -> None:
-        """Go on; all times are rounded to ticks."""
+        """Advance the clock; times are rounded to ticks."""
         while self.now_s < until_s:
             end_s = min(until_s, self.fleet.next_s)
             self._now["ready"] = self.fleet.ready
             until = round(end_s / self._tick_s)
-            while _advance(self._book, until) == MORE_DRAWS:
+            while _advance(self._arrays, until) == NEEDS_DRAWS:
                 self._refill()
             self.fleet.pass_time(self.now_s, end_s)
             self.now_s = end_s
 
     def _refill(self) -> None:
-        """Draw what was used, and make the line longer if it is nearly full."""
-        book, now = self._book, self._now
+        """Replace the random numbers used, and double the queue if it is nearly full."""
+        arrays, now = self._arrays, self._now
         used = int(now["gaps_used"][0])
-        _put_off(book.gaps, used, self._arrivals.standard_exponential(used))
+        _shift_in(arrays.gaps, used, self._arrivals.standard_exponential(used))
         now["gaps_used"] = 0
         used = int(now["lengths_used"][0])
         picked = self._lengths.integers(0, len(self._prompts), (used, 2), np.uint16)
-        _put_off(book.prompts, used, self._prompts[picked[:, 0]])
-        _put_off(book.outputs, used, self.traffic.lengths.output[picked[:, 1]])
+        _shift_in(arrays.prompts, used, self._prompts[picked[:, 0]])
+        _shift_in(arrays.outputs, used, self.traffic.lengths.output[picked[:, 1]])
         now["lengths_used"] = 0
         waiting = int(now["waiting"][0])
-        if len(book.line) - waiting < MOST_A_TICK:
-            order = (now["head"][0] + np.arange(waiting)) & (len(book.line) - 1)
-            line = np.zeros(2 * len(book.line))
-            line[:waiting] = book.line[order]
+        if len(arrays.queue) - waiting < MAX_PER_TICK:
+            order = (now["head"][0] + np.arange(waiting)) & (len(arrays.queue) - 1)
+            queue = np.zeros(2 * len(arrays.queue))
+            queue[:waiting] = arrays.queue[order]
             now["head"] = 0
-            self._book = book._replace(line=line)
+            self._arrays = arrays._replace(queue=queue)
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Requests so far: arrived, started, and of these late."""
+        """Return the requests so far: arrived, started, and late among the started."""
         now, clump = self._now, self.traffic.clump
-        arrived, started, late = (int(now[each][0]) for each in ("arrived", "started", "late"))
+        arrived, started, late = (int(now[name][0]) for name in ("arrived", "started", "late"))
         return arrived * clump, started * clump, late * clump
 
     def served(self) -> Served:
-        """The account so far."""
+        """Return the results so far."""
         arrived, started, late = self.counts
         replica = self.replica
         idle_j = self.fleet.idle_s * replica.draw_w[0]
@@ -336,41 +338,17 @@ class Service:
             (started - late) / arrived if arrived else 1.0,
             self.fleet.paid_s * replica.devices / S_PER_HOUR,
             (float(self._now["energy_j"][0]) + idle_j) / J_PER_KWH,
-            self._book.waits.copy() * self.traffic.clump,
+            self._arrays.waits.copy() * self.traffic.clump,
             self._tick_s,
         )
 
 
-def simulate(
-    replica: Replica,
-    traffic: Traffic,
-    timeline: Sequence[tuple[float, int]],
-    seed: int,
-    target_s: float = USUAL.wait_s,
-    tick_s: float = TICK_S,
-) -> Served:
-    """Run a whole service.
-
-    Args:
-        replica, traffic: what serves what.
-        timeline: (seconds, replicas asked for), in order; the first are ready at once.
-        seed: of everything random. The same requests come whatever the timeline.
-        target_s: the wait that counts as late beyond.
-        tick_s: the grain of time.
-    """
-    service = Service(replica, traffic, timeline[0][1], seed, target_s, tick_s)
-    for time_s, count in timeline[1:]:
-        service.advance(time_s)
-        service.order(count)
-    service.advance(traffic.span_s)
-    return service.served()
-
-
-def _put_off(drawn: Floats, used: int, fresh: Floats) -> None:
-    """Move what was not used to the front and put new numbers behind it."""
+def _shift_in(drawn: Floats, used: int, fresh: Floats) -> None:
+    """Move the unused numbers to the front and append fresh ones."""
     drawn[: len(drawn) - used] = drawn[used:].copy()
     drawn[len(drawn) - used :] = fresh
 
 
 def _power_of_two(least: float) -> int:
+    """Return the smallest power of two of at least `least`, and at least 2."""
     return 1 << math.ceil(math.log2(max(2.0, least)))

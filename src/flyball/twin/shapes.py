@@ -1,4 +1,4 @@
-"""Shapes: jobs that ask for the same thing, and could run in the same pools."""
+"""Shapes: groups of jobs that ask for the same resources and could run in the same pools."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from flyball.physics.catalogue import DEVICE
 Bools = npt.NDArray[np.bool_]
 
 
-class Offer(NamedTuple):
-    """What a cluster offers to jobs."""
+class ClusterOffer(NamedTuple):
+    """Holds what a cluster offers to jobs."""
 
     pools: Records
     rates: Records
@@ -30,8 +30,8 @@ class Offer(NamedTuple):
     unit: str = DEVICE
 
 
-class Limits(NamedTuple):
-    """Per job (row) and pool (column): which of the pool's limits the job keeps."""
+class PoolLimits(NamedTuple):
+    """Holds, by job (row) and pool (column), which limits of the pool the job meets."""
 
     runs: Bools
     memory: Bools
@@ -40,13 +40,13 @@ class Limits(NamedTuple):
     host: Bools
 
 
-def group_shapes(workload: Workload, jobs: Records, offer: Offer) -> Records:
-    """The shapes of a workload; sets `jobs.shape_id`.
+def group_shapes(workload: Workload, jobs: Records, offer: ClusterOffer) -> Records:
+    """Return the shapes of a workload; set `jobs.shape_id`.
 
     Raises:
         BadInput: a job that no pool could ever hold.
     """
-    _refuse_nothing(workload)
+    _refuse_empty_requests(workload)
     limits = _limits(workload, jobs, offer)
     could = limits.runs & limits.memory & limits.devices & limits.power & limits.host
     _refuse_impossible(workload, could, limits, offer)
@@ -71,7 +71,7 @@ def group_shapes(workload: Workload, jobs: Records, offer: Offer) -> Records:
 
 
 def lay_out(shapes: Records, groups: Groups) -> None:
-    """Give every shape its stretch of the queue, empty."""
+    """Give every shape its part of the queue, empty."""
     counts = np.bincount(groups.of_row)
     room = -(-counts // 4) * 4 + 4
     shapes.begin = np.cumsum(room) - room + r.HEAP_OFFSET
@@ -80,7 +80,7 @@ def lay_out(shapes: Records, groups: Groups) -> None:
     shapes["sample"] = groups.first
 
 
-def _limits(workload: Workload, jobs: Records, offer: Offer) -> Limits:
+def _limits(workload: Workload, jobs: Records, offer: ClusterOffer) -> PoolLimits:
     pools, clock = offer.pools, offer.clock[0]
     rates: Any = offer.rates.reshape(-1, len(pools))
     fraction = (jobs.milli < MILLI_PER_DEVICE)[:, None]
@@ -91,7 +91,7 @@ def _limits(workload: Workload, jobs: Records, offer: Offer) -> Limits:
         share = (jobs.devices * jobs.milli / MILLI_PER_DEVICE)[:, None]
         extra_w = share * (rates.watts[jobs.profile] * cap_power - pools.idle_w)
         power = clock.power_w + extra_w <= clock.budget_w * POWER_SLACK
-    return Limits(
+    return PoolLimits(
         runs=rates.packed[jobs.profile] > 0,
         memory=jobs.memory_mib[:, None] <= pools.memory_mib,
         devices=jobs.devices[:, None] <= room,
@@ -101,23 +101,23 @@ def _limits(workload: Workload, jobs: Records, offer: Offer) -> Limits:
     )
 
 
-def _but_for_power(limits: Limits) -> Bools:
-    """Per job and pool: whether the pool meets all limits but the power budget."""
+def _but_for_power(limits: PoolLimits) -> Bools:
+    """Return, by job and pool, whether only the power budget rules the pool out."""
     others = limits.runs & limits.memory & limits.devices & limits.host
     return others & ~limits.power
 
 
 def _on_a_node(workload: Workload, demand: npt.NDArray[np.int64], pools: Records) -> Any:
-    """Per job and pool: the most of a demand on hosts that one node must meet."""
+    """Return, by job and pool, the largest part of a host demand that one node must meet."""
     if not demand.any():
         return np.zeros((len(workload), len(pools)), np.int64)
-    whole, gang = demand[:, None], np.maximum(1, workload.devices)[:, None]
-    spread = -(-whole * pools.capacity.astype(np.int64) // gang)
-    return np.where(gang > pools.capacity, spread, whole)
+    total, gang = demand[:, None], np.maximum(1, workload.devices)[:, None]
+    spread = -(-total * pools.capacity.astype(np.int64) // gang)
+    return np.where(gang > pools.capacity, spread, total)
 
 
-def _refuse_nothing(workload: Workload) -> None:
-    """A job must ask for something: devices, or a part of a host."""
+def _refuse_empty_requests(workload: Workload) -> None:
+    """Refuse a job that asks for neither devices nor a part of a host."""
     empty = (workload.devices == 0) & (workload.cpu_milli == 0) & (workload.host_mib == 0)
     bad = np.flatnonzero(empty | (workload.cpu_milli < 0) | (workload.host_mib < 0))
     if len(bad):
@@ -127,11 +127,13 @@ def _refuse_nothing(workload: Workload) -> None:
             f"{at(workload.name, row if row >= 0 else None)}: job {workload.ids[job]!s} asks for "
             f"{workload.devices[job]} devices, {cores:g} cores and "
             f"{workload.host_mib[job] / MIB_PER_GIB:g} GiB of a host",
-            "drop it, or say what it needs",
+            "drop it, or state what it needs",
         )
 
 
-def _refuse_impossible(workload: Workload, could: Bools, limits: Limits, offer: Offer) -> None:
+def _refuse_impossible(
+    workload: Workload, could: Bools, limits: PoolLimits, offer: ClusterOffer
+) -> None:
     bad = np.flatnonzero(~could.any(axis=1))
     if not len(bad):
         return
@@ -145,8 +147,10 @@ def _refuse_impossible(workload: Workload, could: Bools, limits: Limits, offer: 
     )
 
 
-def find_unfit(workload: Workload, jobs: Records, offer: Offer) -> dict[str, npt.NDArray[np.intp]]:
-    """The jobs that no pool could ever hold, by the limit that none of the pools meets."""
+def find_unfit(
+    workload: Workload, jobs: Records, offer: ClusterOffer
+) -> dict[str, npt.NDArray[np.intp]]:
+    """Return the jobs that no pool could ever hold, by the limit that rules them out."""
     limits = _limits(workload, jobs, offer)
     left = ~np.logical_and.reduce(limits).any(axis=1)
     unit = offer.unit
@@ -157,17 +161,17 @@ def find_unfit(workload: Workload, jobs: Records, offer: Offer) -> dict[str, npt
         "a model that runs on none of the device types": limits.runs,
     }
     by_power = left & _but_for_power(limits).any(axis=1)
-    found = {"beyond the power budget even alone": np.flatnonzero(by_power)}
+    unfit = {"beyond the power budget even alone": np.flatnonzero(by_power)}
     left &= ~by_power
     for reason, limit in reasons.items():
-        found[reason] = np.flatnonzero(left & ~limit.any(axis=1))
+        unfit[reason] = np.flatnonzero(left & ~limit.any(axis=1))
         left &= limit.any(axis=1)
-    found["no group of nodes meets all that it asks for"] = np.flatnonzero(left)
-    return {reason: rows for reason, rows in found.items() if len(rows)}
+    unfit["no group of nodes meets all that it asks for"] = np.flatnonzero(left)
+    return {reason: rows for reason, rows in unfit.items() if len(rows)}
 
 
-def _why(workload: Workload, job: int, limits: Limits, offer: Offer) -> str:
-    """The limit that no pool meets, in words."""
+def _why(workload: Workload, job: int, limits: PoolLimits, offer: ClusterOffer) -> str:
+    """Return a description of the limit that rules the job out."""
     pools, clock, unit = offer.pools, offer.clock[0], offer.unit
     devices, memory_gib = int(workload.devices[job]), workload.memory_mib[job] / MIB_PER_GIB
     if _but_for_power(limits)[job].any():
@@ -192,7 +196,7 @@ def _why(workload: Workload, job: int, limits: Limits, offer: Offer) -> str:
 
 
 def _why_host(workload: Workload, job: int, pools: Records) -> str:
-    """What it asks of a node's host, and what the largest hosts have."""
+    """Return a description of its host demand and of the largest hosts."""
     of_one: Any = workload.take(np.array([job]))
     cpu_milli = _on_a_node(of_one, of_one.cpu_milli, pools).min()
     host_mib = _on_a_node(of_one, of_one.host_mib, pools).min()

@@ -1,4 +1,4 @@
-"""Speeds that tuning needs: by number of devices and beside others, true and as known to it."""
+"""Speeds that tuning needs: by number of devices and next to others, true and as guessed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Speeds(NamedTuple):
-    """The tables of a state, by their names there; `of_job` is the curve of each job."""
+    """Holds tables of the state by their names there; `of_job` is the curve of each job."""
 
     ranges: Records
     points: Records
@@ -31,7 +31,7 @@ class Speeds(NamedTuple):
 def speed_tables(
     workload: Workload, profiles: Profiles, cluster: Cluster, effects: Effects
 ) -> Speeds:
-    """The tables for a workload; empty where an effect is off or no job can use it."""
+    """Return the tables for a workload; empty where an effect is off or no job can use it."""
     ranges, points = records(0, RANGE), records(0, POINT)
     of_job = np.full(len(workload), RIGID, np.int64)
     if effects.elastic and workload.most.any():
@@ -53,9 +53,9 @@ def speed_tables(
 
 
 def _guessed(ranges: Records, points: Records, pools: int, effects: Effects) -> Records:
-    """What tuners know: off by one factor for each curve and pool, as a profile measured badly is.
+    """Return the guesses of tuners: off by one factor per curve and pool, like a bad profile.
 
-    Speeds of other sizes are off as well, by half as much.
+    Each number of devices adds an error half as large.
     """
     if not effects.speed_error or not len(points):
         return points

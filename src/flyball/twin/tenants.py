@@ -1,4 +1,4 @@
-"""Tenants as a cluster lists them, and as the kernel counts them."""
+"""Tenants: checks of a cluster's list, and the accounts that the kernel keeps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from flyball.physics.catalogue import DEVICE, unit_of
 
 
 def check_tenants(cluster: Cluster, where: str) -> None:
-    """Refuse tenants that cannot all have what they are promised.
+    """Refuse tenants whose quotas cannot all be met.
 
     Args:
-        cluster: whose tenants.
-        where: for messages.
+        cluster: the cluster with the tenants.
+        where: where it is defined, for messages.
 
     Raises:
-        BadInput: two of one name, or quotas of more devices than there are.
+        BadInput: two tenants of one name, or quotas that exceed the cluster's devices.
     """
     seen: set[str] = set()
     for tenant in cluster.tenants:
@@ -41,7 +41,7 @@ def check_tenants(cluster: Cluster, where: str) -> None:
 
 
 def tenant_table(cluster: Cluster, workload: Workload, start_us: int) -> Records:
-    """The accounts of every tenant of the workload, and at last of jobs without a tenant.
+    """Return the accounts of every tenant of the workload, then of jobs without a tenant.
 
     Raises:
         BadInput: see `check_tenants`.
@@ -53,31 +53,31 @@ def tenant_table(cluster: Cluster, workload: Workload, start_us: int) -> Records
     for first, group in enumerate(cluster.groups, 1):
         of_pool = slice(first, None, 1 + len(cluster.groups))
         table.limit_milli[of_pool] = MILLI_PER_DEVICE * group.count * group.devices
-    own = own_rows(table, len(cluster.groups))
-    own.limit_milli, own.weight = NO_LIMIT_MILLI, 1.0
+    totals = own_rows(table, len(cluster.groups))
+    totals.limit_milli, totals.weight = NO_LIMIT_MILLI, 1.0
     if cluster.tenants:
         names = [*workload.tenants, *[""] * (codes - len(workload.tenants)), OTHERS]
-        _fill_listed(own, names, cluster.tenants)
+        _fill_listed(totals, names, cluster.tenants)
     else:
-        present = np.flatnonzero(np.bincount(rows_of(workload.tenant, len(own))))
-        own.quota_milli[present] = MILLI_PER_DEVICE * cluster.device_count // len(present)
+        present = np.flatnonzero(np.bincount(rows_of(workload.tenant, len(totals))))
+        totals.quota_milli[present] = MILLI_PER_DEVICE * cluster.device_count // len(present)
     return table
 
 
-def _fill_listed(own: Records, names: list[str], tenants: tuple[Tenant, ...]) -> None:
-    """Give the tenants that are listed what they are promised."""
+def _fill_listed(totals: Records, names: list[str], tenants: tuple[Tenant, ...]) -> None:
+    """Set the quota, weight and limit of the tenants that the cluster lists."""
     listed = {tenant.name: tenant for tenant in tenants}
     for row, name in enumerate(names):
         if name in listed:
             tenant = listed[name]
-            own.quota_milli[row] = MILLI_PER_DEVICE * tenant.quota
-            own.weight[row] = tenant.weight
+            totals.quota_milli[row] = MILLI_PER_DEVICE * tenant.quota
+            totals.weight[row] = tenant.weight
             if tenant.borrow is not None:
-                own.limit_milli[row] = MILLI_PER_DEVICE * (tenant.quota + tenant.borrow)
+                totals.limit_milli[row] = MILLI_PER_DEVICE * (tenant.quota + tenant.borrow)
 
 
 def rows_of(tenant: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
-    """Which of so many own rows is that of each job's tenant."""
+    """Return the row of each job's tenant among the `rows` accounts; the last is for none."""
     return np.where(tenant < 0, rows - 1, tenant)
 
 
@@ -87,7 +87,7 @@ def refuse_beyond_limit(
     """Refuse a job that its tenant's limit would never let start.
 
     Args:
-        tenants: their own rows.
+        tenants: the row of each tenant for all pools together.
         jobs: as in the state.
         workload: to name the job and its tenant by; None = by number.
         unit: what users call a device.
@@ -101,22 +101,22 @@ def refuse_beyond_limit(
     if not len(bad):
         return
     job = int(bad[0])
-    name, whose = f"job #{job}", f"tenant #{row[job]}"
+    name, tenant = f"job #{job}", f"tenant #{row[job]}"
     if workload is not None:
         line = int(workload.row[job])
         where = at(workload.name, line if line >= 0 else None)
         name = f"{where}: job {workload.ids[job]!s}"
-        whose = f"tenant {tenant_name(workload.tenants, int(row[job]))}"
+        tenant = f"tenant {tenant_name(workload.tenants, int(row[job]))}"
     most = int(tenants.limit_milli[row[job]]) / MILLI_PER_DEVICE
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
     asks = int(asks_milli[job]) / MILLI_PER_DEVICE
     raise BadInput(
-        f"{name} asks for {asks:g} {unit}{'s' * (asks != 1)} and {whose} may use "
+        f"{name} asks for {asks:g} {unit}{'s' * (asks != 1)} and {tenant} may use "
         f"{most:g} at most{more}",
         "raise its quota or what it may borrow, or drop the job",
     )
 
 
 def tenant_name(names: tuple[str, ...], row: int) -> str:
-    """What users call the tenant of this row."""
+    """Return the user-facing name of the tenant of this row."""
     return names[row] if row < len(names) else OTHERS

@@ -1,4 +1,4 @@
-"""The requests of a service over time: how many come when, and in what bursts."""
+"""Requests of a service over time: their rate, and their bursts."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from flyball.core.results import Floats
 from flyball.physics.serving import Lengths
 
 BLOCK_S = 10.0
-"""Within a block requests come evenly at random; bursts make blocks differ."""
+"""Length of a block: arrivals are uniformly random within one; bursts make blocks differ."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """The requests of a service over time.
+    """Describes the requests of a service over time.
 
     Attributes:
-        step_s: between two rates.
+        step_s: time between two rates.
         rates_rps: mean rate of each step.
         dispersion: variance over mean of the requests counted over a minute or so, for each
-            step; 1 = at random, more = bursts. Bursts move requests about within a step.
-        lengths: what requests are like.
-        clump: requests that come together and are alike. They are simulated as one, which is
-            as many times faster and by itself makes arrivals as bursty as `dispersion = clump`.
-        steps: the rate is constant within a step and jumps; else it goes in straight lines
+            step; 1 = at random, more = bursts. Bursts move requests within a step.
+        lengths: prompt and output lengths of the requests.
+        clump: number of identical requests that arrive together. They are simulated as one, which
+            is as many times faster and by itself makes arrivals as bursty as `dispersion = clump`.
+        steps: the rate is constant within a step and jumps; else it is interpolated linearly
             between the middles of steps.
     """
 
@@ -41,19 +41,19 @@ class Traffic:
         return self.step_s * len(self.rates_rps)
 
     def block_rates(self, seed: int) -> Floats:
-        """The rate of each block, bursts included."""
-        each = round(self.step_s / BLOCK_S)
-        count = len(self.rates_rps) * each
-        step = np.arange(count) // each
+        """Return the rate of each block, bursts included."""
+        blocks_per_step = round(self.step_s / BLOCK_S)
+        count = len(self.rates_rps) * blocks_per_step
+        step = np.arange(count) // blocks_per_step
         base = self.rates_rps[step]
         if not self.steps:
-            middles = (np.arange(count) + 0.5) / each - 0.5
+            middles = (np.arange(count) + 0.5) / blocks_per_step - 0.5
             base = np.interp(middles, np.arange(len(self.rates_rps)), self.rates_rps)
         more = np.maximum(self.dispersion[step] - self.clump, 0.0)
         spread = more / np.maximum(base * BLOCK_S, 1e-9)
         drawn = np.random.default_rng((seed, 0)).standard_gamma(1.0 / np.maximum(spread, 1e-9))
         factor = np.where(spread > 1e-9, drawn * spread, 1.0)
-        # What a step brings in all was recorded; only when within it is not known.
+        # The total of a step was recorded; only the times within it are not known.
         kept = np.bincount(step, base * factor)
         factor = factor * (np.bincount(step, base) / np.where(kept > 0, kept, 1.0))[step]
         rates: Floats = base * factor

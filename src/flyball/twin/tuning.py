@@ -1,7 +1,7 @@
 """Tuning rounds: at fixed times the tuners change what the policy decided.
 
-Between two rounds the policy decides alone, or nobody does. What tuners learn of speeds is
-written into the state here, from what running jobs were seen to do.
+Between two rounds the policy decides alone, or no decision is made. The speeds measured on
+running jobs are written into the state here, for tuners to use.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from flyball.core.units import to_us
 from flyball.tune import share
 
 SEEN_US = 30_000_000
-"""A speed is known once the job ran so long at it."""
+"""Minimum run time after which a job's speed counts as measured."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Who tunes, and when.
+    """Holds the tuners and when they run.
 
     Attributes:
         tuners: in the order in which they change the plan.
         policy: decides first.
         every_s: time between two rounds.
         between: whether the policy also decides between rounds.
-        forecast: what tuners are told of the load to come; None = nothing.
-        note: told of every plan carried out in a round, and when.
+        forecast: returns the forecast of load for tuners; None = no forecast.
+        note: called with the time and plan of every plan carried out in a round.
     """
 
     tuners: tuple[Tuner, ...]
@@ -62,15 +62,15 @@ class Tuning:
             raise BadInput(f"tuning rounds every {self.every_s:g} s", "use 1 s or more")
 
     def plan(self, state: State) -> Records:
-        """What is to be done now; the state is left as it is."""
+        """Return the plan for now; the state is not changed."""
         forecast = self.forecast(state) if self.forecast is not None else None
         plan = self.policy.decide(state, forecast)
         for tuner in self.tuners:
             plan = tuner.adjust(state, forecast, plan)
         return _without_reservation(plan)
 
-    def decided(self, state: State) -> Records:
-        """What the policy alone would do now."""
+    def policy_plan(self, state: State) -> Records:
+        """Return the plan of the policy alone for now."""
         return _without_reservation(self.policy.decide(state, None))
 
 
@@ -80,7 +80,7 @@ def _without_reservation(plan: Records) -> Records:
 
 
 def learn_speeds(state: State) -> None:
-    """Write down how fast running jobs were seen to be, against what tuners believed."""
+    """Record the measured speeds of running jobs relative to what tuners guessed."""
     runs, now = state.runs, state.clock[0].now_us
     if len(state.learned):
         seen = (runs.status == Status.RUNNING) & (now - runs.ready_us >= SEEN_US)
@@ -90,12 +90,12 @@ def learn_speeds(state: State) -> None:
 
 
 def _learn_sizes(state: State, seen: Ints) -> None:
-    """Measured over guessed speed of elastic jobs where they run."""
+    """Record measured over guessed speed of elastic jobs where they run."""
     pools = len(state.pools)
     ranges = state.jobs.curve[seen]
     first, least = state.ranges.first[ranges], state.ranges.least[ranges]
     pool = state.runs.pool[seen].astype(np.int64)
     at = first + (state.runs.devices[seen] - least) * pools + pool
     true, guess = state.points.packed[at], state.guesses.packed[at]
-    known = guess > 0
-    state.learned[(seen * pools + pool)[known]] = (true / np.where(known, guess, 1.0))[known]
+    guessed = guess > 0
+    state.learned[(seen * pools + pool)[guessed]] = (true / np.where(guessed, guess, 1.0))[guessed]

@@ -1,4 +1,4 @@
-"""The twin: a cluster on a virtual clock, run by the same decision code as a live one.
+"""The twin: simulates a cluster on a virtual clock with the decision code of a live one.
 
     twin = Twin(cluster, workload, policy.knobs, Effects())
     results = twin.replay()
@@ -44,17 +44,17 @@ DUMP_FORMAT = 3
 
 
 class BadPlan(FlyballError):
-    """A policy asked for something that cannot be done."""
+    """Raised when a policy's plan cannot be carried out."""
 
 
 class Twin:
-    """One run: a state, the knobs that decide, and the clock in between.
+    """Runs one simulation: a state, a clock and the knobs of the decisions.
 
     Attributes:
         state: the arrays; read them freely between calls.
-        knobs: what decides.
-        allocator: what sets the target shares (order = shares).
-        tuning: who changes what is decided, in rounds; None = nobody.
+        knobs: the settings of the decisions.
+        allocator: sets the target shares (order = shares).
+        tuning: the tuners that change plans in rounds; None = no tuners.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Twin:
 
     @property
     def now_us(self) -> int:
-        """The instant last handled."""
+        """Return the instant last handled."""
         return int(self.state.clock[0].now_us)
 
     @property
     def finished(self) -> bool:
-        """Whether every job is final."""
+        """Return whether every job is final."""
         return bool(self.state.clock[0].finished == len(self.state.jobs))
 
     def run(self, until_us: int | None = None) -> None:
@@ -97,11 +97,11 @@ class Twin:
             return
         asks = kernel.run(self.state, self._packed, until, False)
         while asks:
-            self._ask()
+            self._set_targets()
             asks = kernel.run(self.state, self._packed, until, True)
 
     def _run_tuned(self, tuning: Tuning, until_us: int) -> None:
-        """The same with a round of the tuners at every multiple of their time."""
+        """Run with a round of the tuners at every multiple of their interval."""
         while not self.finished:
             round_us = (self.now_us // tuning.every_us + 1) * tuning.every_us
             before_us = min(until_us, round_us - 1)
@@ -115,28 +115,28 @@ class Twin:
                 self._tune(tuning, round_us)
 
     def _tune(self, tuning: Tuning, now: int) -> None:
-        """One round."""
+        """Run one round of the tuners."""
         kernel.advance_to(self.state, self._packed, now)
         learn_speeds(self.state)
         plan = tuning.plan(self.visible())
-        self._act(tuning, plan, now)
+        self._carry_out_round(tuning, plan, now)
         scaled = (plan["kind"] == ActionKind.REPLICAS).any()
-        if scaled and not self.finished:  # new ones need not wait for an event
-            self._act(tuning, tuning.decided(self.visible()), now)
+        if scaled and not self.finished:  # new replicas need not wait for an event
+            self._carry_out_round(tuning, tuning.policy_plan(self.visible()), now)
 
-    def _act(self, tuning: Tuning, plan: Records, now: int) -> None:
+    def _carry_out_round(self, tuning: Tuning, plan: Records, now: int) -> None:
         self._carry_out(plan, now)
-        self.state.clock[0].capacity_grew = 1  # whoever waits is tried again
+        self.state.clock[0].capacity_grew = 1  # pending jobs are tried again
         if tuning.note is not None:
             tuning.note(now, plan)
 
-    def _ask(self) -> None:
+    def _set_targets(self) -> None:
         """Let the policy set its target shares for the present instant."""
         assert self.allocator is not None
         set_targets(self.state, self.allocator.targets(self.visible()))
 
     def visible(self) -> State:
-        """The state itself, but with true durations blanked and speeds as far as they are known."""
+        """Return the state with true durations blanked and speeds as guessed; arrays are shared."""
         state = self.state
         if self._blank is None:
             self._blank = state.jobs.copy()
@@ -147,17 +147,17 @@ class Twin:
         """Run from here to the end, taking the marks that window metrics need.
 
         Args:
-            policy: asked at every decision; None = the compiled kernel decides by the knobs.
+            policy: makes every decision; None = the compiled kernel decides by the knobs.
 
         Raises:
             FlyballError: the policy leaves jobs waiting for ever, so there is nothing to measure.
         """
         begin_us, end_us = self.window_us()
-        self._go(begin_us, policy)
+        self._run_until(begin_us, policy)
         first = self.mark(begin_us)
-        self._go(end_us, policy)
+        self._run_until(end_us, policy)
         second = self.mark(end_us)
-        self._go(FOREVER_US - 1, policy)
+        self._run_until(FOREVER_US - 1, policy)
         self._refuse_unfinished()
         return self.results((first, second))
 
@@ -177,7 +177,7 @@ class Twin:
             "have it start every job that fits on an idle cluster",
         )
 
-    def _go(self, until_us: int, policy: Decider | None) -> None:
+    def _run_until(self, until_us: int, policy: Decider | None) -> None:
         if policy is None:
             self.run(until_us)
             return
@@ -185,12 +185,12 @@ class Twin:
             self.step(policy)
 
     def window_us(self) -> tuple[int, int]:
-        """The window of the honest metrics: 10 % to 100 % of the arrival span."""
+        """Return the window of the honest metrics: 10 % to 100 % of the arrival span."""
         first, last = int(self.state.jobs.submit_us[0]), int(self.state.jobs.submit_us[-1])
         return first + round(WINDOW_BEGINS * (last - first)), last
 
     def mark(self, now_us: int) -> Mark:
-        """Running totals at an instant between the last event handled and the next."""
+        """Return running totals at an instant between the last event handled and the next."""
         work_us, energy_j, busy_us = kernel.totals_at(self.state, self._packed, now_us)
         return Mark(now_us, work_us, energy_j, busy_us, int(self.state.clock[0].finished))
 
@@ -198,7 +198,7 @@ class Twin:
 
     @property
     def next_us(self) -> int:
-        """When something happens next; FOREVER_US if nothing ever will."""
+        """Return when something happens next; FOREVER_US if nothing ever will."""
         return int(kernel.next_us(self.state, self._packed))
 
     def step(self, policy: Decider, forecast: Forecast | None = None) -> Records | None:
@@ -208,13 +208,13 @@ class Twin:
             The plan, or None if the run is over.
 
         Raises:
-            BadPlan: the plan cannot be carried out; the state is then of no further use.
+            BadPlan: the plan cannot be carried out; the state must not be used afterwards.
         """
         now = self.next_us
         if now >= FOREVER_US:
             return None
         if kernel.advance_to(self.state, self._packed, now):
-            self._ask()
+            self._set_targets()
         plan = policy.decide(self.snapshot(), forecast)
         self._carry_out(plan, now)
         return plan
@@ -235,13 +235,13 @@ class Twin:
             )
 
     def snapshot(self) -> State:
-        """The state as a policy may see it: a copy, with the true durations blanked."""
+        """Return the state as a policy may see it: a copy, with the true durations blanked."""
         return clone(self.visible())
 
     # Copies -----------------------------------------------------------------
 
     def clone(self, into: Twin | None = None) -> Twin:
-        """A twin in the same state that can go its own way.
+        """Return an independent twin in the same state.
 
         Args:
             into: an earlier clone, overwritten without allocating memory.
@@ -254,7 +254,7 @@ class Twin:
         return twin
 
     def set_knobs(self, knobs: Knobs) -> None:
-        """Decide by other knobs from now on.
+        """Use other knobs from now on.
 
         Raises:
             BadInput: from or to order = shares, which needs other arrays.
@@ -282,14 +282,14 @@ class Twin:
 
     @classmethod
     def load(cls, path: Path | str, allocator: Allocator | None = None) -> Twin:
-        """The twin that `dump` wrote.
+        """Return the twin that `dump` wrote.
 
         Args:
             path: the file.
-            allocator: what sets the target shares, if the twin had one.
+            allocator: sets the target shares, if the twin had one.
 
         Raises:
-            BadInput: not such a file, or one of another version.
+            BadInput: the file is not a dump, or one of another version.
         """
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -311,12 +311,12 @@ class Twin:
         return twin
 
     def results(self, window: tuple[Mark, Mark]) -> Results:
-        """What the run left behind."""
+        """Return the results of the run."""
         state, clock = self.state, self.state.clock[0]
         jobs, runs, nodes = state.jobs, state.runs, state.nodes
         kernel.settle(state, self._packed, self.now_us)
         packed = state.rates.packed.reshape(-1, len(state.pools))[jobs.profile]
-        counted = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
+        event_counts = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
         return Results(
             **{name: jobs[name].astype(np.int64) for name in ("submit_us", "devices", "milli")},
             first_start_us=runs.first_start_us.copy(),
@@ -342,7 +342,7 @@ class Twin:
             stop_us=self.now_us,
             window=window,
             peak_power_w=float(clock.peak_power_w),
-            events=sum(int(clock[name]) for name in counted),
+            events=sum(int(clock[name]) for name in event_counts),
             decisions=int(clock.decisions),
         )
 

@@ -1,8 +1,8 @@
-"""The usual jobs, for place = fgd: what the cluster should keep room for.
+"""The usual jobs, for place = fgd: the kinds of jobs the cluster should keep room for.
 
-Kinds of jobs come from the workload's own list, or from the mix it names (a trace's history
-when its jobs are drawn anew). The most popular kinds are kept until they make up `COVERED` of the
-jobs that ask for devices.
+Kinds come from the workload's jobs, or from the mix it names (a trace's history when its jobs are
+resampled). The most popular kinds are kept until they make up `COVERED` of the jobs that ask for
+devices.
 """
 
 from __future__ import annotations
@@ -27,26 +27,30 @@ USUAL = np.dtype(
     ],
     align=True,
 )
-"""A kind of job that the cluster usually sees."""
+"""Record of a kind of job that the cluster usually sees."""
 
 COVERED = 0.95
-MOST_KINDS = 256
+"""Share of the jobs that the kinds kept must make up."""
+MAX_KINDS = 256
+"""Maximum number of kinds kept."""
 EVERYWHERE = np.uint64(2**64 - 1)
+"""`pools` of a kind that could run in every pool."""
 
 
 def usual_jobs(workload: Workload, jobs: Records, shapes: Records) -> Records:
-    """The popular kinds of jobs, in order of their share of a device."""
+    """Return the popular kinds of jobs, in order of their share of a device."""
     kinds = _of_mix(workload.mix) if workload.mix is not None else _of_shapes(jobs, shapes)
     kinds = {kind: count for kind, count in kinds.items() if kind[0] > 0 and count > 0}
-    wanted, covered = COVERED * sum(kinds.values()), 0
+    target, covered = COVERED * sum(kinds.values()), 0
     kept: list[tuple[tuple[int, ...], int]] = []
-    for kind, count in sorted(kinds.items(), key=lambda each: (-each[1], each[0])):
-        if covered >= wanted or len(kept) == MOST_KINDS:
+    for kind, count in sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0])):
+        if covered >= target or len(kept) == MAX_KINDS:
             break
         kept.append((kind, count))
         covered += count
     out = records(len(kept), USUAL)
-    for row, (kind, count) in zip(out, sorted(kept, key=lambda each: each[0][1]), strict=True):
+    by_milli = sorted(kept, key=lambda entry: entry[0][1])
+    for row, (kind, count) in zip(out, by_milli, strict=True):
         row.devices, row.milli, row.cpu_milli, row.host_mib, row.pools = kind
         row.count = count
     out.covered = np.cumsum(out["count"])
@@ -62,7 +66,7 @@ def _of_mix(mix: Mix) -> dict[tuple[int, ...], int]:
 
 
 def _of_shapes(jobs: Records, shapes: Records) -> dict[tuple[int, ...], int]:
-    """The workload's own kinds: shapes that differ in nothing but speed or memory are one."""
+    """Return the workload's kinds; shapes that differ only in speed or memory are one."""
     counts = np.bincount(jobs.shape_id, minlength=len(shapes)).tolist()
     asked = zip(*(shapes[name].tolist() for name in (*ASKED, "pools")), strict=True)
     kinds: dict[tuple[int, ...], int] = {}
@@ -72,6 +76,6 @@ def _of_shapes(jobs: Records, shapes: Records) -> dict[tuple[int, ...], int]:
 
 
 def score_cache(knobs: Knobs, shapes: int, nodes: int) -> npt.NDArray[np.int64]:
-    """The score cache of `schedule/place_fgd.py`; empty for other place rules."""
+    """Return the score cache of `schedule/place_fgd.py`; empty for other place rules."""
     rows = shapes + 1 if knobs.place == Place.FGD else 0
     return np.full((rows, nodes), STALE, np.int64)

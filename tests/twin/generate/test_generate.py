@@ -103,7 +103,7 @@ def test_days_of_a_loaded_trace_keep_their_hours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"jobs": 0}, "0 jobs cannot be generated"),
         ({"jobs": 10**9}, "cannot be generated"),
@@ -122,10 +122,10 @@ def test_days_of_a_loaded_trace_keep_their_hours() -> None:
         ({"start_weekday": 7}, "start_weekday = 7"),
     ],
 )
-def test_bad_options(options: dict[str, float], says: str) -> None:
+def test_bad_options(options: dict[str, float], message: str) -> None:
     with pytest.raises(BadInput) as caught:
         generate("mixed", **{"seed": 0, **options})  # type: ignore[arg-type]
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.remedy
 
 
@@ -197,7 +197,7 @@ def test_generated_is_like_measured(name: str) -> None:
 
 
 def toy(seed: int) -> Workload:
-    """What is often used instead: a Poisson process and exponential durations, same means."""
+    """Return a common simplification: Poisson arrivals and exponential durations, same means."""
     rng = np.random.default_rng(seed)
     size = 68_510
     shares = [0.935, 0.021, 0.0224, 0.0191, 0.0025]
@@ -211,7 +211,7 @@ def toy(seed: int) -> Workload:
     )
 
 
-def test_a_toy_is_found_out() -> None:
+def test_a_toy_generator_misses_the_tolerances() -> None:
     try:
         measured = philly_facts()
     except DataAbsent as absent:

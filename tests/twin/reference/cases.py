@@ -1,4 +1,4 @@
-"""Small states made by hand, and what the reference does with them."""
+"""Small states built by hand, and runs of the reference on them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 from flyball.core.records import CAP_LEVELS, records
 from flyball.core.state import State
 from flyball.core.units import to_us
-from flyball.twin.build import order_of_visits
+from flyball.twin.build import set_visit_order
 from flyball.twin.reference.run import Reference
 from flyball.twin.usual import EVERYWHERE, USUAL
 
 MANY = 1e4
-"""Longer than any case looks at."""
+"""Duration in seconds that no case outlasts."""
 
 
 def pool(nodes: int = 1, capacity: int = 1, **fields: float) -> dict[str, float]:
@@ -47,7 +47,7 @@ def make_state(
 
     `usual` are the usual jobs of place = fgd: count, devices, milli, cpu_milli, host_mib.
     """
-    made: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         "pools": records(len(pools), dtypes.POOL),
         "caps": records(len(pools) * CAP_LEVELS, dtypes.CAP),
         "jobs": records(len(jobs), dtypes.JOB),
@@ -58,40 +58,43 @@ def make_state(
         "clock": records(1, dtypes.CLOCK),
         "usual": records(len(usual or ()), USUAL),
     }
-    for row, kind in zip(made["usual"], usual or (), strict=True):
+    for row, kind in zip(arrays["usual"], usual or (), strict=True):
         row.pools = EVERYWHERE
         for name, value in kind.items():
             row[name] = value
-    made["caps"].slowdown = made["caps"].power = 1.0
-    made["caps"][CAP_LEVELS - 1 :: CAP_LEVELS] = (1.25, 0.5)  # the cap at half the draw
+    arrays["caps"].slowdown = arrays["caps"].power = 1.0
+    arrays["caps"][CAP_LEVELS - 1 :: CAP_LEVELS] = (1.25, 0.5)  # the cap at half the draw
     first = 0
     for index, spec in enumerate(pools):
-        row = made["pools"][index]
+        row = arrays["pools"][index]
         row.first_node = first
         first += int(spec["nodes"])
         row.wake_us = to_us(spec.get("wake_s", 0))
         for name in spec.keys() - {"wake_s"}:
             row[name] = spec[name]
     for index, spec in enumerate(jobs):
-        _fill_job(made, index, spec, len(pools))
-    order_of_visits(made["pools"], made["rates"], made["shapes"], made["jobs"])
+        _fill_job(arrays, index, spec, len(pools))
+    set_visit_order(arrays["pools"], arrays["rates"], arrays["shapes"], arrays["jobs"])
     links: list[int] = []
     for index in range(len(jobs)):
         after = [j for j, spec in enumerate(jobs) if index in spec.get("after", ())]
-        made["jobs"][index].successors, made["jobs"][index].successor_count = len(links), len(after)
+        arrays["jobs"][index].successors, arrays["jobs"][index].successor_count = (
+            len(links),
+            len(after),
+        )
         links += after
-    for row, (down_s, up_s, node) in zip(made["outages"], outages or (), strict=True):
+    for row, (down_s, up_s, node) in zip(arrays["outages"], outages or (), strict=True):
         row.down_us, row.up_us, row.node = to_us(down_s), to_us(up_s), node
-    made["groups"].limit = limits
-    clock = made["clock"][0]
-    clock.start_us, clock.budget_w = made["jobs"].submit_us.min(), budget_w
+    arrays["groups"].limit = limits
+    clock = arrays["clock"][0]
+    clock.start_us, clock.budget_w = arrays["jobs"].submit_us.min(), budget_w
     clock.checkpoint_every_us = to_us(checkpoint_every_s)
-    empty = {name: np.zeros(0) for name in State._fields if name not in made}
-    return State(**{**empty, **made, "links": np.array(links, np.int32)})
+    empty = {name: np.zeros(0) for name in State._fields if name not in arrays}
+    return State(**{**empty, **arrays, "links": np.array(links, np.int32)})
 
 
-def _fill_job(made: dict[str, Any], index: int, spec: dict[str, Any], pools: int) -> None:
-    row = made["jobs"][index]
+def _fill_job(arrays: dict[str, Any], index: int, spec: dict[str, Any], pools: int) -> None:
+    row = arrays["jobs"][index]
     row.submit_us, row.work_us = to_us(spec["submit_s"]), spec["work_s"] * 1e6
     row.estimate_us = spec.get("estimate_s", spec["work_s"]) * 1e6
     row.devices, row.milli = spec["devices"], spec.get("milli", 1000)
@@ -103,11 +106,11 @@ def _fill_job(made: dict[str, Any], index: int, spec: dict[str, Any], pools: int
         row[f"{name}_us"] = to_us(spec.get(f"{name}_s", 0))
     row.profile = row.shape_id = index
     for name in ("cpu_milli", "host_mib"):
-        made["shapes"][index][name] = spec.get(name, 0)
+        arrays["shapes"][index][name] = spec.get(name, 0)
     for at, rate in enumerate(spec.get("rates", [(1.0, 0.5, 300.0)] * pools)):
-        made["rates"][index * pools + at] = (*rate, 1.0, 0)
-        made["shapes"][index].pools |= np.uint64((rate[0] > 0) << at)
-    made["shapes"][index].profile = index
+        arrays["rates"][index * pools + at] = (*rate, 1.0, 0)
+        arrays["shapes"][index].pools |= np.uint64((rate[0] > 0) << at)
+    arrays["shapes"][index].profile = index
 
 
 def run(pools: list[dict[str, float]], jobs: list[dict[str, Any]], **rest: Any) -> Reference:
@@ -145,11 +148,11 @@ SPREAD = {**SHARES, "place": Place.SPREAD}
 
 
 class Policy:
-    """Gives active jobs these targets: one answer after the other, the last for good."""
+    """Gives active jobs these targets, one answer per call; the last one repeats."""
 
     def __init__(self, *answers: list[list[float]]) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[float, tuple[int, ...]]] = []  # when (s), and for whom
+        self.asked: list[tuple[float, tuple[int, ...]]] = []  # (seconds, active jobs) of each call
 
     def __call__(self, now_us: int, active: tuple[int, ...]) -> npt.NDArray[np.float64]:
         self.asked.append((now_us / 1e6, active))
@@ -166,4 +169,4 @@ def equal(jobs: int, pools: int = 1) -> Policy:
 
 def deficits_s(twin: Reference) -> list[float]:
     """What the jobs were owed in pool 0 when the policy was last asked."""
-    return [each.shares[0].deficit_us / 1e6 for each in twin.jobs]
+    return [job.shares[0].deficit_us / 1e6 for job in twin.jobs]

@@ -1,4 +1,4 @@
-"""The reference decides who starts and when as the page says: worked out on paper."""
+"""The reference decides which jobs start and when as documented: cases worked out by hand."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from flyball.core.knobs import Backfill, Order, Place
 from flyball.core.units import to_us
 from flyball.twin.reference.decide import key_s
 
-# Who -------------------------------------------------------------------------
+# Which job starts -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("backfill", "last_s", "expected"),
     [
-        (Backfill.STRICT, 10, {0: 0, 1: 10, 2: 10}),  # nobody passes the second
-        (Backfill.SKIP, 20, {0: 0, 1: 10, 2: 0}),  # the third fits beside the first
+        (Backfill.STRICT, 10, {0: 0, 1: 10, 2: 10}),  # no job passes the second
+        (Backfill.SKIP, 20, {0: 0, 1: 10, 2: 0}),  # the third fits next to the first
         (Backfill.EASY, 10, {0: 0, 1: 10, 2: 0}),  # ends at 10, when the head is due: no delay
         (Backfill.EASY, 11, {0: 0, 1: 10, 2: 10}),  # would end at 11
     ],
@@ -110,7 +110,7 @@ def test_keys() -> None:
         knobs = {"order": order, "priority_s": 100.0, **settings}
         twin = run([pool(1, 2)], jobs, knobs=knobs, until_s=5)
         twin.cluster.now_us = to_us(25)
-        return tuple(key_s(twin.cluster, each) for each in twin.jobs)
+        return tuple(key_s(twin.cluster, queued) for queued in twin.jobs)
 
     assert keys(Order.SUBMIT) == (0 - 100, 5)
     assert keys(Order.SUBMIT, ageing=2.0) == (0 - 100, 5 + 2 * 5)
@@ -130,12 +130,12 @@ def test_predecessors_then_the_gate_of_the_array() -> None:
     array = {"group": 0}
     jobs = [job(0, 10, **array), job(0, 10, after=[3], **array), job(0, 10, **array), job(0, 5)]
     twin = run([pool(1, 4)], jobs, limits=(1,), until_s=0)
-    assert [each.status.name for each in twin.jobs] == ["RUNNING", "HELD", "HELD", "RUNNING"]
+    assert [task.status.name for task in twin.jobs] == ["RUNNING", "HELD", "HELD", "RUNNING"]
     twin.run()
     assert starts(twin) == {0: 0, 1: 20, 2: 10, 3: 0}
 
 
-def test_successors_are_told_before_the_array_admits() -> None:
+def test_successors_are_released_before_the_array_admits() -> None:
     # At 10 the successor of job 0 gets in line behind job 2; the array had no other room.
     array = {"group": 0}
     jobs = [job(0, 10, **array), job(0, 10, after=[0], **array), job(0, 10, **array)]
@@ -147,7 +147,7 @@ def test_successors_are_told_before_the_array_admits() -> None:
 def test_array_limit_counts_pending_tasks() -> None:
     # One device, two tasks at a time: the second is admitted and waits, the third is held.
     twin = run([pool()], [job(0, 10, group=0) for _ in range(3)], limits=(2,), until_s=0)
-    assert [each.status.name for each in twin.jobs] == ["RUNNING", "PENDING", "HELD"]
+    assert [task.status.name for task in twin.jobs] == ["RUNNING", "PENDING", "HELD"]
 
 
 def test_limit_kills_and_successors_go_on() -> None:
@@ -176,9 +176,9 @@ def test_the_end_is_rounded_up() -> None:
 
 def test_run_can_go_on() -> None:
     jobs = [job(3 * i, 10 + i, 1 + i % 4) for i in range(12)]
-    whole = run([pool(2, 4)], jobs)
+    at_once = run([pool(2, 4)], jobs)
     steps = run([pool(2, 4)], jobs, until_s=0)
     for second in range(1, 200):
         steps.run(to_us(second))
-    assert steps.schedule() == whole.schedule()
-    assert steps.mark(whole.now_us) == whole.mark()
+    assert steps.schedule() == at_once.schedule()
+    assert steps.mark(at_once.now_us) == at_once.mark()

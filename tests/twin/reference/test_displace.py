@@ -1,4 +1,4 @@
-"""The reference makes room for gangs in a round as the page says; and whatever is drawn ends.
+"""The reference makes room for gangs in a round as documented; and drawn workloads end.
 
 Rounds are 10 s long. Nodes idle at 80 + 20 W a device, a busy device adds 280 W.
 """
@@ -49,7 +49,7 @@ def test_the_smallest_go_first_and_may_come_back() -> None:
     # job 2 then takes the 2 devices of node 1 and job 0 the fifth of node 0.
     jobs = [job(1, MANY, 1), job(2, MANY, 3), job(3, MANY, 2), job(4, MANY, 4)]
     twin = run([pool(2, 5)], jobs, knobs=SPREAD, targets=equal(4), until_s=10)
-    assert [each[1:] for each in actions(twin)[3:]] == [
+    assert [action[1:] for action in actions(twin)[3:]] == [
         ("PREEMPT", 0),
         ("PREEMPT", 2),
         ("START", 3),
@@ -70,7 +70,7 @@ def test_the_displaced_displace() -> None:
     # device of node 0.
     jobs = [job(0, MANY, 3), job(0, MANY, 2), job(0, MANY, 1), job(5, MANY, 4)]
     twin = run([pool(2, 5)], jobs, knobs=SPREAD, targets=equal(4), until_s=10)
-    assert [each[1:] for each in actions(twin)[3:]] == [
+    assert [action[1:] for action in actions(twin)[3:]] == [
         ("PREEMPT", 0),
         ("START", 3),
         ("PREEMPT", 2),
@@ -125,10 +125,10 @@ def test_nodes_that_are_down_are_no_room() -> None:
 
 def test_jobs_over_several_nodes_stay() -> None:
     # Four nodes of 4: a gang of 5 on node 0 and a device of node 1, a job of 1 on nodes 2 and 3.
-    # The gang of 8 needs two nodes: 2 and 3. Those who were there go to node 1.
+    # The gang of 8 needs two nodes: 2 and 3. The jobs that were there go to node 1.
     jobs = [job(0, MANY, 5), job(0, MANY), job(0, MANY), job(5, MANY, 8)]
     twin = run([pool(4, 4)], jobs, knobs=SPREAD, targets=equal(4), until_s=10)
-    assert [each[1:] for each in actions(twin)[3:]] == [
+    assert [action[1:] for action in actions(twin)[3:]] == [
         ("PREEMPT", 1),
         ("PREEMPT", 2),
         ("START", 3),
@@ -156,7 +156,7 @@ def test_displacing_keeps_the_budget(budget_w: float, moves: bool) -> None:
     assert twin.peak_power_w == (1080 if moves else 800)
 
 
-def test_who_breaks_the_budget_waits() -> None:
+def test_a_job_beyond_the_budget_waits() -> None:
     # Two nodes idle at 200 W; one job draws 480 W, two 760 W. Both are chosen in every round,
     # and job 0 is never set aside, so job 1 waits for its end.
     jobs = [job(0, 25), job(0, 10)]
@@ -176,7 +176,7 @@ def test_every_job_ends_and_what_was_received_is_what_it_held(data: st.DataObjec
         order=Order.SHARES,
         preempt=Preempt.ROUNDS,
         backfill=data.draw(st.sampled_from((Backfill.SKIP, Backfill.STRICT))),
-        place=data.draw(st.sampled_from([each for each in Place if each != Place.HOLD])),
+        place=data.draw(st.sampled_from([place for place in Place if place != Place.HOLD])),
         span=data.draw(st.sampled_from(Span)),
         round_s=data.draw(st.sampled_from((10.0, 30.0, 60.0))),
         solve_s=data.draw(st.sampled_from((0.0, 25.0, 200.0))),
@@ -191,18 +191,18 @@ def test_every_job_ends_and_what_was_received_is_what_it_held(data: st.DataObjec
 
     def bank() -> None:
         """Keep what jobs received since the last time, which is about to be forgotten."""
-        for each in twin.jobs:
-            received_us[each.index] += sum(share.received_us for share in each.shares)
-            if each.status == Status.RUNNING:
-                received_us[each.index] += twin.cluster.slice_us(each)
+        for member in twin.jobs:
+            received_us[member.index] += sum(share.received_us for share in member.shares)
+            if member.status == Status.RUNNING:
+                received_us[member.index] += twin.cluster.slice_us(member)
 
     state = build_state(Cluster("drawn", groups), workload, knobs, data.draw(effects()))
     twin = Reference(state, knobs, targets)
     twin.run()
     bank()
-    assert all(each.final for each in twin.jobs)
-    assert twin.starts == twin.ends + twin.preemptions + sum(each.failures for each in twin.jobs)
+    assert all(ended.final for ended in twin.jobs)
+    assert twin.starts == twin.ends + twin.preemptions + sum(ended.failures for ended in twin.jobs)
     assert not any(node.jobs or node.used_milli for node in twin.nodes)
-    for each in twin.jobs:
-        held_us = received_us[each.index] * each.devices * each.milli / 1000
-        assert each.service_us == pytest.approx(held_us)
+    for ended in twin.jobs:
+        held_us = received_us[ended.index] * ended.devices * ended.milli / 1000
+        assert ended.service_us == pytest.approx(held_us)

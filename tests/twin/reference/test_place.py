@@ -1,4 +1,4 @@
-"""The reference places jobs as the page says: worked out on paper."""
+"""The reference places jobs as documented: cases worked out by hand."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_gathered_on_the_fewest_nodes_is_packed() -> None:
 def test_fractions_share_the_fullest_device_that_takes_them() -> None:
     jobs = [
         job(0, MANY, milli=500, memory_mib=400),  # nothing open: device 0 of node 0
-        job(0, MANY, milli=300, memory_mib=100),  # beside it: 200 milli and 500 MiB are left
+        job(0, MANY, milli=300, memory_mib=100),  # next to it: 200 milli and 500 MiB are left
         job(0, MANY, milli=300),  # no room there: a whole free device, node 0 has fewest
         job(0, MANY, milli=200, memory_mib=600),  # device 0 has 200 milli but 500 MiB: device 1
         job(0, MANY, milli=200),  # device 0 has 200 free, device 1 has 500: the smaller

@@ -1,4 +1,4 @@
-"""The reference turns target shares into rounds as the page says: worked out on paper.
+"""The reference turns target shares into rounds as documented: cases worked out by hand.
 
 Rounds are 10 s long.
 """
@@ -27,10 +27,10 @@ from tests.twin.reference.cases import (
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 from flyball.core.units import to_us
-from flyball.twin.build import order_of_visits
+from flyball.twin.build import set_visit_order
 from flyball.twin.reference.run import Reference
 
-# Who runs --------------------------------------------------------------------
+# Which jobs run --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("knobs", [SHARES, STRICT])
@@ -45,9 +45,9 @@ def test_two_jobs_share_a_device_half_and_half(knobs: dict[str, Any]) -> None:
         turns += [(at, "PREEMPT", old), (at, "START", new)]
     assert actions(twin) == [(0, "START", 0), *turns, (50, "START", 1)]
     assert deficits_s(twin) == [-5, 5]
-    # The run ends at 60 with a decision for nobody, who is not asked for, and no other round.
+    # The run ends at 60 with a decision without active jobs, so the policy is not asked again.
     twin.run()
-    assert [each.end_us for each in twin.jobs] == [to_us(50), to_us(60)]
+    assert [ended.end_us for ended in twin.jobs] == [to_us(50), to_us(60)]
     assert policy.asked == [(0, (0, 1)), (50, (1,))]
     assert (twin.now_us, twin.decisions, twin.preemptions) == (to_us(60), 7, 4)
 
@@ -70,7 +70,7 @@ def test_equal_priorities_go_by_deficit() -> None:
     jobs = [job(0, MANY), job(0, MANY), job(25, MANY)]
     twin = run([pool()], jobs, knobs=SHARES, targets=policy, until_s=60)
     assert deficits_s(twin) == [-5, 5, 0]
-    assert [each for each in actions(twin) if each[0] >= 30 and each[1] == "START"] == [
+    assert [action for action in actions(twin) if action[0] >= 30 and action[1] == "START"] == [
         (30, "START", 1),
         (40, "START", 2),
         (50, "START", 0),
@@ -78,10 +78,10 @@ def test_equal_priorities_go_by_deficit() -> None:
     ]
 
 
-def test_room_left_over_is_for_all_or_for_nobody() -> None:
-    # Two of four devices are left beside job 0, the only one with a target, which ends at 15.
-    # Strict leaves them idle, and the next round for job 1 is at 20; by then nobody who is
-    # active has a target, and so it is anybody's turn.
+def test_room_left_over_is_for_all_jobs_or_for_none() -> None:
+    # Two of four devices are left next to job 0, the only one with a target, which ends at 15.
+    # Strict leaves them idle, and the next round for job 1 is at 20; by then no
+    # active job has a target, so any job may run.
     jobs = [job(0, 15, 2), job(0, 30, 2)]
     twin = run([pool(1, 4)], jobs, knobs=SHARES, targets=Policy([[1.0], [0.0]]))
     assert starts(twin) == {0: 0, 1: 0}
@@ -91,7 +91,7 @@ def test_room_left_over_is_for_all_or_for_nobody() -> None:
 
 
 @pytest.mark.parametrize("knobs", [SHARES, STRICT])
-def test_nobody_has_a_target(knobs: dict[str, Any]) -> None:
+def test_no_job_has_a_target(knobs: dict[str, Any]) -> None:
     # All priorities are 0 and stay so, all deficits are 0: the lowest jobs that fit, for good.
     # A target in a pool where the job could not run is none.
     nowhere = [(1.0, 1.0, 300.0), (0.0, 0.0, 0.0)]
@@ -113,7 +113,7 @@ def test_pools_by_their_mean_speed() -> None:
     pools = [pool(), pool(), pool()]
     twin = run(pools, jobs, knobs=SHARES, targets=Policy([[0.0] * 3] * 2), until_s=0)
     assert twin.jobs[0].pool == 1
-    # The target says pool 2: targets come before what is left over in a faster pool.
+    # The target is pool 2: targets come before what is left over in a faster pool.
     only_2 = [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     twin = run(pools, jobs, knobs=SHARES, targets=Policy(only_2), until_s=0)
     assert twin.jobs[0].pool == 2
@@ -128,10 +128,10 @@ def test_a_pool_that_does_not_fit_counts_nothing() -> None:
     jobs.append(job(0, MANY, rates=[(1.0, 1.0, 300.0), (2.0, 1.0, 300.0)]))
     state = make_state([pool(1, 2), pool()], jobs)
     state.shapes[0].pools = 0b01
-    order_of_visits(state.pools, state.rates, state.shapes, state.jobs)
+    set_visit_order(state.pools, state.rates, state.shapes, state.jobs)
     twin = Reference(state, Knobs(**SHARES), Policy([[0.0, 0.0]] * 2))
     twin.run(0)
-    assert [each.pool for each in twin.jobs] == [0, 0]
+    assert [placed.pool for placed in twin.jobs] == [0, 0]
 
 
 def test_a_move_to_a_faster_pool_costs_a_restart() -> None:
@@ -161,7 +161,7 @@ def test_a_move_to_a_faster_pool_costs_a_restart() -> None:
 def test_between_rounds_in_order_of_submission() -> None:
     # Job 0 has one of 2 devices. Job 1 wants both; job 2, which came after it, starts at 4.
     # At 10 all have the same priority; owed are job 0 (10 of 10 s) 0, job 1 0 and job 2 -6 s. Job 1
-    # does not fit beside job 0. At 20 it alone has received nothing.
+    # does not fit next to job 0. At 20 it alone has received nothing.
     jobs = [job(0, MANY), job(3, MANY, 2), job(4, MANY)]
     twin = run([pool(1, 2)], jobs, knobs=SHARES, targets=equal(3), until_s=20)
     assert actions(twin) == [
@@ -213,7 +213,7 @@ def test_a_node_fails_and_comes_back() -> None:
     # Each job should have a node. At 15 node 0 fails and with it the 15 s of job 0. At 20 one
     # device is up: job 0 had 15 and job 1 all of its 20 s, so job 0 is first. At 30 job 1 (0 s
     # received since) is. Job 0 has saved 10; it starts again when node 0 is back, at 32.
-    # At 40 job 0 had 10 + 8 of 20 s: 5 + 2; job 1 had 10: 0 + 10. Both go on.
+    # At 40 job 0 had 10 + 8 of 20 s: 5 + 2; job 1 had 10: 0 + 10. Both continue.
     # Job 0 has 25 left at 32: 57. Job 1 saved 20 and has 15 left at 30: 45.
     policy = equal(2)
     jobs = [job(0, 35), job(0, 35)]
@@ -226,7 +226,7 @@ def test_a_node_fails_and_comes_back() -> None:
         (32, "START", 0),
     ]
     assert places(twin) == {0: [(0, 1)], 1: [(1, 1)]}
-    assert [each.end_us for each in twin.jobs] == [to_us(57), to_us(45)]
+    assert [ended.end_us for ended in twin.jobs] == [to_us(57), to_us(45)]
     # At 50, since 40: job 0 had 10 of 10 s, job 1 had 5 of 10 s.
     assert policy.asked == [(0, (0, 1)), (20, (0, 1)), (40, (0, 1)), (50, (0,))]
     assert deficits_s(twin) == [7, 15]
@@ -234,7 +234,7 @@ def test_a_node_fails_and_comes_back() -> None:
 
 
 def test_an_idle_cluster_waits_for_events() -> None:
-    # The only node is down from 5 to 47. The round after the failure, at 10, starts nobody, and
+    # The only node is down from 5 to 47. The round after the failure, at 10, starts no job, and
     # nothing is decided until the repair; the round after that starts the job.
     for knobs, start_s, decisions in ((STRICT, 50, 6), (SHARES, 47, 6)):
         jobs = [job(0, 8)]

@@ -1,4 +1,4 @@
-"""The reference on preemption, failure and power; and on whatever is drawn."""
+"""The reference on preemption, failure and power; and on drawn problems."""
 
 from __future__ import annotations
 
@@ -224,16 +224,18 @@ def test_every_job_ends_and_the_accounts_agree(problem: Problem) -> None:
 @settings(max_examples=50, deadline=None)
 @given(problems())
 def test_stopping_changes_nothing(problem: Problem) -> None:
-    whole = finished(problem)
+    at_once = finished(problem)
     state = build_state(problem.cluster, problem.workload, problem.knobs, problem.effects)
     steps = Reference(state, problem.knobs)
     for share in (0.1, 0.5, 0.7):
-        until_us = whole.cluster.start_us + int(share * (whole.now_us - whole.cluster.start_us))
+        until_us = at_once.cluster.start_us + int(
+            share * (at_once.now_us - at_once.cluster.start_us)
+        )
         steps.run(until_us)
         steps.mark(until_us)
     steps.run()
-    assert steps.schedule() == whole.schedule()
-    assert steps.mark() == whole.mark()
+    assert steps.schedule() == at_once.schedule()
+    assert steps.mark() == at_once.mark()
 
 
 @settings(max_examples=50, deadline=None)

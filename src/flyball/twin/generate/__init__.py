@@ -1,4 +1,4 @@
-"""Synthetic workloads that look like the real ones: bursts, seasons, heavy tails, tenants.
+"""Generates synthetic workloads that resemble real ones: bursts, seasons, heavy tails, tenants.
 
 `docs/concept/generator.md` explains the model and compares it with measured traces;
 `data/generator.toml` gives the source of every number.
@@ -29,6 +29,7 @@ from flyball.twin.generate.settings import (
 __all__ = ["GeneratorSettings", "generate", "preset", "preset_names", "rescale", "sources"]
 
 MAX_JOBS = 20_000_000
+"""Maximum number of jobs of a generated workload."""
 
 
 def generate(
@@ -42,17 +43,17 @@ def generate(
     devices: int | None = None,
     start_weekday: int | None = None,
 ) -> Workload:
-    """Make a workload. The same settings and seed give the same workload.
+    """Generate a workload. The same settings and seed give the same workload.
 
     Args:
-        settings: the name of a preset, or settings of one's own.
-        seed: of every draw, 0 or more.
+        settings: the name of a preset, or custom settings.
+        seed: seed of all draws, 0 or more.
         days: span of the arrivals.
-        jobs: how many in all (else days x jobs per day).
+        jobs: total number of jobs (default: days x jobs per day).
         jobs_per_day: the mean rate.
-        load: offered to `devices`. The number of jobs follows from it and the span is as asked;
-            with `jobs` given the arrivals are stretched or compressed instead, see `rescale`.
-        devices: of the cluster, for `load`.
+        load: load offered to `devices`. The number of jobs follows from it and the span stays as
+            set; with `jobs` the arrivals are stretched or compressed instead, see `rescale`.
+        devices: number of devices of the cluster, for `load`.
         start_weekday: weekday of time 0, Monday = 0.
 
     Returns:
@@ -98,7 +99,7 @@ def _chosen(
     jobs_per_day: float | None,
     start_weekday: int | None,
 ) -> GeneratorSettings:
-    """The settings with what the caller changed; two of days, jobs and rate give the third."""
+    """Return the settings with the caller's changes; two of days, jobs and rate set the third."""
     if jobs is not None and jobs_per_day is not None:
         if days is not None:
             raise BadInput("days, jobs and jobs per day are too much", "give two of them")
@@ -106,24 +107,24 @@ def _chosen(
     if jobs is not None and days is None:
         days = max(1.0, jobs / base.jobs_per_day)
     changes = {"days": days, "jobs_per_day": jobs_per_day, "start_weekday": start_weekday}
-    given = {name: value for name, value in changes.items() if value is not None}
-    return replace(base, **given) if given else base  # type: ignore[arg-type]
+    stated = {name: value for name, value in changes.items() if value is not None}
+    return replace(base, **stated) if stated else base  # type: ignore[arg-type]
 
 
 def _draw(settings: GeneratorSettings, total: int, rng: np.random.Generator, seed: int) -> Workload:
-    # 1. What a script submits by the clock, and what is left for people.
+    # 1. The jobs that a script submits by the clock, and the sessions of people with the rest.
     by_timer = min(round(settings.timer_jobs_per_day * settings.days), total // 2)
     sessions = draw_sessions(settings, total - by_timer, rng)
-    # 2. When.
+    # 2. Submission times.
     submit_s = np.concatenate(
         [submit_times(settings, sessions, rng), timer_times(settings, by_timer, rng)]
     )
-    # 3. How long.
+    # 3. Durations.
     timer_s = settings.timer_median_s * np.exp(settings.timer_sigma * rng.standard_normal(by_timer))
     duration_s = np.concatenate(
         [durations(settings, sessions, rng), whole_seconds(settings, timer_s)]
     )
-    # 4. What, and whose; a script's jobs are single devices of one user.
+    # 4. Requests and owners; a script's jobs ask for single devices and belong to one user.
     per_job = {
         "devices": np.repeat(np.array(settings.sizes)[sessions.size], sessions.jobs),
         "tenant": np.repeat(sessions.tenant, sessions.jobs),
@@ -142,7 +143,7 @@ def _draw(settings: GeneratorSettings, total: int, rng: np.random.Generator, see
         name: np.append(values, np.full(by_timer, of_timer.get(name, NOT_STATED)))
         for name, values in per_job.items()
     }
-    # 5. How they end; then in order of submission.
+    # 5. Outcomes; then sort by submission.
     columns["outcome"] = outcomes(settings, duration_s, rng)
     order = np.argsort(submit_s, kind="stable")
     return Workload.of(
@@ -157,7 +158,7 @@ def _draw(settings: GeneratorSettings, total: int, rng: np.random.Generator, see
 
 
 def _names(settings: GeneratorSettings, columns: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The lists of names that go with the codes."""
+    """Return the lists of names that go with the codes."""
     names = {
         "tenants": tuple(f"tenant{i + 1}" for i in range(settings.tenants)),
         "users": tuple(

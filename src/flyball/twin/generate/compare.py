@@ -1,4 +1,4 @@
-"""The generator against the measured traces it stands for, figure by figure.
+"""Compares the generator with the measured traces it imitates, figure by figure.
 
 `flyball trace generate --compare philly-like` prints what `compare_with_data` returns.
 The tolerances are stated here; arrivals at a constant rate with exponential durations miss
@@ -31,19 +31,20 @@ from flyball.twin.inputs.traces.describe import (
 )
 
 SEEDS = (0, 1, 2, 3, 4)
+"""Default seeds of the generated workloads."""
 PHILLY_FROM_DAY = 27  # October; the weeks before are sparse
 Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One figure of a trace.
+class TraceFigure:
+    """Describes one figure of a trace.
 
     Attributes:
-        name: for people; the unit is in it.
-        path: where `describe` has it.
-        tolerance: how far the generator's mean may be from the measured figure.
-        ratio: the tolerance is a factor, else a difference.
+        name: name shown to users, with the unit.
+        path: keys of the figure in the result of `describe`.
+        tolerance: allowed distance of the generator's mean from the measured figure.
+        ratio: whether the tolerance is a factor; else it is a difference.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Figure:
         return float(value) if value != {} else 0.0  # a size or outcome that no job has
 
     def close(self, measured: float, generated: float) -> bool:
-        """Whether the generated figure is within the tolerance."""
+        """Return whether the generated figure is within the tolerance."""
         if self.ratio:
             if measured <= 0 or generated <= 0:
                 return measured == generated
@@ -67,8 +68,8 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a comparison: `low` and `high` are the extremes over the seeds."""
+class ComparisonRow:
+    """Holds one line of a comparison: `low` and `high` are the extremes over the seeds."""
 
     figure: str
     measured: float
@@ -79,12 +80,12 @@ class Row:
     close: bool
 
 
-def _factor(name: str, path: str, tolerance: float) -> Figure:
-    return Figure(name, tuple(path.split("/")), tolerance, ratio=True)
+def _factor(name: str, path: str, tolerance: float) -> TraceFigure:
+    return TraceFigure(name, tuple(path.split("/")), tolerance, ratio=True)
 
 
-def _within(name: str, path: str, tolerance: float) -> Figure:
-    return Figure(name, tuple(path.split("/")), tolerance)
+def _within(name: str, path: str, tolerance: float) -> TraceFigure:
+    return TraceFigure(name, tuple(path.split("/")), tolerance)
 
 
 SEASON_FIGURES = (
@@ -137,17 +138,17 @@ HELIOS_FIGURES = (
 )
 
 
-def compare_with_data(name: str, seeds: Sequence[int] = SEEDS) -> list[Row]:
-    """Compare a preset with the trace it stands for.
+def compare_with_data(name: str, seeds: Sequence[int] = SEEDS) -> list[ComparisonRow]:
+    """Compare a preset with the trace it imitates.
 
     Args:
         name: `philly-like` or `helios-like`.
-        seeds: of the generated workloads; figures are means over them.
+        seeds: seeds of the generated workloads; figures are means over them.
 
     Raises:
-        DataAbsent: the shared data is not here.
+        DataAbsent: the shared data is not installed.
     """
-    sources: dict[str, tuple[tuple[Figure, ...], Callable[[], Facts]]] = {
+    sources: dict[str, tuple[tuple[TraceFigure, ...], Callable[[], Facts]]] = {
         "philly-like": ((*PHILLY_FIGURES, *OUTCOME_FIGURES), philly_facts),
         "helios-like": ((*HELIOS_FIGURES, *OUTCOME_FIGURES), helios_facts),
     }
@@ -159,8 +160,10 @@ def compare_with_data(name: str, seeds: Sequence[int] = SEEDS) -> list[Row]:
     return compare(figures, measured(), [facts_of(make(seed), weekday) for seed in seeds])
 
 
-def compare(figures: Sequence[Figure], measured: Facts, generated: Sequence[Facts]) -> list[Row]:
-    """A row for each figure."""
+def compare(
+    figures: Sequence[TraceFigure], measured: Facts, generated: Sequence[Facts]
+) -> list[ComparisonRow]:
+    """Return a row for each figure."""
     rows = []
     for figure in figures:
         real = figure.of(measured)
@@ -168,12 +171,14 @@ def compare(figures: Sequence[Figure], measured: Facts, generated: Sequence[Fact
         mean = float(np.mean(values))
         tolerance = f"x {figure.tolerance:g}" if figure.ratio else f"+- {figure.tolerance:g}"
         close = figure.close(real, mean)
-        rows.append(Row(figure.name, real, mean, min(values), max(values), tolerance, close))
+        rows.append(
+            ComparisonRow(figure.name, real, mean, min(values), max(values), tolerance, close)
+        )
     return rows
 
 
 def facts_of(workload: Workload, start_weekday: int) -> Facts:
-    """What `describe` says, and what is compared besides."""
+    """Return the result of `describe`, with further figures to compare."""
     hours = (workload.submit_us // (3600 * US_PER_S)).astype(np.int64)
     asked = np.bincount(hours - hours[0], weights=workload.devices)
     return {
@@ -189,7 +194,7 @@ def facts_of(workload: Workload, start_weekday: int) -> Facts:
 
 
 def repeat_correlation(workload: Workload, apart_s: float = 60.0) -> float:
-    """How alike the log durations are of a tenant's jobs that follow each other closely."""
+    """Return the correlation of log durations of a tenant's jobs submitted close together."""
     by_tenant = np.argsort(workload.tenant, kind="stable")
     logs = np.log(np.maximum(workload.duration_us[by_tenant] / US_PER_S, 1.0))
     gaps_s = np.diff(workload.submit_us[by_tenant]) / US_PER_S
@@ -198,7 +203,7 @@ def repeat_correlation(workload: Workload, apart_s: float = 60.0) -> float:
 
 
 def philly_facts() -> Facts:
-    """Philly, October and November 2017, and the outcomes of the whole trace."""
+    """Return the facts of Philly, October and November 2017, with the whole trace's outcomes."""
     trace = read_trace(shared_data("philly", "jobs.csv.gz"), "philly")
     start_us = int(PHILLY_FROM_DAY * S_PER_DAY) * US_PER_S
     facts = facts_of(trace.take(np.flatnonzero(trace.submit_us >= start_us)), 0)
@@ -207,7 +212,7 @@ def philly_facts() -> Facts:
 
 
 def helios_facts() -> Facts:
-    """Helios Venus, April to August 2020: arrivals from its series, the rest from its totals."""
+    """Return the facts of Helios Venus, April to August 2020, from its series and totals."""
     series = _csv("helios", "venus_throughput_10min.csv.gz")
     jobs = np.array([int(row["submit_gpu_job"]) for row in series]).reshape(-1, 6).sum(axis=1)
     asked = np.array([float(row["submit_gpu_num"]) for row in series]).reshape(-1, 6).sum(axis=1)

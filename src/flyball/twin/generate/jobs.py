@@ -1,4 +1,4 @@
-"""What the jobs of a session are: how long, how they end, what they train."""
+"""Draws the jobs of sessions: their durations, outcomes, models and classes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from flyball.twin.generate.settings import (
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 FRACTIONS_MILLI = (250, 500)
+"""Fractions of a device that a job may ask for, in thousandths."""
 
 
 def durations(settings: GeneratorSettings, sessions: Sessions, rng: np.random.Generator) -> Floats:
-    """Run time of each job, session by session, in whole seconds.
+    """Draw the run time of each job, session by session, in whole seconds.
 
-    A session is one of short jobs or of long ones, with a centre of its own; its jobs are
-    repeats of nearly the same thing and differ from the centre by a spread of its own.
+    A session has either short jobs or long ones. Each session has its own centre; its jobs are
+    near repeats that differ from the centre by the session's spread.
     """
     count = len(sessions.size)
     by_size = {
@@ -44,12 +45,12 @@ def durations(settings: GeneratorSettings, sessions: Sessions, rng: np.random.Ge
 
 
 def whole_seconds(settings: GeneratorSettings, seconds: Floats) -> Floats:
-    """Rounded and kept between a second and the longest."""
+    """Return seconds rounded and clipped to between one and the maximum."""
     return np.clip(np.rint(seconds), 1.0, settings.max_duration_s)
 
 
 def outcomes(settings: GeneratorSettings, duration_s: Floats, rng: np.random.Generator) -> Ints:
-    """How each job ends; the odds depend on how long it is compared with the others."""
+    """Draw the outcome of each job; the odds depend on its duration relative to the others."""
     share = np.array(settings.outcome_share)
     logs = np.log(duration_s)
     scaled = (logs - logs.mean()) / max(float(logs.std()), 1e-9)
@@ -67,7 +68,7 @@ def outcomes(settings: GeneratorSettings, duration_s: Floats, rng: np.random.Gen
 def kinds(
     settings: GeneratorSettings, sessions: Sessions, rng: np.random.Generator
 ) -> dict[str, Ints]:
-    """Model, class, memory and fraction of each job, session by session; what is asked for."""
+    """Draw model, class, memory and fraction of each job, where the settings ask for them."""
     columns: dict[str, Ints] = {}
     model = _models(settings, sessions, rng)
     if settings.model_share:
@@ -85,12 +86,12 @@ def kinds(
 
 
 def _models(settings: GeneratorSettings, sessions: Sessions, rng: np.random.Generator) -> Ints:
-    """A model for a share of the sessions, among those measured at the session's gang size."""
+    """Draw a model for a share of the sessions, among those measured at their gang size."""
     devices = np.array(settings.sizes)[sessions.size]
     model = np.full(len(devices), NOT_STATED, np.int64)
     chosen = rng.random(len(devices)) < settings.model_share
     for size in settings.sizes:
-        weights = np.array([each.weight * (size in each.counts) for each in model_choices()])
+        weights = np.array([choice.weight * (size in choice.counts) for choice in model_choices()])
         here = np.flatnonzero(chosen & (devices == size))
         if weights.any():
             model[here] = rng.choice(len(weights), len(here), p=weights / weights.sum())
@@ -100,12 +101,12 @@ def _models(settings: GeneratorSettings, sessions: Sessions, rng: np.random.Gene
 def _classes(settings: GeneratorSettings, model: Ints, rng: np.random.Generator) -> Ints:
     share = np.array(settings.class_share)
     drawn = rng.choice(len(share), len(model), p=share / share.sum())
-    of_model = np.array([CLASS_LABELS.index(each.kind) for each in model_choices()])
+    of_model = np.array([CLASS_LABELS.index(choice.kind) for choice in model_choices()])
     return np.where(model >= 0, of_model[model], drawn)
 
 
 def _memory_mib(settings: GeneratorSettings, kind: Ints, rng: np.random.Generator) -> Ints:
-    """Log-uniform over the class's range, cut at the largest device there is."""
+    """Draw memory log-uniformly over the class's range, cut at the largest device."""
     low, high = np.minimum(np.array(class_memory_gib()), settings.memory_max_gib).T
     gib = low[kind] * (high[kind] / low[kind]) ** rng.random(len(kind))
     mib: Ints = np.ceil(gib * MIB_PER_GIB).astype(np.int64)
@@ -116,7 +117,7 @@ def _fractions(
     settings: GeneratorSettings, sessions: Sessions, model: Ints, kind: Ints,
     rng: np.random.Generator,
 ) -> Ints:  # fmt: skip
-    """Half or a quarter of a device for some small latency-sensitive jobs without a known model."""
+    """Give some small latency-sensitive jobs without a model half or a quarter of a device."""
     one = np.array(settings.sizes)[sessions.size] == 1
     may = one & (model < 0) & (kind == JobClass.LATENCY_SENSITIVE)
     takes = may & (rng.random(len(kind)) < settings.fraction_share)

@@ -1,4 +1,4 @@
-"""Sets the load of a workload: of a given one by its arrivals, of a drawn one by its jobs.
+"""Sets the load of a workload: by scaling its arrivals, or by drawing the right number of jobs.
 
 Load is the sum of devices x duration over (devices of the cluster x span of the arrivals).
 """
@@ -17,20 +17,21 @@ from flyball.twin.generate.settings import GeneratorSettings
 from flyball.twin.inputs.traces.describe import device_seconds
 
 MAX_DRAWS = 12
+"""Maximum number of draws, and of scalings of durations."""
 CLOSE_ENOUGH = 0.01
-"""A draw whose work is this close to the target, as a share of it, ends the search."""
+"""Relative difference of a draw's work from the target that ends the search."""
 
 
 def rescale(workload: Workload, load: float, devices: int) -> Workload:
-    """The same jobs with arrivals stretched or compressed around the first one.
+    """Return the same jobs with arrivals stretched or compressed after the first one.
 
     Bursts and seasons are stretched with everything else. Recorded starts and ends are dropped:
     they belong to the arrivals as they were.
 
     Args:
         workload: two jobs or more that do not all arrive at once.
-        load: wanted; 1.0 keeps every device busy for as long as jobs arrive.
-        devices: of the cluster.
+        load: target load; 1.0 keeps every device busy for as long as jobs arrive.
+        devices: number of devices of the cluster.
     """
     check_load(load, devices)
     needed_us = float(device_seconds(workload).sum()) * US_PER_S
@@ -47,7 +48,7 @@ def rescale(workload: Workload, load: float, devices: int) -> Workload:
 
 
 def check_load(load: float, devices: int) -> None:
-    """Refuse a load that is not a positive number of busy devices."""
+    """Refuse a load or a number of devices that is not above 0."""
     if not (0 < load < 1e6 and devices > 0):
         raise BadInput(f"load {load} on {devices} devices makes no sense", "use numbers above 0")
 
@@ -62,10 +63,10 @@ def draw_at_load(
     scaled by a common factor near 1 to make up the rest.
 
     Args:
-        draw: makes a workload of that many jobs.
+        draw: draws a workload with a number of jobs.
         settings: gives the span, the first guess of the rate and the longest duration.
-        load: wanted on `devices`.
-        devices: of the cluster.
+        load: target load on `devices`.
+        devices: number of devices of the cluster.
     """
     check_load(load, devices)
     target_s = load * devices * settings.days * S_PER_DAY
@@ -81,7 +82,7 @@ def draw_at_load(
 
 
 def _closest_draw(draw: Callable[[int], Workload], guess: int, target_s: float) -> Workload:
-    """Of several draws around the right number of jobs, the one whose work is nearest."""
+    """Return the draw whose work is nearest, of several around the right number of jobs."""
     drawn: dict[int, float] = {}
     count, best, least = guess, None, np.inf
     for _ in range(MAX_DRAWS):
@@ -101,7 +102,7 @@ def _closest_draw(draw: Callable[[int], Workload], guess: int, target_s: float) 
 
 
 def _scale_durations(workload: Workload, target_s: float, longest_s: float) -> Workload:
-    """The workload with durations times a factor, in whole seconds, and `target_s` of work."""
+    """Return the workload with durations scaled, in whole seconds, to `target_s` of work."""
     original_s = workload.duration_us / US_PER_S
     factor = 1.0
     scaled = workload

@@ -18,20 +18,21 @@ from flyball.twin.generate.settings import DAYS_A_WEEK, HOURS_A_DAY, GeneratorSe
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 DAILY_JITTER_S = 1_200.0
+"""Standard deviation of the time at which a daily sweep repeats."""
 SWEEP_PART = 10
-"""A sweep has at most a tenth of all jobs: a short trace must not be one sweep."""
+"""Divisor of all jobs that limits a sweep: a short trace must not be one sweep."""
 
 
 @dataclass(frozen=True)
 class Sessions:
-    """One row a session.
+    """Holds sessions as columns.
 
     Attributes:
         size: index in `sizes` of the gang size of its jobs.
-        jobs: how many it submits.
+        jobs: number of jobs it submits.
         sweep: whether a script submits them.
         start_s: when it begins.
-        tenant, user: whose.
+        tenant, user: codes of its owner.
     """
 
     size: Ints
@@ -45,7 +46,7 @@ class Sessions:
 def draw_sessions(
     settings: GeneratorSettings, total_jobs: int, rng: np.random.Generator
 ) -> Sessions:
-    """Sessions with `total_jobs` jobs among them, exactly."""
+    """Draw sessions that have exactly `total_jobs` jobs in total."""
     size, jobs, sweep = _draw_jobs(settings, total_jobs, rng)
     count = len(size)
     tenant = _draw_tenants(settings, size, rng)
@@ -59,7 +60,7 @@ def draw_sessions(
 def _repeat_daily(
     settings: GeneratorSettings, sweeps: Ints, start_s: Floats, rng: np.random.Generator
 ) -> None:
-    """Move some sweeps to a day after the one before, at about the same time: habits."""
+    """Move some sweeps to a day after the previous one, at about the same time: habits."""
     again = rng.random(len(sweeps)) < settings.sweep_daily_share
     late_s = rng.normal(0.0, DAILY_JITTER_S, len(sweeps))
     span_s = settings.days * S_PER_DAY
@@ -70,7 +71,7 @@ def _repeat_daily(
 def _draw_jobs(
     settings: GeneratorSettings, total_jobs: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
-    """Size, number of jobs and kind of each session; the last one is cut to fit the total."""
+    """Draw size, number of jobs and kind of each session; the last is cut to fit the total."""
     sweep_limit = min(settings.sweep_max_jobs, max(1, total_jobs // SWEEP_PART))
     sweep_share = np.array(settings.sweep_share)
     ordinary = np.maximum(1.0, settings.session_jobs)
@@ -89,7 +90,7 @@ def _draw_jobs(
         )  # fmt: skip
         drawn += int(jobs.sum())
         parts.append((size, jobs, sweep))
-    size, jobs, sweep = (np.concatenate(each) for each in zip(*parts, strict=True))
+    size, jobs, sweep = (np.concatenate(column) for column in zip(*parts, strict=True))
     ends = np.cumsum(jobs)
     kept = int(np.searchsorted(ends, total_jobs)) + 1
     jobs = jobs[:kept].copy()
@@ -108,7 +109,7 @@ def _mean_sweep(settings: GeneratorSettings, limit: int) -> float:
 
 
 def _draw_tenants(settings: GeneratorSettings, size: Ints, rng: np.random.Generator) -> Ints:
-    """Tenants by a power law; those with the most single jobs have the fewest gangs."""
+    """Draw tenants by a power law; those with the most single jobs have the fewest gangs."""
     count, tenants = len(size), settings.tenants
     single = rng.choice(tenants, count, p=_zipf(tenants, settings.tenant_exponent))
     gang = rng.choice(tenants, count, p=_zipf(tenants, settings.gang_tenant_exponent)[::-1])
@@ -122,7 +123,7 @@ def _zipf(count: int, exponent: float) -> Floats:
 
 
 def _draw_starts(settings: GeneratorSettings, count: int, rng: np.random.Generator) -> Floats:
-    """Start times that follow the hour, the weekday and each day's own weight."""
+    """Draw start times that follow the hour, the weekday and each day's weight."""
     days = int(np.ceil(settings.days))
     weekday = (np.arange(days) + settings.start_weekday) % DAYS_A_WEEK
     day_weight = np.array(settings.weekday_profile)[weekday] * _day_levels(settings, days, rng)
@@ -137,7 +138,7 @@ def _draw_starts(settings: GeneratorSettings, count: int, rng: np.random.Generat
 
 
 def _day_levels(settings: GeneratorSettings, days: int, rng: np.random.Generator) -> Floats:
-    """A log-normal factor for each day that remembers the day before."""
+    """Draw a log-normal factor for each day, correlated with the day before."""
     shocks = rng.standard_normal(days)
     memory = settings.day_memory
     levels = np.empty(days)
@@ -153,7 +154,7 @@ def _day_levels(settings: GeneratorSettings, days: int, rng: np.random.Generator
 def submit_times(
     settings: GeneratorSettings, sessions: Sessions, rng: np.random.Generator
 ) -> Floats:
-    """Submission of each job, session by session; what runs past the end goes on at the start."""
+    """Draw the submission of each job, session by session; times past the end wrap around."""
     median = np.where(sessions.sweep, settings.sweep_gap_median_s, settings.gap_median_s)
     sigma = np.where(sessions.sweep, settings.sweep_gap_sigma, settings.gap_sigma)
     mean_gap_s = median * np.exp(sigma * rng.standard_normal(len(median)))
@@ -168,7 +169,7 @@ def submit_times(
 
 
 def timer_times(settings: GeneratorSettings, count: int, rng: np.random.Generator) -> Floats:
-    """Submissions of a script that runs at a fixed period, with a second or so of jitter."""
+    """Draw submissions of a script that runs at a fixed period, with about a second of jitter."""
     if not count:
         return np.zeros(0)
     period_s = settings.days * S_PER_DAY / count

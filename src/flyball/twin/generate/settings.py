@@ -17,10 +17,10 @@ DAYS_A_WEEK = 7
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model that jobs may train.
+    """Describes a model that jobs may train.
 
     Attributes:
-        key: as in the measured table of speeds.
+        key: its name in the measured table of speeds.
         kind: its workload class.
         counts: gang sizes measured for it.
         weight: how often it is chosen, relative to the others.
@@ -34,7 +34,7 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class GeneratorSettings:
-    """How a synthetic workload is made. Fields by size have one entry for each of `sizes`.
+    """Holds the settings of a synthetic workload. Fields by size have one entry per size.
 
     Attributes:
         days: span of the arrivals.
@@ -42,12 +42,12 @@ class GeneratorSettings:
         start_weekday: weekday of time 0, Monday = 0.
         hour_profile: weight of each hour of the day for the start of a session.
         weekday_profile: weight of each weekday, Monday first.
-        day_sigma: spread of the log of a day's own weight: some days are busy.
+        day_sigma: spread of the log of a day's weight: some days are busy.
         day_memory: correlation of that log from one day to the next.
-        tenants: how many.
+        tenants: number of tenants.
         tenant_exponent: tenant k gets sessions in proportion to k ** -exponent.
         gang_tenant_exponent: the same for sessions of gangs, over the tenants in reverse order.
-        users_per_tenant: how many; sessions fall on them in proportion to 1/k.
+        users_per_tenant: number of users; user k gets sessions in proportion to 1/k.
         sizes: gang sizes.
         size_share: share of people's jobs by size.
         session_jobs: mean jobs of an ordinary session, by size (geometric).
@@ -60,11 +60,11 @@ class GeneratorSettings:
         short_median_s, short_sigma: their log-normal durations, by size.
         long_median_s, long_sigma: log-normal durations of the other sessions, by size.
         repeat_sigma: mean log spread of durations inside one session.
-        max_duration_s: nothing runs longer.
+        max_duration_s: maximum duration of a job.
         timer_jobs_per_day: jobs of a script that submits at a fixed period; 0 = none.
         timer_median_s, timer_sigma: their log-normal durations.
-        timer_tenant: whose, by rank from 1.
-        outcome_share: of completed, failed and cancelled jobs.
+        timer_tenant: the tenant of the script, by rank from 1.
+        outcome_share: shares of completed, failed and cancelled jobs.
         outcome_tilt: how the odds of each outcome grow with the log duration (1 / standard
             deviation): long jobs are cancelled more often than short ones.
         model_share: share of sessions that train one of the known models.
@@ -132,8 +132,8 @@ class GeneratorSettings:
                 )
         if self.class_share and len(self.class_share) != len(CLASS_LABELS):
             raise BadInput("generator setting class_share is not one number a class", "give 5")
-        for each in fields(self):
-            _check_range(each.name, getattr(self, each.name))
+        for setting in fields(self):
+            _check_range(setting.name, getattr(self, setting.name))
 
 
 BY_SIZE = (
@@ -146,7 +146,7 @@ BY_SIZE = (
     "long_median_s",
     "long_sigma",
 )
-_SIGNED = ("outcome_tilt", "name")
+_UNCHECKED = ("outcome_tilt", "name")
 _ABOVE_ZERO = ("days", "jobs_per_day", "tenants", "users_per_tenant", "sizes", "max_duration_s")
 _SUM_ABOVE_ZERO = ("hour_profile", "weekday_profile", "size_share", "outcome_share")
 _HIGHEST = {
@@ -164,20 +164,20 @@ _HIGHEST = {
 
 
 def _check_range(name: str, value: Any) -> None:
-    if name in _SIGNED:
+    if name in _UNCHECKED:
         return
     values = value if isinstance(value, tuple) else (value,)
     low = 1e-9 if name in _ABOVE_ZERO else 0.0
     high = _HIGHEST.get(name, 1e9)
-    if not all(low <= each <= high for each in values):
-        wanted = f"{'above' if low else 'from'} 0 up to {high:g}"
-        raise BadInput(f"generator setting {name} = {value} is out of range", f"use {wanted}")
+    if not all(low <= number <= high for number in values):
+        allowed = f"{'above' if low else 'from'} 0 up to {high:g}"
+        raise BadInput(f"generator setting {name} = {value} is out of range", f"use {allowed}")
     if name in _SUM_ABOVE_ZERO and not sum(values):
         raise BadInput(f"generator setting {name} is all 0", "give one of them some weight")
 
 
 def preset(name: str) -> GeneratorSettings:
-    """A shipped preset by its name."""
+    """Return a shipped preset by its name."""
     shipped = _shipped()["preset"]
     if name not in shipped:
         raise UnknownName("generator preset", name, shipped)
@@ -190,27 +190,27 @@ def preset(name: str) -> GeneratorSettings:
 
 
 def preset_names() -> list[str]:
-    """What `preset` knows."""
+    """Return the names of the shipped presets."""
     return sorted(_shipped()["preset"])
 
 
 def sources(name: str) -> dict[str, str]:
-    """Where each number of a preset comes from."""
+    """Return where each number of a preset comes from."""
     if name not in _shipped()["preset"]:
         raise UnknownName("generator preset", name, preset_names())
     return {key: str(entry["source"]) for key, entry in _shipped()["preset"][name].items()}
 
 
 def model_choices() -> tuple[ModelChoice, ...]:
-    """The models that jobs of a workload with `model_share` may train."""
+    """Return the models that jobs of a workload with `model_share` may train."""
     return tuple(
-        ModelChoice(each["key"], each["class"], tuple(each["counts"]), each["weight"])
-        for each in _shipped()["models"]["choices"]
+        ModelChoice(choice["key"], choice["class"], tuple(choice["counts"]), choice["weight"])
+        for choice in _shipped()["models"]["choices"]
     )
 
 
 def class_memory_gib() -> tuple[tuple[float, float], ...]:
-    """Memory range of each class, in the order of `JobClass`."""
+    """Return the memory range of each class, in the order of `JobClass`."""
     table = _shipped()["class_memory_gib"]
     return tuple((table[label][0], table[label][1]) for label in CLASS_LABELS)
 

@@ -1,8 +1,7 @@
 """The oracle's cluster: what a start, an end, a failure does to jobs, nodes and power.
 
-Numbers change nowhere else, and each as `docs/concept/twin.md` words it, in its order of
-operations. Who starts where is decided in `reference_decide` and `reference_place`; when,
-in `reference`.
+Numbers change nowhere else, and each as `docs/concept/twin.md` defines it, in its order of
+operations. `decide` and `place` choose which job starts where; `run` moves the clock.
 """
 
 from __future__ import annotations
@@ -13,25 +12,25 @@ from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Knobs, Order
 from flyball.core.state import State
 from flyball.twin.reference.parts import (
-    Action,
+    DecidedAction,
     Device,
+    DeviceRow,
     Job,
     Node,
     Placement,
     Pool,
     Reservation,
-    Row,
     idle_nodes,
     read_jobs,
     read_pools,
     read_usual,
 )
-from flyball.twin.reference.speeds import GUEST, share_anew, sharers
-from flyball.twin.reference.tenants import Tenants
+from flyball.twin.reference.speeds import GUEST, sharers, update_shared_speeds
+from flyball.twin.reference.tenants import TenantAccounts
 
 
 class Cluster:
-    """Jobs, nodes and pools on a clock that somebody else moves (`now_us`)."""
+    """Holds jobs, nodes and pools on a clock (`now_us`) that `Reference` moves."""
 
     def __init__(self, state: State, knobs: Knobs) -> None:
         clock = state.clock[0]
@@ -55,7 +54,7 @@ class Cluster:
             node for pool in self.pools for node in idle_nodes(pool, self.now_us, self.sleep_us)
         ]
         self.jobs = read_jobs(state)
-        self.tenants = Tenants(state, self.pools, float(packed.decay), knobs.order)
+        self.tenants = TenantAccounts(state, self.pools, float(packed.decay), knobs.order)
         self.history: dict[object, float] = {}  # mean work of the jobs that ended, by group
         self.usual = read_usual(state)
 
@@ -67,8 +66,8 @@ class Cluster:
         self.reservation: Reservation | None = None
         self.asked_us = -1  # when the policy was last asked for targets, -1 = never
         self.changed = False  # something happened since then
-        self.fastest_first = [self.pools[each] for each in state.pools.visit]
-        self.actions: list[Action] = []
+        self.fastest_first = [self.pools[index] for index in state.pools.visit]
+        self.actions: list[DecidedAction] = []
         self.starts = self.ends = self.preemptions = self.failures = self.repairs = 0
 
     def with_status(self, status: Status) -> list[Job]:
@@ -91,7 +90,7 @@ class Cluster:
         job.held = sum(row.mask.bit_count() for row in placement.rows)
         job.cap, job.slow = max(level, self.cap), 1.0
         job.rate = self.slice_rate(job)
-        job.watts = self.own_w(job, pool, job.held, job.cap)
+        job.watts = self.charged_w(job, pool, job.held, job.cap)
         job.since_us = job.began_us = self.now_us
         job.awake_us = self.now_us + wake_us
         job.ready_us = job.awake_us + restart_us
@@ -106,7 +105,7 @@ class Cluster:
         self.starts += 1
         job.start_number = self.starts
         self.tenants.charge(job, 1, self.now_us)
-        self.actions.append(Action(self.now_us, ActionKind.START, job.index, job.rows))
+        self.actions.append(DecidedAction(self.now_us, ActionKind.START, job.index, job.rows))
 
     def plan_end(self, job: Job) -> None:
         """Set when the running slice ends: its work is done, or its limit is reached."""
@@ -118,49 +117,49 @@ class Cluster:
             job.end_us = limit_end_us
 
     def end(self, job: Job) -> None:
-        """The planned end of a running job has come."""
+        """End a running job at its planned end."""
         progress, rows = job.progress(self.now_us), job.rows
         self._close_slice(job)
-        share_anew(self, rows[0])
+        update_shared_speeds(self, rows[0])
         job.status = Status.TIMEOUT if job.by_limit else Status.DONE
         job.done_us = job.done_us + progress if job.by_limit else job.work_us
         self.ends += 1
         for group in job.peers:
-            known = self.history.get(group)
-            self.history[group] = job.done_us if known is None else (known + job.done_us) / 2
+            mean = self.history.get(group)
+            self.history[group] = job.done_us if mean is None else (mean + job.done_us) / 2
 
     def preempt(self, job: Job) -> None:
-        """Set a running job aside; the end of its slice went into the checkpoint."""
+        """Preempt a running job; the end of its slice went into the checkpoint."""
         progress = job.progress(self.now_us)
         kept = max(0, self.now_us - job.ready_us - job.checkpoint_us) * job.rate
         rows = job.rows
-        self._put_back(job, progress, kept)
-        share_anew(self, rows[0])
+        self._requeue(job, progress, kept)
+        update_shared_speeds(self, rows[0])
         job.preemptions += 1
         self.preemptions += 1
-        self.actions.append(Action(self.now_us, ActionKind.PREEMPT, job.index, ()))
+        self.actions.append(DecidedAction(self.now_us, ActionKind.PREEMPT, job.index, ()))
 
-    def give_up(self, job: Job) -> None:
-        """Stop a replica that waits or runs; nothing of it is lost."""
+    def stop_replica(self, job: Job) -> None:
+        """Stop a pending or running replica; none of its work is lost."""
         if job.status == Status.RUNNING:
             progress, rows = job.progress(self.now_us), job.rows
-            self._put_back(job, progress, progress)
-            share_anew(self, rows[0])
+            self._requeue(job, progress, progress)
+            update_shared_speeds(self, rows[0])
         job.status = Status.HELD
 
-    def close(self, job: Job) -> None:
-        """A replica ends with its service."""
+    def end_replica(self, job: Job) -> None:
+        """End a replica with its service."""
         job.status, job.end_us = Status.DONE, self.now_us
         self.ends += 1
 
     def fail(self, node: Node) -> None:
-        """A node goes down, and with it every job that has a row on it."""
+        """Take a node down, and with it every job that has a row on it."""
         assert not node.down, "outages of one node do not overlap"
         every = self.checkpoint_every_us
         for job in [self.jobs[index] for index in sorted(node.jobs)]:
             ran_us = max(0, self.now_us - job.ready_us)
             kept = (ran_us // every) * every * job.rate if every else 0.0
-            self._put_back(job, job.progress(self.now_us), kept)
+            self._requeue(job, job.progress(self.now_us), kept)
             job.failures += 1
         self.bring_up_to_date(node)
         self.power_w -= node.power_w
@@ -171,6 +170,7 @@ class Cluster:
         self.capacity_grew = True
 
     def repair(self, node: Node) -> None:
+        """Bring a node back, idle."""
         self.bring_up_to_date(node)
         node.power_w = self.pool_of(node).idle_draw_w
         self.power_w += node.power_w
@@ -180,29 +180,29 @@ class Cluster:
         self.capacity_grew = True
 
     def admit(self, job: Job) -> None:
-        """The job joins the queue, for the first time or again."""
+        """Put the job into the queue, for the first time or again."""
         job.status = Status.PENDING
         job.queued_us = self.now_us
         if self.knobs.order == Order.HISTORY and job.predicted_us == 0:
-            known = [self.history[group] for group in job.peers if group in self.history]
-            job.predicted_us = max(1.0, known[0]) if known else 3600.0 * 1e6
+            means = [self.history[group] for group in job.peers if group in self.history]
+            job.predicted_us = max(1.0, means[0]) if means else 3600.0 * 1e6
 
     def attained_service_us(self, job: Job) -> float:
-        """Device time received so far, since its promotion if it had one."""
+        """Return the device time received so far, since its promotion if it had one."""
         service_us = job.service_us
         if job.status == Status.RUNNING:
             service_us += (self.now_us - job.since_us) * job.held * job.milli / 1000
         return service_us - job.promoted_us
 
     def demotions(self, job: Job) -> int:
-        """The queue it is in with order = attained; 0 is the first."""
+        """Return the number of the queue it is in with order = attained; 0 is the first."""
         service_us = self.attained_service_us(job)
         if self.attained2_us > 0 and service_us >= self.attained2_us:
             return 2
         return 1 if service_us >= self.attained_us else 0
 
     def promote_starved(self) -> None:
-        """Jobs that waited too long for what they received go back to the first queue."""
+        """Move jobs that waited too long for what they received back to the first queue."""
         for job in self.with_status(Status.PENDING):
             waited_us = (self.now_us - job.queued_us) * job.devices * job.milli / 1000
             starved = waited_us >= self.knobs.promote * self.attained_service_us(job)
@@ -218,7 +218,7 @@ class Cluster:
         raise AssertionError(f"node {node.index} is in no pool")
 
     def accounts(self, node: Node, now_us: int) -> tuple[float, float, float]:
-        """Energy (J), time in use and time asleep (us) of a node as of `now_us`."""
+        """Return the energy (J), time in use and time asleep (us) of a node as of `now_us`."""
         energy_j, asleep_us = node.energy_j, node.asleep_us
         if node.idle_since_us is not None:
             awake = max(0, min(now_us, node.sleeps_us) - node.since_us)
@@ -232,24 +232,24 @@ class Cluster:
         return energy_j, busy_us, asleep_us
 
     def added_w(self, job: Job, pool: Pool, devices: int) -> float:
-        """What `devices` devices of the job add to the draw of `pool`."""
+        """Return the watts that `devices` devices of the job add to the draw of `pool`."""
         watts = job.rates[pool.index].watts
         return devices * job.milli / 1000 * (watts * pool.cap_power - pool.idle_w)
 
     def held_w(self, job: Job, devices: int) -> float:
-        """What `devices` devices of the running job add to the draw of their node."""
+        """Return the watts that `devices` devices of the running job add to their node."""
         pool = self.pools[job.pool]
         watts = job.rates[pool.index].watts * pool.caps[job.cap][1]
         return devices * job.milli / 1000 * (watts - pool.idle_w) * job.slow
 
-    def own_w(self, job: Job, pool: Pool, devices: int, level: int) -> float:
-        """What the job is charged with in `pool`: its devices and its share of the hosts."""
+    def charged_w(self, job: Job, pool: Pool, devices: int, level: int) -> float:
+        """Return the watts charged to the job in `pool`: its devices and its share of the hosts."""
         share = devices * job.milli / 1000
         watts = job.rates[pool.index].watts
         return share * (watts * pool.caps[level][1]) + pool.host_w * share / pool.capacity
 
     def slice_rate(self, job: Job) -> float:
-        """Progress of the running slice per microsecond: its devices, cap and neighbours."""
+        """Return the progress per microsecond of the running slice: devices, cap, neighbours."""
         pool = self.pools[job.pool]
         rate = (job.sizes.rates[job.held] if job.sizes else job.rates)[pool.index]
         fewest = max(1, math.ceil(job.held / pool.capacity))
@@ -257,11 +257,11 @@ class Cluster:
         return alone * job.slow
 
     def slice_us(self, job: Job) -> int:
-        """Time of the running slice since the policy was last asked for targets."""
+        """Return the time of the running slice since the policy was last asked for targets."""
         return self.now_us - max(job.since_us, self.asked_us)
 
     def bring_up_to_date(self, node: Node) -> None:
-        """Book what the node drew and did up to now."""
+        """Account for what the node drew and did up to now."""
         node.energy_j, node.busy_us, node.asleep_us = self.accounts(node, self.now_us)
         node.since_us = self.now_us
 
@@ -269,19 +269,19 @@ class Cluster:
         return node.idle_since_us is not None and self.now_us >= node.sleeps_us
 
     def _waking_us(self, node: Node) -> int:
-        """How long a start on the node must wait for it to be awake."""
+        """Return how long a start on the node must wait for it to be awake."""
         if self.asleep(node):
             return self.pool_of(node).wake_us
         return max(0, node.awake_us - self.now_us)
 
     def _rest(self, node: Node) -> None:
-        """The node is idle from now on."""
+        """Mark the node idle from now on."""
         node.idle_since_us = self.now_us
         node.sleeps_us = self.now_us + self.sleep_us
 
     # Slices and rows ---------------------------------------------------------
 
-    def _put_back(self, job: Job, progress: float, kept: float) -> None:
+    def _requeue(self, job: Job, progress: float, kept: float) -> None:
         self._close_slice(job)
         job.lost_us += progress - kept
         job.done_us += kept
@@ -290,21 +290,21 @@ class Cluster:
 
     def _close_slice(self, job: Job) -> None:
         assert job.status == Status.RUNNING
-        self.book(job)
+        self.charge_slice(job)
         for row in job.rows:
             self._give_back(job, row)
         self.tenants.charge(job, -1, self.now_us)
         job.rows = ()
         self.capacity_grew = True
 
-    def book(self, job: Job) -> None:
-        """Book the slice, or what of it was not booked yet, to the job."""
+    def charge_slice(self, job: Job) -> None:
+        """Charge the slice to the job, or the part of it not yet charged."""
         job.service_us += (self.now_us - job.since_us) * job.held * job.milli / 1000
         job.energy_j += job.watts * (self.now_us - job.since_us) / 1e6
         job.waking_us += max(0, min(self.now_us, job.awake_us) - job.since_us)
         job.shares[job.pool].received_us += self.slice_us(job)
 
-    def _take(self, job: Job, row: Row) -> None:
+    def _take(self, job: Job, row: DeviceRow) -> None:
         node = self.nodes[row.node]
         assert not node.down
         self.bring_up_to_date(node)
@@ -324,10 +324,10 @@ class Cluster:
         node.jobs.append(job.index)
         node.idle_since_us = None
 
-    def _give_back(self, job: Job, row: Row) -> None:
+    def _give_back(self, job: Job, row: DeviceRow) -> None:
         node, pool = self.nodes[row.node], self.pools[job.pool]
         self.bring_up_to_date(node)
-        if row.milli != GUEST and not self._pass_on(job, row):
+        if row.milli != GUEST and not self._pass_to_guest(job, row):
             for device in _masked(node.devices, row.mask):
                 give_back(device, job, pool)
         cpu_milli, host_mib = job.on_host(row.mask.bit_count())
@@ -341,16 +341,16 @@ class Cluster:
             node.power_w = pool.idle_draw_w
             self._rest(node)
 
-    def _pass_on(self, job: Job, row: Row) -> bool:
-        """Give the device to the guest of lowest index; whether there is one."""
-        guests = [each for each in sharers(self, row) if each is not job and _is_guest(each)]
+    def _pass_to_guest(self, job: Job, row: DeviceRow) -> bool:
+        """Give the device to the guest of lowest index; return whether there is one."""
+        guests = [other for other in sharers(self, row) if other is not job and _is_guest(other)]
         if guests:
             guests[0].rows = (row,)
         return bool(guests)
 
 
 def give_back(device: Device, job: Job, pool: Pool) -> None:
-    """A device of `pool` without the job; a whole-device job had all of its memory."""
+    """Free the job's part of a device of `pool`; a whole-device job had all of its memory."""
     device.free_milli += job.milli
     device.free_mib = device.free_mib + job.memory_mib if job.fractional else pool.memory_mib
 

@@ -1,4 +1,4 @@
-"""The oracle's decision: the queue sorted anew every time, then gone through job by job."""
+"""The oracle's decision: the queue is sorted every time, then tried job by job."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from flyball.core.knobs import Backfill, Order, Place
 from flyball.twin.reference.cluster import Cluster, give_back
 from flyball.twin.reference.parts import (
     Device,
+    DeviceRow,
     Job,
     Node,
     Placement,
     Pool,
     Reservation,
-    Row,
     doubled,
 )
 from flyball.twin.reference.place import choose, fitting, pick, row_on, within_budget
@@ -25,13 +25,13 @@ from flyball.twin.reference.tenants import borrowed_jobs
 
 
 def decide(cluster: Cluster, round_due: bool) -> None:
-    """One decision; its actions take effect at once."""
+    """Make one decision; its actions take effect at once."""
     knobs = cluster.knobs
 
     # 1. The queue in order.
     queue = in_order(cluster)
 
-    # 2. Who starts on what is free.
+    # 2. Jobs that start on free devices.
     if knobs.order == Order.FAIR:
         _start_fairly(cluster)
     elif knobs.backfill == Backfill.STRICT:
@@ -46,18 +46,18 @@ def decide(cluster: Cluster, round_due: bool) -> None:
         for job in blocked[1 : knobs.depth]:
             start_if_fits(cluster, job, cluster.reservation)
 
-    # 3. In a round, who starts on what others must give back.
+    # 3. In a round, jobs that start on devices that others must give back.
     if round_due and knobs.order == Order.FAIR:
         _reclaim(cluster)
     elif round_due:
         _make_room(cluster)
 
-    # 4. What is released from here on is news to the next decision.
+    # 4. Devices released from here on count as new for the next decision.
     cluster.capacity_grew = False
 
 
 def key_s(cluster: Cluster, job: Job) -> float:
-    """The job's place in the order: smallest (key, index) first."""
+    """Return the job's sort key in seconds: smallest (key, index) first."""
     now_us, order = cluster.now_us, cluster.knobs.order
     running = job.status == Status.RUNNING
     submit_s = job.submit_us / 1e6
@@ -81,13 +81,13 @@ def key_s(cluster: Cluster, job: Job) -> float:
 
 
 def in_order(cluster: Cluster) -> list[Job]:
-    """The pending jobs as the queue has them."""
+    """Return the pending jobs in queue order."""
     pending = cluster.with_status(Status.PENDING)
     return sorted(pending, key=lambda job: (key_s(cluster, job), job.index))
 
 
 def start_if_fits(cluster: Cluster, job: Job, reserved: Reservation | None = None) -> bool:
-    """Starts the job where the place rule finds room (without delaying `reserved`), if it does."""
+    """Start the job if the place rule finds room for it without delaying `reserved`."""
     placement = choose(cluster, job, reserved)
     if placement is not None:
         cluster.start(job, placement)
@@ -95,18 +95,18 @@ def start_if_fits(cluster: Cluster, job: Job, reserved: Reservation | None = Non
 
 
 def _start_until_blocked(cluster: Cluster, queue: list[Job]) -> list[Job]:
-    """Starts jobs in order; returns the head, which does not fit, and all behind it."""
-    for place, job in enumerate(queue):
+    """Start jobs in order; return the head, which does not fit, and all behind it."""
+    for position, job in enumerate(queue):
         if not start_if_fits(cluster, job):
-            return queue[place:]
+            return queue[position:]
     return []
 
 
-# Tenants ---------------------------------------------------------------------
+# TenantAccounts ---------------------------------------------------------------------
 
 
 def _fairest(cluster: Cluster, jobs: list[Job]) -> Job:
-    """Within the quota first, then of the tenant with the lowest level, then by key."""
+    """Return the next job: within quota first, then by lowest tenant level, then by key."""
     tenants, now_us = cluster.tenants, cluster.now_us
     return min(
         jobs,
@@ -120,7 +120,7 @@ def _fairest(cluster: Cluster, jobs: list[Job]) -> Job:
 
 
 def _start_fairly(cluster: Cluster) -> None:
-    """One job after the other, as use and levels are by then."""
+    """Start jobs one by one; usage and levels are updated after each start."""
     blocked = set()
     while True:
         candidates = [
@@ -136,9 +136,9 @@ def _start_fairly(cluster: Cluster) -> None:
 
 
 def _reclaim(cluster: Cluster) -> None:
-    """Jobs within their tenant's quota take back what others borrowed."""
+    """Start jobs within their tenant's quota on devices that others borrowed."""
     passed_over = set()
-    waiting = cluster.with_status(Status.PENDING)  # who is set aside below is not in this list
+    waiting = cluster.with_status(Status.PENDING)  # jobs preempted below are not in this list
     while True:
         candidates = [
             job
@@ -152,18 +152,18 @@ def _reclaim(cluster: Cluster) -> None:
         job = _fairest(cluster, candidates)
         if start_if_fits(cluster, job):
             continue
-        found = _first_that_serves(cluster, job, borrowed_jobs(cluster))
-        if found is None:
+        room = _first_pool_with_room(cluster, job, borrowed_jobs(cluster))
+        if room is None:
             passed_over.add(_shape(cluster, job))
         else:
-            _set_aside(cluster, job, *found)
+            _preempt_and_start(cluster, job, *room)
 
 
 # Reservation -----------------------------------------------------------------
 
 
 def _reserve(cluster: Cluster, blocked: list[Job]) -> None:
-    """Keeps, renews or drops the reservation of the head."""
+    """Keep, renew or drop the reservation of the head."""
     held = cluster.reservation
     if not blocked:
         cluster.reservation = None
@@ -175,62 +175,64 @@ def _reserve(cluster: Cluster, blocked: list[Job]) -> None:
         or cluster.capacity_grew
         or held.instant_us <= cluster.now_us
     ):
-        each = [_expected_room(cluster, head, cluster.pools[pool]) for pool in head.pools]
-        found = [reservation for reservation in each if reservation is not None]
+        by_pool = [_expected_room(cluster, head, cluster.pools[pool]) for pool in head.pools]
+        candidates = [reservation for reservation in by_pool if reservation is not None]
         # Ties: the first, so the lowest pool.
-        cluster.reservation = min(found, key=lambda each: each.instant_us, default=None)
+        cluster.reservation = min(
+            candidates, key=lambda reservation: reservation.instant_us, default=None
+        )
 
 
 def _expected_room(cluster: Cluster, head: Job, pool: Pool) -> Reservation | None:
-    """When and on which nodes of the pool the head is expected to fit."""
+    """Return when and on which nodes of the pool the head is expected to fit."""
     up = [node for node in cluster.nodes_of(pool) if not node.down]
     if head.devices <= pool.capacity:
-        wanted, needed = 1, head.devices
+        node_count, needed = 1, head.devices
     else:
-        wanted, needed = math.ceil(head.devices / pool.capacity), pool.capacity
+        node_count, needed = math.ceil(head.devices / pool.capacity), pool.capacity
     # The instant at which `needed` whole devices and the host for them are free, node by node.
     instants = sorted((_expected_us(cluster, head, node, needed), node.index) for node in up)
-    if len(instants) < wanted:
+    if len(instants) < node_count:
         return None
-    chosen = instants[:wanted]
+    chosen = instants[:node_count]
     nodes = frozenset(index for _, index in chosen)
     return Reservation(head.index, pool.index, nodes, chosen[-1][0])
 
 
 def _expected_us(cluster: Cluster, head: Job, node: Node, needed: int) -> int:
-    """When the node is expected to have `needed` whole devices free, and the host for them.
+    """Return when the node is expected to have `needed` whole devices free, and the host for them.
 
     That is now, or when one of the jobs on it is expected to end: the first instant at which
-    those that are then gone leave enough.
+    the jobs that have ended by then leave enough.
     """
-    on_it = [cluster.jobs[index] for index in node.jobs]
-    ends_us = {job.index: job.expected_end_us(cluster.now_us) for job in on_it}
+    jobs_here = [cluster.jobs[index] for index in node.jobs]
+    ends_us = {job.index: job.expected_end_us(cluster.now_us) for job in jobs_here}
     for instant_us in sorted({cluster.now_us, *ends_us.values()}):
-        gone = [job for job in on_it if ends_us[job.index] <= instant_us]
+        gone = [job for job in jobs_here if ends_us[job.index] <= instant_us]
         after = _node_without(cluster, node, gone)
         if len(after.whole_free()) >= needed and after.hosts(head, needed):
             return instant_us
-    raise AssertionError("an idle node holds what could run there")
+    raise AssertionError("a job fits its candidate nodes once they are idle")
 
 
 # Preemption ------------------------------------------------------------------
 
 
 def _make_room(cluster: Cluster) -> None:
-    """Takes devices from running jobs for pending jobs well before them in the order."""
+    """Take devices from running jobs for pending jobs well before them in the order."""
     passed_over = set()
     for job in in_order(cluster):  # a job preempted below is not in this list
         shape = _shape(cluster, job)
         if shape in passed_over or start_if_fits(cluster, job):
             continue
-        found = _find_victims(cluster, job)
-        if found is None:
+        room = _find_victims(cluster, job)
+        if room is None:
             passed_over.add(shape)
             continue
-        _set_aside(cluster, job, *found)
+        _preempt_and_start(cluster, job, *room)
 
 
-def _set_aside(
+def _preempt_and_start(
     cluster: Cluster, job: Job, pool: Pool, nodes: list[int], victims: list[Job]
 ) -> None:
     for victim in victims:
@@ -239,7 +241,7 @@ def _set_aside(
 
 
 def _shape(cluster: Cluster, job: Job) -> tuple[object, ...]:
-    """What the job asks for: if one of a shape finds no victims, none does."""
+    """Return the job's shape: if one job of a shape finds no victims, none does."""
     memory_mib = job.memory_mib if job.fractional else 0
     host = job.cpu_milli, job.host_mib
     tenant = job.tenant if cluster.tenants.counts else None
@@ -247,28 +249,28 @@ def _shape(cluster: Cluster, job: Job) -> tuple[object, ...]:
 
 
 def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job]] | None:
-    """Who gives way to a job that comes well before them: see `_first_that_serves`."""
+    """Return the jobs that give way to one well before them: see `_first_pool_with_room`."""
     behind = key_s(cluster, job) + cluster.knobs.margin_s
     ranked = sorted(
-        (key_s(cluster, each), each.index)
-        for each in cluster.with_status(Status.RUNNING)
-        if cluster.now_us - each.ready_us >= cluster.round_us
+        (key_s(cluster, victim), victim.index)
+        for victim in cluster.with_status(Status.RUNNING)
+        if cluster.now_us - victim.ready_us >= cluster.round_us
     )
     worst_first = [cluster.jobs[index] for key, index in reversed(ranked) if key > behind]
-    return _first_that_serves(cluster, job, worst_first)
+    return _first_pool_with_room(cluster, job, worst_first)
 
 
-def _first_that_serves(
+def _first_pool_with_room(
     cluster: Cluster, job: Job, worst_first: list[Job]
 ) -> tuple[Pool, list[int], list[Job]] | None:
-    """The first pool that serves: its nodes to use and the jobs to preempt, worst first."""
+    """Return the first pool where preempting makes room: it, its nodes, the jobs to preempt."""
     for pool in [cluster.pools[index] for index in job.pools]:
         added: list[Job] = []
-        for victim in [each for each in worst_first if each.pool == pool.index]:
+        for victim in [other for other in worst_first if other.pool == pool.index]:
             added.append(victim)
             nodes = _room_without(cluster, job, pool, added)
             if nodes:
-                evicted = [each for each in added if _touches(each, nodes)]
+                evicted = [other for other in added if _touches(other, nodes)]
                 if within_budget(cluster, job, pool, power_without(cluster, evicted)):
                     return pool, nodes, evicted
                 break
@@ -276,19 +278,19 @@ def _first_that_serves(
 
 
 def _room_without(cluster: Cluster, job: Job, pool: Pool, added: list[Job]) -> list[int]:
-    """Nodes of the pool on which the job would fit without these jobs; none if it would not."""
+    """Return nodes of the pool where the job would fit without the jobs `added`, or none."""
     if job.devices <= pool.capacity:
-        # The node that reaches it can only be one of the job added last.
+        # Only a node of the job added last can newly have enough room.
         for index in sorted(row.node for row in added[-1].rows):
             after = _node_without(cluster, cluster.nodes[index], added)
             if len(fitting(job, after)) >= job.devices and after.hosts(job, job.devices):
                 return [index]
         return []
     needed = math.ceil(job.devices / pool.capacity)
-    then = [_node_without(cluster, node, added) for node in cluster.nodes_of(pool)]
+    after_eviction = [_node_without(cluster, node, added) for node in cluster.nodes_of(pool)]
     empty = [
         node.index
-        for node in then
+        for node in after_eviction
         if not node.down
         and len(node.whole_free()) == pool.capacity
         and node.hosts(job, pool.capacity)
@@ -297,12 +299,12 @@ def _room_without(cluster: Cluster, job: Job, pool: Pool, added: list[Job]) -> l
 
 
 def _node_without(cluster: Cluster, node: Node, gone: list[Job]) -> Node:
-    """The node as it would be without these jobs."""
+    """Return the node as it would be without these jobs."""
     after = copy(node)
-    after.devices = [Device(each.free_milli, each.free_mib) for each in node.devices]
+    after.devices = [Device(device.free_milli, device.free_mib) for device in node.devices]
     pool = cluster.pool_of(node)
     for job in gone:
-        for row in [each for each in job.rows if each.node == node.index]:
+        for row in [part for part in job.rows if part.node == node.index]:
             cpu_milli, host_mib = job.on_host(row.mask.bit_count())
             after.free_cpu_milli += cpu_milli
             after.free_host_mib += host_mib
@@ -314,14 +316,14 @@ def _node_without(cluster: Cluster, node: Node, gone: list[Job]) -> Node:
     return after
 
 
-def _guest_stays(cluster: Cluster, row: Row, gone: list[Job]) -> bool:
-    """Whether somebody would hold the devices of a row next."""
+def _guest_stays(cluster: Cluster, row: DeviceRow, gone: list[Job]) -> bool:
+    """Return whether a guest would keep the devices of a row."""
     staying = [job for job in sharers(cluster, row) if job not in gone]
-    return any(each.milli == GUEST for job in staying for each in job.rows)
+    return any(part.milli == GUEST for job in staying for part in job.rows)
 
 
 def power_without(cluster: Cluster, gone: list[Job]) -> float:
-    """The cluster's draw after these jobs were released, in this order, row by row."""
+    """Return the cluster's draw after these jobs were released, in this order, row by row."""
     power_w = cluster.power_w
     for job in gone:
         for row in job.rows:
@@ -334,12 +336,12 @@ def _touches(job: Job, nodes: Collection[int]) -> bool:
 
 
 def place_on(cluster: Cluster, job: Job, pool: Pool, nodes: list[int]) -> Placement:
-    """The job on nodes cleared for it: each gives what it can until the gang is complete."""
+    """Return a placement on cleared nodes: each gives what it can until the gang is complete."""
     rows = []
-    wanted = job.devices
+    missing = job.devices
     for node in [cluster.nodes[index] for index in nodes]:
-        devices = pick(cluster, job, node) if len(nodes) == 1 else node.whole_free()[:wanted]
+        devices = pick(cluster, job, node) if len(nodes) == 1 else node.whole_free()[:missing]
         rows.append(row_on(job, node, devices))
-        wanted -= len(devices)
-    assert wanted == 0
+        missing -= len(devices)
+    assert missing == 0
     return Placement(pool.index, tuple(rows))

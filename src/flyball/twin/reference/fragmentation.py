@@ -1,6 +1,6 @@
 """The oracle's fragmentation and draws: what `place = fgd` and `place = random` compare.
 
-Everything is worked out anew from the devices of a copy of the node.
+Everything is recomputed from the devices of a copy of the node.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ import math
 from copy import copy
 
 from flyball.twin.reference.cluster import Cluster
-from flyball.twin.reference.parts import Device, Job, Kind, Node
+from flyball.twin.reference.parts import Device, Job, Node, UsualKind
 
 BORDERS = [math.ceil(1e6 * math.log(k / (100 - k))) for k in range(1, 100)]
-"""Where 100 / (1 + e^growth) passes 1, 2, ... 99, in millionths of a device."""
+"""Values of growth at which 100 / (1 + e^growth) passes 1, 2, ... 99, in millionths of a device."""
 
 BITS = 2**32 - 1
+"""Mask that keeps numbers to 32 bits."""
 
 
 def fragments(cluster: Cluster, node: Node) -> int:
-    """What is free on the node and of no use, summed over the usual jobs."""
-    return sum(kind.count * _of_no_use(cluster, node, kind) for kind in cluster.usual)
+    """Return the free thousandths of the node that usual jobs cannot use, summed over jobs."""
+    return sum(kind.count * _unusable_milli(cluster, node, kind) for kind in cluster.usual)
 
 
-def _of_no_use(cluster: Cluster, node: Node, kind: Kind) -> int:
+def _unusable_milli(cluster: Cluster, node: Node, kind: UsualKind) -> int:
+    """Return the free thousandths on the node that one job of the kind cannot use."""
     large = [device for device in node.devices if device.free_milli >= kind.milli]
     runs = (
         len(large) >= kind.devices
@@ -30,13 +32,13 @@ def _of_no_use(cluster: Cluster, node: Node, kind: Kind) -> int:
         and node.free_host_mib >= kind.host_mib
         and kind.pools >> cluster.pool_of(node).index & 1
     )
-    return node.free_milli - sum(each.free_milli for each in large) if runs else node.free_milli
+    return node.free_milli - sum(device.free_milli for device in large) if runs else node.free_milli
 
 
 def growth(cluster: Cluster, job: Job, node: Node, devices: list[int]) -> int:
-    """How much the fragmentation grows if the job takes these devices of the node."""
+    """Return how much the fragmentation grows if the job takes these devices of the node."""
     after = copy(node)
-    after.devices = [Device(each.free_milli, each.free_mib) for each in node.devices]
+    after.devices = [Device(device.free_milli, device.free_mib) for device in node.devices]
     for number in devices:
         after.devices[number].free_milli -= job.milli
     cpu_milli, host_mib = job.on_host(len(devices))
@@ -46,13 +48,13 @@ def growth(cluster: Cluster, job: Job, node: Node, devices: list[int]) -> int:
 
 
 def level(cluster: Cluster, grown: int) -> int:
-    """An increase of so much as a level: 0, the best, to 99."""
+    """Return the level of an increase in fragmentation: 0, the best, to 99."""
     jobs = sum(kind.count for kind in cluster.usual)
     return len(BORDERS) - sum(-grown * 1000 >= border * jobs for border in BORDERS)
 
 
 def least_devices(cluster: Cluster, job: Job, node: Node, fitting: list[int]) -> list[int]:
-    """Which of the devices that could take it the job takes; `fitting` are in order of choice."""
+    """Return the devices that the job takes among those `fitting`, in order of preference."""
     if not job.fractional or job.devices != 1:
         return fitting[: job.devices]
 
@@ -64,7 +66,7 @@ def least_devices(cluster: Cluster, job: Job, node: Node, fitting: list[int]) ->
 
 
 def cost_on(cluster: Cluster, job: Job, node: Node, devices: list[int]) -> tuple[int, ...]:
-    """What fgd compares between nodes: the level, then the node with least to spare."""
+    """Return what fgd compares between nodes: the level, then the node with least to spare."""
     grown = growth(cluster, job, node, devices)
     return level(cluster, grown), node.free_milli, node.free_cpu_milli
 
@@ -73,7 +75,7 @@ def cost_on(cluster: Cluster, job: Job, node: Node, devices: list[int]) -> tuple
 
 
 def draw(cluster: Cluster, node: int, device: int | None = None) -> int:
-    """The number of a node, or of a device of it, for the next start."""
+    """Return the random number of a node, or of one of its devices, for the next start."""
     number = _mixed(_mixed(cluster.starts) + node)
     return number if device is None else _mixed(number + 1 + device)
 

@@ -1,4 +1,4 @@
-"""The oracle's nouns: jobs, nodes, devices and pools as plain objects, read from a `State`."""
+"""The oracle's data: jobs, nodes, devices and pools as plain objects, read from a `State`."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE
 
 
-class Row(NamedTuple):
-    """Part of an allocation: devices of one node (bit i = device i), thousandths of each."""
+class DeviceRow(NamedTuple):
+    """Holds part of an allocation: devices of one node (bit i = device i), thousandths of each."""
 
     node: int
     mask: int
     milli: int
 
 
-class Action(NamedTuple):
-    """What was decided: rows are those of a start, none for a preemption."""
+class DecidedAction(NamedTuple):
+    """Holds one decided action; rows are those of a start, none for a preemption."""
 
     time_us: int
     kind: ActionKind
     job: int
-    rows: tuple[Row, ...]
+    rows: tuple[DeviceRow, ...]
 
 
 @dataclass(slots=True)
 class Placement:
-    """Where a job would go, and how well it suits the place rule (`cost`: least is best)."""
+    """Holds the place a job would get and its `cost` under the place rule; the least is best."""
 
     pool: int
-    rows: tuple[Row, ...]
+    rows: tuple[DeviceRow, ...]
     cost: tuple[float, ...] = ()
 
 
 @dataclass(slots=True)
 class Reservation:
-    """The head of the queue is expected to start at `instant_us` on these nodes."""
+    """Keeps nodes for the head of the queue, expected to start on them at `instant_us`."""
 
     job: int
     pool: int
@@ -50,8 +50,8 @@ class Reservation:
 
 
 @dataclass(slots=True)
-class Rate:
-    """What one job would do in one pool: progress per microsecond and draw per device."""
+class PoolRate:
+    """Holds one job's progress per microsecond and draw per device in one pool."""
 
     packed: float
     spread: float
@@ -59,17 +59,17 @@ class Rate:
 
 
 @dataclass(slots=True)
-class Sizes:
-    """How many devices an elastic job may hold, and what it does with each number of them."""
+class ElasticSizes:
+    """Holds the range of devices of an elastic job, and its rates at each number of them."""
 
     least: int
     most: int
-    rates: dict[int, list[Rate]]  # by number of devices, then by pool
+    rates: dict[int, list[PoolRate]]  # by number of devices, then by pool
 
 
 @dataclass(slots=True)
-class Share:
-    """What one job is to have of one pool, and has had since the policy was last asked."""
+class PoolShare:
+    """Holds a job's target in one pool, and what it received since the policy was last asked."""
 
     target: float = 0.0  # part of the time
     received_us: int = 0  # in slices that are over
@@ -77,8 +77,8 @@ class Share:
 
 
 @dataclass(slots=True)
-class Kind:
-    """Jobs that the cluster usually sees, and how many of them there are."""
+class UsualKind:
+    """Holds a kind of job that the cluster usually sees, and the number of such jobs."""
 
     devices: int
     milli: int
@@ -90,6 +90,8 @@ class Kind:
 
 @dataclass(slots=True)
 class Device:
+    """Holds what is free of one device."""
+
     free_milli: int
     free_mib: int
 
@@ -100,6 +102,8 @@ class Device:
 
 @dataclass(slots=True, eq=False)
 class Node:
+    """Holds the devices, host, power and accounts of one node."""
+
     index: int
     devices: list[Device]
     free_cpu_milli: int
@@ -116,12 +120,12 @@ class Node:
     asleep_us: float = 0.0
 
     def hosts(self, job: Job, count: int) -> bool:
-        """Whether its host has room for `count` devices of the job."""
+        """Return whether its host has room for `count` devices of the job."""
         cpu_milli, host_mib = job.on_host(count)
         return self.free_cpu_milli >= cpu_milli and self.free_host_mib >= host_mib
 
     def whole_free(self) -> list[int]:
-        """Its whole free devices, by number."""
+        """Return the numbers of its whole free devices."""
         return [number for number, device in enumerate(self.devices) if device.whole_free]
 
     @property
@@ -135,7 +139,7 @@ class Node:
 
 @dataclass(slots=True)
 class Pool:
-    """A run of identical nodes, and the factors of the cap in force."""
+    """Holds a range of identical nodes, and the factors of the cap in force."""
 
     index: int
     first_node: int
@@ -159,7 +163,7 @@ class Pool:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A job's description, then where it stands."""
+    """Holds a job's description, then its progress."""
 
     index: int
     submit_us: int
@@ -180,9 +184,9 @@ class Job:
     successors: list[int]
     waiting_on: int
     pools: list[int]  # those it could run on
-    rates: list[Rate]  # by pool
-    sizes: Sizes | None  # None: it is rigid
-    shares: list[Share]  # by pool
+    rates: list[PoolRate]  # by pool
+    sizes: ElasticSizes | None  # None: it is rigid
+    shares: list[PoolShare]  # by pool
     tenant: int
     owner: int
     model: int
@@ -202,17 +206,17 @@ class Job:
     queued_us: int = 0  # when it last became pending
     promoted_us: float = 0.0  # device time forgiven at its last promotion
     predicted_us: float = 0.0  # 0: not yet
-    start_number: int = 0  # its last start was the cluster's n-th
+    start_number: int = 0  # number of its last start among all starts of the cluster
 
     # The running slice, or the last one.
     pool: int = -1
     nodes: int = 0
-    rows: tuple[Row, ...] = ()
+    rows: tuple[DeviceRow, ...] = ()
     rate: float = 0.0
     watts: float = 0.0
     held: int = 0  # devices
     cap: int = 0  # level
-    slow: float = 1.0  # its speed beside others on its device as a part of that alone
+    slow: float = 1.0  # speed next to others on its device, as a fraction of that alone
     since_us: int = 0  # when it began, or its speed last changed
     began_us: int = 0
     ready_us: int = 0
@@ -224,7 +228,7 @@ class Job:
 
     @property
     def peers(self) -> list[tuple[str, *tuple[int, ...]]]:
-        """The groups of jobs whose history it shares, nearest first."""
+        """Return the groups of jobs whose history it shares, nearest first."""
         return [
             ("alike", self.owner, self.model, self.devices),
             ("of owner", self.owner, self.devices),
@@ -241,7 +245,7 @@ class Job:
         return self.status >= Status.DONE
 
     def on_host(self, count: int) -> tuple[int, int]:
-        """Cores (thousandths) and memory (MiB) that `count` of its devices take of a host."""
+        """Return the host cores (thousandths) and memory (MiB) that `count` of its devices take."""
         if self.devices == 0:
             return self.cpu_milli, self.host_mib
         return (
@@ -250,15 +254,15 @@ class Job:
         )
 
     def progress(self, now_us: int) -> float:
-        """Work of the running slice so far."""
+        """Return the work done by the running slice so far."""
         return max(0, now_us - self.ready_us) * self.rate
 
     def guess(self, done_us: float) -> float:
-        """What policies take for its work: the estimate, doubled until it is above `done_us`."""
+        """Return the work that policies assume: the estimate, doubled until above `done_us`."""
         return doubled(self.estimate_us, done_us)
 
     def expected_end_us(self, now_us: int) -> int:
-        """When policies expect the running slice to end: always after `now_us`."""
+        """Return when policies expect the running slice to end: always after `now_us`."""
         guess = self.guess(self.done_us)
         while True:
             end_us = self.ready_us + math.ceil((guess - self.done_us) / self.rate)
@@ -268,7 +272,7 @@ class Job:
 
 
 def doubled(guess: float, done_us: float) -> float:
-    """A guess at a job's work, doubled until it is above `done_us`."""
+    """Return a guess at a job's work, doubled until it is above `done_us`."""
     while guess <= done_us:
         guess *= 2
     return guess
@@ -285,28 +289,28 @@ JOB_FIELDS = (
     *("limit_us", "restart_us", "checkpoint_us", "priority"),
     *("devices", "milli", "memory_mib", "profile", "group", "tenant", "owner", "model"),
 )
-"""Fields that are taken over under their own names."""
+"""Fields of the state's records that are copied under the same names."""
 
 
 def _rows(array: Records) -> list[dict[str, Any]]:
-    """A structured array as plain Python numbers by field name."""
+    """Return a structured array as plain Python numbers by field name."""
     names = array.dtype.names
     assert names is not None
     return [dict(zip(names, row, strict=True)) for row in array.tolist()]
 
 
 def read_pools(state: State, level: int) -> list[Pool]:
-    """The pools under the cap of this level."""
+    """Return the pools under the cap of this level."""
     caps = _rows(state.caps)
     pools = []
     for index, row in enumerate(_rows(state.pools)):
-        own = caps[index * CAP_LEVELS : (index + 1) * CAP_LEVELS]
+        levels = caps[index * CAP_LEVELS : (index + 1) * CAP_LEVELS]
         pools.append(
             Pool(
                 index=index,
-                slowdown=own[level]["slowdown"],
-                cap_power=own[level]["power"],
-                caps=[(each["slowdown"], each["power"]) for each in own],
+                slowdown=levels[level]["slowdown"],
+                cap_power=levels[level]["power"],
+                caps=[(cap["slowdown"], cap["power"]) for cap in levels],
                 **{name: row[name] for name in POOL_FIELDS},
             )
         )
@@ -314,7 +318,7 @@ def read_pools(state: State, level: int) -> list[Pool]:
 
 
 def idle_nodes(pool: Pool, now_us: int, sleep_us: int) -> list[Node]:
-    """The pool's nodes, up and idle since `now_us`."""
+    """Return the pool's nodes, up and idle since `now_us`."""
     return [
         Node(
             index=pool.first_node + offset,
@@ -331,9 +335,9 @@ def idle_nodes(pool: Pool, now_us: int, sleep_us: int) -> list[Node]:
 
 
 def read_jobs(state: State) -> list[Job]:
-    """The jobs as described, none of them submitted."""
+    """Return the jobs as described, none of them submitted."""
     pools = range(len(state.pools))
-    rates = [Rate(row["packed"], row["spread"], row["watts"]) for row in _rows(state.rates)]
+    rates = [PoolRate(row["packed"], row["spread"], row["watts"]) for row in _rows(state.rates)]
     links = state.links.tolist()
     shapes = _rows(state.shapes)
     sizes = _read_sizes(state)
@@ -350,15 +354,15 @@ def read_jobs(state: State) -> list[Job]:
                 host_mib=shape["host_mib"],
                 rates=rates[profile * len(pools) : (profile + 1) * len(pools)],
                 sizes=sizes[row["curve"]] if row["curve"] >= 0 else None,
-                shares=[Share() for _ in pools],
+                shares=[PoolShare() for _ in pools],
                 **{name: row[name] for name in JOB_FIELDS},
             )
         )
     return jobs
 
 
-def _read_sizes(state: State) -> list[Sizes]:
-    """The curves of elastic jobs; what a device draws does not depend on their number."""
+def _read_sizes(state: State) -> list[ElasticSizes]:
+    """Return the curves of elastic jobs; the draw per device does not depend on the count."""
     if not len(state.ranges):
         return []
     points, pools = _rows(state.points), len(state.pools)
@@ -367,13 +371,13 @@ def _read_sizes(state: State) -> list[Sizes]:
         rates = {}
         for count in range(row["least"], row["most"] + 1):
             first = row["first"] + (count - row["least"]) * pools
-            own = points[first : first + pools]
-            rates[count] = [Rate(each["packed"], each["spread"], 0.0) for each in own]
-        curves.append(Sizes(row["least"], row["most"], rates))
+            by_pool = points[first : first + pools]
+            rates[count] = [PoolRate(point["packed"], point["spread"], 0.0) for point in by_pool]
+        curves.append(ElasticSizes(row["least"], row["most"], rates))
     return curves
 
 
-def read_usual(state: State) -> list[Kind]:
-    """The usual jobs by kind."""
-    names = Kind.__slots__
-    return [Kind(**{name: row[name] for name in names}) for row in _rows(state.usual)]
+def read_usual(state: State) -> list[UsualKind]:
+    """Return the kinds of usual jobs."""
+    names = UsualKind.__slots__
+    return [UsualKind(**{name: row[name] for name in names}) for row in _rows(state.usual)]

@@ -1,7 +1,7 @@
-"""The oracle's rounds: a policy says which part of the time each job should run in each pool.
+"""The oracle's rounds: a policy sets the share of time each job should run in each pool.
 
-`ask` brings the targets up to date, `decide_by_shares` turns them into starts and set-asides:
-"Shares and rounds" of `docs/concept/twin.md`, everything looked up anew every time.
+`update_targets` brings the targets up to date, `decide_by_shares` turns them into starts and
+preemptions, as in "Shares and rounds" of `docs/concept/twin.md`; nothing is cached.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from flyball.twin.reference.parts import Job, Node, Pool
 from flyball.twin.reference.place import fit, within_budget
 
 Targets = Callable[[int, tuple[int, ...]], npt.ArrayLike]
-"""The policy: (now_us, indices of the active jobs) to the targets, by job and pool."""
+"""A policy: maps (now_us, indices of the active jobs) to the targets, by job and pool."""
 
 
-def ask(cluster: Cluster, targets: Targets) -> None:
-    """In a round: new targets, if anything changed and the last ones are old enough."""
+def update_targets(cluster: Cluster, targets: Targets) -> None:
+    """Ask for new targets in a round, if anything changed and the last ones are old enough."""
     now_us, never = cluster.now_us, cluster.asked_us < 0
     recent = not never and now_us - cluster.asked_us < cluster.solve_us
     active = tuple(job.index for job in _active(cluster))
     if not cluster.changed or recent or not active:
         return
-    wanted = np.asarray(targets(now_us, active), np.float64)
-    assert wanted.shape == (len(cluster.jobs), len(cluster.pools))
+    table = np.asarray(targets(now_us, active), np.float64)
+    assert table.shape == (len(cluster.jobs), len(cluster.pools))
     last_us = now_us if never else cluster.asked_us
     for job in cluster.jobs:
         for pool in cluster.pools:
             share, received_us = job.shares[pool.index], _received_us(cluster, job, pool)
             share.deficit_us += share.target * (now_us - last_us) - received_us
             share.received_us = 0
-            share.target = float(wanted[job.index, pool.index]) if _could_run(job, pool) else 0.0
+            share.target = float(table[job.index, pool.index]) if _could_run(job, pool) else 0.0
     cluster.asked_us = now_us
     cluster.changed = False
 
 
 def decide_by_shares(cluster: Cluster, round_due: bool) -> None:
-    """One decision with order = shares; its actions take effect at once."""
+    """Make one decision with order = shares; its actions take effect at once."""
     if round_due:
         _round(cluster)
     elif cluster.knobs.backfill == Backfill.SKIP:
@@ -54,15 +54,15 @@ def decide_by_shares(cluster: Cluster, round_due: bool) -> None:
 
 
 def _round(cluster: Cluster) -> None:
-    # 1. Who runs where until the next round.
+    # 1. Choose the job-pool pairs that run until the next round.
     chosen = _choose(cluster)
 
-    # 2. Whoever runs elsewhere, or should not run at all, is set aside.
+    # 2. Preempt jobs that run in another pool or should not run at all.
     for job in cluster.with_status(Status.RUNNING):
         if chosen.get(job.index) != job.pool:
             cluster.preempt(job)
 
-    # 3. The others start, largest first. Who is displaced on the way gets in line at the end.
+    # 3. Start the others, largest first. Jobs displaced on the way join the end of the line.
     waiting = [cluster.jobs[index] for index in chosen]
     waiting = [job for job in waiting if job.status == Status.PENDING]
     while waiting:
@@ -75,7 +75,7 @@ def _round(cluster: Cluster) -> None:
 
 
 def _choose(cluster: Cluster) -> dict[int, int]:
-    """The pool of each job that should run until the next round, in the order chosen."""
+    """Return the pool of each job that should run until the next round, in the order chosen."""
     active = _active(cluster)
     chosen: dict[int, int] = {}
     _choose_among(cluster, active, True, chosen)
@@ -88,7 +88,7 @@ def _choose(cluster: Cluster) -> dict[int, int]:
 def _choose_among(
     cluster: Cluster, active: list[Job], targeted: bool, chosen: dict[int, int]
 ) -> None:
-    """Gives what is left of each pool to the jobs with a target there, or to those without."""
+    """Give what is left of each pool to the jobs with a target there, or to those without."""
     for pool in cluster.fastest_first:
         up = [node for node in cluster.nodes_of(pool) if not node.down]
         left = MILLI_PER_DEVICE * sum(len(node.devices) for node in up)
@@ -106,13 +106,13 @@ def _choose_among(
 
 
 def _priority(cluster: Cluster, job: Job, pool: Pool) -> float:
-    """Target over time received, to which half a round is added so that it is never 0."""
+    """Return target over time received; half a round is added so that it is never 0."""
     received_us = _received_us(cluster, job, pool)
     return job.shares[pool.index].target / (cluster.round_us / 2 + received_us)
 
 
 def _received_us(cluster: Cluster, job: Job, pool: Pool) -> int:
-    """Time the job had in the pool since the policy was last asked."""
+    """Return the time the job had in the pool since the policy was last asked."""
     received_us = job.shares[pool.index].received_us
     if job.status == Status.RUNNING and job.pool == pool.index:
         received_us += cluster.slice_us(job)
@@ -135,12 +135,12 @@ def _size(job: Job) -> int:
 
 
 def _start(cluster: Cluster, job: Job, pool: Pool) -> list[Job]:
-    """Starts a chosen job in its pool, if that can be; returns the jobs displaced for it."""
+    """Start a chosen job in its pool if possible; return the jobs displaced for it."""
     nodes: list[int] = []
     victims: list[Job] = []
     placement = fit(cluster, job, pool)
     if placement is None:
-        nodes, victims = _room_to_make(cluster, job, pool)
+        nodes, victims = _nodes_to_clear(cluster, job, pool)
         if not nodes:
             return []
     if not within_budget(cluster, job, pool, power_without(cluster, victims)):
@@ -153,45 +153,46 @@ def _start(cluster: Cluster, job: Job, pool: Pool) -> list[Job]:
     return victims
 
 
-def _room_to_make(cluster: Cluster, job: Job, pool: Pool) -> tuple[list[int], list[Job]]:
-    """Nodes where the job would fit without smaller jobs, by index, and those in order to go.
+def _nodes_to_clear(cluster: Cluster, job: Job, pool: Pool) -> tuple[list[int], list[Job]]:
+    """Return nodes where the job fits once smaller jobs are preempted, and those jobs in order.
 
-    No nodes if it would fit nowhere.
+    Returns no nodes if it fits nowhere.
     """
     if job.fractional or job.cpu_milli or job.host_mib:
         return [], []
     if job.devices <= pool.capacity:
-        wanted, needed = 1, job.devices
+        node_count, needed = 1, job.devices
     else:
-        wanted, needed = math.ceil(job.devices / pool.capacity), pool.capacity
+        node_count, needed = math.ceil(job.devices / pool.capacity), pool.capacity
     up = [node for node in cluster.nodes_of(pool) if not node.down]
     able = [node for node in up if _free_without(node, _movable(cluster, job, node)) >= needed]
-    if len(able) < wanted:
+    if len(able) < node_count:
         return [], []
-    nodes = sorted(able, key=lambda node: -len(node.whole_free()))[:wanted]  # ties: lowest index
+    # Ties: lowest index.
+    nodes = sorted(able, key=lambda node: -len(node.whole_free()))[:node_count]
     victims: list[Job] = []
     for node in nodes:
         gone: list[Job] = []
-        for each in _movable(cluster, job, node):
+        for smaller in _movable(cluster, job, node):
             if _free_without(node, gone) < needed:
-                gone.append(each)
+                gone.append(smaller)
         victims += gone
     return sorted(node.index for node in nodes), victims
 
 
 def _movable(cluster: Cluster, job: Job, node: Node) -> list[Job]:
-    """Jobs of the node that may be displaced for a larger one, fewest devices first.
+    """Return the jobs of the node that may be displaced for a larger one, fewest devices first.
 
-    None of them was started in this decision: the largest start first.
+    None of them was started in this decision, because the largest start first.
     """
     smaller = [
-        each
-        for each in (cluster.jobs[index] for index in node.jobs)
-        if not each.fractional and 0 < each.devices < job.devices and each.nodes == 1
+        other
+        for other in (cluster.jobs[index] for index in node.jobs)
+        if not other.fractional and 0 < other.devices < job.devices and other.nodes == 1
     ]
-    return sorted(smaller, key=lambda each: (each.devices, each.index))
+    return sorted(smaller, key=lambda other: (other.devices, other.index))
 
 
 def _free_without(node: Node, gone: list[Job]) -> int:
-    """Whole free devices of the node without these jobs, which are on it alone."""
-    return len(node.whole_free()) + sum(each.devices for each in gone)
+    """Return the number of whole free devices of the node without these one-node jobs."""
+    return len(node.whole_free()) + sum(job.devices for job in gone)

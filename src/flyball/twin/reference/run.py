@@ -1,10 +1,9 @@
 """The oracle: the twin in plain, slow Python, to be read next to `docs/concept/twin.md`.
 
-`flyball.twin.kernel` does the same thing compiled; tests demand the same result to the last
-bit over random workloads. Everything here is found by looking at everything: no heap, no
-index, no cache. Read `Reference.run` first, then `reference_decide` (who starts),
-`reference_place` (where) and `reference_cluster` (what a start or an end does to the numbers);
-with order = shares `reference_rounds` says who starts.
+`flyball.twin.kernel` is the compiled implementation; tests demand the same result to the last
+bit over random workloads. Everything here is a full scan: no heap, no index, no cache. Read
+`Reference.run` first, then `decide` (which jobs start), `place` (where) and `cluster` (what a
+start or an end does to the numbers); with order = shares `rounds` decides which jobs start.
 
     >>> twin = Reference(build_state(cluster, workload, knobs, effects), knobs)
     >>> twin.run()
@@ -26,14 +25,14 @@ from flyball.core.results import Mark
 from flyball.core.state import State
 from flyball.twin.reference.cluster import Cluster
 from flyball.twin.reference.decide import decide
-from flyball.twin.reference.parts import Action, Job, Node
-from flyball.twin.reference.rounds import Targets, ask, decide_by_shares
+from flyball.twin.reference.parts import DecidedAction, Job, Node
+from flyball.twin.reference.rounds import Targets, decide_by_shares, update_targets
 from flyball.twin.reference.tune import enact
 
 
 @dataclass(slots=True)
-class Array:
-    """A job array with a limit on tasks pending or running at a time."""
+class JobArray:
+    """Holds a job array with a limit on tasks pending or running at a time."""
 
     limit: int
     admitted: int = 0
@@ -41,14 +40,14 @@ class Array:
 
 
 class Reference:
-    """A run of the twin from its initial state.
+    """Runs the twin from its initial state.
 
     Attributes:
         cluster: everything a start or an end changes.
         jobs: status, first_start_us, end_us, done_us, service_us, energy_j, lost_us, preemptions,
             failures, attempt, pool and nodes (spanned) of each job.
         nodes: energy_j, busy_us and asleep_us of each node as of its `since_us`.
-        arrivals, decisions: counted so far.
+        arrivals, decisions: numbers of them so far.
     """
 
     def __init__(
@@ -59,33 +58,33 @@ class Reference:
         plans: Mapping[int, Sequence[Records]] | None = None,
         between: bool = True,
     ) -> None:
-        """A run that has not begun.
+        """Prepare a run.
 
         Args:
             state: as built.
-            knobs: what decides.
-            targets: with order = shares the policy to ask.
-            plans: what was done in rounds of tuners at which instant, in place of a decision.
-            between: whether anything is decided at other instants.
+            knobs: the settings of the decisions.
+            targets: with order = shares, the policy that sets the targets.
+            plans: plans of tuning rounds by instant, carried out in place of a decision.
+            between: whether decisions are made at other instants.
         """
         if knobs.order == Order.SHARES and targets is None:
             raise BadInput("order=shares needs a policy to ask for targets", "give it as targets")
         self.cluster = Cluster(state, knobs)
         self._targets = targets
-        self._plans = {at_us: list(each) for at_us, each in (plans or {}).items()}
+        self._plans = {at_us: list(rounds) for at_us, rounds in (plans or {}).items()}
         self._between = between
         self._eventful = False  # whether anything happened since a round left all idle
         self.arrivals = 0
         self.decisions = 0
-        self._arrays = [Array(int(group.limit)) for group in state.groups]
+        self._arrays = [JobArray(int(group.limit)) for group in state.groups]
         self._outages = [
-            (int(each.down_us), int(each.up_us), int(each.node)) for each in state.outages
+            (int(outage.down_us), int(outage.up_us), int(outage.node)) for outage in state.outages
         ]
         self._next_outage = 0
         self._repairs: list[tuple[int, int]] = []  # (instant, node) of nodes that are down
 
     def run(self, until_us: int | None = None) -> None:
-        """Handles every instant up to and including `until_us`, or all; may be called again."""
+        """Handle every instant up to and including `until_us`, or all; may be called again."""
         while not all(job.final for job in self.jobs):
             now_us = self._next_instant_us()
             if now_us is None or (until_us is not None and now_us > until_us):
@@ -120,12 +119,12 @@ class Reference:
             if at_multiple and not self.cluster.with_status(Status.RUNNING):
                 self._eventful = False
 
-    def schedule(self) -> list[Action]:
-        """Every action so far in the order decided: (time_us, kind, job, rows)."""
+    def schedule(self) -> list[DecidedAction]:
+        """Return every action so far in the order decided: (time_us, kind, job, rows)."""
         return list(self.cluster.actions)
 
     def mark(self, at_us: int | None = None) -> Mark:
-        """Running totals now, or at a later instant before the next event; changes nothing."""
+        """Return totals as of now or of an instant before the next event; changes nothing."""
         now_us = self.now_us if at_us is None else at_us
         energy_j = busy_us = work_us = 0.0
         for node in self.nodes:
@@ -145,15 +144,15 @@ class Reference:
             return
         assert self._targets is not None
         if round_due:
-            ask(self.cluster, self._targets)
+            update_targets(self.cluster, self._targets)
         decide_by_shares(self.cluster, round_due)
 
     def _events(self) -> int:
-        """How many there were so far; rounds are none."""
+        """Return the number of events so far; rounds do not count."""
         return self.arrivals + self.ends + self.failures + self.repairs
 
     def _next_instant_us(self) -> int | None:
-        """When something happens next: perhaps now again, None if never."""
+        """Return when something happens next: possibly now again, None if never."""
         cluster = self.cluster
         running = cluster.with_status(Status.RUNNING)
         instants = [job.end_us for job in running]
@@ -161,16 +160,16 @@ class Reference:
         instants += [down_us for down_us, _, _ in self._outages[self._next_outage :]]
         instants += [job.submit_us for job in cluster.with_status(Status.FUTURE)]
         instants += self._plans
-        if cluster.knobs.preempt == Preempt.ROUNDS and self._round_wanted():
+        if cluster.knobs.preempt == Preempt.ROUNDS and self._round_follows():
             instants.append((cluster.now_us // cluster.round_us + 1) * cluster.round_us)
         return max(cluster.now_us, min(instants)) if instants else None
 
-    def _round_wanted(self) -> bool:
-        """Whether the twin decides at the next multiple even if nothing happens then."""
+    def _round_follows(self) -> bool:
+        """Return whether the twin decides at the next multiple even if nothing happens then."""
         pending = bool(self.cluster.with_status(Status.PENDING))
         running = bool(self.cluster.with_status(Status.RUNNING))
         if self.cluster.knobs.order == Order.SHARES:
-            # A round that starts nobody in an idle cluster would be followed by others like it.
+            # A round that starts no job in an idle cluster would be followed by others like it.
             return running or (pending and (self._eventful or self.cluster.changed))
         return pending and running
 
@@ -193,7 +192,7 @@ class Reference:
 
     def _node_repairs(self) -> None:
         due = [node for up_us, node in self._repairs if up_us <= self.now_us]
-        self._repairs = [each for each in self._repairs if each[0] > self.now_us]
+        self._repairs = [repair for repair in self._repairs if repair[0] > self.now_us]
         for node in sorted(due):
             self.cluster.repair(self.nodes[node])
 
@@ -215,7 +214,7 @@ class Reference:
                     self._admit_or_hold(job)
 
     def _admit_or_hold(self, job: Job) -> None:
-        """A job free of predecessors joins the queue, if its array has room."""
+        """Queue a job that waits for no predecessor, if its array has room."""
         if job.group >= 0:
             array = self._arrays[job.group]
             if array.admitted >= array.limit:
@@ -225,16 +224,16 @@ class Reference:
         self.cluster.admit(job)
 
     def _scale(self, group: int, count: int) -> None:
-        """Let a service have so many replicas; -1 = it ends."""
+        """Set the number of replicas of a service; -1 = it ends."""
         array = self._arrays[group]
-        mine = [job for job in self.jobs if job.group == group and not job.final]
-        alive = [job for job in mine if job.status in (Status.PENDING, Status.RUNNING)]
+        replicas = [job for job in self.jobs if job.group == group and not job.final]
+        alive = [job for job in replicas if job.status in (Status.PENDING, Status.RUNNING)]
         if count < 0:
             for job in alive:
-                self.cluster.give_up(job)
-            for job in mine:
+                self.cluster.stop_replica(job)
+            for job in replicas:
                 if job.status != Status.FUTURE:
-                    self.cluster.close(job)
+                    self.cluster.end_replica(job)
             array.held.clear()
             array.admitted = 0
             return
@@ -242,7 +241,7 @@ class Reference:
         while array.admitted > count:
             job = max(alive, key=lambda job: (job.status == Status.PENDING, job.index))
             alive.remove(job)
-            self.cluster.give_up(job)
+            self.cluster.stop_replica(job)
             array.held.append(job)
             array.admitted -= 1
         while array.admitted < count and array.held:

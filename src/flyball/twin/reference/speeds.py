@@ -1,32 +1,32 @@
-"""The oracle's speeds that change while a job runs: by its cap, or by who shares its device."""
+"""The oracle's speeds that change while a job runs: by its cap, or by jobs on its device."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flyball.twin.reference.parts import Job, Row
+from flyball.twin.reference.parts import DeviceRow, Job
 
 if TYPE_CHECKING:
     from flyball.twin.reference.cluster import Cluster
 
 GUEST = 0
-"""The thousandths of a row whose device another job holds."""
+"""`milli` of a row whose device another job holds."""
 
 
-def sharers(cluster: Cluster, row: Row) -> list[Job]:
-    """The jobs on the devices of a row, by index."""
+def sharers(cluster: Cluster, row: DeviceRow) -> list[Job]:
+    """Return the jobs on the devices of a row, by index."""
     here = sorted(set(cluster.nodes[row.node].jobs))
-    return [cluster.jobs[index] for index in here if _on(cluster.jobs[index], row)]
+    return [cluster.jobs[index] for index in here if _overlaps(cluster.jobs[index], row)]
 
 
 def speed_beside(cluster: Cluster, job: Job, other: Job, pool: int) -> float:
-    """Speed of one job beside another as a part of that alone."""
+    """Return the speed of one job next to another as a fraction of its speed alone."""
     at = (pool * cluster.profiles + job.profile) * cluster.profiles + other.profile
     return float(cluster.pairs[at])
 
 
-def share_anew(cluster: Cluster, row: Row) -> None:
-    """Somebody came to a device or left it: the speed of all on it changes."""
+def update_shared_speeds(cluster: Cluster, row: DeviceRow) -> None:
+    """Update the speed of all jobs on a device after one came or left."""
     if not cluster.pairs:
         return
     here = sharers(cluster, row)
@@ -41,21 +41,22 @@ def share_anew(cluster: Cluster, row: Row) -> None:
 
 
 def change_speed(cluster: Cluster, job: Job, level: int, slow: float) -> None:
-    """Let a running job go on under another cap or beside others."""
+    """Continue a running job under another cap or next to other jobs."""
     progress = job.progress(cluster.now_us)
-    cluster.book(job)
+    cluster.charge_slice(job)
     job.done_us += progress
     job.since_us, job.ready_us = cluster.now_us, max(job.ready_us, cluster.now_us)
     add_power(cluster, job, -1)
     job.cap, job.slow = level, slow
     job.rate = cluster.slice_rate(job)
-    job.watts = cluster.own_w(job, cluster.pools[job.pool], job.held, level) * slow
+    job.watts = cluster.charged_w(job, cluster.pools[job.pool], job.held, level) * slow
     add_power(cluster, job, 1)
     cluster.peak_power_w = max(cluster.peak_power_w, cluster.power_w)
     cluster.plan_end(job)
 
 
 def add_power(cluster: Cluster, job: Job, sign: int) -> None:
+    """Add (1) or take away (-1) the draw of a running job."""
     for row in job.rows:
         node = cluster.nodes[row.node]
         cluster.bring_up_to_date(node)
@@ -64,5 +65,5 @@ def add_power(cluster: Cluster, job: Job, sign: int) -> None:
         cluster.power_w += added
 
 
-def _on(job: Job, row: Row) -> bool:
-    return any(each.node == row.node and each.mask & row.mask for each in job.rows)
+def _overlaps(job: Job, row: DeviceRow) -> bool:
+    return any(part.node == row.node and part.mask & row.mask for part in job.rows)

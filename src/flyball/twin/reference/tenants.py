@@ -1,4 +1,4 @@
-"""The oracle's tenants (order = fair): what they use, and which jobs run on borrowed devices."""
+"""The oracle's tenants (order = fair): their usage, and the jobs on borrowed devices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Tenant:
-    """One of those who share the cluster."""
+class TenantAccount:
+    """Holds the quota, limit and usage of one tenant."""
 
     quota_milli: int
     limit_milli: int
@@ -30,40 +30,42 @@ class Tenant:
     use_milli: dict[int, int] = field(default_factory=dict)  # by pool
 
 
-class Tenants:
-    """The accounts of all tenants; they count while the order is fair."""
+class TenantAccounts:
+    """Holds the accounts of all tenants; they count while the order is fair."""
 
     def __init__(self, state: State, pools: list[Pool], decay: float, order: Order) -> None:
         self._pools, self._decay = pools, decay
         self.counts = order == Order.FAIR
         self.rows = [
-            Tenant(int(row.quota_milli), int(row.limit_milli), float(row.weight), int(row.since_us))
+            TenantAccount(
+                int(row.quota_milli), int(row.limit_milli), float(row.weight), int(row.since_us)
+            )
             for row in (own_rows(state.tenants, len(pools)) if self.counts else ())
         ]
 
-    def of(self, job: Job) -> Tenant:
-        """The tenant of a job; those without one share the last."""
+    def of(self, job: Job) -> TenantAccount:
+        """Return the tenant of a job; those without one share the last."""
         return self.rows[job.tenant]  # -1 is the last
 
-    def dominant_share(self, tenant: Tenant) -> float:
+    def dominant_share(self, tenant: TenantAccount) -> float:
         return max(
             tenant.use_milli.get(pool.index, 0) / (MILLI_PER_DEVICE * pool.nodes * pool.capacity)
             for pool in self._pools
         )
 
-    def usage_at(self, tenant: Tenant, now_us: int) -> float:
-        """The decayed mean of its dominant share."""
+    def usage_at(self, tenant: TenantAccount, now_us: int) -> float:
+        """Return the decayed mean of the tenant's dominant share."""
         if now_us == tenant.since_us:
             return tenant.usage
         share = self.dominant_share(tenant)
         kept = math.exp((tenant.since_us - now_us) * self._decay)
         return share + (tenant.usage - share) * kept
 
-    def level(self, tenant: Tenant, now_us: int) -> float:
+    def level(self, tenant: TenantAccount, now_us: int) -> float:
         return (self.usage_at(tenant, now_us) + self.dominant_share(tenant)) / tenant.weight
 
     def charge(self, job: Job, sign: int, now_us: int) -> None:
-        """A job of this tenant starts (1) or is released (-1)."""
+        """Account for a job that starts (1) or is released (-1)."""
         if not self.counts:
             return
         tenant = self.of(job)
@@ -78,19 +80,22 @@ class Tenants:
         return tenant.used_milli + job.asks_milli <= tenant.limit_milli
 
     def borrows(self, job: Job) -> bool:
-        """Whether the job would go beyond its tenant's quota."""
+        """Return whether the job would go beyond its tenant's quota."""
         tenant = self.of(job)
         return tenant.used_milli + job.asks_milli > tenant.quota_milli
 
 
 def borrowed_jobs(cluster: Cluster) -> list[Job]:
-    """The running jobs that may be set aside for a job within its quota, latest started first."""
-    found = []
+    """Return the running jobs beyond their tenant's quota, latest started first.
+
+    They may be preempted for a job within its quota.
+    """
+    borrowed = []
     up_to: dict[int, int] = {}  # by tenant: asks of its jobs so far
     running = cluster.with_status(Status.RUNNING)
     for job in sorted(running, key=lambda job: job.start_number):
         up_to[job.tenant] = up_to.get(job.tenant, 0) + job.asks_milli
         beyond = up_to[job.tenant] > cluster.tenants.of(job).quota_milli
         if beyond and job.since_us < cluster.now_us:
-            found.append(job)
-    return found[::-1]
+            borrowed.append(job)
+    return borrowed[::-1]

@@ -1,4 +1,4 @@
-"""The oracle carries out a plan that tuners made: starts of any size, caps, sleep, guests."""
+"""The oracle carries out plans of tuners: starts of any size, caps, sleep, guests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from flyball.core.codes import ActionKind
 from flyball.core.records import Records
 from flyball.core.units import FOREVER_US
 from flyball.twin.reference.cluster import Cluster
-from flyball.twin.reference.parts import Node, Placement, Row
-from flyball.twin.reference.speeds import GUEST, change_speed, share_anew
+from flyball.twin.reference.parts import DeviceRow, Node, Placement
+from flyball.twin.reference.speeds import GUEST, change_speed, update_shared_speeds
 
 
 def enact(cluster: Cluster, plan: Records, scale: Callable[[int, int], None]) -> None:
@@ -18,11 +18,11 @@ def enact(cluster: Cluster, plan: Records, scale: Callable[[int, int], None]) ->
     rows: list[Any] = list(plan)
     while rows:
         first = rows[0]
-        mine = 1
+        count = 1
         if first.kind == ActionKind.START:
-            while mine < len(rows) and _same_start(rows[mine], first):
-                mine += 1
-            _start(cluster, rows[:mine])
+            while count < len(rows) and _same_start(rows[count], first):
+                count += 1
+            _start(cluster, rows[:count])
         elif first.kind == ActionKind.PREEMPT:
             cluster.preempt(cluster.jobs[int(first.job)])
         elif first.kind == ActionKind.CAP:
@@ -35,7 +35,7 @@ def enact(cluster: Cluster, plan: Records, scale: Callable[[int, int], None]) ->
             scale(int(first.job), int(first.level))
         else:
             raise AssertionError(f"no action of kind {first.kind}")
-        rows = rows[mine:]
+        rows = rows[count:]
 
 
 def _same_start(row: Any, first: Any) -> bool:
@@ -44,11 +44,11 @@ def _same_start(row: Any, first: Any) -> bool:
 
 def _start(cluster: Cluster, rows: Sequence[Any]) -> None:
     job = cluster.jobs[int(rows[0].job)]
-    taken = tuple(Row(int(row.node), int(row.mask), int(row.milli)) for row in rows)
+    taken = tuple(DeviceRow(int(row.node), int(row.mask), int(row.milli)) for row in rows)
     pool = cluster.pool_of(cluster.nodes[taken[0].node])
     cluster.start(job, Placement(pool.index, taken), int(rows[0].level))
     if taken[0].milli == GUEST:
-        share_anew(cluster, taken[0])
+        update_shared_speeds(cluster, taken[0])
 
 
 def _cap(cluster: Cluster, index: int, level: int) -> None:
