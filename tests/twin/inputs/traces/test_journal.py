@@ -68,7 +68,7 @@ def test_sample() -> None:
     assert got.after_on.tolist() == [0, 2]
     assert got.row.tolist() == [2, 3, 4]
     assert notes == [
-        "journal.jsonl: 1 events passed over: of a kind not known",
+        "journal.jsonl: 1 events skipped: unknown kind",
         "journal.jsonl: 1 jobs left out: not ended",
         "journal.jsonl: 1 jobs left out: never started",
     ]
@@ -196,7 +196,7 @@ def test_a_run_of_the_twin(tmp_path: Path) -> None:
     ("lines", "says"),
     [
         (['{"flyball_journal": 2}'], "row 1: flyball_journal = '2' is not 1"),
-        (["[]"], "row 1: is no object"),
+        (["[]"], "row 1: is not an object"),
         ([HEAD], "has no job that ended"),
         ([HEAD, SUBMITTED], "has no job that ended"),
         ([HEAD, "{}"], "row 2: event = 'None' is not there"),
@@ -222,7 +222,7 @@ def test_a_run_of_the_twin(tmp_path: Path) -> None:
         ([HEAD, SUBMITTED, '{"event": "started", "time_s": 9, "job": "a"}',
           '{"event": "ended", "time_s": 8, "job": "a"}'], "row 4: time_s = '8' is before its"),
         ([HEAD, SUBMITTED, '{"event": "ended", "time_s": 9, "job": "a"}',
-          '{"event": "started", "time_s": 9, "job": "a"}'], "row 4: job = 'a' has ended before"),
+          '{"event": "started", "time_s": 9, "job": "a"}'], "row 4: job = 'a' has already ended"),
         ([HEAD, SUBMITTED, '{"event": "ended", "time_s": 9, "job": "a", "outcome": "fine"}'],
          "unknown outcome in"),
     ],

@@ -72,7 +72,7 @@ def test_sample() -> None:
     assert [Outcome(code).name[0] for code in got.outcome] == list("CFC" + "CCC" + "FF" + "CC")
     assert got.outcome[2] == Outcome.CANCELLED
     assert notes == [
-        "kubernetes.jsonl: 1 objects passed over: no Pod",
+        "kubernetes.jsonl: 1 objects skipped: not a Pod",
         "kubernetes.jsonl: 1 pods left out: no GPU, and the twin schedules devices",
         "kubernetes.jsonl: 1 pods left out: a time-sliced GPU, whose share is not in the pod",
         "kubernetes.jsonl: 1 pods left out: not ended",
@@ -180,7 +180,7 @@ def test_init_containers_count_if_they_ask_for_more(tmp_path: Path) -> None:
     [
         ('{"kind": "Pod"', "row 1: is not JSON"),
         (json.dumps(pod()) + "\n{broken", "row 2: is not JSON"),
-        (json.dumps(pod()) + "\n\n7", "row 3: is no object"),
+        (json.dumps(pod()) + "\n\n7", "row 3: is not an object"),
         ('{"kind": "Node", "metadata": {"name": "x"}}', "has no Pod"),
         (json.dumps(pod(metadata={"creationTimestamp": None})),
          "row 1: Pod p cannot be read (no metadata.creationTimestamp)"),

@@ -106,7 +106,7 @@ def test_unmeasured_start_does_not_matter(tmp_path: Path) -> None:
         ('{\n"jobs": [\n{"job_id": 7,}]}', "row 3: is not JSON"),
         ('{"jobs": []}', "has no GPU job that ran and ended"),
         ('{"jobs": [{"job_id": 7, "job_state": "RUNNING"}]}', "squeue's jobs have not ended"),
-        ('{"jobs": [NaN]}', "NaN is no JSON number"),
+        ('{"jobs": [NaN]}', "NaN is not a JSON number"),
         ("[" * 100_000, "is not JSON"),
     ],
 )
