@@ -1,4 +1,4 @@
-"""Cluster files: what they mean, and what is refused."""
+"""Cluster files: how they are read, and what is refused."""
 
 from __future__ import annotations
 

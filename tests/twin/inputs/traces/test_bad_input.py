@@ -117,7 +117,7 @@ def test_wrong_bytes_in_gzip(tmp_path: Path) -> None:
     refused(path)
 
 
-def test_gzip_is_known_by_content(tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_content(tmp_path: Path) -> None:
     path = tmp_path / "plain-name.csv"
     path.write_bytes(gzip.compress(f"{HEADER}\n{GOOD}\n".encode()))
     assert len(read_trace(path)) == 1

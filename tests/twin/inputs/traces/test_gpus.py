@@ -113,8 +113,8 @@ def test_slices() -> None:
     ],
 )
 def test_slices_on_few_devices(slices: list[tuple[str, int]], share: Share) -> None:
-    found = [(each, count) for text, count in slices if (each := slice_of(text))]
-    assert gathered(found) == share
+    parsed = [(slice_, count) for text, count in slices if (slice_ := slice_of(text))]
+    assert gathered(parsed) == share
 
 
 def test_seven_slices_fit_one_device() -> None:

@@ -114,8 +114,8 @@ def workloads(draw: st.DrawFn) -> Workload:
     for code, table in (
         ("model", "models"), ("device", "device_names"), ("tenant", "tenants"), ("user", "users"),
     ):  # fmt: skip
-        known = tuple(draw(st.lists(NAMES, max_size=3, unique=True)))
-        named |= {table: known, code: column(st.integers(-1, len(known) - 1))}
+        listed = tuple(draw(st.lists(NAMES, max_size=3, unique=True)))
+        named |= {table: listed, code: column(st.integers(-1, len(listed) - 1))}
     limits = tuple(draw(st.lists(st.integers(1, 9), max_size=3)))
     ends = st.tuples(st.integers(0, size - 1), st.integers(0, size - 1))
     pairs = sorted({(job, on) for job, on in draw(st.lists(ends, max_size=9)) if job > on})
@@ -173,8 +173,8 @@ def test_a_run_of_the_twin(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     write(workload, path, results, Cluster("case", (group(),)))
     lines = [json.loads(line) for line in path.read_text().splitlines()][1:]
-    told = [(each["event"], each["time_s"], each["job"]) for each in lines]
-    assert told == [
+    events = [(line["event"], line["time_s"], line["job"]) for line in lines]
+    assert events == [
         ("submitted", 0, "j0"), ("started", 0, "j0"), ("submitted", 5, "j1"),
         ("started", 10, "j1"), ("ended", 12, "j1"), ("ended", 32, "j0"),
         ("submitted", 100, "j2"), ("started", 100, "j2"), ("ended", 100, "j2"),

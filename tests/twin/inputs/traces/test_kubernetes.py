@@ -61,11 +61,9 @@ def test_sample() -> None:
     assert got.milli.tolist() == [1000, 142, 1000, 1000, 1000, 1000, 1000, 1000, 500, 300]
     assert got.memory_mib.tolist() == [0, 5 * 1024, 0, 0, 0, 0, 0, 0, 0, 3000]
     assert got.priority.tolist() == [10, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-    known = [got.device_names[code] if code >= 0 else None for code in got.device]
-    assert known == ["A100", None, "T4", None, None, None, None, None, None, None]
-    assert [got.tenants[code] for code in got.tenant] == [
-        str(each).split("/")[0] for each in got.ids
-    ]
+    devices = [got.device_names[code] if code >= 0 else None for code in got.device]
+    assert devices == ["A100", None, "T4", None, None, None, None, None, None, None]
+    assert [got.tenants[code] for code in got.tenant] == [str(job).split("/")[0] for job in got.ids]
     assert got.estimate_us[1] == 600e6
     assert np.isnan(np.delete(got.estimate_us, 1)).all()
     assert got.limit_us.tolist() == [0, 600_000_000, 0, 0, 0, 0, 0, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""Pods of openb: golden values, what is made of odd pods, errors with file and row."""
+"""Pods of openb: golden values, how unusual pods are read, errors with file and row."""
 
 from __future__ import annotations
 

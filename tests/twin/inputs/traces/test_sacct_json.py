@@ -82,8 +82,8 @@ def test_numbers_of_all_versions(tmp_path: Path, limit: Any, estimate_s: float |
     time = {"submission": {"set": True, "number": 1714550400}, "elapsed": 60, "limit": limit}
     got = read_trace(written(tmp_path, job(time=time)))
     assert got.submit_us[0] == WEDNESDAY_8_H * 1_000_000
-    known = None if np.isnan(got.estimate_us[0]) else got.estimate_us[0] / 1e6
-    assert known == estimate_s
+    got_s = None if np.isnan(got.estimate_us[0]) else got.estimate_us[0] / 1e6
+    assert got_s == estimate_s
 
 
 @pytest.mark.parametrize("state", ["FAILED", {"current": "failed"}, {"current": ["FAILED", "X"]}])
