@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flyball.core.results import Floats
-from flyball.predict.calibrate import Band, Rolling
+from flyball.predict.calibrate import Band, OutcomeWindow
 
 
 def covered(values: Floats, cover: float = 0.9, floor: float = -np.inf) -> Floats:
@@ -21,7 +21,7 @@ def covered(values: Floats, cover: float = 0.9, floor: float = -np.inf) -> Float
 
 
 def test_rolling_quantiles_are_those_of_the_window() -> None:
-    rolling, rng = Rolling(50), np.random.default_rng(1)
+    rolling, rng = OutcomeWindow(50), np.random.default_rng(1)
     values = rng.normal(size=120).round(1)  # with ties
     for value in values:
         rolling.add(float(value))

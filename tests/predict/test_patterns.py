@@ -35,7 +35,7 @@ def test_noise_has_no_patterns() -> None:
         assert not patterns.seasons
         assert not patterns.changes
         assert patterns.drift_per_day == 0.0
-        assert patterns.sentences(3_600.0) == ["no pattern that chance could not make"]
+        assert patterns.sentences(3_600.0) == ["no pattern beyond chance"]
 
 
 def test_shifts_of_level_are_found_where_they_are() -> None:

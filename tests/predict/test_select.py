@@ -16,7 +16,7 @@ from flyball.predict.select import (
     BOTTOM_UP,
     FAR_BOTTOM_UP,
     SEASONAL,
-    Offer,
+    ForecastOffer,
     interval_score,
     new_tracker,
 )
@@ -197,7 +197,7 @@ def test_with_few_days_yesterday_must_have_been_better_to_be_trusted() -> None:
         )
         series = Series("a", 0.0, 3_600.0, values)
         tracker = new_tracker(series, len(values) - 1, names, 1, lead)
-        offer = Offer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
+        offer = ForecastOffer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
         assert tracker.propose(offer).used == trusted
 
 
@@ -205,10 +205,10 @@ def test_a_series_of_parts_trusts_them_near_and_the_clock_as_well_far_ahead() ->
     parts = {"x": np.ones(240)}
     series = Series("a", 0.0, 3_600.0, np.ones(240), parts=parts)
     names = ("last", BOTTOM_UP, FAR_BOTTOM_UP)
-    offer = Offer(np.arange(3.0), np.arange(3.0), [[(0.0, 3.0)] * 3])
+    offer = ForecastOffer(np.arange(3.0), np.arange(3.0), [[(0.0, 3.0)] * 3])
     used = [new_tracker(series, 200, names, 1, lead).propose(offer).used for lead in (1, 3, 4, 24)]
     assert used == [1, 1, 2, 2]
-    fewer = Offer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
+    fewer = ForecastOffer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
     assert new_tracker(series, 200, names[:2], 1, 24).propose(fewer).used == 1
 
 
@@ -227,7 +227,7 @@ def fading(whole: bool = False, count: int = 900) -> tuple[Floats, Floats]:
     said = np.empty(count)
     for at in range(count):
         point = np.array([first[at], other[at]])
-        said[at] = tracker.propose(Offer(point, point, [[(0.0, 0.0)] * 3])).median
+        said[at] = tracker.propose(ForecastOffer(point, point, [[(0.0, 0.0)] * 3])).median
         tracker.learn(float(truth[at]))
     return said, first
 

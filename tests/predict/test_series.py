@@ -55,8 +55,8 @@ def test_irregular_stamps_are_averaged_on_a_grid() -> None:
     ("times", "values", "message"),
     [
         pytest.param([], [], "no rows", id="empty"),
-        pytest.param([0, 1], [math.nan, math.inf], "not one number in 2 rows", id="all missing"),
-        pytest.param([5, 5], [1.0, 2.0], "one instant only", id="one instant"),
+        pytest.param([0, 1], [math.nan, math.inf], "no numbers in 2 rows", id="all missing"),
+        pytest.param([5, 5], [1.0, 2.0], "only one time stamp", id="one instant"),
         pytest.param(
             [0, 1, 2, 1e12], [1, 1, 1, 1], "points; give a larger step", id="a wild stamp"
         ),

@@ -25,7 +25,7 @@ GAIN = 0.02
 gain) of the nominal one, for any series."""
 
 
-class Rolling:
+class OutcomeWindow:
     """Holds the last outcomes, sorted."""
 
     def __init__(self, window: int = WINDOW) -> None:
@@ -57,7 +57,7 @@ class Band:
         self.miss = 1.0 - cover
         self._target = self.miss
         self._gain = gain
-        self._below, self._above = Rolling(window), Rolling(window)
+        self._below, self._above = OutcomeWindow(window), OutcomeWindow(window)
 
     def bounds(self, low: float, high: float) -> tuple[float, float]:
         """Return the offered bounds, corrected."""

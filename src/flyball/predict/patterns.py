@@ -39,7 +39,7 @@ class Season:
 
 
 @dataclass(frozen=True)
-class Burst:
+class LoadBurst:
     """Holds a run of values far above the level around it."""
 
     start: int
@@ -49,7 +49,7 @@ class Burst:
 
 
 @dataclass(frozen=True)
-class Change:
+class LevelChange:
     """Holds a shift of the mean at an index."""
 
     at: int
@@ -69,8 +69,8 @@ class Patterns:
     """
 
     seasons: tuple[Season, ...]
-    bursts: tuple[Burst, ...]
-    changes: tuple[Change, ...]
+    bursts: tuple[LoadBurst, ...]
+    changes: tuple[LevelChange, ...]
     drift_per_day: float
     zero_part: float
     missing_part: float
@@ -97,7 +97,7 @@ class Patterns:
             lines.append("constant")
         elif self.zero_part > 0.3:
             lines.append(f"zero {self.zero_part:.0%} of the time")
-        return lines or ["no pattern that chance could not make"]
+        return lines or ["no pattern beyond chance"]
 
 
 def find_patterns(series: Series) -> Patterns:
@@ -170,7 +170,7 @@ def _peak_lag(values: Floats) -> int:
 # Bursts ------------------------------------------------------------------------
 
 
-def find_bursts(values: Floats) -> tuple[Burst, ...]:
+def find_bursts(values: Floats) -> tuple[LoadBurst, ...]:
     """Return runs that are above the median by many times the usual spread around it."""
     level = float(np.median(values))
     spread = 1.4826 * float(np.median(np.abs(values - level))) or float(values.std()) / 2
@@ -178,7 +178,7 @@ def find_bursts(values: Floats) -> tuple[Burst, ...]:
     edges = np.diff(np.concatenate([[0], high.astype(int), [0]]))
     starts, stops = np.nonzero(edges == 1)[0], np.nonzero(edges == -1)[0]
     return tuple(
-        Burst(int(start), int(stop - start), float(values[start:stop].max()), level)
+        LoadBurst(int(start), int(stop - start), float(values[start:stop].max()), level)
         for start, stop in zip(starts, stops, strict=True)
         if stop - start <= len(values) // 10  # a longer run is a level, not a burst
     )
@@ -187,7 +187,7 @@ def find_bursts(values: Floats) -> tuple[Burst, ...]:
 # Change points -----------------------------------------------------------------
 
 
-def find_changes(values: Floats) -> tuple[Change, ...]:
+def find_changes(values: Floats) -> tuple[LevelChange, ...]:
     """Return change points by binary segmentation: split where it saves most, if above the cost."""
     width = max(1, -(-len(values) // MOST_BLOCKS))
     count = len(values) // width
@@ -201,7 +201,7 @@ def find_changes(values: Floats) -> tuple[Change, ...]:
     _split(means, 0, count, cost, cuts)
     edges = [0, *sorted(cuts), count]
     return tuple(
-        Change(
+        LevelChange(
             edges[index] * width,
             float(means[edges[index - 1] : edges[index]].mean()),
             float(means[edges[index] : edges[index + 1]].mean()),

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from flyball.core.results import Floats
+from flyball.core.units import S_PER_DAY
 from flyball.predict.calibrate import GAIN, WINDOW, Band
 from flyball.predict.ledger import Ledger, Panel, better
 from flyball.predict.load.contract import NEAR_S
@@ -37,7 +38,7 @@ SHARPNESS = 25.0
 SLOWEST = 0.1
 SPANS = 28
 """Least number of leads in the window of a band: closer outcomes are correlated."""
-MEMORY_S = 4 * 86_400.0
+MEMORY_S = 4 * S_PER_DAY
 """Half-life of a loss, or `LEADS_KEPT` leads if that is longer."""
 LEADS_KEPT = 28.0
 MOST_MEMORY = 6_000.0
@@ -57,7 +58,7 @@ LEAST_DAYS = 14
 `NEARLY`."""
 
 
-class Offer(NamedTuple):
+class ForecastOffer(NamedTuple):
     """Holds the forecasts at one origin, one row per forecaster."""
 
     medians: Floats
@@ -85,7 +86,7 @@ class _Open:
     medians: Floats
     means: Floats
     bounds: list[list[tuple[float, float]]]
-    given: list[list[tuple[float, float]]]
+    calibrated: list[list[tuple[float, float]]]
     """Calibrated bounds; for the chosen band, those that were published."""
 
 
@@ -138,7 +139,7 @@ class Tracker:
         """Number of forecasts without an outcome so far."""
         return len(self._open)
 
-    def propose(self, offer: Offer) -> Choice:
+    def propose(self, offer: ForecastOffer) -> Choice:
         """Choose among the offered forecasts, and remember them until the outcome is known."""
         weights = self.weights()
         medians = np.append(offer.medians, weights @ offer.medians)
@@ -177,10 +178,10 @@ class Tracker:
         self.squares.add((past.means - value) ** 2)
         scores = np.empty(len(self.bands))
         for index, bands in enumerate(self.bands):
-            offered, given = past.bounds[index], past.given[index]
-            for band, pair, corrected in zip(bands, offered, given, strict=True):
+            offered, calibrated = past.bounds[index], past.calibrated[index]
+            for band, pair, corrected in zip(bands, offered, calibrated, strict=True):
                 band.learn(*pair, corrected, value)
-            scores[index] = interval_score(*given[0], value, 1.0 - COVERS[0])
+            scores[index] = interval_score(*calibrated[0], value, 1.0 - COVERS[0])
         self.scores.add(scores)
         margin = MARGIN * (1.0 + SHORT * self.lead / (self._history + 1))
         if self.panel is not None:

@@ -132,7 +132,7 @@ def regular(
     _note(notes, int(infinite.sum()), "infinite values taken as missing")
     numbers[infinite] = np.nan
     if not np.isfinite(numbers).any():
-        raise BadInput(f"{name}: not one number in {len(keep):,} rows", "name another column")
+        raise BadInput(f"{name}: no numbers in {len(keep):,} rows", "name another column")
     if (np.diff(stamps) < 0).any():
         notes.append("rows were not in the order of time; sorted")
     order = np.argsort(stamps, kind="stable")
@@ -154,7 +154,7 @@ def _step(name: str, stamps: Floats, requested: float | None) -> float:
     gaps = np.diff(stamps)
     gaps = gaps[gaps > 0]
     if not len(gaps):
-        raise BadInput(f"{name}: one instant only, so no step", "give the step, or more rows")
+        raise BadInput(f"{name}: only one time stamp, so no step", "give the step, or more rows")
     return float(np.median(gaps))
 
 

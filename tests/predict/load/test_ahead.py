@@ -102,7 +102,7 @@ def test_a_horizon_beyond_what_the_history_supports_is_noted() -> None:
 
 def test_a_series_without_values_is_refused() -> None:
     series = Series("none", 0.0, 60.0, np.full(5, np.nan))
-    with pytest.raises(BadInput, match="not one number"):
+    with pytest.raises(BadInput, match="no numbers"):
         Ahead(series, 600.0).fit(series.values)
     with pytest.raises(BadInput, match="observe one first"):
         Ahead(series, 600.0).predict(600.0)

@@ -77,7 +77,7 @@ def test_rows_after_an_instant_are_left_out(file: Path) -> None:
         (["--column", "rate", "--where", "x"], "use column=value"),
         (["--column", "rate", "--until", "never"], "--until 'never' is not a time"),
         (["--column", "rate", "--figure", "out.txt"], "use .png or .svg or .pdf"),
-        (["--column", "time"], "not one number"),
+        (["--column", "time"], "no numbers"),
     ],
 )
 def test_bad_input_is_one_clear_line(file: Path, arguments: list[str], message: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from flyball.core.errors import BadInput
 from flyball.core.protocols import Estimator
 from flyball.predict.runtime.backtest import Plan, backtest, figures
-from flyball.predict.runtime.calibrate import Blend, Calibrator, EdgeOffsets, Guess
+from flyball.predict.runtime.calibrate import Blend, Calibrator, EdgeOffsets, RunTimeGuess
 from flyball.predict.runtime.estimator import CARD, COLD_S, RunTimes
 from flyball.predict.runtime.history import Step, in_order
 from flyball.predict.runtime.rows import runs_of
@@ -162,7 +162,7 @@ def test_band_reaches_its_level() -> None:
     inside = 0
     for at in range(6_000):
         log_s = 5.0 + draw.standard_normal()
-        guess = Guess(5.0, float("nan"), (4.9, 4.95, 5.0, 5.05, 5.1))
+        guess = RunTimeGuess(5.0, float("nan"), (4.9, 4.95, 5.0, 5.05, 5.1))
         band = calibrator.expect(at, guess)
         inside += at >= 2_000 and band[0] <= log_s <= band[-1]
         calibrator.started(at, 1e6 * at)
@@ -173,7 +173,7 @@ def test_band_reaches_its_level() -> None:
 
 def test_a_miss_is_known_before_the_end() -> None:
     calibrator = Calibrator()
-    calibrator.expect(1, Guess(2.0, 2.0, (1.0, 1.5, 2.0, 2.5, 3.0)))
+    calibrator.expect(1, RunTimeGuess(2.0, 2.0, (1.0, 1.5, 2.0, 2.5, 3.0)))
     calibrator.started(1, 100.0)
     calibrator.advance(100.0 + np.exp(3.0) - 1.0)
     assert calibrator.band == EdgeOffsets()
@@ -188,10 +188,10 @@ def test_the_better_point_wins() -> None:
     blend = Blend()
     assert blend.share == 1.0
     for _ in range(100):
-        blend.learn(Guess(3.0, 5.0, ()), 5.0)
+        blend.learn(RunTimeGuess(3.0, 5.0, ()), 5.0)
     assert blend.share == 0.0
-    assert blend.point(Guess(3.0, 5.0, ())) == 5.0
-    assert blend.point(Guess(3.0, float("nan"), ())) == 3.0
+    assert blend.point(RunTimeGuess(3.0, 5.0, ())) == 5.0
+    assert blend.point(RunTimeGuess(3.0, float("nan"), ())) == 3.0
 
 
 def test_tasks_that_come_together_are_looked_at_once() -> None:

@@ -179,7 +179,7 @@ def net_module() -> Any:
     try:
         return import_module("flyball.experiments.demand.published_net")
     except ImportError:
-        raise Unavailable("no torch here", "pip install flyball[learn]") from None
+        raise Unavailable("torch is not installed", "pip install flyball[learn]") from None
 
 
 def _rival(

@@ -153,7 +153,9 @@ def rival_logs(
         settings = _chosen(rival, table, logs, coded) if tuned else rival.settings[0]
         model = rival.make(settings, coded)
     except ImportError:
-        raise Unavailable(f"no {rival.package} here", f"pip install {rival.package}") from None
+        raise Unavailable(
+            f"{rival.package} is not installed", f"pip install {rival.package}"
+        ) from None
     model.fit(table, logs)
     return np.asarray(model.predict(other), np.float64)
 

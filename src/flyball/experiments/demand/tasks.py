@@ -163,7 +163,9 @@ def _extra_trees(table: Floats, logs: Floats, other: Floats) -> Floats:
     try:
         ensemble = import_module("sklearn.ensemble")
     except ImportError:
-        raise Unavailable("no scikit-learn here", "install it to compare ExtraTrees") from None
+        raise Unavailable(
+            "scikit-learn is not installed", "install it to compare ExtraTrees"
+        ) from None
     model = ensemble.ExtraTreesRegressor(200, random_state=1, n_jobs=1)
     model.fit(np.nan_to_num(table, nan=-1.0), logs)
     return np.asarray(model.predict(np.nan_to_num(other, nan=-1.0)), np.float64)

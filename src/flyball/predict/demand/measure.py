@@ -109,14 +109,14 @@ def _first(out: Path, seed: int, resume: bool) -> int:
     if not out.exists():
         return 0
     if not resume:
-        raise BadInput(f"{out} is already there", "use --resume to continue it, or another name")
+        raise BadInput(f"{out} already exists", "use --resume to continue it, or another name")
     rows = read_rows(out)
     try:
         card = json.loads(out.with_suffix(".json").read_text("utf-8"))
     except (OSError, ValueError):
         raise BadInput(f"{out} has no card ({out.stem}.json)", "measure it again") from None
     if card.get("seed") != seed:
-        raise BadInput(f"{out} was begun with seed {card.get('seed')}", "use the same --seed")
+        raise BadInput(f"{out} was started with seed {card.get('seed')}", "use the same --seed")
     return len(rows)
 
 
@@ -124,7 +124,7 @@ def _check_torch() -> None:
     try:
         import_module("torch")
     except ImportError:
-        raise Unavailable("no torch here", "pip install flyball[learn]") from None
+        raise Unavailable("torch is not installed", "pip install flyball[learn]") from None
 
 
 @contextmanager

@@ -260,7 +260,7 @@ class Ahead:
     def _limits(self) -> list[str]:
         count = int(np.isfinite(self.series.values).sum())
         if not count:
-            raise BadInput(f"{self.series.name}: not one number", "name another column")
+            raise BadInput(f"{self.series.name}: no numbers", "name another column")
         if self._too_short:
             return [f"only {count} values: the last one is forecast, with a wide band"]
         longest = len(self.series) // 4

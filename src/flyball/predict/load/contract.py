@@ -73,6 +73,11 @@ def certain(points: Floats) -> Outlook:
     return Outlook(points, np.repeat(points[:, None], len(LEVELS), axis=1))
 
 
+def never_negative(series: Series, origins: Ints) -> bool:
+    """Return whether the values up to the first of the origins are all at least 0."""
+    return bool(np.nanmin(series.values[: origins.min() + 1], initial=0.0) >= 0)
+
+
 def all_levels(fitted: Floats) -> Floats:
     """Return all of `LEVELS`, interpolated linearly from columns of `FITTED`."""
     columns = []

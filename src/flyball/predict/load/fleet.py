@@ -15,10 +15,10 @@ import numpy as np
 
 from flyball.core.errors import BadInput
 from flyball.core.results import Floats
-from flyball.core.units import S_PER_DAY
+from flyball.core.units import S_PER_DAY, S_PER_HOUR
 from flyball.predict.load.contract import LEVELS
 from flyball.predict.load.smoothing import DAMPING, SmoothingSettings
-from flyball.predict.select import MEMORY_S, Offer, Tracker
+from flyball.predict.select import MEMORY_S, ForecastOffer, Tracker
 
 DEFAULT = SmoothingSettings(profile=0.3, level=0.6, trend=0.0, keep=0.9)
 NAMES = ("last", "yesterday", "smoothing")
@@ -83,7 +83,7 @@ class Fleet:
                 tracker.learn(news[index])
             row = table[index]
             pairs = [[(point, point)] * 3 for point in bands[index]]
-            choice = tracker.propose(Offer(row, row, pairs))
+            choice = tracker.propose(ForecastOffer(row, row, pairs))
             self._mean[index] = choice.mean
             self._quantiles[index] = choice.quantiles
 
@@ -135,7 +135,7 @@ class Fleet:
         yesterday = self._values[target] if has_day else self._last
         if self._seasonal:
             base = self._profile[target] if has_day else self._last
-            keep = settings.keep ** (lead * self.step_s / 3600.0)
+            keep = settings.keep ** (lead * self.step_s / S_PER_HOUR)
             smooth = base + keep * self._level + damped * self._trend
         else:
             smooth = self._level + damped * self._trend

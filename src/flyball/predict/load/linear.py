@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from flyball.core.results import Floats, Ints
-from flyball.predict.load.contract import Outlook, certain, neighbours
+from flyball.predict.load.contract import Outlook, certain, neighbours, never_negative
 from flyball.predict.load.features import features
 from flyball.predict.load.trees import scale_of
 from flyball.predict.series import Series
@@ -29,7 +29,7 @@ FURTHEST = 3.0
 """Standard deviations by which a forecast may leave the range of the values seen."""
 
 
-class Line(NamedTuple):
+class LinearModel(NamedTuple):
     """Holds the weights of standardised columns, and the range of forecasts."""
 
     centre: Floats
@@ -45,7 +45,7 @@ class Linear:
 
     def __init__(self) -> None:
         self.scales: dict[str, float] = {}
-        self.lines: dict[str, dict[int, Line]] = {}
+        self.lines: dict[str, dict[int, LinearModel]] = {}
 
     def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None:
         self.scales = {series.name: scale_of(series.values) for series in panel}
@@ -54,7 +54,7 @@ class Linear:
             lines = {lead: self._line(series, lead) for lead in leads}
             self.lines[series.name] = {lead: line for lead, line in lines.items() if line}
 
-    def _line(self, series: Series, lead: int) -> Line | None:
+    def _line(self, series: Series, lead: int) -> LinearModel | None:
         stride = max(1, -(-len(series) // MOST_ROWS))
         origins = np.arange(min(series.day, len(series) // 4), len(series) - lead, stride)
         origins = origins[np.isfinite(series.values[origins + lead])] if len(origins) else origins
@@ -88,7 +88,7 @@ class Linear:
             line = lines[near]
             value = np.clip(now / scale + _value(line, rows), line.low, line.high)
             points = points + weight * scale * value
-        if np.nanmin(series.values[: origins.min() + 1], initial=0.0) >= 0:
+        if never_negative(series, origins):
             points = np.maximum(points, 0.0)
         return certain(points)
 
@@ -112,7 +112,9 @@ class Linear:
         forecaster.scales = dict(saved["scales"])
         forecaster.lines = {
             name: {
-                int(lead): Line(np.array(line[0]), np.array(line[1]), np.array(line[2]), *line[3:])
+                int(lead): LinearModel(
+                    np.array(line[0]), np.array(line[1]), np.array(line[2]), *line[3:]
+                )
                 for lead, line in lines.items()
             }
             for name, lines in saved["lines"].items()
@@ -120,7 +122,7 @@ class Linear:
         return forecaster
 
 
-def _deviations(rows: Floats, labels: Floats, penalty: float) -> Line:
+def _deviations(rows: Floats, labels: Floats, penalty: float) -> LinearModel:
     centre, spread = rows.mean(axis=0), rows.std(axis=0)
     spread = np.where(spread > 1e-9, spread, 1.0)
     table = np.column_stack([(rows - centre) / spread, np.ones(len(rows))])
@@ -134,9 +136,9 @@ def _deviations(rows: Floats, labels: Floats, penalty: float) -> Line:
         answer = np.linalg.solve(heavy.T @ table + ridge, heavy.T @ labels)
         size = np.maximum(np.abs(labels - table @ answer), least)
         weights = size.mean() / np.maximum(size, 0.1 * size.mean())
-    return Line(centre, spread, answer[:-1], float(answer[-1]), -np.inf, np.inf)
+    return LinearModel(centre, spread, answer[:-1], float(answer[-1]), -np.inf, np.inf)
 
 
-def _value(line: Line, rows: Floats) -> Floats:
+def _value(line: LinearModel, rows: Floats) -> Floats:
     value: Floats = (rows - line.centre) / line.spread @ line.weights + line.shift
     return value

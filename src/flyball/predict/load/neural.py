@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from flyball.core.results import Floats, Ints
 from flyball.core.units import S_PER_DAY
-from flyball.predict.load.contract import FITTED, Outlook, all_levels, neighbours
+from flyball.predict.load.contract import FITTED, Outlook, all_levels, neighbours, never_negative
 from flyball.predict.load.naive import Last
 from flyball.predict.load.trees import scale_of
 from flyball.predict.series import Series
@@ -165,7 +165,7 @@ class Neural(ABC):
                 parts.append(now[:, None] + unit[:, None] * (weights @ outputs))
         forecasts = np.concatenate(parts)
         mean, quantiles = forecasts[:, 3], all_levels(np.sort(forecasts[:, :3], axis=1))
-        if np.nanmin(series.values[: origins.min() + 1], initial=0.0) >= 0:
+        if never_negative(series, origins):
             mean, quantiles = np.maximum(mean, 0.0), np.maximum(quantiles, 0.0)
         return Outlook(mean, quantiles)
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from flyball.core.results import Floats, Ints
+from flyball.core.units import S_PER_HOUR
 from flyball.predict.load.contract import Outlook, certain
 from flyball.predict.series import Series
 
@@ -126,7 +127,7 @@ def _states(series: Series, settings: SmoothingSettings) -> tuple[Floats, Floats
     rest = values.copy()
     if settings.profile and series.day:
         rest[series.day :] -= profile[: -series.day]
-        rest[: series.day] = 0.0  # on the first day there is no profile to miss
+        rest[: series.day] = 0.0  # the first day has no profile to subtract
     level, trend = _holt(rest, settings.level, settings.trend)
     return profile, level, trend
 
@@ -172,6 +173,6 @@ def _ahead(
     back = -(-lead // series.day) * series.day
     same_time = origins + lead - back
     base = np.where(same_time >= 0, profile[np.maximum(same_time, 0)], series.filled[origins])
-    keep = settings.keep ** (lead * series.step_s / 3600.0)
+    keep = settings.keep ** (lead * series.step_s / S_PER_HOUR)
     result: Floats = base + keep * level[origins] + damped * trend[origins]
     return result

@@ -16,7 +16,14 @@ import lightgbm
 import numpy as np
 
 from flyball.core.results import Floats, Ints
-from flyball.predict.load.contract import FITTED, Outlook, all_levels, certain, neighbours
+from flyball.predict.load.contract import (
+    FITTED,
+    Outlook,
+    all_levels,
+    certain,
+    neighbours,
+    never_negative,
+)
 from flyball.predict.load.features import features
 from flyball.predict.series import Series
 
@@ -129,7 +136,7 @@ class Trees:
         mean = sums[MEAN] + base
         fitted = np.sort(np.column_stack([sums[str(level)] for level in FITTED]), axis=1)
         quantiles = all_levels(fitted) + base[:, None]
-        if np.nanmin(series.values[: origins.min() + 1], initial=0.0) >= 0:
+        if never_negative(series, origins):
             mean, quantiles = np.maximum(mean, 0.0), np.maximum(quantiles, 0.0)
         return Outlook(mean, quantiles)
 

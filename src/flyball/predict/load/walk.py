@@ -9,7 +9,7 @@ import numpy as np
 
 from flyball.core.results import Floats, Ints
 from flyball.predict.load.contract import LEVELS, MEDIAN, Outlook
-from flyball.predict.select import AVERAGE, COVERS, Offer, Tracker, new_tracker, share
+from flyball.predict.select import AVERAGE, COVERS, ForecastOffer, Tracker, new_tracker, share
 from flyball.predict.series import Series, whole_numbers
 
 
@@ -115,7 +115,7 @@ class Walker:
 
     def forecast(self, index: int) -> None:
         """Choose among the forecasts of this origin and record the choice."""
-        offer = Offer(
+        offer = ForecastOffer(
             self._medians[index], self._means[index], [pairs[index] for pairs in self._bounds]
         )
         choice, walked = self.tracker.propose(offer), self.walked

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from flyball.core.errors import BadInput
 from flyball.core.results import Floats
+from flyball.core.units import S_PER_DAY
 from flyball.predict.runtime import baselines
 from flyball.predict.runtime.calibrate import Calibrator
 from flyball.predict.runtime.estimator import guesses_of, table_of
@@ -23,7 +24,6 @@ from flyball.predict.runtime.history import History, Seen, Step, in_order
 from flyball.predict.runtime.rows import Run
 from flyball.predict.runtime.trees import LEVELS, MIDDLE, Trees, TreeSettings
 
-S_PER_DAY = 86_400.0
 PAIRS = 200_000
 LEAST_TEST = 100
 Note = Callable[[str], None]
@@ -70,8 +70,8 @@ def backtest(
         BadInput: too few jobs before or in the test slice.
     """
     report = note or (lambda _text: None)
-    came_s = np.array([run.asked.submit_s for run in runs])
-    tested = came_s >= plan.test_s
+    submit_s = np.array([run.asked.submit_s for run in runs])
+    tested = submit_s >= plan.test_s
     if np.count_nonzero(tested) < LEAST_TEST or np.count_nonzero(~tested) < LEAST_TEST:
         counts = f"{np.count_nonzero(~tested):,} jobs before and {np.count_nonzero(tested):,} in"
         remedy = f"{LEAST_TEST} of each are needed; choose another start of the test"
@@ -107,22 +107,22 @@ def _grow(
     runs: Sequence[Run], table: Floats, plan: Plan, settings: TreeSettings, report: Note
 ) -> tuple[list[Any], int]:
     """Return guesses of all jobs from the warm-up on, each by the last trees before it."""
-    came_s = np.array([run.asked.submit_s for run in runs])
+    submit_s = np.array([run.asked.submit_s for run in runs])
     start_s = np.array([run.start_s for run in runs])
     end_s = np.array([run.end_s for run in runs])
     logs = np.array([run.log_s for run in runs])
     guesses: list[Any] = [None] * len(runs)
     fits = 0
     now_s = plan.test_s - plan.warm_s
-    while now_s <= came_s[-1]:
+    while now_s <= submit_s[-1]:
         ended, running = end_s < now_s, (start_s < now_s) & (end_s >= now_s)
         targets = np.where(ended, logs, np.log(2.0 * np.maximum(1.0, now_s - start_s)))
         trees = Trees(settings)
         used = ended | running
         report(f"trees from {np.count_nonzero(used):,} jobs, day {now_s / S_PER_DAY:.0f}")
-        trees.fit(table[used], targets[used], now_s - came_s[used])
+        trees.fit(table[used], targets[used], now_s - submit_s[used])
         fits += bool(trees.models)
-        block = np.flatnonzero((came_s >= now_s) & (came_s < now_s + plan.refit_s))
+        block = np.flatnonzero((submit_s >= now_s) & (submit_s < now_s + plan.refit_s))
         if len(block):
             for index, guess in zip(block.tolist(), guesses_of(table[block], trees), strict=True):
                 guesses[index] = guess

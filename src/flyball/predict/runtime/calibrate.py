@@ -30,7 +30,7 @@ LARGEST = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class RunTimeGuess:
     """Holds two points and an uncalibrated band, all logarithms of seconds."""
 
     trees: float
@@ -52,13 +52,13 @@ class Blend:
             return 1.0
         return SHARES[int(np.argmin(self.errors))]
 
-    def point(self, guess: Guess) -> float:
+    def point(self, guess: RunTimeGuess) -> float:
         """Return the mixed point."""
         if math.isnan(guess.recent):
             return guess.trees
         return self.share * guess.trees + (1.0 - self.share) * guess.recent
 
-    def learn(self, guess: Guess, log_s: float) -> None:
+    def learn(self, guess: RunTimeGuess, log_s: float) -> None:
         """Update the error of each share with an ended job."""
         if math.isnan(guess.recent):
             return
@@ -93,7 +93,7 @@ def _moved(offset: float, missed: bool, part: float) -> float:
 class _Open:
     """Holds a prediction whose job has not ended."""
 
-    guess: Guess
+    guess: RunTimeGuess
     low: float
     high: float
     start_s: float = math.inf
@@ -110,7 +110,7 @@ class Calibrator:
     _due: list[tuple[float, int, Hashable]] = field(default_factory=list, repr=False)
     _count: int = 0
 
-    def quantiles(self, guess: Guess) -> Floats:
+    def quantiles(self, guess: RunTimeGuess) -> Floats:
         """Return rising logarithms of seconds, one for each of `LEVELS`."""
         logs = np.array(guess.quantiles)
         point = self.blend.point(guess)
@@ -122,7 +122,7 @@ class Calibrator:
         logs += self.band.high * np.array([0.0, 0.0, 0.0, 1 / 3, 1.0])
         return np.asarray(np.maximum(np.sort(logs), math.log(SHORTEST_S)), np.float64)
 
-    def expect(self, job: Hashable, guess: Guess) -> Floats:
+    def expect(self, job: Hashable, guess: RunTimeGuess) -> Floats:
         """Return the quantiles of a submitted job, and remember it to learn from its end."""
         logs = self.quantiles(guess)
         self._open[job] = _Open(guess, float(logs[0]), float(logs[-1]))

@@ -19,7 +19,7 @@ import numpy as np
 
 from flyball.core.errors import BadInput
 from flyball.core.results import Floats
-from flyball.predict.runtime.calibrate import Blend, Calibrator, EdgeOffsets, Guess
+from flyball.predict.runtime.calibrate import Blend, Calibrator, EdgeOffsets, RunTimeGuess
 from flyball.predict.runtime.features import BASE, NAMES, RECENT, features
 from flyball.predict.runtime.history import History, Seen, Step, in_order
 from flyball.predict.runtime.rows import Asked, Run, asked_of, runs_of
@@ -60,7 +60,7 @@ class RunTimes:
         self._live: dict[Hashable, _Live] = {}
         self._rows: list[Floats] = []
         self._logs: list[float] = []
-        self._came_s: list[float] = []
+        self._submit_s: list[float] = []
 
     # The contract ------------------------------------------------------------------
 
@@ -149,10 +149,10 @@ class RunTimes:
         live = [job for job in self._live.values() if job.seen.start_s < now_s]
         logs = [math.log(2.0 * max(1.0, now_s - job.seen.start_s)) for job in live]
         rows = [*self._rows, *(job.row for job in live)]
-        came_s = np.array([*self._came_s, *(job.asked.submit_s for job in live)])
-        order = np.argsort(came_s, kind="stable")  # the same trees, in whatever order jobs ended
+        submit_s = np.array([*self._submit_s, *(job.asked.submit_s for job in live)])
+        order = np.argsort(submit_s, kind="stable")  # the same trees, in whatever order jobs ended
         table, targets = table_of(rows)[order], np.array([*self._logs, *logs])[order]
-        return table, targets, np.maximum(0.0, now_s - came_s[order])
+        return table, targets, np.maximum(0.0, now_s - submit_s[order])
 
     @property
     def learnt(self) -> int:
@@ -228,12 +228,12 @@ class RunTimes:
     def _table(self, jobs: Sequence[Asked]) -> Floats:
         return table_of([features(asked, self._history) for asked in jobs])
 
-    def _keep(self, row: Floats, log_s: float, came_s: float) -> None:
+    def _keep(self, row: Floats, log_s: float, submit_s: float) -> None:
         self._rows.append(row.astype(np.float32))
         self._logs.append(log_s)
-        self._came_s.append(came_s)
+        self._submit_s.append(submit_s)
         if len(self._rows) >= 2 * MOST_ROWS:
-            for kept in (self._rows, self._logs, self._came_s):
+            for kept in (self._rows, self._logs, self._submit_s):
                 del kept[:-MOST_ROWS]
 
 
@@ -243,7 +243,7 @@ def table_of(rows: Sequence[Sequence[float] | Floats]) -> Floats:
     return table.astype(np.float64)
 
 
-def guesses_of(table: Floats, trees: Trees) -> list[Guess]:
+def guesses_of(table: Floats, trees: Trees) -> list[RunTimeGuess]:
     """Return the guesses for rows of features by the trees, or by the history if there are none."""
     base = table[:, BASE]
     spread = _spread(table)
@@ -257,7 +257,7 @@ def guesses_of(table: Floats, trees: Trees) -> list[Guess]:
         if np.isnan(row[MIDDLE]):
             middle = limit - math.log(2.0) if limit == limit else math.log(COLD_S)
             row = cold - math.log(COLD_S) + middle
-        guesses.append(Guess(float(row[MIDDLE]), float(recent), tuple(row.tolist())))
+        guesses.append(RunTimeGuess(float(row[MIDDLE]), float(recent), tuple(row.tolist())))
     return guesses
 
 

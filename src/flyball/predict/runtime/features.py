@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from flyball.core.units import S_PER_DAY, S_PER_HOUR
 from flyball.predict.runtime.history import (
     BURST_S,
     EMPTY,
@@ -25,7 +26,6 @@ FULL = ("tenant_size", "user_size", "name", "name_size")
 """Groups with features of single jobs; the others have a mean and how busy they are."""
 NEAR = (1, 2, 3)
 """Positions, from the latest submission back, of the jobs that have their own features."""
-S_PER_DAY = 86_400.0
 
 
 def _label(level: str, what: str) -> str:
@@ -71,7 +71,7 @@ def features(asked: Asked, history: History) -> list[float]:
     now_s = asked.submit_s
     row = [
         math.log2(1 + asked.devices),
-        now_s % S_PER_DAY / 3600.0,
+        now_s % S_PER_DAY / S_PER_HOUR,
         float(now_s // S_PER_DAY % 7),
         math.log(asked.limit_s) if asked.limit_s else math.nan,
     ]

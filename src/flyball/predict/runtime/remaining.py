@@ -60,7 +60,10 @@ def remaining(
         BadInput: a negative time, or quantiles that do not rise.
     """
     if not elapsed_s >= 0.0 or not np.all(np.diff(run_s) >= 0.0) or not np.all(run_s > 0.0):
-        raise BadInput(f"{elapsed_s:g} s of {run_s.tolist()} s", "times are positive and rise")
+        raise BadInput(
+            f"{elapsed_s:g} s of {run_s.tolist()} s",
+            "use 0 s or more, and rising quantiles above 0",
+        )
     by_steps = _by_steps(reports, elapsed_s, total_steps)
     if by_steps is not None:
         return by_steps

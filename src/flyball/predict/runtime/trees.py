@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flyball.core.results import Floats
+from flyball.core.units import S_PER_DAY
 from flyball.predict.runtime.features import BASE, NAMES
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class TreeSettings:
     rate: float = 0.04
     features: float = 0.6
     delta: float = 0.5
-    memory_s: float = 14 * 86_400.0
+    memory_s: float = 14 * S_PER_DAY
     seed: int = 1
 
 

@@ -8,7 +8,7 @@ A cluster file is YAML:
     network:                                 # optional
       between_nodes_gbit_s: 100
       inside_node_gbit_s: 1200
-    tenants:                                 # optional: who shares it, for order = fair
+    tenants:                                 # optional: its tenants, for order = fair
       - {name: vision, quota: 32, borrow: 16, weight: 1}
     recorded_on: A100                        # optional: device type of traces that name none
     types:                                   # optional: device types the catalogue lacks

@@ -211,17 +211,18 @@ def _recorded_texts(microseconds: npt.NDArray[np.int64]) -> list[str] | None:
     """Return recorded instants as seconds, empty where not known."""
     if (microseconds < 0).all():
         return None
-    return [_decimal(us) if us >= 0 else "" for us in microseconds.tolist()]
+    return [decimal_seconds(us) if us >= 0 else "" for us in microseconds.tolist()]
 
 
 def seconds_texts(microseconds: npt.NDArray[Any]) -> list[str]:
     """Return microseconds as exact decimal seconds (whole microseconds); NaN is empty."""
-    return ["" if us != us else _decimal(round(us)) for us in microseconds.tolist()]
+    return ["" if us != us else decimal_seconds(round(us)) for us in microseconds.tolist()]
 
 
-def _decimal(us: int) -> str:
-    whole, rest = divmod(us, US_PER_S)
-    return f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)
+def decimal_seconds(us: int) -> str:
+    """Return whole microseconds as exact decimal seconds."""
+    seconds, rest = divmod(us, US_PER_S)
+    return f"{seconds}.{rest:06d}".rstrip("0") if rest else str(seconds)
 
 
 def _names(codes: npt.NDArray[np.int64], names: Sequence[str]) -> list[str] | None:

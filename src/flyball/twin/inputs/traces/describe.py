@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from flyball.core.codes import Outcome
 from flyball.core.units import (
@@ -19,11 +18,9 @@ from flyball.core.units import (
     S_PER_HOUR,
     US_PER_S,
 )
-from flyball.core.workload import Workload
+from flyball.core.workload import Floats, Ints, Workload
 from flyball.twin.inputs.traces.class_mix import class_mix
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 LAGS_H = (1, 24, 168)
 HOURS_A_DAY = 24
 DAYS_A_WEEK = 7

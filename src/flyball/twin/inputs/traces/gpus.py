@@ -24,7 +24,7 @@ _SLICE = re.compile(r"(\d)g\.(\d+)gb")
 _MEMORY = re.compile(r"\d+gb")
 
 
-class Share(NamedTuple):
+class GpuShare(NamedTuple):
     """Holds what a job asks for: how many GPUs, thousandths and memory of each (0 = not stated)."""
 
     devices: int
@@ -32,7 +32,7 @@ class Share(NamedTuple):
     memory_mib: int = 0
 
 
-class Slice(NamedTuple):
+class GpuSlice(NamedTuple):
     """Holds one slice of a GPU: its part of the device, and its memory."""
 
     part: Fraction
@@ -58,7 +58,7 @@ def device_of(text: str) -> str:
     return ""
 
 
-def slice_of(text: str) -> Slice | None:
+def slice_of(text: str) -> GpuSlice | None:
     """Return the slice that a name such as `a100_1g.5gb` or `nvidia.com/mig-1g.5gb` has, if any.
 
     Devices have seven parts, except those with 6 GB per part (A30), which have four.
@@ -68,10 +68,10 @@ def slice_of(text: str) -> Slice | None:
         return None
     parts, memory_gb = int(match[1]), int(match[2])
     parts_per_device = 4 if memory_gb == 6 * parts else 7
-    return Slice(min(Fraction(parts, parts_per_device), Fraction(1)), memory_gb)
+    return GpuSlice(min(Fraction(parts, parts_per_device), Fraction(1)), memory_gb)
 
 
-def gathered(slices: Iterable[tuple[Slice, int]]) -> Share:
+def gathered(slices: Iterable[tuple[GpuSlice, int]]) -> GpuShare:
     """Return slices with their counts as a share of as few devices as possible."""
     parts, memory_gb = Fraction(0), 0
     for slice_, count in slices:
@@ -79,4 +79,4 @@ def gathered(slices: Iterable[tuple[Slice, int]]) -> Share:
         memory_gb += slice_.memory_gb * count
     devices = max(1, math.ceil(parts))
     milli = max(1, math.floor(parts * MILLI_PER_DEVICE / devices))
-    return Share(devices, milli, math.ceil(memory_gb * MIB_PER_GIB / devices))
+    return GpuShare(devices, milli, math.ceil(memory_gb * MIB_PER_GIB / devices))

@@ -19,6 +19,7 @@ from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput, UnknownName, at
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
+from flyball.twin.inputs.traces.canonical import MAX_LIMIT, OUTCOMES
 from flyball.twin.inputs.traces.job_rows import note_count
 from flyball.twin.inputs.traces.json_text import json_lines, parsed
 from flyball.twin.inputs.traces.links import refuse_cycle
@@ -33,7 +34,6 @@ from flyball.twin.inputs.traces.table import (
 
 VERSION = 1
 MARK = "flyball_journal"
-OUTCOMES = tuple(outcome.name.lower() for outcome in Outcome)
 ENDS = (*OUTCOMES, "timeout")
 NAMED = {"model": "models", "device": "device_names", "tenant": "tenants", "user": "users"}
 """Fields whose values are names, and the list of names they are coded in."""
@@ -46,11 +46,10 @@ RECORDED = {"recorded_start_s": "start_us", "recorded_end_s": "end_us"}
 """Recorded instants that a submission may state, and their columns in a workload."""
 DEVICE = list(NAMED).index("device")
 MAX_MIB = 2**40
-MAX_LIMIT = 2**31 - 1
 
 
 @dataclass
-class Entry:
+class JournalEntry:
     """Holds one line of the file and checks its values by name."""
 
     path: Path
@@ -108,7 +107,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Job:
+class JournalJob:
     """Holds a job's state after its events so far; times in microseconds.
 
     Attributes:
@@ -138,10 +137,10 @@ class _Journal:
     name: str
     codes: dict[str, dict[str, int]]
     group_limits: tuple[int, ...]
-    jobs: dict[str, Job] = field(default_factory=dict)
+    jobs: dict[str, JournalJob] = field(default_factory=dict)
     unknown_events: int = 0
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: JournalEntry) -> None:
         event = entry.text("event")
         if event == "submitted":
             self.submitted(entry)
@@ -152,7 +151,7 @@ class _Journal:
         else:
             self.unknown_events += 1
 
-    def submitted(self, entry: Entry) -> None:
+    def submitted(self, entry: JournalEntry) -> None:
         job = entry.job()
         if job in self.jobs:
             why = f"is also the id in row {self.jobs[job].row}"
@@ -161,7 +160,7 @@ class _Journal:
             raise too_many(self.path, len(self.jobs) + 1)
         self.jobs[job] = _submitted(entry, len(self.group_limits))
 
-    def ran(self, entry: Entry, event: str) -> None:
+    def ran(self, entry: JournalEntry, event: str) -> None:
         """Apply a start, or a stop, which adds the time since the start to the run time."""
         job = self.jobs.get(entry.job())
         if job is None:
@@ -186,7 +185,7 @@ class _Journal:
         if event == "ended":
             self.ended(job, entry)
 
-    def ended(self, job: Job, entry: Entry) -> None:
+    def ended(self, job: JournalJob, entry: JournalEntry) -> None:
         job.ended = True
         if job.starts:
             job.end_us = round(entry.us("time_s"))
@@ -203,7 +202,7 @@ def read(path: Path, notes: list[str]) -> Workload:
         values = parsed(path, row, line, exact=True)
         if not isinstance(values, dict):
             raise BadInput(f"{at(path, row)}: is not an object", "write one event per line")
-        entry = Entry(path, row, values)
+        entry = JournalEntry(path, row, values)
         if journal is None:
             journal = _opened_by(entry)
         else:
@@ -214,7 +213,7 @@ def read(path: Path, notes: list[str]) -> Workload:
     return _workload(journal, notes)
 
 
-def _opened_by(entry: Entry) -> _Journal:
+def _opened_by(entry: JournalEntry) -> _Journal:
     """Return the journal that a first line opens."""
     version = entry.values.get(MARK)
     if version != VERSION:
@@ -233,7 +232,7 @@ def _opened_by(entry: Entry) -> _Journal:
     return _Journal(entry.path, entry.text("name") or entry.path.name, codes, tuple(limits))
 
 
-def _submitted(entry: Entry, groups: int) -> Job:
+def _submitted(entry: JournalEntry, groups: int) -> JournalJob:
     values = entry.values
     after = values.get("after", [])
     if not isinstance(after, list) or not all(isinstance(job, str) for job in after):
@@ -252,7 +251,7 @@ def _submitted(entry: Entry, groups: int) -> Job:
         entry.whole("cpu_milli", 0, MAX_LIMIT, 0),
         entry.whole("host_mib", 0, MAX_LIMIT, 0),
     )
-    return Job(
+    return JournalJob(
         entry.row,
         columns,
         [entry.text(name) for name in NAMED],
@@ -264,7 +263,7 @@ def _submitted(entry: Entry, groups: int) -> Job:
     )
 
 
-def _instant_us(entry: Entry, name: str) -> int:
+def _instant_us(entry: JournalEntry, name: str) -> int:
     """Return an instant in whole microseconds, -1 if it is not there."""
     return round(entry.us(name)) if name in entry.values else NOT_STATED
 
@@ -308,7 +307,7 @@ def _workload(journal: _Journal, notes: list[str]) -> Workload:
     )  # fmt: skip
 
 
-def _duration_us(job: Job) -> int | Decimal | None:
+def _duration_us(job: JournalJob) -> int | Decimal | None:
     """Return the run time as stated, else as measured; None if the job has not run to its end."""
     if job.duration_us is not None:
         return job.duration_us

@@ -14,10 +14,11 @@ import numpy as np
 from flyball.core.cluster import Cluster
 from flyball.core.codes import Outcome, Status
 from flyball.core.results import Results
-from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
+from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import CLASS_LABELS, COLUMNS, NOT_STATED, Workload
+from flyball.twin.inputs.traces.canonical import OUTCOMES, decimal_seconds
 from flyball.twin.inputs.traces.files import replacing
-from flyball.twin.inputs.traces.journal import MARK, NAMED, OUTCOMES, RECORDED, VERSION
+from flyball.twin.inputs.traces.journal import MARK, NAMED, RECORDED, VERSION
 
 LABELS = {"class": CLASS_LABELS, "outcome": OUTCOMES}
 
@@ -59,9 +60,8 @@ def _head(w: Workload) -> dict[str, Any]:
 
 def _everything(w: Workload, results: Results, cluster: Cluster | None) -> Iterator[str]:
     """Yield all events in order of time."""
-    unknown = np.full(
-        len(w), NOT_STATED, np.int64
-    )  # the events of this run replace the recorded instants
+    # The events of this run replace the recorded instants.
+    unknown = np.full(len(w), NOT_STATED, np.int64)
     submissions = list(_submissions(replace(w, start_us=unknown, end_us=unknown)))
     count = len(w)
     start_us, end_us = results.first_start_us, results.end_us
@@ -121,7 +121,7 @@ def _described(w: Workload, row: dict[str, Any], waits: list[str]) -> dict[str, 
 
 def _started(w: Workload, results: Results, cluster: Cluster | None, job: int) -> str:
     fields: dict[str, Any] = {"attempt": 1}
-    if results.attempts[job] == 1:  # of several, the results know only the last one's pool
+    if results.attempts[job] == 1:  # of several attempts, the results have the last pool only
         fields |= _place(results, cluster, job)
     return _event("started", int(results.first_start_us[job]), str(w.ids[job]), fields)
 
@@ -151,8 +151,7 @@ class _Seconds(str):
 
 def _seconds(microseconds: int | float) -> _Seconds:
     if microseconds == int(microseconds):
-        whole, rest = divmod(int(microseconds), US_PER_S)
-        return _Seconds(f"{whole}.{rest:06d}".rstrip("0") if rest else whole)
+        return _Seconds(decimal_seconds(int(microseconds)))
     return _Seconds(format(Decimal(repr(microseconds)).scaleb(-6), "f"))
 
 

@@ -43,9 +43,8 @@ def whole_text(path: Path) -> str:
     """Return all of a file, at most `MAX_TEXT` characters."""
     parts, length = [], 0
     with opened(path) as pieces:
-        while part := "".join(
-            islice(pieces, PIECES)
-        ):  # a list of many short lines would need much memory
+        # Lines are joined in pieces, as a list of many short lines needs much memory.
+        while part := "".join(islice(pieces, PIECES)):
             length += len(part)
             if length > MAX_TEXT:
                 raise _too_long(path)

@@ -34,7 +34,7 @@ def read(path: Path, notes: list[str]) -> Workload:
     if not events.pods:
         raise BadInput(f"{path} has no Pod", "write pods: kubectl get pods -A -o json")
     note_count(notes, path, events.others, "objects skipped: not a Pod")
-    jobs = _Jobs(path, notes)
+    jobs = _JobBuilder(path, notes)
     drafts = jobs.drafts(list(events.pods.values()))
     if not drafts:
         raise BadInput(f"{path} has no pod with a GPU that ran and ended", _why_none(notes))
@@ -104,7 +104,7 @@ def _named(value: dict[str, Any]) -> str:
     return f"Pod {meta.get('name')}" if isinstance(meta, dict) else "a Pod"
 
 
-class _Jobs:
+class _JobBuilder:
     """Turns pods into jobs, and notes what it leaves out."""
 
     def __init__(self, path: Path, notes: list[str]) -> None:

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.errors import BadInput
+from flyball.core.workload import Ints
 from flyball.twin.inputs.traces.table import Table
-
-Ints = npt.NDArray[np.int64]
 
 
 def check_ids(table: Table, column: str) -> None:

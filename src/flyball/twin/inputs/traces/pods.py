@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from flyball.core.codes import Outcome
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.twin.inputs.traces.gpus import Share, gathered, slice_of
+from flyball.twin.inputs.traces.gpus import GpuShare, gathered, slice_of
 from flyball.twin.inputs.traces.job_rows import seconds_since_1970
 
 WHOLE = (
@@ -29,8 +29,8 @@ GANGS = ("training.kubeflow.org/job-name", "volcano.sh/job-name")
 
 ENDED = ("Succeeded", "Failed")
 
-NO_GPU = Share(0)
-UNKNOWN_SHARE = Share(-1)
+NO_GPU = GpuShare(0)
+UNKNOWN_SHARE = GpuShare(-1)
 """Share of a time-sliced GPU: the pod does not state how many pods share it."""
 
 
@@ -62,7 +62,7 @@ class Pod(NamedTuple):
     removed_s: float | None
     phase: str
     reason: str
-    share: Share
+    share: GpuShare
     product: str
     priority: float
     deadline_s: float | None
@@ -149,19 +149,19 @@ def _last_change(status: dict[str, Any]) -> float | None:
     return max((change_s for change_s in changes if change_s is not None), default=None)
 
 
-def _share(spec: dict[str, Any], annotations: dict[str, Any]) -> Share:
+def _share(spec: dict[str, Any], annotations: dict[str, Any]) -> GpuShare:
     """Return the GPUs a pod asks for, from device plug-ins and from the sharing of KAI and HAMi."""
     if annotations.get(KAI_FRACTION):
         milli = round(float(annotations[KAI_FRACTION]) * MILLI_PER_DEVICE)
         if not 1 <= milli <= MILLI_PER_DEVICE:
             raise ValueError(f"{KAI_FRACTION} {annotations[KAI_FRACTION]} is outside 0 to 1")
-        return Share(int(annotations.get(KAI_DEVICES) or 1), milli)
+        return GpuShare(int(annotations.get(KAI_DEVICES) or 1), milli)
     requested = _requested(spec)
     devices = sum(requested.get(name, 0) for name in WHOLE)
     if devices:
         percent = requested.get(HAMI_PERCENT, 100)
         milli = percent * MILLI_PER_DEVICE // 100 if 0 < percent < 100 else MILLI_PER_DEVICE
-        return Share(devices, milli, requested.get(HAMI_MIB, 0))
+        return GpuShare(devices, milli, requested.get(HAMI_MIB, 0))
     slices = [
         (slice_, count)
         for name, count in requested.items()

@@ -24,7 +24,7 @@ def read(path: Path, notes: list[str]) -> Workload:
     text = whole_text(path)
     if not text.strip():
         raise BadInput(f"{path} is empty", "sacct --json prints one object with `jobs`")
-    jobs = _Jobs(path)
+    jobs = _JobCollector(path)
     document = parsed(path, 1, text, jobs.take)
     if not isinstance(document, dict) or not isinstance(document.get("jobs"), list):
         raise BadInput(f"{path} has no list `jobs`", "write it with sacct --json")
@@ -36,7 +36,7 @@ def read(path: Path, notes: list[str]) -> Workload:
     return jobs.accounts.workload(notes)
 
 
-class _Jobs:
+class _JobCollector:
     """Collects the jobs of the file as its objects are read."""
 
     def __init__(self, path: Path) -> None:

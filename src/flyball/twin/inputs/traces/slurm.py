@@ -15,7 +15,7 @@ from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.units import S_PER_MIN
 from flyball.core.workload import Workload
-from flyball.twin.inputs.traces.gpus import Share, device_of, gathered, slice_of
+from flyball.twin.inputs.traces.gpus import GpuShare, device_of, gathered, slice_of
 from flyball.twin.inputs.traces.job_rows import Draft, note_count, note_types, workload_of
 
 OUTCOME_OF = {
@@ -159,7 +159,7 @@ class Accounts:
 
 
 @lru_cache(maxsize=65_536)
-def _share(gpus: Gpus) -> tuple[Share, str]:
+def _share(gpus: Gpus) -> tuple[GpuShare, str]:
     """Return what GPU entries ask for, and the name of the type with the most devices."""
     total = sum(count for name, count in gpus if not name)
     typed = [(name, count) for name, count in gpus if name]
@@ -167,7 +167,7 @@ def _share(gpus: Gpus) -> tuple[Share, str]:
     name = max(typed, key=lambda entry: entry[1])[0] if typed else ""
     if typed and len(slices) == len(typed):
         return gathered(slices), name
-    return Share(total or sum(count for _, count in typed)), name
+    return GpuShare(total or sum(count for _, count in typed)), name
 
 
 @lru_cache(maxsize=65_536)

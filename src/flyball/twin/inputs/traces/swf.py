@@ -166,9 +166,8 @@ def _coded(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], tupl
     """Return numbers of users or groups as codes and names; -1 stays "not stated"."""
     distinct, codes = np.unique(values, return_inverse=True)
     unknown = int(distinct[0] < 0) if len(distinct) else 0
-    return codes.astype(np.int64) - unknown, tuple(
-        str(int(number)) for number in distinct[unknown:]
-    )
+    names = tuple(str(int(number)) for number in distinct[unknown:])
+    return codes.astype(np.int64) - unknown, names
 
 
 def _waits(
