@@ -1,4 +1,4 @@
-"""Bands cover what they promise, also after a change and on series that sit on a bound."""
+"""Bands reach their nominal coverage, also after a change and on series that sit on a bound."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flyball.core.results import Floats
-from flyball.predict.calibrate import Band, Rolling
+from flyball.predict.calibrate import Band, OutcomeWindow
 
 
 def covered(values: Floats, cover: float = 0.9, floor: float = -np.inf) -> Floats:
@@ -21,7 +21,7 @@ def covered(values: Floats, cover: float = 0.9, floor: float = -np.inf) -> Float
 
 
 def test_rolling_quantiles_are_those_of_the_window() -> None:
-    rolling, rng = Rolling(50), np.random.default_rng(1)
+    rolling, rng = OutcomeWindow(50), np.random.default_rng(1)
     values = rng.normal(size=120).round(1)  # with ties
     for value in values:
         rolling.add(float(value))
@@ -57,7 +57,7 @@ def test_counts_that_sit_on_zero_still_have_the_promised_cover() -> None:
     assert covered(values, floor=0.0)[500:].mean() == pytest.approx(0.9, abs=0.02)
 
 
-def test_before_much_is_known_the_band_is_wide() -> None:
+def test_with_few_outcomes_the_band_is_wide() -> None:
     band = Band(0.9)
     for value in (1.0, -2.0, 1.5):
         band.learn(0.0, 0.0, (0.0, 0.0), value)

@@ -1,4 +1,4 @@
-"""The choice among forecasters follows what they did."""
+"""The choice among forecasters follows their losses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from flyball.predict.select import (
     AVERAGE,
     BOTTOM_UP,
     FAR_BOTTOM_UP,
-    IN_DOUBT,
-    Offer,
+    SEASONAL,
+    ForecastOffer,
     interval_score,
     new_tracker,
 )
@@ -26,7 +26,7 @@ RNG = np.random.default_rng(7)
 
 
 def outlooks_of(**points: Floats) -> dict[str, Outlook]:
-    return {name: certain(each) for name, each in points.items()}
+    return {name: certain(values) for name, values in points.items()}
 
 
 def test_the_better_one_is_used_and_a_turn_of_fortune_is_followed() -> None:
@@ -135,7 +135,7 @@ def test_few_leads_of_history_ask_for_more_proof() -> None:
     assert first[1] < first[0]
 
 
-def test_a_burst_that_all_miss_stands_in_nobodys_way() -> None:
+def test_a_burst_that_all_miss_does_not_prevent_a_switch() -> None:
     """A day ahead, for a month; one value is a hundred times as large as the others."""
     lead, days = 24, 30
     rng = np.random.default_rng(12)
@@ -162,7 +162,7 @@ def test_losses_are_judged_by_their_differences() -> None:
     assert better(-gains, doubt, 1.0, 1) == 1
 
 
-def test_what_is_said_has_the_promised_cover() -> None:
+def test_published_bands_have_the_nominal_coverage() -> None:
     """The median of one lies outside of the band of another, and must not make it cover more."""
     rng = np.random.default_rng(13)
     truth = rng.normal(size=6_101)
@@ -183,7 +183,7 @@ def test_what_is_said_has_the_promised_cover() -> None:
 
 def test_with_few_days_yesterday_must_have_been_better_to_be_trusted() -> None:
     day, rng = 24, np.random.default_rng(14)
-    names = ("last", IN_DOUBT)
+    names = ("last", SEASONAL)
     shape = np.sin(2 * np.pi * np.arange(day) / day)
     for strength, days, lead, trusted in (
         (0.3, 10, 6, 0),
@@ -197,7 +197,7 @@ def test_with_few_days_yesterday_must_have_been_better_to_be_trusted() -> None:
         )
         series = Series("a", 0.0, 3_600.0, values)
         tracker = new_tracker(series, len(values) - 1, names, 1, lead)
-        offer = Offer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
+        offer = ForecastOffer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
         assert tracker.propose(offer).used == trusted
 
 
@@ -205,10 +205,10 @@ def test_a_series_of_parts_trusts_them_near_and_the_clock_as_well_far_ahead() ->
     parts = {"x": np.ones(240)}
     series = Series("a", 0.0, 3_600.0, np.ones(240), parts=parts)
     names = ("last", BOTTOM_UP, FAR_BOTTOM_UP)
-    offer = Offer(np.arange(3.0), np.arange(3.0), [[(0.0, 3.0)] * 3])
+    offer = ForecastOffer(np.arange(3.0), np.arange(3.0), [[(0.0, 3.0)] * 3])
     used = [new_tracker(series, 200, names, 1, lead).propose(offer).used for lead in (1, 3, 4, 24)]
     assert used == [1, 1, 2, 2]
-    fewer = Offer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
+    fewer = ForecastOffer(np.arange(2.0), np.arange(2.0), [[(0.0, 3.0)] * 3])
     assert new_tracker(series, 200, names[:2], 1, 24).propose(fewer).used == 1
 
 
@@ -227,7 +227,7 @@ def fading(whole: bool = False, count: int = 900) -> tuple[Floats, Floats]:
     said = np.empty(count)
     for at in range(count):
         point = np.array([first[at], other[at]])
-        said[at] = tracker.propose(Offer(point, point, [[(0.0, 0.0)] * 3])).median
+        said[at] = tracker.propose(ForecastOffer(point, point, [[(0.0, 0.0)] * 3])).median
         tracker.learn(float(truth[at]))
     return said, first
 

@@ -1,4 +1,4 @@
-"""Series from what people have: gaps, repeats, bad values, wrong clocks."""
+"""Series from irregular data: gaps, repeats, bad values, wrong clocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flyball.predict.load.table import read_series, time_of
 from flyball.predict.series import Series, regular
 
 
-def test_gaps_stay_missing_and_are_filled_only_for_those_who_ask() -> None:
+def test_gaps_stay_missing_and_are_filled_only_on_request() -> None:
     series = regular("a", [0, 10, 20, 50], [1.0, 2.0, 3.0, 6.0])
     assert series.step_s == 10
     np.testing.assert_array_equal(series.values, [1, 2, 3, math.nan, math.nan, 6])
@@ -55,8 +55,8 @@ def test_irregular_stamps_are_averaged_on_a_grid() -> None:
     ("times", "values", "message"),
     [
         pytest.param([], [], "no rows", id="empty"),
-        pytest.param([0, 1], [math.nan, math.inf], "not one number in 2 rows", id="all missing"),
-        pytest.param([5, 5], [1.0, 2.0], "one instant only", id="one instant"),
+        pytest.param([0, 1], [math.nan, math.inf], "no numbers in 2 rows", id="all missing"),
+        pytest.param([5, 5], [1.0, 2.0], "only one time stamp", id="one instant"),
         pytest.param(
             [0, 1, 2, 1e12], [1, 1, 1, 1], "points; give a larger step", id="a wild stamp"
         ),
@@ -78,7 +78,7 @@ def test_two_points_are_a_series() -> None:
     assert len(regular("a", [0, 60], [1.0, 2.0])) == 2
 
 
-def test_head_cuts_what_is_beside_too() -> None:
+def test_head_cuts_the_other_series_too() -> None:
     series = Series("a", 0.0, 60.0, np.arange(5.0), also={"b": np.arange(5.0)})
     assert len(series.head(3)) == 3
     assert len(series.head(3).also["b"]) == 3
@@ -121,7 +121,7 @@ def test_a_column_of_some_rows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(series.also["other"], [5, math.nan, 7])
 
 
-def test_what_is_wrong_with_a_file_is_said(tmp_path: Path) -> None:
+def test_errors_of_a_file_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text(TEXT)
     with pytest.raises(UnknownName, match="did you mean 'load'"):

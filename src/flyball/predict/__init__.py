@@ -1,1 +1,1 @@
-"""Layer 2: what is coming. `docs/concept/prediction.md` explains the words and the measures."""
+"""Layer 2: predictions. `docs/concept/prediction.md` explains the terms and the measures."""

@@ -1,8 +1,8 @@
-"""Who has lost less, and whether that is more than chance.
+"""Losses of forecasters, and whether one is better by more than chance.
 
-Forecasters are judged by their *differences*: a burst that all of them miss says nothing about
-which is better. Outcomes nearer than a lead are much alike, so the differences are summed over
-blocks of a lead, and the squares of these sums say what chance does.
+Forecasters are compared by the *differences* of their losses: a burst that all of them miss does
+not show which is better. Outcomes less than a lead apart are correlated, so the differences are
+summed over blocks of a lead, and the squares of these sums estimate the variance.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from flyball.core.results import Floats
 
 
 class Ledger:
-    """Losses of several forecasters, decayed, and how far apart they have been.
+    """Holds decayed losses of several forecasters, and the squares of their differences.
 
     Args:
-        count: forecasters.
-        keep: what is left of a loss at the next outcome.
-        lead: outcomes in a block.
+        count: number of forecasters.
+        keep: factor by which a loss decays at the next outcome.
+        lead: number of outcomes in a block.
     """
 
     def __init__(self, count: int, keep: float, lead: int) -> None:
@@ -27,6 +27,7 @@ class Ledger:
         self._keep, self._lead, self._filled = keep, lead, 0
 
     def add(self, losses: Floats) -> None:
+        """Add the loss of each forecaster at one outcome."""
         self.sums = self._keep * self.sums + losses
         self._block = self._keep * self._block + losses
         self._filled += 1
@@ -37,43 +38,43 @@ class Ledger:
             self._block, self._filled = np.zeros(len(losses)), 0
 
     def judged(self, used: int) -> tuple[Floats, Floats]:
-        """How much less each has lost than the one in use, and the standard error of that."""
+        """Return how much less each has lost than the one in use, and its standard error."""
         still_open = (self._block[used] - self._block) ** 2
         return self.sums[used] - self.sums, np.sqrt(self._apart[used] + still_open)
 
     def better(self, used: int, margin: float) -> int:
-        """The one to use from now on; nothing more is asked where the one in use is the best."""
+        """Return the forecaster to use from now on: the one in use while its loss is the least."""
         if self.sums[used] <= self.sums.min():
             return used
         return better(*self.judged(used), margin, used)
 
     def count(self, used: int) -> float:
-        """Blocks that matter to the losses of the one in use.
+        """Return the effective number of blocks behind the losses of the one in use.
 
-        Errors that are nothing for a week and large for an hour are few however long they took.
+        Errors that are 0 for a week and large for an hour are few, however long they took.
         """
         squares = float(self._squares[used] + self._block[used] ** 2)
         return float(self.sums[used]) ** 2 / squares if squares > 0.0 else 0.0
 
 
 class Panel(Ledger):
-    """The losses on all series of a panel at one lead, together."""
+    """Holds the losses on all series of a panel at one lead, together."""
 
     def __init__(self, count: int, keep: float, lead: int) -> None:
         super().__init__(count, keep, lead)
         self._now = np.zeros(count)
 
     def note(self, losses: Floats) -> None:
-        """Of one series at this step."""
+        """Add the losses of one series at this step."""
         self._now = self._now + losses
 
     def close(self) -> None:
-        """All series have told theirs of this step."""
+        """End this step: the losses of all series are in."""
         self.add(self._now)
         self._now = np.zeros(len(self._now))
 
 
 def better(gains: Floats, doubt: Floats, margin: float, used: int) -> int:
-    """The one that gains most among those clearly better than the one in use, or that one."""
+    """Return the one that gains most of those clearly better than the one in use, or that one."""
     clear = gains > margin * doubt
     return int(np.where(clear, gains, -np.inf).argmax()) if clear.any() else used

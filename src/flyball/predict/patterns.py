@@ -1,9 +1,9 @@
-"""What a series is like: its seasons, its bursts, its change points, its drift.
+"""Patterns of a series: seasons, bursts, change points, drift.
 
-Plain statistics on the values, cheap enough for every series of a cluster. A season is a peak of
+These are plain statistics, cheap enough for every series of a cluster. A season is a peak of
 the autocorrelation at the lag of an hour, day or week (or the best other lag) that also explains
 variance out of sample; a burst is a run far above the local level; a change point is a shift of
-the mean that a cost of its own does not outweigh; drift is a slope that chance does not explain.
+the mean that saves more than its cost; drift is a slope that chance does not explain.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from flyball.predict.series import Series
 
 NAMED_S = {"hour": S_PER_HOUR, "day": S_PER_DAY, "week": S_PER_WEEK}
 LEAST_STRENGTH = 0.1
-"""Part of the variance that a season must explain."""
+"""Least part of the variance that a season must explain."""
 BURST_SPREADS = 6.0
 MOST_BLOCKS = 400
-"""Change points are looked for among this many block means."""
+"""Number of block means among which change points are searched."""
 MOST_CHANGES = 12
 COST = 4.0
-"""Of a change point, in units of variance x log(blocks): one in hundreds of runs of pure noise."""
+"""Cost of a change point, in units of variance x log(blocks): pure noise shows one in hundreds of
+runs."""
 
 
 @dataclass(frozen=True)
 class Season:
-    """A period, and the part of the variance its profile explains on later data."""
+    """Holds a period, and the part of the variance its profile explains on later data."""
 
     period_s: float
     name: str
@@ -38,8 +39,8 @@ class Season:
 
 
 @dataclass(frozen=True)
-class Burst:
-    """A run of values far above the level around it."""
+class LoadBurst:
+    """Holds a run of values far above the level around it."""
 
     start: int
     steps: int
@@ -48,8 +49,8 @@ class Burst:
 
 
 @dataclass(frozen=True)
-class Change:
-    """A shift of the mean at an index."""
+class LevelChange:
+    """Holds a shift of the mean at an index."""
 
     at: int
     before: float
@@ -58,28 +59,28 @@ class Change:
 
 @dataclass(frozen=True)
 class Patterns:
-    """All that was found, and how regular the series is.
+    """Holds all patterns of a series, and how regular it is.
 
     Attributes:
-        zero_part: of the known values.
-        missing_part: of the grid.
+        zero_part: part of the known values that is 0.
+        missing_part: part of the grid without a value.
         drift_per_day: slope of the last part after the last change point, 0 where chance can
             explain it.
     """
 
     seasons: tuple[Season, ...]
-    bursts: tuple[Burst, ...]
-    changes: tuple[Change, ...]
+    bursts: tuple[LoadBurst, ...]
+    changes: tuple[LevelChange, ...]
     drift_per_day: float
     zero_part: float
     missing_part: float
     constant: bool
 
     def sentences(self, step_s: float) -> list[str]:
-        """For people."""
-        lines = [f"repeats every {each.name} ({each.strength:.0%})" for each in self.seasons]
+        """Return a readable line for each pattern."""
+        lines = [f"repeats every {season.name} ({season.strength:.0%})" for season in self.seasons]
         if self.bursts:
-            top = max(self.bursts, key=lambda each: each.peak)
+            top = max(self.bursts, key=lambda burst: burst.peak)
             lines.append(
                 f"{len(self.bursts)} bursts, the highest {top.peak:g} over a level of "
                 f"{top.level:.3g} for {duration_text(top.steps * step_s)}"
@@ -96,17 +97,17 @@ class Patterns:
             lines.append("constant")
         elif self.zero_part > 0.3:
             lines.append(f"zero {self.zero_part:.0%} of the time")
-        return lines or ["no pattern that chance could not make"]
+        return lines or ["no pattern beyond chance"]
 
 
 def find_patterns(series: Series) -> Patterns:
-    """All patterns of one series."""
+    """Return all patterns of one series."""
     values = series.filled
-    known = series.values[np.isfinite(series.values)]
-    missing = 1.0 - len(known) / max(len(series), 1)
-    zero = float(np.mean(known == 0)) if len(known) else 0.0
-    if len(known) < 8 or np.ptp(known) == 0:
-        constant = len(known) > 0 and float(np.ptp(known)) == 0
+    present = series.values[np.isfinite(series.values)]
+    missing = 1.0 - len(present) / max(len(series), 1)
+    zero = float(np.mean(present == 0)) if len(present) else 0.0
+    if len(present) < 8 or np.ptp(present) == 0:
+        constant = len(present) > 0 and float(np.ptp(present)) == 0
         return Patterns((), (), (), 0.0, zero, missing, constant)
     changes = find_changes(values)
     return Patterns(
@@ -124,16 +125,16 @@ def find_patterns(series: Series) -> Patterns:
 
 
 def find_seasons(values: Floats, step_s: float) -> tuple[Season, ...]:
-    """Named periods first; another one only where none of them explains anything."""
-    found = []
+    """Return the named periods that explain variance, else the best other period, if any."""
+    seasons = []
     for name, period_s in NAMED_S.items():
         lag = round(period_s / step_s)
         if lag >= 2 and abs(lag * step_s - period_s) < 1e-6 * period_s:
             strength = season_strength(values, lag)
             if strength >= LEAST_STRENGTH:
-                found.append(Season(period_s, name, strength))
-    if found:
-        return tuple(found)
+                seasons.append(Season(period_s, name, strength))
+    if seasons:
+        return tuple(seasons)
     lag = _peak_lag(values)
     if lag and (strength := season_strength(values, lag)) >= LEAST_STRENGTH:
         return (Season(lag * step_s, duration_text(lag * step_s), strength),)
@@ -141,7 +142,7 @@ def find_seasons(values: Floats, step_s: float) -> tuple[Season, ...]:
 
 
 def season_strength(values: Floats, lag: int) -> float:
-    """Part of the variance of the second half that the profile of the first half explains."""
+    """Return the part of the second half's variance that the first half's profile explains."""
     half = len(values) // 2 // lag * lag
     if half < 2 * lag or len(values) - half < lag:
         return 0.0
@@ -149,12 +150,12 @@ def season_strength(values: Floats, lag: int) -> float:
     profile = profile - profile.mean()
     later = values[half:] - values[half:].mean()
     expected = profile[np.arange(len(later)) % lag]
-    whole = float(later @ later)
-    return max(0.0, 1.0 - float(np.sum((later - expected) ** 2)) / whole) if whole else 0.0
+    total = float(later @ later)
+    return max(0.0, 1.0 - float(np.sum((later - expected) ** 2)) / total) if total else 0.0
 
 
 def _peak_lag(values: Floats) -> int:
-    """The lag of the highest autocorrelation after its first fall below zero; 0 = none."""
+    """Return the lag of the highest autocorrelation after its first fall below 0; 0 = none."""
     centred = values - values.mean()
     size = 1 << (2 * len(values) - 1).bit_length()
     spectrum = np.abs(np.fft.rfft(centred, size)) ** 2
@@ -169,38 +170,38 @@ def _peak_lag(values: Floats) -> int:
 # Bursts ------------------------------------------------------------------------
 
 
-def find_bursts(values: Floats) -> tuple[Burst, ...]:
-    """Runs above the median by many times the usual spread around it."""
+def find_bursts(values: Floats) -> tuple[LoadBurst, ...]:
+    """Return runs that are above the median by many times the usual spread around it."""
     level = float(np.median(values))
     spread = 1.4826 * float(np.median(np.abs(values - level))) or float(values.std()) / 2
     high = values > level + BURST_SPREADS * spread
     edges = np.diff(np.concatenate([[0], high.astype(int), [0]]))
     starts, stops = np.nonzero(edges == 1)[0], np.nonzero(edges == -1)[0]
     return tuple(
-        Burst(int(start), int(stop - start), float(values[start:stop].max()), level)
+        LoadBurst(int(start), int(stop - start), float(values[start:stop].max()), level)
         for start, stop in zip(starts, stops, strict=True)
-        if stop - start <= len(values) // 10  # longer than that it is a level, not a burst
+        if stop - start <= len(values) // 10  # a longer run is a level, not a burst
     )
 
 
 # Change points -----------------------------------------------------------------
 
 
-def find_changes(values: Floats) -> tuple[Change, ...]:
-    """Binary segmentation of block means: split where it saves most, while it pays."""
+def find_changes(values: Floats) -> tuple[LevelChange, ...]:
+    """Return change points by binary segmentation: split where it saves most, if above the cost."""
     width = max(1, -(-len(values) // MOST_BLOCKS))
     count = len(values) // width
     if count < 8:
         return ()
     means = values[: count * width].reshape(count, width).mean(axis=1)
-    # Differences of neighbours see noise and seasons but hardly the shifts themselves.
+    # Differences of neighbours contain noise and seasons but hardly the shifts themselves.
     noise = 1.4826 * float(np.median(np.abs(np.diff(means)))) / math.sqrt(2)
     cost = COST * max(noise, 1e-9 * float(np.ptp(means))) ** 2 * math.log(count)
     cuts: list[int] = []
     _split(means, 0, count, cost, cuts)
     edges = [0, *sorted(cuts), count]
     return tuple(
-        Change(
+        LevelChange(
             edges[index] * width,
             float(means[edges[index - 1] : edges[index]].mean()),
             float(means[edges[index] : edges[index + 1]].mean()),
@@ -228,7 +229,7 @@ def _split(means: Floats, low: int, high: int, cost: float, cuts: list[int]) -> 
 
 
 def _dependence(part: Floats) -> float:
-    """How much longer than for independent noise sums wander: (1 + r) / (1 - r) of neighbours."""
+    """Return how much more sums vary than those of independent noise: (1 + r) / (1 - r)."""
     steps = np.diff(part)
     variance = float(np.var(steps))
     lagged = float(np.mean((steps[1:] - steps.mean()) * (steps[:-1] - steps.mean())))
@@ -241,7 +242,7 @@ def _dependence(part: Floats) -> float:
 
 
 def find_drift(values: Floats, step_s: float) -> float:
-    """Change a day by the median slope between distant points; 0 if its sign is not clear."""
+    """Return the change per day by the median slope of all pairs; 0 if its sign is unclear."""
     blocks = min(40, len(values) // 4)
     if blocks < 8:
         return 0.0
@@ -249,7 +250,7 @@ def find_drift(values: Floats, step_s: float) -> float:
     means = values[: blocks * width].reshape(blocks, width).mean(axis=1)
     first, second = np.triu_indices(blocks, 1)
     rises = means[second] - means[first]
-    # Mann-Kendall: pairs that rise less pairs that fall, in units of what chance makes of it.
+    # Mann-Kendall: pairs that rise minus pairs that fall, in standard deviations under chance.
     score = float(np.sign(rises).sum())
     chance = math.sqrt(blocks * (blocks - 1) * (2 * blocks + 5) / 18)
     if abs(score) < 3.3 * chance:

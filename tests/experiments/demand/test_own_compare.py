@@ -1,4 +1,4 @@
-"""The measured set that ships, what is learnt from it, and with whom it is compared."""
+"""The measured set that ships, the models learnt from it, and their rivals."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_ours_holds_its_bar(target: str) -> None:
         own_compare.estimate(rows, own_compare.at_random(rows, seed), "flyball + flops", target)
         for seed in (7, 8)
     ]
-    found = own_compare.figures(own_compare.joined(parts))
-    assert found.r2 >= bench.OWN_BAR
-    assert 0.8 <= found.coverage <= 0.97
-    assert found.rows == 2 * round(0.3 * len(rows))
+    errors = own_compare.figures(own_compare.joined(parts))
+    assert errors.r2 >= bench.OWN_BAR
+    assert 0.8 <= errors.coverage <= 0.97
+    assert errors.rows == 2 * round(0.3 * len(rows))
 
 
-def test_the_formula_finds_what_steps_are_made_of() -> None:
+def test_the_formula_recovers_the_costs_of_a_step() -> None:
     """Times made of 0.2 s for 10 GFLOP, 3 s for a GB of optimiser, and 2 ms."""
     rows = [dict(row) for row in own_rows() if row["model_type"] in ("mlp", "transformer")]
     for row in rows:
@@ -73,29 +73,29 @@ def test_the_formula_finds_what_steps_are_made_of() -> None:
     formula.fit(rows, logs)
     assert np.sqrt(np.mean((formula.logs(rows) - logs) ** 2)) < 0.02
     again = OwnFormula("step", counted=True)
-    again.set(json.loads(json.dumps(formula.as_dict())))
+    again.restore(json.loads(json.dumps(formula.as_dict())))
     np.testing.assert_allclose(again.features(rows), formula.features(rows))
 
 
-def test_a_type_nobody_measured_has_the_costs_of_all() -> None:
+def test_an_unmeasured_type_has_the_costs_of_all() -> None:
     rows = [{**row, VALUE: row["step_s"]} for row in own_rows() if row["model_type"] != "gru"]
     own = learner("step", fold_by="model_type")
     own.fit(rows)
     unseen = [row for row in own_rows() if row["model_type"] == "gru"][:20]
-    made = own.predict(unseen)
-    assert np.all(np.isfinite(made))
-    assert np.all(made[:, 0] < made[:, 2])
+    quantiles = own.predict(unseen)
+    assert np.all(np.isfinite(quantiles))
+    assert np.all(quantiles[:, 0] < quantiles[:, 2])
 
 
 def test_figures_by_hand() -> None:
     point, actual = np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 3.0])
     inside = np.array([True, False, True])
-    found = own_compare.figures(own_compare.Estimated(point, actual, inside))
-    assert found.mse == pytest.approx(1 / 3)
-    assert found.mae == pytest.approx(1 / 3)
-    assert found.mape == pytest.approx((1 - np.exp(-1)) / 3)
-    assert found.r2 == pytest.approx(1 - (1 / 3) / np.var(actual))
-    assert found.coverage == pytest.approx(2 / 3)
+    errors = own_compare.figures(own_compare.Estimated(point, actual, inside))
+    assert errors.mse == pytest.approx(1 / 3)
+    assert errors.mae == pytest.approx(1 / 3)
+    assert errors.mape == pytest.approx((1 - np.exp(-1)) / 3)
+    assert errors.r2 == pytest.approx(1 - (1 / 3) / np.var(actual))
+    assert errors.coverage == pytest.approx(2 / 3)
 
 
 def test_names() -> None:
@@ -113,12 +113,12 @@ def test_rivals_learn(name: str) -> None:
     logs = 3.0 * table[:, 0] + np.array([0.0, 1.0, -1.0])[table[:, 2].astype(int)]
     errors = []
     for tuned in (False, True):
-        made = rivals.rival_logs(name, table[:180], logs[:180], table[180:], (2,), tuned)
-        errors.append(float(np.mean((made - logs[180:]) ** 2)))
+        predicted = rivals.rival_logs(name, table[:180], logs[:180], table[180:], (2,), tuned)
+        errors.append(float(np.mean((predicted - logs[180:]) ** 2)))
     assert max(errors) < 0.2 * np.var(logs)
 
 
-def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(_name: str) -> None:
         raise ImportError
 
@@ -126,21 +126,21 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_compare, "import_module", absent)
     with pytest.raises(Unavailable, match=r"flyball\[learn\]"):
         own_compare.net_module()
-    found = bench.own_compare(["step"], (1,), ("catboost", own_compare.NET))
-    assert [sorted(row) for row in found["random"]] == [
+    report = bench.own_compare(["step"], (1,), ("catboost", own_compare.NET))
+    assert [sorted(row) for row in report["random"]] == [
         ["absent", "coverage", "method", "task"]
     ] * 2
-    assert found["unseen_type"] == []
-    assert found["best"] == {"own-step": {}}
+    assert report["unseen_type"] == []
+    assert report["best"] == {"own-step": {}}
 
 
 def test_one_core_takes_what_was_learnt() -> None:
-    made = one(KNOWN, "CPU1")
-    assert "learnt from steps measured" in made.step_s.basis
-    assert "another core may differ" in made.step_s.basis
-    assert made.step_s.low < made.step_s.value < made.step_s.high
-    assert 1e-4 < made.step_s.value < 0.1
-    assert 0.5 < made.memory_mib.value < 100.0
+    demand = one(KNOWN, "CPU1")
+    assert "learnt from steps measured" in demand.step_s.basis
+    assert "another core may differ" in demand.step_s.basis
+    assert demand.step_s.low < demand.step_s.value < demand.step_s.high
+    assert 1e-4 < demand.step_s.value < 0.1
+    assert 0.5 < demand.memory_mib.value < 100.0
     graph = one({**KNOWN, "model_type": "gcn", "parameters": 1e4, "batch_size": 4}, "CPU1")
     assert "learnt" in graph.step_s.basis
     assert graph.remarks == ()
@@ -167,22 +167,22 @@ def test_shipped_models_are_those_of_the_shipped_set() -> None:
 
 @pytest.fixture
 def app() -> typer.Typer:
-    made = typer.Typer()
-    made.add_typer(jobs.demand, name="demand")
-    return made
+    group = typer.Typer()
+    group.add_typer(jobs.demand, name="demand")
+    return group
 
 
 def test_compare_command(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "own_rows", lambda: FEW)
     asked = ["demand", "compare", "--task", "own-memory", "--splits", "2", "--method", "lightgbm"]
     asked += ["--method", "flyball"]
-    found = json.loads(RUNNER.invoke(app, [*asked, "--json"], catch_exceptions=False).stdout)
-    ours = {row["method"]: row for row in found["own"]["random"]}
+    report = json.loads(RUNNER.invoke(app, [*asked, "--json"], catch_exceptions=False).stdout)
+    ours = {row["method"]: row for row in report["own"]["random"]}
     assert ours["flyball"]["r2"] > ours["lightgbm"]["r2"]
     assert ours["flyball"]["r2_interval"] >= 0.0
     assert ours["lightgbm"]["coverage"] is None
-    assert set(found["own"]["unseen_type"][0]["mape_by_type"]) == {"mlp", "gru", "resnet"}
-    assert found["own"]["best"]["own-memory"]["stated columns"] == "flyball"
+    assert set(report["own"]["unseen_type"][0]["mape_by_type"]) == {"mlp", "gru", "resnet"}
+    assert report["own"]["best"]["own-memory"]["stated columns"] == "flyball"
     with pytest.raises(UnknownName, match="method"):
         RUNNER.invoke(app, [*asked, "--method", "oracle"], catch_exceptions=False)
     with pytest.raises(UnknownName, match="demand task"):
@@ -199,8 +199,8 @@ def test_compare_command_for_people(app: typer.Typer, monkeypatch: pytest.Monkey
 
 def test_fit_command(app: typer.Typer, tmp_path: Path) -> None:
     asked = ["demand", "fit", str(tmp_path), "--task", "own-memory", "--json"]
-    found = json.loads(RUNNER.invoke(app, asked, catch_exceptions=False).stdout)
-    assert found["own-memory"]["rows"] == len(own_rows())
+    report = json.loads(RUNNER.invoke(app, asked, catch_exceptions=False).stdout)
+    assert report["own-memory"]["rows"] == len(own_rows())
     assert (tmp_path / "own-memory.json").exists()
 
 

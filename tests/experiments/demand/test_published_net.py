@@ -1,4 +1,4 @@
-"""The BiGRU with Transformer: its stated shape, that it learns, and its files."""
+"""The published net: its shape, that it learns, and its files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def test_the_stated_shape() -> None:
     assert (use.rate, use.later_rate, use.later_from, use.epochs) == (0.01, 0.001, 80, 200)
     assert (use.batch, use.l2, use.clip) == (256, 0.001, 10.0)
     shapes = {
-        name: tuple(each.shape) for name, each in BiGruTransformer(use, 6, [3]).state_dict().items()
+        name: tuple(weights.shape)
+        for name, weights in BiGruTransformer(use, 6, [3]).state_dict().items()
     }
     assert shapes["attention.0.into.weight"] == shapes["attention.1.into.weight"] == (3 * 128, 32)
     assert shapes["onward.weight_hh_l0"] == (3 * 6, 6)
@@ -54,33 +55,33 @@ def test_the_backward_gru_reads_from_the_end() -> None:
         first, last = base.clone(), base.clone()
         first[0, 0] = last[0, 2] = 1.0
         none = torch.zeros(1, 0, dtype=torch.int64)
-        moved = [abs(float(net(each, none) - net(base, none))) for each in (first, last)]
+        moved = [abs(float(net(changed, none) - net(base, none))) for changed in (first, last)]
     assert moved[0] > moved[1] > 0.0
 
 
 def test_it_learns_and_is_the_same_again(tmp_path: Path) -> None:
     net = DemandNet(SMALL, counted=True)
     net.fit(ROWS[:120], LOGS[:120])
-    made = net.predict(ROWS)
-    seen = 1.0 - np.mean((made - LOGS)[:120] ** 2) / np.var(LOGS[:120])
-    held = 1.0 - np.mean((made - LOGS)[120:] ** 2) / np.var(LOGS[120:])
+    predicted = net.predict(ROWS)
+    seen = 1.0 - np.mean((predicted - LOGS)[:120] ** 2) / np.var(LOGS[:120])
+    held = 1.0 - np.mean((predicted - LOGS)[120:] ** 2) / np.var(LOGS[120:])
     assert seen > 0.8
     assert held > 0.4
     twin = DemandNet(SMALL, counted=True)
     twin.fit(ROWS[:120], LOGS[:120])
-    np.testing.assert_allclose(twin.predict(ROWS), made)
+    np.testing.assert_allclose(twin.predict(ROWS), predicted)
     net.save(tmp_path / "net")
     card = json.loads((tmp_path / "net.json").read_text())
     assert "flops" in card["numbers"]
     assert (tmp_path / "net.safetensors").exists()
-    np.testing.assert_array_equal(DemandNet.load(tmp_path / "net").predict(ROWS), made)
+    np.testing.assert_array_equal(DemandNet.load(tmp_path / "net").predict(ROWS), predicted)
 
 
-def test_a_word_nobody_has_seen() -> None:
+def test_an_unknown_category() -> None:
     net = DemandNet(NetSettings(heads=1, key_channels=2, channels=4, epochs=1))
     net.fit(ROWS[:40], LOGS[:40])
-    made = net.predict([{**ROWS[0], "model_type": "diffusion"}])
-    assert np.all(np.isfinite(made))
+    predicted = net.predict([{**ROWS[0], "model_type": "diffusion"}])
+    assert np.all(np.isfinite(predicted))
 
 
 def test_files_that_do_not_serve(tmp_path: Path) -> None:

@@ -42,43 +42,43 @@ def test_kinds(text: str, kind: str) -> None:
 
 
 def test_a_full_description() -> None:
-    made = one(BERT, "A100")
-    assert 0.02 < made.step_s.value < 1.0
-    assert made.step_s.high / made.step_s.low == pytest.approx(9.0)
-    assert "roofline of A100" in made.step_s.basis
-    assert made.memory_mib.value > CONTEXT_MIB + 1_600
-    assert 0.0 < made.utilisation.value <= 1.0
-    assert made.utilisation.high <= 1.0
-    assert made.remarks == ()
-    assert made.run_s is None
+    demand = one(BERT, "A100")
+    assert 0.02 < demand.step_s.value < 1.0
+    assert demand.step_s.high / demand.step_s.low == pytest.approx(9.0)
+    assert "roofline of A100" in demand.step_s.basis
+    assert demand.memory_mib.value > CONTEXT_MIB + 1_600
+    assert 0.0 < demand.utilisation.value <= 1.0
+    assert demand.utilisation.high <= 1.0
+    assert demand.remarks == ()
+    assert demand.run_s is None
     whole = one({**BERT, "iterations": 100}, "A100").run_s
     assert whole is not None
-    assert whole.high == pytest.approx(100 * made.step_s.high)
+    assert whole.high == pytest.approx(100 * demand.step_s.high)
     faster = one({**BERT, "precision": "bf16"}, "A100")
-    assert faster.step_s.value < made.step_s.value
+    assert faster.step_s.value < demand.step_s.value
 
 
 def test_an_unknown_type_and_missing_fields_widen_the_band() -> None:
-    made = one({"model_type": "quantum soup"}, "T4")
-    assert made.step_s.high / made.step_s.low > 1e4
-    assert made.step_s.value > 0.0
-    assert any("'quantum soup' is not known" in each for each in made.remarks)
-    assert any("parameters, batch_size" in each for each in made.remarks)
+    demand = one({"model_type": "quantum soup"}, "T4")
+    assert demand.step_s.high / demand.step_s.low > 1e4
+    assert demand.step_s.value > 0.0
+    assert any("'quantum soup' is not known" in remark for remark in demand.remarks)
+    assert any("parameters, batch_size" in remark for remark in demand.remarks)
     nothing = one({}, "T4")
     assert nothing.flops.value > 0.0
-    assert any("model_type" in each for each in nothing.remarks)
+    assert any("model_type" in remark for remark in nothing.remarks)
 
 
 def test_measured_models_go_first() -> None:
-    made = one({"model": "bert:48"}, "T4")
-    assert made.step_s.basis.startswith("measured")
-    assert made.step_s.high / made.step_s.low < 3.0
+    demand = one({"model": "bert:48"}, "T4")
+    assert demand.step_s.basis.startswith("measured")
+    assert demand.step_s.high / demand.step_s.low < 3.0
     gavel = one({"model": "ResNet-18:32"}, "V100", 2)
     assert "Gavel, ResNet-18 (batch size 32) on 2 x V100" in gavel.step_s.basis
     other = one({**BERT, "model": "my-own"}, "V100", 2)
     assert "roofline" in other.step_s.basis
-    assert any("was not measured" in each for each in other.remarks)
-    assert any("exchange of gradients" in each for each in other.remarks)
+    assert any("was not measured" in remark for remark in other.remarks)
+    assert any("exchange of gradients" in remark for remark in other.remarks)
 
 
 def test_a_gang_shares_activations_but_not_weights() -> None:
@@ -89,8 +89,8 @@ def test_a_gang_shares_activations_but_not_weights() -> None:
 
 
 def test_too_large() -> None:
-    made = one({**BERT, "parameters": 7e10, "layers": 80}, "T4")
-    assert any("do not fit" in each for each in made.remarks)
+    demand = one({**BERT, "parameters": 7e10, "layers": 80}, "T4")
+    assert any("do not fit" in remark for remark in demand.remarks)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Analytic estimates: counted by hand, fitted to what they should find again."""
+"""Analytic estimates: counted by hand, fitted to data with known coefficients."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def test_a_matrix_product_by_hand() -> None:
     formula = Operators({"x": CHIP})
     expected = max(counted.flops / 1e13, counted.moved / 1e12)
     assert formula.logs([row])[0] == pytest.approx(math.log(expected))
-    found = dict(zip(formula.names, formula.features([row])[0], strict=True))
-    assert found["log_waves"] == pytest.approx(math.log(0.4))
-    assert math.isnan(found["log_h"])
+    by_name = dict(zip(formula.names, formula.features([row])[0], strict=True))
+    assert by_name["log_waves"] == pytest.approx(math.log(0.4))
+    assert math.isnan(by_name["log_h"])
 
 
 def test_elementwise_moves_what_it_must() -> None:
@@ -64,7 +64,7 @@ def test_step_times_are_found_again() -> None:
     rows = []
     for placement in ("1", "2", "4", "22", "44"):
         for batch in (4, 8, 16, 32):
-            devices, nodes = sum(int(each) for each in placement), len(placement)
+            devices, nodes = sum(int(digit) for digit in placement), len(placement)
             exchange = 0.0 if devices == 1 else 0.05 + 0.005 * (devices - 2)
             seconds = 0.1 + 0.01 * batch + exchange * (3 if nodes > 1 else 1)
             rows.append(sia(placement, batch, seconds))
@@ -72,7 +72,7 @@ def test_step_times_are_found_again() -> None:
     formula.fit(rows, measured_logs(rows))
     np.testing.assert_allclose(formula.logs(rows), measured_logs(rows), atol=1e-6)
     other = StepTimes()
-    other.set(formula.as_dict())
+    other.restore(formula.as_dict())
     np.testing.assert_array_equal(other.features(rows), formula.features(rows))
     unknown = formula.logs([sia("1", 8, 1.0, "never seen")])
     assert np.isfinite(unknown[0])
@@ -101,7 +101,7 @@ def test_throughput_of_what_was_not_measured() -> None:
     formula.fit(kept, measured_logs(kept))
     np.testing.assert_allclose(formula.logs(left_out), measured_logs(left_out), atol=0.15)
     other = Throughput()
-    other.set(formula.as_dict())
+    other.restore(formula.as_dict())
     np.testing.assert_array_equal(other.logs(rows), formula.logs(rows))
 
 

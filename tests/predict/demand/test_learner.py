@@ -1,4 +1,4 @@
-"""A formula and what is learnt on top of it."""
+"""A formula plus a learnt residual."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from flyball.experiments.demand import tasks
 from flyball.predict.demand.formulas import VALUE, Row
 from flyball.predict.demand.learner import LEVELS, Learner
 from flyball.predict.demand.memory import Memory
-from flyball.predict.demand.residual import Ridge, TreeSettings
+from flyball.predict.demand.residual import ResidualTreeSettings, Ridge
 
-SMALL = TreeSettings(rounds=60, leaves=7, least_rows=5, rate=0.1)
+SMALL = ResidualTreeSettings(rounds=60, leaves=7, least_rows=5, rate=0.1)
 
 
 class Area:
@@ -41,7 +41,7 @@ class Area:
     def as_dict(self) -> dict[str, Any]:
         return {}
 
-    def set(self, values: Mapping[str, Any]) -> None:
+    def restore(self, values: Mapping[str, Any]) -> None:
         pass
 
 
@@ -77,23 +77,23 @@ def test_contract_and_band() -> None:
     estimator: Estimator = learner
     estimator.fit(squares(600, kinks=False))
     held = squares(400, False, 2)
-    made = estimator.predict(held)
-    assert made.shape == (400, len(LEVELS))
+    quantiles = estimator.predict(held)
+    assert quantiles.shape == (400, len(LEVELS))
     measured = np.array([float(str(row[VALUE])) for row in held])
-    inside = np.mean((measured >= made[:, 0]) & (measured <= made[:, 2]))
+    inside = np.mean((measured >= quantiles[:, 0]) & (measured <= quantiles[:, 2]))
     assert 0.84 <= inside <= 0.96
     assert estimator.predict([]).shape == (0, len(LEVELS))
 
 
-def test_the_band_of_a_value_nobody_measured_is_wider() -> None:
+def test_the_band_of_an_unmeasured_value_is_wider() -> None:
     plain, by_colour = Learner(Area(), SMALL), Learner(Area(), SMALL, fold_by="colour")
     rows = squares(300, kinks=False)
     plain.fit(rows)
     by_colour.fit(rows)
 
     def width(learner: Learner) -> float:
-        made = learner.predict(rows[:1])[0]
-        return float(made[2] / made[0])
+        quantiles = learner.predict(rows[:1])[0]
+        return float(quantiles[2] / quantiles[0])
 
     assert width(by_colour) > 2.0 > width(plain)
 
@@ -125,7 +125,7 @@ def test_files_that_do_not_serve(tmp_path: Path) -> None:
         Learner.load(tmp_path / "area", Memory())
 
 
-def test_ridge_takes_what_is_not_known_as_the_mean() -> None:
+def test_ridge_takes_missing_values_as_the_mean() -> None:
     model, table = Ridge((0,)), np.array([[0.0, 1.0], [1.0, 2.0], [0.0, 3.0], [1.0, np.nan]])
     model.fit(table, np.array([1.0, 2.0, 3.0, 2.0]))
     assert np.all(np.isfinite(model.predict(np.array([[np.nan, np.nan], [0.0, 99.0]]))))

@@ -1,4 +1,4 @@
-"""Nets that are drawn, built, run and written down."""
+"""Nets are drawn, built, run and written to a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from flyball.core.errors import BadInput, Unavailable
 from flyball.predict.demand import measure
-from flyball.predict.demand.measure_shapes import TYPES, WORK, Shape, drawn, smallest, work_of
+from flyball.predict.demand.measure_shapes import TYPES, WORK, Shape, draw_shape, smallest, work_of
 
 torch = pytest.importorskip("torch")
 
@@ -24,11 +24,11 @@ def nothing(_done: str) -> None:
 
 
 def test_shapes_are_spread_and_the_same_for_the_same_seed() -> None:
-    shapes = [drawn(at, 5) for at in range(160)]
-    assert shapes == [drawn(at, 5) for at in range(160)]
-    assert shapes != [drawn(at, 6) for at in range(160)]
-    assert [each.type for each in shapes[:8]] == list(TYPES)
-    works = np.log10([work_of(each) for each in shapes])
+    shapes = [draw_shape(at, 5) for at in range(160)]
+    assert shapes == [draw_shape(at, 5) for at in range(160)]
+    assert shapes != [draw_shape(at, 6) for at in range(160)]
+    assert [shape.type for shape in shapes[:8]] == list(TYPES)
+    works = np.log10([work_of(shape) for shape in shapes])
     assert np.percentile(works, 90) - np.percentile(works, 10) > 0.6 * np.log10(WORK[1] / WORK[0])
 
 
@@ -41,7 +41,7 @@ def test_every_net_learns(name: str, variant: int) -> None:
     torch.manual_seed(1)
     plain = Shape(name, 8, 1, 1, 8, variant, 8, regularization="l1", learning_rate=0.01)
     net, step = stepper(smallest(plain))
-    before = [each.clone() for each in net.parameters()]
+    before = [weights.clone() for weights in net.parameters()]
     step()
     pairs = list(zip(before, net.parameters(), strict=True))
     assert all(torch.isfinite(now).all() for _was, now in pairs)
@@ -53,10 +53,10 @@ def test_augmentation_keeps_the_shape(how: str) -> None:
     from flyball.experiments.demand.measure_nets import augmented
 
     for given in (torch.randn(8, 16), torch.randint(1, 50, (8, 16))):
-        made = augmented(given, how)
-        assert made.shape == given.shape
-        assert made.dtype == given.dtype
-        assert not torch.equal(made, given)
+        result = augmented(given, how)
+        assert result.shape == given.shape
+        assert result.dtype == given.dtype
+        assert not torch.equal(result, given)
 
 
 def test_operations_are_counted() -> None:
@@ -121,7 +121,7 @@ def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_warm_up_is_of_the_same_make() -> None:
-    shape = replace(drawn(5, 1), precision="bf16", optimizer="adagrad")
+    shape = replace(draw_shape(5, 1), precision="bf16", optimizer="adagrad")
     small = smallest(shape)
     assert (small.type, small.precision, small.optimizer) == (shape.type, "bf16", "adagrad")
     assert work_of(small) < 0.1 * work_of(shape) or work_of(shape) < 1e7

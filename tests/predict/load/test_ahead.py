@@ -1,4 +1,4 @@
-"""One series, live: the forecast is good, honest when little is known, and learns."""
+"""Live forecasts of one series: accurate, wide when little is known, and learning."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LIGHT = ("last", "yesterday", "last-week", "smoothing", "linear")
 
 def test_a_daily_pattern_is_carried_on() -> None:
     series = daily(22)
-    known = series.head(21 * DAY)
-    ahead = Ahead(known, DAY * 1_800.0, LIGHT)
-    ahead.fit(known.values)
+    past = series.head(21 * DAY)
+    ahead = Ahead(past, DAY * 1_800.0, LIGHT)
+    ahead.fit(past.values)
     forecast = ahead.predict(DAY * 1_800.0)
     assert forecast.levels == LEVELS
     assert forecast.quantiles.shape == (len(LEVELS), DAY)
@@ -29,9 +29,9 @@ def test_a_daily_pattern_is_carried_on() -> None:
     inside = (truth >= forecast.quantiles[0]) & (truth <= forecast.quantiles[-1])
     assert inside.mean() > 0.75
     assert (np.diff(forecast.quantiles, axis=0) >= -1e-9).all()
-    for each in ahead.skill():
-        assert each.rmae < 0.95
-        assert 80 < each.coverage < 99
+    for skill in ahead.skill():
+        assert skill.rmae < 0.95
+        assert 80 < skill.coverage < 99
     assert forecast_figure(ahead, forecast)[:4] == b"\x89PNG"
 
 
@@ -42,7 +42,7 @@ def test_trees_take_part_and_the_mean_of_counts_is_above_their_median() -> None:
     forecast = ahead.predict(4 * 1_800.0)
     assert forecast.quantiles.min() >= 0
     assert np.isfinite(forecast.mean).all()
-    assert {each.lead_s for each in ahead.skill()} == {1_800.0, 3_600.0, 5_400.0, 7_200.0}
+    assert {skill.lead_s for skill in ahead.skill()} == {1_800.0, 3_600.0, 5_400.0, 7_200.0}
 
 
 def test_observing_is_the_same_as_having_known() -> None:
@@ -70,7 +70,7 @@ def test_missed_steps_are_missing_and_old_values_are_refused() -> None:
     assert np.isnan(ahead.series.values[-1])
     with pytest.raises(BadInput, match="give it in order"):
         ahead.observe(0.0, 1.0)
-    with pytest.raises(BadInput, match="begin anew"):
+    with pytest.raises(BadInput, match="start again"):
         ahead.observe(1e12, 1.0)
 
 
@@ -89,7 +89,7 @@ def test_of_a_few_values_the_last_one_with_a_wide_band(values: list[float]) -> N
     assert forecast_figure(ahead, forecast, "svg")
 
 
-def test_a_horizon_beyond_what_the_history_supports_is_said() -> None:
+def test_a_horizon_beyond_what_the_history_supports_is_noted() -> None:
     series = daily(4)
     ahead = Ahead(series, 10 * DAY * 1_800.0, ("last", "smoothing"))
     ahead.fit(series.values)
@@ -100,9 +100,9 @@ def test_a_horizon_beyond_what_the_history_supports_is_said() -> None:
     assert widths[-1] > widths[0]
 
 
-def test_nothing_known_is_refused() -> None:
+def test_a_series_without_values_is_refused() -> None:
     series = Series("none", 0.0, 60.0, np.full(5, np.nan))
-    with pytest.raises(BadInput, match="not one number"):
+    with pytest.raises(BadInput, match="no numbers"):
         Ahead(series, 600.0).fit(series.values)
     with pytest.raises(BadInput, match="observe one first"):
         Ahead(series, 600.0).predict(600.0)

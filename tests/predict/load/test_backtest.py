@@ -1,4 +1,4 @@
-"""The harness counts what it says it counts, and the table is resumable."""
+"""The back-test counts only test origins, and the table is resumable."""
 
 from __future__ import annotations
 
@@ -42,17 +42,19 @@ def test_skill_and_cover_on_a_daily_series() -> None:
         assert accuracy([one]) > 90
 
 
-def test_what_comes_later_changes_nothing_that_was_said() -> None:
+def test_later_values_do_not_change_earlier_forecasts() -> None:
     series = daily()
     first = backtest([series], (4,), WHERE, (*LIGHT, "tree-changes"))[4][0]
     values = series.values.copy()
     values[18 * DAY :] = 1_000.0
     second = backtest([replace(series, values=values)], (4,), WHERE, (*LIGHT, "tree-changes"))[4][0]
-    known = 4 * DAY  # test origins before the change
+    unchanged = 4 * DAY  # test origins before the change
     np.testing.assert_allclose(
-        first.walk.quantiles[:known], second.walk.quantiles[:known], rtol=1e-7
+        first.walk.quantiles[:unchanged], second.walk.quantiles[:unchanged], rtol=1e-7
     )
-    assert not np.allclose(first.walk.median[known + DAY :], second.walk.median[known + DAY :])
+    assert not np.allclose(
+        first.walk.median[unchanged + DAY :], second.walk.median[unchanged + DAY :]
+    )
 
 
 def test_missing_truth_does_not_count() -> None:
@@ -67,9 +69,9 @@ def test_missing_truth_does_not_count() -> None:
 def test_a_panel_of_unlike_series_keeps_its_order() -> None:
     chosen = (*LIGHT, "trees", "tree-changes")
     results = backtest([daily(), counts(), wander()], (2,), WHERE, chosen)[2]
-    assert [each.name for each in results] == ["daily", "counts", "wander"]
-    for each in results:
-        assert rmae([each]) < 1.1
+    assert [result.name for result in results] == ["daily", "counts", "wander"]
+    for result in results:
+        assert rmae([result]) < 1.1
 
 
 # Measures, by hand -------------------------------------------------------------

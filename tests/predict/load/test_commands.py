@@ -21,7 +21,7 @@ app.command("backtest", epilog=load.BACKTEST_EXAMPLES)(load.backtest)
 
 
 def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if isinstance(result.exception, FlyballError):
         raise result.exception
     assert result.exit_code == 0, result.output
@@ -77,7 +77,7 @@ def test_rows_after_an_instant_are_left_out(file: Path) -> None:
         (["--column", "rate", "--where", "x"], "use column=value"),
         (["--column", "rate", "--until", "never"], "--until 'never' is not a time"),
         (["--column", "rate", "--figure", "out.txt"], "use .png or .svg or .pdf"),
-        (["--column", "time"], "not one number"),
+        (["--column", "time"], "no numbers"),
     ],
 )
 def test_bad_input_is_one_clear_line(file: Path, arguments: list[str], message: str) -> None:
@@ -91,7 +91,7 @@ def test_times_are_read() -> None:
     assert load.seconds_of("90", "--x") == 90
 
 
-def test_a_back_test_of_ones_own(file: Path) -> None:
+def test_a_back_test_of_a_users_file(file: Path) -> None:
     spec = file.with_name("spec.json")
     spec.write_text(json.dumps({"file": file.name, "column": "rate", "horizons": ["30m"]}))
     rows = json.loads(call("backtest", spec, "--json").stdout)["rows"]

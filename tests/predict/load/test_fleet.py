@@ -1,4 +1,4 @@
-"""Many series at once give what each would give alone."""
+"""Many series at once have the same forecasts as each alone."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from tests.predict.load.cases import DAY, daily
 
 from flyball.core.errors import BadInput
 from flyball.predict.load.contract import LEVELS, certain
-from flyball.predict.load.fleet import USUAL, Fleet
+from flyball.predict.load.fleet import DEFAULT, Fleet
 from flyball.predict.load.naive import Yesterday
-from flyball.predict.load.smoothing import Settings, Smoothing
+from flyball.predict.load.smoothing import Smoothing, SmoothingSettings
 from flyball.predict.load.walk import walk
 
 
 @pytest.mark.parametrize("lead", [1, 5, DAY, DAY + 3])
-@pytest.mark.parametrize("settings", [USUAL, Settings(0.0, 0.4, 0.1, 1.0)])
-def test_a_fleet_says_what_the_walk_of_each_series_says(lead: int, settings: Settings) -> None:
+@pytest.mark.parametrize("settings", [DEFAULT, SmoothingSettings(0.0, 0.4, 0.1, 1.0)])
+def test_a_fleet_forecasts_like_the_walk_of_each_series(
+    lead: int, settings: SmoothingSettings
+) -> None:
     panel = [daily(6, seed) for seed in range(3)]
     panel[1].values[100:110] = math.nan
     fleet = Fleet(3, 1_800.0, lead, settings)
     said = []
     for step in range(len(panel[0])):
-        fleet.observe(np.array([each.values[step] for each in panel]))
+        fleet.observe(np.array([member.values[step] for member in panel]))
         said.append(fleet.forecast().quantiles)
     origins = np.arange(len(panel[0]))
     for index, series in enumerate(panel):

@@ -1,4 +1,4 @@
-"""Nets learn what can be learnt, within their budget, and the same twice."""
+"""Nets learn patterns within their budget, with the same result for the same seed."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def beats(count: int = 1_500, seed: int = 3) -> Series:
 
 def test_the_lstm_follows_a_beat_that_the_last_value_misses() -> None:
     series, cut = beats(), 1_000
-    made = Lstm(QUICK)
-    made.fit([series.head(cut)], (1, 4))
+    net = Lstm(QUICK)
+    net.fit([series.head(cut)], (1, 4))
     origins = np.arange(cut, len(series) - 4)
     for lead in (1, 4):
         actual = series.values[origins + lead]
-        said = made.outlook(series, origins, lead)
+        said = net.outlook(series, origins, lead)
         assert mae(actual, said.median) < 0.5 * mae(actual, series.values[origins])
 
 
 def test_the_transformer_knows_the_time_of_day() -> None:
     series, cut = daily(40), 30 * DAY
-    made = Transformer(QUICK)
-    made.fit([series.head(cut)], (12,))
+    net = Transformer(QUICK)
+    net.fit([series.head(cut)], (12,))
     origins = np.arange(cut, len(series) - 12)
     actual = series.values[origins + 12]
-    said = made.outlook(series, origins, 12)
+    said = net.outlook(series, origins, 12)
     assert mae(actual, said.median) < 0.3 * mae(actual, series.values[origins])
     assert 70 < coverage(actual, said.quantiles[:, 0], said.quantiles[:, -1]) <= 100
 
@@ -56,8 +56,8 @@ def test_the_transformer_knows_the_time_of_day() -> None:
 def test_the_same_seed_gives_the_same_net(kind: type[Neural]) -> None:
     series = daily()
     first, second = kind(replace(QUICK, updates=5)), kind(replace(QUICK, updates=5))
-    for each in (first, second):
-        each.fit([series], (1,))
+    for net in (first, second):
+        net.fit([series], (1,))
     origins = np.arange(100, 200)
     np.testing.assert_array_equal(
         first.outlook(series, origins, 1).quantiles, second.outlook(series, origins, 1).quantiles
@@ -71,10 +71,10 @@ def test_the_same_seed_gives_the_same_net(kind: type[Neural]) -> None:
 
 @pytest.mark.parametrize("kind", [Lstm, Transformer])
 def test_training_ends_with_its_budget(kind: type[Neural]) -> None:
-    made = kind(Settings(updates=1_000_000, budget_s=0.3))
-    made.fit([daily()], (1, 4))
-    assert 1 <= made.trained["updates"] < 1_000_000
-    assert made.trained["cpu_s"] >= 0.3
+    net = kind(Settings(updates=1_000_000, budget_s=0.3))
+    net.fit([daily()], (1, 4))
+    assert 1 <= net.trained["updates"] < 1_000_000
+    assert net.trained["cpu_s"] >= 0.3
 
 
 def test_values_that_are_missing_teach_nothing_and_a_file_brings_the_net_back(
@@ -83,12 +83,12 @@ def test_values_that_are_missing_teach_nothing_and_a_file_brings_the_net_back(
     series = daily()
     values = series.values.copy()
     values[::3] = math.nan
-    made = Lstm(replace(QUICK, updates=10))
-    made.fit([replace(series, values=values)], (1, 6))
+    net = Lstm(replace(QUICK, updates=10))
+    net.fit([replace(series, values=values)], (1, 6))
     origins = np.arange(300, 360)
-    said = made.outlook(series, origins, 1)
+    said = net.outlook(series, origins, 1)
     assert np.isfinite(said.quantiles).all()
-    weights, card = files.write(tmp_path, "lstm", made)
+    weights, card = files.write(tmp_path, "lstm", net)
     assert (weights.name, card.name) == ("lstm.weights.safetensors", "lstm.json")
     # What a card names lies beside it, wherever it says it is.
     card.write_text(card.read_text().replace("file:", "file:../../elsewhere/"))

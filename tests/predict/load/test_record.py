@@ -1,4 +1,4 @@
-"""A recording is of real processes, says when and where, and can be read back."""
+"""A recording is of real processes, has a card with its origin, and can be read back."""
 
 from __future__ import annotations
 

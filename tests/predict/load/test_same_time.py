@@ -1,4 +1,4 @@
-"""The same time of other days, moved by the drift of the level."""
+"""The same time of other days, plus the drift of the level."""
 
 from __future__ import annotations
 

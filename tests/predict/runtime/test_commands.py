@@ -18,10 +18,10 @@ RUNNER = CliRunner()
 
 @pytest.fixture
 def app() -> typer.Typer:
-    made = typer.Typer()
-    made.command("runtime")(jobs.runtime)
-    made.add_typer(jobs.demand, name="demand")
-    return made
+    group = typer.Typer()
+    group.command("runtime")(jobs.runtime)
+    group.add_typer(jobs.demand, name="demand")
+    return group
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def trace(tmp_path: Path) -> Path:
 def test_backtest(app: typer.Typer, trace: Path) -> None:
     arguments = ["runtime", str(trace), "--backtest", "--test-days", "3"]
     result = RUNNER.invoke(app, [*arguments, "--json"], catch_exceptions=False)
-    found = json.loads(result.stdout)
-    assert found["jobs"] == 144
-    values = {row["metric"]: row for row in found["rows"]}
+    report = json.loads(result.stdout)
+    assert report["jobs"] == 144
+    values = {row["metric"]: row for row in report["rows"]}
     assert values["spearman"]["holds"]
     assert values["spearman"]["value"] > 0.85
     shown = RUNNER.invoke(app, arguments, catch_exceptions=False).stdout
@@ -65,7 +65,7 @@ def test_one(app: typer.Typer) -> None:
     arguments = ["demand", "one", "--device", "T4", "--set", "model_type=soup"]
     shown = RUNNER.invoke(app, arguments, catch_exceptions=False).stdout
     assert "'soup' is not known" in shown
-    found = json.loads(RUNNER.invoke(app, [*arguments, "--json"], catch_exceptions=False).stdout)
-    assert found["step_s"]["low"] < found["step_s"]["value"] < found["step_s"]["high"]
+    demand = json.loads(RUNNER.invoke(app, [*arguments, "--json"], catch_exceptions=False).stdout)
+    assert demand["step_s"]["low"] < demand["step_s"]["value"] < demand["step_s"]["high"]
     with pytest.raises(BadInput, match="field=value"):
         RUNNER.invoke(app, [*arguments, "--set", "colour=red"], catch_exceptions=False)

@@ -1,4 +1,4 @@
-"""The run-time estimator: contract, cold start, learning on line, files."""
+"""The run-time estimator: contract, cold start, online learning, files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from flyball.core.errors import BadInput
 from flyball.core.protocols import Estimator
 from flyball.predict.runtime.backtest import Plan, backtest, figures
-from flyball.predict.runtime.calibrate import Band, Blend, Calibrator, Guess
+from flyball.predict.runtime.calibrate import Blend, Calibrator, EdgeOffsets, RunTimeGuess
 from flyball.predict.runtime.estimator import CARD, COLD_S, RunTimes
 from flyball.predict.runtime.history import Step, in_order
 from flyball.predict.runtime.rows import runs_of
@@ -43,22 +43,22 @@ def fitted() -> RunTimes:
 
 def test_contract(fitted: RunTimes) -> None:
     estimator: Estimator = fitted
-    asked = [{"submit_s": 120_000.0, "tenant": f"t{each}", "devices": 1} for each in range(3)]
-    made = estimator.predict(asked)
-    assert made.shape == (3, len(LEVELS))
-    assert np.all(np.diff(made, axis=1) >= 0.0)
-    np.testing.assert_allclose(np.log(made[:, MIDDLE] / [60, 600, 6000]), 0.0, atol=0.3)
-    np.testing.assert_array_equal(made, estimator.predict(asked))
+    asked = [{"submit_s": 120_000.0, "tenant": f"t{tenant}", "devices": 1} for tenant in range(3)]
+    quantiles = estimator.predict(asked)
+    assert quantiles.shape == (3, len(LEVELS))
+    assert np.all(np.diff(quantiles, axis=1) >= 0.0)
+    np.testing.assert_allclose(np.log(quantiles[:, MIDDLE] / [60, 600, 6000]), 0.0, atol=0.3)
+    np.testing.assert_array_equal(quantiles, estimator.predict(asked))
     assert "trees" in fitted.basis(asked[0])
 
 
 def test_nothing_known() -> None:
     estimator = RunTimes()
-    made = estimator.predict([{"submit_s": 0.0}, {"submit_s": 0.0, "limit_s": 600.0}])
-    assert made[0, MIDDLE] == pytest.approx(COLD_S)
-    assert made[0, -1] / made[0, 0] > 500.0
-    assert made[1, MIDDLE] == pytest.approx(300.0)
-    assert made[1].max() == 600.0
+    quantiles = estimator.predict([{"submit_s": 0.0}, {"submit_s": 0.0, "limit_s": 600.0}])
+    assert quantiles[0, MIDDLE] == pytest.approx(COLD_S)
+    assert quantiles[0, -1] / quantiles[0, 0] > 500.0
+    assert quantiles[1, MIDDLE] == pytest.approx(300.0)
+    assert quantiles[1].max() == 600.0
     assert "nothing has ended" in estimator.basis({"submit_s": 0.0})
     assert estimator.predict([]).shape[0] == 0
 
@@ -66,8 +66,8 @@ def test_nothing_known() -> None:
 def test_few_jobs_need_no_trees() -> None:
     estimator = RunTimes()
     estimator.fit(trace(60))
-    made = estimator.predict([{"submit_s": 9_000.0, "tenant": "t2", "devices": 1}])
-    assert 2_000.0 < made[0, MIDDLE] < 20_000.0
+    quantiles = estimator.predict([{"submit_s": 9_000.0, "tenant": "t2", "devices": 1}])
+    assert 2_000.0 < quantiles[0, MIDDLE] < 20_000.0
     assert "too few for trees" in estimator.basis({"submit_s": 9_000.0, "tenant": "t2"})
     new = estimator.predict([{"submit_s": 9_000.0, "tenant": "never seen"}])
     assert np.all(np.isfinite(new))
@@ -106,8 +106,8 @@ def test_unfinished_jobs_are_not_short() -> None:
         del row["run_s"]
     estimator = RunTimes(SMALL)
     estimator.fit(rows)
-    made = estimator.predict([{"submit_s": 80_000.0, "tenant": "t2", "devices": 1}])
-    assert made[0, MIDDLE] > 3_000.0
+    quantiles = estimator.predict([{"submit_s": 80_000.0, "tenant": "t2", "devices": 1}])
+    assert quantiles[0, MIDDLE] > 3_000.0
 
 
 def test_files(fitted: RunTimes, tmp_path: Path) -> None:
@@ -136,23 +136,23 @@ def test_backtest_is_what_happens_live() -> None:
     plan = Plan(test_s=120.0 * 500, refit_s=1e9, warm_s=120.0 * 100)
     outcome = backtest(runs, plan, SMALL)
     assert outcome.fits == 1
-    live, made, begun = RunTimes(SMALL), {}, False
+    live, predicted, begun = RunTimes(SMALL), {}, False
     for when_s, step, at, run in in_order(runs):
         if not begun and when_s >= plan.test_s - plan.warm_s:
             live.refit(plan.test_s - plan.warm_s)
             live.calibrator, begun = Calibrator(), True
         if step is Step.SUBMIT:
-            made[at] = live.submitted(at, rows[at])
+            predicted[at] = live.submitted(at, rows[at])
         elif step is Step.START:
             live.started(at, when_s)
         else:
             live.ended(at, run.run_s, when_s)
-    given = np.log([made[at] for at in range(500, 700)])
+    given = np.log([predicted[at] for at in range(500, 700)])
     np.testing.assert_allclose(given, outcome.quantiles, rtol=1e-6)
-    found = figures(outcome)
-    assert found["flyball"]["spearman"] > 0.85
-    assert 0.8 < found["flyball"]["band_coverage"] <= 1.0
-    assert found["flyball"]["mean_abs_log_error"] < found["median"]["mean_abs_log_error"]
+    scores = figures(outcome)
+    assert scores["flyball"]["spearman"] > 0.85
+    assert 0.8 < scores["flyball"]["band_coverage"] <= 1.0
+    assert scores["flyball"]["mean_abs_log_error"] < scores["median"]["mean_abs_log_error"]
     with pytest.raises(BadInput, match="test slice"):
         backtest(runs, Plan(1e9), SMALL)
 
@@ -162,9 +162,9 @@ def test_band_reaches_its_level() -> None:
     inside = 0
     for at in range(6_000):
         log_s = 5.0 + draw.standard_normal()
-        guess = Guess(5.0, float("nan"), (4.9, 4.95, 5.0, 5.05, 5.1))
-        made = calibrator.expect(at, guess)
-        inside += at >= 2_000 and made[0] <= log_s <= made[-1]
+        guess = RunTimeGuess(5.0, float("nan"), (4.9, 4.95, 5.0, 5.05, 5.1))
+        band = calibrator.expect(at, guess)
+        inside += at >= 2_000 and band[0] <= log_s <= band[-1]
         calibrator.started(at, 1e6 * at)
         calibrator.ended(at, log_s)
         calibrator.advance(1e6 * at + 5e5)
@@ -173,10 +173,10 @@ def test_band_reaches_its_level() -> None:
 
 def test_a_miss_is_known_before_the_end() -> None:
     calibrator = Calibrator()
-    calibrator.expect(1, Guess(2.0, 2.0, (1.0, 1.5, 2.0, 2.5, 3.0)))
+    calibrator.expect(1, RunTimeGuess(2.0, 2.0, (1.0, 1.5, 2.0, 2.5, 3.0)))
     calibrator.started(1, 100.0)
     calibrator.advance(100.0 + np.exp(3.0) - 1.0)
-    assert calibrator.band == Band()
+    assert calibrator.band == EdgeOffsets()
     calibrator.advance(100.0 + np.exp(3.0) + 1.0)
     high = calibrator.band.high
     assert high > 0.0
@@ -188,10 +188,10 @@ def test_the_better_point_wins() -> None:
     blend = Blend()
     assert blend.share == 1.0
     for _ in range(100):
-        blend.learn(Guess(3.0, 5.0, ()), 5.0)
+        blend.learn(RunTimeGuess(3.0, 5.0, ()), 5.0)
     assert blend.share == 0.0
-    assert blend.point(Guess(3.0, 5.0, ())) == 5.0
-    assert blend.point(Guess(3.0, float("nan"), ())) == 3.0
+    assert blend.point(RunTimeGuess(3.0, 5.0, ())) == 5.0
+    assert blend.point(RunTimeGuess(3.0, float("nan"), ())) == 3.0
 
 
 def test_tasks_that_come_together_are_looked_at_once() -> None:

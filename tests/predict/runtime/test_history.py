@@ -1,4 +1,4 @@
-"""What the history says of earlier jobs: nothing that had not happened by then."""
+"""The history of earlier jobs contains nothing that had not happened by then."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from flyball.predict.runtime.rows import Asked, Run, asked_of, plain_name, run_o
 def table(runs: Sequence[Run]) -> np.ndarray:
     """Features of every job at its submission."""
     history, seen = History(), dict[int, Seen]()
-    made = np.empty((len(runs), len(NAMES)))
+    rows = np.empty((len(runs), len(NAMES)))
     for when_s, step, at, run in in_order(runs):
         if step is Step.SUBMIT:
-            made[at] = features(run.asked, history)
+            rows[at] = features(run.asked, history)
             seen[at] = history.submitted(run.asked)
         elif step is Step.START:
             seen[at].start_s = when_s
         else:
             history.ended(run, seen.pop(at))
-    return made
+    return rows
 
 
 def random_runs(count: int, seed: int) -> list[Run]:

@@ -18,11 +18,11 @@ def test_at_the_start_it_is_the_run_time() -> None:
 def test_the_longer_it_has_run_the_longer_it_will() -> None:
     """Log-normal run times: the median that is left grows with the time gone by."""
     ages_s = (2_000.0, 10_000.0, 100_000.0, 1e9)
-    left = [remaining(RUN_S, each).seconds for each in ages_s]
+    left = [remaining(RUN_S, age_s).seconds for age_s in ages_s]
     assert left[0][2] < left[1][2] < left[2][2] < left[3][2]
-    for each in left:
-        assert np.all(each >= 0.0)
-        assert np.all(np.diff(each) >= 0.0)
+    for quantiles in left:
+        assert np.all(quantiles >= 0.0)
+        assert np.all(np.diff(quantiles) >= 0.0)
 
 
 def test_conditional_quantiles_match_a_sample() -> None:
@@ -34,21 +34,21 @@ def test_conditional_quantiles_match_a_sample() -> None:
 
 
 def test_steps_win() -> None:
-    reports = [Report(10.0 * each, 5.0 * each) for each in range(11)]
-    found = remaining(RUN_S, 100.0, reports, 500.0)
-    assert found.seconds[2] == pytest.approx(900.0)
-    assert found.seconds[4] == pytest.approx(900.0 * np.exp(0.1645), rel=1e-3)
-    assert "50 of 500 steps" in found.basis
+    reports = [Report(10.0 * index, 5.0 * index) for index in range(11)]
+    left = remaining(RUN_S, 100.0, reports, 500.0)
+    assert left.seconds[2] == pytest.approx(900.0)
+    assert left.seconds[4] == pytest.approx(900.0 * np.exp(0.1645), rel=1e-3)
+    assert "50 of 500 steps" in left.basis
 
 
 def test_steps_that_say_too_little() -> None:
-    stuck = [Report(float(each), 7.0) for each in range(5)]
+    stuck = [Report(float(index), 7.0) for index in range(5)]
     for reports, total in ((stuck, 100.0), ([Report(0, 0), Report(1, 1)], 9.0), (stuck, 0.0)):
         assert "run times above" in remaining(RUN_S, 50.0, reports, total).basis
 
 
 def test_more_steps_than_there_are() -> None:
-    reports = [Report(float(each), 10.0 * each) for each in range(5)]
+    reports = [Report(float(index), 10.0 * index) for index in range(5)]
     np.testing.assert_array_equal(remaining(RUN_S, 4.0, reports, 30.0).seconds, 0.0)
 
 

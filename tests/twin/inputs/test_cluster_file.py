@@ -1,4 +1,4 @@
-"""Cluster files: what they mean, and what is refused."""
+"""Cluster files: how they are read, and what is refused."""
 
 from __future__ import annotations
 
@@ -113,13 +113,16 @@ def test_presets_users_rely_on() -> None:
         (f"nodes: [{GROUP}]\ntenants: [a]", r"tenants\[0\] must be keys with values"),
         (f"nodes: [{GROUP}]\ntenants: [{{name: a}}]", r"tenants\[0\] has no 'quota'"),
         (f"nodes: [{GROUP}]\ntenants: [{{quota: 1}}]", r"tenants\[0\] has no 'name'"),
-        (f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: -1}}]", "quota = -1 is no use"),
+        (f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: -1}}]", "quota = -1 is not valid"),
         (f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 1, borow: 1}}]", "did you mean 'borrow'"),
         (
             f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 1, borrow: x}}]",
-            "borrow = 'x' is no use",
+            "borrow = 'x' is not valid",
         ),
-        (f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 1, weight: 0}}]", "weight = 0 is no use"),
+        (
+            f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 1, weight: 0}}]",
+            "weight = 0 is not valid",
+        ),
         (f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 9}}]", "sum to 9 .* has 8; lower some"),
         (
             f"nodes: [{GROUP}]\ntenants: [{{name: a, quota: 1}}, {{name: a, quota: 2}}]",

@@ -48,10 +48,10 @@ def test_the_other_names_of_columns_are_read(tmp_path: Path) -> None:
     assert read_nodes(path).groups == (NodeGroup("t4-8x96c384g-", 1, "T4", 8, 96, 384.0),)
 
 
-def test_groups_that_differ_in_a_fraction_of_a_core_are_told_apart(tmp_path: Path) -> None:
+def test_groups_that_differ_in_a_fraction_of_a_core_have_unique_names(tmp_path: Path) -> None:
     got = read_nodes(written(tmp_path, HEADER, GOOD, "n1,96500,393216,8,T4"))
-    assert [each.name for each in got.groups] == ["t4-8x96c384g-0-", "t4-8x96c384g-1-"]
-    assert [each.cpus for each in got.groups] == [96, 96]
+    assert [group.name for group in got.groups] == ["t4-8x96c384g-0-", "t4-8x96c384g-1-"]
+    assert [group.cpus for group in got.groups] == [96, 96]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def parse(**own: Any) -> None:
     parse_cluster({"types": {"Mine": own}, "nodes": nodes}, "mine.yaml")
 
 
-def test_example_of_the_page_means_what_the_page_says(tmp_path: Path) -> None:
+def test_the_example_of_the_docs_is_read_as_described(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(example())
     cluster = load_cluster(path)
@@ -110,7 +110,7 @@ def test_two_files_may_describe_a_name_differently() -> None:
     assert ends == pytest.approx([400.0, 100.0])
 
 
-def test_recorded_on_may_name_an_own_type() -> None:
+def test_recorded_on_may_name_a_described_type() -> None:
     content = yaml.safe_load(example()) | {"recorded_on": "A100-fast"}
     assert parse_cluster(content, "mine.yaml").recorded_on == "A100-fast"
 
@@ -121,12 +121,12 @@ def test_recorded_on_may_name_an_own_type() -> None:
         ({"speed": 2}, "types: Mine has no 'like'"),
         ({"like": "A10O"}, "did you mean"),
         ({"like": "A100", "sped": 2}, "did you mean 'speed'"),
-        ({"like": "A100", "speed": 0}, "speed = 0 is no use; use 0.001 to 1000"),
-        ({"like": "A100", "speed": True}, "speed = True is no use"),
-        ({"like": "A100", "memory_gib": "much"}, "memory_gib = 'much' is no use"),
+        ({"like": "A100", "speed": 0}, "speed = 0 is not valid; use 0.001 to 1000"),
+        ({"like": "A100", "speed": True}, "speed = True is not valid"),
+        ({"like": "A100", "memory_gib": "much"}, "memory_gib = 'much' is not valid"),
         ({"like": "A100", "idle_w": 500}, "idle_w is not below peak_w"),
         ({"like": "A100", "speeds": 3}, "speeds must be models with speeds"),
-        ({"like": "A100", "speeds": {"resnet50": -1}}, "resnet50 = -1 is no use"),
+        ({"like": "A100", "speeds": {"resnet50": -1}}, "resnet50 = -1 is not valid"),
         ({"like": "A100", "speeds": {"m": {"Mine": 2}}}, "samples per second of Mine"),
         ({"like": "A100", "speeds": {"m": {"Mine": 2, "V10O": 1}}}, "did you mean 'V100'"),
     ],
@@ -145,7 +145,7 @@ def test_names_of_the_catalogue_are_refused() -> None:
         )
 
 
-def test_unknown_device_of_a_group_suggests_an_own_type() -> None:
+def test_unknown_device_of_a_group_suggests_a_described_type() -> None:
     content = {
         "types": {"Superchip": {"like": "H100"}},
         "nodes": [{"device": "Superchp", "devices": 1}],

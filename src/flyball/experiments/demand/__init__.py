@@ -1,1 +1,1 @@
-"""Research behind `flyball predict demand`: measured nets, rivals and the published network."""
+"""Experiments behind `flyball predict demand`: measured nets, rivals, the published net."""

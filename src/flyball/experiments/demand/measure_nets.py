@@ -1,12 +1,12 @@
-"""The nets that are measured: plain torch, one family a type, and one training step.
+"""The measured nets in plain torch, one family per type, and their training step.
 
-Each family has two variants that a description does not tell apart: tapering widths, bottleneck
+Each family has two variants that a description does not distinguish: tapering widths, bottleneck
 blocks, both directions, a narrower feed-forward part, fewer edges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
@@ -16,18 +16,18 @@ from flyball.predict.demand.measure_shapes import CLASSES, VOCABULARY, Shape
 
 DROPOUT, L1, DECAY = 0.1, 1e-5, 1e-2
 DEGREES = (12, 4)
-"""Neighbours of a node in the two variants of graphs."""
+"""Number of neighbours of a node in the two variants of graphs."""
 HEAD = 64
-"""Units of the dense layers of a recommendation net."""
+"""Number of units of the dense layers of a recommendation net."""
 
 
 def net_of(shape: Shape) -> nn.Module:
-    """A new net; its numbers are drawn from torch's generator."""
+    """Return a new net; its weights are drawn from torch's generator."""
     return NETS[shape.type](shape)
 
 
 def batches(shape: Shape) -> tuple[Tensor, Tensor]:
-    """One batch, input and labels, as training would get it."""
+    """Return one batch for training: inputs and labels."""
     n, s = shape.batch, shape.size
     if shape.type in ("lstm", "gru", "transformer"):
         tokens = torch.randint(VOCABULARY, (n, s))
@@ -42,27 +42,27 @@ def batches(shape: Shape) -> tuple[Tensor, Tensor]:
 
 
 def stepper(shape: Shape) -> tuple[nn.Module, Callable[[], None]]:
-    """A net and the function that trains it for one step, augmentation to optimiser."""
+    """Return a net and the function that trains it for one step, augmentation to optimiser."""
     net = net_of(shape).train()
-    rule = optimizer_of(shape, net)
-    given, wanted = batches(shape)
+    optimizer = optimizer_of(shape, net)
+    batch, labels = batches(shape)
 
     def step() -> None:
-        rule.zero_grad(set_to_none=True)
-        inputs = augmented(given, shape.augmentation)
+        optimizer.zero_grad(set_to_none=True)
+        inputs = augmented(batch, shape.augmentation)
         with torch.autocast("cpu", torch.bfloat16, enabled=shape.precision == "bf16"):
-            made = net(inputs)
-        loss = nn.functional.cross_entropy(made.float().flatten(0, -2), wanted.flatten())
+            logits = net(inputs)
+        loss = nn.functional.cross_entropy(logits.float().flatten(0, -2), labels.flatten())
         if shape.regularization == "l1":
-            loss = loss + L1 * sum(each.abs().sum() for each in net.parameters())
+            loss = loss + L1 * sum(weights.abs().sum() for weights in net.parameters())
         loss.backward()  # type: ignore[no-untyped-call]
-        rule.step()
+        optimizer.step()
 
     return net, step
 
 
 def optimizer_of(shape: Shape, net: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser by the name that descriptions use."""
+    """Return the optimiser by the name that descriptions use."""
     decay = DECAY if shape.regularization == "weight-decay" else 0.0
     rate, weights = shape.learning_rate, net.parameters()
     if shape.optimizer in ("sgd", "momentum"):
@@ -77,20 +77,20 @@ def optimizer_of(shape: Shape, net: nn.Module) -> torch.optim.Optimizer:
     return rules[shape.optimizer](weights, lr=rate, weight_decay=decay)  # type: ignore[call-arg]
 
 
-def augmented(given: Tensor, how: str) -> Tensor:
-    """The batch as augmentation leaves it; codes are replaced where numbers are mixed."""
-    if how == "none":
-        return given
-    order = torch.randperm(len(given))
-    if not given.is_floating_point():
-        part = {"noise": 0.1, "mask": 0.15, "mixup": 0.5}[how]
-        other = torch.zeros_like(given) if how == "mask" else given[order]
-        return torch.where(torch.rand(given.shape) < part, other, given)
-    if how == "noise":
-        return given + 0.1 * torch.randn_like(given)
-    if how == "mask":
-        return given * (torch.rand_like(given) > 0.15)
-    return 0.7 * given + 0.3 * given[order]
+def augmented(batch: Tensor, augmentation: str) -> Tensor:
+    """Return the augmented batch; numbers are mixed, codes are replaced."""
+    if augmentation == "none":
+        return batch
+    order = torch.randperm(len(batch))
+    if not batch.is_floating_point():
+        part = {"noise": 0.1, "mask": 0.15, "mixup": 0.5}[augmentation]
+        other = torch.zeros_like(batch) if augmentation == "mask" else batch[order]
+        return torch.where(torch.rand(batch.shape) < part, other, batch)
+    if augmentation == "noise":
+        return batch + 0.1 * torch.randn_like(batch)
+    if augmentation == "mask":
+        return batch * (torch.rand_like(batch) > 0.15)
+    return 0.7 * batch + 0.3 * batch[order]
 
 
 def _dropout(shape: Shape) -> nn.Module:
@@ -98,14 +98,14 @@ def _dropout(shape: Shape) -> nn.Module:
 
 
 class Dense(nn.Module):
-    """Layers of the same width, or tapering to a half of it."""
+    """Stacks dense layers of the same width, or tapering to half of it."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         last = shape.width // 2 if shape.variant else shape.width
         sizes = [shape.size] + [
-            round(shape.width + (last - shape.width) * at / max(1, shape.layers - 1))
-            for at in range(shape.layers)
+            round(shape.width + (last - shape.width) * layer / max(1, shape.layers - 1))
+            for layer in range(shape.layers)
         ]
         parts: list[nn.Module] = []
         for before, after in pairwise(sizes):
@@ -113,7 +113,7 @@ class Dense(nn.Module):
         self.body = nn.Sequential(*parts, nn.Linear(sizes[-1], CLASSES))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Return logits."""
         return self.body(x)  # type: ignore[no-any-return]
 
 
@@ -123,7 +123,7 @@ def _conv(before: int, after: int, kernel: int, stride: int = 1, groups: int = 1
 
 
 class Block(nn.Module):
-    """A residual block: basic, bottleneck, or depthwise between two pointwise."""
+    """Adds a residual connection to a basic, bottleneck or depthwise block."""
 
     def __init__(self, parts: list[nn.Module], before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Block(nn.Module):
         self.short = nn.Identity() if same else _conv(before, after, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways."""
+        """Return the sum of body and shortcut."""
         return nn.functional.relu(self.body(x) + self.short(x))
 
 
@@ -152,7 +152,7 @@ def _residual(before: int, after: int, stride: int, shape: Shape) -> Block:
 
 
 class Images(nn.Module):
-    """Three stages; each halves the image and doubles the channels."""
+    """Stacks three stages of blocks; each halves the image and doubles the channels."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -169,12 +169,12 @@ class Images(nn.Module):
         self.body = nn.Sequential(*parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Return logits."""
         return self.body(x)  # type: ignore[no-any-return]
 
 
 class Recurrent(nn.Module):
-    """A language model of LSTM or GRU layers; the second variant reads both ways."""
+    """Models language with LSTM or GRU layers; the second variant reads both ways."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -189,12 +189,12 @@ class Recurrent(nn.Module):
         self.head = nn.Linear(shape.width, VOCABULARY)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of each token."""
+        """Return logits of each token."""
         return self.head(self.body(self.codes(x))[0])  # type: ignore[no-any-return]
 
 
 class Attention(nn.Module):
-    """A transformer encoder with 32 channels a head."""
+    """Encodes tokens with a transformer of 32 channels per head."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -208,13 +208,13 @@ class Attention(nn.Module):
         self.head = nn.Linear(width, VOCABULARY)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of each token."""
-        put = self.codes(x) + self.places(torch.arange(x.shape[1]))
-        return self.head(self.body(put))  # type: ignore[no-any-return]
+        """Return logits of each token."""
+        tokens = self.codes(x) + self.places(torch.arange(x.shape[1]))
+        return self.head(self.body(tokens))  # type: ignore[no-any-return]
 
 
 class Tables(nn.Module):
-    """An embedding for each field, then dense layers over all of them or over their sum."""
+    """Embeds each field, then applies dense layers to all embeddings or to their sum."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -229,14 +229,14 @@ class Tables(nn.Module):
         self.body = nn.Sequential(*parts, nn.Linear(sizes[-1], CLASSES))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        found = [each(x[:, at]) for at, each in enumerate(self.codes)]
-        joined = torch.stack(found).sum(0) if self.sums else torch.cat(found, 1)
+        """Return logits."""
+        embedded = [table(x[:, index]) for index, table in enumerate(self.codes)]
+        joined = torch.stack(embedded).sum(0) if self.sums else torch.cat(embedded, 1)
         return self.body(joined)  # type: ignore[no-any-return]
 
 
 class Graph(nn.Module):
-    """Graph convolutions: gather over the edges, add at their ends, a dense layer."""
+    """Stacks graph convolutions: gather over the edges, add at their ends, a dense layer."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -251,13 +251,10 @@ class Graph(nn.Module):
         self.head = nn.Linear(shape.width, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of each node."""
-        for each in self._layers():
-            x = self.drop(nn.functional.relu(each(self._spread(x))))
+        """Return logits of each node."""
+        for layer in self.layers:
+            x = self.drop(nn.functional.relu(layer(self._spread(x))))
         return self.head(self._spread(x))  # type: ignore[no-any-return]
-
-    def _layers(self) -> Iterator[nn.Module]:
-        return iter(self.layers)
 
     def _spread(self, x: Tensor) -> Tensor:
         edges = self.get_buffer("edges")

@@ -1,12 +1,12 @@
-"""One measured row: a process of its own builds a net, trains it a few steps and reports.
+"""Measures one row: a fresh process builds a net, trains it for a few steps and reports.
 
-Memory is the highest resident size (VmHWM) less the resident size before the net was built. The
-kernel's mark is reset at that point, after a tiny net of the same type has run: its pages of code
-and the workspaces of the libraries belong to the floor, as a CUDA context would.
+Memory is the highest resident size (VmHWM) minus the resident size before the net was built. The
+kernel's high-water mark is reset at that point, after a tiny net of the same type has run: its code
+pages and the workspaces of the libraries belong to the floor, as a CUDA context would.
 
-A step takes one thread and never waits, so its time is that of the core it ran on
-(CLOCK_PROCESS_CPUTIME_ID): what it would take by the clock with a core to itself. The time by the
-clock is reported too; where other processes want the core it is longer.
+A step uses one thread and never waits, so its time is that of the core it ran on
+(CLOCK_PROCESS_CPUTIME_ID): the wall time with a core to itself. The wall time is reported too; it
+is longer if other processes use the core.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch._dynamo  # the first optimiser would load it: seconds, in every process anew
+import torch._dynamo  # else the first optimiser loads it, which takes seconds in every process
 from torch.utils.flop_counter import FlopCounterMode
 
 from flyball.experiments.demand.measure_nets import stepper
 from flyball.predict.demand.measure_shapes import Shape, smallest
 
 ISA = "AVX512_CORE_BF16"
-"""Most that oneDNN may use: virtual machines announce AMX and then refuse it."""
+"""Highest instruction set for oneDNN: virtual machines report AMX and then refuse it."""
 WARM_STEPS, LEAST_STEPS, MOST_STEPS = 2, 3, 20
 BUDGET_S = 0.2
-"""Of timed steps."""
+"""Core time of the timed steps."""
 
 
 def measured(shape: Shape, seed: int) -> dict[str, Any]:
-    """Run a net in this process, which should be a fresh one, and report a row."""
+    """Run a net in this process, which should be a fresh one, and return a row."""
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", ISA)
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -47,7 +47,7 @@ def measured(shape: Shape, seed: int) -> dict[str, Any]:
     peak_kib = _status("VmHWM")
     return {
         "model_type": shape.type,
-        "parameters": sum(each.numel() for each in net.parameters()),
+        "parameters": sum(weights.numel() for weights in net.parameters()),
         "batch_size": shape.batch,
         "input_size": shape.size,
         "layers": _layers(net),
@@ -67,9 +67,9 @@ def measured(shape: Shape, seed: int) -> dict[str, Any]:
 
 
 def counted(step: Any) -> int:
-    """Operations of one step, counted operator by operator.
+    """Return the operations of one step, counted operator by operator.
 
-    The counter does not know oneDNN's fused LSTM; its formula is added here.
+    The counter lacks oneDNN's fused LSTM; its formula is added here.
     """
     fused = torch.ops.aten
     extra = {
@@ -81,23 +81,23 @@ def counted(step: Any) -> int:
     return int(counter.get_total_flops())
 
 
-def _fused_lstm(given: Any, first: Any, second: Any, *_rest: Any, **_named: Any) -> int:
-    """Two products for each time and sample: of the input and of the state with the gates."""
-    samples = int(np.prod(given[:-1]))
+def _fused_lstm(inputs: Any, first: Any, second: Any, *_rest: Any, **_named: Any) -> int:
+    """Return the operations of two products per time and sample: input and state with the gates."""
+    samples = int(np.prod(inputs[:-1]))
     return 2 * samples * (int(np.prod(first)) + int(np.prod(second)))
 
 
-def _fused_lstm_backward(given: Any, first: Any, second: Any, *_rest: Any, **_named: Any) -> int:
-    return 2 * _fused_lstm(given, first, second)
+def _fused_lstm_backward(inputs: Any, first: Any, second: Any, *_rest: Any, **_named: Any) -> int:
+    return 2 * _fused_lstm(inputs, first, second)
 
 
 def _layers(net: torch.nn.Module) -> int:
-    """Modules with a matrix of weights, each layer of a recurrent one counted."""
+    """Count the modules with a weight matrix, and each layer of a recurrent one."""
     total = 0
-    for each in net.modules():
-        if isinstance(each, torch.nn.RNNBase):
-            total += each.num_layers
-        elif isinstance(each, torch.nn.Linear | torch.nn.Conv2d):
+    for module in net.modules():
+        if isinstance(module, torch.nn.RNNBase):
+            total += module.num_layers
+        elif isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
             total += 1
     return total
 
@@ -109,7 +109,7 @@ def _warm(shape: Shape) -> None:
 
 
 def _timed(step: Any) -> tuple[list[float], list[float]]:
-    """Seconds of each step by the clock, and of the core that ran it."""
+    """Return wall time and core time of each step."""
     wall_s: list[float] = []
     core_s: list[float] = []
     while len(wall_s) < LEAST_STEPS or (sum(core_s) < BUDGET_S and len(wall_s) < MOST_STEPS):
@@ -121,7 +121,7 @@ def _timed(step: Any) -> tuple[list[float], list[float]]:
 
 
 def _reset_peak() -> int:
-    """Give back what is free, set the mark to what is held; KiB held."""
+    """Release free memory and reset the high-water mark; return the KiB held."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", "utf-8")
@@ -129,7 +129,7 @@ def _reset_peak() -> int:
 
 
 def _status(field: str) -> int:
-    """KiB of a field of the kernel's account of this process."""
+    """Return a field, in KiB, of the kernel's status of this process."""
     for line in Path("/proc/self/status").read_text("utf-8").splitlines():
         name, _colon, value = line.partition(":")
         if name == field:

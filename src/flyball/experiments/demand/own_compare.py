@@ -1,8 +1,9 @@
-"""Ours, the mission's net and four tree ensembles on the measured set of our own, same splits.
+"""Compares our estimates, a published net and four tree ensembles on our measured set.
 
-Everyone learns the logarithm of step time or peak memory from the eleven stated columns; "+ flops"
-has the operations counted in the net's graph besides. Figures are of natural logarithms, as R2
-over three decades would otherwise be that of the longest steps; MAPE is of the value itself.
+All use the same splits and learn the logarithm of step time or peak memory from the eleven stated
+columns; "+ flops" also has the operations counted in the net's graph. Figures are of natural
+logarithms, as R2 over three decades would otherwise be that of the longest steps; MAPE is of the
+value itself.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from flyball.core.results import Floats
 from flyball.experiments.demand.rivals import RIVALS, rival_logs
 from flyball.predict.demand.formulas import VALUE, Row, codes, values_of
 from flyball.predict.demand.learner import LEVELS
-from flyball.predict.demand.own_steps import NUMBERS, TARGETS, WORDS, learner
+from flyball.predict.demand.own_steps import CATEGORICAL, NUMERIC, TARGETS, learner
 
 SEEDS = tuple(range(100, 110))
-"""Of the splits that figures are made of; settings were looked at on others."""
+"""Seeds of the splits of the reported figures; settings were chosen on others."""
 TEST_PART = 0.3
 NET = "bigru-transformer"
 OURS = "flyball"
@@ -39,15 +40,15 @@ PUBLISHED = {
     "xgboost": {"mse": 4.464, "r2": 0.69},
     "lightgbm": {"mse": 2.942, "r2": 0.803},
 }
-"""On 517 rows that are not public, of a target whose unit is not stated: to be set beside ours,
-not to be compared figure by figure."""
+"""Published figures, on 517 rows that are not public, of a target whose unit is not stated: for
+context, not comparable figure by figure."""
 Mask = npt.NDArray[np.bool_]
 
 
 class Estimated(NamedTuple):
-    """Logarithms of estimates and of measurements, and whether the band held them.
+    """Holds logarithms of estimates and of measurements, and whether the band contains them.
 
-    Only ours has a band; for the others nothing is inside.
+    Only ours has a band; for the others `inside` is false.
     """
 
     point: Floats
@@ -56,7 +57,7 @@ class Estimated(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """How far estimates were from measurements."""
+    """Holds the errors of estimates."""
 
     mse: float
     rmse: float
@@ -68,10 +69,10 @@ class Figures(NamedTuple):
 
 
 def check(method: str, target: str) -> None:
-    """Refuse names that are not known.
+    """Refuse unknown names.
 
     Raises:
-        UnknownName: one of them.
+        UnknownName: there is no such method or target.
     """
     if method not in METHODS:
         raise UnknownName("method", method, METHODS)
@@ -80,7 +81,7 @@ def check(method: str, target: str) -> None:
 
 
 def at_random(rows: Sequence[Row], seed: int) -> Mask:
-    """Which rows are the test: 30 %, drawn."""
+    """Return a mask of the test rows: 30 %, at random."""
     test = np.zeros(len(rows), bool)
     order = np.random.default_rng(seed).permutation(len(rows))
     test[order[: round(TEST_PART * len(rows))]] = True
@@ -88,29 +89,29 @@ def at_random(rows: Sequence[Row], seed: int) -> Mask:
 
 
 def of_type(rows: Sequence[Row], name: str) -> Mask:
-    """Which rows are of one type of model."""
+    """Return a mask of the rows of one type of model."""
     return np.array([row["model_type"] == name for row in rows])
 
 
 def estimate(rows: Sequence[Row], test: Mask, method: str, target: str) -> Estimated:
-    """Learn from the rows that are not the test, estimate those that are.
+    """Learn from the rows outside the test, estimate those in it.
 
     Raises:
-        UnknownName: no such method or target.
+        UnknownName: there is no such method or target.
         Unavailable: a package is missing.
     """
     check(method, target)
-    named = [{**row, VALUE: row[TARGETS[target]]} for row in rows]
-    train = [row for row, out in zip(named, test, strict=True) if not out]
-    held = [row for row, out in zip(named, test, strict=True) if out]
+    with_value = [{**row, VALUE: row[TARGETS[target]]} for row in rows]
+    train = [row for row, out in zip(with_value, test, strict=True) if not out]
+    held = [row for row, out in zip(with_value, test, strict=True) if out]
     logs, actual = _logs(train), _logs(held)
     counted = method.endswith(FLOPS)
     base = method.removesuffix(FLOPS).removesuffix(TUNED)
     inside = np.zeros(len(held), bool)
     if base == OURS:
-        made = np.log(_ours(train, held, target, counted))
-        point = made[:, LEVELS.index(0.5)]
-        inside = (actual >= made[:, 0]) & (actual <= made[:, -1])
+        quantiles = np.log(_ours(train, held, target, counted))
+        point = quantiles[:, LEVELS.index(0.5)]
+        inside = (actual >= quantiles[:, 0]) & (actual <= quantiles[:, -1])
     elif base == NET:
         point = _net(train, logs, held, counted)
     else:
@@ -119,10 +120,10 @@ def estimate(rows: Sequence[Row], test: Mask, method: str, target: str) -> Estim
 
 
 def without_each_type(rows: Sequence[Row], method: str, target: str) -> dict[str, Estimated]:
-    """Each type of model estimated from all the others.
+    """Return estimates of each type of model, learnt from all the others.
 
     Raises:
-        UnknownName: no such method or target.
+        UnknownName: there is no such method or target.
         Unavailable: a package is missing.
     """
     return {
@@ -132,22 +133,22 @@ def without_each_type(rows: Sequence[Row], method: str, target: str) -> dict[str
 
 
 def joined(parts: Sequence[Estimated]) -> Estimated:
-    """Several as one."""
-    return Estimated(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    """Return several estimates as one."""
+    return Estimated(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def figures(made: Estimated) -> Figures:
-    """Errors of logarithms; the relative error is that of the values."""
-    error = made.point - made.actual
+def figures(estimated: Estimated) -> Figures:
+    """Return the errors of logarithms; the relative error is that of the values."""
+    error = estimated.point - estimated.actual
     mse = float(np.mean(error**2))
     return Figures(
         mse=mse,
         rmse=float(np.sqrt(mse)),
         mae=float(np.mean(np.abs(error))),
         mape=float(np.mean(np.abs(np.expm1(error)))),
-        r2=1.0 - mse / float(np.var(made.actual)),
-        coverage=float(np.mean(made.inside)),
-        rows=len(made.actual),
+        r2=1.0 - mse / float(np.var(estimated.actual)),
+        coverage=float(np.mean(estimated.inside)),
+        rows=len(estimated.actual),
     )
 
 
@@ -156,11 +157,11 @@ def _logs(rows: Sequence[Mapping[str, Any]]) -> Floats:
 
 
 def _ours(train: Sequence[Row], held: Sequence[Row], target: str, counted: bool) -> Floats:
-    # A type that nobody has measured is estimated by what held for types left out in training.
+    # For a type without measurements, validate on types left out in training.
     unseen = {str(row["model_type"]) for row in held} - {str(row["model_type"]) for row in train}
-    own = learner(target, counted, "model_type" if unseen else "")
-    own.fit(train)
-    return own.predict(held)
+    model = learner(target, counted, "model_type" if unseen else "")
+    model.fit(train)
+    return model.predict(held)
 
 
 def _net(train: Sequence[Row], logs: Floats, held: Sequence[Row], counted: bool) -> Floats:
@@ -170,25 +171,25 @@ def _net(train: Sequence[Row], logs: Floats, held: Sequence[Row], counted: bool)
 
 
 def net_module() -> Any:
-    """The file with the net.
+    """Return the module with the net.
 
     Raises:
-        Unavailable: there is no torch.
+        Unavailable: torch is not installed.
     """
     try:
         return import_module("flyball.experiments.demand.published_net")
     except ImportError:
-        raise Unavailable("no torch here", "pip install flyball[learn]") from None
+        raise Unavailable("torch is not installed", "pip install flyball[learn]") from None
 
 
 def _rival(
     name: str, train: Sequence[Row], logs: Floats, held: Sequence[Row], counted: bool, tuned: bool
 ) -> Floats:
-    numbers = (*NUMBERS, "flops") if counted else NUMBERS
+    numbers = (*NUMERIC, "flops") if counted else NUMERIC
     tables = []
     for rows in (train, held):
-        plain = np.array([[float(str(row[each])) for each in numbers] for row in rows])
-        words = [codes(rows, each, values_of(train, each)) for each in WORDS]
-        tables.append(np.column_stack([np.log1p(plain), *words]))
-    coded = tuple(range(len(numbers), len(numbers) + len(WORDS)))
+        plain = np.array([[float(str(row[name])) for name in numbers] for row in rows])
+        categories = [codes(rows, name, values_of(train, name)) for name in CATEGORICAL]
+        tables.append(np.column_stack([np.log1p(plain), *categories]))
+    coded = tuple(range(len(numbers), len(numbers) + len(CATEGORICAL)))
     return rival_logs(name, tables[0], logs, tables[1], coded, tuned)

@@ -1,10 +1,11 @@
-"""The mission's net for demand: self-attention over a row's columns, then a GRU each way.
+"""A published net for demand: self-attention over a row's columns, then a GRU each way.
 
-Stated and kept: two self-attention layers, four heads, 32 key channels a head, a position
-embedding of up to 512 places, six units forward and ten backward, dropout 0.01; Adam at 0.01 and
+As published: two self-attention layers, four heads, 32 key channels per head, a position
+embedding of up to 512 positions, six units forward and ten backward, dropout 0.01; Adam at 0.01 and
 after 80 of 200 epochs at 0.001, batches of 256, L2 of 0.001, gradients clipped at 10.
-Not stated, so chosen here: each column is a token of 32 channels (a number times a vector, or
-the vector of a word), attention has a bypass and a norm, the ends of both GRUs go to one line.
+Not published, so chosen here: each column is a token of 32 channels (a number times a vector, or
+the embedding of a category), attention has a residual connection and a norm, the last states of
+both GRUs go to one linear layer.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from torch import Tensor, nn
 from flyball.core.errors import BadInput
 from flyball.core.results import Floats
 from flyball.predict.demand.formulas import Row, codes, number, values_of
-from flyball.predict.demand.own_steps import NUMBERS, WORDS
+from flyball.predict.demand.own_steps import CATEGORICAL, NUMERIC
 
 VERSION = 1
 
 
 @dataclass(frozen=True)
 class NetSettings:
-    """Shape and training; the defaults are the stated ones."""
+    """Holds shape and training settings; the defaults are the published ones."""
 
     layers: int = 2
     heads: int = 4
@@ -51,7 +52,7 @@ class NetSettings:
 
 
 class SelfAttention(nn.Module):
-    """Heads with a number of key channels that does not depend on that of the tokens."""
+    """Applies attention with a number of key channels independent of that of the tokens."""
 
     def __init__(self, settings: NetSettings) -> None:
         super().__init__()
@@ -62,23 +63,23 @@ class SelfAttention(nn.Module):
         self.norm = nn.LayerNorm(settings.channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens as before, and what they heard of one another."""
+        """Return the tokens plus their attention to one another."""
         parts = self.into(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        heard = nn.functional.scaled_dot_product_attention(*parts)
-        made: Tensor = self.norm(x + self.out(heard.transpose(1, 2).flatten(2)))
-        return made
+        attended = nn.functional.scaled_dot_product_attention(*parts)
+        normed: Tensor = self.norm(x + self.out(attended.transpose(1, 2).flatten(2)))
+        return normed
 
 
 class BiGruTransformer(nn.Module):
-    """From a row's tokens to one number."""
+    """Maps a row's tokens to one number."""
 
     def __init__(self, settings: NetSettings, numbers: int, words: Sequence[int]) -> None:
-        """A net with drawn weights.
+        """Create a net with random weights.
 
         Args:
             settings: shape.
-            numbers: columns that are numbers.
-            words: how many values each of the other columns has; one more stands for the rest.
+            numbers: number of numeric columns.
+            words: number of values of each categorical column; one more stands for the rest.
         """
         super().__init__()
         wide = settings.channels
@@ -92,59 +93,59 @@ class BiGruTransformer(nn.Module):
         self.head = nn.Linear(settings.forward_units + settings.backward_units, 1)
 
     def forward(self, numbers: Tensor, words: Tensor) -> Tensor:
-        """Standardised logarithms."""
+        """Return standardised logarithms."""
         tokens = [numbers[:, :, None] * self.slopes]
-        tokens += [each(words[:, at])[:, None] for at, each in enumerate(self.words)]
+        tokens += [embed(words[:, index])[:, None] for index, embed in enumerate(self.words)]
         x = torch.cat(tokens, 1)
         x = self.attention(x + self.places(torch.arange(x.shape[1])))
         onward, back = self.onward(x)[0][:, -1], self.backward_(x.flip(1))[0][:, -1]
-        made: Tensor = self.head(self.dropout(torch.cat([onward, back], 1)))
-        return made[:, 0]
+        output: Tensor = self.head(self.dropout(torch.cat([onward, back], 1)))
+        return output[:, 0]
 
 
 class DemandNet:
-    """The net with its scales and words: learns from rows, forgets nothing in a file."""
+    """Wraps the net with its scales and categories: fits, predicts, saves and loads."""
 
     def __init__(self, settings: NetSettings | None = None, counted: bool = False) -> None:
-        """Nothing learnt yet.
+        """Create an unfitted net.
 
         Args:
             settings: shape and training.
-            counted: `flops` is a column too.
+            counted: whether `flops` is a column too.
         """
         self.settings = settings or NetSettings()
-        self.numbers = (*NUMBERS, "flops") if counted else NUMBERS
+        self.numbers = (*NUMERIC, "flops") if counted else NUMERIC
         self._scales: dict[str, list[float]] = {}
         self._words: dict[str, list[str]] = {}
         self._net: BiGruTransformer | None = None
 
     def fit(self, rows: Sequence[Row], logs: Floats) -> None:
-        """Train with the stated schedule; one thread, the same result for the same seed."""
+        """Train with the published schedule; the same seed gives the same result."""
         raw = self._raw(rows)
         self._scales = {
             "middle": raw.mean(0).tolist(),
-            "spread": [float(each) or 1.0 for each in raw.std(0)],
+            "spread": [float(spread) or 1.0 for spread in raw.std(0)],
             "target": [float(np.mean(logs)), float(np.std(logs)) or 1.0],
         }
-        self._words = {name: values_of(rows, name) for name in WORDS}
+        self._words = {name: values_of(rows, name) for name in CATEGORICAL}
         middle, spread = self._scales["target"]
-        wanted = torch.tensor((logs - middle) / spread, dtype=torch.float32)
+        targets = torch.tensor((logs - middle) / spread, dtype=torch.float32)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.settings.seed)
-            self._net = self._made()
-            self._train(*self._tensors(rows), wanted)
+            self._net = self._new_net()
+            self._train(*self._tensors(rows), targets)
 
     def predict(self, rows: Sequence[Row]) -> Floats:
-        """Logarithms of what is to be measured."""
+        """Return logarithms of the predicted values."""
         assert self._net is not None, "fit comes first"
         middle, spread = self._scales["target"]
         self._net.eval()
         with torch.no_grad():
-            made = self._net(*self._tensors(rows)).double().numpy()
-        return np.asarray(made * spread + middle, np.float64)
+            outputs = self._net(*self._tensors(rows)).double().numpy()
+        return np.asarray(outputs * spread + middle, np.float64)
 
     def save(self, path: Path) -> None:
-        """Weights at `path`.safetensors and the card at `path`.json."""
+        """Write weights to `path`.safetensors and the card to `path`.json."""
         from safetensors.torch import save_file
 
         assert self._net is not None, "fit comes first"
@@ -162,10 +163,10 @@ class DemandNet:
 
     @classmethod
     def load(cls, path: Path) -> DemandNet:
-        """What `save` wrote.
+        """Read what `save` wrote.
 
         Raises:
-            BadInput: it is not there, or of another kind or version.
+            BadInput: the net is missing, or of another kind or version.
         """
         from safetensors.torch import load_file
 
@@ -175,36 +176,36 @@ class DemandNet:
         except (OSError, ValueError):
             raise BadInput(f"no demand net at {path}", "fit one: predict demand fit") from None
         if (card.get("version"), card.get("net")) != (VERSION, BiGruTransformer.__name__):
-            raise BadInput(f"the demand net at {path} is of another kind", "fit it anew")
-        made = cls(NetSettings(**card["settings"]), "flops" in card["numbers"])
-        made._scales, made._words = card["scales"], card["words"]
-        made._net = made._made()
-        made._net.load_state_dict(weights)
-        return made
+            raise BadInput(f"the demand net at {path} is of another kind", "fit it again")
+        model = cls(NetSettings(**card["settings"]), "flops" in card["numbers"])
+        model._scales, model._words = card["scales"], card["words"]
+        model._net = model._new_net()
+        model._net.load_state_dict(weights)
+        return model
 
-    def _made(self) -> BiGruTransformer:
-        counts = [len(self._words[name]) for name in WORDS]
+    def _new_net(self) -> BiGruTransformer:
+        counts = [len(self._words[name]) for name in CATEGORICAL]
         return BiGruTransformer(self.settings, len(self.numbers), counts)
 
-    def _train(self, numbers: Tensor, words: Tensor, wanted: Tensor) -> None:
+    def _train(self, numbers: Tensor, words: Tensor, targets: Tensor) -> None:
         assert self._net is not None
-        use, net = self.settings, self._net.train()
-        rule = torch.optim.Adam(net.parameters(), use.rate, weight_decay=use.l2)
-        for epoch in range(use.epochs):
-            if epoch == use.later_from:
-                for group in rule.param_groups:
-                    group["lr"] = use.later_rate
-            for some in torch.split(torch.randperm(len(wanted)), use.batch):
-                rule.zero_grad()
-                error = net(numbers[some], words[some]) - wanted[some]
+        settings, net = self.settings, self._net.train()
+        optimizer = torch.optim.Adam(net.parameters(), settings.rate, weight_decay=settings.l2)
+        for epoch in range(settings.epochs):
+            if epoch == settings.later_from:
+                for group in optimizer.param_groups:
+                    group["lr"] = settings.later_rate
+            for batch in torch.split(torch.randperm(len(targets)), settings.batch):
+                optimizer.zero_grad()
+                error = net(numbers[batch], words[batch]) - targets[batch]
                 error.square().mean().backward()
-                nn.utils.clip_grad_norm_(net.parameters(), use.clip)
-                rule.step()
+                nn.utils.clip_grad_norm_(net.parameters(), settings.clip)
+                optimizer.step()
 
     def _raw(self, rows: Sequence[Row]) -> Floats:
-        """Logarithms of the numbers; of operations one more, for nets that have none."""
-        made = [[math.log(self._number(row, name)) for name in self.numbers] for row in rows]
-        return np.array(made, np.float64)
+        """Return logarithms of the numbers; operations plus 1, as a net may have none."""
+        table = [[math.log(self._number(row, name)) for name in self.numbers] for row in rows]
+        return np.array(table, np.float64)
 
     @staticmethod
     def _number(row: Row, name: str) -> float:
@@ -212,11 +213,11 @@ class DemandNet:
 
     def _tensors(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
         scaled = (self._raw(rows) - self._scales["middle"]) / self._scales["spread"]
-        places = [codes(rows, name, self._words[name]) for name in WORDS]
-        # A word nobody has seen takes the last place, which is never trained.
-        known = [
-            np.nan_to_num(each, nan=len(self._words[name]))
-            for each, name in zip(places, WORDS, strict=True)
+        indices = [codes(rows, name, self._words[name]) for name in CATEGORICAL]
+        # An unknown category has the last index, whose embedding is never trained.
+        filled = [
+            np.nan_to_num(column, nan=len(self._words[name]))
+            for column, name in zip(indices, CATEGORICAL, strict=True)
         ]
         table = torch.tensor(scaled, dtype=torch.float32)
-        return table, torch.tensor(np.array(known).T, dtype=torch.int64)
+        return table, torch.tensor(np.array(filled).T, dtype=torch.int64)

@@ -1,8 +1,8 @@
-"""Tree ensembles that ours is compared with, each as strong as a fair comparison allows.
+"""Tree ensembles that ours is compared with, tuned as far as a fair comparison allows.
 
-All get the twelve columns as they are stated, numbers as logarithms, and learn the logarithm of
-what was measured. Tuned means: the best of a few settings, its package's defaults among them, on a
-quarter of the training rows that is held out for that.
+All get the twelve columns as stated, numbers as logarithms, and learn the logarithm of the measured
+value. Tuned means: the best of a few settings, among them the package's defaults, on a held-out
+quarter of the training rows.
 """
 
 from __future__ import annotations
@@ -17,72 +17,74 @@ import numpy as np
 from flyball.core.errors import Unavailable
 from flyball.core.results import Floats
 
-Made = Callable[[Mapping[str, Any], tuple[int, ...]], Any]
+ModelFactory = Callable[[Mapping[str, Any], tuple[int, ...]], Any]
 HELD_OUT = 0.25
 
 
 @dataclass(frozen=True)
 class Rival:
-    """One package's ensemble.
+    """Describes the ensemble of one package.
 
     Attributes:
-        package: to install.
-        make: from settings and the places of coded columns to an object with `fit` and `predict`.
-        settings: to choose from; the first is the package's own.
+        package: name to install.
+        make: takes settings and indices of coded columns, returns an object with `fit`, `predict`.
+        settings: candidates; the first is the package's default.
     """
 
     package: str
-    make: Made
+    make: ModelFactory
     settings: tuple[Mapping[str, Any], ...]
 
 
 def _extra_trees(settings: Mapping[str, Any], coded: tuple[int, ...]) -> Any:
     kind = import_module("sklearn.ensemble").ExtraTreesRegressor
-    return _Plain(kind(random_state=1, n_jobs=1, **settings), coded)
+    return _OneHot(kind(random_state=1, n_jobs=1, **settings), coded)
 
 
 def _catboost(settings: Mapping[str, Any], coded: tuple[int, ...]) -> Any:
     kind = import_module("catboost").CatBoostRegressor
     quiet = {"verbose": False, "allow_writing_files": False, "thread_count": 1, "random_seed": 1}
-    return _Plain(kind(**quiet, **settings), coded)
+    return _OneHot(kind(**quiet, **settings), coded)
 
 
 def _xgboost(settings: Mapping[str, Any], coded: tuple[int, ...]) -> Any:
     kind = import_module("xgboost").XGBRegressor
-    return _Plain(kind(n_jobs=1, random_state=1, **settings), coded)
+    return _OneHot(kind(n_jobs=1, random_state=1, **settings), coded)
 
 
-class _Plain:
-    """A column for each value of a code: what all three of them do well with few values."""
+class _OneHot:
+    """Encodes codes one-hot, which suits all three packages if there are few values."""
 
     def __init__(self, model: Any, coded: tuple[int, ...]) -> None:
         self._model, self._coded = model, coded
         self._values: list[Floats] = []
 
     def fit(self, table: Floats, logs: Floats) -> None:
-        """Learn."""
-        self._values = [np.unique(table[:, at]) for at in self._coded]
+        """Fit the model."""
+        self._values = [np.unique(table[:, index]) for index in self._coded]
         self._model.fit(self._wide(table), logs)
 
     def predict(self, table: Floats) -> Floats:
-        """Logarithms."""
+        """Return logarithms."""
         return np.asarray(self._model.predict(self._wide(table)), np.float64)
 
     def _wide(self, table: Floats) -> Floats:
         plain = np.delete(table, self._coded, axis=1)
         pairs = zip(self._coded, self._values, strict=True)
-        return np.column_stack([plain, *(table[:, at, None] == known for at, known in pairs)])
+        return np.column_stack(
+            [plain, *(table[:, index, None] == values for index, values in pairs)]
+        )
 
 
 class _LightGbm:
-    """Its own treatment of codes."""
+    """Uses LightGBM's treatment of codes."""
 
     def __init__(self, settings: Mapping[str, Any], coded: tuple[int, ...]) -> None:
         self._settings, self._coded = dict(settings), list(coded)
         self._model: Any = None
 
     def fit(self, table: Floats, logs: Floats) -> None:
-        """Learn."""
+        """Fit the model."""
         import lightgbm
 
         quiet = {"verbose": -1, "num_threads": 1, "seed": 1, "deterministic": True}
@@ -94,7 +96,7 @@ class _LightGbm:
         self._model = lightgbm.train(settings, data, rounds)
 
     def predict(self, table: Floats) -> Floats:
-        """Logarithms."""
+        """Return logarithms."""
         return np.asarray(self._model.predict(table, num_threads=1), np.float64)
 
 
@@ -141,7 +143,7 @@ RIVALS = {
 def rival_logs(
     name: str, table: Floats, logs: Floats, other: Floats, coded: tuple[int, ...], tuned: bool
 ) -> Floats:
-    """Learn from a table, predict another.
+    """Fit a rival on one table and return its predictions for another.
 
     Raises:
         Unavailable: the package is not installed.
@@ -151,13 +153,15 @@ def rival_logs(
         settings = _chosen(rival, table, logs, coded) if tuned else rival.settings[0]
         model = rival.make(settings, coded)
     except ImportError:
-        raise Unavailable(f"no {rival.package} here", f"pip install {rival.package}") from None
+        raise Unavailable(
+            f"{rival.package} is not installed", f"pip install {rival.package}"
+        ) from None
     model.fit(table, logs)
     return np.asarray(model.predict(other), np.float64)
 
 
 def _chosen(rival: Rival, table: Floats, logs: Floats, coded: tuple[int, ...]) -> Mapping[str, Any]:
-    """The settings with the least squared error on training rows that are held out."""
+    """Return the settings with the least squared error on held-out training rows."""
     out = np.random.default_rng(0).random(len(logs)) < HELD_OUT
     errors = []
     for settings in rival.settings:

@@ -1,8 +1,8 @@
-"""The demand questions that can be put to measured data, and how well each is answered.
+"""Demand estimation tasks on measured data, and the scores of each method.
 
-Which residual is used is chosen inside the training rows. Settings of the trees were looked at on
-other splits than those of the figures (`SPLITS`); for devices that nobody has measured, by
-leaving out one of the five older devices at a time: the three newer ones are the test.
+The residual is chosen inside the training rows. Settings of the trees were chosen on other splits
+than those of the figures (`SPLITS`); for unseen devices, by leaving out one of the five older
+devices at a time: the three newer ones are the test.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from flyball.core.results import Floats
 from flyball.predict.demand import memory, operators, step_times, throughput
 from flyball.predict.demand.formulas import VALUE, Formula, Row, measured_logs
 from flyball.predict.demand.learner import LEVELS, Learner
-from flyball.predict.demand.residual import SMOOTH, Boosted, Ridge, TreeSettings
+from flyball.predict.demand.residual import SMOOTH, Boosted, ResidualTreeSettings, Ridge
 
 TEST_PART = 0.3
 SPLITS = (100, 101, 102)
-"""Seeds of the splits that figures are made of."""
+"""Seeds of the splits of the reported figures."""
 NEW_DEVICES = ("NVIDIA L4", "NVIDIA H100 80GB HBM3", "NVIDIA A100 80GB PCIe")
-"""Of NeuSight's; it held them out itself."""
+"""NeuSight's devices that it held out as well."""
 METHODS = ("flyball", "formula", "ridge", "lightgbm", "extratrees")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One question.
+    """Describes one estimation task.
 
     Attributes:
-        target: what is estimated, for people.
-        bar: the largest mean absolute relative error that will do.
-        formula: makes the analytic estimate.
+        target: readable name of the estimated quantity.
+        bar: largest acceptable mean absolute relative error.
+        formula: creates the analytic estimate.
         rows: reads the measurements.
-        settings: of the trees.
+        settings: settings of the trees.
         unseen: a field and its values that only the test has; None = rows at random.
     """
 
@@ -48,16 +48,16 @@ class Task:
     bar: float
     formula: Callable[[], Formula]
     rows: Callable[[], list[Row]]
-    settings: TreeSettings = TreeSettings()
+    settings: ResidualTreeSettings = ResidualTreeSettings()
     unseen: tuple[str, tuple[str, ...]] | None = None
 
     def learner(self) -> Learner:
-        """One that knows nothing yet."""
+        """Return an unfitted learner."""
         return Learner(self.formula(), self.settings, self.unseen[0] if self.unseen else "")
 
 
 class Score(NamedTuple):
-    """How one method did on one task."""
+    """Holds the errors of one method on one task."""
 
     task: str
     method: str
@@ -93,10 +93,10 @@ TASKS = {
 
 
 def task_of(name: str) -> Task:
-    """A task by its name.
+    """Return a task by its name.
 
     Raises:
-        UnknownName: there is none.
+        UnknownName: there is no such task.
     """
     if name not in TASKS:
         raise UnknownName("demand task", name, TASKS)
@@ -104,7 +104,7 @@ def task_of(name: str) -> Task:
 
 
 def split(task: Task, rows: Sequence[Row], seed: int) -> npt.NDArray[np.bool_]:
-    """Which rows are the test."""
+    """Return a mask of the test rows."""
     if task.unseen is not None:
         field, values = task.unseen
         return np.array([str(row[field]) in values for row in rows])
@@ -115,7 +115,7 @@ def evaluate(task: Task, rows: Sequence[Row], method: str = "flyball", seed: int
     """Learn from one part of the rows, predict the other.
 
     Raises:
-        UnknownName: no such method.
+        UnknownName: there is no such method.
         Unavailable: the method's package is not installed.
     """
     if method not in METHODS:
@@ -128,9 +128,9 @@ def evaluate(task: Task, rows: Sequence[Row], method: str = "flyball", seed: int
     if method == "flyball":
         learner = task.learner()
         learner.fit(train)
-        made = learner.predict(held)
-        point = made[:, LEVELS.index(0.5)]
-        coverage = float(np.mean((measured >= made[:, 0]) & (measured <= made[:, -1])))
+        quantiles = learner.predict(held)
+        point = quantiles[:, LEVELS.index(0.5)]
+        coverage = float(np.mean((measured >= quantiles[:, 0]) & (measured <= quantiles[:, -1])))
         how = {"none": "formula alone"}.get(learner.chosen, f"formula and {learner.chosen}")
     else:
         point = np.exp(_plain(task, method, train, held))
@@ -142,7 +142,7 @@ def evaluate(task: Task, rows: Sequence[Row], method: str = "flyball", seed: int
 
 
 def _plain(task: Task, method: str, train: Sequence[Row], held: Sequence[Row]) -> Floats:
-    """Logarithms by a method that has the same features, formula included, and no more."""
+    """Return logarithms by a method that has only the features, formula included."""
     formula, logs = task.formula(), measured_logs(train)
     formula.fit(train, logs)
     if method == "formula":
@@ -163,7 +163,9 @@ def _extra_trees(table: Floats, logs: Floats, other: Floats) -> Floats:
     try:
         ensemble = import_module("sklearn.ensemble")
     except ImportError:
-        raise Unavailable("no scikit-learn here", "install it to compare ExtraTrees") from None
+        raise Unavailable(
+            "scikit-learn is not installed", "install it to compare ExtraTrees"
+        ) from None
     model = ensemble.ExtraTreesRegressor(200, random_state=1, n_jobs=1)
     model.fit(np.nan_to_num(table, nan=-1.0), logs)
     return np.asarray(model.predict(np.nan_to_num(other, nan=-1.0)), np.float64)

@@ -1,7 +1,7 @@
 """Operations, bytes and kernels of a training step, counted from a job's description.
 
-Counts by kind of network are rules of thumb with a stated source; where the description leaves
-a gap, a usual value fills it and the gap is named, so that whoever asks gets a wider band.
+Counts by kind of network are rules of thumb with a stated source; where the description has a
+gap, a typical value fills it and the gap is reported, so that the estimate gets a wider band.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from flyball.core.errors import BadInput
 from flyball.predict.demand.formulas import number
 
 TRAINING = 3.0
-"""A step is one pass forward and about two backward."""
+"""Cost of a step in forward passes: one forward and about two backward."""
 STATES = {"sgd": 0.0, "momentum": 1.0, "rmsprop": 1.0, "adagrad": 1.0, "adam": 2.0, "adamw": 2.0}
-"""Numbers an optimiser keeps for each parameter."""
+"""Number of values an optimiser keeps for each parameter."""
 WIDTHS = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0}
-"""Bytes of an activation."""
+"""Bytes of an activation by precision."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of network.
+class NetworkKind:
+    """Holds typical values of a kind of network.
 
     Attributes:
-        input_size: usual side of an image, length of a sequence, or nodes of a graph.
-        parameters, layers: usual.
-        kernels: launched for each layer in a step.
+        input_size: typical side of an image, length of a sequence, or nodes of a graph.
+        parameters, layers: typical numbers.
+        kernels: kernels launched for each layer in a step.
     """
 
     input_size: float
@@ -38,12 +38,12 @@ class Kind:
 
 
 KINDS = {
-    "mlp": Kind(1.0, 1e6, 4, 10),
-    "cnn": Kind(224.0, 25.6e6, 50, 12),
-    "rnn": Kind(128.0, 2e7, 2, 300),
-    "transformer": Kind(512.0, 1.1e8, 12, 60),
-    "recommendation": Kind(1.0, 1e8, 6, 20),
-    "graph": Kind(1000.0, 1e5, 3, 20),
+    "mlp": NetworkKind(1.0, 1e6, 4, 10),
+    "cnn": NetworkKind(224.0, 25.6e6, 50, 12),
+    "rnn": NetworkKind(128.0, 2e7, 2, 300),
+    "transformer": NetworkKind(512.0, 1.1e8, 12, 60),
+    "recommendation": NetworkKind(1.0, 1e8, 6, 20),
+    "graph": NetworkKind(1000.0, 1e5, 3, 20),
 }
 ALIASES = {
     **dict.fromkeys(("dnn", "fcn", "dense"), "mlp"),
@@ -53,27 +53,27 @@ ALIASES = {
     **dict.fromkeys(("ncf", "dlrm", "autoencoder"), "recommendation"),
     **dict.fromkeys(("gcn", "gnn", "gat", "sage"), "graph"),
 }
-UNKNOWN = Kind(1.0, 2.5e7, 12, 30)
-USUAL_BATCH = 32.0
+UNKNOWN = NetworkKind(1.0, 2.5e7, 12, 30)
+TYPICAL_BATCH = 32.0
 CNN_REUSE = 320.0
-"""Operations forward for each parameter of a ResNet-50 at 224 pixels: 8.2 GFLOP, 25.6 M."""
+"""Forward operations per parameter of a ResNet-50 at 224 pixels: 8.2 GFLOP, 25.6 M."""
 CNN_ACTIVATIONS = 2.5e7
-"""Numbers it keeps for the backward pass, for one image."""
+"""Values that a ResNet-50 keeps for the backward pass of one image."""
 UNKNOWN_REUSE = 30.0
 
 
 @dataclass(frozen=True)
-class Counted:
-    """A step in numbers, and what had to be guessed for it.
+class StepCounts:
+    """Holds the counts of a step, and which fields had to be guessed.
 
     Attributes:
-        kind: of network; "" = not known.
-        flops: of a whole step.
-        weights: bytes of parameters, gradients and optimiser: on every device of a gang.
-        activations: bytes of those of the whole batch: divided among the devices.
-        passes: bytes that the passes read of the parameters.
-        kernels: launched in a step.
-        gaps: fields that were not stated or not understood.
+        kind: kind of network; "" = not known.
+        flops: operations of a whole step.
+        weights: bytes of parameters, gradients and optimiser, on every device of a gang.
+        activations: bytes of the activations of the whole batch, divided among the devices.
+        passes: bytes of parameters that the passes read.
+        kernels: kernels launched in a step.
+        gaps: fields that were not stated or not recognised.
     """
 
     kind: str
@@ -85,60 +85,60 @@ class Counted:
     gaps: tuple[str, ...]
 
     def held(self, devices: int) -> float:
-        """Bytes on each device of a gang."""
+        """Return the bytes held on each device of a gang."""
         return self.weights + self.activations / devices
 
     def moved(self, devices: int) -> float:
-        """Bytes to and from the memory of each device in a step."""
+        """Return the bytes to and from the memory of each device in a step."""
         return self.weights + self.passes + 2.0 * self.activations / devices
 
 
 def kind_of(model_type: str) -> str:
-    """The kind of network of a type as users write it, "" if it is not known."""
-    plain = "".join(each for each in model_type.lower() if each.isalpha())
+    """Return the kind of network of a type as users write it, "" if it is not known."""
+    plain = "".join(letter for letter in model_type.lower() if letter.isalpha())
     if plain in KINDS:
         return plain
     return next((kind for alias, kind in ALIASES.items() if plain.startswith(alias)), "")
 
 
-def count(description: Mapping[str, object]) -> Counted:
-    """Count a step.
+def count(description: Mapping[str, object]) -> StepCounts:
+    """Count the operations and bytes of a step.
 
     Args:
         description: `model_type`, `parameters`, `batch_size`, `input_size`, `layers`, `precision`,
             `optimizer`; all may be absent.
 
     Raises:
-        BadInput: a number that is not one, or is not above 0.
+        BadInput: a field is not a number above 0.
     """
     gaps: list[str] = []
     kind = kind_of(str(description.get("model_type") or ""))
     if not kind:
         gaps.append("model_type")
-    usual = KINDS.get(kind, UNKNOWN)
-    parameters = _stated(description, "parameters", usual.parameters, gaps)
-    batch = _stated(description, "batch_size", USUAL_BATCH, gaps)
-    size = _stated(description, "input_size", usual.input_size, gaps)
-    layers = _stated(description, "layers", usual.layers, gaps)
-    width = WIDTHS[_word(description, "precision", WIDTHS, "fp32")]
-    states = STATES[_word(description, "optimizer", STATES, "adam")]
+    typical = KINDS.get(kind, UNKNOWN)
+    parameters = _stated(description, "parameters", typical.parameters, gaps)
+    batch = _stated(description, "batch_size", TYPICAL_BATCH, gaps)
+    size = _stated(description, "input_size", typical.input_size, gaps)
+    layers = _stated(description, "layers", typical.layers, gaps)
+    width = WIDTHS[_label(description, "precision", WIDTHS, "fp32")]
+    states = STATES[_label(description, "optimizer", STATES, "adam")]
     forward = _forward(kind, parameters, size, layers)
     activations = _activations(kind, parameters, size, layers) * batch * width
     master = 4.0 if width < 4.0 else 0.0
     weights = parameters * (2.0 * width + master + 4.0 * states)
-    return Counted(
+    return StepCounts(
         kind=kind,
         flops=TRAINING * forward * batch,
         weights=weights,
         activations=activations,
         passes=parameters * width,
-        kernels=layers * usual.kernels,
+        kernels=layers * typical.kernels,
         gaps=tuple(gaps),
     )
 
 
 def _forward(kind: str, parameters: float, size: float, layers: float) -> float:
-    """Operations of one sample, forward."""
+    """Return the forward operations of one sample."""
     if kind == "cnn":
         return CNN_REUSE * parameters * (size / KINDS["cnn"].input_size) ** 2
     if kind in ("transformer", "rnn"):
@@ -150,7 +150,7 @@ def _forward(kind: str, parameters: float, size: float, layers: float) -> float:
 
 
 def _activations(kind: str, parameters: float, size: float, layers: float) -> float:
-    """Numbers kept for the backward pass of one sample."""
+    """Return the number of values kept for the backward pass of one sample."""
     if kind == "cnn":
         scale = math.sqrt(parameters / KINDS["cnn"].parameters)
         return CNN_ACTIVATIONS * scale * (size / KINDS["cnn"].input_size) ** 2
@@ -162,19 +162,19 @@ def _activations(kind: str, parameters: float, size: float, layers: float) -> fl
 
 
 def _hidden(parameters: float, layers: float) -> float:
-    """Width of a transformer whose layers have 12 parameters for each pair of channels."""
+    """Return the width of a transformer with 12 parameters per layer and pair of channels."""
     return math.sqrt(parameters / (12.0 * layers))
 
 
-def _stated(row: Mapping[str, object], field: str, usual: float, gaps: list[str]) -> float:
+def _stated(row: Mapping[str, object], field: str, typical: float, gaps: list[str]) -> float:
     if row.get(field) in (None, ""):
         gaps.append(field)
-        return usual
+        return typical
     return number(row, field)
 
 
-def _word(row: Mapping[str, object], field: str, known: Mapping[str, float], usual: str) -> str:
-    value = str(row.get(field) or usual).lower()
-    if value not in known:
-        raise BadInput(f"{field} {value!r} is not known", f"known: {', '.join(known)}")
+def _label(row: Mapping[str, object], field: str, labels: Mapping[str, float], default: str) -> str:
+    value = str(row.get(field) or default).lower()
+    if value not in labels:
+        raise BadInput(f"{field} {value!r} is not known", f"known: {', '.join(labels)}")
     return value

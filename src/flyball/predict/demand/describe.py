@@ -1,9 +1,9 @@
-"""From a job's description to what it will ask of a device: an estimate, a band, and its basis.
+"""Estimates a job's demand on a device from its description: a value, a band, and its basis.
 
-What was measured for a model goes first, then, on one core, what was learnt from steps measured
-here; anything else is counted and put under the roofline of the catalogue. The bands of counted
+Measurements of the model take precedence, then, on one core, the model learnt from our measured
+steps; anything else is counted and put under the roofline of the catalogue. The bands of counted
 estimates are stated factors, wider with every gap in the description: they are judgement, not
-calibration, and the basis says so.
+calibration, and the basis states that.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from flyball.core.errors import BadInput
 from flyball.physics import catalogue, measured, step_time
 from flyball.physics.catalogue import DeviceType
 from flyball.physics.roofline import EFFICIENCY
-from flyball.predict.demand.counts import Counted, count
+from flyball.predict.demand.counts import StepCounts, count
 from flyball.predict.demand.formulas import number
-from flyball.predict.demand.own_model import Learnt, learnt
+from flyball.predict.demand.own_model import CoreEstimate, estimate_on_core
 
 LAUNCH_S = 6e-6
-"""The host's part of a kernel."""
+"""Host time per kernel launch."""
 CONTEXT_MIB = 1443.0
-"""What a process with a CUDA context and no net takes in GPUMemNet's measurements."""
+"""Memory of a process with a CUDA context and no net in GPUMemNet's measurements."""
 COUNTED = {"flops": 1.5, "step_s": 3.0, "memory_mib": 2.0}
 """Factor to either side of an estimate that is counted from a full description."""
 GAPS = {"model_type": 10.0, "parameters": 10.0, "batch_size": 4.0, "input_size": 2.0, "layers": 1.3}
 """Further factor for each field that is not stated."""
 WIDEST = 1e4
 ONE_CORE = "CPU1"
-"""The device that the measured set of our own speaks for."""
+"""Device type of our measured set."""
 OTHER_CORE = 2.0
-"""Factor by which the step of another make of core may differ: stated, not measured."""
+"""Factor by which a step may differ on another make of core: stated, not measured."""
 FORMATS = {
     "fp32": ("fp32",),
     "tf32": ("tf32", "fp32"),
     "fp16": ("fp16", "bf16", "fp32"),
     "bf16": ("bf16", "fp16", "fp32"),
 }
-"""Number formats of a device that serve for a precision, best first."""
+"""Number formats of a device that can be used for a precision, best first."""
 
 
 class Estimate(NamedTuple):
-    """A value with its 90 % band, and where it comes from."""
+    """Holds a value with its 90 % band, and its basis."""
 
     value: float
     low: float
@@ -53,15 +53,15 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Demand:
-    """What a step asks of one device.
+    """Holds the demand of a step on one device.
 
     Attributes:
         flops: operations of a step.
-        step_s: its time.
-        memory_mib: on the device.
+        step_s: time of a step.
+        memory_mib: memory on the device.
         utilisation: part of the step in which the device is busy.
         run_s: time of all `iterations`; None = not stated.
-        remarks: what was missing or strange, for people.
+        remarks: what was missing or unusual, as sentences.
     """
 
     flops: Estimate
@@ -73,17 +73,17 @@ class Demand:
 
 
 def one(description: Mapping[str, object], device: str, devices: int = 1) -> Demand:
-    """Estimate one job on one type of device.
+    """Estimate the demand of one job on one type of device.
 
     Args:
         description: see `counts.count`; also `iterations`, and `model`, a measured model such
             as `bert:48`.
         device: a name of the catalogue.
-        devices: in the gang; the batch is divided among them.
+        devices: number of devices in the gang; the batch is divided among them.
 
     Raises:
-        UnknownName: no such device.
-        BadInput: a value that cannot be, a device that cannot train.
+        UnknownName: there is no such device.
+        BadInput: a value is not possible, or the device cannot train.
     """
     if devices < 1:
         raise BadInput(f"{devices} devices", "use at least 1")
@@ -93,7 +93,7 @@ def one(description: Mapping[str, object], device: str, devices: int = 1) -> Dem
     busy_s = max(compute_s, memory_s)
     roof = "compute" if compute_s >= memory_s else "memory"
     basis = f"roofline of {chip.name} ({roof})"
-    on_core = learnt(description) if chip.name == ONE_CORE and devices == 1 else None
+    on_core = estimate_on_core(description) if chip.name == ONE_CORE and devices == 1 else None
     step = (
         _measured(description, chip, devices)
         or (_on_core(on_core["step"], OTHER_CORE) if on_core else None)
@@ -114,11 +114,11 @@ def one(description: Mapping[str, object], device: str, devices: int = 1) -> Dem
 
 
 def _parts(
-    counted: Counted, chip: DeviceType, description: Mapping[str, object], devices: int
+    counted: StepCounts, chip: DeviceType, description: Mapping[str, object], devices: int
 ) -> tuple[float, float, float]:
-    """Seconds to compute, to move bytes, and of the host."""
+    """Return the seconds to compute, to move bytes, and of the host."""
     precision = str(description.get("precision") or "fp32").lower()
-    usable = next((each for each in FORMATS[precision] if each in chip.peak_tflops), None)
+    usable = next((name for name in FORMATS[precision] if name in chip.peak_tflops), None)
     if usable is None:
         raise BadInput(f"{chip.name} cannot train in {precision}", "choose another device")
     compute_s = counted.flops / devices / (chip.peak_tflops[usable] * 1e12 * EFFICIENCY)
@@ -135,16 +135,16 @@ def _band(what: str, value: float, gaps: tuple[str, ...], basis: str) -> Estimat
     return Estimate(value, value / factor, value * factor, note)
 
 
-def _on_core(found: Learnt, factor: float) -> Estimate:
-    """What our own measurements on one core say; its step may differ on another make of core."""
+def _on_core(estimate: CoreEstimate, factor: float) -> Estimate:
+    """Return the estimate learnt on one core, widened by `factor` for other makes of core."""
     note = "learnt from steps measured on one core of an Intel Xeon (data/measured_steps.json)"
     if factor > 1.0:
         note += f"; another core may differ: band widened by a stated factor of {factor:g}"
-    return Estimate(found.value, found.low / factor, found.high * factor, note)
+    return Estimate(estimate.value, estimate.low / factor, estimate.high * factor, note)
 
 
-def _memory(held_mib: float, counted: Counted, chip: DeviceType) -> Estimate:
-    """Above the context, which is known and has no band of its own."""
+def _memory(held_mib: float, counted: StepCounts, chip: DeviceType) -> Estimate:
+    """Return the memory: the context, which is known, plus an estimate with its band."""
     context_mib = CONTEXT_MIB if chip.kind == "gpu" else 0.0
     above = _band("memory_mib", held_mib, counted.gaps, "counted, above the context")
     return Estimate(
@@ -154,7 +154,7 @@ def _memory(held_mib: float, counted: Counted, chip: DeviceType) -> Estimate:
 
 
 def _run(step: Estimate, description: Mapping[str, object]) -> Estimate | None:
-    """The time of all steps."""
+    """Return the time of all steps, None if their number is not stated."""
     if description.get("iterations") in (None, ""):
         return None
     steps = number(description, "iterations")
@@ -163,19 +163,19 @@ def _run(step: Estimate, description: Mapping[str, object]) -> Estimate | None:
 
 
 def _measured(description: Mapping[str, object], chip: DeviceType, devices: int) -> Estimate | None:
-    """Step time of a model that was measured on this type; None if it was not."""
+    """Return the step time of a model measured on this type; None if it was not."""
     model = str(description.get("model") or "")
-    known = step_time.find(model)
-    if known is not None:
-        name, local = known.application.name, known.batch / devices
+    match = step_time.find(model)
+    if match is not None:
+        name, local = match.application.name, match.batch / devices
         across = devices > chip.node_devices
         seconds = step_time.step_time_s(name, chip.name, devices, across, local)
         if seconds is not None:
-            fits = known.application.fits
+            fits = match.application.fits
             near = [fits[chip.name]] if chip.name in fits else list(fits.values())
             error = max(0.15, 3.0 * max(fit.error for fit in near))
             low, high = seconds / (1.0 + error), seconds * (1.0 + error)
-            return Estimate(seconds, low, high, f"measured: {known.text} on {chip.name}")
+            return Estimate(seconds, low, high, f"measured: {match.text} on {chip.name}")
     key = measured.model_key(model)
     if key is not None and chip.measured_as:
         count_used = measured.measured_count(key, devices)
@@ -187,21 +187,23 @@ def _measured(description: Mapping[str, object], chip: DeviceType, devices: int)
 
 
 def _remarks(
-    description: Mapping[str, object], counted: Counted, chip: DeviceType, devices: int
+    description: Mapping[str, object], counted: StepCounts, chip: DeviceType, devices: int
 ) -> tuple[str, ...]:
-    """What whoever asked should know besides."""
-    made = []
+    """Return remarks for the user."""
+    remarks = []
     model_type, model = description.get("model_type"), str(description.get("model") or "")
     if "model_type" in counted.gaps and model_type:
-        made.append(f"model type {model_type!r} is not known: a wide band")
+        remarks.append(f"model type {model_type!r} is not known: a wide band")
     if missing := [gap for gap in counted.gaps if not description.get(gap)]:
-        made.append(f"not stated, a usual value taken: {', '.join(missing)}")
+        remarks.append(f"not stated, a usual value taken: {', '.join(missing)}")
     held_gib = counted.held(devices) / 2**30
     if held_gib > chip.memory_gib:
-        made.append(f"{held_gib:.0f} GiB do not fit into the {chip.memory_gib:g} GiB of a device")
+        remarks.append(
+            f"{held_gib:.0f} GiB do not fit into the {chip.memory_gib:g} GiB of a device"
+        )
     unmeasured = step_time.find(model) is None and measured.model_key(model) is None
     if model and unmeasured:
-        made.append(f"model {model!r} was not measured: counted")
+        remarks.append(f"model {model!r} was not measured: counted")
     if devices > 1 and unmeasured:
-        made.append("the exchange of gradients is not counted")
-    return tuple(made)
+        remarks.append("the exchange of gradients is not counted")
+    return tuple(remarks)

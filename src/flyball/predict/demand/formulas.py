@@ -1,8 +1,8 @@
-"""The contract of an analytic estimate, and what several of them share.
+"""The contract of an analytic estimate, and code shared by several.
 
 A formula counts what can be counted (operations, bytes, devices) and may have a few coefficients
-that it learns. It gives the logarithm of its estimate and the features from which trees learn
-what it leaves out.
+that it learns. It returns the logarithm of its estimate and the features from which trees learn
+the residual.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from flyball.core.shared_data import shared_data
 
 Row = Mapping[str, object]
 VALUE = "value"
-"""The field of a row that holds what was measured."""
+"""Field of a row that holds the measured value."""
 
 
 class Formula(Protocol):
-    """An analytic estimate.
+    """Estimates a quantity analytically.
 
     Attributes:
-        names: of the features.
-        coded: places of features that are codes and have no order.
+        names: names of the features.
+        coded: indices of features that are codes without an order.
     """
 
     names: tuple[str, ...]
@@ -39,48 +39,48 @@ class Formula(Protocol):
     def logs(self, rows: Sequence[Row]) -> Floats: ...
     def features(self, rows: Sequence[Row]) -> Floats: ...
     def as_dict(self) -> dict[str, Any]: ...
-    def set(self, values: Mapping[str, Any]) -> None: ...
+    def restore(self, values: Mapping[str, Any]) -> None: ...
 
 
 def shared_rows(*parts: str) -> Iterator[dict[str, str]]:
-    """Rows of a table of the shared data.
+    """Yield the rows of a table of the shared data.
 
     Raises:
-        DataAbsent: it is not on this machine.
+        DataAbsent: the table is not on this machine.
     """
     with gzip.open(shared_data(*parts), "rt", encoding="utf-8") as file:
         yield from csv.DictReader(file)
 
 
 def number(row: Row, field: str, default: float | None = None) -> float:
-    """A positive number of a row.
+    """Return a positive number of a row.
 
     Raises:
-        BadInput: it is not there, or not a positive number.
+        BadInput: the field is missing, or not a positive number.
     """
     value = row.get(field)
     if value in (None, "") and default is not None:
         return default
     try:
-        found = float(value)  # type: ignore[arg-type]
+        result = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        found = math.nan
-    if not 0.0 < found < math.inf:
+        result = math.nan
+    if not 0.0 < result < math.inf:
         raise BadInput(f"{field} is {value!r}", "it must be a number above 0")
-    return found
+    return result
 
 
 def measured_logs(rows: Sequence[Row]) -> Floats:
-    """Logarithms of what was measured."""
+    """Return the logarithms of the measured values."""
     return np.array([math.log(number(row, VALUE)) for row in rows])
 
 
-def codes(rows: Sequence[Row], field: str, known: Sequence[str]) -> Floats:
-    """Places of a field's values in a list; NaN for those that are not in it."""
-    places = {name: float(at) for at, name in enumerate(known)}
-    return np.array([places.get(str(row.get(field)), math.nan) for row in rows])
+def codes(rows: Sequence[Row], field: str, labels: Sequence[str]) -> Floats:
+    """Return the index of each row's value in `labels`; NaN for values that are not in it."""
+    indices = {label: float(index) for index, label in enumerate(labels)}
+    return np.array([indices.get(str(row.get(field)), math.nan) for row in rows])
 
 
 def values_of(rows: Sequence[Row], field: str) -> list[str]:
-    """The different values of a field, in order."""
+    """Return the distinct values of a field, sorted."""
     return sorted({str(row.get(field)) for row in rows})

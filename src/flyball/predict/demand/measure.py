@@ -1,7 +1,7 @@
-"""A measured set of one's own: real nets, real steps, one fresh process for each row.
+"""Measures a set of training steps: real nets, a fresh process for each row.
 
-The table is written row by row and may be taken up again; its card says on what machine, when
-and with what it was made. Nothing here imports torch: the processes do.
+The table is written row by row and can be resumed; its card records the machine, the date and the
+versions. Nothing here imports torch: the worker processes do.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from flyball.core.errors import BadInput, Unavailable
-from flyball.predict.demand.measure_shapes import Shape, drawn
+from flyball.predict.demand.measure_shapes import Shape, draw_shape
 
 STATED = (
     *("model_type", "parameters", "batch_size", "input_size", "layers", "iterations"),
     *("precision", "optimizer", "regularization", "augmentation", "learning_rate"),
 )
-"""What a user states: the columns an estimate may use."""
-FOUND = ("flops", "step_s", "step_median_s", "wall_s", "memory_mib", "steps")
-COLUMNS = (*STATED, *FOUND)
+"""Columns that a user states, and that an estimate may use."""
+MEASURED = ("flops", "step_s", "step_median_s", "wall_s", "memory_mib", "steps")
+COLUMNS = (*STATED, *MEASURED)
 MEANING = {
     "model_type": "family of the net (measure_nets.py)",
     "parameters": "numbers that are trained",
@@ -55,19 +55,19 @@ Done = Callable[[str], None]
 
 
 def measure(out: Path, rows: int, seed: int, today: str, resume: bool, done: Done) -> int:
-    """Measure rows into a table; the number measured now.
+    """Measure rows into a table; return the number measured now.
 
     Args:
-        out: the CSV; its card is beside it, with the ending `.json`.
-        rows: of the whole table.
-        seed: of the shapes and of torch.
+        out: the CSV file; its card has the same name with the ending `.json`.
+        rows: rows of the whole table.
+        seed: seed of the shapes and of torch.
         today: date for the card.
-        resume: go on after the rows that are there.
+        resume: continue after the rows that are there.
         done: called with the type of each row.
 
     Raises:
-        BadInput: the table is there and is not to be taken up, or is of another seed.
-        Unavailable: no torch here, or a net could not be run on this machine.
+        BadInput: the table exists and is not to be resumed, or has another seed.
+        Unavailable: torch is not installed, or a net could not run on this machine.
     """
     first = _first(out, seed, resume)
     _check_torch()
@@ -78,20 +78,20 @@ def measure(out: Path, rows: int, seed: int, today: str, resume: bool, done: Don
         if not first:
             writer.writeheader()
         for index in range(first, rows):
-            shape = drawn(index, seed)
+            shape = draw_shape(index, seed)
             writer.writerow(_run(run, shape, index, seed))
             file.flush()
             done(shape.type)
-    found = {**_card(rows, seed, today), "clock_over_core": _shared(read_rows(out))}
-    card.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    final_card = {**_card(rows, seed, today), "clock_over_core": _shared(read_rows(out))}
+    card.write_text(json.dumps(final_card, indent=1) + "\n", "utf-8")
     return max(0, rows - first)
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Rows of a measured table.
+    """Return the rows of a measured table.
 
     Raises:
-        BadInput: it cannot be read, or is another table.
+        BadInput: the file cannot be read, or is another table.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -105,18 +105,18 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def _first(out: Path, seed: int, resume: bool) -> int:
-    """The row to begin with."""
+    """Return the index of the first row to measure."""
     if not out.exists():
         return 0
     if not resume:
-        raise BadInput(f"{out} is already there", "use --resume to go on with it, or another name")
+        raise BadInput(f"{out} already exists", "use --resume to continue it, or another name")
     rows = read_rows(out)
     try:
         card = json.loads(out.with_suffix(".json").read_text("utf-8"))
     except (OSError, ValueError):
-        raise BadInput(f"{out} has no card beside it", "measure it anew") from None
+        raise BadInput(f"{out} has no card ({out.stem}.json)", "measure it again") from None
     if card.get("seed") != seed:
-        raise BadInput(f"{out} was begun with seed {card.get('seed')}", "use the same --seed")
+        raise BadInput(f"{out} was started with seed {card.get('seed')}", "use the same --seed")
     return len(rows)
 
 
@@ -124,12 +124,12 @@ def _check_torch() -> None:
     try:
         import_module("torch")
     except ImportError:
-        raise Unavailable("no torch here", "pip install flyball[learn]") from None
+        raise Unavailable("torch is not installed", "pip install flyball[learn]") from None
 
 
 @contextmanager
 def _workers() -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes, forked from a small server that has loaded torch and run nothing."""
+    """Yield a pool of fresh processes, forked from a server that has only imported torch."""
     context = get_context("forkserver")
     context.set_forkserver_preload([WORKER])
     with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
@@ -139,17 +139,17 @@ def _workers() -> Iterator[ProcessPoolExecutor]:
 def _run(pool: ProcessPoolExecutor, shape: Shape, index: int, seed: int) -> dict[str, Any]:
     measured = import_module(WORKER).measured
     try:
-        found: dict[str, Any] = pool.submit(measured, shape, seed + index).result()
+        row: dict[str, Any] = pool.submit(measured, shape, seed + index).result()
     except BrokenProcessPool:
         raise Unavailable(
             f"the process of row {index} ({shape}) died",
             "free some memory, or the CPU lacks what torch asks of it",
         ) from None
-    return found
+    return row
 
 
 def _card(rows: int, seed: int, today: str) -> dict[str, Any]:
-    """Where the figures come from."""
+    """Return the card: where the figures come from."""
     return {
         "what": "training steps of torch models, measured on one thread",
         "rows": rows,
@@ -165,26 +165,26 @@ def _card(rows: int, seed: int, today: str) -> dict[str, Any]:
 
 
 def _shared(rows: list[dict[str, str]]) -> dict[str, float]:
-    """How much longer steps took by the clock than on the core: was the machine shared?"""
+    """Return how much longer steps took by the clock than on the core, if it was shared."""
     ratios = sorted(float(row["wall_s"]) / float(row["step_s"]) for row in rows)
     return {name: round(ratios[int(part * len(ratios))], 2) for name, part in RATIOS.items()}
 
 
 def _cpu() -> str:
-    """The processor as the kernel names it, with family and model: virtual ones hide the rest."""
-    found: dict[str, str] = {}
+    """Return the processor as the kernel names it, with family and model, shown even by VMs."""
+    fields: dict[str, str] = {}
     for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
         name, _colon, value = line.partition(":")
-        found.setdefault(name.strip(), value.strip())
-    parts = (found.get("model name", platform.machine()), found.get("cpu family"))
-    return f"{parts[0]} (family {parts[1]}, model {found.get('model')})"
+        fields.setdefault(name.strip(), value.strip())
+    parts = (fields.get("model name", platform.machine()), fields.get("cpu family"))
+    return f"{parts[0]} (family {parts[1]}, model {fields.get('model')})"
 
 
 def _versions(*names: str) -> dict[str, str]:
-    made = {}
+    versions = {}
     for name in names:
         try:
-            made[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            made[name] = ""
-    return made
+            versions[name] = ""
+    return versions

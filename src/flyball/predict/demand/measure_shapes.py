@@ -1,7 +1,7 @@
-"""What nets are measured: shapes drawn so that work and memory are spread over decades.
+"""Shapes of the measured nets, drawn so that work and memory spread over decades.
 
-A shape says more than a description does (how wide, which of two variants): the description is
-what a user would state, and what is left out of it is what an estimate has to live with.
+A shape has more than a description does (how wide, which of two variants): the description is what
+a user would state, and an estimate has to do without the rest.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ REGULARIZATIONS = ("none", "weight-decay", "dropout", "l1")
 AUGMENTATIONS = ("none", "noise", "mask", "mixup")
 CLASSES = 10
 VOCABULARY = 1000
-"""Different tokens of the sequence models."""
+"""Number of distinct tokens of the sequence models."""
 WORK = (1e6, 1.2e10)
-"""Least and most multiplications and additions of a step that are aimed at."""
+"""Range of the target number of multiplications and additions of a step."""
 MOST_NUMBERS = 1.2e8
-"""Activations and parameters (with what the optimiser keeps) of a net that is still measured."""
+"""Maximum number of activations, parameters and optimiser values of a measured net."""
 CANDIDATES = 40
-"""Shapes drawn for each row; the one nearest to the work aimed at is taken."""
+"""Number of shapes drawn for each row; the one nearest to the target work is used."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A net and how it is trained.
+    """Holds the shape of a net and how it is trained.
 
     Attributes:
         type: one of `TYPES`.
         width: channels, units or columns of an embedding.
-        layers: that hold weights and are repeated.
+        layers: number of repeated layers with weights.
         batch: samples of a step.
-        size: of the input: features, side of the image, length, fields or nodes.
-        variant: 0 or 1: a difference within the type that no description mentions.
+        size: size of the input: features, side of the image, length, fields or nodes.
+        variant: 0 or 1: a difference within the type that descriptions do not mention.
         table: rows of each embedding of a recommendation net.
     """
 
@@ -70,24 +70,24 @@ RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {
 }
 MULTIPLES = {"width": 8, "size": 8}
 SMALLEST: dict[str, Any] = {"width": 32, "layers": 2, "batch": 2, "size": 16}
-"""For the warm-up: every kernel once, hardly any memory."""
+"""Shape of the warm-up, which runs every kernel once and needs little memory."""
 
 
-def drawn(index: int, seed: int) -> Shape:
-    """The shape of one row: the same for the same numbers, whatever was drawn before.
+def draw_shape(index: int, seed: int) -> Shape:
+    """Return the shape of one row, which depends on `index` and `seed` only.
 
-    Types take turns, so that any first part of the rows is a fair sample of them.
+    Types alternate, so that any first part of the rows is a fair sample of them.
     """
     draw = np.random.default_rng([seed, index])
     kind = TYPES[index % len(TYPES)]
-    aim = math.exp(draw.uniform(*np.log(WORK)))
+    target = math.exp(draw.uniform(*np.log(WORK)))
     tries = [_candidate(kind, draw) for _ in range(CANDIDATES)]
-    fitting = [each for each in tries if numbers_of(each) <= MOST_NUMBERS]
-    return min(fitting or tries, key=lambda each: abs(math.log(work_of(each) / aim)))
+    fitting = [shape for shape in tries if numbers_of(shape) <= MOST_NUMBERS]
+    return min(fitting or tries, key=lambda shape: abs(math.log(work_of(shape) / target)))
 
 
 def smallest(shape: Shape) -> Shape:
-    """A tiny net of the same type, trained in the same way."""
+    """Return a tiny net of the same type, trained in the same way."""
     return replace(shape, table=8, **SMALLEST)
 
 
@@ -112,13 +112,13 @@ def _candidate(kind: str, draw: np.random.Generator) -> Shape:
 
 
 def _between(low: float, high: float, multiple: int, draw: np.random.Generator) -> int:
-    """Evenly spread logarithms, rounded to a multiple."""
+    """Draw a value with a uniform logarithm, rounded to a multiple."""
     value = math.exp(draw.uniform(math.log(low), math.log(high)))
     return max(multiple, round(value / multiple) * multiple)
 
 
 def work_of(shape: Shape) -> float:
-    """Operations of a step, roughly: only to spread the rows; the figures are counted."""
+    """Return the rough operations of a step, used only to spread the rows."""
     w, n, d, s = float(shape.width), float(shape.batch), float(shape.layers), float(shape.size)
     once = {
         "mlp": lambda: w * w * d + w * s,
@@ -134,7 +134,7 @@ def work_of(shape: Shape) -> float:
 
 
 def numbers_of(shape: Shape) -> float:
-    """Numbers held in a step, roughly: only to leave out what would not fit a small machine."""
+    """Return the rough number of values held in a step, to skip nets too large to measure."""
     w, n, d, s = float(shape.width), float(shape.batch), float(shape.layers), float(shape.size)
     return {
         "mlp": lambda: 3 * n * w * d + 4 * w * w * d,

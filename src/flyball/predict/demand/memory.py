@@ -1,7 +1,7 @@
-"""Device memory of a training job above the context that any job of the framework takes.
+"""Device memory of a training job above the context that every job of the framework has.
 
-Weights, gradients and two moments of the optimiser for each parameter, activations of a batch
-and their gradients: counted, with two factors that are learnt.
+It counts weights, gradients and two moments of the optimiser for each parameter, and activations
+of a batch with their gradients; two factors are learnt.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from flyball.predict.demand.formulas import VALUE, Row, codes, number, shared_ro
 BYTES = 4.0
 MIB = 2.0**20
 GRANULE_MIB = 2.0
-"""What the allocator takes from the device at a time; nothing smaller can be seen."""
+"""Unit in which the allocator takes memory from the device, and so the measuring resolution."""
 
 
 class Memory:
-    """Rows have `total_parameters`, `total_activations` (of a sample), `batch_size`, `depth`."""
+    """Estimates memory.
+
+    Rows have `total_parameters`, `total_activations` (of a sample), `batch_size`, `depth`.
+    """
 
     names: tuple[str, ...] = (
         *("log_formula", "log_parameters", "log_activations", "log_batch", "depth", "arch"),
@@ -34,7 +37,7 @@ class Memory:
         self._shapes: list[str] = []
 
     def fit(self, rows: Sequence[Row], logs: Floats) -> None:
-        """Copies of each parameter and of each activation, and what is always there."""
+        """Fit the copies of each parameter and of each activation, and a constant."""
         from scipy.optimize import nnls
 
         self._shapes = values_of(rows, "arch")
@@ -42,12 +45,12 @@ class Memory:
         self._terms = nnls(scaled, np.ones(len(logs)))[0].tolist()
 
     def logs(self, rows: Sequence[Row]) -> Floats:
-        """Logarithm of the MiB above the context."""
+        """Return the logarithm of the MiB above the context."""
         mib = np.maximum(_terms(rows) @ np.array(self._terms), 0.5 * GRANULE_MIB)
         return np.asarray(np.log(mib), np.float64)
 
     def features(self, rows: Sequence[Row]) -> Floats:
-        """One row of `names` each."""
+        """Return the features, named by `names`, of each row."""
         parameters = np.array([number(row, "total_parameters") for row in rows])
         activations = np.array([number(row, "total_activations") for row in rows])
         batch = np.array([number(row, "batch_size") for row in rows])
@@ -68,29 +71,29 @@ class Memory:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Factors, for the card."""
+        """Return the factors, for the card."""
         return {"terms": self._terms, "shapes": self._shapes}
 
-    def set(self, values: Mapping[str, Any]) -> None:
-        """What `as_dict` gave."""
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Restore what `as_dict` returned."""
         self._terms, self._shapes = values["terms"], values["shapes"]
 
 
 def _terms(rows: Sequence[Row]) -> Floats:
-    """MiB of parameters, of a batch's activations, and of one unit."""
-    made = []
+    """Return the MiB of parameters, of a batch's activations, and of one unit."""
+    terms = []
     for row in rows:
         batch_mib = number(row, "total_activations") * number(row, "batch_size") * BYTES / MIB
-        made.append([number(row, "total_parameters") * BYTES / MIB, batch_mib, 1.0])
-    return np.array(made)
+        terms.append([number(row, "total_parameters") * BYTES / MIB, batch_mib, 1.0])
+    return np.array(terms)
 
 
 def table() -> list[Row]:
-    """GPUMemNet's random MLPs; `value` is in MiB above the context.
+    """Return GPUMemNet's random MLPs; `value` is in MiB above the context.
 
     A few rows (15 of 3,000) were read before the first step, while there was only the context:
-    they show the least of all, six MiB and more below the rest, and among them is a net whose
-    parameters alone take more. They tell what the context is and are left out otherwise.
+    they are the lowest, six MiB and more below the rest, and among them is a net whose parameters
+    alone take more. They give the size of the context and are left out otherwise.
     """
     rows = list(shared_rows("dnn_perf", "gpumemnet_mlp_memory.csv.gz"))
     taken = [float(row["max_gpu_memory_mib"]) for row in rows]

@@ -1,7 +1,7 @@
-"""One operator of a network on one device: a roofline, and what stands in its way.
+"""Latency of one operator of a network on one device: a roofline and features for its residual.
 
-Operations and bytes are counted from the shapes; the roofline takes the longer of computing at
-peak and moving the bytes once. The features say how well the shape fits the device: whether its
+Operations and bytes are counted from the shapes; the roofline is the longer of computing at peak
+and moving the bytes once. The features describe how well the shape fits the device: whether its
 tiles fill the multiprocessors, whether it fits into the cache, how it is aligned.
 """
 
@@ -24,10 +24,10 @@ TWO_INPUTS = ("add", "mul", "pow", "div")
 OTHERS = ("addu", "mulu", "powu", "divu", "relu", "gelu", "tanh", "softmax", "ln")
 OPERATORS = (*MATRIX, *TWO_INPUTS, *OTHERS)
 PER_ELEMENT = {"ln": 8.0, "softmax": 5.0, "gelu": 8.0, "tanh": 8.0, "pow": 8.0, "powu": 8.0}
-"""Operations for each element; 1 for those that are not here."""
+"""Operations per element; 1 for operators that are not listed."""
 TILE = 128
 BYTES = 4.0
-"""Of an element: the measurements are in FP32."""
+"""Bytes of an element: the measurements are in FP32."""
 MANY_WAVES = 50.0
 
 CATALOGUE_NAMES = {
@@ -40,12 +40,12 @@ CATALOGUE_NAMES = {
     "Tesla T4": "T4",
     "Tesla V100-PCIE-32GB": "V100-32GB",
 }
-"""NeuSight's names of devices that are in the catalogue too."""
+"""Catalogue names of NeuSight's devices, by its names."""
 
 
 @dataclass(frozen=True)
 class Chip:
-    """What the operators see of a device; NaN = not known."""
+    """Holds the properties of a device that operators depend on; NaN = not known."""
 
     peak_flops: float
     bandwidth: float
@@ -55,8 +55,8 @@ class Chip:
 
 
 @dataclass(frozen=True)
-class Count:
-    """An operator in numbers."""
+class OperatorCounts:
+    """Holds the counts of one operator."""
 
     flops: float
     moved: float
@@ -65,7 +65,7 @@ class Count:
 
 
 class Operators:
-    """Latency of an operator; rows have `op`, `gpu` and the sizes `B`, `M`, `N`, `K`, `H`."""
+    """Estimates latencies; rows have `op`, `gpu` and the sizes `B`, `M`, `N`, `K`, `H`."""
 
     names: tuple[str, ...] = (
         *("op", "log_roofline", "log_compute_over_memory", "log_waves", "last_wave", "filled"),
@@ -78,41 +78,41 @@ class Operators:
         self._chips = dict(chips or {})
 
     def fit(self, rows: Sequence[Row], logs: Floats) -> None:
-        """Nothing to learn: everything is counted."""
+        """Do nothing: everything is counted."""
 
     def logs(self, rows: Sequence[Row]) -> Floats:
-        """Logarithm of the roofline, in seconds."""
+        """Return the logarithm of the roofline, in seconds."""
         return np.log([max(self._times(row, count_of(row))) for row in rows])
 
     def features(self, rows: Sequence[Row]) -> Floats:
-        """One row of `names` each."""
+        """Return the features, named by `names`, of each row."""
         return np.array([self._features(row) for row in rows])
 
     def as_dict(self) -> dict[str, Any]:
-        """The devices it knows, for the card."""
+        """Return the devices, for the card."""
         return {"chips": {name: asdict(chip) for name, chip in self._chips.items()}}
 
-    def set(self, values: Mapping[str, Any]) -> None:
-        """What `as_dict` gave."""
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Restore what `as_dict` returned."""
         self._chips = {name: Chip(**chip) for name, chip in values["chips"].items()}
 
     def chip(self, name: str) -> Chip:
-        """A device by NeuSight's name, else by the catalogue's.
+        """Return a device by NeuSight's name, else by the catalogue's.
 
         Raises:
-            UnknownName: neither knows it.
+            UnknownName: neither has it.
         """
         if name in self._chips:
             return self._chips[name]
-        for known, alias in CATALOGUE_NAMES.items():
-            if known in self._chips and alias.lower() == name.lower():
-                return self._chips[known]
+        for neusight, alias in CATALOGUE_NAMES.items():
+            if neusight in self._chips and alias.lower() == name.lower():
+                return self._chips[neusight]
         device = catalogue.get(name)
         if "fp32" not in device.peak_tflops:
             raise UnknownName("device with FP32", name, self._chips)
         return Chip(device.peak_tflops["fp32"] * 1e12, device.bandwidth_gb_s * 1e9)
 
-    def _times(self, row: Row, count: Count) -> tuple[float, float]:
+    def _times(self, row: Row, count: OperatorCounts) -> tuple[float, float]:
         chip = self.chip(str(row.get("gpu")))
         return count.flops / chip.peak_flops, count.moved / chip.bandwidth
 
@@ -120,7 +120,7 @@ class Operators:
         count, chip = count_of(row), self.chip(str(row.get("gpu")))
         compute_s, memory_s = self._times(row, count)
         waves = count.tiles / chip.cores
-        sizes = [_size(row, each) for each in "BMNKH"]
+        sizes = [_size(row, field) for field in "BMNKH"]
         return [
             float(OPERATORS.index(str(row["op"]))),
             math.log(max(compute_s, memory_s)),
@@ -136,21 +136,21 @@ class Operators:
         ]
 
 
-def count_of(row: Row) -> Count:
-    """Operations, bytes and tiles of one operator.
+def count_of(row: Row) -> OperatorCounts:
+    """Return operations, bytes and tiles of one operator.
 
     Raises:
-        UnknownName: no such operator.
-        BadInput: a size that is not a positive number.
+        UnknownName: there is no such operator.
+        BadInput: a size is not a positive number.
     """
     op = str(row.get("op"))
     if op not in OPERATORS:
         raise UnknownName("operator", op, OPERATORS)
     if op in MATRIX:
-        batch, m, n, k = (number(row, each) for each in "BMNK")
+        batch, m, n, k = (number(row, field) for field in "BMNK")
         weights = n * k if op == "linear" else batch * n * k
         high, wide = math.ceil(m / TILE), math.ceil(n / TILE)
-        return Count(
+        return OperatorCounts(
             flops=2.0 * batch * m * n * k,
             moved=BYTES * (batch * m * k + weights + batch * m * n),
             tiles=batch * high * wide,
@@ -159,7 +159,7 @@ def count_of(row: Row) -> Count:
     elements = number(row, "B") * number(row, "H")
     moved = 3.0 if op in TWO_INPUTS else 2.0
     flops = elements * PER_ELEMENT.get(op, 1.0)
-    return Count(flops, BYTES * moved * elements, elements / 1024.0, 1.0)
+    return OperatorCounts(flops, BYTES * moved * elements, elements / 1024.0, 1.0)
 
 
 def _size(row: Row, field: str) -> float:
@@ -167,7 +167,7 @@ def _size(row: Row, field: str) -> float:
 
 
 def chips() -> dict[str, Chip]:
-    """NeuSight's devices, by its names.
+    """Return NeuSight's devices, by its names.
 
     Raises:
         DataAbsent: its table is not on this machine.
@@ -181,11 +181,11 @@ def chips() -> dict[str, Chip]:
             float(row["L2Cache"]) * 2**20,
         )
         for row in shared_rows("dnn_perf", "neusight_gpu_specs.csv.gz")
-        if row["SingleFLOPs"] and not row["gpu"].endswith("_TP")  # a doubled, fictive device
+        if row["SingleFLOPs"] and not row["gpu"].endswith("_TP")  # a doubled, fictitious device
     }
 
 
 def table() -> list[Row]:
-    """NeuSight's measured latencies; `value` is in seconds."""
+    """Return NeuSight's measured latencies; `value` is in seconds."""
     rows = shared_rows("dnn_perf", "neusight_op_latency.csv.gz")
     return [{**row, VALUE: float(row["latency_ms"]) / 1e3} for row in rows]

@@ -1,8 +1,7 @@
-"""The shipped models of step time and peak memory on one core, for descriptions like those
-that were measured.
+"""The shipped models of step time and peak memory on one core.
 
-They speak only for the families and within the ranges of the measured set; for anything else there
-is no answer, and whoever asked goes on with counts.
+They cover only the families and ranges of the measured set; for anything else there is no
+estimate, and the caller falls back to counts.
 """
 
 from __future__ import annotations
@@ -15,49 +14,54 @@ from typing import NamedTuple
 from flyball.core.errors import BadInput
 from flyball.predict.demand.formulas import number
 from flyball.predict.demand.learner import Learner
-from flyball.predict.demand.own_steps import TARGETS, WORDS, OwnFormula, own_rows
+from flyball.predict.demand.own_steps import CATEGORICAL, TARGETS, OwnFormula, own_rows
 
 SHIPPED = "measured_steps_{target}"
-"""Names of the model files beside the table."""
+"""Name of the model files, in the folder of the table."""
 RANGED = ("parameters", "batch_size", "input_size", "layers")
-USUAL = {"precision": "fp32", "optimizer": "adam", "regularization": "none", "augmentation": "none"}
+DEFAULTS = {
+    "precision": "fp32",
+    "optimizer": "adam",
+    "regularization": "none",
+    "augmentation": "none",
+}
 
 
-class Learnt(NamedTuple):
-    """A median with its 90 % band."""
+class CoreEstimate(NamedTuple):
+    """Holds a median with its 90 % band."""
 
     value: float
     low: float
     high: float
 
 
-def learnt(description: Mapping[str, object]) -> dict[str, Learnt] | None:
-    """Seconds (`step`) and MiB (`memory`) of a step on one core of the machine that was measured.
+def estimate_on_core(description: Mapping[str, object]) -> dict[str, CoreEstimate] | None:
+    """Return seconds (`step`) and MiB (`memory`) of a step on one core of the measured machine.
 
-    None if the family was not measured, a number is not stated, or one is outside of what was
-    measured of the family: the models were not made for it.
+    None if the family was not measured, a number is not stated, or one is outside the measured
+    range of the family.
     """
     row = _row(description)
     if row is None:
         return None
-    made = {}
+    estimates = {}
     for target in TARGETS:
         low, value, high = _model(target).predict([row])[0].tolist()
-        made[target] = Learnt(value, low, high)
-    return made
+        estimates[target] = CoreEstimate(value, low, high)
+    return estimates
 
 
 def _row(description: Mapping[str, object]) -> dict[str, object] | None:
-    """The description in the words of the measured set; None if it does not fit it."""
-    asked = str(description.get("model_type") or "").lower()
+    """Return the description as a row of the measured set; None if it is outside of it."""
+    model_type = str(description.get("model_type") or "").lower()
     ranges = _ranges()
-    family = next((name for name in ranges if asked.startswith(name)), None)
+    family = next((name for name in ranges if model_type.startswith(name)), None)
     if family is None:
         return None
     row: dict[str, object] = {"model_type": family}
-    for name, usual in USUAL.items():
-        row[name] = str(description.get(name) or usual).lower()
-        if row[name] not in _words()[name]:
+    for name, default in DEFAULTS.items():
+        row[name] = str(description.get(name) or default).lower()
+        if row[name] not in _categories()[name]:
             return None
     for name in RANGED:
         try:
@@ -72,20 +76,20 @@ def _row(description: Mapping[str, object]) -> dict[str, object] | None:
 
 @cache
 def _ranges() -> dict[str, dict[str, tuple[float, float]]]:
-    """Least and most of each number, family by family."""
-    made: dict[str, dict[str, tuple[float, float]]] = {}
+    """Return the range of each number by family."""
+    ranges: dict[str, dict[str, tuple[float, float]]] = {}
     for row in own_rows():
-        known = made.setdefault(str(row["model_type"]), {})
+        of_family = ranges.setdefault(str(row["model_type"]), {})
         for name in RANGED:
             value = float(str(row[name]))
-            low, high = known.get(name, (value, value))
-            known[name] = (min(low, value), max(high, value))
-    return made
+            low, high = of_family.get(name, (value, value))
+            of_family[name] = (min(low, value), max(high, value))
+    return ranges
 
 
 @cache
-def _words() -> dict[str, set[str]]:
-    return {name: {str(row[name]) for row in own_rows()} for name in WORDS}
+def _categories() -> dict[str, set[str]]:
+    return {name: {str(row[name]) for row in own_rows()} for name in CATEGORICAL}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a formula leaves out, learnt from measurements: ridge regression or boosted trees."""
+"""Residuals of a formula, learnt from measurements: ridge regression or boosted trees."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TreeSettings:
-    """How trees are grown.
+class ResidualTreeSettings:
+    """Holds the settings of the trees.
 
     Attributes:
-        rounds: trees.
-        leaves: of a tree.
-        least_rows: in a leaf.
-        rate: of learning.
-        seed: of whatever is drawn.
+        rounds: number of trees.
+        leaves: leaves of a tree.
+        least_rows: least number of rows in a leaf.
+        rate: learning rate.
+        seed: seed of all random draws.
     """
 
     rounds: int = 400
@@ -33,12 +33,12 @@ class TreeSettings:
     seed: int = 1
 
 
-SMOOTH = TreeSettings(rounds=200, leaves=15, least_rows=100)
-"""For devices nobody has measured: what holds on all of the others, not what is true of each."""
+SMOOTH = ResidualTreeSettings(rounds=200, leaves=15, least_rows=100)
+"""Settings for devices that were not measured: learn what all others share."""
 
 
 class Residual(Protocol):
-    """Learns numbers from features."""
+    """Learns the residual from features."""
 
     def fit(self, table: Floats, target: Floats) -> None: ...
     def predict(self, table: Floats) -> Floats: ...
@@ -46,29 +46,29 @@ class Residual(Protocol):
     def load(self, path: Path, card: dict[str, Any]) -> None: ...
 
 
-class Nothing:
-    """The formula as it is."""
+class NoResidual:
+    """Leaves the formula as it is."""
 
     def fit(self, table: Floats, target: Floats) -> None:
-        """Nothing to learn."""
+        """Do nothing."""
 
     def predict(self, table: Floats) -> Floats:
-        """Nothing to add."""
+        """Return zeros."""
         return np.zeros(len(table))
 
     def save(self, path: Path) -> dict[str, Any]:
-        """Nothing to write."""
+        """Return an empty card."""
         return {}
 
     def load(self, path: Path, card: dict[str, Any]) -> None:
-        """Nothing to read."""
+        """Do nothing."""
 
 
 @dataclass
 class Ridge:
-    """Straight lines and parabolas of standardised features; a column for each value of a code.
+    """Regresses on standardised features and their squares, with a column per value of a code.
 
-    What is not known counts as the mean.
+    A missing value counts as the mean.
     """
 
     coded: tuple[int, ...]
@@ -77,28 +77,28 @@ class Ridge:
     _effects: list[float] = field(default_factory=list)
 
     def fit(self, table: Floats, target: Floats) -> None:
-        """Least squares with a penalty."""
+        """Fit least squares with a penalty."""
         plain = np.delete(table, self.coded, axis=1)
-        known = [_known(column) for column in plain.T]
+        columns = [_finite(column) for column in plain.T]
         self._scale = {
-            "middle": [float(np.mean(each)) for each in known],
-            "spread": [float(np.std(each)) or 1.0 for each in known],
-            "codes": [sorted(set(_known(table[:, at]).tolist())) for at in self.coded],
+            "middle": [float(np.mean(column)) for column in columns],
+            "spread": [float(np.std(column)) or 1.0 for column in columns],
+            "codes": [sorted(set(_finite(table[:, index]).tolist())) for index in self.coded],
         }
         wide = self._wide(table)
         damped = wide.T @ wide + self.penalty * np.eye(wide.shape[1])
         self._effects = np.linalg.solve(damped, wide.T @ target).tolist()
 
     def predict(self, table: Floats) -> Floats:
-        """The sum of all effects."""
+        """Return the sum of all effects."""
         return np.asarray(self._wide(table) @ np.array(self._effects), np.float64)
 
     def save(self, path: Path) -> dict[str, Any]:
-        """All there is, for the card."""
+        """Return everything, for the card."""
         return {"scale": self._scale, "effects": self._effects}
 
     def load(self, path: Path, card: dict[str, Any]) -> None:
-        """What `save` gave."""
+        """Restore what `save` returned."""
         self._scale, self._effects = card["scale"], card["effects"]
 
     def _wide(self, table: Floats) -> Floats:
@@ -106,28 +106,28 @@ class Ridge:
         scaled = (plain - self._scale["middle"]) / self._scale["spread"]
         scaled = np.clip(np.nan_to_num(scaled), -5.0, 5.0)
         one_hot = [
-            table[:, at, None] == np.array(codes)
-            for at, codes in zip(self.coded, self._scale["codes"], strict=True)
+            table[:, index, None] == np.array(codes)
+            for index, codes in zip(self.coded, self._scale["codes"], strict=True)
         ]
         return np.column_stack([np.ones(len(table)), scaled, scaled**2, *one_hot])
 
 
-def _known(column: Floats) -> Floats:
-    found = column[np.isfinite(column)]
-    return found if len(found) else np.zeros(1)
+def _finite(column: Floats) -> Floats:
+    values = column[np.isfinite(column)]
+    return values if len(values) else np.zeros(1)
 
 
 @dataclass
 class Boosted:
-    """LightGBM on absolute errors."""
+    """Fits LightGBM trees on absolute errors."""
 
     names: tuple[str, ...]
     coded: tuple[int, ...]
-    settings: TreeSettings = field(default_factory=TreeSettings)
+    settings: ResidualTreeSettings = field(default_factory=ResidualTreeSettings)
     _model: lightgbm.Booster | None = None
 
     def fit(self, table: Floats, target: Floats) -> None:
-        """Grow the trees."""
+        """Fit the trees."""
         import lightgbm
 
         options = {
@@ -154,18 +154,18 @@ class Boosted:
         self._model = lightgbm.train(options, data, self.settings.rounds)
 
     def predict(self, table: Floats) -> Floats:
-        """What the trees say."""
+        """Return the predictions of the trees."""
         assert self._model is not None, "fit comes first"
         return np.asarray(self._model.predict(table, num_threads=1), np.float64)
 
     def save(self, path: Path) -> dict[str, Any]:
-        """LightGBM's own text."""
+        """Write the trees in LightGBM's text format; return the file name for the card."""
         assert self._model is not None, "fit comes first"
         self._model.save_model(str(path.with_suffix(".txt")))
         return {"file": path.with_suffix(".txt").name}
 
     def load(self, path: Path, card: dict[str, Any]) -> None:
-        """What `save` wrote."""
+        """Read what `save` wrote."""
         import lightgbm
 
         self._model = lightgbm.Booster(model_file=str(path.with_name(card["file"])))

@@ -1,8 +1,8 @@
-"""One training step of a measured application on a gang: compute, then exchange.
+"""Time of a training step of a measured application on a gang: compute, then exchange.
 
-For each application and machine a sum of terms with coefficients not below 0: a part for every
-step, one for each sample on a device, and the exchange of gradients inside a node or between
-nodes, each with a part that grows with the gang. The coefficients are learnt.
+For each application and machine it is a sum of terms with non-negative coefficients: a constant, a
+term per sample on a device, and the exchange of gradients inside a node or between nodes, each with
+a term that grows with the gang. The coefficients are learnt.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from flyball.core.results import Floats
 from flyball.predict.demand.formulas import VALUE, Row, codes, number, shared_rows, values_of
 
 LEAST_ROWS = 8
-"""Measurements of an application on a machine below which it shares those of all machines."""
+"""Least number of measurements of an application on a machine for coefficients of its own."""
 SHORTEST_S = 1e-6
 
 
 class StepTimes:
-    """Rows have `application`, `cluster`, `placement` (digits = devices a node), `local_bsz`."""
+    """Estimates step times.
+
+    Rows have `application`, `cluster`, `placement` (a digit per node: its devices), `local_bsz`.
+    """
 
     names: tuple[str, ...] = (
         *("application", "cluster", "devices", "nodes", "most", "least"),
@@ -36,26 +39,26 @@ class StepTimes:
         self._clusters: list[str] = []
 
     def fit(self, rows: Sequence[Row], logs: Floats) -> None:
-        """Coefficients, by least relative error."""
+        """Fit the coefficients by least relative error."""
         self._applications = values_of(rows, "application")
         self._clusters = values_of(rows, "cluster")
         terms, groups = _terms(rows), _groups(rows)
         self._terms = {"": _fitted(terms, logs)}
         for key in {key for pair in groups for key in pair}:
-            own = np.array([key in pair for pair in groups])
-            if np.count_nonzero(own) >= LEAST_ROWS:
-                self._terms[key] = _fitted(terms[own], logs[own])
+            of_group = np.array([key in pair for pair in groups])
+            if np.count_nonzero(of_group) >= LEAST_ROWS:
+                self._terms[key] = _fitted(terms[of_group], logs[of_group])
 
     def logs(self, rows: Sequence[Row]) -> Floats:
-        """Logarithm of the seconds of a step."""
-        found = []
+        """Return the logarithm of the seconds of a step."""
+        seconds = []
         for term, pair in zip(_terms(rows), _groups(rows), strict=True):
-            key = next((each for each in pair if each in self._terms), "")
-            found.append(float(term @ np.array(self._terms[key])))
-        return np.log(np.maximum(found, SHORTEST_S))
+            key = next((name for name in pair if name in self._terms), "")
+            seconds.append(float(term @ np.array(self._terms[key])))
+        return np.log(np.maximum(seconds, SHORTEST_S))
 
     def features(self, rows: Sequence[Row]) -> Floats:
-        """One row of `names` each."""
+        """Return the features, named by `names`, of each row."""
         gangs = [_gang(row) for row in rows]
         devices = np.array([sum(gang) for gang in gangs], np.float64)
         nodes = np.array([len(gang) for gang in gangs], np.float64)
@@ -76,15 +79,15 @@ class StepTimes:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Coefficients, for the card."""
+        """Return the coefficients, for the card."""
         return {
             "terms": self._terms,
             "applications": self._applications,
             "clusters": self._clusters,
         }
 
-    def set(self, values: Mapping[str, Any]) -> None:
-        """What `as_dict` gave."""
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Restore what `as_dict` returned."""
         self._terms = dict(values["terms"])
         self._applications, self._clusters = values["applications"], values["clusters"]
 
@@ -93,11 +96,11 @@ def _gang(row: Row) -> list[int]:
     digits = str(row.get("placement"))
     if not digits.isdigit() or "0" in digits:
         raise BadInput(f"placement is {digits!r}", "write a digit above 0 for each node, as in 44")
-    return [int(each) for each in digits]
+    return [int(digit) for digit in digits]
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """The application on its machine, and on any."""
+    """Return the group of the application on its machine, and on any machine."""
     return [
         (f"{row.get('application')} on {row.get('cluster')}", str(row.get("application")))
         for row in rows
@@ -105,25 +108,25 @@ def _groups(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def _terms(rows: Sequence[Row]) -> Floats:
-    made = []
+    terms = []
     for row in rows:
         gang = _gang(row)
         devices, nodes = sum(gang), len(gang)
         inside, between = devices > 1 and nodes == 1, nodes > 1
         exchange = [inside, inside * (devices - 2), between, between * (devices - 2), nodes - 1]
-        made.append([1.0, number(row, "local_bsz"), *exchange])
-    return np.array(made, np.float64)
+        terms.append([1.0, number(row, "local_bsz"), *exchange])
+    return np.array(terms, np.float64)
 
 
 def _fitted(terms: Floats, logs: Floats) -> list[float]:
     from scipy.optimize import nnls
 
     scaled = terms / np.exp(logs)[:, None]
-    found: list[float] = nnls(scaled, np.ones(len(logs)))[0].tolist()
-    return found
+    coefficients: list[float] = nnls(scaled, np.ones(len(logs)))[0].tolist()
+    return coefficients
 
 
 def table() -> list[Row]:
-    """Pollux's and Sia's measured steps; `value` is in seconds."""
+    """Return Pollux's and Sia's measured steps; `value` is in seconds."""
     rows = shared_rows("sia_pollux", "placements.csv.gz")
     return [{**row, VALUE: float(row["step_time_s"])} for row in rows]

@@ -1,1 +1,1 @@
-"""Forecasters of series of numbers: one file each, one contract, one line in the registry."""
+"""Forecasters of series of numbers: each is one module and one line in the registry."""

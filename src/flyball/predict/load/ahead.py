@@ -1,9 +1,9 @@
-"""One series, live: fitted on its history, corrected by every value that comes in.
+"""Live forecasts of one series: fitted on its history, corrected by every new value.
 
-`fit` plays the later part of the history through the same walk as a back-test, so the choice of
-the forecaster and the bands are warm when the first forecast is asked for. Some leads of the
-horizon (a ladder) are followed; the steps between use the model, the choice and the width of the
-nearest. `Ahead` keeps the contract `Forecaster` of `core/protocols.py`.
+`fit` runs the later part of the history through the same walk as a back-test, so the choice of
+the forecaster and the bands are warm before the first forecast. Some leads of the horizon (a
+ladder) are tracked; the steps between use the model, the choice and the width of the nearest.
+`Ahead` implements the protocol `Forecaster` of `core/protocols.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flyball.core.errors import BadInput
 from flyball.core.protocols import Forecast
 from flyball.core.results import Floats, Ints
 from flyball.core.units import duration_text
-from flyball.predict.backtest import BANDED, coverage, mae, ratio
+from flyball.predict.backtest import BANDED, coverage, fit_all, mae, ratio
 from flyball.predict.load.combine import with_mixes
 from flyball.predict.load.contract import LEVELS, MEDIAN, LoadForecaster, Outlook, neighbours
 from flyball.predict.load.registry import NAIVE, candidates, get_forecaster
@@ -28,18 +28,18 @@ from flyball.predict.select import Tracker, new_tracker
 from flyball.predict.series import Series
 
 LEAST_HISTORY = 60
-"""Values below which nothing is fitted: the last value, with a wide band."""
+"""Least number of values to fit on; below it the forecast is the last value with a wide band."""
 BUDGET_S = 30.0
 RUNGS = 6
 WARM = 0.6
-"""Part of the history that the first fit sees; the rest warms the choice and the bands."""
+"""Part of the history used by the first fit; the rest warms up the choice and the bands."""
 MOST_STEPS = 288
 MOST_KEPT = 30_000
-"""Values that are kept while observing; older ones are forgotten."""
+"""Maximum number of values kept; older ones are dropped."""
 
 
 class Skill(NamedTuple):
-    """How one lead has done on the last part of the history."""
+    """Holds the errors of one lead on the last part of the history."""
 
     lead_s: float
     model: str
@@ -51,7 +51,7 @@ class Skill(NamedTuple):
 
 @dataclass
 class _Rung:
-    """One lead that is followed."""
+    """Holds one tracked lead."""
 
     lead: int
     tracker: Tracker
@@ -60,11 +60,11 @@ class _Rung:
 
 
 class Ahead:
-    """The forecaster of one series.
+    """Forecasts one series.
 
     Args:
-        series: what is known of it so far, or an empty one that says its grid.
-        horizon_s: how far ahead will be asked.
+        series: what is known of it so far, or an empty one with its grid.
+        horizon_s: longest lead that will be requested.
         chosen: names of forecasters to choose from; None = those that the budget allows.
         budget_s: CPU seconds for fitting.
     """
@@ -82,61 +82,59 @@ class Ahead:
         self.horizon = max(1, math.ceil(horizon_s / series.step_s - 1e-9))
         self.notes: list[str] = []
         self._chosen, self._budget_s = chosen, budget_s
-        self._made: dict[str, LoadForecaster] = {}
+        self._models: dict[str, LoadForecaster] = {}
         self._rungs: list[_Rung] = []
 
     def fit(self, history: Floats) -> None:
         """Learn from `history`, the values on the series' grid from its start on."""
         self.series = replace(self.series, values=np.asarray(history, float))
-        beside = (*self.series.also.values(), *self.series.parts.values())
-        if any(len(each) != len(history) for each in beside):
+        others = (*self.series.also.values(), *self.series.parts.values())
+        if any(len(values) != len(history) for values in others):
             self.series = replace(self.series, also={}, parts={})
         self.notes = self._limits()
-        self._made, self._rungs = {}, []
+        self._models, self._rungs = {}, []
         if self._too_short:
             return
         leads = ladder(min(self.horizon, len(self.series) // 4))
         chosen = self._chosen or candidates([self.series], len(leads), self._budget_s, fits=2)
-        made = {name: get_forecaster(name)() for name in chosen}
+        models = {name: get_forecaster(name)() for name in chosen}
         warm, latest = int(WARM * len(self.series)), len(self.series) - 1
-        self._fit(made, self.series.head(warm), leads)
-        rehearsed = {lead: self._say(made, np.arange(warm, latest), lead) for lead in leads}
-        self._fit(made, self.series, leads)
-        self._made = made
+        fit_all(models, [self.series.head(warm)], leads)
+        rehearsed = {lead: self._outlooks(models, np.arange(warm, latest), lead) for lead in leads}
+        fit_all(models, [self.series], leads)
+        self._models = models
         self._rungs = [self._rung(lead, warm, rehearsed[lead]) for lead in leads]
 
-    def _fit(self, made: dict[str, LoadForecaster], known: Series, leads: Sequence[int]) -> None:
-        for each in made.values():
-            each.fit([known], leads)
-
-    def _say(self, made: dict[str, LoadForecaster], origins: Ints, lead: int) -> dict[str, Outlook]:
+    def _outlooks(
+        self, models: dict[str, LoadForecaster], origins: Ints, lead: int
+    ) -> dict[str, Outlook]:
         return with_mixes(
-            {name: each.outlook(self.series, origins, lead) for name, each in made.items()}
+            {name: model.outlook(self.series, origins, lead) for name, model in models.items()}
         )
 
-    def _rung(self, lead: int, warm: int, said: dict[str, Outlook]) -> _Rung:
+    def _rung(self, lead: int, warm: int, outlooks: dict[str, Outlook]) -> _Rung:
         origins = np.arange(warm, len(self.series) - 1)
-        banded = [name for name in BANDED if name in said]
-        tracker = new_tracker(self.series, warm, tuple(said), len(banded), lead)
-        walked = walk(self.series, said, origins, lead, banded, tracker)
+        banded = [name for name in BANDED if name in outlooks]
+        tracker = new_tracker(self.series, warm, tuple(outlooks), len(banded), lead)
+        walked = walk(self.series, outlooks, origins, lead, banded, tracker)
         rung = _Rung(lead, tracker, walked, origins)
         self._step(rung)
         return rung
 
     def _step(self, rung: _Rung) -> None:
-        """Learn from the newest value and speak from it."""
+        """Learn from the newest value and forecast from it."""
         latest = np.array([len(self.series) - 1])
-        said = self._say(self._made, latest, rung.lead)
-        banded = [name for name in BANDED if name in said]
-        now = walk(self.series, said, latest, rung.lead, banded, rung.tracker)
+        outlooks = self._outlooks(self._models, latest, rung.lead)
+        banded = [name for name in BANDED if name in outlooks]
+        now = walk(self.series, outlooks, latest, rung.lead, banded, rung.tracker)
         rung.walked = _longer(rung.walked, now)
         rung.origins = np.append(rung.origins, latest)
 
     def observe(self, t: float, value: float) -> None:
-        """The value at time `t` (in the series' clock); steps that were missed are missing.
+        """Add the value at time `t` (by the series' clock); skipped steps are missing values.
 
         Raises:
-            BadInput: it is older than what is known.
+            BadInput: it is older than the latest value.
         """
         series = self.series
         index = round((t - series.start_s) / series.step_s)
@@ -146,9 +144,9 @@ class Ahead:
                 f"{series.name}: a value at {t:g} s, where the latest is newer", "give it in order"
             )
         if missed > MOST_KEPT:
-            raise BadInput(f"{series.name}: a gap of {missed:,} steps", "begin anew with fit")
-        for each in (*[math.nan] * missed, value if math.isfinite(value) else math.nan):
-            self._append(each)
+            raise BadInput(f"{series.name}: a gap of {missed:,} steps", "start again with fit")
+        for newest in (*[math.nan] * missed, value if math.isfinite(value) else math.nan):
+            self._append(newest)
 
     def _append(self, value: float) -> None:
         series = self.series
@@ -165,15 +163,15 @@ class Ahead:
             self._step(rung)
 
     def predict(self, horizon_s: float) -> Forecast:
-        """Every step up to the horizon (at most the one given at the start).
+        """Return the forecast of every step up to the horizon (at most the one given at the start).
 
         Raises:
-            BadInput: not one value is known.
+            BadInput: no value is known.
         """
         if not np.isfinite(self.series.values).any():
             raise BadInput(f"{self.series.name}: no value is known", "observe one first")
-        wanted = math.ceil(horizon_s / self.series.step_s - 1e-9)
-        steps = np.arange(1, max(1, min(self.horizon, wanted)) + 1)
+        requested = math.ceil(horizon_s / self.series.step_s - 1e-9)
+        steps = np.arange(1, max(1, min(self.horizon, requested)) + 1)
         if not self._rungs:
             return self._wide(steps)
         leads = np.array([rung.lead for rung in self._rungs])
@@ -183,58 +181,60 @@ class Ahead:
         spread = spread - spread[:, [MEDIAN]]
         # Beyond the last rung the band widens as that of a random walk does.
         grow = np.sqrt(np.maximum(shown / leads[-1], 1.0))
-        offsets = np.array([np.interp(shown, leads, each) for each in spread.T]) * grow
+        offsets = np.array([np.interp(shown, leads, of_level) for of_level in spread.T]) * grow
         quantiles, mean = medians + offsets, means
         if np.nanmin(self.series.values) >= 0:
             quantiles, mean = np.maximum(quantiles, 0.0), np.maximum(mean, 0.0)
-        full = np.array([np.interp(steps, shown, each) for each in quantiles])
+        full = np.array([np.interp(steps, shown, of_level) for of_level in quantiles])
         return Forecast(LEVELS, full, np.interp(steps, shown, mean))
 
     def _point(self, step: int) -> tuple[float, float]:
-        """Median and mean at one step, said by those who do best at the rungs around it."""
+        """Return median and mean at one step by the best forecasters at the rungs around it."""
         rungs = {rung.lead: rung for rung in self._rungs}
         if step in rungs:
             walked = rungs[step].walked
             return float(walked.median[-1]), float(walked.mean[-1])
-        said = self._say(self._made, np.array([len(self.series) - 1]), step)
+        outlooks = self._outlooks(self._models, np.array([len(self.series) - 1]), step)
         median = mean = 0.0
         for lead, weight in neighbours(rungs, step):
-            shares = self._shares(rungs[lead], list(said))
-            median += weight * float(shares @ [each.median[0] for each in said.values()])
-            mean += weight * float(shares @ [each.mean[0] for each in said.values()])
+            shares = self._shares(rungs[lead], list(outlooks))
+            median += weight * float(shares @ [outlook.median[0] for outlook in outlooks.values()])
+            mean += weight * float(shares @ [outlook.mean[0] for outlook in outlooks.values()])
         return median, mean
 
-    def _shares(self, rung: _Rung, known: list[str]) -> Floats:
-        """The weight of each forecaster in what is used at a rung."""
+    def _shares(self, rung: _Rung, names: list[str]) -> Floats:
+        """Return the weight of each forecaster in what is used at a rung."""
         name = rung.walked.names[rung.walked.used[-1]]
-        if name not in known:
+        if name not in names:
             return rung.tracker.weights()
-        alone = np.zeros(len(known))
-        alone[known.index(name)] = 1.0
+        alone = np.zeros(len(names))
+        alone[names.index(name)] = 1.0
         return alone
 
     def skill(self) -> list[Skill]:
-        """Per followed lead: who speaks, and how it did since the warm-up."""
+        """Return for each tracked lead the forecaster in use and its errors since the warm-up."""
         rows = []
         for rung in self._rungs:
-            known = rung.origins + rung.lead < len(self.series)
-            known[: len(known) // 4] = False
-            origins, targets = rung.origins[known], rung.origins[known] + rung.lead
+            counted = rung.origins + rung.lead < len(self.series)
+            counted[: len(counted) // 4] = False
+            origins, targets = rung.origins[counted], rung.origins[counted] + rung.lead
             if not len(origins) or not np.isfinite(self.series.values[targets]).any():
                 continue
-            actual, said = self.series.values[targets], rung.walked.median[known]
+            actual, medians = self.series.values[targets], rung.walked.median[counted]
             naive = {
-                name: mae(actual, self._made[name].outlook(self.series, origins, rung.lead).median)
+                name: mae(
+                    actual, self._models[name].outlook(self.series, origins, rung.lead).median
+                )
                 for name in NAIVE
-                if name in self._made
+                if name in self._models
             }
-            best = min(naive, key=lambda each: naive[each]) if naive else ""
-            bands = rung.walked.quantiles[known]
+            best = min(naive, key=lambda name: naive[name]) if naive else ""
+            bands = rung.walked.quantiles[counted]
             rows.append(
                 Skill(
                     rung.lead * self.series.step_s,
                     rung.walked.names[rung.walked.used[-1]],
-                    ratio(mae(actual, said), naive[best]) if best else math.nan,
+                    ratio(mae(actual, medians), naive[best]) if best else math.nan,
                     coverage(actual, bands[:, 0], bands[:, -1]),
                     best,
                     int(np.isfinite(actual).sum()),
@@ -243,11 +243,11 @@ class Ahead:
         return rows
 
     def followed(self) -> list[int]:
-        """The leads of the ladder, in steps."""
+        """Return the leads of the ladder, in steps."""
         return [rung.lead for rung in self._rungs]
 
     def past(self) -> tuple[Ints, Floats]:
-        """Of the longest followed lead: the indices that were forecast, and the quantiles."""
+        """Return the indices that the longest tracked lead forecast, and their quantiles."""
         if not self._rungs:
             return np.zeros(0, np.int64), np.zeros((0, len(LEVELS)))
         rung = self._rungs[-1]
@@ -258,11 +258,11 @@ class Ahead:
         return int(np.isfinite(self.series.values).sum()) < LEAST_HISTORY
 
     def _limits(self) -> list[str]:
-        known = int(np.isfinite(self.series.values).sum())
-        if not known:
-            raise BadInput(f"{self.series.name}: not one number", "name another column")
+        count = int(np.isfinite(self.series.values).sum())
+        if not count:
+            raise BadInput(f"{self.series.name}: no numbers", "name another column")
         if self._too_short:
-            return [f"only {known} values: the last one is forecast, with a wide band"]
+            return [f"only {count} values: the last one is forecast, with a wide band"]
         longest = len(self.series) // 4
         if self.horizon > longest:
             seen = duration_text(longest * self.series.step_s)
@@ -270,21 +270,21 @@ class Ahead:
         return []
 
     def _wide(self, steps: Ints) -> Forecast:
-        """The last value, and a band that owns up to knowing nothing."""
-        known = self.series.values[np.isfinite(self.series.values)]
-        spread = max(float(np.ptp(known)), abs(float(known[-1])), 1e-9)
+        """Return the last value with a wide band: too little is known for anything else."""
+        present = self.series.values[np.isfinite(self.series.values)]
+        spread = max(float(np.ptp(present)), abs(float(present[-1])), 1e-9)
         reach = spread * np.sqrt(steps)
         shape = (np.array(LEVELS) - 0.5) / 0.45
-        quantiles = known[-1] + shape[:, None] * reach
-        if known.min() >= 0:
+        quantiles = present[-1] + shape[:, None] * reach
+        if present.min() >= 0:
             quantiles = np.maximum(quantiles, 0.0)
-        return Forecast(LEVELS, quantiles, np.full(len(steps), float(known[-1])))
+        return Forecast(LEVELS, quantiles, np.full(len(steps), float(present[-1])))
 
 
 def ladder(horizon: int) -> list[int]:
-    """The leads to follow: 1, the horizon, and even ratios between."""
+    """Return the leads to track: 1, the horizon, and even ratios between."""
     rungs = np.geomspace(1, max(1, horizon), RUNGS)
-    return sorted({int(each) for each in np.rint(rungs)})
+    return sorted({int(lead) for lead in np.rint(rungs)})
 
 
 def _longer(before: Walk, now: Walk) -> Walk:

@@ -1,4 +1,4 @@
-"""Averages of forecasters: cheaper than any of them to add, and often better than each."""
+"""Averages of forecasters: cheap to add, and often better than any member."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ MIXES: Mapping[str, tuple[str, ...]] = {
     "trees+transformer": ("trees", "transformer"),
     "changes+lstm": ("tree-changes", "lstm"),
 }
-"""Name of each mix and what it averages, all with the same weight."""
+"""Members of each mix by its name, all with the same weight."""
 
 
 def with_mixes(outlooks: Mapping[str, Outlook]) -> dict[str, Outlook]:
-    """The same and every mix whose members are all there."""
+    """Return the outlooks and every mix whose members are all present."""
     mixes = {
-        name: mix([outlooks[each] for each in members])
+        name: mix([outlooks[member] for member in members])
         for name, members in MIXES.items()
-        if all(each in outlooks for each in members)
+        if all(member in outlooks for member in members)
     }
     return {**outlooks, **mixes}
 
 
 def mix(members: list[Outlook]) -> Outlook:
-    """Means and quantiles averaged level by level, which keeps them in order."""
+    """Return the averages of means and quantiles by level, which keeps them in order."""
     return Outlook(
-        np.mean([each.mean for each in members], axis=0),
-        np.mean([each.quantiles for each in members], axis=0),
+        np.mean([member.mean for member in members], axis=0),
+        np.mean([member.quantiles for member in members], axis=0),
     )

@@ -1,9 +1,9 @@
-"""What every forecaster of load is: learns from a panel of series, then answers for origins.
+"""The contract of a load forecaster: fit on a panel of series, then forecast from origins.
 
-An *origin* is the index of the last value that is known; the *lead* is how many steps after it
-the value lies that is asked for. One call answers for many origins, so that a back-test and the
-live loop run the same code. A forecaster may look at `values[: origin + 1]` only; the contract
-tests change what comes after and demand the same answer.
+An *origin* is the index of the last known value; the *lead* is the number of steps from it to the
+value to forecast. One call takes many origins, so that a back-test and the live loop run the same
+code. A forecaster may read `values[: origin + 1]` only; the contract tests change later values
+and require the same result.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from flyball.predict.series import Series
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 MEDIAN = LEVELS.index(0.5)
 NEAR_S = 3.0 * S_PER_HOUR
-"""Up to here the last values say most; beyond, the time of the day does."""
+"""Longest lead at which the last values predict best; beyond it the time of day does."""
 FITTED = (0.05, 0.5, 0.95)
-"""Quantiles that are learnt; the others lie between them and calibration moves them."""
+"""Levels that are fitted; the others are interpolated, and calibration corrects them."""
 
 
 class Outlook(NamedTuple):
-    """One row per origin.
+    """Holds forecasts, one row per origin.
 
     Attributes:
-        mean: what capacity needs; of a skewed series well above the median.
+        mean: the expected value, for capacity; well above the median of a skewed series.
         quantiles: a column for each of `LEVELS`, never decreasing; all equal where the
-            forecaster knows a point only (calibration then makes the band).
+            forecaster has a point only (calibration then adds the band).
     """
 
     mean: Floats
@@ -45,12 +45,12 @@ class Outlook(NamedTuple):
 
 
 class LoadForecaster(Protocol):
-    """One way to forecast. Stateless after `fit`; `fit` again replaces what was learnt."""
+    """Forecasts load. Stateless after `fit`; another `fit` replaces what was learnt."""
 
     def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None: ...
     def outlook(self, series: Series, origins: Ints, lead: int) -> Outlook: ...
     def save(self) -> Mapping[str, Any]:
-        """Plain values for JSON, and bytes for a file beside it (`files.py`)."""
+        """Return plain values for JSON, and bytes for a separate file (`files.py`)."""
         ...
 
     @classmethod
@@ -58,9 +58,9 @@ class LoadForecaster(Protocol):
 
 
 def neighbours(leads: Iterable[int], lead: int) -> list[tuple[int, float]]:
-    """The fitted leads around one that is asked for, with weights by ratio; outside: the end."""
-    below = max((each for each in leads if each <= lead), default=None)
-    above = min((each for each in leads if each >= lead), default=None)
+    """Return the fitted leads around a lead, with weights by ratio; outside the range its end."""
+    below = max((fitted for fitted in leads if fitted <= lead), default=None)
+    above = min((fitted for fitted in leads if fitted >= lead), default=None)
     if below is None or above is None or below == above:
         end = below if below is not None else above
         return [] if end is None else [(end, 1.0)]
@@ -69,12 +69,17 @@ def neighbours(leads: Iterable[int], lead: int) -> list[tuple[int, float]]:
 
 
 def certain(points: Floats) -> Outlook:
-    """An outlook of a forecaster that knows a point only."""
+    """Return the outlook of a forecaster that has points only."""
     return Outlook(points, np.repeat(points[:, None], len(LEVELS), axis=1))
 
 
+def never_negative(series: Series, origins: Ints) -> bool:
+    """Return whether the values up to the first of the origins are all at least 0."""
+    return bool(np.nanmin(series.values[: origins.min() + 1], initial=0.0) >= 0)
+
+
 def all_levels(fitted: Floats) -> Floats:
-    """All of `LEVELS` from columns of `FITTED`: straight lines, which the calibration mends."""
+    """Return all of `LEVELS`, interpolated linearly from columns of `FITTED`."""
     columns = []
     for level in LEVELS:
         high = max(1, int(np.searchsorted(FITTED, level)))

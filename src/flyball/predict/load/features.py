@@ -1,8 +1,8 @@
-"""What trees look at: lags, differences, rolling means and deviations, seasons, the calendar.
+"""Features of the trees: lags, differences, rolling means and deviations, seasons, calendar.
 
-Everything is taken at or before the origin; only the calendar is that of the target, which is
-known. Values are divided by the series' scale, so that one model serves a panel. A series of
-milliseconds has its own columns.
+Everything is taken at or before the origin; only the calendar, which is known, is that of the
+target. Values are divided by the series' scale, so that one model serves a panel. A series with
+steps of milliseconds has other columns.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from flyball.predict.series import Series
 
 LAGS = (0, 1, 2, 3, 5)
 FAST_S = 10.0
-"""Below this step a series is one of milliseconds and seconds: no hours, days and calendar, but
-every one of the last `FAST_LAGS` values, since what repeats there repeats every few steps."""
+"""Step below which the features have no hours, days and calendar, but each of the last `FAST_LAGS`
+values, since such series repeat every few steps."""
 FAST_LAGS = 24
 FAST_WINDOWS = (3, 10, 30, 100, 300)
 WINDOWS_H = (0.5, 1.0, 3.0, 6.0, 12.0, 24.0, 72.0, 168.0)
@@ -26,13 +26,13 @@ MOST_STILL = 2_000.0
 
 
 class Window:
-    """Means over the last steps of a series at any origin, in constant time."""
+    """Computes means over the last steps of a series at any origin, in constant time."""
 
     def __init__(self, values: Floats) -> None:
         self._sums = np.concatenate([[0.0], np.cumsum(values)])
 
     def mean(self, ends: Ints, width: int) -> Floats:
-        """Of the `width` values up to and with each end (fewer at the beginning)."""
+        """Return the mean of the last `width` values at each end (fewer at the start)."""
         stops = np.maximum(ends, 0) + 1
         begins = np.maximum(stops - width, 0)
         means: Floats = (self._sums[stops] - self._sums[begins]) / (stops - begins)
@@ -42,7 +42,7 @@ class Window:
 def features(
     series: Series, origins: Ints, lead: int, scale: float, anchored: bool = False
 ) -> Floats:
-    """One row per origin; `anchored`: levels as differences from the value at the origin."""
+    """Return a row per origin; `anchored`: levels as differences from the value at the origin."""
     if series.step_s < FAST_S:
         return _fast(series.filled / scale, origins, anchored)
     values = series.filled / scale
@@ -54,16 +54,16 @@ def features(
     columns += [now - _lagged(values, origins, lag) for lag in (1, hour, 3 * hour, 6 * hour)]
     levels = [*_means(mean, origins, series), mean.mean(origins, len(values))]
     levels += _seasons(values, mean, origins, lead, series)
-    columns += [each - now for each in levels] if anchored else levels
+    columns += [level - now for level in levels] if anchored else levels
     columns += _spreads(mean, square, origins, series)
     columns += _trends(mean, origins, series)
     columns += _calendar(series, origins + lead)
     columns.append(_still(values)[origins])
     columns.append(Window((values == 0).astype(float)).mean(origins, 6 * hour))
     for other in series.also.values():
-        beside = np.nan_to_num(other) / scale
-        columns += [beside[origins], Window(beside).mean(origins, hour)]
-        columns.append(Window(beside).mean(origins, 6 * hour))
+        scaled = np.nan_to_num(other) / scale
+        columns += [scaled[origins], Window(scaled).mean(origins, hour)]
+        columns.append(Window(scaled).mean(origins, 6 * hour))
     return np.column_stack(columns).astype(np.float32).astype(np.float64)
 
 
@@ -86,7 +86,7 @@ def _lagged(values: Floats, origins: Ints, lag: int) -> Floats:
 
 def _means(mean: Window, origins: Ints, series: Series) -> list[Floats]:
     widths = sorted({series.steps(hours * S_PER_HOUR) for hours in WINDOWS_H})
-    # A series of minutes or milliseconds has windows of its own size as well.
+    # A series with short steps has short windows as well.
     widths += [width for width in (3, 10, 30) if width < widths[0]]
     return [mean.mean(origins, width) for width in widths]
 
@@ -103,7 +103,7 @@ def _spreads(mean: Window, square: Window, origins: Ints, series: Series) -> lis
 def _seasons(
     values: Floats, mean: Window, origins: Ints, lead: int, series: Series
 ) -> list[Floats]:
-    """The target's time of day on the days before."""
+    """Return values at the target's time of day on the days before."""
     if not series.day:
         return []
     day, hour = series.day, series.steps(S_PER_HOUR)
@@ -123,7 +123,7 @@ def _seasons(
 
 
 def _trends(mean: Window, origins: Ints, series: Series) -> list[Floats]:
-    """How now differs from the same time a day and a week ago."""
+    """Return how recent means differ from those a day and a week ago."""
     if not series.day:
         return []
     columns = []
@@ -141,7 +141,7 @@ def _calendar(series: Series, targets: Ints) -> list[Floats]:
 
 
 def _still(values: Floats) -> Floats:
-    """Steps since the value last changed."""
+    """Return the steps since the value last changed."""
     moved = np.concatenate([[True], np.diff(values) != 0])
     since = np.arange(len(values)) - np.maximum.accumulate(
         np.where(moved, np.arange(len(values)), 0)

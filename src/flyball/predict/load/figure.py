@@ -1,4 +1,4 @@
-"""The figure of a forecast: what was, what is expected with its band, and past errors below."""
+"""The figure of a forecast: history, forecast with its bands, and past errors below."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from flyball.predict.load.contract import MEDIAN
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TRUTH, SAID, BAND = "#333333", "#0072b2", "#9ecae1"
+ACTUAL, FORECAST, BAND = "#333333", "#0072b2", "#9ecae1"
 UNITS = ((3 * S_PER_DAY, S_PER_DAY, "days"), (3 * S_PER_HOUR, S_PER_HOUR, "hours"))
 PAST = 4.0
-"""Past shown, in horizons, but at least `LEAST_PAST` points."""
+"""Length of the history shown, in horizons, but at least `LEAST_PAST` points."""
 LEAST_PAST = 200
 
 
 def forecast_figure(ahead: Ahead, forecast: Forecast, kind: str = "png") -> bytes:
-    """The image file's bytes (png, svg or pdf)."""
+    """Return the bytes of the image file (png, svg or pdf)."""
     image = io.BytesIO()
     stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
     forecast_drawing(ahead, forecast).savefig(image, format=kind, dpi=120, metadata=stamp)
@@ -32,7 +32,7 @@ def forecast_figure(ahead: Ahead, forecast: Forecast, kind: str = "png") -> byte
 
 
 def forecast_drawing(ahead: Ahead, forecast: Forecast) -> Figure:
-    """The same, not written yet."""
+    """Return the figure of a forecast."""
     series, steps = ahead.series, len(forecast.mean)
     shown = min(len(series), max(LEAST_PAST, int(PAST * steps)))
     span = (shown + steps) * series.step_s
@@ -42,13 +42,13 @@ def forecast_drawing(ahead: Ahead, forecast: Forecast) -> Figure:
     figure = Figure(figsize=(10, 5.4), layout="constrained")
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=(3.0, 1.0))
     when = (np.arange(-shown, 0) + 1) * series.step_s / unit_s
-    top.plot(when, series.values[-shown:], color=TRUTH, linewidth=1.0, label="known")
+    top.plot(when, series.values[-shown:], color=ACTUAL, linewidth=1.0, label="known")
     _draw_past(top, below, ahead, shown, series.step_s / unit_s)
     after = np.arange(1, steps + 1) * series.step_s / unit_s
     top.fill_between(after, forecast.quantiles[0], forecast.quantiles[-1], color=BAND, alpha=0.7)
     top.fill_between(after, forecast.quantiles[2], forecast.quantiles[-3], color=BAND)
-    top.plot(after, forecast.quantiles[MEDIAN], color=SAID, linewidth=1.6, label="median")
-    top.plot(after, forecast.mean, color=SAID, linewidth=1.0, linestyle=":", label="mean")
+    top.plot(after, forecast.quantiles[MEDIAN], color=FORECAST, linewidth=1.6, label="median")
+    top.plot(after, forecast.mean, color=FORECAST, linewidth=1.0, linestyle=":", label="mean")
     top.axvline(0.0, color="#888888", linewidth=0.8)
     top.set_title(f"{series.name}: forecast with 50 % and 90 % bands", fontsize=11, loc="left")
     top.legend(loc="upper left", fontsize=8, frameon=False)
@@ -61,7 +61,7 @@ def forecast_drawing(ahead: Ahead, forecast: Forecast) -> Figure:
 
 
 def _draw_past(top: Axes, below: Axes, ahead: Ahead, shown: int, scale: float) -> None:
-    """What was said earlier of what is now known, and by how much it was wrong."""
+    """Draw past forecasts of values that are now known, and their errors."""
     indices, quantiles = ahead.past()
     length = len(ahead.series)
     keep = (indices < length) & (indices >= length - shown)
@@ -69,11 +69,11 @@ def _draw_past(top: Axes, below: Axes, ahead: Ahead, shown: int, scale: float) -
     if not keep.any():
         return
     when = (indices[keep] - length + 1) * scale
-    said = quantiles[keep]
+    past = quantiles[keep]
     lead = ahead.followed()[-1]
-    label = f"said {lead} steps before" if lead > 1 else "said a step before"
-    top.fill_between(when, said[:, 0], said[:, -1], color=BAND, alpha=0.35, linewidth=0)
-    top.plot(when, said[:, MEDIAN], color=SAID, linewidth=0.8, alpha=0.8, label=label)
-    error = ahead.series.values[indices[keep]] - said[:, MEDIAN]
-    below.plot(when, error, color=SAID, linewidth=0.8)
+    label = f"forecast {lead} steps before" if lead > 1 else "forecast a step before"
+    top.fill_between(when, past[:, 0], past[:, -1], color=BAND, alpha=0.35, linewidth=0)
+    top.plot(when, past[:, MEDIAN], color=FORECAST, linewidth=0.8, alpha=0.8, label=label)
+    error = ahead.series.values[indices[keep]] - past[:, MEDIAN]
+    below.plot(when, error, color=FORECAST, linewidth=0.8)
     below.axhline(0.0, color="#888888", linewidth=0.8)

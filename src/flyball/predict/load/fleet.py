@@ -1,9 +1,9 @@
-"""Very many series at once, every step: what a cluster's nodes need and a core can afford.
+"""Forecasts of thousands of series, such as a cluster's nodes, at every step on one core.
 
-Thousands of series cannot each have trees asked once a minute. A `Fleet` keeps the states of
+Trees are too slow for thousands of series every minute. A `Fleet` keeps the states of
 exponential smoothing as arrays, one number per series, so a step is a few vector operations; the
 choice among the last value, yesterday and smoothing, and the bands, are those of `Tracker`, one per
-series. The forecasts are those of `smoothing.py` and `naive.py`, which tests demand.
+series. The forecasts equal those of `smoothing.py` and `naive.py`, which tests check.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ import numpy as np
 
 from flyball.core.errors import BadInput
 from flyball.core.results import Floats
-from flyball.core.units import S_PER_DAY
+from flyball.core.units import S_PER_DAY, S_PER_HOUR
 from flyball.predict.load.contract import LEVELS
-from flyball.predict.load.smoothing import DAMPING, Settings
-from flyball.predict.select import MEMORY_S, Offer, Tracker
+from flyball.predict.load.smoothing import DAMPING, SmoothingSettings
+from flyball.predict.select import MEMORY_S, ForecastOffer, Tracker
 
-USUAL = Settings(profile=0.3, level=0.6, trend=0.0, keep=0.9)
+DEFAULT = SmoothingSettings(profile=0.3, level=0.6, trend=0.0, keep=0.9)
 NAMES = ("last", "yesterday", "smoothing")
 
 
 class FleetForecast(NamedTuple):
-    """A row per series: the mean, and a column for each of `LEVELS`."""
+    """Holds a row per series: the mean, and a column for each of `LEVELS`."""
 
     mean: Floats
     quantiles: Floats
 
 
 class Fleet:
-    """Series that are observed together.
+    """Forecasts series that are observed together.
 
     Args:
-        count: series.
-        step_s: between two observations.
+        count: number of series.
+        step_s: time between two observations.
         lead: steps ahead.
-        settings: of the smoothing.
-        floor: the least value there can be.
+        settings: settings of the smoothing.
+        floor: least possible value.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Fleet:
         count: int,
         step_s: float,
         lead: int,
-        settings: Settings = USUAL,
+        settings: SmoothingSettings = DEFAULT,
         floor: float = 0.0,
     ) -> None:
         if count < 1 or lead < 1 or step_s <= 0:
@@ -66,16 +66,16 @@ class Fleet:
         self._quantiles = np.zeros((count, len(LEVELS)))
 
     def observe(self, values: Floats) -> None:
-        """The next value of every series; NaN = missing."""
-        known = np.isfinite(values)
-        filled = np.where(known, values, self._last)
+        """Add the next value of every series; NaN = missing."""
+        is_known = np.isfinite(values)
+        filled = np.where(is_known, values, self._last)
         self._smooth(filled)
         self._last = filled
         self._values[self._slot(0)] = filled
         self.seen += 1
         offers = self._points()
         learns = self._trackers[0].waiting >= self.lead
-        news = np.where(known, values, math.nan).tolist()
+        news = np.where(is_known, values, math.nan).tolist()
         table = offers.T.copy()
         bands = offers[[0, 2]].T.tolist()
         for index, tracker in enumerate(self._trackers):
@@ -83,15 +83,15 @@ class Fleet:
                 tracker.learn(news[index])
             row = table[index]
             pairs = [[(point, point)] * 3 for point in bands[index]]
-            choice = tracker.propose(Offer(row, row, pairs))
+            choice = tracker.propose(ForecastOffer(row, row, pairs))
             self._mean[index] = choice.mean
             self._quantiles[index] = choice.quantiles
 
     def forecast(self) -> FleetForecast:
-        """Of the value `lead` steps after the last observation.
+        """Return the forecast `lead` steps after the last observation.
 
         Raises:
-            BadInput: nothing was observed.
+            BadInput: nothing was observed yet.
         """
         if not self.seen:
             raise BadInput("nothing was observed yet", "observe a step first")
@@ -105,7 +105,7 @@ class Fleet:
         return bool(self.day and self.settings.profile)
 
     def _smooth(self, filled: Floats) -> None:
-        """The recursions of `smoothing.py`, a step of all series."""
+        """Apply one step of the recursions of `smoothing.py` to all series."""
         settings = self.settings
         rest = filled
         if self._seasonal:
@@ -125,17 +125,17 @@ class Fleet:
             self._trend = damped + settings.trend * (self._level - before - damped)
 
     def _points(self) -> Floats:
-        """Rows: last, yesterday, smoothing."""
+        """Return the points of last, yesterday and smoothing, one row each."""
         lead, settings = self.lead, self.settings
         damped = DAMPING * (1 - DAMPING**lead) / (1 - DAMPING)
-        # After `seen` was moved on, the last observation has slot -1.
+        # `seen` already counts the last observation, which therefore has slot -1.
         target = self._slot(lead - 1)
         back = -(-lead // self.day) * self.day if self.day else 0
-        known = bool(self.day) and self.seen - 1 + lead - back >= 0
-        yesterday = self._values[target] if known else self._last
+        has_day = bool(self.day) and self.seen - 1 + lead - back >= 0
+        yesterday = self._values[target] if has_day else self._last
         if self._seasonal:
-            base = self._profile[target] if known else self._last
-            keep = settings.keep ** (lead * self.step_s / 3600.0)
+            base = self._profile[target] if has_day else self._last
+            keep = settings.keep ** (lead * self.step_s / S_PER_HOUR)
             smooth = base + keep * self._level + damped * self._trend
         else:
             smooth = self._level + damped * self._trend

@@ -1,9 +1,9 @@
-"""Least absolute deviations on the columns of the trees: strong where history is short.
+"""Least absolute deviations on the features of the trees: strong where history is short.
 
-A straight line carries a level further than anything seen, which trees cannot, and needs few
-rows. One fit per series and lead, of the change from the last value; the penalty (ridge) is the
-one of a few that does best on the last part of the history. The absolute error is minimised by
-re-weighting (a row with a large residual counts less), so bursts do not bend the line.
+A linear model can extrapolate beyond the values seen, which trees cannot, and needs few rows.
+There is one fit per series and lead, of the change from the last value; of a few ridge penalties
+the one that does best on the last part of the history is used. The absolute error is minimised by
+re-weighting (a row with a large residual counts less), so bursts have little influence.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from flyball.core.results import Floats, Ints
-from flyball.predict.load.contract import Outlook, certain, neighbours
+from flyball.predict.load.contract import Outlook, certain, neighbours, never_negative
 from flyball.predict.load.features import features
 from flyball.predict.load.trees import scale_of
 from flyball.predict.series import Series
 
 PENALTIES = (0.003, 0.03, 0.3, 3.0)
-"""Per row; columns are standardised."""
+"""Candidate ridge penalties per row; columns are standardised."""
 PASSES = 6
 TAIL = 0.25
 LEAST_ROWS = 60
 MOST_ROWS = 6_000
 FURTHEST = 3.0
-"""A forecast stays within the range seen, stretched by this many spreads."""
+"""Standard deviations by which a forecast may leave the range of the values seen."""
 
 
-class Line(NamedTuple):
-    """Weights of standardised columns."""
+class LinearModel(NamedTuple):
+    """Holds the weights of standardised columns, and the range of forecasts."""
 
     centre: Floats
     spread: Floats
@@ -41,20 +41,20 @@ class Line(NamedTuple):
 
 
 class Linear:
-    """One line per series and lead."""
+    """Holds one linear model per series and lead."""
 
     def __init__(self) -> None:
         self.scales: dict[str, float] = {}
-        self.lines: dict[str, dict[int, Line]] = {}
+        self.lines: dict[str, dict[int, LinearModel]] = {}
 
     def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None:
-        self.scales = {each.name: scale_of(each.values) for each in panel}
+        self.scales = {series.name: scale_of(series.values) for series in panel}
         self.lines = {}
         for series in panel:
-            made = {lead: self._line(series, lead) for lead in leads}
-            self.lines[series.name] = {lead: each for lead, each in made.items() if each}
+            lines = {lead: self._line(series, lead) for lead in leads}
+            self.lines[series.name] = {lead: line for lead, line in lines.items() if line}
 
-    def _line(self, series: Series, lead: int) -> Line | None:
+    def _line(self, series: Series, lead: int) -> LinearModel | None:
         stride = max(1, -(-len(series) // MOST_ROWS))
         origins = np.arange(min(series.day, len(series) // 4), len(series) - lead, stride)
         origins = origins[np.isfinite(series.values[origins + lead])] if len(origins) else origins
@@ -64,7 +64,7 @@ class Linear:
         rows = features(series, origins, lead, scale, anchored=True)
         labels = (series.values[origins + lead] - series.filled[origins]) / scale
         cut = int(len(rows) * (1 - TAIL))
-        # The last labels of the first part overlap the tail; leave a lead between them.
+        # The last labels of the first part would overlap the tail: leave a gap of one lead.
         early = slice(0, max(LEAST_ROWS // 2, cut - lead // stride))
         misses = []
         for penalty in PENALTIES:
@@ -76,7 +76,7 @@ class Linear:
         return best._replace(low=float(values.min()) - room, high=float(values.max()) + room)
 
     def outlook(self, series: Series, origins: Ints, lead: int) -> Outlook:
-        """Of an unknown series: the last value."""
+        """Return forecasts; of an unknown series the last value."""
         lines = self.lines.get(series.name)
         now = series.filled[origins]
         if not lines or not len(origins):
@@ -88,7 +88,7 @@ class Linear:
             line = lines[near]
             value = np.clip(now / scale + _value(line, rows), line.low, line.high)
             points = points + weight * scale * value
-        if np.nanmin(series.values[: origins.min() + 1], initial=0.0) >= 0:
+        if never_negative(series, origins):
             points = np.maximum(points, 0.0)
         return certain(points)
 
@@ -98,7 +98,7 @@ class Linear:
             "lines": {
                 name: {
                     str(lead): [
-                        each.tolist() if isinstance(each, np.ndarray) else each for each in line
+                        value.tolist() if isinstance(value, np.ndarray) else value for value in line
                     ]
                     for lead, line in lines.items()
                 }
@@ -108,19 +108,21 @@ class Linear:
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> Self:
-        made = cls()
-        made.scales = dict(saved["scales"])
-        made.lines = {
+        forecaster = cls()
+        forecaster.scales = dict(saved["scales"])
+        forecaster.lines = {
             name: {
-                int(lead): Line(np.array(line[0]), np.array(line[1]), np.array(line[2]), *line[3:])
+                int(lead): LinearModel(
+                    np.array(line[0]), np.array(line[1]), np.array(line[2]), *line[3:]
+                )
                 for lead, line in lines.items()
             }
             for name, lines in saved["lines"].items()
         }
-        return made
+        return forecaster
 
 
-def _deviations(rows: Floats, labels: Floats, penalty: float) -> Line:
+def _deviations(rows: Floats, labels: Floats, penalty: float) -> LinearModel:
     centre, spread = rows.mean(axis=0), rows.std(axis=0)
     spread = np.where(spread > 1e-9, spread, 1.0)
     table = np.column_stack([(rows - centre) / spread, np.ones(len(rows))])
@@ -134,9 +136,9 @@ def _deviations(rows: Floats, labels: Floats, penalty: float) -> Line:
         answer = np.linalg.solve(heavy.T @ table + ridge, heavy.T @ labels)
         size = np.maximum(np.abs(labels - table @ answer), least)
         weights = size.mean() / np.maximum(size, 0.1 * size.mean())
-    return Line(centre, spread, answer[:-1], float(answer[-1]), -np.inf, np.inf)
+    return LinearModel(centre, spread, answer[:-1], float(answer[-1]), -np.inf, np.inf)
 
 
-def _value(line: Line, rows: Floats) -> Floats:
+def _value(line: LinearModel, rows: Floats) -> Floats:
     value: Floats = (rows - line.centre) / line.spread @ line.weights + line.shift
     return value

@@ -1,4 +1,4 @@
-"""An LSTM over the newest values, one by one: for short leads, where order and phase matter."""
+"""An LSTM over the newest values: for short leads, where order and phase matter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Recurrent(nn.Module):
 
 
 class Lstm(Neural):
-    """Looks at the last 48 values."""
+    """Forecasts from the last 48 values."""
 
     tokens, channels = STEPS, 2
     defaults: ClassVar[Settings] = Settings(updates=600, budget_s=30.0)
@@ -38,6 +38,6 @@ class Lstm(Neural):
         return 1
 
     def _past(self, values: Floats, origins: Ints) -> Floats:
-        at = np.maximum(origins[:, None] + np.arange(1 - STEPS, 1), 0)
-        past: Floats = values[at][:, :, None]
+        index = np.maximum(origins[:, None] + np.arange(1 - STEPS, 1), 0)
+        past: Floats = values[index][:, :, None]
         return past

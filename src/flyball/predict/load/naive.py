@@ -1,4 +1,4 @@
-"""The forecasts that cost nothing; every other one is measured against the best of them."""
+"""Naive forecasts without fitting: the baselines of all other forecasters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from flyball.predict.series import Series
 
 
 class Last:
-    """As it is now, so it will be."""
+    """Forecasts the last value."""
 
     def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None:
-        """Nothing to learn."""
+        """Do nothing: there is nothing to learn."""
 
     def outlook(self, series: Series, origins: Ints, lead: int) -> Outlook:
         return certain(series.filled[origins])
@@ -30,7 +30,7 @@ class Last:
 
 
 class Yesterday(Last):
-    """As at the same time of the last day that is known."""
+    """Forecasts the value at the same time of the last known day."""
 
     days = 1
 
@@ -39,12 +39,12 @@ class Yesterday(Last):
         if not season:
             return super().outlook(series, origins, lead)
         back = -(-lead // season) * season
-        # Before a whole season is known, the last value stands in.
-        known = np.where(origins + lead >= back, origins + lead - back, origins)
-        return certain(series.filled[known])
+        # Until a whole season is known, use the last value.
+        index = np.where(origins + lead >= back, origins + lead - back, origins)
+        return certain(series.filled[index])
 
 
 class LastWeek(Yesterday):
-    """As at the same time of the same day of the week."""
+    """Forecasts the value at the same time of the same day of the week."""
 
     days = 7

@@ -1,8 +1,8 @@
-"""Record how much of a core a process uses, every few milliseconds, from a nanosecond counter.
+"""Records how much of a core a process uses, every few milliseconds, from a nanosecond counter.
 
-The counter is the CPU-time clock of the process (`clock_getcpuclockid` of POSIX): what the
-scheduler counted for all its threads, up to date at the moment it is read, where `/proc/stat` has
-steps of 10 ms. A value is the CPU time between two readings / the time between them, so it is the
+The counter is the CPU-time clock of the process (`clock_getcpuclockid` of POSIX): the time of all
+its threads as counted by the scheduler, up to date when it is read, where `/proc/stat` has steps
+of 10 ms. A value is the CPU time between two readings / the time between them, so it is the
 average of the interval that ends at its stamp.
 """
 
@@ -30,28 +30,28 @@ STEP_S = 0.05
 FASTEST_S = 0.01
 LONGEST_S = 86_400.0
 WARM_UP_S = 1.0
-"""A new process imports and allocates; that is not its work."""
+"""Time before recording starts: a new process imports and allocates first."""
 UNEVEN = 0.2
-"""Part of a step by which an interval may be longer or shorter than asked for."""
+"""Part of a step by which an interval may be longer or shorter than requested."""
 COLUMNS = ("workload", "time_s", "use_percent")
 SHIPPED = "utilisation_50ms.csv.gz"
 
 
 def shipped() -> Path:
-    """The recording that comes with the package."""
+    """Return the path of the recording that comes with the package."""
     return Path(str(files("flyball.data").joinpath(SHIPPED)))
 
 
 def cpu_clock(pid: int) -> int:
-    """The id of a process's CPU-time clock, as `clock_getcpuclockid` makes it on Linux."""
+    """Return the id of a process's CPU-time clock, as `clock_getcpuclockid` does on Linux."""
     return (~pid << 3) | 2
 
 
 def use_of(pid: int, seconds: float, step_s: float = STEP_S) -> list[tuple[float, float]]:
-    """(time since the start, percent of a core) at every step, as long as the process lives.
+    """Return (time since the start, percent of a core) at every step while the process lives.
 
     Raises:
-        BadInput: a time that makes no sense, or there is no such process.
+        BadInput: a time is out of range, or there is no such process.
     """
     if not FASTEST_S <= step_s <= seconds <= LONGEST_S:
         raise BadInput(
@@ -67,8 +67,8 @@ def use_of(pid: int, seconds: float, step_s: float = STEP_S) -> list[tuple[float
         while index <= steps:
             time.sleep(max(0.0, began + index * step_s - time.monotonic()))
             now, total = time.monotonic(), time.clock_gettime(clock)
-            # On a busy machine a reading may come late. Its interval is then not the one that was
-            # asked for: the value is missing, and so are those of deadlines that went by.
+            # On a busy machine a reading may be late. Its interval then has the wrong length: the
+            # value is missing, and so are those of missed deadlines.
             if abs(now - then - step_s) <= UNEVEN * step_s:
                 rows.append((now - began, 100.0 * (total - used) / (now - then)))
             then, used = now, total
@@ -86,7 +86,7 @@ def record(
     seed: int = 1,
     note: Callable[[str], None] = lambda _text: None,
 ) -> list[tuple[str, float, float]]:
-    """Run each of our workloads by itself and record it.
+    """Run each of our workloads alone and record it.
 
     Returns:
         Rows of `COLUMNS`.
@@ -111,29 +111,29 @@ def record(
 
 
 def write(path: Path, rows: Iterable[tuple[str, float, float]], card: Mapping[str, Any]) -> Path:
-    """A CSV file, packed if its name ends so, and a card beside it that says when and where.
+    """Write a CSV file, gzipped if its name ends in `.gz`, and a card with its origin.
 
-    Packed without a date of its own, so that the same rows are the same file.
+    The gzip header has no date, so that the same rows give the same file.
 
     Returns:
         The card's path.
     """
     text = io.StringIO()
     text.write(",".join(COLUMNS) + "\n")
-    for kind, at, use in rows:
-        text.write(f"{kind},{at:.4f},{use:.2f}\n")
+    for kind, time_s, use in rows:
+        text.write(f"{kind},{time_s:.4f},{use:.2f}\n")
     raw = text.getvalue().encode()
     path.write_bytes(gzip.compress(raw, 9, mtime=0) if path.suffix == ".gz" else raw)
-    beside = path.with_name(path.name.split(".")[0] + ".json")
-    beside.write_text(json.dumps(card, indent=2) + "\n", "utf-8")
-    return beside
+    card_path = path.with_name(path.name.split(".")[0] + ".json")
+    card_path.write_text(json.dumps(card, indent=2) + "\n", "utf-8")
+    return card_path
 
 
 def card_of(
     rows: Sequence[tuple[str, float, float]], seconds: float, step_s: float, seed: int
 ) -> dict[str, Any]:
-    """When, where and how; and how much is missing, which tells how busy the machine was."""
-    wanted = max(1, len({kind for kind, _, _ in rows}) * int(seconds / step_s))
+    """Return when, where and how; and the missing part, which shows how busy the machine was."""
+    expected = max(1, len({kind for kind, _, _ in rows}) * int(seconds / step_s))
     return {
         "recorded": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
@@ -141,17 +141,17 @@ def card_of(
         "seconds": seconds,
         "step_s": step_s,
         "rows": len(rows),
-        "missing_percent": round(100.0 * (1.0 - len(rows) / wanted), 1),
+        "missing_percent": round(100.0 * (1.0 - len(rows) / expected), 1),
         "seed": seed,
     }
 
 
 def machine() -> str:
-    """The processor, how many cores, and the kernel."""
+    """Return the processor, the number of cores, and the kernel."""
     model = platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        model = next(each.split(":", 1)[1].strip() for each in lines if each[:10] == "model name")
+        model = next(line.split(":", 1)[1].strip() for line in lines if line[:10] == "model name")
     except (OSError, StopIteration):
-        pass  # not Linux on x86: the kind of processor must do
+        pass  # not Linux on x86: use the machine type
     return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"

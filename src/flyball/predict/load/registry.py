@@ -1,6 +1,6 @@
-"""The shelf of load forecasters: one line each, loaded when asked for.
+"""The registry of load forecasters: one line each, loaded on demand.
 
-A forecaster is a class in a file of this folder (`contract.py` says what it has). Outside packages
+A forecaster is a class in a module of this package (`contract.py` has the protocol). Other packages
 add theirs under the entry-point group `flyball.forecasters` (name -> `module:Class`).
 """
 
@@ -31,10 +31,8 @@ BUILT_IN = {
     "transformer": "flyball.predict.load.transformer:Transformer",
 }
 NETS = ("lstm", "transformer")
-"""Need torch; where it is not installed they are not on the shelf."""
+"""Names of forecasters that need torch; without torch they are not offered."""
 NAIVE = ("last", "yesterday", "last-week")
-
-
 PARTS = "parts"
 COSTS = {
     "smoothing": (0.05, 4e-6, 150_000),
@@ -45,34 +43,34 @@ COSTS = {
     "lstm": (15.0, 0.0, 1),
     "transformer": (25.0, 0.0, 1),
 }
-"""CPU seconds of a fit: once, for each point and lead, points at most (measured on a Xeon core)."""
+"""Cost of a fit: CPU seconds, CPU seconds per point and lead, maximum of points (one Xeon core)."""
 
 
 def names() -> list[str]:
-    """Every forecaster that runs here: the built-in ones first, in the order of the shelf."""
-    here = [name for name in BUILT_IN if name not in NETS or has_torch()]
-    return [*here, *sorted(set(_outside()) - set(BUILT_IN))]
+    """Return every forecaster that runs here, the built-in ones first, in the registry's order."""
+    built_in = [name for name in BUILT_IN if name not in NETS or has_torch()]
+    return [*built_in, *sorted(set(_outside()) - set(BUILT_IN))]
 
 
 def candidates(
     panel: Sequence[Series], leads: int = 4, budget_s: float = math.inf, fits: int = 1
 ) -> list[str]:
-    """Who is worth asking: all that can gain from the panel and can be fitted within the budget.
+    """Return the forecasters that suit the panel and can be fitted within the budget.
 
     Args:
-        leads: how many will be learnt.
+        leads: number of leads that will be fitted.
         budget_s: CPU seconds of one thread for all fits; the naive ones cost nothing.
-        fits: how often each will be fitted.
+        fits: number of fits of each.
     """
-    points = sum(len(each) for each in panel)
-    whole = not any(each.parts for each in panel)
+    points = sum(len(series) for series in panel)
+    no_parts = not any(series.parts for series in panel)
     chosen, left = [], budget_s
     broken = _broken()
     for name in names():
         if name in broken:
             continue
         cost_s = fits * _cost_s(name, points, leads)
-        if cost_s <= left and not (name == PARTS and whole):
+        if cost_s <= left and not (name == PARTS and no_parts):
             chosen.append(name)
             left -= cost_s
     return chosen
@@ -85,21 +83,21 @@ def _broken() -> set[str]:
 
 
 def _cost_s(name: str, points: int, leads: int) -> float:
-    """What a fit takes, roughly: so much at once, and for each point and lead up to a limit."""
-    once, each, most = COSTS.get(name, (0.0, 0.0, 1))
-    return once + each * min(points, most) * leads
+    """Return the rough CPU time of a fit: a fixed part, and a part per point and lead."""
+    fixed_s, per_point_s, most_points = COSTS.get(name, (0.0, 0.0, 1))
+    return fixed_s + per_point_s * min(points, most_points) * leads
 
 
 def has_torch() -> bool:
-    """Whether nets can run; found without importing it, which takes seconds."""
-    return all(find_spec(each) is not None for each in ("torch", "safetensors"))
+    """Return whether nets can run, without importing torch, which takes seconds."""
+    return all(find_spec(package) is not None for package in ("torch", "safetensors"))
 
 
 def get_forecaster(name: str) -> type[LoadForecaster]:
-    """The forecaster's class.
+    """Return the forecaster's class.
 
     Raises:
-        UnknownName: there is none of this name.
+        UnknownName: there is no forecaster of this name.
         Unavailable: it is a net, and torch is not installed.
     """
     if name in NETS and not has_torch():

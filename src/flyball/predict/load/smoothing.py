@@ -1,8 +1,8 @@
-"""Exponential smoothing: a daily profile, a level and a damped trend, all forgetting slowly.
+"""Exponential smoothing: a daily profile, a level and a damped trend, all decaying slowly.
 
 With y the value, P the profile of the time of day and m the steps of a day:
 
-    P[t] = P[t-m] + g (y[t] - P[t-m])            the profile learns from its own miss
+    P[t] = P[t-m] + g (y[t] - P[t-m])            the profile learns from its error
     d[t] = y[t] - P[t-m]                         what the profile did not explain
     l[t] = (l[t-1] + f b[t-1]) + a (d[t] - ...)  level, b its trend, damped by f at each step
     forecast(t+h) = P at the same time of the last known day + r^h l[t] + (f + ... + f^h) b[t]
@@ -20,23 +20,26 @@ from typing import Any, Self
 import numpy as np
 
 from flyball.core.results import Floats, Ints
+from flyball.core.units import S_PER_HOUR
 from flyball.predict.load.contract import Outlook, certain
 from flyball.predict.series import Series
 
 DAMPING = 0.9
 MOST_FIT = 6_000
-"""Points at the end of each series that settings are chosen on."""
+"""Maximum number of points at the end of each series that settings are chosen on."""
 MOST_SERIES = 24
-"""Series of a panel that settings are chosen on; evenly picked."""
+"""Maximum number of series, evenly picked, that settings are chosen on."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Attributes:
-    profile: g, how fast the daily profile learns; 0 = no profile.
-    level: a, how fast the level follows.
-    trend: how fast the trend follows; 0 = none.
-    keep: r, what is left of the level after an hour's worth of lead (1 = it stays).
+class SmoothingSettings:
+    """Holds the rates of the recursions.
+
+    Attributes:
+        profile: g, how fast the daily profile learns; 0 = no profile.
+        level: a, how fast the level follows.
+        trend: how fast the trend follows; 0 = no trend.
+        keep: r, part of the level left after an hour of lead (1 = all of it).
     """
 
     profile: float
@@ -46,24 +49,27 @@ class Settings:
 
 
 GRID = (
-    *(Settings(0.0, level, trend, 1.0) for level, trend in product((0.1, 0.4, 0.8), (0.0, 0.1))),
     *(
-        Settings(0.3, level, 0.0, keep)
+        SmoothingSettings(0.0, level, trend, 1.0)
+        for level, trend in product((0.1, 0.4, 0.8), (0.0, 0.1))
+    ),
+    *(
+        SmoothingSettings(0.3, level, 0.0, keep)
         for level, keep in product((0.05, 0.2, 0.6), (0.5, 0.9, 0.98, 1.0))
     ),
 )
 
 
 class Smoothing:
-    """One set of settings per lead, shared by the panel."""
+    """Holds one set of settings per lead, shared by the panel."""
 
     def __init__(self) -> None:
-        self.settings: dict[int, Settings] = {}
+        self.settings: dict[int, SmoothingSettings] = {}
 
     def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None:
         """Choose the settings of each lead by the mean absolute error within the panel."""
         picked = panel[:: -(-len(panel) // MOST_SERIES)] if panel else ()
-        cuts = [_tail(each, MOST_FIT) for each in picked]
+        cuts = [_tail(series, MOST_FIT) for series in picked]
         losses = {lead: np.zeros(len(GRID)) for lead in leads}
         for series in cuts:
             size = float(np.nanmean(np.abs(series.values))) or 1.0
@@ -81,20 +87,24 @@ class Smoothing:
         settings = self.settings.get(lead) or self._nearest(lead)
         return certain(_ahead(series, _states(series, settings), settings, origins, lead))
 
-    def _nearest(self, lead: int) -> Settings:
-        """A lead that was not fitted borrows from the nearest one, in ratio."""
+    def _nearest(self, lead: int) -> SmoothingSettings:
+        """Return the settings of the fitted lead that is nearest in ratio."""
         if not self.settings:
             return GRID[1]
-        return self.settings[min(self.settings, key=lambda each: abs(np.log(each / lead)))]
+        return self.settings[min(self.settings, key=lambda fitted: abs(np.log(fitted / lead)))]
 
     def save(self) -> Mapping[str, Any]:
-        return {"settings": {str(lead): asdict(each) for lead, each in self.settings.items()}}
+        return {
+            "settings": {str(lead): asdict(settings) for lead, settings in self.settings.items()}
+        }
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> Self:
-        made = cls()
-        made.settings = {int(lead): Settings(**each) for lead, each in saved["settings"].items()}
-        return made
+        forecaster = cls()
+        forecaster.settings = {
+            int(lead): SmoothingSettings(**values) for lead, values in saved["settings"].items()
+        }
+        return forecaster
 
 
 def _tail(series: Series, count: int) -> Series:
@@ -110,20 +120,20 @@ def _tail(series: Series, count: int) -> Series:
     )
 
 
-def _states(series: Series, settings: Settings) -> tuple[Floats, Floats, Floats]:
-    """Profile, level and trend after each value."""
+def _states(series: Series, settings: SmoothingSettings) -> tuple[Floats, Floats, Floats]:
+    """Return profile, level and trend after each value."""
     values = series.filled
     profile = _profile(values, series.day, settings.profile)
     rest = values.copy()
     if settings.profile and series.day:
         rest[series.day :] -= profile[: -series.day]
-        rest[: series.day] = 0.0  # on the first day there is no profile to miss
+        rest[: series.day] = 0.0  # the first day has no profile to subtract
     level, trend = _holt(rest, settings.level, settings.trend)
     return profile, level, trend
 
 
 def _profile(values: Floats, day: int, rate: float) -> Floats:
-    """P after each value; a day at a time, as each day needs the one before."""
+    """Return P after each value, computed day by day, as each day needs the one before."""
     profile = values.copy()
     if not (rate and day):
         return profile
@@ -151,7 +161,7 @@ def _holt(values: Floats, alpha: float, beta: float) -> tuple[Floats, Floats]:
 def _ahead(
     series: Series,
     states: tuple[Floats, Floats, Floats],
-    settings: Settings,
+    settings: SmoothingSettings,
     origins: Ints,
     lead: int,
 ) -> Floats:
@@ -163,6 +173,6 @@ def _ahead(
     back = -(-lead // series.day) * series.day
     same_time = origins + lead - back
     base = np.where(same_time >= 0, profile[np.maximum(same_time, 0)], series.filled[origins])
-    keep = settings.keep ** (lead * series.step_s / 3600.0)
+    keep = settings.keep ** (lead * series.step_s / S_PER_HOUR)
     result: Floats = base + keep * level[origins] + damped * trend[origins]
     return result

@@ -16,7 +16,14 @@ import lightgbm
 import numpy as np
 
 from flyball.core.results import Floats, Ints
-from flyball.predict.load.contract import FITTED, Outlook, all_levels, neighbours
+from flyball.predict.load.contract import (
+    FITTED,
+    Outlook,
+    all_levels,
+    certain,
+    neighbours,
+    never_negative,
+)
 from flyball.predict.load.features import features
 from flyball.predict.series import Series
 
@@ -25,15 +32,17 @@ ZERO_HEAVY = 0.1
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Attributes:
-    rounds: trees of each model.
-    rate: what each tree adds.
-    leaves: of a tree.
-    smallest_leaf: rows in a leaf at least.
-    most_rows: rows to learn from, evenly picked from the panel.
-    threads: of the fit.
-    seed: of the drawn columns and rows.
+class BoosterSettings:
+    """Holds the settings of the trees.
+
+    Attributes:
+        rounds: trees of each model.
+        rate: learning rate.
+        leaves: leaves of a tree.
+        smallest_leaf: least number of rows in a leaf.
+        most_rows: maximum number of rows to learn from, evenly picked from the panel.
+        threads: threads of the fit.
+        seed: seed of the drawn columns and rows.
     """
 
     rounds: int = 120
@@ -46,18 +55,18 @@ class Settings:
 
 
 class Trees:
-    """Quantiles and mean of the value `lead` steps ahead."""
+    """Forecasts quantiles and mean of the value `lead` steps ahead."""
 
     of_change = False
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+    def __init__(self, settings: BoosterSettings | None = None) -> None:
+        self.settings = settings or BoosterSettings()
         self.models: dict[int, dict[str, lightgbm.Booster]] = {}
         self.scales: dict[str, float] = {}
 
     def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None:
-        """Learn each lead anew. A lead that no series is long enough for has no model."""
-        self.scales = {each.name: scale_of(each.values) for each in panel}
+        """Fit each lead. A lead that no series is long enough for has no model."""
+        self.scales = {series.name: scale_of(series.values) for series in panel}
         self.models = {}
         for lead in leads:
             rows, labels = self._rows(panel, lead)
@@ -65,13 +74,13 @@ class Trees:
                 self.models[lead] = self._boosters(rows, labels)
 
     def _rows(self, panel: Sequence[Series], lead: int) -> tuple[Floats, Floats]:
-        usable = sum(max(0, len(each) - lead) for each in panel)
+        usable = sum(max(0, len(series) - lead) for series in panel)
         stride = max(1, -(-usable // self.settings.most_rows))
         rows, labels = [], []
         for series in panel:
             origins = np.arange(min(series.day, len(series) // 4), len(series) - lead, stride)
-            known = np.isfinite(series.values[origins + lead]) if len(origins) else origins > 0
-            origins = origins[known]
+            is_known = np.isfinite(series.values[origins + lead]) if len(origins) else origins > 0
+            origins = origins[is_known]
             if not len(origins):
                 continue
             scale = self.scales[series.name]
@@ -113,21 +122,21 @@ class Trees:
         }
 
     def outlook(self, series: Series, origins: Ints, lead: int) -> Outlook:
-        """Of a lead that was not learnt: between the models of the nearest ones."""
+        """Return forecasts; other leads than the fitted ones are interpolated between models."""
         if not self.models or not len(origins):
-            return _last(series, origins)
+            return certain(series.filled[origins])
         scale = self.scales.get(series.name) or scale_of(series.values[: origins.min() + 1])
         rows = features(series, origins, lead, scale, self.of_change)
-        made = dict.fromkeys((MEAN, *map(str, FITTED)), np.zeros(len(origins)))
+        sums = dict.fromkeys((MEAN, *map(str, FITTED)), np.zeros(len(origins)))
         for near, weight in neighbours(self.models, lead):
             for name, model in self.models[near].items():
-                said = np.asarray(model.predict(rows, num_threads=self.settings.threads), float)
-                made[name] = made[name] + weight * scale * said
+                output = np.asarray(model.predict(rows, num_threads=self.settings.threads), float)
+                sums[name] = sums[name] + weight * scale * output
         base = series.filled[origins] if self.of_change else np.zeros(len(origins))
-        mean = made[MEAN] + base
-        fitted = np.sort(np.column_stack([made[str(level)] for level in FITTED]), axis=1)
+        mean = sums[MEAN] + base
+        fitted = np.sort(np.column_stack([sums[str(level)] for level in FITTED]), axis=1)
         quantiles = all_levels(fitted) + base[:, None]
-        if np.nanmin(series.values[: origins.min() + 1], initial=0.0) >= 0:
+        if never_negative(series, origins):
             mean, quantiles = np.maximum(mean, 0.0), np.maximum(quantiles, 0.0)
         return Outlook(mean, quantiles)
 
@@ -136,35 +145,29 @@ class Trees:
             "settings": asdict(self.settings),
             "scales": self.scales,
             "models": {
-                str(lead): {name: each.model_to_string() for name, each in models.items()}
+                str(lead): {name: model.model_to_string() for name, model in models.items()}
                 for lead, models in self.models.items()
             },
         }
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> Self:
-        made = cls(Settings(**saved["settings"]))
-        made.scales = dict(saved["scales"])
-        made.models = {
+        forecaster = cls(BoosterSettings(**saved["settings"]))
+        forecaster.scales = dict(saved["scales"])
+        forecaster.models = {
             int(lead): {name: lightgbm.Booster(model_str=text) for name, text in models.items()}
             for lead, models in saved["models"].items()
         }
-        return made
+        return forecaster
 
 
 class TreeChanges(Trees):
-    """The same of the change from the last value."""
+    """Forecasts the change from the last value."""
 
     of_change = True
 
 
 def scale_of(values: Floats) -> float:
-    """The mean size of a series, 1 where there is none."""
-    known = np.abs(values[np.isfinite(values)])
-    return float(known.mean()) or 1.0 if len(known) else 1.0
-
-
-def _last(series: Series, origins: Ints) -> Outlook:
-    from flyball.predict.load.naive import Last
-
-    return Last().outlook(series, origins, 1)
+    """Return the mean absolute value of a series, 1 if there is none."""
+    sizes = np.abs(values[np.isfinite(values)])
+    return float(sizes.mean()) or 1.0 if len(sizes) else 1.0

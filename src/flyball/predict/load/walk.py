@@ -1,4 +1,4 @@
-"""Going along origins as the live loop would: learn what became known, then choose and say."""
+"""Walks along origins as the live loop does: learn the new value, then choose and forecast."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 from flyball.core.results import Floats, Ints
 from flyball.predict.load.contract import LEVELS, MEDIAN, Outlook
-from flyball.predict.select import AVERAGE, COVERS, Offer, Tracker, new_tracker, share
+from flyball.predict.select import AVERAGE, COVERS, ForecastOffer, Tracker, new_tracker, share
 from flyball.predict.series import Series, whole_numbers
 
 
 @dataclass(frozen=True)
 class Walk:
-    """What was said at each origin, in order.
+    """Holds the forecasts at each origin, in order.
 
     Attributes:
         names: the forecasters, and `AVERAGE`.
         used, band_of: which of `names` gave the point; which of `banded` gave the band.
-        banded: names of those that offered bands.
+        banded: names of the forecasters that offer bands.
         bands: the 90 % band of each of `banded`: origin, forecaster, (low, high).
     """
 
@@ -42,13 +42,13 @@ def walk(
     banded: Sequence[str],
     tracker: Tracker | None = None,
 ) -> Walk:
-    """Go along consecutive origins as the live loop would: learn what became known, then say."""
+    """Walk along consecutive origins as the live loop does: learn the new value, then forecast."""
     if tracker is None:
         tracker = new_tracker(series, int(origins[0]), tuple(outlooks), len(banded), lead)
     walker = Walker(series, outlooks, origins, lead, banded, tracker)
     for index in range(len(origins)):
         walker.learn(index)
-        walker.say(index)
+        walker.forecast(index)
     return walker.walked
 
 
@@ -59,26 +59,26 @@ def walk_panel(
     lead: int,
     banded: Sequence[str],
 ) -> list[Walk]:
-    """The same for series side by side, each also judged by what was learnt on the others."""
+    """Walk along several series together; each also learns from the losses on the others."""
     names = tuple(outlooks[0])
     trackers = [new_tracker(series, int(origins[0]), names, len(banded), lead) for series in panel]
     shared = share(trackers) if len(panel) > 1 else None
     walkers = [
-        Walker(series, said, origins, lead, banded, tracker)
-        for series, said, tracker in zip(panel, outlooks, trackers, strict=True)
+        Walker(series, of_series, origins, lead, banded, tracker)
+        for series, of_series, tracker in zip(panel, outlooks, trackers, strict=True)
     ]
     for index in range(len(origins)):
-        for each in walkers:
-            each.learn(index)
+        for walker in walkers:
+            walker.learn(index)
         if shared is not None:
             shared.close()
-        for each in walkers:
-            each.say(index)
-    return [each.walked for each in walkers]
+        for walker in walkers:
+            walker.forecast(index)
+    return [walker.walked for walker in walkers]
 
 
 class Walker:
-    """One series at one lead on its way along the origins."""
+    """Walks along the origins of one series at one lead."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Walker:
         self._news = series.values[origins].tolist()
         self._medians = np.column_stack([outlooks[name].median for name in names])
         if whole_numbers(series.values[: int(origins[0]) + 1]):
-            self._medians = np.rint(self._medians)  # the median of whole numbers is one
+            self._medians = np.rint(self._medians)  # the median of whole numbers is a whole number
         self._means = np.column_stack([outlooks[name].mean for name in names])
         self._bounds = [_pairs(outlooks[name]) for name in banded]
         self.walked = Walk(
@@ -109,13 +109,14 @@ class Walker:
         )
 
     def learn(self, index: int) -> None:
-        """What became known at this origin."""
+        """Learn the value that became known at this origin."""
         if self.tracker.waiting >= self._lead:
             self.tracker.learn(self._news[index])
 
-    def say(self, index: int) -> None:
-        offer = Offer(
-            self._medians[index], self._means[index], [each[index] for each in self._bounds]
+    def forecast(self, index: int) -> None:
+        """Choose among the forecasts of this origin and record the choice."""
+        offer = ForecastOffer(
+            self._medians[index], self._means[index], [pairs[index] for pairs in self._bounds]
         )
         choice, walked = self.tracker.propose(offer), self.walked
         walked.median[index], walked.mean[index] = choice.median, choice.mean
@@ -124,7 +125,7 @@ class Walker:
 
 
 def _pairs(outlook: Outlook) -> list[list[tuple[float, float]]]:
-    """Low and high for each of `COVERS`, at each origin."""
+    """Return low and high for each of `COVERS`, at each origin."""
     table = outlook.quantiles.tolist()
     last = 2 * MEDIAN
     return [[(row[side], row[last - side]) for side in range(len(COVERS))] for row in table]

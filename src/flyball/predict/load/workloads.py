@@ -1,7 +1,8 @@
-"""Two small programs whose use of a core is worth forecasting; run as `workloads.py KIND SEED`.
+"""Two small programs whose use of a core is recorded; run as `workloads.py KIND SEED`.
 
-They really work: a step spins until its thread has had so much CPU time, so that on a busy machine
-it takes longer, as real work does. Only the standard library, for a process of its own.
+They do real work: a step spins until its thread has had a given CPU time, so that it takes longer
+on a busy machine, as real work does. They run as separate processes and use only the standard
+library.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ ON_S, OFF_S, SPREAD = 0.25, 0.30, 0.6
 
 
 def spin(cpu_s: float) -> None:
-    """Work until this thread has had so much CPU time."""
+    """Work until this thread has used `cpu_s` of CPU time."""
     end = time.thread_time() + cpu_s
     while time.thread_time() < end:
         sum(range(200))
 
 
 def iterative(draw: random.Random) -> None:
-    """A training loop: a step of work, a short wait for data; now and then a checkpoint."""
+    """Run like a training loop: a step of work, a short wait for data, at times a checkpoint."""
     step = 0
     while True:
         spin(STEP_S * draw.gauss(1.0, STEP_JITTER))
@@ -36,7 +37,7 @@ def iterative(draw: random.Random) -> None:
 
 
 def bursty(draw: random.Random) -> None:
-    """Requests in bursts: work and silence of random lengths (log-normal; these are medians)."""
+    """Run like bursts of requests: log-normal times of work and idleness (given by medians)."""
     while True:
         spin(ON_S * draw.lognormvariate(0.0, SPREAD))
         time.sleep(OFF_S * draw.lognormvariate(0.0, SPREAD))

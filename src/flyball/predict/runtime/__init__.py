@@ -1,1 +1,1 @@
-"""How long will a job run? Quantiles from what it asks for and from jobs that came before it."""
+"""Predicted run times: quantiles from what a job asks for and from earlier jobs."""

@@ -1,6 +1,6 @@
-"""How good are the predictions? A trace is gone through in time, as it would have been live.
+"""Back-tests run-time predictions: replays a trace in order of time, as it would happen live.
 
-Features of a job are those at its submission. Trees are grown anew every few days from what had
+Features of a job are those at its submission. Trees are fitted again every few days on the jobs
 ended by then; blend and band learn from every end. Nothing is chosen on the test slice.
 """
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from flyball.core.errors import BadInput
 from flyball.core.results import Floats
+from flyball.core.units import S_PER_DAY
 from flyball.predict.runtime import baselines
 from flyball.predict.runtime.calibrate import Calibrator
 from flyball.predict.runtime.estimator import guesses_of, table_of
@@ -23,7 +24,6 @@ from flyball.predict.runtime.history import History, Seen, Step, in_order
 from flyball.predict.runtime.rows import Run
 from flyball.predict.runtime.trees import LEVELS, MIDDLE, Trees, TreeSettings
 
-S_PER_DAY = 86_400.0
 PAIRS = 200_000
 LEAST_TEST = 100
 Note = Callable[[str], None]
@@ -32,12 +32,12 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is tested.
+    """Holds the time slices of a back-test.
 
     Attributes:
         test_s: the first submission of the test slice.
-        refit_s: between two fits.
-        warm_s: before the test slice, over which blend and band settle.
+        refit_s: time between two fits.
+        warm_s: time before the test slice in which blend and band settle.
     """
 
     test_s: float
@@ -46,8 +46,8 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Predictions and truth of the test slice, in order of submission; logarithms of seconds.
+class BacktestResult:
+    """Holds predictions and run times of the test slice by submission; logarithms of seconds.
 
     Attributes:
         quantiles: one column for each of `LEVELS`.
@@ -63,95 +63,95 @@ class Outcome:
 
 def backtest(
     runs: Sequence[Run], plan: Plan, settings: TreeSettings | None = None, note: Note | None = None
-) -> Outcome:
-    """Go through ended jobs in order of submission.
+) -> BacktestResult:
+    """Predict ended jobs in order of submission.
 
     Raises:
         BadInput: too few jobs before or in the test slice.
     """
-    say = note or (lambda _text: None)
-    came_s = np.array([run.asked.submit_s for run in runs])
-    tested = came_s >= plan.test_s
+    report = note or (lambda _text: None)
+    submit_s = np.array([run.asked.submit_s for run in runs])
+    tested = submit_s >= plan.test_s
     if np.count_nonzero(tested) < LEAST_TEST or np.count_nonzero(~tested) < LEAST_TEST:
         counts = f"{np.count_nonzero(~tested):,} jobs before and {np.count_nonzero(tested):,} in"
         remedy = f"{LEAST_TEST} of each are needed; choose another start of the test"
         raise BadInput(f"{counts} the test slice", remedy)
-    say(f"features of {len(runs):,} jobs")
-    table, plain = _look_back(runs)
-    raw, fits = _grow(runs, table, plan, settings or TreeSettings(), say)
-    made, share = _calibrate(runs, raw, plan)
+    report(f"features of {len(runs):,} jobs")
+    table, plain = _at_submission(runs)
+    raw, fits = _grow(runs, table, plan, settings or TreeSettings(), report)
+    quantiles, share = _calibrate(runs, raw, plan)
     logs = np.array([run.log_s for run in runs])
     fallback = float(np.median(logs[~tested]))
     plain = baselines.filled(plain, fallback)
-    return Outcome(logs[tested], made[tested], plain[tested], fits, share)
+    return BacktestResult(logs[tested], quantiles[tested], plain[tested], fits, share)
 
 
-def _look_back(runs: Sequence[Run]) -> tuple[Floats, Floats]:
-    """Features and baselines of every job at its submission."""
+def _at_submission(runs: Sequence[Run]) -> tuple[Floats, Floats]:
+    """Return features and baselines of every job at its submission."""
     table = np.empty((len(runs), len(NAMES)), np.float32)
     plain = np.empty((len(runs), len(baselines.NAMES)))
     history, seen = History(), dict[int, Seen]()
-    for when_s, step, at, run in in_order(runs):
+    for when_s, step, index, run in in_order(runs):
         if step is Step.SUBMIT:
-            table[at] = features(run.asked, history)
-            plain[at] = baselines.guesses(run.asked, history)
-            seen[at] = history.submitted(run.asked)
+            table[index] = features(run.asked, history)
+            plain[index] = baselines.guesses(run.asked, history)
+            seen[index] = history.submitted(run.asked)
         elif step is Step.START:
-            seen[at].start_s = when_s
+            seen[index].start_s = when_s
         else:
-            history.ended(run, seen.pop(at))
+            history.ended(run, seen.pop(index))
     return table_of(list(table)), plain
 
 
 def _grow(
-    runs: Sequence[Run], table: Floats, plan: Plan, settings: TreeSettings, say: Note
+    runs: Sequence[Run], table: Floats, plan: Plan, settings: TreeSettings, report: Note
 ) -> tuple[list[Any], int]:
-    """Guesses of all jobs from the start of the warm-up on, each by the last trees before it."""
-    came_s = np.array([run.asked.submit_s for run in runs])
+    """Return guesses of all jobs from the warm-up on, each by the last trees before it."""
+    submit_s = np.array([run.asked.submit_s for run in runs])
     start_s = np.array([run.start_s for run in runs])
     end_s = np.array([run.end_s for run in runs])
     logs = np.array([run.log_s for run in runs])
     guesses: list[Any] = [None] * len(runs)
     fits = 0
     now_s = plan.test_s - plan.warm_s
-    while now_s <= came_s[-1]:
+    while now_s <= submit_s[-1]:
         ended, running = end_s < now_s, (start_s < now_s) & (end_s >= now_s)
-        known = np.where(ended, logs, np.log(2.0 * np.maximum(1.0, now_s - start_s)))
+        targets = np.where(ended, logs, np.log(2.0 * np.maximum(1.0, now_s - start_s)))
         trees = Trees(settings)
         used = ended | running
-        say(f"trees from {np.count_nonzero(used):,} jobs, day {now_s / S_PER_DAY:.0f}")
-        trees.fit(table[used], known[used], now_s - came_s[used])
+        report(f"trees from {np.count_nonzero(used):,} jobs, day {now_s / S_PER_DAY:.0f}")
+        trees.fit(table[used], targets[used], now_s - submit_s[used])
         fits += bool(trees.models)
-        block = np.flatnonzero((came_s >= now_s) & (came_s < now_s + plan.refit_s))
+        block = np.flatnonzero((submit_s >= now_s) & (submit_s < now_s + plan.refit_s))
         if len(block):
-            for at, guess in zip(block.tolist(), guesses_of(table[block], trees), strict=True):
-                guesses[at] = guess
+            for index, guess in zip(block.tolist(), guesses_of(table[block], trees), strict=True):
+                guesses[index] = guess
         now_s += plan.refit_s
     return guesses, fits
 
 
 def _calibrate(runs: Sequence[Run], guesses: list[Any], plan: Plan) -> tuple[Floats, float]:
-    """Quantiles as they would have been given, learning from each end."""
+    """Return quantiles as predicted at submission, learning from each end."""
     calibrator = Calibrator()
-    made = np.full((len(runs), len(LEVELS)), np.nan)
-    for when_s, step, at, run in in_order(runs):
-        if guesses[at] is None:
+    quantiles = np.full((len(runs), len(LEVELS)), np.nan)
+    for when_s, step, index, run in in_order(runs):
+        if guesses[index] is None:
             continue
         calibrator.advance(when_s)
         if step is Step.SUBMIT:
-            made[at] = calibrator.expect(at, guesses[at])
+            quantiles[index] = calibrator.expect(index, guesses[index])
         elif step is Step.START:
-            calibrator.started(at, when_s)
+            calibrator.started(index, when_s)
         else:
-            calibrator.ended(at, run.log_s)
-    return made, calibrator.blend.share
+            calibrator.ended(index, run.log_s)
+    return quantiles, calibrator.blend.share
 
 
 # Figures ---------------------------------------------------------------------------
 
 
 def scores(point: Floats, logs: Floats, seed: int = 0) -> dict[str, float]:
-    """Of one point per job: median absolute log error, part within twofold, and order."""
+    """Return the scores of one point per job: log errors, part within twofold, and order."""
     error = np.abs(point - logs)
     draw = np.random.default_rng(seed)
     one, other = draw.integers(0, len(logs), (2, PAIRS))
@@ -167,7 +167,7 @@ def scores(point: Floats, logs: Floats, seed: int = 0) -> dict[str, float]:
 
 
 def band_scores(quantiles: Floats, logs: Floats) -> dict[str, float]:
-    """Of the 90 % band: coverage, misses on each side, and the median factor between its edges."""
+    """Return coverage, misses on each side and median width (as a factor) of the 90 % band."""
     low, high = quantiles[:, 0], quantiles[:, -1]
     return {
         "band_coverage": float(np.mean((logs >= low) & (logs <= high))),
@@ -177,17 +177,17 @@ def band_scores(quantiles: Floats, logs: Floats) -> dict[str, float]:
     }
 
 
-def figures(outcome: Outcome) -> dict[str, dict[str, float]]:
-    """All scores, by who made the prediction: ours first."""
-    ours = scores(outcome.quantiles[:, MIDDLE], outcome.logs)
-    found = {"flyball": {**ours, **band_scores(outcome.quantiles, outcome.logs)}}
-    for at, name in enumerate(baselines.NAMES):
-        found[name] = scores(outcome.plain[:, at], outcome.logs)
-    return found
+def figures(test: BacktestResult) -> dict[str, dict[str, float]]:
+    """Return all scores by method, ours first."""
+    ours = scores(test.quantiles[:, MIDDLE], test.logs)
+    by_method = {"flyball": {**ours, **band_scores(test.quantiles, test.logs)}}
+    for index, name in enumerate(baselines.NAMES):
+        by_method[name] = scores(test.plain[:, index], test.logs)
+    return by_method
 
 
 def _spearman(one: Floats, other: Floats) -> float:
-    """Correlation of ranks, ties sharing the mean of theirs."""
+    """Return the correlation of ranks; ties share their mean rank."""
     from scipy.stats import rankdata
 
     return float(np.corrcoef(rankdata(one), rankdata(other))[0, 1])

@@ -1,6 +1,6 @@
-"""The guesses to beat: they need no training, and each is what many schedulers use.
+"""Baseline guesses without training, each used by many schedulers.
 
-All are read from the same history as the trees, so they know exactly as much.
+All are read from the same history as the trees, so they have the same information.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ NAMES = ("recent two", "recent median", "table", "median")
 
 
 def guesses(asked: Asked, history: History) -> tuple[float, ...]:
-    """Log run times, in the order of `NAMES`; NaN while nothing has ended.
+    """Return log run times, in the order of `NAMES`; NaN while nothing has ended.
 
     Recent two: the mean run time of the last two jobs that ended in the nearest group. Recent
-    median: of the latest of that group. Table: its slow mean. Median: of the latest jobs of all.
+    median: the median of the latest jobs of that group. Table: its slow mean. Median: the median of
+    the latest jobs of all groups.
     """
     groups = history.groups(asked)
     near = next((g for level in reversed(LEVELS) if (g := groups[level]) and g.finished), None)
     everyone = groups["all"]
     if near is None or everyone is None:
         return (math.nan,) * len(NAMES)
-    two = [math.exp(job.log_s) for job in list(near.finished)[-2:]]
+    last_two_s = [math.exp(job.log_s) for job in list(near.finished)[-2:]]
     return (
-        math.log(sum(two) / len(two)),
+        math.log(sum(last_two_s) / len(last_two_s)),
         median(job.log_s for job in near.finished),
         near.mean(1, math.nan),
         median(job.log_s for job in everyone.finished),
@@ -36,7 +37,7 @@ def guesses(asked: Asked, history: History) -> tuple[float, ...]:
 
 
 def filled(values: Floats, fallback: float) -> Floats:
-    """The same with something where nothing was known."""
-    made = values.copy()
-    made[~(made == made)] = fallback
-    return made
+    """Return the values with `fallback` in place of NaN."""
+    result = values.copy()
+    result[~(result == result)] = fallback
+    return result

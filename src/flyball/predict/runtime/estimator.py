@@ -1,8 +1,8 @@
 """The run-time estimator: history, trees and calibration behind the `Estimator` contract.
 
-`fit` learns from rows of the past. After that it is told what happens (`submitted`, `started`,
-`ended`) and learns with every end; `refit` grows new trees from all it has seen. `predict` may
-be asked at any time and changes nothing.
+`fit` learns from past rows. After that it receives events (`submitted`, `started`, `ended`) and
+learns from every end; `refit` grows new trees from all jobs it keeps. `predict` may be called at
+any time and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 
 from flyball.core.errors import BadInput
 from flyball.core.results import Floats
-from flyball.predict.runtime.calibrate import Band, Blend, Calibrator, Guess
+from flyball.predict.runtime.calibrate import Blend, Calibrator, EdgeOffsets, RunTimeGuess
 from flyball.predict.runtime.features import BASE, NAMES, RECENT, features
 from flyball.predict.runtime.history import History, Seen, Step, in_order
 from flyball.predict.runtime.rows import Asked, Run, asked_of, runs_of
 from flyball.predict.runtime.trees import LEVELS, MIDDLE, Trees, TreeSettings
 
 MOST_ROWS = 100_000
-"""Latest jobs that trees are grown from."""
+"""Maximum number of latest jobs that trees are fitted on."""
 COLD_S = 3600.0
-"""The point when nothing at all is known and no limit is stated."""
+"""Point estimate when nothing is known and no limit is stated."""
 COLD_SPREAD = 2.1
-"""Standard deviation of log run times in Philly as a whole: the band when nothing is known."""
+"""Standard deviation of log run times over all of Philly: the band when nothing is known."""
 NORMAL = tuple(NormalDist().inv_cdf(level) for level in LEVELS)
 """Quantiles of the normal distribution at `LEVELS`."""
 CARD, VERSION = "runtime.json", 1
@@ -38,7 +38,7 @@ CARD, VERSION = "runtime.json", 1
 
 @dataclass(slots=True)
 class _Live:
-    """A job that has come and not ended."""
+    """Holds a job that was submitted and has not ended."""
 
     asked: Asked
     seen: Seen
@@ -46,62 +46,61 @@ class _Live:
 
 
 class RunTimes:
-    """Quantiles (`LEVELS`) of run times in seconds."""
+    """Predicts quantiles (`LEVELS`) of run times in seconds."""
 
     def __init__(self, settings: TreeSettings | None = None) -> None:
         self._settings = settings or TreeSettings()
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        """As if nothing had ever happened."""
+    def _reset(self) -> None:
+        """Drop everything that was learnt."""
         self.trees = Trees(self._settings)
         self.calibrator = Calibrator()
         self._history = History()
         self._live: dict[Hashable, _Live] = {}
         self._rows: list[Floats] = []
         self._logs: list[float] = []
-        self._came_s: list[float] = []
+        self._submit_s: list[float] = []
 
     # The contract ------------------------------------------------------------------
 
     def fit(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Start afresh from rows of the past (see `rows`); those without an end are running.
+        """Learn from past rows only (see `rows`); jobs without an end are running.
 
         Raises:
-            BadInput: a row that cannot be.
+            BadInput: a row is not possible.
         """
         runs = runs_of(rows)
-        self._forget()
+        self._reset()
         now_s = 0.0
-        for when_s, step, at, run in in_order(runs):
-            self._take(("fit", at), when_s, step, run)
+        for when_s, step, index, run in in_order(runs):
+            self._apply(("fit", index), when_s, step, run)
             now_s = when_s
         self.refit(now_s)
 
     def predict(self, rows: Sequence[Mapping[str, object]]) -> Floats:
-        """One row of quantiles (seconds) for each job, as if it were submitted now.
+        """Return a row of quantiles (seconds) for each job, as if it were submitted now.
 
         Raises:
-            BadInput: a row without `submit_s`.
+            BadInput: a row has no `submit_s`.
         """
-        found = [asked_of(row, at) for at, row in enumerate(rows)]
-        table = self._table(found)
-        guesses = self._guesses(table)
-        made = [self.calibrator.quantiles(guess) for guess in guesses]
-        return np.array([_within(np.exp(q), each) for q, each in zip(made, found, strict=True)])
+        jobs = [asked_of(row, index) for index, row in enumerate(rows)]
+        guesses = guesses_of(self._table(jobs), self.trees)
+        logs = [self.calibrator.quantiles(guess) for guess in guesses]
+        return np.array([_within(np.exp(q), job) for q, job in zip(logs, jobs, strict=True)])
 
     # What happens ------------------------------------------------------------------
 
     def submitted(self, job: Hashable, row: Mapping[str, object]) -> Floats:
-        """A job has come; its quantiles (seconds), from which will be learnt when it ends."""
+        """Record a submission; return the job's quantiles (seconds), to learn from at its end."""
         return self._submitted(job, asked_of(row))
 
     def came_with(self, other: Hashable, job: Hashable, submit_s: float) -> Floats:
-        """One more of a job that has just come: tasks of an array need not be looked at singly."""
-        found = self._live[other]
-        asked = replace(found.asked, submit_s=submit_s)
-        self._live[job] = _Live(asked, self._history.submitted(asked), found.row)
-        guess = self._guesses(found.row[None])[0]
+        """Record one more task of an array just submitted; it shares the features of `other`."""
+        like = self._live[other]
+        asked = replace(like.asked, submit_s=submit_s)
+        self._live[job] = _Live(asked, self._history.submitted(asked), like.row)
+        guess = guesses_of(like.row[None], self.trees)[0]
         return _within(np.exp(self.calibrator.expect(job, guess)), asked)
 
     def like(self, row: Mapping[str, object]) -> int:
@@ -111,57 +110,57 @@ class RunTimes:
         return len(nearest.finished) if nearest is not None else 0
 
     def started(self, job: Hashable, start_s: float) -> None:
-        """It runs."""
+        """Record a start."""
         if job in self._live:
             self._live[job].seen.start_s = start_s
             self.calibrator.started(job, start_s)
 
     def ended(self, job: Hashable, run_s: float, end_s: float) -> None:
-        """It has ended by itself after `run_s`; jobs that are not known are ignored."""
-        found = self._live.pop(job, None)
-        if found is None:
+        """Record that a job ended by itself after `run_s`; unknown jobs are ignored."""
+        live = self._live.pop(job, None)
+        if live is None:
             return
-        run = Run(found.asked, end_s - run_s, end_s, run_s)
-        self._history.ended(run, found.seen)
+        run = Run(live.asked, end_s - run_s, end_s, run_s)
+        self._history.ended(run, live.seen)
         self.calibrator.advance(end_s)
         self.calibrator.ended(job, run.log_s)
-        self._keep(found.row, run.log_s, found.asked.submit_s)
+        self._keep(live.row, run.log_s, live.asked.submit_s)
 
     def cancelled(self, job: Hashable) -> None:
-        """It was stopped by somebody: how long it would have run is not known."""
+        """Record that a job was stopped: its full run time will not be known."""
         if job in self._live:
             self._history.withdrawn(self._live.pop(job).asked)
             self.calibrator.forget(job)
 
     def refit(self, now_s: float) -> None:
-        """Grow new trees from the latest jobs, here and now.
+        """Fit new trees on the latest jobs in this process.
 
-        It takes up to a minute: a process that must not wait hands `training` to a worker, lets
-        `Trees.fit` run there, and sets `trees` when it is back.
+        It takes up to a minute: a process that must not wait passes `training` to a worker, runs
+        `Trees.fit` there, and sets `trees` afterwards.
         """
         self.trees.fit(*self.training(now_s))
 
     def training(self, now_s: float) -> tuple[Floats, Floats, Floats]:
-        """What trees are grown from: features, logarithms of run times, ages in seconds.
+        """Return what trees are fitted on: features, logarithms of run times, ages in seconds.
 
-        A job that has run for some time and not ended counts as running as long again: to leave
-        the long ones out would teach that all are short.
+        A running job counts as if it ran as long again: leaving out long jobs would bias the
+        trees towards short ones.
         """
-        live = [each for each in self._live.values() if each.seen.start_s < now_s]
-        logs = [math.log(2.0 * max(1.0, now_s - each.seen.start_s)) for each in live]
-        rows = [*self._rows, *(each.row for each in live)]
-        came_s = np.array([*self._came_s, *(each.asked.submit_s for each in live)])
-        order = np.argsort(came_s, kind="stable")  # the same trees, whoever ended first
-        table, known = table_of(rows)[order], np.array([*self._logs, *logs])[order]
-        return table, known, np.maximum(0.0, now_s - came_s[order])
+        live = [job for job in self._live.values() if job.seen.start_s < now_s]
+        logs = [math.log(2.0 * max(1.0, now_s - job.seen.start_s)) for job in live]
+        rows = [*self._rows, *(job.row for job in live)]
+        submit_s = np.array([*self._submit_s, *(job.asked.submit_s for job in live)])
+        order = np.argsort(submit_s, kind="stable")  # the same trees, in whatever order jobs ended
+        table, targets = table_of(rows)[order], np.array([*self._logs, *logs])[order]
+        return table, targets, np.maximum(0.0, now_s - submit_s[order])
 
     @property
     def learnt(self) -> int:
-        """Ended jobs that it has seen, of those it keeps."""
+        """Number of ended jobs that it keeps."""
         return len(self._logs)
 
     def basis(self, row: Mapping[str, object]) -> str:
-        """In words, where a prediction for this row comes from."""
+        """Return a sentence on where a prediction for this row comes from."""
         values = self._table([asked_of(row)])[0]
         if math.isnan(values[BASE]):
             return "nothing has ended yet: an hour or half the limit, with a wide band"
@@ -173,7 +172,7 @@ class RunTimes:
     # Files -------------------------------------------------------------------------
 
     def save(self, folder: Path) -> None:
-        """Write the trees (LightGBM's text) and a card (JSON). History is the journal's."""
+        """Write the trees (LightGBM's text) and a card (JSON). The history is in the journal."""
         folder.mkdir(parents=True, exist_ok=True)
         files = [f"runtime_q{round(100 * level):02d}.txt" for level in LEVELS]
         for name, model in zip(files, self.trees.models, strict=False):
@@ -193,23 +192,25 @@ class RunTimes:
 
     @classmethod
     def load(cls, folder: Path) -> RunTimes:
-        """What `save` wrote; its history is empty until it is told what happened.
+        """Read what `save` wrote; its history is empty until events arrive.
 
         Raises:
-            BadInput: no such model, or one of another version.
+            BadInput: there is no such model, or it has another version.
         """
         card = _card(folder)
-        made = cls(TreeSettings(**card["settings"]))
+        estimator = cls(TreeSettings(**card["settings"]))
         import lightgbm
 
-        made.trees.models = [lightgbm.Booster(model_file=str(folder / f)) for f in card["files"]]
-        made.calibrator.band = Band(**card["band"])
-        made.calibrator.blend = Blend(**card["blend"])
-        return made
+        estimator.trees.models = [
+            lightgbm.Booster(model_file=str(folder / f)) for f in card["files"]
+        ]
+        estimator.calibrator.band = EdgeOffsets(**card["band"])
+        estimator.calibrator.blend = Blend(**card["blend"])
+        return estimator
 
     # Inside ------------------------------------------------------------------------
 
-    def _take(self, job: Hashable, when_s: float, step: Step, run: Run) -> None:
+    def _apply(self, job: Hashable, when_s: float, step: Step, run: Run) -> None:
         if step is Step.SUBMIT:
             self._submitted(job, run.asked)
         elif step is Step.START:
@@ -221,59 +222,56 @@ class RunTimes:
         row = self._table([asked])
         self.calibrator.advance(asked.submit_s)
         self._live[job] = _Live(asked, self._history.submitted(asked), row[0])
-        guess = self._guesses(row)[0]
+        guess = guesses_of(row, self.trees)[0]
         return _within(np.exp(self.calibrator.expect(job, guess)), asked)
 
-    def _table(self, found: Sequence[Asked]) -> Floats:
-        return table_of([features(asked, self._history) for asked in found])
+    def _table(self, jobs: Sequence[Asked]) -> Floats:
+        return table_of([features(asked, self._history) for asked in jobs])
 
-    def _guesses(self, table: Floats) -> list[Guess]:
-        return guesses_of(table, self.trees)
-
-    def _keep(self, row: Floats, log_s: float, came_s: float) -> None:
+    def _keep(self, row: Floats, log_s: float, submit_s: float) -> None:
         self._rows.append(row.astype(np.float32))
         self._logs.append(log_s)
-        self._came_s.append(came_s)
+        self._submit_s.append(submit_s)
         if len(self._rows) >= 2 * MOST_ROWS:
-            for kept in (self._rows, self._logs, self._came_s):
+            for kept in (self._rows, self._logs, self._submit_s):
                 del kept[:-MOST_ROWS]
 
 
 def table_of(rows: Sequence[Sequence[float] | Floats]) -> Floats:
-    """Rows of features as they are kept, in single precision: what was learnt is what is asked."""
+    """Return rows of features in single precision, the same for training and prediction."""
     table = np.array(rows, np.float32).reshape(len(rows), len(NAMES))
     return table.astype(np.float64)
 
 
-def guesses_of(table: Floats, trees: Trees) -> list[Guess]:
-    """What trees, or without them the history alone, say of rows of features."""
+def guesses_of(table: Floats, trees: Trees) -> list[RunTimeGuess]:
+    """Return the guesses for rows of features by the trees, or by the history if there are none."""
     base = table[:, BASE]
     spread = _spread(table)
     plain = base[:, None] + spread[:, None] * np.array(NORMAL)
-    made = trees.predict(table) if trees.models else plain
-    made = np.where(np.isnan(made), plain, made)
+    quantiles = trees.predict(table) if trees.models else plain
+    quantiles = np.where(np.isnan(quantiles), plain, quantiles)
     cold = math.log(COLD_S) + COLD_SPREAD * np.array(NORMAL)
-    limit = table[:, NAMES.index("limit")]
+    limits = table[:, NAMES.index("limit")]
     guesses = []
-    for row, recent, own_limit in zip(made, table[:, RECENT], limit, strict=True):
+    for row, recent, limit in zip(quantiles, table[:, RECENT], limits, strict=True):
         if np.isnan(row[MIDDLE]):
-            middle = own_limit - math.log(2.0) if own_limit == own_limit else math.log(COLD_S)
+            middle = limit - math.log(2.0) if limit == limit else math.log(COLD_S)
             row = cold - math.log(COLD_S) + middle
-        guesses.append(Guess(float(row[MIDDLE]), float(recent), tuple(row.tolist())))
+        guesses.append(RunTimeGuess(float(row[MIDDLE]), float(recent), tuple(row.tolist())))
     return guesses
 
 
 def _spread(table: Floats) -> Floats:
-    """Of like jobs, as far as is known; wide if it is not."""
+    """Return the spread of like jobs, or a wide default."""
     nearest = np.full(len(table), np.nan)
-    for at, name in enumerate(NAMES):
-        if name.endswith(".spread"):  # widest first, so that the nearest one stays
-            nearest = np.where(np.isnan(table[:, at]), nearest, table[:, at])
+    for index, name in enumerate(NAMES):
+        if name.endswith(".spread"):  # from wide to narrow groups: the narrowest known one stays
+            nearest = np.where(np.isnan(table[:, index]), nearest, table[:, index])
     return np.where(np.isnan(nearest), COLD_SPREAD, np.maximum(nearest, 0.5))
 
 
 def _within(seconds: Floats, asked: Asked) -> Floats:
-    """No job outlives its limit."""
+    """Cap quantiles at the job's limit."""
     return np.minimum(seconds, asked.limit_s) if asked.limit_s else seconds
 
 
@@ -283,5 +281,5 @@ def _card(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         raise BadInput(f"{folder} has no run-time model", "fit one and save it there") from None
     if card.get("version") != VERSION or tuple(card["features"]) != NAMES:
-        raise BadInput(f"the run-time model in {folder} is of another version", "fit it anew")
+        raise BadInput(f"the run-time model in {folder} is of another version", "fit it again")
     return card

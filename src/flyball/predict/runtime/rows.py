@@ -1,7 +1,7 @@
-"""A job as run-time prediction sees it: what is known when it is submitted, and its end.
+"""Rows of run-time prediction: what is known of a job when it is submitted, and its end.
 
-Rows are plain mappings, as the `Estimator` contract has them. Known at submission: `submit_s`
-(needed), `tenant`, `user`, `name`, `kind` (class), `devices`, `limit_s`. Known later: `end_s`,
+Rows are plain mappings, as in the `Estimator` contract. Known at submission: `submit_s`
+(required), `tenant`, `user`, `name`, `kind` (class), `devices`, `limit_s`. Known later: `end_s`,
 when it ended, and `run_s`, how long it ran (else the time from `start_s`, or from submission, to
 the end). A row without an end is unfinished.
 """
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from flyball.core.errors import BadInput
 
 SHORTEST_S = 1.0
-"""Run times below this count as this long: logarithms of almost nothing say nothing."""
+"""Least run time; shorter ones count as this long, as their logarithms carry no information."""
 LONGEST_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is known of a job when it is submitted; "" and 0 = not stated."""
+    """Holds what is known of a job when it is submitted; "" and 0 = not stated."""
 
     submit_s: float
     tenant: str = ""
@@ -35,10 +35,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A job and how it went.
+    """Holds a job and its run.
 
     Attributes:
-        start_s: when it began to run, as far as is known: else its submission.
+        start_s: when it started, or its submission if that is not known.
         end_s: when it ended; infinite = it has not.
         run_s: how long it ran; NaN while it has not ended.
     """
@@ -55,14 +55,14 @@ class Run:
 
 
 def asked_of(row: Mapping[str, object], at: int = 0) -> Asked:
-    """The part of a row that is known at submission.
+    """Return the part of a row that is known at submission.
 
     Args:
-        row: plain values; see the head of this file.
-        at: its place in the sequence, for the error.
+        row: plain values; see the docstring of this module.
+        at: its index in the sequence, for the error.
 
     Raises:
-        BadInput: no time of submission, or a value that is not a number or a text.
+        BadInput: there is no submission time, or a value is not a number or a text.
     """
     return Asked(
         submit_s=_number(row, "submit_s", at),
@@ -76,7 +76,7 @@ def asked_of(row: Mapping[str, object], at: int = 0) -> Asked:
 
 
 def run_of(row: Mapping[str, object], at: int = 0) -> Run:
-    """A whole row; without `end_s` and `run_s` it is unfinished.
+    """Return a job with its run; without `end_s` and `run_s` it is unfinished.
 
     Raises:
         BadInput: as `asked_of`, or an end before the start.
@@ -96,13 +96,13 @@ def run_of(row: Mapping[str, object], at: int = 0) -> Run:
 
 
 def runs_of(rows: Sequence[Mapping[str, object]]) -> list[Run]:
-    """All rows, in order of submission."""
-    runs = [run_of(row, at) for at, row in enumerate(rows)]
+    """Return all rows as runs, in order of submission."""
+    runs = [run_of(row, index) for index, row in enumerate(rows)]
     return sorted(runs, key=lambda run: run.asked.submit_s)
 
 
 def plain_name(name: str) -> str:
-    """A name without its numbers: `train_lr0.01_3` and `train_lr0.1_7` are runs of one thing."""
+    """Return a name without its numbers: `train_lr0.01_3` and `train_lr0.1_7` are one program."""
     return re.sub(r"\d+(?:\.\d+)*", "#", name)
 
 

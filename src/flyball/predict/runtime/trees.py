@@ -1,8 +1,8 @@
 """Gradient-boosted trees over the features: a point and quantiles of the log run time.
 
-The trees predict how far a job lies from `base`, a mean of like jobs: trees are steps and cannot
-copy a number, but they can say when to leave it alone. The point has Huber's loss (a mean where
-jobs are alike, a median where they are wild), the others the pinball loss.
+The trees predict how far a job lies from `base`, a mean of like jobs: trees are step functions
+and cannot copy a number, but can predict a correction of 0. The point has Huber's loss (a mean
+where jobs are alike, a median where they are not), the others the pinball loss.
 """
 
 from __future__ import annotations
@@ -13,32 +13,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flyball.core.results import Floats
+from flyball.core.units import S_PER_DAY
 from flyball.predict.runtime.features import BASE, NAMES
 
 if TYPE_CHECKING:
     import lightgbm
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Quantiles that are predicted; the middle one is the point."""
+"""Levels of the predicted quantiles; the middle one is the point."""
 MIDDLE = LEVELS.index(0.5)
 LEAST_ROWS = 300
-"""Ended jobs below which trees would only learn noise."""
+"""Least number of ended jobs; below it trees would only learn noise."""
 
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """How trees are grown; chosen on jobs before the test slice of the back-test.
+    """Holds the settings of the trees; chosen on jobs before the test slice of the back-test.
 
     Attributes:
-        rounds: trees of the point.
-        band_rounds: trees of each quantile.
-        leaves: of a tree.
-        least_rows: in a leaf.
-        rate: of learning.
-        features: part of them that a tree sees.
-        delta: where Huber's loss turns from square to straight, in log seconds.
+        rounds: number of trees for the point.
+        band_rounds: number of trees for each quantile.
+        leaves: leaves of a tree.
+        least_rows: least number of rows in a leaf.
+        rate: learning rate.
+        features: part of the features that a tree uses.
+        delta: where Huber's loss turns from squared to linear, in log seconds.
         memory_s: age at which a job weighs a third.
-        seed: of whatever is drawn.
+        seed: seed of all random draws.
     """
 
     rounds: int = 200
@@ -48,27 +49,27 @@ class TreeSettings:
     rate: float = 0.04
     features: float = 0.6
     delta: float = 0.5
-    memory_s: float = 14 * 86_400.0
+    memory_s: float = 14 * S_PER_DAY
     seed: int = 1
 
 
 @dataclass
 class Trees:
-    """One model a quantile, in the order of `LEVELS`; none = not fitted."""
+    """Holds one model per quantile, in the order of `LEVELS`; none = not fitted."""
 
     settings: TreeSettings = field(default_factory=TreeSettings)
     models: list[lightgbm.Booster] = field(default_factory=list)
 
     def fit(self, rows: Floats, logs: Floats, age_s: Floats) -> None:
-        """Learn from ended jobs: features, logarithms of run times, and how long ago they came."""
-        known = np.isfinite(rows[:, BASE])
-        if np.count_nonzero(known) < LEAST_ROWS:
+        """Learn from jobs: features, logarithms of run times, and ages since submission."""
+        has_base = np.isfinite(rows[:, BASE])
+        if np.count_nonzero(has_base) < LEAST_ROWS:
             self.models = []
             return
         import lightgbm
 
-        rows, target = rows[known], logs[known] - rows[known, BASE]
-        weight = np.exp(-age_s[known] / self.settings.memory_s)
+        rows, target = rows[has_base], logs[has_base] - rows[has_base, BASE]
+        weight = np.exp(-age_s[has_base] / self.settings.memory_s)
         table = lightgbm.Dataset(
             rows.astype(np.float32), target, weight=weight, feature_name=list(NAMES)
         )
@@ -77,7 +78,7 @@ class Trees:
         ]
 
     def predict(self, rows: Floats) -> Floats:
-        """Log run times, one column a level, not yet in order; NaN where there is no base."""
+        """Return log run times, one column per level, unsorted; NaN where there is no base."""
         table = rows.astype(np.float32)
         base = rows[:, BASE]
         return np.column_stack([base + _predicted(model, table) for model in self.models])
@@ -86,21 +87,21 @@ class Trees:
         return self.settings.rounds if level == 0.5 else self.settings.band_rounds
 
     def _options(self, level: float) -> dict[str, Any]:
-        own = self.settings
+        settings = self.settings
         loss = (
-            {"objective": "huber", "alpha": own.delta}
+            {"objective": "huber", "alpha": settings.delta}
             if level == 0.5
             else {"objective": "quantile", "alpha": level}
         )
         return {
             **loss,
-            "num_leaves": own.leaves,
-            "learning_rate": own.rate,
-            "min_data_in_leaf": own.least_rows,
-            "feature_fraction": own.features,
+            "num_leaves": settings.leaves,
+            "learning_rate": settings.rate,
+            "min_data_in_leaf": settings.least_rows,
+            "feature_fraction": settings.features,
             "bagging_fraction": 0.8,
             "bagging_freq": 1,
-            "seed": own.seed,
+            "seed": settings.seed,
             "deterministic": True,
             "force_row_wise": True,
             "num_threads": 1,

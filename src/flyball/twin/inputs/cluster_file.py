@@ -8,14 +8,14 @@ A cluster file is YAML:
     network:                                 # optional
       between_nodes_gbit_s: 100
       inside_node_gbit_s: 1200
-    tenants:                                 # optional: who shares it, for order = fair
+    tenants:                                 # optional: its tenants, for order = fair
       - {name: vision, quota: 32, borrow: 16, weight: 1}
     recorded_on: A100                        # optional: device type of traces that name none
-    types:                                   # optional: device types that the catalogue lacks
+    types:                                   # optional: device types the catalogue lacks
       A100-fast: {like: A100, memory_gib: 96, peak_w: 500, speed: 1.15, speeds: {resnet50: 3.1}}
 
 Every group of nodes needs `device` and `devices`; the rest has a default. What is not
-understood is refused, with the place and what was perhaps meant. A name that ends in `.csv`
+recognised is refused; the error gives the place and the nearest name. A name that ends in `.csv`
 or `.csv.gz` is a list of nodes: see `twin/inputs/node_list.py`.
 """
 
@@ -61,20 +61,20 @@ MAX_QUOTA = 100_000_000
 
 
 def load_cluster(name_or_path: str | Path) -> Cluster:
-    """A preset by name, or the cluster that a YAML file or a list of nodes (CSV) describes.
+    """Return a preset by name, or the cluster that a YAML file or a node list (CSV) describes.
 
     Raises:
-        BadInput: no such file or preset, or a file that cannot be used as it is.
+        BadInput: no such file or preset, or a file with errors.
     """
     text = str(name_or_path)
-    known = presets()
-    if text in known:
-        return parse_cluster(known[text], where=f"preset {text}", name=text)
+    by_name = presets()
+    if text in by_name:
+        return parse_cluster(by_name[text], where=f"preset {text}", name=text)
     path = Path(name_or_path)
     if not path.exists():
         if path.suffix in (".yaml", ".yml", ".csv", ".gz") or len(path.parts) > 1:
             raise BadInput(f"{text}: no such cluster file", "write one, or see `flyball clusters`")
-        raise UnknownName("cluster", text, known)
+        raise UnknownName("cluster", text, by_name)
     if is_node_list(path):
         return read_nodes(path)
     return parse_cluster(_read(path), where=text, name=path.stem)
@@ -82,19 +82,19 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
 
 @cache
 def presets() -> dict[str, dict[str, Any]]:
-    """The clusters that ship, by name, as a file would describe them."""
+    """Return the clusters that ship with Flyball, by name, as the content of their files."""
     text = files("flyball").joinpath("data", "clusters.yaml").read_text("utf-8")
     loaded: dict[str, dict[str, Any]] = yaml.safe_load(text)
     return loaded
 
 
 def parse_cluster(content: Any, where: str, name: str = "cluster") -> Cluster:
-    """What a cluster file's content means.
+    """Return the cluster that a file's content describes.
 
     Args:
-        content: as YAML gave it.
-        where: the file, for messages.
-        name: of the cluster, unless the file says.
+        content: the parsed YAML.
+        where: the file, for error messages.
+        name: name of the cluster, unless the file states one.
     """
     top = _mapping(content, where, CLUSTER_KEYS)
     rows = top.get("nodes")
@@ -139,7 +139,7 @@ def _group(row: Any, where: str, index: int) -> NodeGroup:
 
 
 def _device(fields: dict[str, Any], key: str, where: str) -> str:
-    """The catalogue's name of the device type that a key names."""
+    """Return the catalogue's name of the device type under a key."""
     try:
         return catalogue.get(_text(fields, key, where, "")).name
     except UnknownName as unknown:
@@ -147,7 +147,7 @@ def _device(fields: dict[str, Any], key: str, where: str) -> str:
 
 
 def _types(content: Any, where: str) -> tuple[OwnType, ...]:
-    """The device types a file describes, known to the catalogue from here on."""
+    """Return the device types a file describes, and add them to the catalogue."""
     if content is None:
         return ()
     if not isinstance(content, dict) or not content or len(content) > MAX_TYPES:
@@ -188,28 +188,36 @@ def _type(name: str, row: Any, where: str) -> OwnType:
     )
 
 
-def _speeds(content: Any, own: str, where: str) -> tuple[ModelSpeed, ...]:
-    """Measured speeds by model: times a V100, or samples per second of this and another type."""
+def _speeds(content: Any, type_name: str, where: str) -> tuple[ModelSpeed, ...]:
+    """Return measured speeds by model.
+
+    A speed is a multiple of a V100's, or samples per second of this and of another type.
+    """
     if content is None:
         return ()
     if not isinstance(content, dict):
         raise BadInput(f"{where} must be models with speeds", "e.g. speeds: {resnet50: 3.1}")
-    return tuple(_model_speed(str(model), value, own, where) for model, value in content.items())
+    return tuple(
+        _model_speed(str(model), value, type_name, where) for model, value in content.items()
+    )
 
 
-def _model_speed(model: str, value: Any, own: str, where: str) -> ModelSpeed:
+def _model_speed(model: str, value: Any, type_name: str, where: str) -> ModelSpeed:
     if not isinstance(value, dict):
         times = _number({model: value}, model, where, 0.0, 0.001, 1000.0)
         return ModelSpeed(model, times, catalogue.REFERENCE)
-    others = [name for name in value if name != own]
-    if own not in value or len(others) != 1:
+    other_types = [name for name in value if name != type_name]
+    if type_name not in value or len(other_types) != 1:
         raise BadInput(
-            f"{where}: {model} must have the samples per second of {own} and of one other type",
-            f"e.g. {model}: {{{own}: 1240, V100: 400}}, or a number: times a V100",
+            f"{where}: {model} must have the samples per second of {type_name} and of one other "
+            "type",
+            f"e.g. {model}: {{{type_name}: 1240, V100: 400}}, or a number: times a V100",
         )
     here = f"{where}: {model}"
-    against = _device({"type": others[0]}, "type", here)
-    ours, theirs = (_number(value, name, here, 0.0, 1e-6, 1e9) for name in (own, others[0]))
+    against = _device({"type": other_types[0]}, "type", here)
+    ours, theirs = (
+        _number(value, name, here, 0.0, 1e-6, 1e9) for name in (type_name, other_types[0])
+    )
     return ModelSpeed(model, ours / theirs, against)
 
 
@@ -272,26 +280,22 @@ def _read(path: Path) -> Any:
         return yaml.safe_load(path.read_text("utf-8"))
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise BadInput(f"{path}{line}: not YAML: {error.problem}", "mend that line") from None
+        raise BadInput(f"{path}{line}: not YAML: {error.problem}", "correct that line") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
         raise BadInput(f"{path}: not a YAML text file", "see `flyball clusters --help`") from None
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}", "name a YAML file") from None
 
 
-def _mapping(content: Any, where: str, known: tuple[str, ...]) -> dict[str, Any]:
+def _mapping(content: Any, where: str, keys: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise BadInput(
-            f"{where} must be keys with values, not {_kind(content)}", f"keys: {', '.join(known)}"
+            f"{where} must be keys with values, not {_kind(content)}", f"keys: {', '.join(keys)}"
         )
     for key in content:
-        _known(str(key), known, f"key in {where}:")
+        if str(key) not in keys:
+            raise UnknownName(f"key in {where}:", str(key), keys)
     return content
-
-
-def _known(name: str, known: tuple[str, ...], what: str) -> None:
-    if name not in known:
-        raise UnknownName(what, name, known)
 
 
 def _text(fields: dict[str, Any], key: str, where: str, default: str) -> str:
@@ -307,7 +311,7 @@ def _number(
     value = fields.get(key, default)
     good = isinstance(value, int | float) and not isinstance(value, bool)
     if not good or not low <= value <= high:  # also refuses NaN
-        raise BadInput(f"{where}: {key} = {_show(value)} is no use", f"use {low:g} to {high:g}")
+        raise BadInput(f"{where}: {key} = {_show(value)} is not valid", f"use {low:g} to {high:g}")
     return float(value)
 
 
@@ -315,7 +319,8 @@ def _whole(fields: dict[str, Any], key: str, where: str, default: int, low: int,
     value = fields.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise BadInput(
-            f"{where}: {key} = {_show(value)} is no use", f"use a whole number from {low} to {high}"
+            f"{where}: {key} = {_show(value)} is not valid",
+            f"use a whole number from {low} to {high}",
         )
     return value
 
@@ -325,7 +330,7 @@ def _kind(content: Any) -> str:
 
 
 def _show(value: Any) -> str:
-    """A value for a message; cut short, as it may be vast or hold itself."""
+    """Show a value in a message, shortened: it may be very long or contain itself."""
     try:
         return reprlib.repr(value)
     except ValueError:  # an integer of thousands of digits

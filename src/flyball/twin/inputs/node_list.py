@@ -1,13 +1,12 @@
-"""A cluster from a list of its nodes: CSV with a row for each, as Alibaba's trace of 2023 has it.
+"""A cluster from a list of its nodes: CSV with a row per node, as in Alibaba's trace of 2023.
 
 Columns: `sn` or `node`, `cpu_milli`, `memory_mib`, `gpu` or `num_gpus`, `model` or `gpu_model`.
 Nodes that are alike become a group, in the order in which the first of each kind appears. Nodes
-without devices are left out: a cluster here is made of nodes with devices.
+without devices are left out: every node of a cluster has devices here.
 """
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,67 +15,66 @@ from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster, NodeG
 from flyball.core.errors import BadInput, UnknownName, at
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE
 from flyball.physics import catalogue
-from flyball.twin.inputs.traces.files import opened
-from flyball.twin.inputs.traces.table import Field, read_table
+from flyball.twin.inputs.traces.table import Field, read_header, read_table
 
 NAMES = {"sn": ("sn", "node"), "gpu": ("gpu", "num_gpus"), "model": ("model", "gpu_model")}
-"""The columns that have two names."""
+"""Columns that have two names, with both."""
 
 DEVICES = {"V100M16": "V100", "V100M32": "V100-32GB", "G2": "A10", "G3": "A100"}
-"""Models of the trace by their name in the catalogue, where that is another.
+"""Models of the trace that the catalogue has under another name, and that name.
 
 G2 and G3 are anonymised; what stands in for them is an assumption from the size of their
 nodes (8 devices with 96 cores and 384 GiB, and with 128 cores and 768 GiB). It sets speed and
-power, and has no part in whether a job fits.
+power, and does not affect whether a job fits.
 """
 
 
 def is_node_list(path: Path) -> bool:
-    """Whether the file's name says that it is a table."""
+    """Return whether the file name is that of a table."""
     return path.name.lower().endswith((".csv", ".csv.gz"))
 
 
 def read_nodes(path: Path, notes: list[str] | None = None) -> Cluster:
-    """The cluster of a node list, plain or gzipped.
+    """Read the cluster of a node list, plain or gzipped.
 
     Args:
         path: the file.
-        notes: gets a sentence for what was left out.
+        notes: receives a sentence on what was left out.
 
     Raises:
-        BadInput: a file that cannot be used, an unknown model; says where.
+        BadInput: the file is not valid or names an unknown model; gives the row.
     """
-    columns = _columns(path)
-    table = read_table(path, _fields(columns))
-    got = table.columns
+    column_of = _columns(path)
+    table = read_table(path, _fields(column_of))
+    columns = table.columns
     kinds: Counter[tuple[int, int, int, str]] = Counter()
     for index in range(len(table)):
-        devices = int(got[columns["gpu"]][index])
+        devices = int(columns[column_of["gpu"]][index])
         if devices == 0:
             continue
-        code = int(got[columns["model"]][index])
-        model = table.names[columns["model"]][code] if code >= 0 else ""
+        code = int(columns[column_of["model"]][index])
+        model = table.names[column_of["model"]][code] if code >= 0 else ""
         _device(model, path, int(table.rows[index]))
-        kinds[int(got["cpu_milli"][index]), int(got["memory_mib"][index]), devices, model] += 1
-    bare = len(table) - kinds.total()
+        kinds[
+            int(columns["cpu_milli"][index]), int(columns["memory_mib"][index]), devices, model
+        ] += 1
+    without_devices = len(table) - kinds.total()
     if not kinds:
         raise BadInput(f"{path} has no node with devices", "name a list with some")
     if len(kinds) > MAX_POOLS:
         raise BadInput(f"{path} has {len(kinds)} kinds of nodes", f"use at most {MAX_POOLS}")
-    if bare and notes is not None:
-        notes.append(f"{bare:,} nodes have no devices: left out")
+    if without_devices and notes is not None:
+        notes.append(f"{without_devices:,} nodes have no devices: left out")
     groups = [_group(kind, count) for kind, count in kinds.items()]
-    return Cluster(path.name.split(".")[0], _told_apart(groups))
+    return Cluster(path.name.split(".")[0], _with_unique_names(groups))
 
 
 def _columns(path: Path) -> dict[str, str]:
-    """What the columns with two names are called in this file."""
-    with opened(path) as lines:
-        header = next((row for row in csv.reader(lines) if row), [])
-    names = {name.strip() for name in header}
+    """Return what the columns with two names are called in this file."""
+    names = read_header(path)
     return {
-        key: next((each for each in known if each in names), known[0])
-        for key, known in NAMES.items()
+        key: next((name for name in choices if name in names), choices[0])
+        for key, choices in NAMES.items()
     }
 
 
@@ -97,7 +95,7 @@ def _fields(columns: dict[str, str]) -> tuple[Field, ...]:
 
 
 def _device(model: str, path: Path, row: int) -> str:
-    """The catalogue's name of a model."""
+    """Return the catalogue's name of a model."""
     try:
         return catalogue.get(DEVICES.get(model, model)).name
     except UnknownName as unknown:
@@ -117,10 +115,10 @@ def _group(kind: tuple[int, int, int, str], count: int) -> NodeGroup:
     )
 
 
-def _told_apart(groups: list[NodeGroup]) -> tuple[NodeGroup, ...]:
-    """Groups that differ only in a fraction of a core get a number to their name."""
-    twice = {name for name, count in Counter(each.name for each in groups).items() if count > 1}
+def _with_unique_names(groups: list[NodeGroup]) -> tuple[NodeGroup, ...]:
+    """Append a number to the names of groups that differ only in a fraction of a core."""
+    counts = Counter(group.name for group in groups)
     return tuple(
-        replace(each, name=f"{each.name}{at}-") if each.name in twice else each
-        for at, each in enumerate(groups)
+        replace(group, name=f"{group.name}{index}-") if counts[group.name] > 1 else group
+        for index, group in enumerate(groups)
     )

@@ -1,7 +1,7 @@
 """On which device type a trace's durations were recorded, and how far they are scaled from it.
 
-A duration holds on the hardware it was recorded on. Where a trace names none it must come from
-the user, the cluster file or the cluster itself: never from a default that nobody sees.
+A duration holds for the hardware it was recorded on. Where a trace names no device type, it comes
+from the user, the cluster file or the cluster itself, never from a silent default.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from flyball.twin.rates import find_profiles, rate_table
 
 
 class Scaling(NamedTuple):
-    """Jobs recorded on one type that may run on another, and how fast they run there.
+    """Holds the speed of jobs recorded on one device type that may run on another.
 
     Attributes:
         recorded_on, runs_on: device types of the catalogue.
-        jobs: how many there are.
+        jobs: number of such jobs.
         slowest, fastest: speeds relative to the recorded run; 0.5 = twice the duration.
     """
 
@@ -38,16 +38,16 @@ class Scaling(NamedTuple):
     fastest: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return self._asdict()
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Where the durations of a workload were recorded.
+    """Holds a workload and where its durations were recorded.
 
     Attributes:
-        workload: the jobs, each of those with devices with its device type.
+        workload: the jobs; every job with devices has a device type.
         assumption: a sentence if the type of some jobs was assumed, else "".
     """
 
@@ -63,11 +63,11 @@ def settle_recorded_on(workload: Workload, cluster: Cluster, named: str = "") ->
 
     Args:
         workload: as read from a trace.
-        cluster: where it is to be run.
-        named: the user's answer, "" = none.
+        cluster: the cluster it will run on.
+        named: the user's choice, "" = none.
 
     Raises:
-        UnknownName: `named` is no device type.
+        UnknownName: `named` is not a device type.
     """
     stated = named or cluster.recorded_on
     stated = catalogue.get(stated).name if stated else ""
@@ -93,9 +93,9 @@ def settle_recorded_on(workload: Workload, cluster: Cluster, named: str = "") ->
 
 
 def device_counts(cluster: Cluster) -> Counter[str]:
-    """Devices of each type of a cluster; CPUs count only where there is nothing else.
+    """Count a cluster's devices by type; CPUs count only where there is nothing else.
 
-    Traces count accelerators, so a node of CPUs beside them is not where they were recorded.
+    Traces count accelerators, so their jobs were not recorded on a node that has only CPUs.
     """
     counts: Counter[str] = Counter()
     for group in cluster.groups:
@@ -105,7 +105,7 @@ def device_counts(cluster: Cluster) -> Counter[str]:
 
 
 def recorded_counts(workload: Workload) -> dict[str, int]:
-    """Jobs by the device type they were recorded on; those without devices are left out."""
+    """Count jobs by the device type they were recorded on, without jobs that use no devices."""
     codes = workload.device[(workload.devices > 0) & (workload.device >= 0)]
     counts: Counter[str] = Counter()
     for code, jobs in zip(*np.unique(codes, return_counts=True), strict=True):
@@ -114,14 +114,14 @@ def recorded_counts(workload: Workload) -> dict[str, int]:
 
 
 def scalings(workload: Workload, cluster: Cluster) -> list[Scaling]:
-    """Every pair of types between which durations are scaled, by name."""
+    """Return every pair of types between which durations are scaled, by name."""
     profiles = find_profiles(workload)
     pools = cluster.groups
     table = rate_table(profiles, cluster, True).packed.reshape(-1, len(pools))
     speeds = table[profiles.of_job]
     base_of = np.array([profile.base for profile in profiles.profiles])
     scaled = _fits(workload, cluster) & (speeds > 0) & (speeds != 1.0)
-    found = []
+    results = []
     for base in sorted(set(base_of.tolist())):
         of_base = (base_of == base)[profiles.of_job] & (workload.devices > 0)
         for device in sorted({group.device for group in pools} - {base}):
@@ -129,12 +129,12 @@ def scalings(workload: Workload, cluster: Cluster) -> list[Scaling]:
             here = scaled[:, columns] & of_base[:, None]
             if here.any():
                 rates, jobs = speeds[:, columns][here], int(here.any(axis=1).sum())
-                found.append(Scaling(base, device, jobs, float(rates.min()), float(rates.max())))
-    return found
+                results.append(Scaling(base, device, jobs, float(rates.min()), float(rates.max())))
+    return results
 
 
 def _fits(workload: Workload, cluster: Cluster) -> npt.NDArray[np.bool_]:
-    """Per job and pool: whether the pool has the devices and the memory it asks for."""
+    """Return, per job and pool, whether the pool has the devices and the memory it asks for."""
     pools = cluster.groups
     room = np.array([group.count * group.devices for group in pools])
     memory_mib = np.array(
@@ -146,23 +146,26 @@ def _fits(workload: Workload, cluster: Cluster) -> npt.NDArray[np.bool_]:
     return fits
 
 
-def sentences(found: Sequence[Scaling]) -> list[str]:
-    """A sentence for each recorded type.
+def sentences(scalings: Sequence[Scaling]) -> list[str]:
+    """Return a sentence for each recorded type.
 
     E.g. `412 jobs recorded on A100 run on T4 at 0.14 to 0.31 of their speed; 400 on V100 at 0.5`.
     """
-    return [_sentence(list(group)) for _, group in groupby(found, lambda each: each.recorded_on)]
+    return [
+        _sentence(list(group))
+        for _, group in groupby(scalings, lambda scaling: scaling.recorded_on)
+    ]
 
 
 def _sentence(group: list[Scaling]) -> str:
     first, *others = group
-    verb, whose = ("run", "their") if first.jobs > 1 else ("runs", "its")
+    verb, possessive = ("run", "their") if first.jobs > 1 else ("runs", "its")
     text = (
         f"{_jobs(first.jobs)} recorded on {first.recorded_on} {verb} on {first.runs_on} "
-        f"at {_range(first)} of {whose} speed"
+        f"at {_range(first)} of {possessive} speed"
     )
     return "; ".join(
-        (text, *(f"{each.jobs:,} on {each.runs_on} at {_range(each)}" for each in others))
+        (text, *(f"{other.jobs:,} on {other.runs_on} at {_range(other)}" for other in others))
     )
 
 

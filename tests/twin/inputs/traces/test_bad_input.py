@@ -75,7 +75,7 @@ def refused(path: Path, format: str | None = None) -> str:
         (f"{HEADER},array,array_limit\n{GOOD},x,0", "row 2: array_limit = '0' is outside"),
         (
             f"{HEADER},array,array_limit\n{GOOD},x,2\nb,0,1,1,x,3",
-            "row 3: array_limit = '3' but an earlier row of array 'x' says 2",
+            "row 3: array_limit = '3' but an earlier row of array 'x' has 2",
         ),
         (f'{HEADER}\n"a,0,10,1', "row 2: 1 fields"),
         (f"{HEADER}\n" + "9" * 200_000, "row 2: 1 fields"),
@@ -117,7 +117,7 @@ def test_wrong_bytes_in_gzip(tmp_path: Path) -> None:
     refused(path)
 
 
-def test_gzip_is_known_by_content(tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_content(tmp_path: Path) -> None:
     path = tmp_path / "plain-name.csv"
     path.write_bytes(gzip.compress(f"{HEADER}\n{GOOD}\n".encode()))
     assert len(read_trace(path)) == 1

@@ -66,8 +66,8 @@ def test_the_commonest_reason() -> None:
     # All five are gangs; 32 devices without memory stated is the commonest case.
     memory_mib = [9, 0, 9, 0, 0]
     workload = Workload.of("five", np.arange(5), 1.0, [16, 32, 16, 32, 32], memory_mib=memory_mib)
-    found = describe(workload)["classes"]
-    assert found["bandwidth-limited"]["reason"] == "a gang of 32, more than one node of 8"
+    classes = describe(workload)["classes"]
+    assert classes["bandwidth-limited"]["reason"] == "a gang of 32, more than one node of 8"
 
 
 def test_calendar() -> None:

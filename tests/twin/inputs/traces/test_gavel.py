@@ -73,7 +73,7 @@ def test_growing_jobs_are_read_as_static_on_request(tmp_path: Path) -> None:
     ]
 
 
-def test_a_mode_without_growth_needs_no_word(tmp_path: Path) -> None:
+def test_a_mode_without_growth_needs_no_option(tmp_path: Path) -> None:
     path = tmp_path / "shockwave.trace"
     path.write_text(shockwave_lines("static", "static"))
     notes: list[str] = []
@@ -145,15 +145,15 @@ def test_no_job_was_quicker_in_gavels_simulator_than_on_its_fastest_type() -> No
     got = read_trace(path)
     with gzip.open(times, "rt", encoding="utf-8", newline="") as file:
         rows = {
-            row.pop("job"): [float(each) for each in row.values()] for row in csv.DictReader(file)
+            row.pop("job"): [float(value) for value in row.values()] for row in csv.DictReader(file)
         }
     near = 0
     for i, job in enumerate(got.ids.tolist()):
         key = measured.model_key(got.models[got.model[i]])
         assert key is not None
         speeds = [
-            measured.steps_per_s(each, key, int(got.devices[i])) or 0.0
-            for each in ("v100", "p100", "k80")
+            measured.steps_per_s(device, key, int(got.devices[i])) or 0.0
+            for device in ("v100", "p100", "k80")
         ]
         shortest_s = got.duration_us[i] / 1e6 * speeds[0] / max(speeds)
         assert min(rows[job]) > 0.999 * shortest_s

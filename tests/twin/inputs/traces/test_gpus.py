@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from flyball.twin.inputs.traces.gpus import Share, Slice, device_of, gathered, slice_of
+from flyball.twin.inputs.traces.gpus import GpuShare, GpuSlice, device_of, gathered, slice_of
 
 
 @pytest.mark.parametrize(
@@ -90,32 +90,32 @@ def test_device_names(text: str, device: str) -> None:
 
 
 def test_slices() -> None:
-    assert slice_of("nvidia.com/mig-1g.5gb") == Slice(Fraction(1, 7), 5)
-    assert slice_of("h100_3g.40gb") == Slice(Fraction(3, 7), 40)
-    assert slice_of("7g.80gb") == Slice(Fraction(1), 80)
-    assert slice_of("2g.12gb") == Slice(Fraction(2, 4), 12)  # an A30 has four parts
-    assert slice_of("a100_1g.5gb") == Slice(Fraction(1, 7), 5)
-    assert slice_of("nvidia_a100-sxm4-80gb_1g.10gb") == Slice(Fraction(1, 7), 10)
-    assert slice_of("nvidia.com/mig-1g.18gb") == Slice(Fraction(1, 7), 18)  # H200
-    assert slice_of("nvidia.com/mig-1g.10gb.me") == Slice(Fraction(1, 7), 10)
-    assert slice_of("nvidia.com/mig-4g.24gb") == Slice(Fraction(1), 24)
+    assert slice_of("nvidia.com/mig-1g.5gb") == GpuSlice(Fraction(1, 7), 5)
+    assert slice_of("h100_3g.40gb") == GpuSlice(Fraction(3, 7), 40)
+    assert slice_of("7g.80gb") == GpuSlice(Fraction(1), 80)
+    assert slice_of("2g.12gb") == GpuSlice(Fraction(2, 4), 12)  # an A30 has four parts
+    assert slice_of("a100_1g.5gb") == GpuSlice(Fraction(1, 7), 5)
+    assert slice_of("nvidia_a100-sxm4-80gb_1g.10gb") == GpuSlice(Fraction(1, 7), 10)
+    assert slice_of("nvidia.com/mig-1g.18gb") == GpuSlice(Fraction(1, 7), 18)  # H200
+    assert slice_of("nvidia.com/mig-1g.10gb.me") == GpuSlice(Fraction(1, 7), 10)
+    assert slice_of("nvidia.com/mig-4g.24gb") == GpuSlice(Fraction(1), 24)
     assert slice_of("a100") is None
 
 
 @pytest.mark.parametrize(
     ("slices", "share"),
     [
-        ([("1g.5gb", 1)], Share(1, 142, 5 * 1024)),
-        ([("1g.5gb", 7)], Share(1, 1000, 35 * 1024)),
-        ([("1g.5gb", 8)], Share(2, 571, 20 * 1024)),
-        ([("3g.20gb", 1), ("4g.20gb", 1)], Share(1, 1000, 40 * 1024)),
-        ([("2g.10gb", 2)], Share(1, 571, 20 * 1024)),
+        ([("1g.5gb", 1)], GpuShare(1, 142, 5 * 1024)),
+        ([("1g.5gb", 7)], GpuShare(1, 1000, 35 * 1024)),
+        ([("1g.5gb", 8)], GpuShare(2, 571, 20 * 1024)),
+        ([("3g.20gb", 1), ("4g.20gb", 1)], GpuShare(1, 1000, 40 * 1024)),
+        ([("2g.10gb", 2)], GpuShare(1, 571, 20 * 1024)),
     ],
 )
-def test_slices_on_few_devices(slices: list[tuple[str, int]], share: Share) -> None:
-    found = [(each, count) for text, count in slices if (each := slice_of(text))]
-    assert gathered(found) == share
+def test_slices_on_few_devices(slices: list[tuple[str, int]], share: GpuShare) -> None:
+    parsed = [(slice_, count) for text, count in slices if (slice_ := slice_of(text))]
+    assert gathered(parsed) == share
 
 
 def test_seven_slices_fit_one_device() -> None:
-    assert 7 * gathered([(Slice(Fraction(1, 7), 5), 1)]).milli <= 1000
+    assert 7 * gathered([(GpuSlice(Fraction(1, 7), 5), 1)]).milli <= 1000

@@ -68,7 +68,7 @@ def test_sample() -> None:
     assert got.after_on.tolist() == [0, 2]
     assert got.row.tolist() == [2, 3, 4]
     assert notes == [
-        "journal.jsonl: 1 events passed over: of a kind not known",
+        "journal.jsonl: 1 events skipped: unknown kind",
         "journal.jsonl: 1 jobs left out: not ended",
         "journal.jsonl: 1 jobs left out: never started",
     ]
@@ -114,8 +114,8 @@ def workloads(draw: st.DrawFn) -> Workload:
     for code, table in (
         ("model", "models"), ("device", "device_names"), ("tenant", "tenants"), ("user", "users"),
     ):  # fmt: skip
-        known = tuple(draw(st.lists(NAMES, max_size=3, unique=True)))
-        named |= {table: known, code: column(st.integers(-1, len(known) - 1))}
+        listed = tuple(draw(st.lists(NAMES, max_size=3, unique=True)))
+        named |= {table: listed, code: column(st.integers(-1, len(listed) - 1))}
     limits = tuple(draw(st.lists(st.integers(1, 9), max_size=3)))
     ends = st.tuples(st.integers(0, size - 1), st.integers(0, size - 1))
     pairs = sorted({(job, on) for job, on in draw(st.lists(ends, max_size=9)) if job > on})
@@ -173,8 +173,8 @@ def test_a_run_of_the_twin(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     write(workload, path, results, Cluster("case", (group(),)))
     lines = [json.loads(line) for line in path.read_text().splitlines()][1:]
-    told = [(each["event"], each["time_s"], each["job"]) for each in lines]
-    assert told == [
+    events = [(line["event"], line["time_s"], line["job"]) for line in lines]
+    assert events == [
         ("submitted", 0, "j0"), ("started", 0, "j0"), ("submitted", 5, "j1"),
         ("started", 10, "j1"), ("ended", 12, "j1"), ("ended", 32, "j0"),
         ("submitted", 100, "j2"), ("started", 100, "j2"), ("ended", 100, "j2"),
@@ -196,7 +196,7 @@ def test_a_run_of_the_twin(tmp_path: Path) -> None:
     ("lines", "says"),
     [
         (['{"flyball_journal": 2}'], "row 1: flyball_journal = '2' is not 1"),
-        (["[]"], "row 1: is no object"),
+        (["[]"], "row 1: is not an object"),
         ([HEAD], "has no job that ended"),
         ([HEAD, SUBMITTED], "has no job that ended"),
         ([HEAD, "{}"], "row 2: event = 'None' is not there"),
@@ -222,7 +222,7 @@ def test_a_run_of_the_twin(tmp_path: Path) -> None:
         ([HEAD, SUBMITTED, '{"event": "started", "time_s": 9, "job": "a"}',
           '{"event": "ended", "time_s": 8, "job": "a"}'], "row 4: time_s = '8' is before its"),
         ([HEAD, SUBMITTED, '{"event": "ended", "time_s": 9, "job": "a"}',
-          '{"event": "started", "time_s": 9, "job": "a"}'], "row 4: job = 'a' has ended before"),
+          '{"event": "started", "time_s": 9, "job": "a"}'], "row 4: job = 'a' has already ended"),
         ([HEAD, SUBMITTED, '{"event": "ended", "time_s": 9, "job": "a", "outcome": "fine"}'],
          "unknown outcome in"),
     ],

@@ -61,18 +61,16 @@ def test_sample() -> None:
     assert got.milli.tolist() == [1000, 142, 1000, 1000, 1000, 1000, 1000, 1000, 500, 300]
     assert got.memory_mib.tolist() == [0, 5 * 1024, 0, 0, 0, 0, 0, 0, 0, 3000]
     assert got.priority.tolist() == [10, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-    known = [got.device_names[code] if code >= 0 else None for code in got.device]
-    assert known == ["A100", None, "T4", None, None, None, None, None, None, None]
-    assert [got.tenants[code] for code in got.tenant] == [
-        str(each).split("/")[0] for each in got.ids
-    ]
+    devices = [got.device_names[code] if code >= 0 else None for code in got.device]
+    assert devices == ["A100", None, "T4", None, None, None, None, None, None, None]
+    assert [got.tenants[code] for code in got.tenant] == [str(job).split("/")[0] for job in got.ids]
     assert got.estimate_us[1] == 600e6
     assert np.isnan(np.delete(got.estimate_us, 1)).all()
     assert got.limit_us.tolist() == [0, 600_000_000, 0, 0, 0, 0, 0, 0, 0, 0]
     assert [Outcome(code).name[0] for code in got.outcome] == list("CFC" + "CCC" + "FF" + "CC")
     assert got.outcome[2] == Outcome.CANCELLED
     assert notes == [
-        "kubernetes.jsonl: 1 objects passed over: no Pod",
+        "kubernetes.jsonl: 1 objects skipped: not a Pod",
         "kubernetes.jsonl: 1 pods left out: no GPU, and the twin schedules devices",
         "kubernetes.jsonl: 1 pods left out: a time-sliced GPU, whose share is not in the pod",
         "kubernetes.jsonl: 1 pods left out: not ended",
@@ -180,7 +178,7 @@ def test_init_containers_count_if_they_ask_for_more(tmp_path: Path) -> None:
     [
         ('{"kind": "Pod"', "row 1: is not JSON"),
         (json.dumps(pod()) + "\n{broken", "row 2: is not JSON"),
-        (json.dumps(pod()) + "\n\n7", "row 3: is no object"),
+        (json.dumps(pod()) + "\n\n7", "row 3: is not an object"),
         ('{"kind": "Node", "metadata": {"name": "x"}}', "has no Pod"),
         (json.dumps(pod(metadata={"creationTimestamp": None})),
          "row 1: Pod p cannot be read (no metadata.creationTimestamp)"),

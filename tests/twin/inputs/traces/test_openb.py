@@ -1,4 +1,4 @@
-"""Pods of openb: golden values, what is made of odd pods, errors with file and row."""
+"""Pods of openb: golden values, how unusual pods are read, errors with file and row."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_sample_is_read_in_full() -> None:
         "1 pods were never scheduled: kept as cancelled, with the time they were there as run time",
         "1 pods have no deletion: they end with the trace",
         "1 pods ask for no GPU: kept as jobs for the host alone",
-        "1 pods name GPU models (gpu_spec): not looked at",
+        "1 pods name GPU models (gpu_spec): ignored",
     ]
 
 

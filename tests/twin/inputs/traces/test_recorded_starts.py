@@ -1,4 +1,4 @@
-"""Readers keep when jobs really started and ended, where the file says so."""
+"""Readers keep when jobs really started and ended, where the file states it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SAMPLES = Path(__file__).parent / "samples"
 def starts_s(workload: Workload) -> dict[str, float | None]:
     """Recorded waits by job id, None where none is known."""
     waits = (workload.start_us - workload.submit_us) / US_PER_S
-    known = workload.start_us >= 0
-    rows = zip(workload.ids.tolist(), waits.tolist(), known.tolist(), strict=True)
+    recorded = workload.start_us >= 0
+    rows = zip(workload.ids.tolist(), waits.tolist(), recorded.tolist(), strict=True)
     return {name: wait if has else None for name, wait, has in rows}
 
 
@@ -45,9 +45,9 @@ def test_swf_wait_time() -> None:
 )
 def test_samples_that_hold_starts(sample: str) -> None:
     got = read_trace(SAMPLES / sample)
-    known = got.start_us >= 0
-    assert known.any()
-    assert (got.start_us[known] >= got.submit_us[known]).all()
+    recorded = got.start_us >= 0
+    assert recorded.any()
+    assert (got.start_us[recorded] >= got.submit_us[recorded]).all()
 
 
 @pytest.mark.parametrize("sample", ["philly.csv", "gavel.trace", "sia.csv", "elasticflow.csv"])

@@ -26,8 +26,8 @@ def written(folder: Path, *lines: str) -> Path:
 
 
 def names(workload: Workload, column: str, table: str) -> list[str | None]:
-    known = getattr(workload, table)
-    return [known[code] if code >= 0 else None for code in getattr(workload, column)]
+    labels = getattr(workload, table)
+    return [labels[code] if code >= 0 else None for code in getattr(workload, column)]
 
 
 def test_sample() -> None:

@@ -82,8 +82,8 @@ def test_numbers_of_all_versions(tmp_path: Path, limit: Any, estimate_s: float |
     time = {"submission": {"set": True, "number": 1714550400}, "elapsed": 60, "limit": limit}
     got = read_trace(written(tmp_path, job(time=time)))
     assert got.submit_us[0] == WEDNESDAY_8_H * 1_000_000
-    known = None if np.isnan(got.estimate_us[0]) else got.estimate_us[0] / 1e6
-    assert known == estimate_s
+    got_s = None if np.isnan(got.estimate_us[0]) else got.estimate_us[0] / 1e6
+    assert got_s == estimate_s
 
 
 @pytest.mark.parametrize("state", ["FAILED", {"current": "failed"}, {"current": ["FAILED", "X"]}])
@@ -106,7 +106,7 @@ def test_unmeasured_start_does_not_matter(tmp_path: Path) -> None:
         ('{\n"jobs": [\n{"job_id": 7,}]}', "row 3: is not JSON"),
         ('{"jobs": []}', "has no GPU job that ran and ended"),
         ('{"jobs": [{"job_id": 7, "job_state": "RUNNING"}]}', "squeue's jobs have not ended"),
-        ('{"jobs": [NaN]}', "NaN is no JSON number"),
+        ('{"jobs": [NaN]}', "NaN is not a JSON number"),
         ("[" * 100_000, "is not JSON"),
     ],
 )

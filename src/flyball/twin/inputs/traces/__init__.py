@@ -1,6 +1,6 @@
-"""Traces: workloads as files. One file a format, one line each in the tables below.
+"""Traces: workloads as files. Each format is one module and one line in the tables below.
 
-`read_trace` finds the format by itself; `write_trace` never leaves half a file.
+`read_trace` detects the format; `write_trace` never leaves a partial file.
 `docs/reference/traces.md` describes every format.
 """
 
@@ -34,12 +34,12 @@ WRITERS = {
     "swf": "flyball.twin.inputs.traces.swf_write:write",
 }
 ENDINGS = {"swf": (".swf", ".swf.gz"), "journal": (".jsonl", ".jsonl.gz")}
-"""Names that say which format to write."""
+"""File name endings that select the format to write."""
 
 IN_PARTS = ("sia",)
 """Formats whose files may hold several workloads; `FILE#PART` names one."""
 GROWS_BATCHES = "gavel"
-"""The format whose jobs may grow their batch size as they train."""
+"""Name of the format whose jobs may grow their batch size as they train."""
 
 
 def read_trace(
@@ -52,13 +52,13 @@ def read_trace(
 
     Args:
         path: the file; `FILE#PART` for one workload of a file that holds several.
-        format: a name in `READERS`; None looks at the name and the first lines.
-        notes: gets a sentence for everything left out (rows skipped and the like).
+        format: a name in `READERS`; None detects it from the name and the first lines.
+        notes: receives a sentence for everything left out (skipped rows and the like).
         static_batch: read jobs of a Gavel trace that grow their batch as if they kept it.
 
     Raises:
-        BadInput: the file cannot be used; says where, why and what to do.
-        UnknownName: no such format.
+        BadInput: the file is not valid; the message has the place, the reason and a remedy.
+        UnknownName: there is no such format.
     """
     path, part = split_part(Path(path))
     name = format or detect(path)
@@ -80,18 +80,18 @@ def read_trace(
 
 
 def split_part(path: Path) -> tuple[Path, str]:
-    """File and part of `FILE#PART`; the part is "" if none is named."""
+    """Split `FILE#PART` into file and part; the part is "" if none is named."""
     file, mark, part = str(path).rpartition("#")
     return (path, "") if not mark or path.exists() else (Path(file), part)
 
 
 def write_trace(workload: Workload, path: str | Path, format: str | None = None) -> None:
-    """Write a trace, gzipped if the name ends in `.gz`; all of it or nothing.
+    """Write a trace, gzipped if the name ends in `.gz`; a failed write leaves no file.
 
     Args:
         workload: the jobs.
         path: the file; one that exists is replaced.
-        format: a name in `WRITERS`; None goes by `ENDINGS`, else it is `canonical`.
+        format: a name in `WRITERS`; None goes by `ENDINGS`, and `canonical` for any other name.
     """
     path = Path(path)
     named = (name for name, endings in ENDINGS.items() if path.name.lower().endswith(endings))
@@ -100,7 +100,7 @@ def write_trace(workload: Workload, path: str | Path, format: str | None = None)
 
 
 def detect(path: Path) -> str:
-    """The format of a file, from its name and its first lines with text."""
+    """Return the format of a file, from its name and its first lines with text."""
     if path.name.lower().endswith(ENDINGS["swf"]):
         return "swf"
     head = _head(path)
@@ -108,7 +108,7 @@ def detect(path: Path) -> str:
 
 
 def _head(path: Path) -> list[str]:
-    """The first lines with text, up to a length that one line may have."""
+    """Return the first lines with text, up to the maximum length of one line."""
     head: list[str] = []
     length = 0
     with opened(path) as lines:
@@ -117,7 +117,7 @@ def _head(path: Path) -> list[str]:
                 head.append(line.strip())
                 length += len(line)
             if length >= MAX_LINE or (head and not head[0].startswith(("{", "["))):
-                break  # only JSON is spread over lines
+                break  # only JSON needs more than one line to be recognised
     return head or [""]
 
 
@@ -143,7 +143,7 @@ def _is_sacct(head: list[str]) -> bool:
 
 
 def _is_gavel(head: list[str]) -> bool:
-    if head[0].count("\t") >= 8:  # Gavel's own lines have nine fields or more and no header
+    if head[0].count("\t") >= 8:  # Gavel's format has nine fields or more and no header
         return True
     return _has_columns(head, {"job_type", "scale_factor", "total_steps"}, "duration_s")
 
@@ -164,10 +164,10 @@ def _is_philly(head: list[str]) -> bool:
     return _has_columns(head, {"submit_s", "duration_s", "num_gpus", "vc"}, "job")
 
 
-def _has_columns(head: list[str], wanted: set[str], unwanted: str) -> bool:
-    """Whether the first line is a CSV header with these columns and without that one."""
+def _has_columns(head: list[str], required: set[str], excluded: str) -> bool:
+    """Return whether the first line is a CSV header with these columns and without that one."""
     columns = {column.strip().strip('"') for column in head[0].split(",")}
-    return columns >= wanted and unwanted not in columns
+    return columns >= required and excluded not in columns
 
 
 SIGNS: tuple[tuple[str, Callable[[list[str]], bool]], ...] = (
@@ -182,7 +182,7 @@ SIGNS: tuple[tuple[str, Callable[[list[str]], bool]], ...] = (
     ("openb", _is_openb),
     ("philly", _is_philly),
 )
-"""What each format is recognised by, in the order they are tried; `canonical` if none fits."""
+"""Function that recognises each format, in the order they are tried; if none does: `canonical`."""
 
 
 def _all_numbers(words: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The canonical trace: a CSV file with a row for each job. `docs/reference/traces.md`."""
+"""The canonical trace: a CSV file with a row per job. See `docs/reference/traces.md`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flyball.twin.inputs.traces.job_rows import recorded_us
 from flyball.twin.inputs.traces.links import check_ids, refuse_separators, resolve
 from flyball.twin.inputs.traces.table import MAX_DEVICES, Field, Table, read_table
 
-OUTCOMES = tuple(each.name.lower() for each in Outcome)
+OUTCOMES = tuple(outcome.name.lower() for outcome in Outcome)
 MAX_MEMORY_GIB = 1e6
 MAX_LIMIT = 2**31 - 1
 MAX_CPU_MILLI = 1e12
@@ -83,7 +83,7 @@ def read(path: Path, notes: list[str]) -> Workload:
 
 
 def make(table: Table, ids: npt.NDArray[np.str_] | None = None) -> Workload:
-    """A workload from the columns that a table has, named as in `FIELDS`."""
+    """Return a workload from the columns that a table has, named as in `FIELDS`."""
     got = table.columns
     columns: dict[str, Any] = {} if ids is None else {"ids": ids}
     columns["duration_us"] = _us(got["duration_s"])
@@ -100,20 +100,20 @@ def make(table: Table, ids: npt.NDArray[np.str_] | None = None) -> Workload:
         if source in got:
             columns[target], columns[names] = got[source], table.names[source]
     if "class" in got:
-        columns["kind"] = _known(table, "class", CLASS_LABELS, NOT_STATED)
+        columns["kind"] = _label_codes(table, "class", CLASS_LABELS, NOT_STATED)
     if "outcome" in got:
-        columns["outcome"] = _known(table, "outcome", OUTCOMES, int(Outcome.COMPLETED))
+        columns["outcome"] = _label_codes(table, "outcome", OUTCOMES, int(Outcome.COMPLETED))
     if "array" in got:
         columns["group"], columns["group_limits"] = _arrays(table)
     if "after" in got:
         columns["after_job"], columns["after_on"] = resolve(table, "job", "after")
     devices = got["num_gpus"].astype(np.int64)
-    nothing = devices == 0
+    asks_nothing = devices == 0
     for name in _HOST:
-        nothing &= got.get(name, np.zeros(len(table))) == 0
-    if nothing.any():
+        asks_nothing &= got.get(name, np.zeros(len(table))) == 0
+    if asks_nothing.any():
         remedy = "give it a device, or cpu_milli or host_gib"
-        raise table.fault(int(np.argmax(nothing)), "num_gpus", 0, "asks for nothing", remedy)
+        raise table.fault(int(np.argmax(asks_nothing)), "num_gpus", 0, "asks for nothing", remedy)
     return Workload.of(table.file.name, got["submit_s"], got["duration_s"], devices, **columns)
 
 
@@ -135,8 +135,10 @@ _NUMBERS: tuple[tuple[str, str, Callable[[npt.NDArray[np.float64]], npt.NDArray[
 _HOST = ("cpu_milli", "host_gib")
 
 
-def _known(table: Table, column: str, labels: Sequence[str], empty: int) -> npt.NDArray[np.int64]:
-    """Codes of a column whose names are fixed."""
+def _label_codes(
+    table: Table, column: str, labels: Sequence[str], empty: int
+) -> npt.NDArray[np.int64]:
+    """Return the codes of a column whose names are fixed."""
     codes = table.columns[column]
     meaning = []
     for code, name in enumerate(table.names[column]):
@@ -149,7 +151,7 @@ def _known(table: Table, column: str, labels: Sequence[str], empty: int) -> npt.
 
 
 def _arrays(table: Table) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Groups of tasks with a limit; an array without a limit is no group."""
+    """Return groups of tasks with a limit; an array without a limit is not a group."""
     codes = table.columns["array"]
     limits = table.columns.get("array_limit", np.full(len(table), np.nan))
     limit_of: dict[int, int] = {}
@@ -157,7 +159,7 @@ def _arrays(table: Table) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
         limit = int(limits[i])
         if limit_of.setdefault(int(codes[i]), limit) != limit:
             name = table.names["array"][codes[i]]
-            why = f"but an earlier row of array {name!r} says {limit_of[int(codes[i])]}"
+            why = f"but an earlier row of array {name!r} has {limit_of[int(codes[i])]}"
             raise table.fault(i, "array_limit", limit, why, "give one array one limit")
     group_of = {code: group for group, code in enumerate(limit_of)}
     groups = np.array([group_of.get(code, -1) for code in range(len(table.names["array"]))] + [-1])
@@ -165,7 +167,7 @@ def _arrays(table: Table) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
 
 
 def write(workload: Workload, path: Path) -> None:
-    """Write a canonical trace; optional columns that say nothing are left out."""
+    """Write a canonical trace; optional columns without a value are left out."""
     refuse_separators(workload.ids)
     columns = {name: texts for name, texts in _texts(workload).items() if texts is not None}
     with replacing(path) as text:
@@ -175,7 +177,7 @@ def write(workload: Workload, path: Path) -> None:
 
 
 def _texts(workload: Workload) -> dict[str, list[str] | None]:
-    """Every column as text, None where all rows have the default."""
+    """Return every column as text, None where all rows have the default."""
     w = workload
     limits = w.group_limits
     groups = w.group.tolist()
@@ -206,20 +208,21 @@ def _texts(workload: Workload) -> dict[str, list[str] | None]:
 
 
 def _recorded_texts(microseconds: npt.NDArray[np.int64]) -> list[str] | None:
-    """Recorded instants as seconds, empty where not known."""
+    """Return recorded instants as seconds, empty where not known."""
     if (microseconds < 0).all():
         return None
-    return [_decimal(us) if us >= 0 else "" for us in microseconds.tolist()]
+    return [decimal_seconds(us) if us >= 0 else "" for us in microseconds.tolist()]
 
 
 def seconds_texts(microseconds: npt.NDArray[Any]) -> list[str]:
-    """Microseconds as exact decimal seconds (rounded to whole microseconds); NaN is empty."""
-    return ["" if us != us else _decimal(round(us)) for us in microseconds.tolist()]
+    """Return microseconds as exact decimal seconds (whole microseconds); NaN is empty."""
+    return ["" if us != us else decimal_seconds(round(us)) for us in microseconds.tolist()]
 
 
-def _decimal(us: int) -> str:
-    whole, rest = divmod(us, US_PER_S)
-    return f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)
+def decimal_seconds(us: int) -> str:
+    """Return whole microseconds as exact decimal seconds."""
+    seconds, rest = divmod(us, US_PER_S)
+    return f"{seconds}.{rest:06d}".rstrip("0") if rest else str(seconds)
 
 
 def _names(codes: npt.NDArray[np.int64], names: Sequence[str]) -> list[str] | None:
@@ -240,4 +243,4 @@ def _after(workload: Workload) -> list[str] | None:
     waits: list[list[str]] = [[] for _ in range(len(workload))]
     for job, other in zip(workload.after_job.tolist(), workload.after_on.tolist(), strict=True):
         waits[job].append(str(workload.ids[other]))
-    return [";".join(each) for each in waits]
+    return [";".join(ids) for ids in waits]

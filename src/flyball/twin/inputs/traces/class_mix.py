@@ -1,4 +1,4 @@
-"""The mix of workload classes in a workload: shares, how sure they are, the commonest reason."""
+"""The mix of workload classes in a workload: shares, mean confidence, the commonest reason."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from flyball.schedule.classify import Verdicts, classify_workload
 
 
 def class_mix(workload: Workload, device_s: Floats) -> dict[str, dict[str, Any]]:
-    """For each class with a job: shares of jobs and device time, mean confidence, a reason.
+    """Return the share of jobs and device time, mean confidence and reason of each class present.
 
     Args:
         workload: at least one job.
-        device_s: device time of each.
+        device_s: device time of each job.
     """
-    found = classify_workload(workload)
+    verdicts = classify_workload(workload)
     total_s = max(float(device_s.sum()), 1e-300)
     mix = {}
     for kind in JobClass:
-        jobs = np.flatnonzero(found.kind == kind)
+        jobs = np.flatnonzero(verdicts.kind == kind)
         if len(jobs):
             mix[kind.label] = {
                 "jobs": len(jobs) / len(workload),
                 "device_time": float(device_s[jobs].sum() / total_s),
-                "confidence": float(found.confidence[jobs].mean()),
-                "reason": found.reason(_typical(found, jobs)),
+                "confidence": float(verdicts.confidence[jobs].mean()),
+                "reason": verdicts.reason(_typical(verdicts, jobs)),
             }
     return mix
 
 
-def _typical(found: Verdicts, jobs: Ints) -> int:
-    """A job whose reason stands for most: the commonest ground, of that the commonest case."""
-    ground = found.decided_by[jobs]
+def _typical(verdicts: Verdicts, jobs: Ints) -> int:
+    """Return a job with the commonest ground for its class and, of those, the commonest shape."""
+    ground = verdicts.decided_by[jobs]
     values, counts = np.unique(ground, return_counts=True)
     alike = jobs[ground == values[counts.argmax()]]
-    columns = found.jobs
+    columns = verdicts.jobs
     groups = group_rows(*(
         column[alike]
         for column in (columns.model, columns.memory_mib, columns.devices, columns.milli)

@@ -1,4 +1,4 @@
-"""What a workload looks like, in numbers: arrivals, durations, sizes, tenants, classes, load.
+"""Statistics of a workload: arrivals, durations, sizes, tenants, classes, load.
 
 Every figure is a plain number in nested dictionaries, NaN where it has no meaning.
 Hours and weekdays take time 0 as midnight at the start of `start_weekday`.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from flyball.core.codes import Outcome
 from flyball.core.units import (
@@ -19,11 +18,9 @@ from flyball.core.units import (
     S_PER_HOUR,
     US_PER_S,
 )
-from flyball.core.workload import Workload
+from flyball.core.workload import Floats, Ints, Workload
 from flyball.twin.inputs.traces.class_mix import class_mix
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 LAGS_H = (1, 24, 168)
 HOURS_A_DAY = 24
 DAYS_A_WEEK = 7
@@ -31,7 +28,7 @@ SATURDAY = 5
 
 
 def describe(workload: Workload, start_weekday: int = 0) -> dict[str, Any]:
-    """Statistics of a workload.
+    """Return statistics of a workload.
 
     Args:
         workload: at least one job.
@@ -55,7 +52,7 @@ def describe(workload: Workload, start_weekday: int = 0) -> dict[str, Any]:
         "users": _owners(workload.user, workload.users, device_s),
         "classes": class_mix(workload, device_s),
         "models": _mix(workload.model, workload.models, device_s),
-        "outcomes": _mix(workload.outcome, [each.name.lower() for each in Outcome], device_s),
+        "outcomes": _mix(workload.outcome, [outcome.name.lower() for outcome in Outcome], device_s),
         "memory_gib": _quantiles(workload.memory_mib[workload.memory_mib > 0] / MIB_PER_GIB),
         "load_devices": float(device_s.sum() / span_s) if span_s else np.nan,
         "fields": _fields(workload),
@@ -63,25 +60,25 @@ def describe(workload: Workload, start_weekday: int = 0) -> dict[str, Any]:
 
 
 def device_seconds(workload: Workload) -> Floats:
-    """What each job needs: devices x share of each x duration."""
+    """Return the device time of each job: devices x share of each x duration."""
     share = workload.milli / MILLI_PER_DEVICE
     used: Floats = workload.devices * share * workload.duration_us / US_PER_S
     return used
 
 
 def hourly_counts(workload: Workload) -> Ints:
-    """Submissions in each hour from the first to the last, whole hours of the trace's clock."""
+    """Count submissions in each hour from the first to the last, hours of the trace's clock."""
     hours = (workload.submit_us // int(S_PER_HOUR * US_PER_S)).astype(np.int64)
     return np.bincount(hours - hours[0]) if len(hours) else np.zeros(0, np.int64)
 
 
 def dispersion(counts: Ints | Floats) -> float:
-    """Variance over mean; 1 for a Poisson process of constant rate."""
+    """Return variance over mean; 1 for a Poisson process of constant rate."""
     return float(counts.var() / counts.mean()) if len(counts) else np.nan
 
 
 def autocorrelation(counts: Ints | Floats, lag: int) -> float:
-    """How much a count says about the count `lag` later, -1 to 1."""
+    """Return how well a count predicts the count `lag` later, -1 to 1."""
     off = counts - counts.mean()
     power = float((off * off).sum())
     return float((off[:-lag] * off[lag:]).sum() / power) if lag < len(off) and power else np.nan
@@ -105,7 +102,7 @@ def _arrivals(workload: Workload, start_weekday: int) -> dict[str, Any]:
 
 
 def _calendar(workload: Workload, start_weekday: int) -> dict[str, Any]:
-    """Mean jobs by hour of the day and by weekday, over the whole days the trace touches."""
+    """Return mean jobs by hour of day and by weekday, over the whole days the trace touches."""
     hours = (workload.submit_us // int(S_PER_HOUR * US_PER_S)).astype(np.int64)
     days = hours // HOURS_A_DAY
     first, last = int(days[0]), int(days[-1])
@@ -154,7 +151,7 @@ def _sizes(workload: Workload, device_s: Floats) -> dict[str, Any]:
 
 
 def _top_share(device_s: Floats, share: float) -> float:
-    """The part of all device time that the largest jobs take."""
+    """Return the share of all device time that the largest jobs take."""
     largest = np.sort(device_s)[::-1][: max(1, int(len(device_s) * share))]
     return float(largest.sum() / device_s.sum()) if device_s.any() else np.nan
 
@@ -162,19 +159,19 @@ def _top_share(device_s: Floats, share: float) -> float:
 def _owners(
     codes: Ints, names: tuple[str, ...], device_s: Floats, shown: int = 5
 ) -> dict[str, Any]:
-    """The largest tenants or users by jobs."""
+    """Return the tenants or users with the most jobs."""
     mix = _mix(codes, names, device_s)
     ranked = sorted(mix.items(), key=lambda item: -item[1]["jobs"])
     return {
         "count": len(ranked),
         "top": dict(ranked[:shown]),
-        "top_1": sum(each["jobs"] for _, each in ranked[:1]) if ranked else np.nan,
-        "top_4": sum(each["jobs"] for _, each in ranked[:4]) if ranked else np.nan,
+        "top_1": sum(share["jobs"] for _, share in ranked[:1]) if ranked else np.nan,
+        "top_4": sum(share["jobs"] for _, share in ranked[:4]) if ranked else np.nan,
     }
 
 
 def _mix(codes: Ints, names: Any, device_s: Floats) -> dict[str, dict[str, float]]:
-    """Shares of jobs and of device time by name; names without a job are left out."""
+    """Return shares of jobs and of device time by name; names without a job are left out."""
     stated = codes >= 0
     jobs = np.bincount(codes[stated], minlength=len(names)) / max(1, len(codes))
     time = np.bincount(codes[stated], weights=device_s[stated], minlength=len(names))
@@ -194,7 +191,7 @@ def _quantiles(values: Ints | Floats) -> dict[str, float]:
 
 
 def _fields(workload: Workload) -> list[str]:
-    """Which optional facts at least one job states."""
+    """Return which optional facts at least one job states."""
     w = workload
     stated = {
         "model": (w.model >= 0).any(),

@@ -1,7 +1,7 @@
-"""ElasticFlow's traces: jobs that train for a number of iterations. `docs/reference/traces.md`.
+"""ElasticFlow's traces: jobs that train for a number of iterations. See `docs/reference/traces.md`.
 
 The run time is the number of iterations over the speed ElasticFlow measured for the model
-and batch size on this many GPUs, which also says the type of GPU it is for. Deadlines are
+and batch size on this many GPUs; the measurement also gives the type of GPU. Deadlines are
 not read.
 """
 
@@ -37,8 +37,8 @@ FIELDS = (
     Field("duration", remedy="seconds, or empty"),
 )
 DEVICES = tuple(ELASTICFLOW_TYPES.values())
-NEAR = 0.01
-"""A stated duration this near to the measured one is the same, but for rounding."""
+TOLERANCE = 0.01
+"""Largest relative difference between stated and measured durations that counts as rounding."""
 
 Key = tuple[str, int]  # model and batch size
 
@@ -66,8 +66,8 @@ def read(path: Path, notes: list[str]) -> Workload:
 
 
 def _keys(table: Table) -> list[Key]:
-    """Model and batch size of each job, all of them measured."""
-    known = elasticflow()
+    """Return model and batch size of each job; every pair must have been measured."""
+    measured = elasticflow()
     names = table.names["model_name"]
     keys = [
         (names[code], int(batch))
@@ -76,28 +76,31 @@ def _keys(table: Table) -> list[Key]:
         )
     ]
     for i, (name, batch) in enumerate(keys):
-        if (name, batch) in known:
+        if (name, batch) in measured:
             continue
-        batches = [str(each) for model, each in known if model == name]
+        batches = [str(size) for model, size in measured if model == name]
         if not batches:
             where = at(table.file, int(table.rows[i]))
-            raise UnknownName(f"model in {where}", name, {model for model, _ in known})
+            raise UnknownName(f"model in {where}", name, {model for model, _ in measured})
         why = f"was not measured for {name}"
         raise table.fault(i, "batch_size", batch, why, f"measured: {', '.join(batches)}")
     return keys
 
 
 def _durations_s(table: Table, keys: list[Key], notes: list[str]) -> npt.NDArray[np.float64]:
-    """From iterations at the measured speed; as stated for a number of GPUs not measured."""
-    nothing = np.full(len(table), np.nan)
-    iterations, stated = table.columns["iteration"], table.columns.get("duration", nothing)
+    """Return run times from iterations at the measured speed, else as stated in the trace.
+
+    The stated one counts only for a number of GPUs that was not measured.
+    """
+    not_stated = np.full(len(table), np.nan)
+    iterations, stated = table.columns["iteration"], table.columns.get("duration", not_stated)
     durations = np.empty(len(table))
     differ = []
     for i, key in enumerate(keys):
         measured, devices = elasticflow()[key], int(table.columns["num_gpu"][i])
         if devices in measured.per_s:
             durations[i] = iterations[i] / measured.per_s[devices]
-            if abs(stated[i] - durations[i]) > NEAR * durations[i] + 1.0:
+            if abs(stated[i] - durations[i]) > TOLERANCE * durations[i] + 1.0:
                 differ.append(i)
         elif np.isnan(stated[i]):
             raise _unmeasured(table, i, key, measured)
@@ -120,8 +123,10 @@ def _unmeasured(table: Table, index: int, key: Key, measured: Iterations) -> Bad
 
 
 def _named(model: str, batch: int) -> str:
-    """The job's model. ElasticFlow's T4 figures are of Pollux's applications and keep their
-    names; a model on A100s that happens to be called like one of them is another task.
+    """Return the name of the job's model.
+
+    ElasticFlow's T4 figures are of Pollux's applications and keep their names; a model on A100s
+    with the same name as one of them is another task.
     """
     same = elasticflow()[model, batch].device == "T4"
     clash = not same and model in step_time.applications()

@@ -1,4 +1,4 @@
-"""Files of text, plain or gzipped: read line by line, written whole or not at all."""
+"""Text files, plain or gzipped: read line by line, replaced atomically."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from flyball.core.errors import BadInput, FlyballError
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE = 65_536
-"""Longer lines are cut here and then fail as rows: one line must not fill the memory."""
+"""Maximum length of a line; a longer one is cut and then fails as a row, which bounds memory."""
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Iterator[str]]:
-    """The lines of a text file; gzip is recognised by its first bytes.
+    """Yield the lines of a text file; gzip is recognised by its first bytes.
 
     Raises:
-        BadInput: also for what goes wrong while the lines are read inside the block.
+        BadInput: the file cannot be opened, or an error occurs while its lines are read.
     """
     try:
         with path.open("rb") as raw:
@@ -57,9 +57,9 @@ def opened(path: Path) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """A text file to write; it takes its place only when the block ends without an error.
+    """Yield a text file to write; it replaces `path` only if the block ends without an error.
 
-    Gzipped if the name ends in `.gz`, without a time stamp: same text, same bytes.
+    The file is gzipped if its name ends in `.gz`, without a time stamp: same text, same bytes.
     """
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

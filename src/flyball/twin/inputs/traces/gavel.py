@@ -1,11 +1,11 @@
-"""Gavel's traces: jobs that train for a number of steps. `docs/reference/traces.md`.
+"""Gavel's traces: jobs that train for a number of steps. See `docs/reference/traces.md`.
 
 The run time is the number of steps over the speed Gavel measured on V100s. Two forms are
 read: Gavel's own, tab-separated lines without a header, and a CSV table of the same jobs.
 
 Shockwave's lines name a `mode`. Jobs of the modes `gns` and `accordion` grow their batch as they
-train, and how far and when is nowhere in the trace: they are refused unless the caller takes
-them as if they kept their batch.
+train, and the trace does not state how far and when: they are refused unless the caller asks to
+read them as if they kept their batch.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ SUBMIT = Field("submit_s", required=True, remedy="seconds from any fixed start, 
 CSV_FIELDS = (Field("job", "text"), JOB_TYPE, SCALE, STEPS, SUBMIT)
 
 WIDTHS = (9, 10, 11, 12)
-"""Fields of a line: Gavel's older and newer form, and Shockwave's with `mode` and `duration`."""
+"""Valid numbers of fields: Gavel's older and newer form, Shockwave's with `mode` and `duration`."""
 
 MODE, WITH_MODE = 7, (11, 12)
-"""Where Shockwave's lines have the mode, and how many fields they have."""
+"""Index of the mode in Shockwave's lines, and their numbers of fields."""
 STATIC, GROWING = "static", ("accordion", "gns")
 
-OLDER = 9  # without the working directory, so what follows it stands one place earlier
+OLDER = 9  # has no working directory, so the fields after it are one place earlier
 
 Lines = list[tuple[int, list[str]]]
 
@@ -69,11 +69,11 @@ def read(path: Path, notes: list[str], static_batch: bool = False) -> Workload:
 
     Args:
         path: the file.
-        notes: gets a sentence for what was taken otherwise than it was recorded.
+        notes: receives a sentence on what was read differently from the recording.
         static_batch: read jobs that grow their batch as if they kept it.
 
     Raises:
-        BadInput: the file cannot be used, or has jobs that grow their batch.
+        BadInput: the file is not valid, or has jobs that grow their batch.
     """
     with opened(path) as lines:
         first = next((line for line in lines if line.strip()), "")
@@ -104,22 +104,24 @@ def read(path: Path, notes: list[str], static_batch: bool = False) -> Workload:
 
 
 def _steps_per_s(table: Table) -> npt.NDArray[np.float64]:
-    """The measured speed of each job on V100s; an error where it was not measured."""
-    found: dict[tuple[int, int], float] = {}
+    """Return the measured speed of each job on V100s; raise where it was not measured."""
+    speeds: dict[tuple[int, int], float] = {}
     kinds = list(
         zip(table.columns["job_type"].tolist(), table.columns["scale_factor"].tolist(), strict=True)
     )
     for i, (code, devices) in enumerate(kinds):
-        if (code, devices) not in found:
-            found[code, devices] = _measured(table, i, table.names["job_type"][code], int(devices))
-    return np.array([found[kind] for kind in kinds])
+        if (code, devices) not in speeds:
+            speeds[code, devices] = _measured(table, i, table.names["job_type"][code], int(devices))
+    return np.array([speeds[kind] for kind in kinds])
 
 
 def _measured(table: Table, index: int, job_type: str, devices: int) -> float:
     key = measured.model_key(job_type)
     if key is None:
         where = at(table.file, int(table.rows[index]))
-        raise UnknownName(f"job type in {where}", job_type, (one.text for one in measured.models()))
+        raise UnknownName(
+            f"job type in {where}", job_type, (model.text for model in measured.models())
+        )
     speed = measured.steps_per_s(ANCHOR, key, devices)
     if not speed:
         why = f"but Gavel did not measure {job_type} on {devices} {REFERENCE}"
@@ -128,7 +130,7 @@ def _measured(table: Table, index: int, job_type: str, devices: int) -> float:
 
 
 def _counts(key: ModelKey) -> str:
-    counts = [each for each in range(1, 65) if measured.steps_per_s(ANCHOR, key, each)]
+    counts = [count for count in range(1, 65) if measured.steps_per_s(ANCHOR, key, count)]
     return ", ".join(map(str, counts))
 
 
@@ -156,19 +158,19 @@ def _judge_growth(
 
 
 def _modes(path: Path, chunk: Lines) -> dict[int, str]:
-    """The rows of a chunk whose jobs grow their batch, with their modes."""
+    """Return the rows of a chunk whose jobs grow their batch, with their modes."""
     if len(chunk[0][1]) not in WITH_MODE:
         return {}
     modes = {row: words[MODE].strip() for row, words in chunk}
     for row, mode in modes.items():
         if mode not in (STATIC, *GROWING):
-            known = ", ".join((STATIC, *GROWING))
-            raise fault(path, row, "mode", mode, "is not known", f"use one of {known}")
+            allowed = ", ".join((STATIC, *GROWING))
+            raise fault(path, row, "mode", mode, "is not known", f"use one of {allowed}")
     return {row: mode for row, mode in modes.items() if mode != STATIC}
 
 
 def _tabbed(path: Path, growing: dict[int, str]) -> Table:
-    """The table of a file in Gavel's own form; `growing` gets the jobs that grow their batch."""
+    """Read a file in Gavel's tab-separated form; `growing` receives jobs that grow their batch."""
     codes: dict[str, int] = {}
     parts: dict[str, list[npt.NDArray[Any]]] = {}
     rows: list[int] = []
@@ -177,8 +179,8 @@ def _tabbed(path: Path, growing: dict[int, str]) -> Table:
             numbered = [row for row, _ in chunk]
             growing |= _modes(path, chunk)
             steps = 4 if len(chunk[0][1]) == OLDER else 5
-            for field, place in ((STEPS, steps), (SCALE, steps + 1), (SUBMIT, -1)):
-                texts = [words[place].strip() for _, words in chunk]
+            for field, index in ((STEPS, steps), (SCALE, steps + 1), (SUBMIT, -1)):
+                texts = [words[index].strip() for _, words in chunk]
                 parts.setdefault(field.name, []).append(numbers(path, field, texts, numbered))
             names = [words[0].strip() for _, words in chunk]
             coded = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)
@@ -189,7 +191,7 @@ def _tabbed(path: Path, growing: dict[int, str]) -> Table:
 
 
 def _chunks(path: Path, lines: Iterator[str]) -> Iterator[Lines]:
-    """Lines as fields with their numbers, a chunk at a time; all must be of one width."""
+    """Yield lines as fields with their numbers, a chunk at a time; all must have one width."""
     numbered = enumerate(lines, 1)
     width = 0
     while chunk := list(islice(numbered, CHUNK_ROWS)):

@@ -1,4 +1,4 @@
-"""Jobs gathered one by one, as cluster logs give them, and made into a workload.
+"""Jobs collected one by one from cluster logs, and turned into a workload.
 
 Logs count seconds from 1970. A workload counts from midnight of the Monday before its first
 submission, so that hours and weekdays mean something.
@@ -31,17 +31,17 @@ FIRST_MONDAY_S = 4 * S_PER_DAY  # 1970-01-05
 
 
 class Draft(NamedTuple):
-    """One job of a log.
+    """Holds one job of a log.
 
     Attributes:
-        row: where it is in the file.
+        row: its row in the file.
         id: unique.
-        submit_s: seconds since 1970, in the log's own clock.
+        submit_s: seconds since 1970, by the log's clock.
         duration_s: how long it held its devices.
         devices, milli, memory_mib, priority: as in a `Workload`.
         device: a name of the catalogue, "" = not stated.
         tenant, user: "" = not stated.
-        estimate_s: what the user said it would take, None = nothing.
+        estimate_s: the user's estimate of its run time, None = not stated.
         limit_s: killed after this long, 0 = never.
         outcome: how it ended.
         array, array_limit: its array and how many tasks of it may run at a time, 0 = any.
@@ -68,18 +68,18 @@ class Draft(NamedTuple):
 
 
 def workload_of(path: Path, drafts: Sequence[Draft]) -> Workload:
-    """The workload of these jobs, at least one.
+    """Return the workload of these jobs, at least one.
 
     Raises:
-        BadInput: more jobs, longer or larger ones than can be.
+        BadInput: too many jobs, or a job that is too long or too large.
     """
     if len(drafts) > MAX_ROWS:
         raise too_many(path, len(drafts))
-    for each in drafts:
-        _check(path, each)
-    monday_s = monday_before(min(each.submit_s for each in drafts))
+    for draft in drafts:
+        _check(path, draft)
+    monday_s = monday_before(min(draft.submit_s for draft in drafts))
     columns = list(zip(*drafts, strict=True))
-    field = {name: columns[at] for at, name in enumerate(Draft._fields)}
+    field = {name: columns[index] for index, name in enumerate(Draft._fields)}
     submit_s = np.array(field["submit_s"], np.float64) - monday_s
     estimates_s = np.array([np.nan if s is None else s for s in field["estimate_s"]], np.float64)
     start_s = np.array([np.nan if s is None else s for s in field["start_s"]], np.float64)
@@ -114,15 +114,15 @@ def workload_of(path: Path, drafts: Sequence[Draft]) -> Workload:
 
 
 def monday_before(seconds: float) -> float:
-    """Midnight of the Monday at or before an instant; both count from 1970."""
+    """Return midnight of the Monday at or before an instant; both count from 1970."""
     return (seconds - FIRST_MONDAY_S) // S_PER_WEEK * S_PER_WEEK + FIRST_MONDAY_S
 
 
 def seconds_since_1970(text: str) -> float:
-    """An ISO instant in seconds; one without a zone is taken as it stands, as if UTC.
+    """Return an ISO instant in seconds; one without a zone is read as UTC.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not an instant.
     """
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
@@ -131,18 +131,18 @@ def seconds_since_1970(text: str) -> float:
 
 
 def recorded_us(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Recorded instants in microseconds; NaN becomes -1, not known."""
+    """Return recorded instants in microseconds; NaN becomes -1, not known."""
     return np.nan_to_num(np.rint(seconds * US_PER_S), nan=NOT_STATED).astype(np.int64)
 
 
 def note_count(notes: list[str], path: Path, count: int, what: str) -> None:
-    """Say how many of something there were, if any."""
+    """Add a note on how many of something there were, if any."""
     if count:
         notes.append(f"{path.name}: {count:,} {what}")
 
 
 def note_types(notes: list[str], path: Path, unknown: Counter[str]) -> None:
-    """Say which types of device the catalogue does not have, if any."""
+    """Add a note on the device types that the catalogue does not have, if any."""
     if unknown:
         listed = ", ".join(f"{name} ({count:,})" for name, count in sorted(unknown.items()))
         notes.append(
@@ -151,20 +151,20 @@ def note_types(notes: list[str], path: Path, unknown: Counter[str]) -> None:
         )
 
 
-def _check(path: Path, each: Draft) -> None:
-    if not 1 <= len(each.id) <= MAX_NAME or not each.id.isprintable():
+def _check(path: Path, draft: Draft) -> None:
+    if not 1 <= len(draft.id) <= MAX_NAME or not draft.id.isprintable():
         why = f"is not a printable name of at most {MAX_NAME} characters"
-        raise fault(path, each.row, "job", each.id, why, "correct or remove the job")
-    if not 0 <= each.duration_s <= MAX_TIME_S:
+        raise fault(path, draft.row, "job", draft.id, why, "correct or remove the job")
+    if not 0 <= draft.duration_s <= MAX_TIME_S:
         why = f"is outside 0 to {MAX_TIME_S:g} seconds"
-        raise fault(path, each.row, "run time", each.duration_s, why, "correct or remove the job")
-    if not 1 <= each.devices <= MAX_DEVICES:
+        raise fault(path, draft.row, "run time", draft.duration_s, why, "correct or remove the job")
+    if not 1 <= draft.devices <= MAX_DEVICES:
         why = f"is outside 1 to {MAX_DEVICES:g}"
-        raise fault(path, each.row, "devices", each.devices, why, "correct or remove the job")
+        raise fault(path, draft.row, "devices", draft.devices, why, "correct or remove the job")
 
 
 def _coded(names: Sequence[str]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Names as codes in order of appearance; "" is not stated."""
+    """Return names as codes in order of appearance; "" is not stated."""
     codes: dict[str, int] = {}
     for name in dict.fromkeys(names):
         if name:
@@ -176,7 +176,7 @@ def _coded(names: Sequence[str]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]
 def _arrays(
     arrays: Sequence[str], limits: Sequence[int]
 ) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Groups of the arrays that have a limit; the last limit seen counts."""
+    """Return groups of the arrays that have a limit; the last limit seen counts."""
     limit_of = {name: limit for name, limit in zip(arrays, limits, strict=True) if name and limit}
     group_of = {name: group for group, name in enumerate(limit_of)}
     groups = np.array([group_of.get(name, NOT_STATED) for name in arrays], np.int64)

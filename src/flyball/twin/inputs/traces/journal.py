@@ -1,8 +1,8 @@
-"""The project's own journal as a file: JSON lines, one event a line. Version 1: reading.
+"""Flyball's journal as a file: JSON lines, one event per line. Reads version 1.
 
-The first line says what it is; then jobs are submitted, start, give way, end. A job whose
-submission states its run time is taken as stated, any other is measured from its starts and
-ends. `docs/reference/traces.md` describes every field; `journal_write` writes it.
+The first line identifies the format; then jobs are submitted, start, are preempted, end. A run
+time stated at submission is taken as stated, any other is measured from the job's starts and ends.
+`docs/reference/traces.md` describes every field; `journal_write` writes the format.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput, UnknownName, at
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
+from flyball.twin.inputs.traces.canonical import MAX_LIMIT, OUTCOMES
 from flyball.twin.inputs.traces.job_rows import note_count
 from flyball.twin.inputs.traces.json_text import json_lines, parsed
 from flyball.twin.inputs.traces.links import refuse_cycle
@@ -33,7 +34,6 @@ from flyball.twin.inputs.traces.table import (
 
 VERSION = 1
 MARK = "flyball_journal"
-OUTCOMES = tuple(each.name.lower() for each in Outcome)
 ENDS = (*OUTCOMES, "timeout")
 NAMED = {"model": "models", "device": "device_names", "tenant": "tenants", "user": "users"}
 """Fields whose values are names, and the list of names they are coded in."""
@@ -43,33 +43,32 @@ COLUMNS = (
     *("estimate_us", "limit_us", "group", "cpu_milli", "host_mib"),
 )
 RECORDED = {"recorded_start_s": "start_us", "recorded_end_s": "end_us"}
-"""What a submission may say of the record it was read from, and its column in a workload."""
+"""Recorded instants that a submission may state, and their columns in a workload."""
 DEVICE = list(NAMED).index("device")
 MAX_MIB = 2**40
-MAX_LIMIT = 2**31 - 1
 
 
 @dataclass
-class Entry:
-    """One line as read: checked values by name."""
+class JournalEntry:
+    """Holds one line of the file and checks its values by name."""
 
     path: Path
     row: int
     values: dict[str, Any]
 
     def wrong(self, name: str, why: str, remedy: str) -> BadInput:
-        """The error for one value of the line."""
+        """Return the error for one value of the line."""
         return fault(self.path, self.row, name, self.values.get(name), why, remedy)
 
     def text(self, name: str) -> str | None:
-        """A name, None if it is not there."""
+        """Return a text, None if it is not there."""
         value = self.values.get(name)
         if value is not None and not isinstance(value, str):
             raise self.wrong(name, "is not a text", "write it in quotes")
         return value
 
     def number(self, name: str, low: float, high: float, default: Any = None) -> Any:
-        """A number in range, as it was written."""
+        """Return a number in range, as it was written."""
         value = self.values.get(name)
         if value is None and default is not None:
             return default
@@ -80,19 +79,19 @@ class Entry:
         return value
 
     def whole(self, name: str, low: int, high: int, default: int | None = None) -> int:
-        """A whole number in range."""
+        """Return a whole number in range."""
         value = self.number(name, low, high, default)
         if value != int(value):
             raise self.wrong(name, "is not a whole number", "correct it")
         return int(value)
 
     def us(self, name: str) -> int | Decimal:
-        """Seconds as exact microseconds."""
+        """Return seconds as exact microseconds."""
         value = self.number(name, 0, MAX_TIME_S)
         return value * US_PER_S if isinstance(value, int) else value.scaleb(6)
 
     def job(self) -> str:
-        """The id of the job it is about."""
+        """Return the id of the job that the event is about."""
         name = self.text("job")
         if not name or len(name) > MAX_NAME or not name.isprintable():
             why = f"is not a printable name of at most {MAX_NAME} characters"
@@ -100,7 +99,7 @@ class Entry:
         return name
 
     def one_of(self, name: str, labels: Sequence[str], default: str) -> str:
-        """One of some fixed words."""
+        """Return one of the allowed labels."""
         value = self.text(name)
         if value is not None and value not in labels:
             raise UnknownName(f"{name} in {at(self.path, self.row)}", value, labels)
@@ -108,8 +107,8 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Job:
-    """A job as its events tell it; times in microseconds.
+class JournalJob:
+    """Holds a job's state after its events so far; times in microseconds.
 
     Attributes:
         columns: in the order of `COLUMNS`.
@@ -132,16 +131,16 @@ class Job:
 
 @dataclass
 class _Journal:
-    """What the events so far say."""
+    """Holds the state after the events so far."""
 
     path: Path
     name: str
     codes: dict[str, dict[str, int]]
     group_limits: tuple[int, ...]
-    jobs: dict[str, Job] = field(default_factory=dict)
+    jobs: dict[str, JournalJob] = field(default_factory=dict)
     unknown_events: int = 0
 
-    def take(self, entry: Entry) -> None:
+    def apply(self, entry: JournalEntry) -> None:
         event = entry.text("event")
         if event == "submitted":
             self.submitted(entry)
@@ -152,7 +151,7 @@ class _Journal:
         else:
             self.unknown_events += 1
 
-    def submitted(self, entry: Entry) -> None:
+    def submitted(self, entry: JournalEntry) -> None:
         job = entry.job()
         if job in self.jobs:
             why = f"is also the id in row {self.jobs[job].row}"
@@ -161,14 +160,14 @@ class _Journal:
             raise too_many(self.path, len(self.jobs) + 1)
         self.jobs[job] = _submitted(entry, len(self.group_limits))
 
-    def ran(self, entry: Entry, event: str) -> None:
-        """A start adds nothing yet; every stop adds the time since."""
+    def ran(self, entry: JournalEntry, event: str) -> None:
+        """Apply a start, or a stop, which adds the time since the start to the run time."""
         job = self.jobs.get(entry.job())
         if job is None:
             raise entry.wrong("job", "was not submitted", "its submission must come first")
         now_us = entry.us("time_s")
         if job.ended:
-            raise entry.wrong("job", "has ended before", "remove one of the events")
+            raise entry.wrong("job", "has already ended", "remove one of the events")
         if event == "started":
             job.began_us = now_us
             if job.starts == 0:
@@ -186,7 +185,7 @@ class _Journal:
         if event == "ended":
             self.ended(job, entry)
 
-    def ended(self, job: Job, entry: Entry) -> None:
+    def ended(self, job: JournalJob, entry: JournalEntry) -> None:
         job.ended = True
         if job.starts:
             job.end_us = round(entry.us("time_s"))
@@ -202,41 +201,41 @@ def read(path: Path, notes: list[str]) -> Workload:
     for row, line in json_lines(path):
         values = parsed(path, row, line, exact=True)
         if not isinstance(values, dict):
-            raise BadInput(f"{at(path, row)}: is no object", "write one event a line")
-        entry = Entry(path, row, values)
+            raise BadInput(f"{at(path, row)}: is not an object", "write one event per line")
+        entry = JournalEntry(path, row, values)
         if journal is None:
-            journal = _begun(entry)
+            journal = _opened_by(entry)
         else:
-            journal.take(entry)
+            journal.apply(entry)
     if journal is None:
         raise BadInput(f"{path} is empty", f'a journal begins with {{"{MARK}": {VERSION}}}')
-    note_count(notes, path, journal.unknown_events, "events passed over: of a kind not known")
+    note_count(notes, path, journal.unknown_events, "events skipped: unknown kind")
     return _workload(journal, notes)
 
 
-def _begun(entry: Entry) -> _Journal:
-    """The journal that a first line begins."""
+def _opened_by(entry: JournalEntry) -> _Journal:
+    """Return the journal that a first line opens."""
     version = entry.values.get(MARK)
     if version != VERSION:
         raise entry.wrong(MARK, f"is not {VERSION}", "this version of flyball reads 1 only")
     codes = {}
     for names in NAMED.values():
         listed = entry.values.get(names, [])
-        if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
             raise entry.wrong(names, "is not a list of names", "write names in quotes")
         codes[names] = {name: code for code, name in enumerate(listed)}
     limits = entry.values.get("array_limits", [])
     if not isinstance(limits, list) or not all(
-        isinstance(each, int) and 1 <= each <= MAX_LIMIT for each in limits
+        isinstance(limit, int) and 1 <= limit <= MAX_LIMIT for limit in limits
     ):
         raise entry.wrong("array_limits", "is not a list of whole numbers from 1", "correct it")
     return _Journal(entry.path, entry.text("name") or entry.path.name, codes, tuple(limits))
 
 
-def _submitted(entry: Entry, groups: int) -> Job:
+def _submitted(entry: JournalEntry, groups: int) -> JournalJob:
     values = entry.values
     after = values.get("after", [])
-    if not isinstance(after, list) or not all(isinstance(each, str) for each in after):
+    if not isinstance(after, list) or not all(isinstance(job, str) for job in after):
         raise entry.wrong("after", "is not a list of ids", "write ids in quotes")
     kind = entry.one_of("class", CLASS_LABELS, "")
     columns = (
@@ -252,7 +251,7 @@ def _submitted(entry: Entry, groups: int) -> Job:
         entry.whole("cpu_milli", 0, MAX_LIMIT, 0),
         entry.whole("host_mib", 0, MAX_LIMIT, 0),
     )
-    return Job(
+    return JournalJob(
         entry.row,
         columns,
         [entry.text(name) for name in NAMED],
@@ -264,8 +263,8 @@ def _submitted(entry: Entry, groups: int) -> Job:
     )
 
 
-def _instant_us(entry: Entry, name: str) -> int:
-    """An instant in whole microseconds, -1 if it is not there."""
+def _instant_us(entry: JournalEntry, name: str) -> int:
+    """Return an instant in whole microseconds, -1 if it is not there."""
     return round(entry.us(name)) if name in entry.values else NOT_STATED
 
 
@@ -290,9 +289,9 @@ def _workload(journal: _Journal, notes: list[str]) -> Workload:
     refuse_cycle(path, np.array(list(kept)), after_job, after_on)
     by_column = zip(*(job.columns for job in kept.values()), strict=True)
     columns: dict[str, Any] = dict(zip(COLUMNS, by_column, strict=True))
-    for at_name, (name, names) in enumerate(NAMED.items()):
+    for index_of_name, (name, names) in enumerate(NAMED.items()):
         codes = journal.codes[names]
-        values = [job.names[at_name] for job in kept.values()]
+        values = [job.names[index_of_name] for job in kept.values()]
         columns[name] = [
             NOT_STATED if value is None else codes.setdefault(value, len(codes)) for value in values
         ]
@@ -308,8 +307,8 @@ def _workload(journal: _Journal, notes: list[str]) -> Workload:
     )  # fmt: skip
 
 
-def _duration_us(job: Job) -> int | Decimal | None:
-    """As stated, else as measured; None if it has not run to its end."""
+def _duration_us(job: JournalJob) -> int | Decimal | None:
+    """Return the run time as stated, else as measured; None if the job has not run to its end."""
     if job.duration_us is not None:
         return job.duration_us
     return job.run_us if job.ended and job.starts else None

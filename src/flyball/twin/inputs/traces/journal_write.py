@@ -1,4 +1,4 @@
-"""The project's own journal as a file: writing a workload, and what became of it in a run."""
+"""Writes a workload as a journal file, with the starts and ends of a run of it if given."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ import numpy as np
 from flyball.core.cluster import Cluster
 from flyball.core.codes import Outcome, Status
 from flyball.core.results import Results
-from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
+from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import CLASS_LABELS, COLUMNS, NOT_STATED, Workload
+from flyball.twin.inputs.traces.canonical import OUTCOMES, decimal_seconds
 from flyball.twin.inputs.traces.files import replacing
-from flyball.twin.inputs.traces.journal import MARK, NAMED, OUTCOMES, RECORDED, VERSION
+from flyball.twin.inputs.traces.journal import MARK, NAMED, RECORDED, VERSION
 
-WORDS = {"class": CLASS_LABELS, "outcome": OUTCOMES}
+LABELS = {"class": CLASS_LABELS, "outcome": OUTCOMES}
 
 ENDED, SUBMITTED, STARTED, ENDED_AT_ONCE = range(4)
-"""Order of events at one instant; a job must start before it ends."""
+"""Order of events at the same instant; a job must start before it ends."""
 
 
 def write(
@@ -31,13 +32,13 @@ def write(
     results: Results | None = None,
     cluster: Cluster | None = None,
 ) -> None:
-    """Write a journal; what is read back is the workload to the last bit.
+    """Write a journal; reading it back gives the same workload, bit for bit.
 
     Args:
         workload: the jobs.
         path: the file; one that exists is replaced.
-        results: of a run of these jobs: adds its first start and its end to each job.
-        cluster: of that run: names its pools and device types.
+        results: results of a run of these jobs; adds the first start and the end of each job.
+        cluster: the cluster of that run, for the names of its pools and device types.
     """
     with replacing(path) as text:
         text.write(_encode(_head(workload)) + "\n")
@@ -50,20 +51,25 @@ def write(
 def _head(w: Workload) -> dict[str, Any]:
     lists: dict[str, Any] = {names: list(getattr(w, names)) for names in NAMED.values()}
     lists["array_limits"] = list(w.group_limits)
-    return {MARK: VERSION, "name": w.name, **{name: got for name, got in lists.items() if got}}
+    return {
+        MARK: VERSION,
+        "name": w.name,
+        **{name: values for name, values in lists.items() if values},
+    }
 
 
 def _everything(w: Workload, results: Results, cluster: Cluster | None) -> Iterator[str]:
-    """All events in order of time."""
-    unknown = np.full(len(w), NOT_STATED, np.int64)  # this run's own events say what happened
+    """Yield all events in order of time."""
+    # The events of this run replace the recorded instants.
+    unknown = np.full(len(w), NOT_STATED, np.int64)
     submissions = list(_submissions(replace(w, start_us=unknown, end_us=unknown)))
     count = len(w)
     start_us, end_us = results.first_start_us, results.end_us
     at_once = np.where(start_us == end_us, ENDED_AT_ONCE, ENDED)
     time_us = np.concatenate([w.submit_us, start_us, end_us])
     kind = np.concatenate([np.full(count, SUBMITTED), np.full(count, STARTED), at_once])
-    for at in np.lexsort((kind, time_us)).tolist():
-        part, job = divmod(at, count)
+    for position in np.lexsort((kind, time_us)).tolist():
+        part, job = divmod(position, count)
         if part == 0:
             yield submissions[job]
         elif part == 1:
@@ -79,13 +85,13 @@ def _submissions(w: Workload) -> Iterator[str]:
     rows = zip(*(getattr(w, name).tolist() for name in COLUMNS), strict=True)
     for job, row in enumerate(rows):
         values = dict(zip(COLUMNS, row, strict=True))
-        said = _described(w, values, waits.get(job, []))
-        yield _event("submitted", values["submit_us"], values["ids"], said)
+        fields = _described(w, values, waits.get(job, []))
+        yield _event("submitted", values["submit_us"], values["ids"], fields)
 
 
 def _described(w: Workload, row: dict[str, Any], waits: list[str]) -> dict[str, Any]:
-    """What a job asks for, without what is the default anyway."""
-    said: dict[str, Any] = {"devices": row["devices"], "duration_s": _seconds(row["duration_us"])}
+    """Return what a job asks for, without default values."""
+    fields: dict[str, Any] = {"devices": row["devices"], "duration_s": _seconds(row["duration_us"])}
     for name, column, default in (
         ("gpu_milli", "milli", MILLI_PER_DEVICE),
         ("memory_mib", "memory_mib", 0),
@@ -97,36 +103,36 @@ def _described(w: Workload, row: dict[str, Any], waits: list[str]) -> dict[str, 
         ("array", "group", NOT_STATED),
     ):
         if row[column] != default:
-            said[name] = WORDS[name][row[column]] if name in WORDS else row[column]
+            fields[name] = LABELS[name][row[column]] if name in LABELS else row[column]
     if waits:
-        said["after"] = waits
+        fields["after"] = waits
     for name, names in NAMED.items():
         if row[name] >= 0:
-            said[name] = getattr(w, names)[row[name]]
+            fields[name] = getattr(w, names)[row[name]]
     if row["estimate_us"] == row["estimate_us"]:  # not NaN
-        said["estimate_s"] = _seconds(row["estimate_us"])
+        fields["estimate_s"] = _seconds(row["estimate_us"])
     if row["limit_us"]:
-        said["limit_s"] = _seconds(row["limit_us"])
+        fields["limit_s"] = _seconds(row["limit_us"])
     for name, column in RECORDED.items():
         if row[column] >= 0:
-            said[name] = _seconds(row[column])
-    return said
+            fields[name] = _seconds(row[column])
+    return fields
 
 
 def _started(w: Workload, results: Results, cluster: Cluster | None, job: int) -> str:
-    said: dict[str, Any] = {"attempt": 1}
-    if results.attempts[job] == 1:  # of several, the results know only the last one's pool
-        said |= _place(results, cluster, job)
-    return _event("started", int(results.first_start_us[job]), str(w.ids[job]), said)
+    fields: dict[str, Any] = {"attempt": 1}
+    if results.attempts[job] == 1:  # of several attempts, the results have the last pool only
+        fields |= _place(results, cluster, job)
+    return _event("started", int(results.first_start_us[job]), str(w.ids[job]), fields)
 
 
 def _ended(w: Workload, results: Results, cluster: Cluster | None, job: int) -> str:
     timeout = results.status[job] == Status.TIMEOUT
-    said: dict[str, Any] = {"outcome": "timeout" if timeout else OUTCOMES[int(w.outcome[job])]}
+    fields: dict[str, Any] = {"outcome": "timeout" if timeout else OUTCOMES[int(w.outcome[job])]}
     for name in ("attempts", "preemptions", "failures"):
-        said[name] = int(getattr(results, name)[job])
-    said |= _place(results, cluster, job)
-    return _event("ended", int(results.end_us[job]), str(w.ids[job]), said)
+        fields[name] = int(getattr(results, name)[job])
+    fields |= _place(results, cluster, job)
+    return _event("ended", int(results.end_us[job]), str(w.ids[job]), fields)
 
 
 def _place(results: Results, cluster: Cluster | None, job: int) -> dict[str, Any]:
@@ -140,19 +146,18 @@ _encode = json.JSONEncoder(allow_nan=False).encode
 
 
 class _Seconds(str):
-    """Exact seconds, as they stand in the file."""
+    """Marks exact seconds that go into the file as they are."""
 
 
 def _seconds(microseconds: int | float) -> _Seconds:
     if microseconds == int(microseconds):
-        whole, rest = divmod(int(microseconds), US_PER_S)
-        return _Seconds(f"{whole}.{rest:06d}".rstrip("0") if rest else whole)
+        return _Seconds(decimal_seconds(int(microseconds)))
     return _Seconds(format(Decimal(repr(microseconds)).scaleb(-6), "f"))
 
 
-def _event(event: str, time_us: int, job: str, said: dict[str, Any]) -> str:
-    """One line of JSON; seconds go in as numbers with all their digits."""
-    values = {"event": event, "time_s": _seconds(time_us), "job": job, **said}
+def _event(event: str, time_us: int, job: str, fields: dict[str, Any]) -> str:
+    """Return one line of JSON; seconds are written as numbers with all their digits."""
+    values = {"event": event, "time_s": _seconds(time_us), "job": job, **fields}
     parts = (
         f'"{name}": {value if isinstance(value, _Seconds) else _encode(value)}'
         for name, value in values.items()

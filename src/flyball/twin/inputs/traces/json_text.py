@@ -1,4 +1,4 @@
-"""JSON of any length of line: line by line, or a whole file as one value."""
+"""JSON with lines of any length: read line by line, or a whole file as one value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flyball.core.errors import BadInput, at
 from flyball.twin.inputs.traces.files import opened
 
 MAX_TEXT = 1 << 30
-"""Characters of one value: a file of one value must be in memory as text."""
+"""Maximum number of characters of one value, which must be in memory as text."""
 
 PIECES = 1000
 
@@ -21,7 +21,7 @@ Hook = Callable[[dict[str, Any]], Any]
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file that are not blank, whole whatever their length, with their numbers."""
+    """Yield the lines of a file that are not blank, whatever their length, with their numbers."""
     with opened(path) as pieces:
         row, parts, length = 1, [], 0
         for piece in pieces:
@@ -40,10 +40,11 @@ def json_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def whole_text(path: Path) -> str:
-    """All of a file, at most `MAX_TEXT` characters."""
+    """Return all of a file, at most `MAX_TEXT` characters."""
     parts, length = [], 0
     with opened(path) as pieces:
-        while part := "".join(islice(pieces, PIECES)):  # many short lines need much room
+        # Lines are joined in pieces, as a list of many short lines needs much memory.
+        while part := "".join(islice(pieces, PIECES)):
             length += len(part)
             if length > MAX_TEXT:
                 raise _too_long(path)
@@ -52,14 +53,14 @@ def whole_text(path: Path) -> str:
 
 
 def parsed(path: Path, row: int, text: str, hook: Hook | None = None, exact: bool = False) -> Any:
-    """The value of a text that begins in this row.
+    """Return the value of a text that begins in this row.
 
     Args:
-        hook: replaces every object as soon as it is read, so that what is not needed goes.
-        exact: without a hook: fractions become `Decimal`s.
+        hook: replaces every object as soon as it is read, so that only what is needed is kept.
+        exact: read fractions as `Decimal`s; not combined with a hook.
 
     Raises:
-        BadInput: it is not JSON.
+        BadInput: the text is not JSON.
     """
     decoder = _EXACT if exact else json.JSONDecoder(object_hook=hook, parse_constant=_refuse)
     try:
@@ -71,7 +72,7 @@ def parsed(path: Path, row: int, text: str, hook: Hook | None = None, exact: boo
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 _EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)

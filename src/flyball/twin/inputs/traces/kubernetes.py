@@ -1,7 +1,7 @@
-"""Kubernetes pods as a trace: watch events or Pod objects, one a line; or a list of Pods.
+"""Kubernetes pods as a trace: watch events or Pod objects, one per line, or a list of Pods.
 
-A pod with a GPU is a job; pods of one Kubeflow or Volcano job that came and went together are
-one gang. `docs/reference/traces.md` says what becomes of each field.
+A pod with a GPU is a job; pods of one Kubeflow or Volcano job that started and ended together are
+one gang. `docs/reference/traces.md` describes how each field is used.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from flyball.twin.inputs.traces.json_text import json_lines, parsed, whole_text
 from flyball.twin.inputs.traces.pods import NO_GPU, UNKNOWN_SHARE, Pod, is_pod, pod_of
 
 TOGETHER_S = S_PER_MIN
-"""Pods of one gang are created within this time, and end within it."""
+"""Longest time between the first and the last creation of a gang's pods, and between their ends."""
 
-WORST = (Outcome.FAILED, Outcome.CANCELLED, Outcome.COMPLETED)
+WORST_FIRST = (Outcome.FAILED, Outcome.CANCELLED, Outcome.COMPLETED)
 
 
 def read(path: Path, notes: list[str]) -> Workload:
@@ -33,8 +33,8 @@ def read(path: Path, notes: list[str]) -> Workload:
     events.read()
     if not events.pods:
         raise BadInput(f"{path} has no Pod", "write pods: kubectl get pods -A -o json")
-    note_count(notes, path, events.others, "objects passed over: no Pod")
-    jobs = _Jobs(path, notes)
+    note_count(notes, path, events.others, "objects skipped: not a Pod")
+    jobs = _JobBuilder(path, notes)
     drafts = jobs.drafts(list(events.pods.values()))
     if not drafts:
         raise BadInput(f"{path} has no pod with a GPU that ran and ended", _why_none(notes))
@@ -46,7 +46,7 @@ def _why_none(notes: list[str]) -> str:
 
 
 class _Events:
-    """The pods of a file, each as last seen."""
+    """Reads the pods of a file and keeps the last state of each."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,31 +55,31 @@ class _Events:
         self.others = 0
 
     def read(self) -> None:
-        """Line by line; a first line that is no whole value begins a file of one value."""
+        """Read line by line, or as one value if the first line is not a complete value."""
         for number, (row, line) in enumerate(json_lines(self.path)):
             self.row = row
-            if number == 0 and not _is_whole(line):
+            if number == 0 and not _is_complete(line):
                 self.take(parsed(self.path, 1, whole_text(self.path), self.kept))
                 return
             self.take(parsed(self.path, row, line, self.kept))
 
-    def kept(self, found: dict[str, Any]) -> Any:
-        """What to keep of an object as it is read: a pod becomes a few numbers."""
+    def kept(self, value: dict[str, Any]) -> Any:
+        """Return what to keep of an object as it is read: a pod becomes a few numbers."""
         try:
-            return pod_of(self.row, found) if is_pod(found) else found
+            return pod_of(self.row, value) if is_pod(value) else value
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             raise BadInput(
-                f"{at(self.path, self.row)}: {_named(found)} cannot be read ({error})",
+                f"{at(self.path, self.row)}: {_named(value)} cannot be read ({error})",
                 "write it with kubectl get pods -o json",
             ) from None
 
     def take(self, value: Any) -> None:
-        """A line: a pod, an event with a pod, or a list of pods."""
+        """Add the value of a line: a pod, an event with a pod, or a list of pods."""
         if isinstance(value, Pod):
             self.pods[value.uid] = value
         elif isinstance(value, list):
-            for each in value:
-                self.take(each)
+            for item in value:
+                self.take(item)
         elif isinstance(value, dict) and isinstance(value.get("object"), Pod):
             pod: Pod = value["object"]
             self.pods[pod.uid] = pod._replace(deleted=value.get("type") == "DELETED")
@@ -88,10 +88,10 @@ class _Events:
         elif isinstance(value, dict):
             self.others += value.get("type") != "BOOKMARK"
         else:
-            raise BadInput(f"{at(self.path, self.row)}: is no object", "write one Pod a line")
+            raise BadInput(f"{at(self.path, self.row)}: is not an object", "write one Pod per line")
 
 
-def _is_whole(line: str) -> bool:
+def _is_complete(line: str) -> bool:
     try:
         json.loads(line)
     except (ValueError, RecursionError):
@@ -99,25 +99,25 @@ def _is_whole(line: str) -> bool:
     return True
 
 
-def _named(found: dict[str, Any]) -> str:
-    meta = found.get("metadata")
+def _named(value: dict[str, Any]) -> str:
+    meta = value.get("metadata")
     return f"Pod {meta.get('name')}" if isinstance(meta, dict) else "a Pod"
 
 
-class _Jobs:
-    """Makes jobs of pods, and notes what it leaves out."""
+class _JobBuilder:
+    """Turns pods into jobs, and notes what it leaves out."""
 
     def __init__(self, path: Path, notes: list[str]) -> None:
         self.path, self.notes = path, notes
         self.names: Counter[str] = Counter()
 
     def drafts(self, pods: list[Pod]) -> list[Draft]:
-        without = [each for each in pods if each.share == NO_GPU]
-        shared = [each for each in pods if each.share == UNKNOWN_SHARE]
-        asking = [each for each in pods if each.share.devices > 0]
-        gone = [each for each in asking if each.deleted and each.end() is None]
-        ended = [each for each in asking if each.end() is not None]
-        ran = [each for each in ended if each.started_s is not None]
+        without = [pod for pod in pods if pod.share == NO_GPU]
+        shared = [pod for pod in pods if pod.share == UNKNOWN_SHARE]
+        asking = [pod for pod in pods if pod.share.devices > 0]
+        gone = [pod for pod in asking if pod.deleted and pod.end() is None]
+        ended = [pod for pod in asking if pod.end() is not None]
+        ran = [pod for pod in ended if pod.started_s is not None]
         waiting = len(asking) - len(ended) - len(gone)
         for count, what in (
             (len(without), "pods left out: no GPU, and the twin schedules devices"),
@@ -131,30 +131,30 @@ class _Jobs:
         note_count(
             self.notes, self.path, sum(map(len, gangs)), f"pods gathered into {len(gangs):,} gangs"
         )
-        made = [self._draft([each]) for each in single] + [self._draft(each) for each in gangs]
-        unknown = Counter(
-            each.product for each in ran if each.product and not device_of(each.product)
-        )
+        drafts = [self._draft([pod]) for pod in single] + [self._draft(gang) for gang in gangs]
+        unknown = Counter(pod.product for pod in ran if pod.product and not device_of(pod.product))
         note_types(self.notes, self.path, unknown)
-        return made
+        return drafts
 
     def _draft(self, pods: list[Pod]) -> Draft:
-        """One job of one pod, or of a gang of like pods."""
-        first = min(pods, key=lambda each: (each.created_s, each.row))
-        began_s = min(each.started_s for each in pods if each.started_s is not None)
-        ends = [end for each in pods if (end := each.end()) is not None]
+        """Return the job of one pod, or of a gang of like pods."""
+        first = min(pods, key=lambda pod: (pod.created_s, pod.row))
+        began_s = min(pod.started_s for pod in pods if pod.started_s is not None)
+        ends = [end for pod in pods if (end := pod.end()) is not None]
         last_s = max(end_s for end_s, _ in ends)
-        outcome = next(each for each in WORST if each in {how for _, how in ends})
-        timed_out = any(each.reason == "DeadlineExceeded" for each in pods)
+        outcome = next(
+            outcome for outcome in WORST_FIRST if outcome in {result for _, result in ends}
+        )
+        timed_out = any(pod.reason == "DeadlineExceeded" for pod in pods)
         name = f"{first.namespace}/{first.gang if len(pods) > 1 else first.name}"
         self.names[name] += 1
-        again = f"#{self.names[name]}" if self.names[name] > 1 else ""
+        suffix = f"#{self.names[name]}" if self.names[name] > 1 else ""
         return Draft(
             row=first.row,
-            id=f"{name}{again}",
+            id=f"{name}{suffix}",
             submit_s=first.created_s,
-            duration_s=max(0.0, last_s - began_s),  # clocks of nodes differ
-            devices=sum(each.share.devices for each in pods),
+            duration_s=max(0.0, last_s - began_s),  # the clocks of nodes differ
+            devices=sum(pod.share.devices for pod in pods),
             milli=first.share.milli,
             memory_mib=first.share.memory_mib,
             priority=first.priority,
@@ -168,15 +168,15 @@ class _Jobs:
 
 
 def _gangs(pods: list[Pod]) -> tuple[list[list[Pod]], list[Pod]]:
-    """Pods that came and went together as one gang, and all others."""
+    """Split pods into gangs, which started and ended together, and single pods."""
 
-    def whose(each: Pod) -> tuple[str, str]:
-        return each.namespace, each.gang
+    def owner(pod: Pod) -> tuple[str, str]:
+        return pod.namespace, pod.gang
 
-    gangs, single = [], [each for each in pods if not each.gang]
-    grouped = sorted((each for each in pods if each.gang), key=whose)
-    for _, members in groupby(grouped, whose):
-        for run in _runs(sorted(members, key=lambda each: (each.created_s, each.row))):
+    gangs, single = [], [pod for pod in pods if not pod.gang]
+    grouped = sorted((pod for pod in pods if pod.gang), key=owner)
+    for _, members in groupby(grouped, owner):
+        for run in _runs(sorted(members, key=lambda pod: (pod.created_s, pod.row))):
             if len(run) > 1 and _together(run):
                 gangs.append(run)
             else:
@@ -185,21 +185,21 @@ def _gangs(pods: list[Pod]) -> tuple[list[list[Pod]], list[Pod]]:
 
 
 def _runs(pods: list[Pod]) -> list[list[Pod]]:
-    """Pods in order of creation, cut where one comes later than a minute after the first."""
+    """Split pods in order of creation where one is created over a minute after the first."""
     runs: list[list[Pod]] = []
-    for each in pods:
-        if runs and each.created_s - runs[-1][0].created_s <= TOGETHER_S:
-            runs[-1].append(each)
+    for pod in pods:
+        if runs and pod.created_s - runs[-1][0].created_s <= TOGETHER_S:
+            runs[-1].append(pod)
         else:
-            runs.append([each])
+            runs.append([pod])
     return runs
 
 
 def _together(pods: list[Pod]) -> bool:
-    """Whole devices of one type, ending within a minute."""
-    ends = [end[0] for each in pods if (end := each.end()) is not None]
+    """Return whether pods use whole devices of one type and end within a minute of each other."""
+    ends = [end[0] for pod in pods if (end := pod.end()) is not None]
     return (
         max(ends) - min(ends) <= TOGETHER_S
-        and len({each.product for each in pods}) == 1
-        and all(each.share.milli == MILLI_PER_DEVICE for each in pods)
+        and len({pod.product for pod in pods}) == 1
+        and all(pod.share.milli == MILLI_PER_DEVICE for pod in pods)
     )

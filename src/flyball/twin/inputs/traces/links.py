@@ -1,4 +1,4 @@
-"""Waits between jobs: ids turned into indices, and the check that no job waits for itself."""
+"""Dependencies between jobs: ids become indices, duplicate ids and cycles are refused."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.errors import BadInput
+from flyball.core.workload import Ints
 from flyball.twin.inputs.traces.table import Table
-
-Ints = npt.NDArray[np.int64]
 
 
 def check_ids(table: Table, column: str) -> None:
@@ -19,11 +18,11 @@ def check_ids(table: Table, column: str) -> None:
     ids = table.columns[column].tolist()
     first: dict[str, int] = {}
     if len(set(ids)) < len(ids):
-        for i, each in enumerate(ids):
-            if each in first:
-                why = f"is also the id in row {table.rows[first[each]]}"
-                raise table.fault(i, column, each, why, "give every job its own id")
-            first[each] = i
+        for i, job in enumerate(ids):
+            if job in first:
+                why = f"is also the id in row {table.rows[first[job]]}"
+                raise table.fault(i, column, job, why, "give every job its own id")
+            first[job] = i
     bad = _with_separators(ids)
     if bad:
         why = "has a space or a semicolon, which separate ids in `after`"
@@ -38,26 +37,26 @@ def refuse_separators(ids: npt.NDArray[np.str_]) -> None:
 
 
 def _with_separators(ids: list[str]) -> str:
-    everything = "".join(ids)
-    if ";" not in everything and len(everything.split()) == 1:
+    joined = "".join(ids)
+    if ";" not in joined and len(joined.split()) == 1:
         return ""
-    return next(each for each in ids if ";" in each or each.split() != [each])
+    return next(job for job in ids if ";" in job or job.split() != [job])
 
 
 def resolve(table: Table, ids: str, column: str) -> tuple[Ints, Ints]:
-    """Pairs (job, the job it waits for) from a column of ids split by `;` or spaces."""
+    """Return pairs (job, the job it waits for) from a column of ids split by `;` or spaces."""
     texts = table.columns[column]
-    index = {each: i for i, each in enumerate(table.columns[ids].tolist())}
+    index = {job: i for i, job in enumerate(table.columns[ids].tolist())}
     jobs: list[int] = []
     waits_on: list[int] = []
     for i in np.flatnonzero(texts != "").tolist():
-        for each in dict.fromkeys(str(texts[i]).replace(";", " ").split()):
-            if each not in index:
-                near = difflib.get_close_matches(each, list(index)[:10_000], n=1)
+        for other in dict.fromkeys(str(texts[i]).replace(";", " ").split()):
+            if other not in index:
+                near = difflib.get_close_matches(other, list(index)[:10_000], n=1)
                 hint = f"did you mean {near[0]!r}?" if near else "name a job of this file"
-                raise table.fault(i, column, each, "is not the id of a job", hint)
+                raise table.fault(i, column, other, "is not the id of a job", hint)
             jobs.append(i)
-            waits_on.append(index[each])
+            waits_on.append(index[other])
     pairs = np.array(jobs, np.int64), np.array(waits_on, np.int64)
     refuse_cycle(table.file, table.columns[ids], *pairs)
     return pairs
@@ -77,14 +76,14 @@ def refuse_cycle(file: Path, ids: npt.NDArray[np.str_], jobs: Ints, waits_on: In
 
 
 def find_cycle(jobs: Ints, waits_on: Ints) -> list[int]:
-    """The jobs of one cycle, each waiting for the next; empty if there is none."""
+    """Return the jobs of one cycle, each waiting for the next; empty if there is none."""
     waits: dict[int, list[int]] = {}
     followers: dict[int, list[int]] = {}
     for job, other in zip(jobs.tolist(), waits_on.tolist(), strict=True):
         waits.setdefault(job, []).append(other)
         followers.setdefault(other, []).append(job)
     open_waits = {job: len(others) for job, others in waits.items()}
-    # Take away jobs that wait for nothing until only cycles and what hangs on them is left.
+    # Remove jobs that wait for nothing until only cycles and the jobs that depend on them are left.
     free = [job for job in followers if job not in open_waits]
     while free:
         for job in followers.get(free.pop(), ()):

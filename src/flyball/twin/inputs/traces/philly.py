@@ -9,7 +9,7 @@ from flyball.twin.inputs.traces.canonical import FIELDS, make
 from flyball.twin.inputs.traces.table import Field, Table, read_table
 
 PHILLY_FIELDS = (
-    *(each for each in FIELDS if each.name in ("submit_s", "duration_s", "num_gpus")),
+    *(field for field in FIELDS if field.name in ("submit_s", "duration_s", "num_gpus")),
     Field("vc", "name", required=True),
 )
 
@@ -17,10 +17,10 @@ PHILLY_FIELDS = (
 def read(path: Path, notes: list[str]) -> Workload:
     """Read the file; jobs are named j0, j1, ... in its order."""
     table = read_table(path, PHILLY_FIELDS)
-    named = Table(
+    renamed = Table(
         table.file,
-        {("tenant" if name == "vc" else name): got for name, got in table.columns.items()},
+        {("tenant" if name == "vc" else name): values for name, values in table.columns.items()},
         {"tenant": table.names["vc"]},
         table.rows,
     )
-    return make(named)
+    return make(renamed)

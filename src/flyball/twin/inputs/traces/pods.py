@@ -1,4 +1,4 @@
-"""What a Kubernetes Pod says of a job: when it ran, on what, whose it was, how it ended."""
+"""Reads the job facts of a Kubernetes Pod: run times, devices, owner, outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from flyball.core.codes import Outcome
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.twin.inputs.traces.gpus import Share, gathered, slice_of
+from flyball.twin.inputs.traces.gpus import GpuShare, gathered, slice_of
 from flyball.twin.inputs.traces.job_rows import seconds_since_1970
 
 WHOLE = (
@@ -29,27 +29,27 @@ GANGS = ("training.kubeflow.org/job-name", "volcano.sh/job-name")
 
 ENDED = ("Succeeded", "Failed")
 
-NO_GPU = Share(0)
-UNKNOWN_SHARE = Share(-1)
-"""A time-sliced GPU: how many pods share it is not in the pod."""
+NO_GPU = GpuShare(0)
+UNKNOWN_SHARE = GpuShare(-1)
+"""Share of a time-sliced GPU: the pod does not state how many pods share it."""
 
 
 class Pod(NamedTuple):
-    """One pod as last seen.
+    """Holds the last state of one pod.
 
     Attributes:
-        row: the line of the file.
-        uid: tells apart pods of the same name.
-        namespace, name: as named.
+        row: its line in the file.
+        uid: distinguishes pods of the same name.
+        namespace, name: as in the metadata.
         created_s, started_s, finished_s: seconds since 1970; finished = the last container.
-        removed_s: when it was to be gone, if someone deleted it.
+        removed_s: its deletion time stamp, if it was deleted.
         phase, reason: `status.phase`, `status.reason`.
         share: the GPUs it asks for.
         product: the type of GPU it asks for, as written.
-        priority: of its priority class.
+        priority: value of its priority class.
         deadline_s: `activeDeadlineSeconds`.
         gang: the Kubeflow or Volcano job it belongs to.
-        deleted: the last event was its removal.
+        deleted: whether the last event was its deletion.
     """
 
     row: int
@@ -62,7 +62,7 @@ class Pod(NamedTuple):
     removed_s: float | None
     phase: str
     reason: str
-    share: Share
+    share: GpuShare
     product: str
     priority: float
     deadline_s: float | None
@@ -70,7 +70,7 @@ class Pod(NamedTuple):
     deleted: bool = False
 
     def end(self) -> tuple[float, Outcome] | None:
-        """When and how it ended; None while it has not."""
+        """Return when and how it ended; None while it has not."""
         if self.phase in ENDED:
             outcome = Outcome.COMPLETED if self.phase == "Succeeded" else Outcome.FAILED
         elif self.deleted:
@@ -81,22 +81,22 @@ class Pod(NamedTuple):
         return None if end_s is None else (end_s, outcome)
 
 
-def is_pod(found: dict[str, Any]) -> bool:
-    """Whether an object is a Pod; lists of the API leave out the kind, bookmarks the name."""
-    if "kind" in found:
-        named = (found.get("metadata") or {}).get("name")
-        return bool(found["kind"] == "Pod" and named)
-    return {"metadata", "spec", "status"} <= found.keys() and "containers" in found["spec"]
+def is_pod(value: dict[str, Any]) -> bool:
+    """Return whether an object is a Pod; API lists leave out the kind, bookmarks the name."""
+    if "kind" in value:
+        name = (value.get("metadata") or {}).get("name")
+        return bool(value["kind"] == "Pod" and name)
+    return {"metadata", "spec", "status"} <= value.keys() and "containers" in value["spec"]
 
 
-def pod_of(row: int, found: dict[str, Any]) -> Pod:
-    """The pod of an object.
+def pod_of(row: int, value: dict[str, Any]) -> Pod:
+    """Return the pod of an object.
 
     Raises:
-        ValueError, TypeError, AttributeError: a field is not as it should be.
+        ValueError, TypeError, AttributeError: a field has the wrong form.
     """
-    meta, spec = found["metadata"], found.get("spec") or {}
-    status = found.get("status") or {}
+    meta, spec = value["metadata"], value.get("spec") or {}
+    status = value.get("status") or {}
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
     created_s = _time(meta.get("creationTimestamp"))
     if created_s is None:
@@ -119,7 +119,7 @@ def pod_of(row: int, found: dict[str, Any]) -> Pod:
         _product(spec, labels),
         float(spec.get("priority") or 0),
         float(deadline) if deadline else None,
-        next((str(each[key]) for key in GANGS for each in (labels, notes) if each.get(key)), ""),
+        next((str(tags[key]) for key in GANGS for tags in (labels, notes) if tags.get(key)), ""),
     )
 
 
@@ -128,65 +128,67 @@ def _time(text: Any) -> float | None:
 
 
 def _container_times(status: dict[str, Any]) -> tuple[float | None, float | None]:
-    """When the last container ended (None while one has not) and the first began."""
+    """Return when the last container ended (None while one runs) and the first started."""
     containers = status.get("containerStatuses") or []
-    states = [(each.get("state") or {}).get("terminated") for each in containers]
-    ends = [_time(each.get("finishedAt")) for each in states if each]
-    begins = [_time(each.get("startedAt")) for each in states if each]
-    known_ends = [each for each in ends if each is not None]
-    known_begins = [each for each in begins if each is not None]
+    states = [(container.get("state") or {}).get("terminated") for container in containers]
+    ends = [_time(state.get("finishedAt")) for state in states if state]
+    starts = [_time(state.get("startedAt")) for state in states if state]
+    known_ends = [end_s for end_s in ends if end_s is not None]
+    known_starts = [start_s for start_s in starts if start_s is not None]
     all_ended = len(states) > 0 and all(states) and bool(known_ends)
-    return max(known_ends) if all_ended else None, min(known_begins, default=None)
+    return max(known_ends) if all_ended else None, min(known_starts, default=None)
 
 
 def _last_change(status: dict[str, Any]) -> float | None:
-    """An evicted pod has no containers left: its conditions last changed when it ended."""
+    """Return the last change of conditions: the end of an evicted pod, which has no containers."""
     if status.get("phase") not in ENDED:
         return None
-    changes = (_time(each.get("lastTransitionTime")) for each in status.get("conditions") or [])
-    return max((each for each in changes if each is not None), default=None)
+    changes = (
+        _time(condition.get("lastTransitionTime")) for condition in status.get("conditions") or []
+    )
+    return max((change_s for change_s in changes if change_s is not None), default=None)
 
 
-def _share(spec: dict[str, Any], annotations: dict[str, Any]) -> Share:
-    """The GPUs a pod asks for, by device plug-in and by the sharing of KAI and HAMi."""
+def _share(spec: dict[str, Any], annotations: dict[str, Any]) -> GpuShare:
+    """Return the GPUs a pod asks for, from device plug-ins and from the sharing of KAI and HAMi."""
     if annotations.get(KAI_FRACTION):
         milli = round(float(annotations[KAI_FRACTION]) * MILLI_PER_DEVICE)
         if not 1 <= milli <= MILLI_PER_DEVICE:
             raise ValueError(f"{KAI_FRACTION} {annotations[KAI_FRACTION]} is outside 0 to 1")
-        return Share(int(annotations.get(KAI_DEVICES) or 1), milli)
-    asked = _asked(spec)
-    whole = sum(asked.get(name, 0) for name in WHOLE)
-    if whole:
-        percent = asked.get(HAMI_PERCENT, 100)
+        return GpuShare(int(annotations.get(KAI_DEVICES) or 1), milli)
+    requested = _requested(spec)
+    devices = sum(requested.get(name, 0) for name in WHOLE)
+    if devices:
+        percent = requested.get(HAMI_PERCENT, 100)
         milli = percent * MILLI_PER_DEVICE // 100 if 0 < percent < 100 else MILLI_PER_DEVICE
-        return Share(whole, milli, asked.get(HAMI_MIB, 0))
+        return GpuShare(devices, milli, requested.get(HAMI_MIB, 0))
     slices = [
-        (found, count)
-        for name, count in asked.items()
-        if name.startswith(MIG) and count and (found := slice_of(name))
+        (slice_, count)
+        for name, count in requested.items()
+        if name.startswith(MIG) and count and (slice_ := slice_of(name))
     ]
     if slices:
         return gathered(slices)
-    return UNKNOWN_SHARE if asked.get(TIME_SLICED) else NO_GPU
+    return UNKNOWN_SHARE if requested.get(TIME_SLICED) else NO_GPU
 
 
-def _asked(spec: dict[str, Any]) -> dict[str, int]:
-    """Resources of the pod: its containers together, or its largest init container if larger."""
-    together: dict[str, int] = {}
+def _requested(spec: dict[str, Any]) -> dict[str, int]:
+    """Return a pod's resources: its containers together, or its largest init container."""
+    totals: dict[str, int] = {}
     for name, count in _resources(spec.get("containers")):
         per_device = name in (HAMI_PERCENT, HAMI_MIB)
-        before = together.get(name, 0)
-        together[name] = max(before, count) if per_device else before + count
+        total = totals.get(name, 0)
+        totals[name] = max(total, count) if per_device else total + count
     for name, count in _resources(spec.get("initContainers")):
-        together[name] = max(together.get(name, 0), count)
-    return together
+        totals[name] = max(totals.get(name, 0), count)
+    return totals
 
 
 def _resources(containers: Any) -> Iterator[tuple[str, int]]:
-    for each in containers or []:
-        resources = each.get("resources") or {}
-        asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-        for name, quantity in asked.items():
+    for container in containers or []:
+        resources = container.get("resources") or {}
+        requested = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+        for name, quantity in requested.items():
             if name in WHOLE or name.startswith(("nvidia.com/", "amd.com/")):
                 yield name, _count(name, quantity)
 
@@ -198,17 +200,17 @@ def _count(name: str, quantity: Any) -> int:
 
 
 def _product(spec: dict[str, Any], labels: dict[str, Any]) -> str:
-    """The type of GPU: node selector, node affinity with one value, or the pod's own label."""
+    """Return the GPU type of the node selector, a one-value node affinity or the pod's label."""
     chosen = spec.get("nodeSelector") or {}
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity")) or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = required.get("nodeSelectorTerms") or []
-    wanted = (terms[0].get("matchExpressions") or []) if len(terms) == 1 else []
+    rules = (terms[0].get("matchExpressions") or []) if len(terms) == 1 else []
     only = {
-        each.get("key"): each["values"][0]
-        for each in wanted
-        if each.get("operator") == "In" and len(each.get("values") or []) == 1
+        rule.get("key"): rule["values"][0]
+        for rule in rules
+        if rule.get("operator") == "In" and len(rule.get("values") or []) == 1
     }
     return next(
-        (str(each[key]) for each in (chosen, only, labels) for key in PRODUCTS if each.get(key)), ""
+        (str(tags[key]) for tags in (chosen, only, labels) for key in PRODUCTS if tags.get(key)), ""
     )

@@ -1,7 +1,7 @@
 """Slurm's accounting as `sacct --parsable2` prints it: a header, then fields between bars.
 
-Times are local and without a zone, so the hour repeated in autumn cannot be told apart: run
-times are taken from `ElapsedRaw` or `Elapsed` where the file has them.
+Times are local and without a zone, so the hour repeated in autumn is ambiguous: run times are
+taken from `ElapsedRaw` or `Elapsed` where the file has them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ NAMES = {
     "jobid": "JobID", "submit": "Submit", "state": "State", "alloctres": "AllocTRES",
 }  # fmt: skip
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 def read(path: Path, notes: list[str]) -> Workload:
-    """Read what sacct printed; see `docs/reference/traces.md` for what is left out."""
+    """Read the output of sacct; `docs/reference/traces.md` lists what is left out."""
     accounts = Accounts(path)
     turned_back = 0
     for line in _lines(path):
-        record, over_the_hour = line.record()
-        turned_back += over_the_hour
+        record, clock_set_back = line.record()
+        turned_back += clock_set_back
         accounts.add(record)
     note_count(
         notes, path, turned_back,
@@ -48,18 +48,18 @@ def read(path: Path, notes: list[str]) -> Workload:
 
 
 class _Line:
-    """One row: its fields by name in lower case."""
+    """Holds one row: its fields by name in lower case."""
 
     def __init__(self, path: Path, row: int, names: list[str], texts: list[str]) -> None:
         self.path, self.row = path, row
         self.texts = dict(zip(names, texts, strict=True))
 
     def record(self) -> tuple[Record, bool]:
-        """The job; and whether its times only make sense with the clock set back."""
+        """Return the job, and whether its times only make sense with the clock set back."""
         get = self.texts.get
-        elapsed_s, turned_back = self.elapsed_s(), False
+        elapsed_s, clock_set_back = self.elapsed_s(), False
         if elapsed_s is None:
-            elapsed_s, turned_back = self.between_start_and_end_s()
+            elapsed_s, clock_set_back = self.between_start_and_end_s()
         submit_s = self.time("submit")
         same = get("eligible") == get("submit")
         words = get("state", "").split()
@@ -70,60 +70,60 @@ class _Line:
             submit_s,
             submit_s if same else self.time("eligible"),
             elapsed_s,
-            bool(elapsed_s) or self.had_a_place(),
+            bool(elapsed_s) or self.was_placed(),
             self.limit_s(),
             self.gpus("alloctres") or self.gpus("reqtres"),
             get("account", ""),
             get("user", ""),
             start_s=self.time("start"),
         )
-        return record, turned_back
+        return record, clock_set_back
 
     def between_start_and_end_s(self) -> tuple[float | None, bool]:
-        """The run time by the clock; and whether it must have been set back meanwhile."""
+        """Return the run time by the clock, and whether the clock must have been set back in it."""
         start_s, end_s = self.time("start"), self.time("end")
         if start_s is None or end_s is None:
             return None, False
         if end_s - start_s < -S_PER_HOUR:
             raise self.wrong("end", "is before its start", "correct or remove the row")
-        turned_back = end_s < start_s
-        return end_s - start_s + turned_back * S_PER_HOUR, turned_back
+        clock_set_back = end_s < start_s
+        return end_s - start_s + clock_set_back * S_PER_HOUR, clock_set_back
 
-    def had_a_place(self) -> bool:
-        """Whether a job without run time ever got its devices."""
+    def was_placed(self) -> bool:
+        """Return whether a job without run time ever got its devices."""
         if self.texts.get("alloctres") == "":
             return False
         return "start" not in self.texts or self.time("start") is not None
 
     def time(self, name: str) -> float | None:
-        """An instant, None if it is not there or not known."""
+        """Return an instant, None if it is not there or not known."""
         text = self.texts.get(name, "")
         if text.lower() in NO_TIME:
             return None
-        return self.made(name, _instant, "is not a time", "e.g. 2024-05-31T13:45:00")
+        return self.parse(name, _instant, "is not a time", "e.g. 2024-05-31T13:45:00")
 
     def elapsed_s(self) -> float | None:
         if self.texts.get("elapsedraw"):
-            return self.made("elapsedraw", _plain_seconds, "is not a number of seconds", ASK)
+            return self.parse("elapsedraw", _plain_seconds, "is not a number of seconds", ASK)
         if self.texts.get("elapsed"):
-            return self.made("elapsed", span_s, "is not a time span", "e.g. 1-02:03:04")
+            return self.parse("elapsed", span_s, "is not a time span", "e.g. 1-02:03:04")
         return None
 
     def limit_s(self) -> float | None:
-        """The time limit in seconds; 0 and words mean none."""
+        """Return the time limit in seconds; 0 and words mean none."""
         if self.texts.get("timelimitraw"):
-            limit_s = self.made("timelimitraw", _minutes, "is not a number of minutes", ASK)
+            limit_s = self.parse("timelimitraw", _minutes, "is not a number of minutes", ASK)
         else:
-            limit_s = self.made("timelimit", span_s, "is not a time span", "e.g. 1-02:03:04")
+            limit_s = self.parse("timelimit", span_s, "is not a time span", "e.g. 1-02:03:04")
         return limit_s or None
 
     def gpus(self, name: str) -> Gpus:
-        return self.made(name, gpus_of, "has a count that is no number", "e.g. gres/gpu=2")
+        return self.parse(name, gpus_of, "has a count that is not a number", "e.g. gres/gpu=2")
 
-    def made(self, name: str, make: Callable[[str], Made], why: str, remedy: str) -> Made:
-        """A field put through a function that may refuse it."""
+    def parse(self, name: str, convert: Callable[[str], Value], why: str, remedy: str) -> Value:
+        """Return a field converted by a function that may refuse it."""
         try:
-            return make(self.texts.get(name, ""))
+            return convert(self.texts.get(name, ""))
         except ValueError:
             raise self.wrong(name, why, remedy) from None
 
@@ -132,7 +132,7 @@ class _Line:
 
 
 def _lines(path: Path) -> Iterator[_Line]:
-    """The rows of jobs; steps (`7.batch`) are parts of a job that has a row of its own."""
+    """Yield the rows of jobs; steps (`7.batch`) are skipped, their job has its own row."""
     with opened(path) as lines:
         names: list[str] = []
         for row, line in enumerate(lines, 1):
@@ -147,9 +147,9 @@ def _lines(path: Path) -> Iterator[_Line]:
                         f"{at(path, row)}: {len(texts)} fields, the header has {len(names)}",
                         "leave out columns whose text may hold a bar (JobName, Comment)",
                     )
-                made = _Line(path, row, names, texts)
-                if "." not in (made.texts.get("jobid") or made.texts.get("jobidraw") or ""):
-                    yield made
+                parsed = _Line(path, row, names, texts)
+                if "." not in (parsed.texts.get("jobid") or parsed.texts.get("jobidraw") or ""):
+                    yield parsed
     if not names:
         raise BadInput(f"{path} is empty", "sacct prints a header and a row for each job")
 
@@ -170,7 +170,7 @@ def _header(path: Path, row: int, texts: list[str]) -> list[str]:
 
 
 def _instant(text: str) -> float:
-    """ISO, or whole seconds since 1970 (SLURM_TIME_FORMAT=%s)."""
+    """Return the seconds of an ISO time or of whole seconds since 1970 (SLURM_TIME_FORMAT=%s)."""
     return float(text) if text.isdecimal() else seconds_since_1970(text)
 
 

@@ -1,7 +1,7 @@
 """Slurm's accounting as `sacct --json` prints it (data_parser v0.0.37 to v0.0.43).
 
-The text of the file is in memory once; every job becomes a few numbers as soon as its
-object ends, and steps go at once.
+The text of the file is in memory once; every job becomes a few numbers as soon as its object is
+read, and steps are dropped at once.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from flyball.twin.inputs.traces.json_text import parsed, whole_text
 from flyball.twin.inputs.traces.slurm import Accounts, Gpus, Record
 
 NO_VALUE = 0xFFFFFFFD
-"""From here on a plain 32-bit number means "infinite" or "none"."""
+"""Smallest plain 32-bit number that means "infinite" or "none"."""
 
 
 def read(path: Path, notes: list[str]) -> Workload:
-    """Read what sacct printed; rows in messages are positions in `jobs`, from 1."""
+    """Read the output of sacct; rows in messages are positions in `jobs`, from 1."""
     text = whole_text(path)
     if not text.strip():
         raise BadInput(f"{path} is empty", "sacct --json prints one object with `jobs`")
-    jobs = _Jobs(path)
+    jobs = _JobCollector(path)
     document = parsed(path, 1, text, jobs.take)
     if not isinstance(document, dict) or not isinstance(document.get("jobs"), list):
         raise BadInput(f"{path} has no list `jobs`", "write it with sacct --json")
@@ -36,26 +36,26 @@ def read(path: Path, notes: list[str]) -> Workload:
     return jobs.accounts.workload(notes)
 
 
-class _Jobs:
-    """Takes the objects of the file as they are read."""
+class _JobCollector:
+    """Collects the jobs of the file as its objects are read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.accounts = Accounts(path)
         self.seen = 0
 
-    def take(self, found: dict[str, Any]) -> Any:
-        """What to keep of an object: of a job and of a step, nothing."""
-        if "step" in found and "tres" in found:
+    def take(self, value: dict[str, Any]) -> Any:
+        """Add an object that is a job; return what to keep of it: nothing of a job or a step."""
+        if "step" in value and "tres" in value:
             return None
-        if not {"job_id", "state", "time"} <= found.keys():
-            return found
+        if not {"job_id", "state", "time"} <= value.keys():
+            return value
         self.seen += 1
         try:
-            self.accounts.add(_record(self.seen, found))
+            self.accounts.add(_record(self.seen, value))
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             raise BadInput(
-                f"{at(self.path, self.seen)}: job {found['job_id']} cannot be read ({error})",
+                f"{at(self.path, self.seen)}: job {value['job_id']} cannot be read ({error})",
                 "write it with sacct --json, or use sacct --parsable2",
             ) from None
         return None
@@ -67,7 +67,7 @@ def _record(row: int, job: dict[str, Any]) -> Record:
     elapsed_s = _number(time.get("elapsed"))
     limit_min = _number(time.get("limit"))
     name, array, array_limit = _names(job)
-    whose = job.get("association") or {}
+    association = job.get("association") or {}
     return Record(
         row,
         name,
@@ -78,8 +78,8 @@ def _record(row: int, job: dict[str, Any]) -> Record:
         bool(elapsed_s or allocated),
         limit_min * S_PER_MIN if limit_min else None,
         _gpus(allocated) or _gpus(requested),
-        str(job.get("account") or whose.get("account") or ""),
-        str(job.get("user") or whose.get("user") or ""),
+        str(job.get("account") or association.get("account") or ""),
+        str(job.get("user") or association.get("user") or ""),
         array,
         array_limit,
         _number(time.get("start")) or None,
@@ -87,7 +87,7 @@ def _record(row: int, job: dict[str, Any]) -> Record:
 
 
 def _number(value: Any) -> float | None:
-    """A number, plain or as `{"set": true, "infinite": false, "number": 5}`; None = none."""
+    """Return a number, plain or as `{"set": true, "infinite": false, "number": 5}`; None = none."""
     if isinstance(value, dict):
         if not value.get("set", True) or value.get("infinite"):
             return None
@@ -101,23 +101,23 @@ def _number(value: Any) -> float | None:
 
 
 def _state(state: Any) -> str:
-    """`state.current` was a word before it became a list; the first one counts."""
+    """Return the first state; `state.current` is a list in newer versions, a word in older ones."""
     current = state.get("current") if isinstance(state, dict) else state
     words = current if isinstance(current, list) else str(current or "").split()
     return str(words[0]).upper() if words else ""
 
 
 def _gpus(entries: list[dict[str, Any]]) -> Gpus:
-    found = []
-    for each in entries:
-        name = str(each.get("name") or "")
-        if each.get("type") == "gres" and (name == "gpu" or name.startswith("gpu:")):
-            found.append((name[len("gpu:") :], int(_number(each.get("count")) or 0)))
-    return tuple((name, count) for name, count in found if count > 0)
+    gpus = []
+    for entry in entries:
+        name = str(entry.get("name") or "")
+        if entry.get("type") == "gres" and (name == "gpu" or name.startswith("gpu:")):
+            gpus.append((name[len("gpu:") :], int(_number(entry.get("count")) or 0)))
+    return tuple((name, count) for name, count in gpus if count > 0)
 
 
 def _names(job: dict[str, Any]) -> tuple[str, str, int]:
-    """Its id as Slurm writes it, its array and the array's limit."""
+    """Return the job's id as Slurm writes it, its array and the array's limit."""
     array, het = job.get("array") or {}, job.get("het") or {}
     array_job, task = _number(array.get("job_id")), _number(array.get("task_id"))
     if array_job and task is not None:

@@ -1,13 +1,12 @@
 """Workloads of Pollux and Sia: jobs that train an application to its target.
 
-They name an application, its batch size and a number of GPUs, but no run time. That
+They name an application, its batch size and a number of GPUs, but no run time. The run time
 follows from the steps the training takes at this batch size and the time of a step on
 T4s, both in `flyball.physics.step_time`. `docs/reference/traces.md` has the rule.
 """
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,11 @@ from flyball.core.workload import Workload
 from flyball.physics import catalogue
 from flyball.physics.measured import ModelKey
 from flyball.physics.step_time import Application, applications, step_time_s
-from flyball.twin.inputs.traces.files import opened
 from flyball.twin.inputs.traces.links import check_ids
-from flyball.twin.inputs.traces.table import MAX_DEVICES, Field, Table, read_table
+from flyball.twin.inputs.traces.table import MAX_DEVICES, Field, Table, read_header, read_table
 
 BASE = "T4"
-"""What Pollux profiled, and what the run times are for."""
+"""Device type that Pollux profiled, and that the run times are for."""
 
 JOB_FIELDS = (
     Field("name", "text"),
@@ -49,7 +47,7 @@ def read(path: Path, notes: list[str], part: str = "") -> Workload:
 
     A part is `family/workload`, or `workload` alone where the file has no families.
     """
-    header = _header(path)
+    header = read_header(path)
     submit = "submit_s" if "submit_s" in header else "time"
     remedy = "seconds from any fixed start, 0 to 1e11"
     fields = (Field(submit, required=True, remedy=remedy), *JOB_FIELDS)
@@ -57,7 +55,7 @@ def read(path: Path, notes: list[str], part: str = "") -> Workload:
     part_fields = (FAMILY, WORKLOAD) if "family" in header else (WORKLOAD,)
     table = read_table(path, (*fields, *part_fields) if in_parts else fields)
     if in_parts:
-        table = _chosen(table, part)
+        table = _select_part(table, part)
     elif part:
         raise BadInput(f"{path} is one workload and has no part {part!r}", f"leave out #{part}")
     columns: dict[str, Any] = {}
@@ -80,41 +78,30 @@ def read(path: Path, notes: list[str], part: str = "") -> Workload:
     )
 
 
-def _header(path: Path) -> set[str]:
-    with opened(path) as lines:
-        return {name.strip() for name in next((row for row in csv.reader(lines) if row), [])}
-
-
-def _chosen(table: Table, part: str) -> Table:
-    """The rows of one workload."""
+def _select_part(table: Table, part: str) -> Table:
+    """Return the rows of one workload."""
     columns = [name for name in (FAMILY.name, WORKLOAD.name) if name in table.columns]
     codes = np.stack([table.columns[name] for name in columns], axis=1)
-    named = {
+    parts = {
         "/".join(table.names[name][code] for name, code in zip(columns, row, strict=True)): row
         for row in sorted(set(map(tuple, codes.tolist())))
     }
     if not part:
-        first = next(iter(named))
+        first = next(iter(parts))
         raise BadInput(
-            f"{table.file} holds {len(named)} workloads",
-            f"name one, e.g. {table.file.name}#{first}; it has {', '.join(named)}",
+            f"{table.file} holds {len(parts)} workloads",
+            f"name one, e.g. {table.file.name}#{first}; it has {', '.join(parts)}",
         )
-    if part not in named:
-        raise UnknownName(f"workload of {table.file}", part, named)
-    mine = (codes == named[part]).all(axis=1)
-    return Table(
-        table.file,
-        {name: column[mine] for name, column in table.columns.items()},
-        table.names,
-        table.rows[mine],
-    )
+    if part not in parts:
+        raise UnknownName(f"workload of {table.file}", part, parts)
+    return table.where((codes == parts[part]).all(axis=1))
 
 
 Key = tuple[int, int, int, int]  # first row of its kind, application, devices, batch size
 
 
 def _keys(table: Table) -> tuple[list[Key], npt.NDArray[np.int64]]:
-    """The kinds of job (application, devices, batch size), and which kind each job is."""
+    """Return the kinds of job (application, devices, batch size), and the kind of each job."""
     got = table.columns
     jobs = np.stack([got["application"], got["num_replicas"], got["batch_size"]], axis=1)
     kinds, first, which = np.unique(
@@ -128,7 +115,7 @@ def _keys(table: Table) -> tuple[list[Key], npt.NDArray[np.int64]]:
 
 
 def _duration_us(table: Table, row: int, code: int, devices: int, batch: int) -> float:
-    """Run time of one kind of job on the base device, in whole microseconds."""
+    """Return the run time of one kind of job on the base device, in whole microseconds."""
     application = _application(table, row, table.names["application"][code])
     if not application.first_batch <= batch <= application.largest_batch:
         why = f"is outside {application.first_batch} to {application.largest_batch}"
@@ -143,8 +130,8 @@ def _duration_us(table: Table, row: int, code: int, devices: int, batch: int) ->
 
 
 def _application(table: Table, row: int, name: str) -> Application:
-    known = applications()
-    if name not in known:
+    by_name = applications()
+    if name not in by_name:
         where = at(table.file, int(table.rows[row]))
-        raise UnknownName(f"application in {where}", name, known)
-    return known[name]
+        raise UnknownName(f"application in {where}", name, by_name)
+    return by_name[name]

@@ -1,8 +1,7 @@
-"""What Slurm's accounting says of jobs, however it is printed: shared by `sacct`, `sacct_json`.
+"""Jobs of Slurm's accounting, in any format it is printed in; used by `sacct` and `sacct_json`.
 
-A reader makes a `Record` of every job and hands it to `Accounts`, which decides what is a
-job for the twin and what is left out, and says so in notes. `docs/reference/traces.md` has
-the rules.
+A reader turns every job into a `Record` and adds it to `Accounts`, which decides what is a job for
+the twin and notes what is left out. `docs/reference/traces.md` has the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.units import S_PER_MIN
 from flyball.core.workload import Workload
-from flyball.twin.inputs.traces.gpus import Share, device_of, gathered, slice_of
+from flyball.twin.inputs.traces.gpus import GpuShare, device_of, gathered, slice_of
 from flyball.twin.inputs.traces.job_rows import Draft, note_count, note_types, workload_of
 
 OUTCOME_OF = {
@@ -32,17 +31,17 @@ OUTCOME_OF = {
     "PREEMPTED": Outcome.CANCELLED,
     "REVOKED": Outcome.CANCELLED,
 }
-"""States in which a job has ended; in all others it has not."""
+"""Outcome of each state in which a job has ended; in all other states it has not ended."""
 
 Gpus = tuple[tuple[str, int], ...]
 """GPU entries of a list of resources: type ("" = the total) and count."""
 
 
 class Record(NamedTuple):
-    """One job as Slurm recorded it.
+    """Holds one job as Slurm recorded it.
 
     Attributes:
-        row: where it is in the file.
+        row: its row in the file.
         id: as Slurm writes it: `7`, `7_3` (task of an array), `7+1` (part of a
             heterogeneous job).
         state: the first word, in capitals.
@@ -50,7 +49,7 @@ class Record(NamedTuple):
         elapsed_s: run time, None = not known.
         started: whether it ever ran.
         limit_s: its time limit, None = none.
-        gpus: allocated, else requested.
+        gpus: allocated GPUs, else requested ones.
         account, user: "" = not known.
         array, array_limit, start_s: as in a `Draft`.
     """
@@ -72,7 +71,7 @@ class Record(NamedTuple):
 
 
 class Accounts:
-    """Collects records and makes a workload of those that are jobs for the twin."""
+    """Collects records and returns the workload of those that are jobs for the twin."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -84,7 +83,7 @@ class Accounts:
         self.again = self.held = self.parts = self.mixed = 0
 
     def add(self, record: Record) -> None:
-        """Take a job in, or count why not."""
+        """Add a job, or count why it is left out."""
         if not record.gpus:
             self.left_out["jobs left out: no GPU, and the twin schedules devices"] += 1
         elif record.submit_s is None:
@@ -101,7 +100,7 @@ class Accounts:
             self.drafts[record.id] = self._draft(record, record.submit_s, record.elapsed_s)
 
     def _remember(self, id: str, submit_s: float) -> None:
-        """An earlier attempt: the job was submitted then."""
+        """Remember the submission of an earlier attempt as that of the job."""
         self.first_submit_s[id] = min(submit_s, self.first_submit_s.get(id, submit_s))
 
     def _draft(self, record: Record, submit_s: float, elapsed_s: float) -> Draft:
@@ -113,7 +112,7 @@ class Accounts:
         self.held += record.eligible_s is not None and record.eligible_s - submit_s >= 1.0
         self.parts += "+" in record.id
         limit_s = 0.0
-        if record.state == "TIMEOUT":  # it ran into its limit, and would again
+        if record.state == "TIMEOUT":  # it reached its limit, and would reach it again
             limit_s = elapsed_s if record.limit_s is None else record.limit_s
         return Draft(
             record.row, record.id, submit_s, elapsed_s, *share, 0.0, device, record.account,
@@ -122,13 +121,13 @@ class Accounts:
         )  # fmt: skip
 
     def workload(self, notes: list[str]) -> Workload:
-        """The jobs; what was left out and how some were read is noted.
+        """Return the jobs; add notes on what was left out and how some were read.
 
         Raises:
-            BadInput: there are none.
+            BadInput: there are no jobs.
         """
         for job, state in self.not_ended:
-            if job in self.drafts:  # put back into the queue then, ended since
+            if job in self.drafts:  # requeued at that time, ended since
                 self.again += 1
             else:
                 self.left_out[f"jobs left out: not ended ({state.lower() or 'no state'})"] += 1
@@ -160,35 +159,35 @@ class Accounts:
 
 
 @lru_cache(maxsize=65_536)
-def _share(gpus: Gpus) -> tuple[Share, str]:
-    """What GPU entries ask for, and the name of the type (the one with most)."""
+def _share(gpus: Gpus) -> tuple[GpuShare, str]:
+    """Return what GPU entries ask for, and the name of the type with the most devices."""
     total = sum(count for name, count in gpus if not name)
     typed = [(name, count) for name, count in gpus if name]
-    slices = [(found, count) for name, count in typed if (found := slice_of(name))]
+    slices = [(slice_, count) for name, count in typed if (slice_ := slice_of(name))]
     name = max(typed, key=lambda entry: entry[1])[0] if typed else ""
     if typed and len(slices) == len(typed):
         return gathered(slices), name
-    return Share(total or sum(count for _, count in typed)), name
+    return GpuShare(total or sum(count for _, count in typed)), name
 
 
 @lru_cache(maxsize=65_536)
 def gpus_of(text: str) -> Gpus:
-    """The GPU entries of `billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G`.
+    """Return the GPU entries of `billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G`.
 
     Raises:
-        ValueError: a count that is no whole number.
+        ValueError: a count is not a whole number.
     """
-    found = []
+    gpus = []
     for entry in text.split(","):
         name, _, count = entry.partition("=")
         if name == "gres/gpu" or name.startswith("gres/gpu:"):
-            found.append((name[len("gres/gpu:") :], int(count)))
-    return tuple((name, count) for name, count in found if count > 0)
+            gpus.append((name[len("gres/gpu:") :], int(count)))
+    return tuple((name, count) for name, count in gpus if count > 0)
 
 
 @lru_cache(maxsize=65_536)
 def span_s(text: str) -> float | None:
-    """`1-02:03:04`, `02:03:04` or `03:04.5` in seconds; None for limits that are none.
+    """Return `1-02:03:04`, `02:03:04` or `03:04.5` in seconds; None for "no limit" words.
 
     Raises:
         ValueError: anything else.

@@ -49,7 +49,7 @@ SWF_FIELDS: dict[int, Field] = {
     16: Field("preceding job", "whole", required=True, low=-1, high=_ID_MAX),
 }
 OUTCOME_OF = {1: Outcome.COMPLETED, -1: Outcome.COMPLETED, 0: Outcome.FAILED, 5: Outcome.CANCELLED}
-PARTIAL = (2, 3, 4)  # pieces of a job that has a line of its own besides
+PARTIAL = (2, 3, 4)  # parts of a job that also has a line of its own
 _CLAIM = re.compile(r";\s*Max(?:Jobs|Records)\s*:\s*(\d+)", re.IGNORECASE)
 KIB_PER_MIB = MIB_PER_GIB
 
@@ -57,19 +57,19 @@ Columns = dict[str, npt.NDArray[np.float64]]
 
 
 def read(path: Path, notes: list[str]) -> Workload:
-    """Read an SWF file; lines that are no job that ran are skipped and counted in `notes`."""
+    """Read an SWF file; lines that are not a job that ran are skipped and counted in `notes`."""
     table = _table(path)
     table.columns["job number"] = table.columns["job number"].astype(np.int64).astype(np.str_)
     partial = np.isin(table.columns["status"], PARTIAL)
     ran = (table.columns["run time"] >= 0) & (_processors(table.columns) > 0)
     _note(notes, path, int(partial.sum()), "parts of a job (status 2, 3, 4)")
     _note(notes, path, int((~ran & ~partial).sum()), "never ran (run time or processors unknown)")
-    everything = set(table.columns["job number"].tolist())
-    kept = _rows(table, ran & ~partial)
+    all_ids = set(table.columns["job number"].tolist())
+    kept = table.where(ran & ~partial)
     if not len(kept):
         raise BadInput(f"{path} has no job that ran", "a job needs a run time and processors")
     check_ids(kept, "job number")
-    return _workload(kept, everything, notes)
+    return _workload(kept, all_ids, notes)
 
 
 def _table(path: Path) -> Table:
@@ -92,7 +92,7 @@ def _table(path: Path) -> Table:
 
 
 def _chunks(path: Path, lines: Iterator[str]) -> Iterator[tuple[list[int], list[list[str]]]]:
-    """Job lines as words, with their line numbers, a chunk at a time."""
+    """Yield job lines as words, with their line numbers, a chunk at a time."""
     line_number, jobs = 0, 0
     while chunk := list(islice(lines, CHUNK_ROWS)):
         row_numbers, rows = [], []
@@ -127,26 +127,17 @@ def _processors(columns: Columns) -> npt.NDArray[np.float64]:
     return np.where(allocated > 0, allocated, columns["requested processors"])
 
 
-def _rows(table: Table, chosen: npt.NDArray[np.bool_]) -> Table:
-    return Table(
-        table.file,
-        {name: column[chosen] for name, column in table.columns.items()},
-        {},
-        table.rows[chosen],
-    )
-
-
 def _note(notes: list[str], path: Path, count: int, what: str) -> None:
     if count:
         notes.append(f"{path.name}: {count} lines skipped: {what}")
 
 
-def _workload(table: Table, everything: set[str], notes: list[str]) -> Workload:
+def _workload(table: Table, all_ids: set[str], notes: list[str]) -> Workload:
     got = table.columns
     users, user_names = _coded(got["user"])
     groups, group_names = _coded(got["group"])
     ids = got["job number"]
-    after_job, after_on = _waits(table, everything, notes)
+    after_job, after_on = _waits(table, all_ids, notes)
     start_s = np.where(got["wait time"] >= 0, got["submit time"] + got["wait time"], np.nan)
     requested_us = np.rint(got["requested time"] * US_PER_S)
     return Workload.of(
@@ -172,17 +163,18 @@ def _workload(table: Table, everything: set[str], notes: list[str]) -> Workload:
 
 
 def _coded(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Numbers of users or groups as codes and names; -1 stays "not stated"."""
-    known, codes = np.unique(values, return_inverse=True)
-    unknown = int(known[0] < 0) if len(known) else 0
-    return codes.astype(np.int64) - unknown, tuple(str(int(each)) for each in known[unknown:])
+    """Return numbers of users or groups as codes and names; -1 stays "not stated"."""
+    distinct, codes = np.unique(values, return_inverse=True)
+    unknown = int(distinct[0] < 0) if len(distinct) else 0
+    names = tuple(str(int(number)) for number in distinct[unknown:])
+    return codes.astype(np.int64) - unknown, names
 
 
 def _waits(
-    table: Table, everything: set[str], notes: list[str]
+    table: Table, all_ids: set[str], notes: list[str]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     ids = table.columns["job number"]
-    index = {each: i for i, each in enumerate(ids.tolist())}
+    index = {job: i for i, job in enumerate(ids.tolist())}
     jobs, waits_on, dropped = [], [], 0
     preceding = table.columns["preceding job"]
     for i in np.flatnonzero(preceding > 0).tolist():
@@ -190,7 +182,7 @@ def _waits(
         if other in index:
             jobs.append(i)
             waits_on.append(index[other])
-        elif other in everything:
+        elif other in all_ids:
             dropped += 1
         else:
             why = "is not a job number of this file"

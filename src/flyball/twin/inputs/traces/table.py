@@ -1,7 +1,7 @@
-"""Tables of jobs in CSV: read in chunks, checked by column, one clear error at the first fault.
+"""Tables of jobs in CSV: read in chunks and checked by column; the first fault is an error.
 
-A table is described by `Field`s. Numbers become arrays at once, names become codes, so
-that the memory needed is that of the arrays plus one chunk of text.
+A table is described by `Field`s. Numbers become arrays and names become codes chunk by chunk,
+so the memory needed is that of the arrays plus one chunk of text.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Rows = list[list[str]]
 
 @dataclass(frozen=True)
 class Field:
-    """One column of a table.
+    """Describes one column of a table.
 
     Attributes:
-        name: in the header.
+        name: its name in the header.
         kind: `number`, `whole` (number), `name` (coded), `text` (kept as it is).
-        required: must be in the header and filled in every row.
+        required: whether it must be in the header and not be empty in any row.
         low, high: the range of a number.
-        empty: the number that stands for an empty field.
-        remedy: what to do about a bad value.
+        empty: value of an empty field.
+        remedy: what to do about an invalid value.
     """
 
     name: str
@@ -54,10 +54,10 @@ class Field:
 
 @dataclass
 class Table:
-    """What was read: an array for each column that the file has.
+    """Holds an array for each column that was read.
 
     Attributes:
-        file: for messages.
+        file: its path, for messages.
         columns: numbers as float64, names as int64 codes (-1 = empty), text as arrays of str.
         names: for each coded column, its names in order of code.
         rows: the row number in the file of each job, the header being row 1.
@@ -71,76 +71,92 @@ class Table:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Table:
+        """Return the table of the chosen jobs."""
+        columns = {name: column[chosen] for name, column in self.columns.items()}
+        return Table(self.file, columns, self.names, self.rows[chosen])
+
     def fault(self, index: int, column: str, value: object, why: str, remedy: str) -> BadInput:
-        """The error for one value."""
+        """Return the error for one value."""
         return fault(self.file, int(self.rows[index]), column, value, why, remedy)
 
 
 def fault(file: Path, row: int, column: str, value: object, why: str, remedy: str) -> BadInput:
-    """The error for one value: file, row, column, value, what is wrong, what to do."""
+    """Return the error for one value, with its file, row and column, the reason and a remedy."""
     shown = str(value) if len(str(value)) <= 40 else f"{str(value)[:37]}..."
     return BadInput(f"{at(file, row)}: {column} = {shown!r} {why}", remedy)
 
 
 def too_many(file: Path, count: int) -> BadInput:
-    """The error for more jobs than are read from one file."""
+    """Return the error for more jobs than are read from one file."""
     return BadInput(
         f"{file} has {count:,} jobs or more, the limit is {MAX_ROWS:,}", "split it by time"
     )
 
 
+def read_header(path: Path) -> list[str]:
+    """Return the column names of a CSV file; empty for an empty file."""
+    with opened(path) as lines:
+        header = next((row for row in csv.reader(lines) if row), [])
+    return [name.strip() for name in header]
+
+
 def read_table(path: Path, fields: Sequence[Field]) -> Table:
     """Read the columns named by `fields`; other columns are ignored."""
     with opened(path) as lines:
-        reader = csv.reader(lines)
-        header = next((row for row in reader if row), None)
+        csv_rows = csv.reader(lines)
+        header = next((row for row in csv_rows if row), None)
         if header is None:
             raise BadInput(f"{path} is empty", "a trace has a header and a row for each job")
         places = _places(path, [name.strip() for name in header], fields)
-        parts = [_Part(path, each) for each in fields if each.name in places]
+        readers = [_ColumnReader(path, column) for column in fields if column.name in places]
         rows: list[npt.NDArray[np.int64]] = []
-        for numbers, chunk in _chunks(path, reader, len(header), reader.line_num):
+        for row_numbers, chunk in _chunks(path, csv_rows, len(header), csv_rows.line_num):
             columns = list(zip(*chunk, strict=True))
-            for part in parts:
-                part.add(columns[places[part.column.name]], numbers)
-            rows.append(numbers)
+            for reader in readers:
+                reader.add(columns[places[reader.column.name]], row_numbers)
+            rows.append(row_numbers)
     if not rows:
         raise BadInput(f"{path} has a header but no jobs", "add a row for each job")
     return Table(
         path,
-        {part.column.name: np.concatenate(part.arrays) for part in parts},
-        {part.column.name: tuple(part.codes) for part in parts if part.column.kind == "name"},
+        {reader.column.name: np.concatenate(reader.arrays) for reader in readers},
+        {
+            reader.column.name: tuple(reader.codes)
+            for reader in readers
+            if reader.column.kind == "name"
+        },
         np.concatenate(rows),
     )
 
 
 def _places(path: Path, header: list[str], fields: Sequence[Field]) -> dict[str, int]:
-    """Where each column is; a missing one is an error with a guess at what was meant."""
-    for each in fields:
-        if header.count(each.name) > 1:
-            raise BadInput(f"{at(path, 1)}: column {each.name!r} appears twice", "remove one")
-    spare = [name for name in header if name not in {each.name for each in fields}]
-    for each in fields:
-        if each.required and each.name not in header:
-            near = difflib.get_close_matches(each.name, spare, n=1, cutoff=0.5)
+    """Return the index of each column; a missing one is an error that suggests a near name."""
+    for column in fields:
+        if header.count(column.name) > 1:
+            raise BadInput(f"{at(path, 1)}: column {column.name!r} appears twice", "remove one")
+    spare = [name for name in header if name not in {column.name for column in fields}]
+    for column in fields:
+        if column.required and column.name not in header:
+            near = difflib.get_close_matches(column.name, spare, n=1, cutoff=0.5)
             hint = f"is it the column {near[0]!r}? " if near else ""
-            needed = ", ".join(one.name for one in fields if one.required)
+            needed = ", ".join(field.name for field in fields if field.required)
             raise BadInput(
-                f"{at(path, 1)}: no column {each.name!r}", f"{hint}required columns: {needed}"
+                f"{at(path, 1)}: no column {column.name!r}", f"{hint}required columns: {needed}"
             )
-    return {each.name: header.index(each.name) for each in fields if each.name in header}
+    return {column.name: header.index(column.name) for column in fields if column.name in header}
 
 
 def _chunks(
-    path: Path, reader: Iterator[list[str]], width: int, before: int
+    path: Path, reader: Iterator[list[str]], width: int, header_lines: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], Rows]]:
-    """Rows with their numbers, a chunk at a time; blank lines are passed over."""
-    seen = before
+    """Yield rows with their numbers, a chunk at a time; blank lines are skipped."""
+    line_number = header_lines
     while chunk := list(islice(reader, CHUNK_ROWS)):
-        numbers = np.arange(seen + 1, seen + 1 + len(chunk))
-        seen += len(chunk)
-        if seen - before > MAX_ROWS:
-            raise too_many(path, seen - before)
+        numbers = np.arange(line_number + 1, line_number + 1 + len(chunk))
+        line_number += len(chunk)
+        if line_number - header_lines > MAX_ROWS:
+            raise too_many(path, line_number - header_lines)
         if set(map(len, chunk)) != {width}:
             filled = [i for i, row in enumerate(chunk) if row]
             for i in filled:
@@ -156,8 +172,8 @@ def _chunks(
 
 
 @dataclass
-class _Part:
-    """One column as it grows."""
+class _ColumnReader:
+    """Collects one column chunk by chunk."""
 
     file: Path
     column: Field
@@ -196,7 +212,7 @@ class _Part:
 def numbers(
     file: Path, column: Field, texts: Sequence[str], rows: Iterable[int]
 ) -> npt.NDArray[np.float64]:
-    """Texts as checked numbers."""
+    """Return texts as checked numbers."""
     try:
         values = np.fromiter(map(float, texts), np.float64, len(texts))
         blank = None
