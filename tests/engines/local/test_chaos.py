@@ -37,7 +37,7 @@ class Chaos:
         if self.random.random() < 0.05 and engine._line is not None:
             kill(engine._line.pid)
         if self.random.random() < 0.1:
-            claims = [each.claim for each in engine._attempts.known.values()]
+            claims = [each.claim for each in engine._attempts.by_token.values()]
             pids = [each.pid for each in claims if each is not None and each.pid]
             if pids:
                 kill(self.random.choice(pids))

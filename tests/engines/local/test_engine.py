@@ -74,15 +74,15 @@ def test_a_claim_that_was_seen_and_taken_back_is_void(tmp_path: Path) -> None:
     its supervisor lives, free for others, and runs nothing."""
     rig = Rig(tmp_path / "state", patience_s=0.1)
     attempts, folder = rig.engine._attempts, os.open(tmp_path / "state" / "engine", os.O_RDONLY)
-    attempts.known[1, 1] = attempts.unheard[1, 1] = Attempt()
+    attempts.by_token[1, 1] = attempts.unclaimed[1, 1] = Attempt()
     own = proc.stat(os.getpid())
     assert own is not None
     who = {"pid": own.pid, "start": own.start, "boot": proc.boot_id(), "child": 0}
     file = claim.make(folder, {"job": 1, "attempt": 1, **who, "time_us": 1, "cpu_s": 0.0})
     rig.engine.observe()
-    assert attempts.known[1, 1].claim is not None and not attempts.unheard
+    assert attempts.by_token[1, 1].claim is not None and not attempts.unclaimed
     attempts.refuse((1, 1), "Input/output error", rig.engine._clock.now())
-    assert not attempts.unheard, "as long as the claim is there, it is the other launch's"
+    assert not attempts.unclaimed, "as long as the claim is there, it is the other launch's"
     os.unlink(claim.name_of(1, 1), dir_fd=folder)
     attempts.refuse((1, 1), "Input/output error", rig.engine._clock.now())
     void = rig.report("void")
