@@ -135,7 +135,7 @@ def test_a_null_object_is_asked_once() -> None:
 
 def wait_for_thread(slot: Slot) -> None:
     """Until a blocking sensor's thread has answered."""
-    worker = slot._worker
+    worker = slot._thread
     assert worker is not None
     for _ in range(1000):
         if not worker._results.empty():
