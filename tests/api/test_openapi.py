@@ -62,11 +62,11 @@ def without_large_bounds(value: Any) -> Any:
     """Megabytes at every bound would take minutes to make; `test_jobs` tries these."""
     if isinstance(value, dict):
         return {
-            name: without_large_bounds(each)
-            for name, each in value.items()
-            if not (name in ("maxItems", "maxLength", "maxProperties") and each > 300)
+            name: without_large_bounds(item)
+            for name, item in value.items()
+            if not (name in ("maxItems", "maxLength", "maxProperties") and item > 300)
         }
-    return [without_large_bounds(each) for each in value] if isinstance(value, list) else value
+    return [without_large_bounds(item) for item in value] if isinstance(value, list) else value
 
 
 REFUSED = [400, 401, 404, 413, 415, 422]
@@ -95,7 +95,9 @@ def test_every_problem_is_documented() -> None:
     for path, operations in document()["paths"].items():
         for method, operation in operations.items():
             answers = operation["responses"]
-            assert {str(each) for each in (*CLIENT_ERRORS, 422, 500)} <= set(answers), (
+            assert {str(status_code) for status_code in (*CLIENT_ERRORS, 422, 500)} <= set(
+                answers
+            ), (
                 method,
                 path,
             )
@@ -110,6 +112,6 @@ def test_the_schema_names_every_field_of_a_job() -> None:
     from flyball.core.jobs import JobSpec
 
     properties = document()["components"]["schemas"]["OneIn"]["properties"]
-    own = {each.name for each in fields(JobSpec)} - {"array_index", "array_limit"}
-    assert set(properties) == own
-    assert set(SLEEP) <= own
+    names = {field.name for field in fields(JobSpec)} - {"array_index", "array_limit"}
+    assert set(properties) == names
+    assert set(SLEEP) <= names

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,8 +84,8 @@ class World:
 
     def write_endpoint(self, url: str, ca: str = "") -> None:
         """Say where the API is, as `flyball up` does."""
-        found = {"url": url, "pid": os.getpid(), "ca": ca}
-        (self.folder / "endpoint.json").write_text(json.dumps(found))
+        endpoint = {"url": url, "pid": os.getpid(), "ca": ca}
+        (self.folder / "endpoint.json").write_text(json.dumps(endpoint))
 
     @contextmanager
     def server(self, **changes: Any) -> Iterator[Server]:
@@ -103,8 +102,8 @@ class World:
 def calling(server: Server, token: str, **options: Any) -> Iterator[httpx.Client]:
     """A plain HTTP client with the token."""
     bearer = {"Authorization": f"Bearer {token}"}
-    given = {"timeout": ANSWER_S, "trust_env": False, **options}
-    with httpx.Client(base_url=server.url, headers=bearer, **given) as client:
+    settings = {"timeout": ANSWER_S, "trust_env": False, **options}
+    with httpx.Client(base_url=server.url, headers=bearer, **settings) as client:
         yield client
 
 
@@ -124,14 +123,6 @@ def stepping(world: World, seconds: float = 1.0) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def until(condition: Any, timeout_s: float = 120.0) -> None:
-    """Wait for something that another thread does."""
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.005)
 
 
 def give_sensors(world: World) -> Telemetry:

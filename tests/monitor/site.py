@@ -31,17 +31,17 @@ def bare(folder: Path, **more: Any) -> Site:
 
 def opened(name: str, site: Site) -> Any:
     """The collector, which must not be a null object."""
-    found = registry.get_collector(name).open(site)
-    assert not isinstance(found, Null), found.reason
-    return found
+    collector = registry.get_collector(name).open(site)
+    assert not isinstance(collector, Null), collector.reason
+    return collector
 
 
 def absent(name: str, site: Site) -> str:
     """Why there is no such collector."""
-    found = registry.get_collector(name).open(site)
-    assert isinstance(found, Null)
-    assert found.collect(5.0) == (name, 5.0, {})
-    return found.reason
+    null = registry.get_collector(name).open(site)
+    assert isinstance(null, Null)
+    assert null.collect(5.0) == (name, 5.0, {})
+    return null.reason
 
 
 def claim(

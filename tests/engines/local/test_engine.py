@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.engines.rig import SLEEP, WAIT_S, Rig, gone, until
+from tests.engines.rig import SLEEP, WAIT_S, Rig, gone
+from tests.until import until
 
 from flyball.core.clock import RealClock
 from flyball.core.live import LiveNode, Stop
@@ -34,10 +35,10 @@ def test_life_of_an_attempt(rig: Rig) -> None:
 def test_a_start_is_told_once_and_an_end_until_acknowledged(rig: Rig) -> None:
     rig.launch("true")
     rig.report("ended")
-    assert [each.what for each in rig.seen].count("started") == 1
-    assert [each.what for each in rig.engine.observe()] == ["ended"]
+    assert [report.what for report in rig.seen].count("started") == 1
+    assert [report.what for report in rig.engine.observe()] == ["ended"]
     again = rig.engine.observe()
-    assert [each.what for each in again] == ["ended"]
+    assert [report.what for report in again] == ["ended"]
     rig.engine.acknowledge(again)
     rig.engine.acknowledge(again)  # no matter how often
 
@@ -51,7 +52,7 @@ def test_a_start_is_told_with_an_end_or_soon(rig: Rig) -> None:
     assert rig.engine.observe() == []
     rig.launch("true", job=3)
     rig.report("ended", job=3)
-    assert [(each.job, each.what) for each in rig.seen[1:]] == [
+    assert [(report.job, report.what) for report in rig.seen[1:]] == [
         (2, "started"),
         (3, "started"),
         (3, "ended"),
@@ -75,10 +76,10 @@ def test_a_claim_that_was_seen_and_taken_back_is_void(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "state", patience_s=0.1)
     attempts, folder = rig.engine._attempts, os.open(tmp_path / "state" / "engine", os.O_RDONLY)
     attempts.by_token[1, 1] = attempts.unclaimed[1, 1] = Attempt()
-    own = proc.stat(os.getpid())
-    assert own is not None
-    who = {"pid": own.pid, "start": own.start, "boot": proc.boot_id(), "child": 0}
-    file = claim.make(folder, {"job": 1, "attempt": 1, **who, "time_us": 1, "cpu_s": 0.0})
+    process = proc.stat(os.getpid())
+    assert process is not None
+    holder = {"pid": process.pid, "start": process.start, "boot": proc.boot_id(), "child": 0}
+    file = claim.make(folder, {"job": 1, "attempt": 1, **holder, "time_us": 1, "cpu_s": 0.0})
     rig.engine.observe()
     assert attempts.by_token[1, 1].claim is not None and not attempts.unclaimed
     attempts.refuse((1, 1), "Input/output error", rig.engine._clock.now())
@@ -87,8 +88,8 @@ def test_a_claim_that_was_seen_and_taken_back_is_void(tmp_path: Path) -> None:
     attempts.refuse((1, 1), "Input/output error", rig.engine._clock.now())
     void = rig.report("void")
     assert void.values["message"] == "cannot be claimed: Input/output error"
-    for each in (file, folder):
-        os.close(each)
+    for descriptor in (file, folder):
+        os.close(descriptor)
     rig.close()
 
 
@@ -116,7 +117,7 @@ def test_an_end_wakes_whoever_waits(rig: Rig) -> None:
     rig.listens_only()
     for job in range(1, 10):
         rig.launch("true", job=job)
-        while "ended" not in [each.what for each in rig.seen if each.job == job]:
+        while "ended" not in [report.what for report in rig.seen if report.job == job]:
             assert rig.engine.wait(WAIT_S), "nobody woke it"
             rig.seen += rig.engine.observe()
 
@@ -190,10 +191,10 @@ def test_jobs_outlive_the_engine_and_a_new_one_goes_on(tmp_path: Path) -> None:
     first.engine.close()
     until(lambda: gone(spawner))
     second = Rig(tmp_path)
-    found = {each.job: each.what for each in second.engine.reconcile([(1, 1), (2, 1)])}
+    reconciled = {report.job: report.what for report in second.engine.reconcile([(1, 1), (2, 1)])}
     reports = second.engine.observe()
-    assert found[1] == "started"
-    assert [(each.job, each.what) for each in reports] == [(2, "ended")]
+    assert reconciled[1] == "started"
+    assert [(report.job, report.what) for report in reports] == [(2, "ended")]
     (tmp_path / "go").write_text("x\n")
     assert second.ended(job=1)["exit_code"] == 5
     assert second.ended(job=2)["exit_code"] == 6

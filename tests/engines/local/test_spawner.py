@@ -6,7 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from tests.engines.rig import SLEEP, Rig, gone, until
+from tests.engines.rig import SLEEP, Rig, gone
+from tests.until import until
 
 from flyball.core.live import Report
 from flyball.engines.local.line import nobody_spawns
@@ -100,7 +101,7 @@ def test_it_does_not_stay_for_long(rig: Rig) -> None:
 def test_it_ends_with_the_spawner(rig: Rig) -> None:
     first, _end = run(rig, "true", job=1)
     rig.engine._hang_up(kill=True)
-    until(lambda: gone(first), wait_s=1.5)
+    until(lambda: gone(first), limit_s=1.5)
 
 
 def test_what_is_passed_on_holds_the_locks(rig: Rig, tmp_path: Path) -> None:

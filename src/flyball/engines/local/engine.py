@@ -211,13 +211,6 @@ class LocalEngine:
 
     # Observing --------------------------------------------------------------------
 
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when there may be something to observe.
-
-        Callers observe every second all the same.
-        """
-        return self._poll.fileno()
-
     def listen_to(self, descriptor: int) -> None:
         """Make `wait` return when this descriptor becomes readable, too."""
         self._poll.register(descriptor, select.EPOLLIN)

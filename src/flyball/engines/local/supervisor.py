@@ -124,7 +124,7 @@ class _Attempt:
         self.alone = False
         self.phase = RUNNING
         self.why, self.message = "exit", ""
-        self.going_down = self.told_down = False
+        self.shutting_down = self.got_shutdown = False
         self.usage = Usage()
         self.phase_ends_s = self.limit_s = self.memory_s = self.rewrite_s = self.signal_s = NEVER
 
@@ -156,9 +156,9 @@ class _Attempt:
             self.why, self.message = "processes", message
         with contextlib.suppress(OSError):  # most jobs leave nothing there
             os.rmdir(self.request["checkpoint_dir"])
-        if settled and not self.going_down:
+        if settled and not self.shutting_down:
             self._record()
-        return not self.going_down
+        return not self.shutting_down
 
     # Starting -------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class _Attempt:
             # Signals after this read wake the loop again, so no end is missed. Reap before
             # obeying: a job that has ended by itself was not stopped.
             signals = os.read(self.wake, 4096) if self.wake in ready else b""
-            self.told_down = self.told_down or DOWN in signals
+            self.got_shutdown = self.got_shutdown or DOWN in signals
             self._reap()
             if self.alone:
                 self._check_shutdown()
@@ -271,18 +271,15 @@ class _Attempt:
                 self.status = status
 
     def _check_shutdown(self) -> None:
-        """Recognise a job that was killed by the machine's shutdown.
-
-        A shutdown signals all processes: a job that dies of SIGTERM has not ended by itself if the
-        supervisor gets the signal too, possibly a moment later.
-        """
+        """Recognise a job that was killed by the machine's shutdown, which signals all processes:
+        then the supervisor gets SIGTERM as well, possibly a moment later."""
         if self.why != "exit" or self.status not in TERMINATED:
             return
         until_s = time.monotonic() + TOLD_LATE_S
-        while not self.told_down and (left_s := until_s - time.monotonic()) > 0:
+        while not self.got_shutdown and (left_s := until_s - time.monotonic()) > 0:
             if select.select([self.wake], (), (), left_s)[0]:
-                self.told_down = DOWN in os.read(self.wake, 4096)
-        self.going_down = self.told_down
+                self.got_shutdown = DOWN in os.read(self.wake, 4096)
+        self.shutting_down = self.got_shutdown
 
     def _obey(self, signals: bytes, now_s: float) -> None:
         """Handle signals. A request to stop counts once; a cancel shortens a checkpoint."""
@@ -290,11 +287,11 @@ class _Attempt:
             self.file = claim.restore(self.folder, self.head, self.file)
         if self.phase == RUNNING and not {CANCEL, PREEMPT, DOWN}.isdisjoint(signals):
             self.why = "stopped"
-            self.going_down = {CANCEL, PREEMPT}.isdisjoint(signals)
+            self.shutting_down = {CANCEL, PREEMPT}.isdisjoint(signals)
             softly = CANCEL not in signals and self.request["checkpoint_signal"]
             self._enter(CHECKPOINT if softly else TERM, now_s)
         elif self.phase == CHECKPOINT and CANCEL in signals:
-            self.going_down = False
+            self.shutting_down = False
             self._enter(TERM, now_s)
         elif self.phase == RUNNING and self.status is None and ORDERS in signals:
             self.steering.obey(now_s)
