@@ -1,4 +1,4 @@
-"""What is expected, as the API tells it."""
+"""Forecasts over HTTP."""
 
 from __future__ import annotations
 

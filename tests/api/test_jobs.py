@@ -1,4 +1,4 @@
-"""Submitting, looking at and cancelling jobs, against a real control plane."""
+"""Submitting, showing and cancelling jobs, against a real control plane."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ids(client: httpx.Client, jobs: list[dict[str, Any]], **headers: str) -> lis
 
 
 def refused(answer: Any, status: int, token: str = "") -> dict[str, Any]:
-    """The problem document an answer is."""
+    """Check that a response is a problem document, and return it."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = answer.json()
@@ -136,7 +136,7 @@ def test_batches_are_all_or_none(client: httpx.Client) -> None:
 
 
 def test_a_batch_has_ten_thousand_jobs_at_most() -> None:
-    """How long it takes to read them is in `flyball bench parts`."""
+    """`flyball bench parts` measures how long it takes to read them."""
     from pydantic_core import to_json
 
     from flyball.api.models import BATCH

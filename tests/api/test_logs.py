@@ -1,4 +1,4 @@
-"""What jobs print: whole, in part, and while it is written."""
+"""Logs of jobs: all, in part, and while they are written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _spec() -> Any:
 
 
 def follow(client: httpx.Client, path: str, **headers: str) -> list[Frame]:
-    """All that a stream says until it ends."""
+    """Return all frames of a stream until it ends."""
     with client.stream("GET", path, headers=headers, timeout=120) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")

@@ -1,4 +1,4 @@
-"""The schema is true: what it allows is answered as it says, and never with an error of ours."""
+"""The schema is correct: valid requests get the documented responses, and never a server error."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Serv
 
 
 def document() -> dict[str, Any]:
-    """The schema, which is the same whatever the plane."""
+    """Return the schema, which does not depend on the plane."""
     return create_app(cast(PlaneLike, None), ApiSettings("x" * 40)).openapi()
 
 
 def without_large_bounds(value: Any) -> Any:
-    """Megabytes at every bound would take minutes to make; `test_jobs` tries these."""
+    """Drop large bounds: generating megabytes for each takes minutes; `test_jobs` tests them."""
     if isinstance(value, dict):
         return {
             name: without_large_bounds(item)

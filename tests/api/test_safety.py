@@ -1,4 +1,4 @@
-"""What must not get through: strange hosts and origins, wrong tokens, floods, large bodies."""
+"""Requests that must be refused: foreign hosts and origins, wrong tokens, floods, large bodies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEARER = "Authorization"
 
 
 def raw(port: int, text: bytes) -> bytes:
-    """Everything a server says to these bytes."""
+    """Send bytes and return everything that the server replies."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)
@@ -264,7 +264,7 @@ def test_rates_follow_the_clock() -> None:
     now_s = 0.5
     assert buckets.take("a") == 0.0
     buckets.take("b")
-    buckets.take("c")  # only two are remembered: "a" begins anew
+    buckets.take("c")  # only two are remembered: "a" starts again
     assert [buckets.take("a") for _ in range(3)] == [0.0, 0.0, 0.5]
 
 
@@ -277,7 +277,7 @@ def test_there_are_no_web_sockets() -> None:
         sent.append(message)
 
     async def never(*args: Any) -> Any:
-        raise AssertionError("it got through")
+        raise AssertionError("the request was not refused")
 
     guard = Guard(never, ApiSettings("x" * 40), lambda what, who: None, Counts())
     asyncio.run(guard({"type": "websocket"}, never, send))

@@ -67,8 +67,8 @@ EVENT_STREAM = {"Accept": "text/event-stream"}
 
 
 def test_who_waits_for_something_rare_hears_that_we_live(world: World) -> None:
-    """Events that are not wanted come faster than heartbeats: the stream is not silent, and says
-    how far it is."""
+    """Filtered-out events come faster than heartbeats: the stream still sends heartbeats with the
+    last event number."""
     with world.server(heartbeat_s=0.1) as server, calling(server, world.token) as client:
         over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A local engine on a folder of its own, for tests with real processes."""
+"""A local engine on its own folder, for tests with real processes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Rig:
         assert self.processes() == []
 
     def processes(self) -> list[int]:
-        """Every process of any job of this rig, by its environment."""
+        """Return every process of any job of this rig, by its environment."""
         mark = f"FLYBALL_STATE={self.state.resolve()}"
         return [pid for pid in proc.pids() if not gone(pid) and mark in proc.environment(pid)]
 

@@ -1,4 +1,4 @@
-"""A frozen machine: files of /proc and /sys made by hand, copied so that tests may change them."""
+"""A fake machine: hand-written files of /proc and /sys, copied so that tests may change them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def frozen(folder: Path, **more: Any) -> Site:
 
 
 def bare(folder: Path, **more: Any) -> Site:
-    """A machine that shows nothing at all."""
+    """A machine without any of the files."""
     (folder / "bare" / "proc").mkdir(parents=True)
     return Site(root=folder / "bare", **more)
 

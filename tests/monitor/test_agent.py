@@ -1,4 +1,4 @@
-"""The agent as a process: it samples, obeys, ends with its parent and leaves whole segments."""
+"""The agent process: it samples, reacts, ends with its parent and leaves complete segments."""
 
 from __future__ import annotations
 

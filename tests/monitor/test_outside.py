@@ -1,4 +1,4 @@
-"""Collectors of other packages: their mistakes are theirs alone, and are told."""
+"""Collectors of other packages: their bugs are isolated and reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = __name__
 
 
 class Odd:
-    """Says whatever a test wants it to."""
+    """Returns whatever a test sets."""
 
     family: ClassVar[str] = "memory"
     least_s: ClassVar[float] = 0.0

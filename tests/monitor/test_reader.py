@@ -55,7 +55,7 @@ def test_old_values_are_not_the_latest(tmp_path: Path) -> None:
 
 
 def test_what_a_job_said_stays_while_it_runs(tmp_path: Path) -> None:
-    """Many report once an epoch, and how many steps there are but once."""
+    """Many jobs report once an epoch, and the total number of steps only once."""
     outlet = Outlet(tmp_path)
     first = {"1.total_steps": 90.0, "1.steps_per_s": 2.0, "2.step": 5.0, "reports_total": 1.0}
     outlet.add("application", Sample("application", START, first))

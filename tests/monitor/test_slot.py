@@ -52,7 +52,7 @@ class Flaky(Steady):
 
 
 class Hanging(Steady):
-    """Does not come back until it is let go."""
+    """Blocks until the gate is opened."""
 
     family: ClassVar[str] = "power"
     blocks: ClassVar[bool] = True
@@ -80,7 +80,7 @@ def fresh() -> Iterator[None]:
 
 
 class Taken:
-    """Remembers what came."""
+    """Collects samples."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []

@@ -19,7 +19,7 @@ WAIT_S = 60.0
 
 
 class Chaos:
-    """A queue of jobs over an engine that is not left in peace."""
+    """A queue of jobs on an engine whose processes are killed at random."""
 
     def __init__(self, state: Path, seed: int) -> None:
         self.state = state
@@ -85,7 +85,7 @@ def test_each_job_ends_once_and_no_attempt_runs_twice(tmp_path: Path, seed: int)
             chaos.launch(sent, 1)
         chaos.disturb()
         chaos.settle()
-    # One that was killed may have made the file and written nothing; none wrote twice.
+    # A killed job may have created the file and written nothing; none wrote twice.
     written = {path.name: path.read_text() for path in tmp_path.glob("ran.*")}
     assert {name: text for name, text in written.items() if text not in ("", "\n")} == {}
     ended = {f"ran.{job}.{chaos.attempt[job]}" for job in chaos.over}

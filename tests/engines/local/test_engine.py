@@ -71,8 +71,8 @@ def test_claims_go_when_nobody_makes_one(rig: Rig) -> None:
 
 
 def test_a_claim_that_was_seen_and_taken_back_is_void(tmp_path: Path) -> None:
-    """A disk may say no only when the claim is to be durable, and the engine has seen it by then:
-    its supervisor lives, free for others, and runs nothing."""
+    """A disk may fail only when the claim is synced, after the engine has seen it: the supervisor
+    is alive, free for other attempts, and runs nothing."""
     rig = Rig(tmp_path / "state", patience_s=0.1)
     attempts, folder = rig.engine._attempts, os.open(tmp_path / "state" / "engine", os.O_RDONLY)
     attempts.by_token[1, 1] = attempts.unclaimed[1, 1] = Attempt()
@@ -113,12 +113,12 @@ def test_a_claim_that_cannot_be_removed_now_is_removed_later(
 
 
 def test_an_end_wakes_whoever_waits(rig: Rig) -> None:
-    """Not only when the folder is read, which is every 2 s."""
+    """Not only at the rescan of the folder, every 2 s."""
     rig.listens_only()
     for job in range(1, 10):
         rig.launch("true", job=job)
         while "ended" not in [report.what for report in rig.seen if report.job == job]:
-            assert rig.engine.wait(WAIT_S), "nobody woke it"
+            assert rig.engine.wait(WAIT_S), "it was not woken"
             rig.seen += rig.engine.observe()
 
 

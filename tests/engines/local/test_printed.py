@@ -1,4 +1,4 @@
-"""What becomes of what a job prints."""
+"""The output of jobs: logs, rotation, error files."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def switches(pid: int) -> int:
 
 
 def test_a_job_whose_children_end_all_the_time(rig: Rig) -> None:
-    """Orphans that end while the program ends: no end is overlooked."""
+    """Orphans that end while the program ends: no end is missed."""
     for job in range(1, 6):
         rig.launch("sh", "-c", "for i in $(seq 30); do (true & true) & done; wait", job=job)
     for job in range(1, 6):

@@ -24,7 +24,7 @@ def output(tmp_path: Path) -> int:
 
 
 def nothing() -> None:
-    """There is nothing to let go of."""
+    """Close nothing in the child."""
 
 
 def until_ready(program: Program) -> None:

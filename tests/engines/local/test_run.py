@@ -1,4 +1,4 @@
-"""What a supervisor gives a job, and how it ends one."""
+"""How a supervisor starts a job, and how it ends one."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_the_memory_of_one_process_is_that_of_the_job(rig: Rig) -> None:
 
 
 def test_a_child_that_is_left_behind_counts(rig: Rig) -> None:
-    """Nobody but the supervisor waits for it."""
+    """Only the supervisor reaps it."""
     rig.launch("sh", "-c", "sleep 60 &")
     assert "peak_mib" not in rig.ended()
 
@@ -182,7 +182,7 @@ for _ in range(4): os.wait()
 
 
 def test_what_a_limit_counts_is_recorded(rig: Rig) -> None:
-    """Of workers side by side the limit counts the sum, and so does what the next is given."""
+    """The limit counts the sum over parallel workers, and so does the recorded peak."""
     rig.python(FOUR, memory_mib=1000)
     end = rig.ended()
     assert end["why"] == "exit"
@@ -376,7 +376,7 @@ def test_memory_limit_that_is_kept(rig: Rig) -> None:
 
 
 def test_log_of_another_history_is_set_aside(rig: Rig) -> None:
-    """After a journal was put back the same attempt may be launched a second time."""
+    """After a journal was restored the same attempt may be launched a second time."""
     path = rig.state / "logs" / "1.1.out"
     path.write_text("of a history that is no longer told\n")
     rig.launch("echo", "new")

@@ -1,4 +1,4 @@
-"""What is done to jobs that run: other cores, caps, checkpoints; with real processes."""
+"""Orders to running jobs: other cores, caps, checkpoints; with real processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Make = Callable[..., Rig]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    """Engines on one folder, one after the other; whatever runs in the end is ended."""
+    """Build engines on one folder, one after the other; jobs that still run are ended."""
     rigs: list[Rig] = []
 
     def rig_of(**options: Any) -> Rig:
@@ -106,7 +106,7 @@ def test_a_cap_is_of_all_cores_and_all_processes(make: Make) -> None:
 
 @WAYS
 def test_a_capped_job_can_end(make: Make, quota: bool) -> None:
-    """One that is paused must still hear that it is to stop, and is not killed for its silence."""
+    """A paused job must still get SIGTERM, and not be killed because it cannot react."""
     rig = make(quota=quota)
     rig.python(BUSY, mask=1, grace_s=10.0)
     rig.until_prints("go")
@@ -229,7 +229,7 @@ def test_a_job_finds_its_orders_and_they_go_with_it(rig: Rig) -> None:
 
 
 class Machine:
-    """A job that uses all it gets, on a clock of its own."""
+    """A simulated job that uses all it gets, on a virtual clock."""
 
     def __init__(self, cores: int, speed: float = 1.0, late_s: float = 0.0) -> None:
         self.now_s = self.used_s = 0.0
@@ -240,7 +240,7 @@ class Machine:
         self.runs = not paused
 
     def go(self, seconds: float) -> float:
-        """The share of its cores that it got."""
+        """Run for this long; return the share of its cores that it used."""
         end_s, before_s = self.now_s + seconds, self.used_s
         while self.now_s < end_s:
             step_s = max(self.governor.due_s + self.late_s - self.now_s, 1e-4)

@@ -1,4 +1,4 @@
-"""What an attempt used: from whom the peak of its memory is known, and when from nobody."""
+"""The use of an attempt: the source of its peak memory, and when it is unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flyball.engines.local.usage import LEAST_SAMPLES, Usage
 
 
 class Kept(Group):
-    """A group that has seen so much."""
+    """A control group with this peak."""
 
     def __init__(self, peak_mib: float) -> None:
         super().__init__(Place("/nowhere", 2), "x")

@@ -18,7 +18,7 @@ ELASTIC = {**SLEEP, "cpus": 2, "least": 1, "most": 4, "estimate_s": 500.0}
 
 @pytest.fixture(autouse=True)
 def turning(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The loop goes round whenever somebody wakes it, as `Driver` has it."""
+    """Run a step of the plane in a thread whenever it is woken, as `Driver` does."""
     turn, real = threading.Lock(), world.plane.step
     threads: list[threading.Thread] = []
 
