@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.engines.rig import Rig, until
+from tests.engines.rig import Rig
 from tests.processes import Processes
+from tests.until import until
 
 DETACH = (
     "import os, subprocess, sys\n"

@@ -12,12 +12,12 @@ from tests.api.world import World, calling
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "state")
-    yield made
-    made.plane.close()
+    plane_world = World(tmp_path / "state")
+    yield plane_world
+    plane_world.plane.close()
 
 
 @pytest.fixture
 def client(world: World) -> Iterator[httpx.Client]:
-    with world.server() as server, calling(server, world.token) as made:
-        yield made
+    with world.server() as server, calling(server, world.token) as http_client:
+        yield http_client

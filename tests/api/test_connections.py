@@ -9,16 +9,15 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from tests.api.test_serve import certificate
 from tests.api.world import World, calling
+from tests.until import until
 
 from flyball.api.bounded_http import MOST_PIPELINED
 from flyball.api.connections import connection_limit
@@ -32,14 +31,6 @@ DESCRIPTORS = 256
 HANGING = 600
 """More than twice as many as the process may open files."""
 WAIT_S = 120.0
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline_s = time.monotonic() + WAIT_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline_s, "it did not happen"
-        time.sleep(0.02)
-    return value
 
 
 def connect(port: int, data: bytes = b"") -> socket.socket:
@@ -96,7 +87,7 @@ def test_jobs_start_and_end_while_clients_hang(small_plane: Path, tmp_path: Path
     with Client(small_plane) as client:
         first = client.submit(["/bin/sh", "-c", script])
         second = client.submit(["/bin/true"], after=[["afterok", first]])
-        until(lambda: client.job(first)["state"] == "RUNNING")
+        until(lambda: client.job(first)["state"] == "RUNNING", WAIT_S)
         with hanging(port, HANGING):
             # The client's connection of before is kept; a new one is served as well.
             go.touch()

@@ -1,4 +1,4 @@
-"""What is expected, as the API tells it."""
+"""Forecasts over HTTP."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_without_a_worker_it_says_so(world: World, client: httpx.Client) -> None
     for _ in range(9):
         client.post(JOBS, json=SLEEP)
     world.step()
-    found = client.get(FORECAST).json()
-    Forecast.model_validate(found)
-    assert [each["id"] for each in found["starts"]] == [9]
-    assert found["starts"][0]["p50_s"] <= found["starts"][0]["p90_s"]
-    assert "too few" in found["note"]
-    assert found["loads"] == []
-    assert found["predictions"]["note"].startswith("nothing is forecast")
+    forecast = client.get(FORECAST).json()
+    Forecast.model_validate(forecast)
+    assert [row["id"] for row in forecast["starts"]] == [9]
+    assert forecast["starts"][0]["p50_s"] <= forecast["starts"][0]["p90_s"]
+    assert "too few" in forecast["note"]
+    assert forecast["loads"] == []
+    assert forecast["predictions"]["note"].startswith("nothing is forecast")
 
 
 def test_what_the_worker_said_is_told(world: World, client: httpx.Client) -> None:
@@ -39,8 +39,8 @@ def test_what_the_worker_said_is_told(world: World, client: httpx.Client) -> Non
     assert "not said" in client.get(FORECAST).json()["predictions"]["note"]
     world.plane.worker.receive({"loads": [LOAD]})
     world.plane.worker.receive({"status": {"run_times": {"n": 3, "within_2x": float("nan")}}})
-    found = client.get(FORECAST).json()
-    Forecast.model_validate(found)
-    assert found["loads"][0]["p95"] == [3.0, 4.0]
-    assert found["predictions"]["run_times"] == {"n": 3, "within_2x": None}
-    assert found["predictions"]["worker"] == {"alive": False, "starts": 0, "last_end": ""}
+    forecast = client.get(FORECAST).json()
+    Forecast.model_validate(forecast)
+    assert forecast["loads"][0]["p95"] == [3.0, 4.0]
+    assert forecast["predictions"]["run_times"] == {"n": 3, "within_2x": None}
+    assert forecast["predictions"]["worker"] == {"alive": False, "starts": 0, "last_end": ""}

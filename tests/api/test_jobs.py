@@ -1,4 +1,4 @@
-"""Submitting, looking at and cancelling jobs, against a real control plane."""
+"""Submitting, showing and cancelling jobs, against a real control plane."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ JOBS = "/api/v1/jobs"
 def ids(client: httpx.Client, jobs: list[dict[str, Any]], **headers: str) -> list[int]:
     done = client.post(f"{JOBS}/batch", json={"jobs": jobs}, headers=headers)
     assert done.status_code == 201, done.text
-    found: list[int] = done.json()["ids"]
-    return found
+    job_ids: list[int] = done.json()["ids"]
+    return job_ids
 
 
 def refused(answer: Any, status: int, token: str = "") -> dict[str, Any]:
-    """The problem document an answer is."""
+    """Check that a response is a problem document, and return it."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = answer.json()
@@ -41,7 +41,7 @@ def test_a_job_from_submission_to_end(world: World, client: httpx.Client) -> Non
     assert (shown["state"], shown["name"], shown["start_time"]) == ("PENDING", "sleep", None)
     world.step()
     assert client.get(f"{JOBS}/{job}").json()["state"] == "RUNNING"
-    assert [each["id"] for each in client.get("/api/v1/queue").json()["jobs"]] == [job]
+    assert [job_view["id"] for job_view in client.get("/api/v1/queue").json()["jobs"]] == [job]
     world.step(10)
     ended = client.get(f"{JOBS}/{job}").json()
     assert (ended["state"], ended["exit_code"]) == ("COMPLETED", 0)
@@ -136,7 +136,7 @@ def test_batches_are_all_or_none(client: httpx.Client) -> None:
 
 
 def test_a_batch_has_ten_thousand_jobs_at_most() -> None:
-    """How long it takes to read them is in `flyball bench parts`."""
+    """`flyball bench parts` measures how long it takes to read them."""
     from pydantic_core import to_json
 
     from flyball.api.models import BATCH
@@ -188,20 +188,20 @@ def test_pages_and_filters(world: World, client: httpx.Client) -> None:
     cursor: str | None = ""
     while cursor is not None:
         page = client.get(JOBS, params={"limit": 3, "cursor": cursor}).json()
-        seen += [each["id"] for each in page["jobs"]]
+        seen += [job["id"] for job in page["jobs"]]
         cursor = page["next"]
     assert seen == [7, 6, 5, 4, 3, 2, 1]
 
-    def found(**filters: Any) -> list[int]:
-        return [each["id"] for each in client.get(JOBS, params=filters).json()["jobs"]]
+    def matching(**filters: Any) -> list[int]:
+        return [job["id"] for job in client.get(JOBS, params=filters).json()["jobs"]]
 
-    assert found(user="b") == [6, 4, 2]
-    assert found(name="N3") == [4]
-    assert found(state=["PENDING", "RUNNING"]) == seen
-    assert found(state="COMPLETED") == []
-    assert found(until=1) == []
-    assert found(since=1_600_000_000) == seen
-    assert found(array=5) == []
+    assert matching(user="b") == [6, 4, 2]
+    assert matching(name="N3") == [4]
+    assert matching(state=["PENDING", "RUNNING"]) == seen
+    assert matching(state="COMPLETED") == []
+    assert matching(until=1) == []
+    assert matching(since=1_600_000_000) == seen
+    assert matching(array=5) == []
 
 
 def test_filters_that_are_none(client: httpx.Client) -> None:
@@ -229,8 +229,8 @@ def test_progress(world: World, client: httpx.Client) -> None:
     ids(client, [SLEEP])
     world.step()
     assert client.get(f"{JOBS}/1/report").json() == {"job": 1, "values": {}}
-    said = client.post(f"{JOBS}/1/report", json={"values": {"step": 3, "loss": 0.5, "at": "x"}})
-    assert (said.status_code, said.content) == (204, b"")
+    answer = client.post(f"{JOBS}/1/report", json={"values": {"step": 3, "loss": 0.5, "at": "x"}})
+    assert (answer.status_code, answer.content) == (204, b"")
     client.post(f"{JOBS}/1/report", json={"values": {"step": 4}, "attempt": 1})
     values = client.get(f"{JOBS}/1/report").json()["values"]
     assert values == {"step": 4, "loss": 0.5, "at": "x"}

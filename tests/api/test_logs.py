@@ -1,4 +1,4 @@
-"""What jobs print: whole, in part, and while it is written."""
+"""Logs of jobs: all, in part, and while they are written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import random
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tests.api.test_jobs import JOBS, refused
 from tests.api.world import SLEEP, World, calling
 
-from flyball.api.logs import Follower, Log
+from flyball.api.logs import LogFollower, LogReader
 from flyball.core.errors import Unavailable
 from flyball.sdk.client import ApiError, Client
 from flyball.sdk.streams import Frame, frames
@@ -38,15 +39,15 @@ def _spec() -> Any:
 
 
 def follow(client: httpx.Client, path: str, **headers: str) -> list[Frame]:
-    """All that a stream says until it ends."""
+    """Return all frames of a stream until it ends."""
     with client.stream("GET", path, headers=headers, timeout=120) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
-        return [each for each in frames(answer.iter_lines()) if each.data]
+        return [frame for frame in frames(answer.iter_lines()) if frame.data]
 
 
-def text_of(heard: list[Frame]) -> bytes:
-    texts = [json.loads(each.data)["text"] for each in heard if each.event == "message"]
+def text_of(received: list[Frame]) -> bytes:
+    texts = [json.loads(frame.data)["text"] for frame in received if frame.event == "message"]
     return "".join(texts).encode("utf-8", "surrogateescape")
 
 
@@ -65,9 +66,9 @@ def test_error_output_in_a_file_of_its_own(
 
 def test_whole_and_in_part(running: World, client: httpx.Client) -> None:
     path = f"{JOBS}/1/logs"
-    whole = client.get(path)
-    assert whole.content == TEXT
-    assert whole.headers["content-type"] == "text/plain; charset=utf-8"
+    full = client.get(path)
+    assert full.content == TEXT
+    assert full.headers["content-type"] == "text/plain; charset=utf-8"
     assert client.get(f"{path}?tail=2").content == b"\xff\xfe three\nfour"
     assert client.get(f"{path}?tail=0").content == b""
     assert client.get(f"{path}?tail=99").content == TEXT
@@ -101,17 +102,17 @@ def test_output_that_is_no_file(world: World, client: httpx.Client, tmp_path: Pa
 
 def test_following_until_the_end(running: World) -> None:
     with running.server(poll_s=0.01) as server, calling(server, running.token) as client:
-        heard: list[Frame] = []
+        received: list[Frame] = []
         thread = threading.Thread(
-            target=lambda: heard.extend(follow(client, f"{JOBS}/1/logs?follow=true&tail=1"))
+            target=lambda: received.extend(follow(client, f"{JOBS}/1/logs?follow=true&tail=1"))
         )
         thread.start()
         running.log(1, b"\nfive\n")
         running.step(10)
         thread.join(20)
-        assert text_of(heard) in (b"four\nfive\n", b"five\n")  # whichever came first
-        assert heard[-1].event == "end"
-        assert json.loads(heard[-1].data)["state"] == "COMPLETED"
+        assert text_of(received) in (b"four\nfive\n", b"five\n")  # whichever came first
+        assert received[-1].event == "end"
+        assert json.loads(received[-1].data)["state"] == "COMPLETED"
         # Gone on from the middle, as a client does that was cut off.
         rest = follow(client, f"{JOBS}/1/logs?follow=true", **{"Last-Event-ID": "1-8"})
         assert text_of(rest) == TEXT[8:] + b"\nfive\n"
@@ -120,9 +121,9 @@ def test_following_until_the_end(running: World) -> None:
 def test_following_from_before_the_start_through_a_second_attempt(world: World) -> None:
     with world.server(poll_s=0.01) as server, calling(server, world.token) as client:
         world.plane.submit([_spec()])
-        heard: list[Frame] = []
+        received: list[Frame] = []
         thread = threading.Thread(
-            target=lambda: heard.extend(follow(client, f"{JOBS}/1/logs?follow=true"))
+            target=lambda: received.extend(follow(client, f"{JOBS}/1/logs?follow=true"))
         )
         thread.start()
         world.step()
@@ -133,16 +134,16 @@ def test_following_from_before_the_start_through_a_second_attempt(world: World) 
         world.log(1, b"second\n", 2)
         world.step(10)
         thread.join(20)
-    assert text_of(heard).endswith(b"second\n")
-    assert [json.loads(each.data).get("attempt") for each in heard][-2] == 2
-    assert heard[-1].event == "end"
+    assert text_of(received).endswith(b"second\n")
+    assert [json.loads(frame.data).get("attempt") for frame in received][-2] == 2
+    assert received[-1].event == "end"
 
 
 def test_streams_end_with_their_time(running: World) -> None:
     short = {"stream_s": 0.1, "heartbeat_s": 0.02, "poll_s": 0.01}
     with running.server(**short) as server, calling(server, running.token) as client:
-        heard = follow(client, f"{JOBS}/1/logs?follow=true")
-        assert [each.event for each in heard] == ["message"]
+        received = follow(client, f"{JOBS}/1/logs?follow=true")
+        assert [frame.event for frame in received] == ["message"]
         assert follow(client, "/api/v1/events?follow=true") == []
 
 
@@ -156,28 +157,35 @@ def test_what_goes_wrong_in_a_stream(
 
     monkeypatch.setattr(running.plane, "view", broken)
     running.step(10)
-    heard = follow(client, f"{JOBS}/1/logs?follow=true")
-    assert (heard[-1].event, json.loads(heard[-1].data)["remedy"]) == ("error", "find it")
+    received = follow(client, f"{JOBS}/1/logs?follow=true")
+    assert (received[-1].event, json.loads(received[-1].data)["remedy"]) == ("error", "find it")
     with (
-        Client(url=str(client.base_url), token=running.token) as own,
-        pytest.raises(ApiError, match="the disk is gone") as told,
+        Client(url=str(client.base_url), token=running.token) as api,
+        pytest.raises(ApiError, match="the disk is gone") as error,
     ):
-        list(own.logs(1, follow=True))
-    assert told.value.exit_code == 75
+        list(api.logs(1, follow=True))
+    assert error.value.exit_code == 75
 
 
 def test_logs_that_are_never_read_are_closed(running: World) -> None:
     path = running.plane.log_path(1)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
-        Log(path).chunks(0, 10)
+        LogReader(path).chunks(0, 10)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_streams_end_with_the_server(running: World) -> None:
     with running.server(poll_s=0.01) as server, calling(server, running.token) as client:
-        threading.Timer(0.2, server.stop).start()
-        assert text_of(follow(client, f"{JOBS}/1/logs?follow=true")) == TEXT
+        received: list[Frame] = []
+        stop = threading.Thread(target=server.stop)
+        with client.stream("GET", f"{JOBS}/1/logs?follow=true", timeout=120) as answer:
+            for frame in frames(answer.iter_lines()):
+                if frame.data:
+                    received.append(frame)
+                    stop.start()
+        stop.join()
+        assert text_of(received) == TEXT
 
 
 def test_streams_are_counted(running: World) -> None:
@@ -196,28 +204,28 @@ def test_rotated_logs_are_one(tmp_path: Path) -> None:
     Path(f"{path}.2").write_bytes(b"a\nb\n")
     Path(f"{path}.1").write_bytes(b"c\nd")
     path.write_bytes(b"d\ne\n")
-    log = Log(path)
+    log = LogReader(path)
     assert log.size == 11
     assert [log.tail_start(lines) for lines in range(7)] == [11, 9, 6, 4, 2, 0, 0]
     assert b"".join(log.chunks(3, 8)) == b"\nc\ndd"
-    assert not Log(tmp_path / "none").exists
+    assert not LogReader(tmp_path / "none").exists
 
 
 def test_long_logs_have_tails(tmp_path: Path) -> None:
     path = tmp_path / "out"
     lines = [b"x" * (number % 997) + b"\n" for number in range(2000)]
     path.write_bytes(b"".join(lines))
-    with Log(path) as log:
-        for wanted in (1, 150, 1999, 2000, 2001):
-            assert log.tail_start(wanted) == log.size - sum(map(len, lines[-wanted:]))
+    with closing(LogReader(path)) as log:
+        for count in (1, 150, 1999, 2000, 2001):
+            assert log.tail_start(count) == log.size - sum(map(len, lines[-count:]))
 
 
 def test_following_through_rotations_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    from flyball.engines.local.log import Log as Writer
+    from flyball.engines.local.log import Log
 
     path = tmp_path / "out"
-    writer = Writer(str(path), 1000, 50)
-    follower = Follower(path)
+    writer = Log(str(path), 1000, 50)
+    follower = LogFollower(path)
     rng = random.Random(7)
     written, read = b"", b""
     for _ in range(300):

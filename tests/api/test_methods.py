@@ -15,11 +15,11 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 
 def methods_by_path() -> dict[str, set[str]]:
     """Return the methods of every path, as the routes declare them."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    methods: defaultdict[str, set[str]] = defaultdict(set)
     for module in (jobs, steer, logs, cluster, telemetry, service):
         for route in module.router.routes:
-            found[getattr(route, "path")] |= getattr(route, "methods")  # noqa: B009
-    return dict(found)
+            methods[getattr(route, "path")] |= getattr(route, "methods")  # noqa: B009
+    return dict(methods)
 
 
 @pytest.mark.parametrize("path", sorted(methods_by_path()))

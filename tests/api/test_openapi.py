@@ -1,4 +1,4 @@
-"""The schema is true: what it allows is answered as it says, and never with an error of ours."""
+"""The schema is correct: valid requests get the documented responses, and never a server error."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Serv
 
 
 def document() -> dict[str, Any]:
-    """The schema, which is the same whatever the plane."""
+    """Return the schema, which does not depend on the plane."""
     return create_app(cast(PlaneLike, None), ApiSettings("x" * 40)).openapi()
 
 
 def without_large_bounds(value: Any) -> Any:
-    """Megabytes at every bound would take minutes to make; `test_jobs` tries these."""
+    """Drop large bounds: generating megabytes for each takes minutes; `test_jobs` tests them."""
     if isinstance(value, dict):
         return {
-            name: without_large_bounds(each)
-            for name, each in value.items()
-            if not (name in ("maxItems", "maxLength", "maxProperties") and each > 300)
+            name: without_large_bounds(item)
+            for name, item in value.items()
+            if not (name in ("maxItems", "maxLength", "maxProperties") and item > 300)
         }
-    return [without_large_bounds(each) for each in value] if isinstance(value, list) else value
+    return [without_large_bounds(item) for item in value] if isinstance(value, list) else value
 
 
 REFUSED = [400, 401, 404, 413, 415, 422]
@@ -95,7 +95,9 @@ def test_every_problem_is_documented() -> None:
     for path, operations in document()["paths"].items():
         for method, operation in operations.items():
             answers = operation["responses"]
-            assert {str(each) for each in (*CLIENT_ERRORS, 422, 500)} <= set(answers), (
+            assert {str(status_code) for status_code in (*CLIENT_ERRORS, 422, 500)} <= set(
+                answers
+            ), (
                 method,
                 path,
             )
@@ -110,6 +112,6 @@ def test_the_schema_names_every_field_of_a_job() -> None:
     from flyball.core.jobs import JobSpec
 
     properties = document()["components"]["schemas"]["OneIn"]["properties"]
-    own = {each.name for each in fields(JobSpec)} - {"array_index", "array_limit"}
-    assert set(properties) == own
-    assert set(SLEEP) <= own
+    names = {field.name for field in fields(JobSpec)} - {"array_index", "array_limit"}
+    assert set(properties) == names
+    assert set(SLEEP) <= names

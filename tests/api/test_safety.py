@@ -1,4 +1,4 @@
-"""What must not get through: strange hosts and origins, wrong tokens, floods, large bodies."""
+"""Requests that must be refused: foreign hosts and origins, wrong tokens, floods, large bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from tests.api.test_jobs import JOBS, refused
-from tests.api.world import SLEEP, World, calling, until
+from tests.api.world import SLEEP, World, calling
+from tests.until import until
 
 from flyball.api.guard import Guard
 from flyball.api.metrics_text import Counts
@@ -23,7 +24,7 @@ BEARER = "Authorization"
 
 
 def raw(port: int, text: bytes) -> bytes:
-    """Everything a server says to these bytes."""
+    """Send bytes and return everything that the server replies."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)
@@ -57,8 +58,8 @@ def test_wrong_tokens_are_refused_and_audited(world: World, client: httpx.Client
         f"Bearer {token[:-1]}",
         token,
     ]
-    for each in wrong:
-        refused(client.get(JOBS, headers={BEARER: each}), 401)
+    for header in wrong:
+        refused(client.get(JOBS, headers={BEARER: header}), 401)
     assert client.get(JOBS, headers={BEARER: f"bearer {token}"}).status_code == 200
     until(lambda: len(world.plane.events(0, 100, ["audit"])) == len(wrong))
     audit = world.plane.events(0, 100, ["audit"])[0]
@@ -68,27 +69,27 @@ def test_wrong_tokens_are_refused_and_audited(world: World, client: httpx.Client
 
 def test_hosts_and_origins(client: httpx.Client) -> None:
     port = client.base_url.port
-    own = f"127.0.0.1:{port}"
+    address = f"127.0.0.1:{port}"
     for host in ("evil.example", f"evil.example:{port}", "localhost.evil.example", "127.0.0.2",
                  "localhost:x", "user@localhost", "", "[::2]", "localhost:99999999"):  # fmt: skip
         refused(client.get(JOBS, headers={"Host": host}), 421, "host-refused")
         refused(client.get("/healthz", headers={"Host": host}), 421, "host-refused")
-    for host in (f"localhost:{port}", "LOCALHOST", "[::1]:80", own):
+    for host in (f"localhost:{port}", "LOCALHOST", "[::1]:80", address):
         assert client.get(JOBS, headers={"Host": host}).status_code == 200
-    for origin in ("http://evil.example", "null", "http://localhost:1", f"ftp://{own}", ""):
+    for origin in ("http://evil.example", "null", "http://localhost:1", f"ftp://{address}", ""):
         for method in ("GET", "POST", "DELETE", "OPTIONS"):
             answer = client.request(method, JOBS, headers={"Origin": origin})
             refused(answer, 403, "origin-refused")
             assert "access-control-allow-origin" not in answer.headers
-    assert client.get(JOBS, headers={"Origin": f"http://{own}"}).status_code == 200
+    assert client.get(JOBS, headers={"Origin": f"http://{address}"}).status_code == 200
 
 
 def test_two_hosts_are_none(world: World, client: httpx.Client) -> None:
     port = client.base_url.port or 0
-    said = raw(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n")
-    assert b" 400 " in said or b" 421 " in said
-    said = raw(port, b"GET /healthz HTTP/1.0\r\n\r\n")
-    assert b" 421 " in said
+    reply = raw(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n")
+    assert b" 400 " in reply or b" 421 " in reply
+    reply = raw(port, b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert b" 421 " in reply
 
 
 def test_guesses_are_slowed_down(world: World) -> None:
@@ -167,10 +168,10 @@ def test_noise_instead_of_http(client: httpx.Client) -> None:
     for seed in range(5):
         noise = random.Random(seed).randbytes(100_000)
         try:
-            said = raw(port, noise)
+            reply = raw(port, noise)
         except OSError:
             continue
-        assert said == b"" or b" 400 " in said
+        assert reply == b"" or b" 400 " in reply
     assert client.get("/healthz").status_code == 200
 
 
@@ -222,11 +223,11 @@ def test_no_secret_in_the_logs(
         client.get(f"{JOBS}/%0aforged?x={world.token}")
         client.get(JOBS, headers={BEARER: f"Bearer {world.token}x"})
         until(lambda: "401" in caplog.text)
-    ours = [each for each in caplog.records if each.name.startswith("flyball")]
-    assert any("GET /api/v1/jobs 200" in each.getMessage() for each in ours)
-    for each in ours:
-        assert world.token not in each.getMessage()
-        assert "\n" not in each.getMessage()
+    ours = [record for record in caplog.records if record.name.startswith("flyball")]
+    assert any("GET /api/v1/jobs 200" in record.getMessage() for record in ours)
+    for record in ours:
+        assert world.token not in record.getMessage()
+        assert "\n" not in record.getMessage()
 
 
 def test_many_submits_wait_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,19 +240,19 @@ def test_many_submits_wait_together(world: World, monkeypatch: pytest.MonkeyPatc
         return submit(*args)
 
     monkeypatch.setattr(world.plane, "submit", slow)
-    found: list[int] = []
+    ids: list[int] = []
     with world.server() as server:
 
         def send() -> None:
             with calling(server, world.token) as client:
-                found.append(client.post(JOBS, json=SLEEP).json()["id"])
+                ids.append(client.post(JOBS, json=SLEEP).json()["id"])
 
         threads = [threading.Thread(target=send) for _ in range(40)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
-    assert sorted(found) == list(range(1, 41))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(ids) == list(range(1, 41))
 
 
 def test_rates_follow_the_clock() -> None:
@@ -263,7 +264,7 @@ def test_rates_follow_the_clock() -> None:
     now_s = 0.5
     assert buckets.take("a") == 0.0
     buckets.take("b")
-    buckets.take("c")  # only two are remembered: "a" begins anew
+    buckets.take("c")  # only two are remembered: "a" starts again
     assert [buckets.take("a") for _ in range(3)] == [0.0, 0.0, 0.5]
 
 
@@ -276,7 +277,7 @@ def test_there_are_no_web_sockets() -> None:
         sent.append(message)
 
     async def never(*args: Any) -> Any:
-        raise AssertionError("it got through")
+        raise AssertionError("the request was not refused")
 
     guard = Guard(never, ApiSettings("x" * 40), lambda what, who: None, Counts())
     asyncio.run(guard({"type": "websocket"}, never, send))

@@ -43,28 +43,28 @@ def test_curl_submits_and_looks(world: World) -> None:
     with world.server() as server:
         bearer = ("-H", f"Authorization: Bearer {world.token}")
         kind = ("-H", "Content-Type: application/json")
-        said = curl(*bearer, *kind, "-d", json.dumps(SLEEP), f"{server.url}/api/v1/jobs")
-        assert json.loads(said) == {"id": 1, "ids": [1]}
+        output = curl(*bearer, *kind, "-d", json.dumps(SLEEP), f"{server.url}/api/v1/jobs")
+        assert json.loads(output) == {"id": 1, "ids": [1]}
         assert json.loads(curl(*bearer, f"{server.url}/api/v1/jobs/1"))["state"] == "PENDING"
         assert json.loads(curl(f"{server.url}/healthz")) == {"ok": True}
         assert json.loads(curl(f"{server.url}/api/v1/jobs"))["token"] == "unauthorized"
         world.step()
         world.log(1, b"hello\n")
         world.step(10)
-        said = curl(*bearer, "-N", f"{server.url}/api/v1/jobs/1/logs?follow=true")
-        assert '"text": "hello\\n"' in said
-        assert "event: end" in said
+        output = curl(*bearer, "-N", f"{server.url}/api/v1/jobs/1/logs?follow=true")
+        assert '"text": "hello\\n"' in output
+        assert "event: end" in output
 
 
 def test_a_large_batch_by_curl(world: World, tmp_path: Path) -> None:
     body = tmp_path / "batch.json"
     body.write_text(json.dumps({"jobs": [SLEEP] * 2000}))
     with world.server() as server:
-        said = curl(
+        output = curl(
             "-H", f"Authorization: Bearer {world.token}", "-H", "Content-Type: application/json",
             "-d", f"@{body}", f"{server.url}/api/v1/jobs/batch",
         )  # fmt: skip
-    assert json.loads(said)["ids"] == list(range(1, 2001))
+    assert json.loads(output)["ids"] == list(range(1, 2001))
 
 
 def test_tls(world: World, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_ports(world: World) -> None:
     with world.server() as server:
         with pytest.raises(BadInput, match="--port 0"):
             serve(world.plane, world.settings(), "127.0.0.1", server.port)
-        with pytest.raises(BadInput, match="is no port"):
+        with pytest.raises(BadInput, match="is not a port"):
             serve(world.plane, world.settings(), "127.0.0.1", 70_000)
         server.stop()
         assert not server.alive
@@ -134,7 +134,7 @@ def test_the_token_file(tmp_path: Path) -> None:
     assert make_token(tmp_path) == token == read_token(tmp_path)
     path = tmp_path / "token"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [each.name for each in tmp_path.iterdir()] == ["token"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["token"]
     path.chmod(0o644)
     with pytest.raises(BadInput, match="others may read"):
         read_token(tmp_path)
@@ -150,22 +150,22 @@ def test_the_token_file(tmp_path: Path) -> None:
 
 
 def test_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = open_state(tmp_path / "a" / "b")
-    assert stat.S_IMODE(made.stat().st_mode) == 0o700
-    made.chmod(0o755)  # readable is not yet writable: mended
-    assert stat.S_IMODE(open_state(made).stat().st_mode) == 0o700
-    (tmp_path / "link").symlink_to(made)
-    assert open_state(tmp_path / "link") == made
+    folder = open_state(tmp_path / "a" / "b")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o755)  # readable is not yet writable: mended
+    assert stat.S_IMODE(open_state(folder).stat().st_mode) == 0o700
+    (tmp_path / "link").symlink_to(folder)
+    assert open_state(tmp_path / "link") == folder
     for mode in (0o777, 0o770, 0o720, 0o702):
-        made.chmod(mode)
+        folder.chmod(mode)
         with pytest.raises(BadInput, match="chmod 700"):
-            open_state(made)
-    made.chmod(0o700)
+            open_state(folder)
+    folder.chmod(0o700)
     (tmp_path / "a").chmod(0o777)
     with pytest.raises(BadInput, match="rename"):
-        open_state(made)
+        open_state(folder)
     (tmp_path / "a").chmod(0o1777)
-    assert open_state(made) == made
+    assert open_state(folder) == folder
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="cannot use"):
         open_state(tmp_path / "file")
@@ -173,7 +173,7 @@ def test_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         open_state(tmp_path / "a\0b")
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(BadInput, match="belongs to user"):
-        open_state(made)
+        open_state(folder)
 
 
 def test_where_the_state_folder_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

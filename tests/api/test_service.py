@@ -12,7 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.api.test_jobs import JOBS, refused
 from tests.api.test_logs import follow
-from tests.api.world import SLEEP, World, calling, until
+from tests.api.world import SLEEP, World, calling
+from tests.until import until
 
 from flyball.sdk.streams import Frame, frames
 
@@ -24,13 +25,13 @@ def test_events_as_a_list(world: World, client: httpx.Client) -> None:
         client.post(JOBS, json=SLEEP)
     world.step()
     rows = client.get(EVENTS).json()["events"]
-    assert [each["seq"] for each in rows] == sorted(each["seq"] for each in rows)
+    assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
     submitted = client.get(f"{EVENTS}?kind=submitted").json()["events"]
-    assert [each["job"] for each in submitted] == [1, 2, 3]
+    assert [row["job"] for row in submitted] == [1, 2, 3]
     after = submitted[1]["seq"]
     assert len(client.get(f"{EVENTS}?kind=submitted&after={after}").json()["events"]) == 1
     assert len(client.get(f"{EVENTS}?limit=2").json()["events"]) == 2
-    assert {each["job"] for each in client.get(f"{EVENTS}?job=2").json()["events"]} == {2}
+    assert {row["job"] for row in client.get(f"{EVENTS}?job=2").json()["events"]} == {2}
     decisions = client.get("/api/v1/decisions").json()["decisions"]
     assert decisions and decisions[0]["number"] == 1
     assert client.get("/api/v1/decisions?after=1000000").json() == {"decisions": []}
@@ -40,13 +41,13 @@ def test_events_as_they_happen(world: World) -> None:
     with world.server(heartbeat_s=0.05) as server, calling(server, world.token) as client:
         client.post(JOBS, json=SLEEP)
         newest = world.plane.wait_events(0, 0)
-        heard: list[Frame] = []
+        received: list[Frame] = []
 
         def listen() -> None:
             with client.stream("GET", f"{EVENTS}?kind=submitted", headers=EVENT_STREAM) as answer:
                 for frame in frames(answer.iter_lines()):
-                    heard.extend([frame] if frame.data else [])
-                    if len(heard) == 2:
+                    received.extend([frame] if frame.data else [])
+                    if len(received) == 2:
                         return
 
         thread = threading.Thread(target=listen)
@@ -56,9 +57,9 @@ def test_events_as_they_happen(world: World) -> None:
         world.step()
         client.post(JOBS, json=SLEEP)
         thread.join(20)
-        assert [json.loads(each.data)["job"] for each in heard] == [2, 3]
-        assert [each.event for each in heard] == ["submitted"] * 2
-        assert int(heard[0].id) > newest
+        assert [json.loads(event.data)["job"] for event in received] == [2, 3]
+        assert [event.event for event in received] == ["submitted"] * 2
+        assert int(received[0].id) > newest
         until(lambda: server.app.state.bridge.streams == 0)
 
 
@@ -66,8 +67,8 @@ EVENT_STREAM = {"Accept": "text/event-stream"}
 
 
 def test_who_waits_for_something_rare_hears_that_we_live(world: World) -> None:
-    """Events that are not wanted come faster than heartbeats: the stream is not silent, and says
-    how far it is."""
+    """Filtered-out events come faster than heartbeats: the stream still sends heartbeats with the
+    last event number."""
     with world.server(heartbeat_s=0.1) as server, calling(server, world.token) as client:
         over = threading.Event()
 
@@ -81,8 +82,8 @@ def test_who_waits_for_something_rare_hears_that_we_live(world: World) -> None:
         try:
             path = f"{EVENTS}?follow=true&job=999999"
             with client.stream("GET", path, headers=EVENT_STREAM, timeout=120) as answer:
-                heard = frames(answer.iter_lines())
-                first, second = next(heard), next(heard)
+                received = frames(answer.iter_lines())
+                first, second = next(received), next(received)
         finally:
             over.set()
             thread.join(20)
@@ -96,14 +97,14 @@ def test_a_stream_goes_on_where_it_was(world: World) -> None:
             client.post(JOBS, json=SLEEP)
         rows = client.get(f"{EVENTS}?kind=submitted").json()["events"]
         headers = {"Last-Event-ID": str(rows[0]["seq"])}
-        heard = follow(client, f"{EVENTS}?follow=true&kind=submitted&after=0", **headers)
-        assert [json.loads(each.data) for each in heard] == rows[1:]
+        received = follow(client, f"{EVENTS}?follow=true&kind=submitted&after=0", **headers)
+        assert [json.loads(frame.data) for frame in received] == rows[1:]
 
 
 def test_health(world: World, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.get("/healthz").json() == {"ok": True}
-    found = client.get("/api/v1/healthz").json()
-    assert found["ok"] and "journal" in found["checks"]
+    health = client.get("/api/v1/healthz").json()
+    assert health["ok"] and "journal" in health["checks"]
     ill = {"ok": False, "checks": {"journal": "the disk is full"}}
     monkeypatch.setattr(world.plane, "health", lambda: ill)
     answer = client.get("/healthz")
@@ -123,15 +124,17 @@ def test_metrics_are_what_prometheus_reads(world: World, client: httpx.Client) -
     client.request("PROPFIND", JOBS)
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    families = {each.name: each for each in text_string_to_metric_families(answer.text)}
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
     pending = [
-        each for each in families["flyball_jobs"].samples if each.labels == {"state": "PENDING"}
+        sample
+        for sample in families["flyball_jobs"].samples
+        if sample.labels == {"state": "PENDING"}
     ]
     assert pending[0].value == 1
     assert families["flyball_events"].type == "counter"
     answers = {
-        (each.labels["method"], each.labels["status"]): each.value
-        for each in families["flyball_api_answers"].samples
+        (sample.labels["method"], sample.labels["status"]): sample.value
+        for sample in families["flyball_api_answers"].samples
     }
     assert answers["POST", "201"] == 1
     assert answers["other", "405"] == 1
@@ -143,7 +146,7 @@ def test_metrics_with_odd_labels() -> None:
     odd = 'a"b\\c\nd'
     text = text_of([("flyball_x", {"name": odd}, 1.5), ("flyball_x", {"name": "é"}, float("nan"))])
     samples = next(iter(text_string_to_metric_families(text.decode()))).samples
-    assert [each.labels["name"] for each in samples] == [odd, "é"]
+    assert [sample.labels["name"] for sample in samples] == [odd, "é"]
 
 
 def test_the_cluster(world: World, client: httpx.Client) -> None:
@@ -151,17 +154,17 @@ def test_the_cluster(world: World, client: httpx.Client) -> None:
         client.post(JOBS, json=SLEEP)
     world.step()
     nodes = client.get("/api/v1/nodes").json()["nodes"]
-    assert [each["name"] for each in nodes] == ["a", "b"]
+    assert [node["name"] for node in nodes] == ["a", "b"]
     queue = client.get("/api/v1/queue?limit=4").json()
     assert (len(queue["jobs"]), queue["total"], queue["pending"]) == (4, 9, 1)
-    assert [each["token"] for each in queue["jobs"]] == [None] * 4
+    assert [job["token"] for job in queue["jobs"]] == [None] * 4
     rest = client.get("/api/v1/queue", params={"limit": 5, "cursor": queue["next"]}).json()
-    assert ([each["id"] for each in rest["jobs"]], rest["next"]) == ([5, 6, 7, 8, 9], None)
+    assert ([job["id"] for job in rest["jobs"]], rest["next"]) == ([5, 6, 7, 8, 9], None)
     assert rest["jobs"][-1]["token"] == "no-free-devices"
-    listed = {each["id"]: each["token"] for each in client.get(JOBS).json()["jobs"]}
+    listed = {job["id"]: job["token"] for job in client.get(JOBS).json()["jobs"]}
     assert listed == dict.fromkeys(range(1, 9)) | {9: "no-free-devices"}
     some = client.get("/api/v1/queue?state=PENDING&state=COMPLETING").json()
-    assert ([each["id"] for each in some["jobs"]], some["total"]) == ([9], 1)
+    assert ([job["id"] for job in some["jobs"]], some["total"]) == ([9], 1)
     for query in ("state=FAILED", "limit=0", "limit=10001", "cursor=x", "cursor=1_1_x_1_1"):
         refused(client.get(f"/api/v1/queue?{query}"), 422)
     assert client.get("/api/v1/forecast").json()["starts"]
@@ -173,8 +176,8 @@ def test_the_cluster(world: World, client: httpx.Client) -> None:
 def test_queue_of_one_account(client: httpx.Client) -> None:
     for tenant in ("vision", "speech", "vision"):
         client.post(JOBS, json={**SLEEP, "tenant": tenant})
-    found = client.get("/api/v1/queue?tenant=vision").json()
-    assert [job["id"] for job in found["jobs"]] == [1, 3]
+    queue = client.get("/api/v1/queue?tenant=vision").json()
+    assert [job["id"] for job in queue["jobs"]] == [1, 3]
     assert client.get("/api/v1/queue?tenant=none").json()["total"] == 0
 
 

@@ -28,7 +28,7 @@ def test_series_smoothed_and_with_features(world: World, client: httpx.Client) -
     assert mean[29] == pytest.approx(4.5)
     assert client.get(f"{path}&smooth=exponential").json()["values"][1] == pytest.approx(0.5)
     features = client.get(f"{path}&features=true").json()["features"]
-    assert [each["window_s"] for each in features] == [1, 10, 60]
+    assert [window["window_s"] for window in features] == [1, 10, 60]
     assert features[1]["mean"] == pytest.approx(4.5)
     for wrong in ("smooth=magic", "window_s=0", "window_s=1e9", "features=perhaps"):
         assert client.get(f"{path}&{wrong}").status_code == 422
@@ -38,9 +38,9 @@ def test_the_state_of_the_sensors(world: World, client: httpx.Client) -> None:
     none = client.get("/api/v1/telemetry/sensors").json()
     assert (none["alive"], none["age_s"], none["sensors"]) == (False, None, [])
     give_sensors(world)
-    found = client.get("/api/v1/telemetry/sensors").json()
-    assert (found["alive"], found["lost"], found["store_failures"]) == (True, 0, 2)
-    compute, power, nvidia = found["sensors"]
+    states = client.get("/api/v1/telemetry/sensors").json()
+    assert (states["alive"], states["lost"], states["store_failures"]) == (True, 0, 2)
+    compute, power, nvidia = states["sensors"]
     assert compute == {
         "name": "compute", "family": "compute", "period_s": 0.1, "kind": "measured", "absent": "",
         "source": "ticks", "failures": 3, "error": "OSError: gone", "took_us": 30,
@@ -68,17 +68,21 @@ def test_the_client_and_the_doctor(world: World, capsys: pytest.CaptureFixture[s
         assert client.fast(5.0) == {"seconds": 5.0}
         with pytest.raises(ApiError):
             client.fast(0.1)
-        found = client.smoothed(NAME, 100.0, "median", 3.0)
-        assert (max(found["values"]), len(found["features"])) == (9.0, 3)
+        series = client.smoothed(NAME, 100.0, "median", 3.0)
+        assert (max(series["values"]), len(series["features"])) == (9.0, 3)
         assert run(["doctor", "--state", str(world.folder), "--json"]) == 0
-        told = {each["name"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
-    assert told["state folder"]["found"].endswith(world.folder.name)
-    assert told["control plane"]["state"] == "ok"
-    assert "2 failures of the store" in told["agent"]["found"]
-    assert told["sensor compute"]["found"] == "compute, measured, every 0.1 s, 30 us a reading"
-    assert told["sensor compute"]["remedy"] == "failed 3 times: OSError: gone"
-    assert told["sensor power"]["remedy"] == "60 W to 200 W"
-    assert told["sensor nvidia"]["remedy"] == "no driver"
+        findings = {
+            finding["name"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]
+        }
+    assert findings["state folder"]["found"].endswith(world.folder.name)
+    assert findings["control plane"]["state"] == "ok"
+    assert "2 failures of the store" in findings["agent"]["found"]
+    assert findings["sensor compute"]["found"] == "compute, measured, every 0.1 s, 30 us a reading"
+    assert findings["sensor compute"]["remedy"] == "failed 3 times: OSError: gone"
+    assert findings["sensor power"]["remedy"] == "60 W to 200 W"
+    assert findings["sensor nvidia"]["remedy"] == "no driver"
     assert run(["doctor", "--state", str(world.folder / "none"), "--json"]) == 0
-    told = {each["name"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
-    assert told["control plane"]["found"] == "none is running"
+    findings = {
+        finding["name"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]
+    }
+    assert findings["control plane"]["found"] == "none is running"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,12 +41,12 @@ SENSORS = {
 }  # fmt: skip
 SLEEP = {"argv": ["sleep", "5"], "estimate_s": 5.0}
 ANSWER_S = 400.0
-"""A first roll-out may have to be compiled, on a machine that does other things as well."""
+"""Timeout of a response: kernels may have to be compiled first, on a busy machine."""
 
 
 @dataclass
 class World:
-    """A state folder, its plane, and a clock that tests move."""
+    """A state folder, its control plane, and a clock that tests advance."""
 
     folder: Path
     now: int = START_US
@@ -68,13 +67,13 @@ class World:
         self.plane.open()
 
     def step(self, seconds: float = 0.0) -> None:
-        """Let time pass, then let the control plane see, decide and act."""
+        """Advance the clock, then run the control plane's loop."""
         self.now += to_us(seconds)
         for _ in range(3):
             self.plane.step()
 
     def log(self, job: int, text: bytes, attempt: int = 1) -> None:
-        """What a job prints: virtual nodes print nothing themselves."""
+        """Append to a job's log, since virtual nodes write none."""
         path = self.plane.log_path(job, attempt)
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as file:
@@ -84,13 +83,13 @@ class World:
         return ApiSettings(token=self.token, **changes)
 
     def write_endpoint(self, url: str, ca: str = "") -> None:
-        """Say where the API is, as `flyball up` does."""
-        found = {"url": url, "pid": os.getpid(), "ca": ca}
-        (self.folder / "endpoint.json").write_text(json.dumps(found))
+        """Write the endpoint file, as `flyball up` does."""
+        endpoint = {"url": url, "pid": os.getpid(), "ca": ca}
+        (self.folder / "endpoint.json").write_text(json.dumps(endpoint))
 
     @contextmanager
     def server(self, **changes: Any) -> Iterator[Server]:
-        """The API on a socket, found through the state folder."""
+        """Serve the API on a socket that clients find through the state folder."""
         running = serve(self.plane, self.settings(**changes))
         self.write_endpoint(running.url)
         try:
@@ -101,16 +100,16 @@ class World:
 
 @contextmanager
 def calling(server: Server, token: str, **options: Any) -> Iterator[httpx.Client]:
-    """A plain HTTP client with the token."""
+    """Yield an HTTP client that sends the token."""
     bearer = {"Authorization": f"Bearer {token}"}
-    given = {"timeout": ANSWER_S, "trust_env": False, **options}
-    with httpx.Client(base_url=server.url, headers=bearer, **given) as client:
+    settings = {"timeout": ANSWER_S, "trust_env": False, **options}
+    with httpx.Client(base_url=server.url, headers=bearer, **settings) as client:
         yield client
 
 
 @contextmanager
 def stepping(world: World, seconds: float = 1.0) -> Iterator[None]:
-    """Time runs fast: every hundredth of a second, so many seconds pass."""
+    """Advance the clock by this many seconds every hundredth of a second."""
     over = threading.Event()
 
     def run() -> None:
@@ -126,16 +125,8 @@ def stepping(world: World, seconds: float = 1.0) -> Iterator[None]:
         thread.join()
 
 
-def until(condition: Any, timeout_s: float = 120.0) -> None:
-    """Wait for something that another thread does."""
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.005)
-
-
 def give_sensors(world: World) -> Telemetry:
-    """What an agent measured in 61 s, the last of which is now."""
+    """Write the telemetry of an agent for the last 61 s."""
     folder = world.folder / "telemetry"
     folder.mkdir()
     outlet = Outlet(folder)

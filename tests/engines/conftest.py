@@ -11,6 +11,6 @@ from tests.engines.rig import Rig
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path / "state")
-    yield made
-    made.close()
+    engine_rig = Rig(tmp_path / "state")
+    yield engine_rig
+    engine_rig.close()

@@ -1,4 +1,4 @@
-"""A local engine on a folder of its own, for tests with real processes."""
+"""A local engine on its own folder, for tests with real processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.until import until
 
 from flyball.core.clock import RealClock
 from flyball.core.jobs import JobSpec, Row
@@ -23,17 +24,8 @@ WAIT_S = 60.0
 SLEEP = ("sleep", "60")
 
 
-def until(done: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
-    """Wait for something that must come true."""
-    deadline_s = time.monotonic() + wait_s
-    while not (value := done()):
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.005)
-    return value
-
-
 class Rig:
-    """An engine and what it has said."""
+    """An engine and the reports it has made."""
 
     def __init__(self, state: Path, node: LiveNode | None = None, **options: Any) -> None:
         self.state = state
@@ -51,7 +43,7 @@ class Rig:
         return self.launch(*PYTHON, text, **spec)
 
     def listens_only(self) -> None:
-        """From now on it knows what the kernel tells it: the folder is not read now and then."""
+        """Disable rescans, so that the engine depends on the kernel's events."""
         self.engine._scan_s = math.inf
 
     def stop(self, why: str = "cancel", job: int = 1, attempt: int = 1) -> Receipt:
@@ -61,34 +53,34 @@ class Rig:
         return self.engine.apply(action)
 
     def report(self, what: str, job: int = 1, attempt: int = 1, wait_s: float = WAIT_S) -> Report:
-        """Wait until the engine says this of the attempt."""
+        """Wait for this report about the attempt."""
         deadline_s = time.monotonic() + wait_s
         while True:
-            for each in self.seen:
-                if (each.job, each.attempt, each.what) == (job, attempt, what):
-                    return each
+            for report in self.seen:
+                if (report.job, report.attempt, report.what) == (job, attempt, what):
+                    return report
             assert time.monotonic() < deadline_s, f"no report {what!r} in {self.seen}"
             self.engine.wait(0.1)
             self.seen += self.engine.observe()
 
     def ended(self, job: int = 1, attempt: int = 1) -> dict[str, Any]:
-        """What is known of its end."""
+        """Wait for the end of the attempt, and return its values."""
         return dict(self.report("ended", job, attempt).values)
 
     def claim(self, job: int = 1, attempt: int = 1) -> Claim:
-        """The claim with the program started."""
+        """Wait for the program to start, and return the claim."""
 
         def started() -> Claim | None:
             folder = os.open(self.state / "engine", os.O_RDONLY)
             try:
-                found = claim.read(folder, job, attempt)
+                record = claim.read(folder, job, attempt)
             finally:
                 os.close(folder)
-            return found if found is not None and found.child else None
+            return record if record is not None and record.child else None
 
-        found = until(started)
-        assert isinstance(found, Claim)
-        return found
+        record = until(started, WAIT_S, every_s=0.005)
+        assert record is not None
+        return record
 
     def output(self, job: int = 1, attempt: int = 1) -> str:
         path = self.state / "logs" / f"{job}.{attempt}.out"
@@ -113,19 +105,19 @@ class Rig:
         return path.read_text() if path.exists() else ""
 
     def close(self) -> None:
-        """End all that still runs, and see that nothing complained."""
+        """End all that still runs, and check that there were no errors."""
         self.engine.reconcile([])
         self.engine.close()
         assert self.errors() == ""
         assert self.processes() == []
 
     def processes(self) -> list[int]:
-        """Every process of any job of this rig, by its environment."""
+        """Return every process of any job of this rig, by its environment."""
         mark = f"FLYBALL_STATE={self.state.resolve()}"
         return [pid for pid in proc.pids() if not gone(pid) and mark in proc.environment(pid)]
 
 
 def gone(pid: int) -> bool:
     """Whether a process has ended."""
-    found = proc.stat(pid)
-    return found is None or found.gone
+    process = proc.stat(pid)
+    return process is None or process.gone

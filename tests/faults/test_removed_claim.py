@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engines.rig import Rig, gone, until
+from tests.engines.rig import Rig, gone
+from tests.until import until
 
 from flyball.core.live import Report
 from flyball.engines.local import claim, proc

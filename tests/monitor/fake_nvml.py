@@ -98,8 +98,8 @@ class FakeNvml:
         return [self._process(300, 1)]
 
     def _process(self, pid: int, gib: int) -> Any:
-        known = self.per_process or pid == 101
-        return SimpleNamespace(pid=pid, usedGpuMemory=gib * GIB if known else None)
+        reported = self.per_process or pid == 101
+        return SimpleNamespace(pid=pid, usedGpuMemory=gib * GIB if reported else None)
 
     def _only_first(self, device: int) -> None:
         if device:

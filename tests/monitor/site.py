@@ -1,4 +1,4 @@
-"""A frozen machine: files of /proc and /sys made by hand, copied so that tests may change them."""
+"""A fake machine: hand-written files of /proc and /sys, copied so that tests may change them."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def frozen(folder: Path, **more: Any) -> Site:
 
 
 def bare(folder: Path, **more: Any) -> Site:
-    """A machine that shows nothing at all."""
+    """A machine without any of the files."""
     (folder / "bare" / "proc").mkdir(parents=True)
     return Site(root=folder / "bare", **more)
 
 
 def opened(name: str, site: Site) -> Any:
     """The collector, which must not be a null object."""
-    found = registry.get_collector(name).open(site)
-    assert not isinstance(found, Null), found.reason
-    return found
+    collector = registry.get_collector(name).open(site)
+    assert not isinstance(collector, Null), collector.reason
+    return collector
 
 
 def absent(name: str, site: Site) -> str:
     """Why there is no such collector."""
-    found = registry.get_collector(name).open(site)
-    assert isinstance(found, Null)
-    assert found.collect(5.0) == (name, 5.0, {})
-    return found.reason
+    null = registry.get_collector(name).open(site)
+    assert isinstance(null, Null)
+    assert null.collect(5.0) == (name, 5.0, {})
+    return null.reason
 
 
 def claim(

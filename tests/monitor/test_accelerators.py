@@ -21,7 +21,7 @@ def test_nvidia() -> None:
     )
     assert nvidia.about["gpu1"] == nvidia.uuids[1]
     values = nvidia.collect(1.0).values
-    first = {name[5:]: each for name, each in values.items() if name.startswith("gpu0.")}
+    first = {name[5:]: value for name, value in values.items() if name.startswith("gpu0.")}
     assert first == {
         "use_percent": 93,
         "memory_busy_percent": 40,

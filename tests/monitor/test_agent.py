@@ -1,4 +1,4 @@
-"""The agent as a process: it samples, obeys, ends with its parent and leaves whole segments."""
+"""The agent process: it samples, reacts, ends with its parent and leaves complete segments."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.until import until
 
 from flyball.bench.monitor.cost import write_claim
 from flyball.core.errors import BadInput
@@ -27,13 +27,7 @@ from flyball.monitor.keep import Keep
 from flyball.monitor.reader import Telemetry
 
 AGENT = (sys.executable, "-m", "flyball.monitor.agent")
-
-
-def until(true: Callable[[], object], seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
+WAIT_S = 120.0
 
 
 @pytest.fixture
@@ -57,19 +51,19 @@ def test_a_life(state: Path, agent: subprocess.Popen[bytes]) -> None:
     with subprocess.Popen(command, start_new_session=True) as job:
         try:
             claim = write_claim(state / "engine", 7, 1, job.pid)
-            until(lambda: telemetry.latest().get("jobs.7.processes") == 2)
+            until(lambda: telemetry.latest().get("jobs.7.processes") == 2, WAIT_S)
             latest = telemetry.latest()
             assert latest["jobs.7.processes"] == 2
             assert latest["jobs.7.memory_bytes"] > 100_000
             assert 0.0 <= latest["compute.total_percent"] <= 100.0
             assert latest["memory.total_bytes"] > 1e8
             # While it runs, the spools are read.
-            until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10)
+            until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10, WAIT_S)
             telemetry.ask_fast(1.0)
-            until(lambda: telemetry.status()["fast"])
-            until(lambda: not telemetry.status()["fast"])
+            until(lambda: telemetry.status()["fast"], WAIT_S)
+            until(lambda: not telemetry.status()["fast"], WAIT_S)
             claim.unlink()
-            until(lambda: telemetry.latest().get("jobs.ended_total") == 1)
+            until(lambda: telemetry.latest().get("jobs.ended_total") == 1, WAIT_S)
         finally:
             os.killpg(job.pid, signal.SIGKILL)
     # Told to stop, it leaves nothing but whole segments.
@@ -81,19 +75,19 @@ def test_a_life(state: Path, agent: subprocess.Popen[bytes]) -> None:
     assert telemetry.series("jobs.ended_total", 60)[1][-1] == 1
     assert not telemetry.damaged
     status = telemetry.status()
-    assert all(not each.get("failures") for each in status["sensors"].values())
+    assert all(not sensor.get("failures") for sensor in status["sensors"].values())
     assert status["store_failures"] == 0
 
 
 def test_killed_and_started_again(state: Path, agent: subprocess.Popen[bytes]) -> None:
     telemetry = Telemetry(state / "telemetry")
-    until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10)
+    until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10, WAIT_S)
     agent.kill()
     agent.wait(120)
     seen = len(telemetry.series("compute.total_percent", 60)[0])
     assert seen > 10  # what was flushed outlives it
     with subprocess.Popen([*AGENT, "--state", str(state)]) as again:
-        until(lambda: telemetry.status().get("pid") == again.pid)
+        until(lambda: telemetry.status().get("pid") == again.pid, WAIT_S)
         again.terminate()
         assert again.wait(120) == 0
     assert len(telemetry.series("compute.total_percent", 60)[0]) > seen
@@ -111,9 +105,9 @@ def test_it_ends_with_its_parent(state: Path) -> None:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         telemetry = Telemetry(state / "telemetry")
-        until(lambda: telemetry.latest())
+        until(lambda: telemetry.latest(), WAIT_S)
         parent.kill()
-    until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in _state(pid))
+    until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in _state(pid), WAIT_S)
     assert list((state / "telemetry" / "memory").glob("*.parquet"))
 
 
@@ -125,7 +119,7 @@ def _state(pid: int) -> str:
 
 
 def test_it_stays_small_and_quiet(state: Path, agent: subprocess.Popen[bytes]) -> None:
-    until(lambda: Telemetry(state / "telemetry").latest())
+    until(lambda: Telemetry(state / "telemetry").latest(), WAIT_S)
     maps = Path(f"/proc/{agent.pid}/maps").read_text()
     assert "arrow" not in maps  # loaded by the store's own process only
     assert "numba" not in maps
@@ -167,16 +161,16 @@ def test_a_store_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_one_agent_for_a_folder(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    held = lock(state / "telemetry")
+    lock_file = lock(state / "telemetry")
     try:
         assert main(["--state", str(state)]) == 2
         assert "has an agent already" in capsys.readouterr().err
     finally:
-        os.close(held)
+        os.close(lock_file)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--rate", "compute=1ms"], "use 10ms to 60s"),
         (["--only", "memroy"], "did you mean 'memory'?"),
@@ -186,10 +180,10 @@ def test_one_agent_for_a_folder(state: Path, capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_bad_arguments(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert main(["--state", str(tmp_path), *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "60", "a:b", "-1:5", "1:2:3", "nan:nan"])
@@ -209,7 +203,7 @@ def test_host_power_by_the_catalogue() -> None:
 def test_the_store_is_told_how_much_to_keep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: told.append(command))
+    commands: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
     StoreKeeper(tmp_path, Keep(days=2.5, mib=64)).each_second(1000.0)
-    assert told[0][-4:] == ["--keep-days", "2.5", "--keep-mib", "64"]
+    assert commands[0][-4:] == ["--keep-days", "2.5", "--keep-mib", "64"]

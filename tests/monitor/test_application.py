@@ -15,7 +15,7 @@ from flyball.monitor.sensor import Site
 
 
 def send(state: Path, *reports: Any) -> None:
-    lines = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in reports]
+    lines = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in reports]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"\n".join(lines), str(state / "telemetry" / "report.sock"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.monitor.site import absent, bare, frozen, opened
 
-from flyball.monitor.collectors.counters import Counters, Event
+from flyball.monitor.collectors.counters import Counters, PerfEvent
 from flyball.monitor.cpu_time import Rolling, open_cpu_time
 from flyball.monitor.sensor import Site
 
@@ -97,14 +97,14 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 
 def test_counters_say_why_they_are_not_there(tmp_path: Path) -> None:
-    found = Counters.open(frozen(tmp_path), [Event("none_total", 99, 99)])
-    assert "perf_event_open says" in found.about["absent"]
-    assert "perf_event_paranoid is 2" in found.about["absent"]
+    counters = Counters.open(frozen(tmp_path), [PerfEvent("none_total", 99, 99)])
+    assert "perf_event_open says" in counters.about["absent"]
+    assert "perf_event_paranoid is 2" in counters.about["absent"]
 
 
 def test_counters_count() -> None:
     # Software events: every kernel has them. Page faults stand for the caches.
-    events = [Event("cache_references_total", 1, 2), Event("cache_misses_total", 1, 6)]
+    events = [PerfEvent("cache_references_total", 1, 2), PerfEvent("cache_misses_total", 1, 6)]
     counters = Counters.open(Site(), events)
     if "absent" in counters.about:
         pytest.skip(counters.about["absent"])

@@ -42,20 +42,20 @@ def test_rate() -> None:
 
 def test_features_of_a_ramp() -> None:
     short, middle, long = features(TIMES, 3.0 * TIMES)
-    assert [each.window_s for each in (short, middle, long)] == [1, 10, 60]
-    assert [each.samples for each in (short, middle, long)] == [10, 100, 600]
-    for each in (short, middle, long):
-        assert each.slope == pytest.approx(3.0)
-        assert each.mean < each.p95 <= 180.0
+    assert [window.window_s for window in (short, middle, long)] == [1, 10, 60]
+    assert [window.samples for window in (short, middle, long)] == [10, 100, 600]
+    for window in (short, middle, long):
+        assert window.slope == pytest.approx(3.0)
+        assert window.mean < window.p95 <= 180.0
     assert long.mean == pytest.approx(3.0 * TIMES[-600:].mean())
     assert long.std == pytest.approx(np.std(3.0 * TIMES[-600:]))
 
 
 def test_burst() -> None:
     noise = np.random.default_rng(1).normal(50.0, 2.0, len(TIMES))
-    assert not any(each.burst for each in features(TIMES, noise))
+    assert not any(window.burst for window in features(TIMES, noise))
     noise[TIMES > 59.2] += 40.0
-    burst = {each.window_s: each.burst for each in features(TIMES, noise)}
+    burst = {window.window_s: window.burst for window in features(TIMES, noise)}
     assert burst == {1.0: False, 10.0: True, 60.0: False}
 
 

@@ -28,10 +28,10 @@ def test_memory(tmp_path: Path) -> None:
 
 def test_totals_of_memory_are_read_now_and_then(tmp_path: Path) -> None:
     memory = opened("memory", frozen(tmp_path))
-    read = [memory.collect(1.0 + at / 5).values for at in range(6)]
-    assert all("used_bytes" in each for each in read)
-    assert ["faults_total" in each for each in read] == [True, False, False, True, False, False]
-    assert ["stalled_s_total" in each for each in read] == [True, False, False, True, False, False]
+    samples = [memory.collect(1.0 + at / 5).values for at in range(6)]
+    assert all("used_bytes" in values for values in samples)
+    for name in ("faults_total", "stalled_s_total"):
+        assert [name in values for values in samples] == [True, False, False, True, False, False]
 
 
 def test_memory_without_a_field_raises(tmp_path: Path) -> None:
@@ -54,15 +54,15 @@ def test_network(tmp_path: Path) -> None:
     values = network.collect(1.0).values
     assert values["eth0.rx_bytes_total"] == values["rx_bytes_total"] == 5_000_000
     assert values["eth0.tx_bytes_total"] == values["tx_bytes_total"] == 3_000_000
-    assert [values[f"eth0.rx_{each}_total"] for each in ("packets", "errors", "dropped")] == [
+    assert [values[f"eth0.rx_{name}_total"] for name in ("packets", "errors", "dropped")] == [
         4000, 1, 2,
     ]  # fmt: skip
-    assert [values[f"eth0.tx_{each}_total"] for each in ("packets", "errors", "dropped")] == [
+    assert [values[f"eth0.tx_{name}_total"] for name in ("packets", "errors", "dropped")] == [
         2000, 3, 4,
     ]  # fmt: skip
     assert values["lo.rx_bytes_total"] == 1000
     assert not any(name.startswith("idle0") for name in values)
-    states = {name: each for name, each in values.items() if name.startswith("tcp_") and each}
+    states = {name: value for name, value in values.items() if name.startswith("tcp_") and value}
     assert states == {
         "tcp_sockets": 5,
         "tcp_orphans": 1,

@@ -1,4 +1,4 @@
-"""Collectors of other packages: their mistakes are theirs alone, and are told."""
+"""Collectors of other packages: their bugs are isolated and reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = __name__
 
 
 class Odd:
-    """Says whatever a test wants it to."""
+    """Returns whatever a test sets."""
 
     family: ClassVar[str] = "memory"
     least_s: ClassVar[float] = 0.0
@@ -56,12 +56,12 @@ class Float32:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **where: str) -> None:
-    found = [SimpleNamespace(name=name, value=value) for name, value in where.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+    points = [SimpleNamespace(name=name, value=value) for name, value in where.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "reason"),
     [
         ("no_such_module_here:Thing", "cannot be loaded: ModuleNotFoundError"),
         (f"{HERE}:NoSuchClass", "cannot be loaded: AttributeError"),
@@ -72,12 +72,12 @@ def install(monkeypatch: pytest.MonkeyPatch, **where: str) -> None:
     ],
 )
 def test_one_that_is_no_collector_is_a_null_object(
-    monkeypatch: pytest.MonkeyPatch, where: str, said: str
+    monkeypatch: pytest.MonkeyPatch, where: str, reason: str
 ) -> None:
     install(monkeypatch, outside=where)
-    found = registry.get_collector("outside").open(Site())
-    assert isinstance(found, Null)
-    assert said in found.reason
+    null = registry.get_collector("outside").open(Site())
+    assert isinstance(null, Null)
+    assert reason in null.reason
 
 
 def run_for(agent: Agent, seconds: float) -> None:

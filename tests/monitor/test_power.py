@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.monitor.site import HOST, absent, bare, frozen, opened
 
-from flyball.monitor.collectors.power import Modelled
+from flyball.monitor.collectors.power import ModelledPower
 
 PACKAGE = "sys/class/powercap/intel-rapl:0/energy_uj"
 
@@ -37,7 +37,7 @@ def test_modelled_says_so(tmp_path: Path) -> None:
     for path in (site.root / "sys/class/powercap").glob("*/energy_uj"):
         path.unlink()
     power = opened("power", site)
-    assert isinstance(power, Modelled)
+    assert isinstance(power, ModelledPower)
     assert power.about["kind"].startswith("modelled: no readable energy counter")
     assert "60 W idle to 200 W" in power.about["source"]
     assert power.collect(1.0).values == {}

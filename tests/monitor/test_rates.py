@@ -19,13 +19,13 @@ def test_the_slow_end_by_default() -> None:
         "power": 1.0,
         "application": 0.5,
     }
-    assert all(each.fast_s < each.slow_s for each in FAMILIES.values())
+    assert all(periods.fast_s < periods.slow_s for periods in FAMILIES.values())
 
 
 def test_settings() -> None:
-    made = parse_rates(["compute=50ms", "power=2s", "memory=0.1"])
-    assert (made["compute"], made["power"], made["memory"]) == (0.05, 2.0, 0.1)
-    assert made["network"] == DEFAULT["network"]
+    rates = parse_rates(["compute=50ms", "power=2s", "memory=0.1"])
+    assert (rates["compute"], rates["power"], rates["memory"]) == (0.05, 2.0, 0.1)
+    assert rates["network"] == DEFAULT["network"]
 
 
 @pytest.mark.parametrize("text", ["compute", "compute=", "compute=1ms", "power=2h", "power=61s"])

@@ -55,7 +55,7 @@ def test_old_values_are_not_the_latest(tmp_path: Path) -> None:
 
 
 def test_what_a_job_said_stays_while_it_runs(tmp_path: Path) -> None:
-    """Many report once an epoch, and how many steps there are but once."""
+    """Many jobs report once an epoch, and the total number of steps only once."""
     outlet = Outlet(tmp_path)
     first = {"1.total_steps": 90.0, "1.steps_per_s": 2.0, "2.step": 5.0, "reports_total": 1.0}
     outlet.add("application", Sample("application", START, first))
@@ -64,8 +64,8 @@ def test_what_a_job_said_stays_while_it_runs(tmp_path: Path) -> None:
         outlet.add("application", Sample("jobs", START + at, {"running": 1, "1.attempt": 1}))
         outlet.publish(START + at, {})
     values = Telemetry(tmp_path).latest()
-    said = {name: x for name, x in values.items() if name.startswith("application.")}
-    assert said == {"application.1.total_steps": 90.0, "application.1.step": 3.0}
+    reported = {name: x for name, x in values.items() if name.startswith("application.")}
+    assert reported == {"application.1.total_steps": 90.0, "application.1.step": 3.0}
     outlet.publish(START + 620, {})
     assert "application.1.step" in Telemetry(tmp_path).latest(), "it has just ended"
     outlet.publish(START + 631, {})
@@ -125,4 +125,4 @@ def test_features(tmp_path: Path) -> None:
 def test_asking_for_the_fastest(tmp_path: Path) -> None:
     Telemetry(tmp_path).ask_fast(30.0)
     assert (tmp_path / "fast").read_text() == "30"
-    assert [each.name for each in tmp_path.iterdir()] == ["fast"]
+    assert [path.name for path in tmp_path.iterdir()] == ["fast"]

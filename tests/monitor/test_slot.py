@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import pytest
+from tests.until import until
 
 from flyball.core.clock import VirtualClock
 from flyball.core.protocols import Sample
@@ -51,7 +52,7 @@ class Flaky(Steady):
 
 
 class Hanging(Steady):
-    """Does not come back until it is let go."""
+    """Blocks until the gate is opened."""
 
     family: ClassVar[str] = "power"
     blocks: ClassVar[bool] = True
@@ -79,7 +80,7 @@ def fresh() -> Iterator[None]:
 
 
 class Taken:
-    """Remembers what came."""
+    """Collects samples."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
@@ -88,12 +89,12 @@ class Taken:
         self.samples.append(sample)
 
     def times(self, source: str) -> list[float]:
-        return [each.time_s for each in self.samples if each.source == source]
+        return [sample.time_s for sample in self.samples if sample.source == source]
 
 
 def machine(*classes: type[Sensor]) -> tuple[Loop, list[Slot], Taken, VirtualClock]:
     clock, taken = VirtualClock(1000.0), Taken()
-    slots = [Slot(each.__name__.lower(), each, Site()) for each in classes]
+    slots = [Slot(cls.__name__.lower(), cls, Site()) for cls in classes]
     loop = Loop(slots, clock, taken, lambda _now: None)
     loop.set_rates(DEFAULT)
     return loop, slots, taken, clock
@@ -134,14 +135,10 @@ def test_a_null_object_is_asked_once() -> None:
 
 
 def wait_for_thread(slot: Slot) -> None:
-    """Until a blocking sensor's thread has answered."""
-    worker = slot._worker
-    assert worker is not None
-    for _ in range(1000):
-        if not worker._results.empty():
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError("no answer")
+    """Wait until a blocking sensor's thread has a result."""
+    thread = slot._thread
+    assert thread is not None
+    until(lambda: not thread._results.empty())
 
 
 def test_a_blocking_sensor_answers_from_its_thread() -> None:
@@ -211,7 +208,7 @@ def test_faster_at_once() -> None:
 
 
 def test_publishing_once_a_second() -> None:
-    clock, told = VirtualClock(1000.3), list[float]()
-    loop = Loop([], clock, Taken(), told.append)
+    clock, seconds = VirtualClock(1000.3), list[float]()
+    loop = Loop([], clock, Taken(), seconds.append)
     run_to(loop, clock, 1003.5)
-    assert told == [1001.0, 1002.0, 1003.0, 1004.0]
+    assert seconds == [1001.0, 1002.0, 1003.0, 1004.0]

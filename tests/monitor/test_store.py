@@ -95,11 +95,11 @@ def test_a_spool_cut_anywhere_gives_what_came_before(
     folder = tmp_path_factory.mktemp("cut")
     fill(folder, 600.0, 10)
     (path,) = spans(folder / "compute", ".live").values()
-    whole = list(read_spool(path))
+    all_rows = list(read_spool(path))
     path.write_bytes(path.read_bytes()[:cut])
     damage: list[Path] = []
     rows = list(read_spool(path, damage))
-    assert rows == whole[: len(rows)]
+    assert rows == all_rows[: len(rows)]
     assert not damage
 
 
@@ -160,10 +160,10 @@ def test_sources_sampled_together_share_a_row() -> None:
         Row(1.0, ("b.y",), (2.0,)),
         Row(2.0, ("b.y",), (3.0,)),
     ]
-    made = segments.gather(rows, 1)
-    assert made.times_s.tolist() == [1.0, 2.0]
-    assert made.columns["b.y"].tolist() == [2.0, 3.0]
-    assert math.isnan(made.columns["a.x"][1])
+    segment = segments.gather(rows, 1)
+    assert segment.times_s.tolist() == [1.0, 2.0]
+    assert segment.columns["b.y"].tolist() == [2.0, 3.0]
+    assert math.isnan(segment.columns["a.x"][1])
     assert segments.gather([], 1).columns == {}
 
 
@@ -199,7 +199,7 @@ def test_minutes_become_hours(tmp_path: Path) -> None:
     fill(tmp_path, HOUR + 3600, 60)
     done = tidy(tmp_path, HOUR + 3660)
     assert (done.written, done.compacted, done.damaged) == (4, 1, 0)
-    names = sorted(each.name for each in (tmp_path / "compute").iterdir())
+    names = sorted(path.name for path in (tmp_path / "compute").iterdir())
     assert names == [f"{HOUR}.hour.parquet", f"{HOUR + 3600}.parquet"]
     telemetry = Telemetry(tmp_path, now=lambda: HOUR + 3660.0)
     times, values = telemetry.series("compute.total_percent", 7200)
@@ -276,7 +276,7 @@ def test_a_spool_that_cannot_be_converted_is_set_aside(
     monkeypatch.setattr(segments, "gather", fussy)
     done = tidy(tmp_path, HOUR + 120)
     assert (done.failures, done.written) == (1, 1)  # those after it are stored
-    assert "ValueError: cannot be" in done.words[0]
+    assert "ValueError: cannot be" in done.messages[0]
     for _ in range(MOST_TRIES - 1):
         assert tidy(tmp_path, HOUR + 120).failures == 1
     assert tidy(tmp_path, HOUR + 120).failures == 0
@@ -307,10 +307,10 @@ def test_what_failed_is_said(
     monkeypatch.setattr(os, "nice", lambda _by: 0)
     monkeypatch.setattr(segments, "write", lambda *_: 1 / 0)
     assert main([str(tmp_path), "--before", str(HOUR + 3600)]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 6
-    assert "ZeroDivisionError" in said[0]
-    assert "7 failures in all" in said[-1]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 6
+    assert "ZeroDivisionError" in lines[0]
+    assert "7 failures in all" in lines[-1]
 
 
 def test_the_spool_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_storing_loads_no_pandas(tmp_path: Path) -> None:
 
 
 def test_steps() -> None:
-    wanted: Mapping[str, float] = {
+    steps: Mapping[str, float] = {
         "a.use_percent": 0.01,
         "a.cpu_s_total": 1e-4,
         "a.energy_j_total": 1e-3,
@@ -349,4 +349,4 @@ def test_steps() -> None:
         "a.loss": 0.0,
         "a.clock_mhz": 1.0,
     }
-    assert {name: segments.step_of(name) for name in wanted} == wanted
+    assert {name: segments.step_of(name) for name in steps} == steps

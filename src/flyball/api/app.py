@@ -1,4 +1,4 @@
-"""The app: routes, errors, schema and guard put together."""
+"""Builds the FastAPI app from routes, error handlers, schema and guard."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ DESCRIPTION = (
 def create_app(
     plane: PlaneLike, settings: ApiSettings, clock: Callable[[], float] = time.monotonic
 ) -> FastAPI:
-    """The API over a plane. `app.state.bridge.close()` (or the lifespan's end) lets it go.
+    """Return the API of a control plane. `app.state.bridge.close()`, or the end of the lifespan,
+    releases its threads.
 
     Args:
-        clock: for rates and times in the access log.
+        clock: clock of the rate limits and of the access log.
     """
     bridge, counts = Bridge(plane, settings), Counts()
 
@@ -81,9 +82,9 @@ async def _problem(request: Request, error: Exception) -> Response:
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    """What the router itself refuses: no such path, no such method, a body it cannot read."""
+    """Convert errors of the router: no such path, no such method, an unreadable body."""
     assert isinstance(error, HTTPException)
-    remedy = "see /docs for what there is"
+    remedy = "see /docs for the available routes"
     return Problem(error.status_code, str(error.detail), remedy, "", error.headers).response()
 
 
@@ -93,7 +94,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """The schema: what FastAPI knows, the bodies that the routes read, problems, the token."""
+    """Return FastAPI's schema plus the bodies that routes read themselves, problems and token."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes

@@ -1,4 +1,4 @@
-"""HTTP on one connection, as uvicorn speaks it, with bounds on what comes before a request."""
+"""uvicorn's HTTP protocol for one connection, with limits on the size and time of headers."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 EXTENSION = "flyball.connection"
-"""Where the guard finds the connection in a request's scope."""
+"""Key of the connection in a request's scope, for the guard."""
 HEADER_COST_BYTES = 32
-"""Added for each header, so that many empty ones count as well."""
+"""Bytes added for each header, so that many empty ones count as well."""
 MOST_PIPELINED = 64
-"""Requests that may wait for the answer to the one before them."""
+"""Maximum number of requests that wait for the response to the one before them."""
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
 
 
 class _OverBounds(Exception):
-    """Ends the parsing of a request that is over a bound."""
+    """Ends the parsing of a request that exceeds a limit."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection whose headers are bounded in size and in time.
+    """A connection whose headers are limited in size and in time.
 
     Attributes:
         trusted: a request on it carried the token.
-        deadline_s: by the loop's clock, when the header must be complete; inf = none is awaited.
+        deadline_s: by the loop's clock, when the header must be complete; inf = none is expected.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._socket: socket.socket | None = None
         self._forget: Callable[[BoundedProtocol], None] = lambda protocol: None
 
-    # Its life -----------------------------------------------------------------------
+    # Lifetime -----------------------------------------------------------------------
 
     def begin(
         self,
@@ -60,25 +60,25 @@ class BoundedProtocol(HttpToolsProtocol):
         forget: Callable[[BoundedProtocol], None],
         deadline_s: float,
     ) -> None:
-        """Note the accepted socket, whom to tell of its end, and when a header is due."""
+        """Set the accepted socket, the callback of its end, and when a header is due."""
         self._socket, self._forget, self.deadline_s = client, forget, deadline_s
 
     @property
     def connected(self) -> bool:
-        """Whether the TLS handshake, if there is one, is over."""
+        """Whether the TLS handshake, if there is one, is complete."""
         return self.transport is not None
 
     @property
     def idle(self) -> bool:
-        """Whether no request is being answered."""
+        """Whether no request is being served."""
         return self.cycle is None or self.cycle.response_complete
 
     def drop(self) -> None:
-        """Close the connection at once, whatever is under way on it."""
+        """Close the connection at once, even within a request."""
         if self.connected:
             self.transport.abort()
         elif self._socket is not None:
-            with contextlib.suppress(OSError):  # the handshake fails on a socket that is shut
+            with contextlib.suppress(OSError):  # the handshake fails once the socket is shut down
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -89,7 +89,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._forget(self)
         super().connection_lost(exc)
 
-    # What comes in ------------------------------------------------------------------
+    # Received data ------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -103,12 +103,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self.send_400_response(self._oversize_text())
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be parsed, or is over a bound."""
+        """Refuse a request that cannot be parsed or exceeds a limit."""
         if not self._oversize:
             super().send_400_response(msg)
             return
         text = self._oversize_text().encode("ascii")
-        if self.idle:  # else it would end up in the middle of another answer
+        if self.idle:  # otherwise it would end up in the middle of another response
             self.transport.write(
                 TOO_LARGE
                 + b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
@@ -123,7 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
             f" or more than {MOST_PIPELINED} requests wait on one connection."
         )
 
-    # What the parser finds --------------------------------------------------------------
+    # Callbacks of the parser ------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -159,6 +159,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stop_parsing()
 
     def _stop_parsing(self) -> None:
-        """Have the parser give up; uvicorn then sends what `send_400_response` says."""
+        """Stop the parser; uvicorn then calls `send_400_response`."""
         self._oversize = True
         raise _OverBounds(self._oversize_text())

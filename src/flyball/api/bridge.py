@@ -1,4 +1,4 @@
-"""From the event loop to the plane and back: the plane blocks, the loop must not."""
+"""Calls the control plane, which blocks, from the event loop, which must not."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LISTEN_S = 1.0
-"""How long one call waits for events; also how long a stop may have to wait for it."""
+"""Timeout of one wait for events; the longest that stopping may have to wait for it."""
 
 logger = logging.getLogger("flyball.api")
 
 
 class Bridge:
-    """Calls the plane in threads of its own, and lets any number of streams wait for events.
+    """Calls the plane in a pool of threads, and lets any number of streams wait for events.
 
     Attributes:
-        closing: the server stops; streams end.
-        streams: how many are open.
-        secret: the token, as it is now.
+        closing: the server is stopping; streams end.
+        streams: number of open streams.
+        secret: the current token.
     """
 
     def __init__(self, plane: PlaneLike, settings: ApiSettings) -> None:
@@ -50,7 +50,7 @@ class Bridge:
         """Call a method of the plane.
 
         Raises:
-            Problem: the plane said no.
+            Problem: the plane raised an error.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -59,17 +59,17 @@ class Bridge:
             raise problem_of(error) from error
 
     async def newer(self, after: int, timeout_s: float) -> int:
-        """The number of the newest event, as soon as it is above `after` or the time is up.
+        """Return the number of the newest event, once it is above `after` or the time is up.
 
-        All streams share one call to the plane: a thousand of them hold one thread.
+        All streams share one call to the plane: a thousand of them use one thread.
         """
         end_s = self.now_s() + timeout_s
         while self._newest <= after and not self.closing and (left_s := end_s - self.now_s()) > 0:
             if self._listener is None or self._listener.done():
                 self._listener = asyncio.create_task(self._listen())
             done, _ = await asyncio.wait({self._listener}, timeout=left_s)
-            for each in done:
-                each.result()
+            for task in done:
+                task.result()
         return self._newest
 
     async def _listen(self) -> None:
@@ -78,11 +78,11 @@ class Bridge:
 
     @staticmethod
     def now_s() -> float:
-        """The loop's own clock, for deadlines."""
+        """Return the time by the event loop's clock, for deadlines."""
         return asyncio.get_running_loop().time()
 
     def audit(self, what: str, who: str) -> None:
-        """Have an event kept, some time; never blocks and never fails the request."""
+        """Record an audit event in the background; never blocks and never fails the request."""
         self._pool.submit(self._audit, what, who)
 
     def _audit(self, what: str, who: str) -> None:
@@ -92,18 +92,18 @@ class Bridge:
             logger.warning("not audited: %s by %s: %s", what, who, error)
 
     def close(self) -> None:
-        """Let go of the threads; what is being done is done to its end."""
+        """Shut down the threads, after the calls that are running."""
         self.closing = True
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def bridge_of(request: Request) -> Bridge:
-    """The bridge of the app that serves a request."""
+    """Return the bridge of the app that serves a request."""
     bridge: Bridge = request.app.state.bridge
     return bridge
 
 
-def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON; what is not a number (NaN) is null."""
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a JSON response; NaN and infinity become null."""
     body = to_json(value, inf_nan_mode="null", serialize_unknown=True)
     return Response(body, status, headers, "application/json")

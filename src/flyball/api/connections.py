@@ -1,8 +1,8 @@
-"""Bounds what clients can hold before they have shown a token: connections, headers, time.
+"""Limits the connections of clients, above all of those that have not sent the token.
 
 The server accepts connections itself, because a limit inside uvicorn would count a connection only
 after its TLS handshake. Every accepted connection counts against one limit. At the limit the
-oldest connection that has never carried the token gives way to the new one, so clients that hang
+oldest connection that has never carried the token is dropped for the new one, so clients that hang
 cannot keep others out, and descriptors remain for the engine and the journal.
 """
 
@@ -22,12 +22,12 @@ from flyball.api.bounded_http import BoundedProtocol
 from flyball.api.metrics_text import Counts
 
 MOST_RESERVED = 256
-"""Descriptors that connections leave to the engine, the journal and the logs."""
+"""Maximum number of descriptors reserved for the engine, the journal and the logs."""
 PER_CONNECTION = 2
-"""A connection that reads a log holds a file beside its socket."""
+"""Descriptors of a connection: its socket, and a file if it reads a log."""
 LEAST_CONNECTIONS = 8
 ACCEPTS_PER_TURN = 16
-"""Accepted in one turn of the loop: sockets of dropped connections are closed between two turns."""
+"""Connections accepted in one turn of the loop: dropped sockets are closed only between turns."""
 PAUSE_S = 0.1
 """Wait before accepting again when the process or the machine has no descriptor left."""
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -40,11 +40,11 @@ logger = logging.getLogger("flyball.api")
 
 
 def connection_limit(most: int, descriptors: int | None = None) -> int:
-    """Return how many connections may be open so that the engine keeps its descriptors.
+    """Return how many connections may be open so that enough descriptors are left for the engine.
 
     Args:
-        most: what the settings permit.
-        descriptors: the soft limit of open files; None = this process's own.
+        most: limit by the settings.
+        descriptors: soft limit of open files; None = this process's.
     """
     if descriptors is None:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -55,12 +55,12 @@ def connection_limit(most: int, descriptors: int | None = None) -> int:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What connections may hold.
+class ConnectionLimits:
+    """Limits of connections.
 
     Attributes:
-        most: open connections, counting TLS handshakes.
-        header_s: time for a TLS handshake, and for a complete header once it is begun.
+        most: maximum number of open connections, including TLS handshakes.
+        header_s: timeout of a TLS handshake, and of a header once it has started.
     """
 
     most: int
@@ -68,15 +68,15 @@ class Limits:
 
 
 class Acceptor:
-    """Accepts connections on a listening socket and drops those that are over a limit.
+    """Accepts connections on a listening socket and drops those that exceed a limit.
 
-    It takes the place of an `asyncio.Server` in uvicorn, which closes it and waits for its end.
+    It replaces uvicorn's `asyncio.Server`; uvicorn closes it and waits for its end.
 
     Args:
-        listener: listens already.
+        listener: a socket that is listening.
         make: builds the protocol of a connection.
         tls: None = plain HTTP.
-        counts: records what is open and what was dropped.
+        counts: counts open and dropped connections.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Acceptor:
         listener: socket.socket,
         make: Callable[[], BoundedProtocol],
         tls: ssl.SSLContext | None,
-        limits: Limits,
+        limits: ConnectionLimits,
         counts: Counts,
     ) -> None:
         self._listener, self._make, self._tls = listener, make, tls
@@ -148,7 +148,7 @@ class Acceptor:
             client.close()
 
     def _refuse(self, client: socket.socket) -> None:
-        """Turn a client away: every connection belongs to a holder of the token and is in use."""
+        """Refuse a client: every connection has carried the token and is in use."""
         self._counts.drop("full")
         client.setblocking(False)
         with contextlib.suppress(OSError):
@@ -162,10 +162,10 @@ class Acceptor:
         return len(self._open) < self._limits.most or self._drop_one("limit")
 
     def _drop_one(self, why: str) -> bool:
-        """Drop the oldest without the token, else the oldest idle one; False if there is none."""
+        """Drop the oldest connection without the token, else the oldest idle one; False if none."""
         candidates = (
-            next((each for each in self._open if not each.trusted), None),
-            next((each for each in self._open if each.idle), None),
+            next((protocol for protocol in self._open if not protocol.trusted), None),
+            next((protocol for protocol in self._open if protocol.idle), None),
         )
         for protocol in candidates:
             if protocol is not None:
@@ -176,7 +176,7 @@ class Acceptor:
     def drop_late(self) -> None:
         """Drop the connections whose header has taken too long. Called every second."""
         now_s = self._loop.time()
-        for protocol in [each for each in self._open if each.deadline_s < now_s]:
+        for protocol in [entry for entry in self._open if entry.deadline_s < now_s]:
             self._drop(protocol, "header-time")
 
     def _drop(self, protocol: BoundedProtocol, why: str) -> None:
@@ -188,17 +188,17 @@ class Acceptor:
         self._open.pop(protocol, None)
         self._counts.connections = len(self._open)
 
-    # As uvicorn ends its servers -------------------------------------------------------
+    # Called by uvicorn at its end ------------------------------------------------------
 
     def close(self) -> None:
-        """Accept nothing more, and end the handshakes."""
+        """Stop accepting, and drop connections that are in their handshake."""
         if not self._closed:
             self._closed = True
             self._loop.remove_reader(self._listener.fileno())
-            for protocol in [each for each in self._open if not each.connected]:
+            for protocol in [entry for entry in self._open if not entry.connected]:
                 self._drop(protocol, "end")
 
     async def wait_closed(self) -> None:
-        """Wait for the handshakes to be over."""
+        """Wait for the end of the handshakes."""
         if self._tasks:
             await asyncio.wait(self._tasks)

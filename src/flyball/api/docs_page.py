@@ -1,7 +1,7 @@
 """The documentation page: the OpenAPI document as plain HTML.
 
-Written on the server, without a script and without anything from elsewhere, so that it works
-without a network and its content security policy can forbid everything but one style sheet.
+Rendered on the server, without scripts or external resources, so that it works without a network
+and its content security policy can forbid everything but one style sheet.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ EXAMPLE = """curl -s -H "Authorization: Bearer $(cat STATE/token)" \\
 
 
 def page(document: dict[str, Any]) -> tuple[str, str]:
-    """The page of an OpenAPI document, and its content security policy."""
+    """Return the page of an OpenAPI document, and its content security policy."""
     info = document["info"]
     groups: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             tag = operation.get("tags", ["other"])[0]
             groups.setdefault(tag, []).append(_operation(method, path, operation))
-    sections = "".join(f"<h2>{escape(tag)}</h2>{''.join(each)}" for tag, each in groups.items())
+    sections = "".join(f"<h2>{escape(tag)}</h2>{''.join(items)}" for tag, items in groups.items())
     schemas = "".join(
         f'<details id="{escape(name)}"><summary><code>{escape(name)}</code></summary>'
         f"{_schema(schema)}</details>"
@@ -58,13 +58,14 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     takes = f"<p>Body: {_type(body['schema'])}</p>" if body else ""
     answers = "".join(
-        f"<tr><td><code>{escape(status)}</code><td>{escape(each['description'])}<td>{_media(each)}"
-        for status, each in operation["responses"].items()
+        f"<tr><td><code>{escape(status)}</code>"
+        f"<td>{escape(response['description'])}<td>{_media(response)}"
+        for status, response in operation["responses"].items()
     )
     parameters = "".join(
-        f"<tr><td><code>{escape(each['name'])}</code><td>{escape(each['in'])}"
-        f"<td>{_type(each['schema'])}<td>{escape(each.get('description', ''))}"
-        for each in operation.get("parameters", [])
+        f"<tr><td><code>{escape(parameter['name'])}</code><td>{escape(parameter['in'])}"
+        f"<td>{_type(parameter['schema'])}<td>{escape(parameter.get('description', ''))}"
+        for parameter in operation.get("parameters", [])
     )
     listed = f"<table><tr><th>parameter<th>in<th>type<th>{parameters}</table>" if parameters else ""
     return (
@@ -74,11 +75,11 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     )
 
 
-def _media(answer: dict[str, Any]) -> str:
-    """What an answer may hold, by media type."""
+def _media(response: dict[str, Any]) -> str:
+    """Return the types of a response's body, by media type."""
     return "<br>".join(
-        f"<code>{escape(kind)}</code> {_type(each.get('schema', {}))}"
-        for kind, each in answer.get("content", {}).items()
+        f"<code>{escape(media)}</code> {_type(content.get('schema', {}))}"
+        for media, content in response.get("content", {}).items()
     )
 
 
@@ -86,38 +87,38 @@ def _schema(schema: dict[str, Any]) -> str:
     required = schema.get("required", [])
     rows = "".join(
         f"<tr><td><code>{escape(name)}</code>{' (required)' if name in required else ''}"
-        f"<td>{_type(each)}<td>{escape(each.get('description', ''))}"
-        for name, each in schema.get("properties", {}).items()
+        f"<td>{_type(field)}<td>{escape(field.get('description', ''))}"
+        for name, field in schema.get("properties", {}).items()
     )
     about = f"<p>{escape(schema.get('description', ''))}</p>"
     return about + (f"<table><tr><th>field<th>type<th>{rows}</table>" if rows else _type(schema))
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A type in a few words, with its bounds."""
+    """Return a short description of a type, with its bounds."""
     if reference := schema.get("$ref"):
         name = escape(reference.rpartition("/")[2])
         return f'<a href="#{name}"><code>{name}</code></a>'
     if options := schema.get("anyOf"):
-        return " or ".join(_type(each) for each in options)
+        return " or ".join(_type(option) for option in options)
     if values := schema.get("enum"):
-        return ", ".join(f"<code>{escape(repr(each))}</code>" for each in values)
+        return ", ".join(f"<code>{escape(repr(value))}</code>" for value in values)
     if "const" in schema:
         return f"<code>{escape(repr(schema['const']))}</code>"
     kind = schema.get("type", "any")
     if kind == "array":
         parts = schema.get("prefixItems") or [schema.get("items", {})]
-        return f"list of {', '.join(_type(each) for each in parts)}{_bounds(schema)}"
+        return f"list of {', '.join(_type(part) for part in parts)}{_bounds(schema)}"
     return escape(str(kind)) + _bounds(schema)
 
 
 def _bounds(schema: dict[str, Any]) -> str:
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum")
-    words = [f"{low:,} to {high:,}"] if low is not None and high is not None else []
+    bounds = [f"{low:,} to {high:,}"] if low is not None and high is not None else []
     for name, text in (("maxLength", "up to {:,} characters"), ("maxItems", "up to {:,}")):
         if name in schema:
-            words.append(text.format(schema[name]))
+            bounds.append(text.format(schema[name]))
     if "pattern" in schema:
-        words.append(f"like <code>{escape(schema['pattern'])}</code>")
-    return f" ({', '.join(words)})" if words else ""
+        bounds.append(f"like <code>{escape(schema['pattern'])}</code>")
+    return f" ({', '.join(bounds)})" if bounds else ""

@@ -1,8 +1,8 @@
-"""What every request must pass before a route sees it: host, origin, token, rates, size.
+"""Checks every request before it reaches a route: host, origin, token, rates, size.
 
-Plain ASGI, because it lies on the path of every submit. The order matters: the Host and Origin
-checks come first and cost nothing, so that a web page the user happens to look at learns nothing,
-not even whether a token would be right.
+Plain ASGI, because it is on the path of every submission. The order matters: the Host and Origin
+checks come first and are cheap, so that a web page which the user visits learns nothing, not even
+whether a token would be valid.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from flyball.api.token import Secret
 
 BATCH_PATH = "/api/v1/jobs/batch"
 OPEN_PATHS = frozenset({"/healthz", "/docs"})
-"""Need no token. Probes of supervisors and load balancers carry none, and /healthz tells them
-one word; the docs page tells what the source code tells."""
+"""Paths that need no token. Probes of load balancers have none, and /healthz returns only one word;
+the docs page contains nothing that is not in the source code."""
 
 HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -35,21 +35,21 @@ HEADERS = {
     b"x-frame-options": b"DENY",
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
 }
-"""Set on every answer that does not set them itself."""
+"""Set on every response that does not set them itself."""
 
 logger = logging.getLogger("flyball.api")
 access = logging.getLogger("flyball.api.access")
 
 
 class Guard:
-    """Refuses what must be refused, bounds bodies, sets headers, writes the access log.
+    """Refuses requests, limits bodies, sets headers, writes the access log.
 
     Args:
-        app: what is guarded.
-        audit: told of refused tokens and strange hosts, `(what, who)`; must not block.
-        counts: told of every answer.
+        app: the app that is guarded.
+        audit: called with `(what, who)` for refused tokens and hosts; must not block.
+        counts: counts every response.
         clock: seconds, monotonic.
-        secret: the token as it is now; that of the settings if none is given.
+        secret: the current token; None = the one of the settings.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Guard:
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
-        else:  # there are no web sockets here
+        else:  # web sockets are not supported
             await send({"type": "websocket.close", "code": 1008})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,10 +96,10 @@ class Guard:
             await problem.response()(scope, receive, send_with_headers)
         except Exception:
             logger.exception("a request failed: %s", _line(scope))
-            if status:  # the answer has begun: cut it off, so that nobody takes it for complete
+            if status:  # the response has started: abort it, so that it does not look complete
                 raise
-            own = Problem(500, "an error of the server's own", "see the control plane's log")
-            await own.response()(scope, receive, send_with_headers)
+            internal = Problem(500, "internal server error", "see the control plane's log")
+            await internal.response()(scope, receive, send_with_headers)
         finally:
             self.counts.add(scope["method"], status, self.clock() - began_s)
             if access.isEnabledFor(logging.INFO):
@@ -107,10 +107,10 @@ class Guard:
                 access.info("%s %s %d %.1f ms", _client(scope), _line(scope), status, took_ms)
 
     def _admit(self, scope: Scope) -> int:
-        """The largest body the request may have.
+        """Return the largest body that the request may have.
 
         Raises:
-            Problem: it is refused.
+            Problem: the request is refused.
         """
         headers = _Headers(scope)
         self._check_host(headers, scope)
@@ -127,7 +127,7 @@ class Guard:
         if not self._is_ours(host):
             self._audit_bounded(f"host {host[:100]!r} refused", scope)
             raise Problem(
-                421, "the Host header is no name of this server",
+                421, "the Host header is not a name of this server",
                 "use the URL that `flyball up` prints",
             )  # fmt: skip
         for origin in headers.all(b"origin"):
@@ -140,7 +140,7 @@ class Guard:
                 )  # fmt: skip
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a Host header, with or without port, is a name of this server."""
+        """Return whether a Host header, with or without port, is a name of this server."""
         try:
             parts = urlsplit(f"//{host}")
             name, port = parts.hostname or "", parts.port
@@ -151,8 +151,8 @@ class Guard:
         return plain == host and name in self.settings.hosts
 
     def _check_token(self, headers: _Headers, scope: Scope) -> None:
-        given = headers.one(b"authorization") or b""
-        scheme, _, secret = given.partition(b" ")
+        header = headers.one(b"authorization") or b""
+        scheme, _, secret = header.partition(b" ")
         if scheme.lower() == b"bearer" and self._secret.matches(secret.strip()):
             _trust(scope)
             if wait_s := self._all.take(self.clock()):
@@ -163,22 +163,22 @@ class Guard:
         else:
             if wait_s := self._failures.take(_client(scope)):
                 raise _too_many(wait_s)
-            if given:
+            if header:
                 self.audit("token refused", _client(scope))
             raise Problem(
-                401, "the token is wrong" if given else "a token is needed",
+                401, "the token is wrong" if header else "a token is needed",
                 "send `Authorization: Bearer TOKEN`; the token is in the file `token` of the "
                 "state folder", headers={"WWW-Authenticate": 'Bearer realm="flyball"'},
             )  # fmt: skip
 
     def _audit_bounded(self, what: str, scope: Scope) -> None:
-        """Tell the audit, but no faster than refused tokens may come."""
+        """Audit an event, at most at the rate of refused tokens."""
         if not self._failures.take(_client(scope)):
             self.audit(what, _client(scope))
 
 
 class _Headers:
-    """The raw headers of a request; a name that must be single and is not counts as absent."""
+    """The raw headers of a request; a header that must be unique counts as absent if it is not."""
 
     def __init__(self, scope: Scope) -> None:
         self._pairs: list[tuple[bytes, bytes]] = scope["headers"]
@@ -187,12 +187,12 @@ class _Headers:
         return [value for key, value in self._pairs if key == name]
 
     def one(self, name: bytes) -> bytes | None:
-        found = self.all(name)
-        return found[0] if len(found) == 1 else None
+        values = self.all(name)
+        return values[0] if len(values) == 1 else None
 
 
 def _limited(receive: Receive, limit: int) -> Receive:
-    """The same body, cut off by an error where it grows too large."""
+    """Return a `receive` that raises when the body exceeds the limit."""
     seen = 0
 
     async def receive_limited() -> Message:
@@ -215,15 +215,15 @@ def _too_large(limit: int) -> Problem:
 
 
 def _too_many(wait_s: float) -> Problem:
-    whole_s = 3600 if math.isinf(wait_s) else max(1, math.ceil(wait_s))
+    retry_s = 3600 if math.isinf(wait_s) else max(1, math.ceil(wait_s))
     return Problem(
-        429, "too many requests", f"try again in {whole_s} s",
-        headers={"Retry-After": str(whole_s)},
+        429, "too many requests", f"try again in {retry_s} s",
+        headers={"Retry-After": str(retry_s)},
     )  # fmt: skip
 
 
 def _trust(scope: Scope) -> None:
-    """Note that the connection carried the token: it is among the last to be dropped."""
+    """Mark the connection as trusted by the token: it is among the last to be dropped."""
     connection = scope.get("extensions", {}).get(EXTENSION)
     if connection is not None:
         connection.trusted = True
@@ -235,7 +235,7 @@ def _client(scope: Scope) -> str:
 
 
 def _line(scope: Scope) -> str:
-    """Method and path for a log: still percent-encoded, without the query, bounded."""
+    """Return method and path for a log: percent-encoded, without the query, truncated."""
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.partition(b"?")[0][:200].decode("ascii", "backslashreplace")
     return f"{scope['method']} {path}"

@@ -1,7 +1,7 @@
-"""What a job printed: the current file and those rotated away, read as one.
+"""Reads a job's log: the current file and the rotated ones, as one.
 
 `ID.ATTEMPT.out` is the newest part, `.1` the one before, `.2` the one before that. Parts are
-held open while they are read, so a rotation in between neither repeats nor skips a byte.
+kept open while they are read, so a rotation in between neither repeats nor skips a byte.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 CHUNK = 65_536
 MOST_PARTS = 100
@@ -21,7 +20,7 @@ MOST_TRIES = 10
 
 
 @dataclass
-class Part:
+class LogPart:
     """One open file of a log, with the size it had when it was opened."""
 
     descriptor: int
@@ -29,8 +28,8 @@ class Part:
     key: tuple[int, int]
 
 
-class Log:
-    """A log as it was at one moment.
+class LogReader:
+    """Reads a log as it was at one moment.
 
     Attributes:
         size: bytes of all parts together.
@@ -41,28 +40,17 @@ class Log:
         self.exists = bool(self._parts)
         self.size = sum(part.size for part in self._parts)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the files."""
         while self._parts:
             os.close(self._parts.pop().descriptor)
 
     def __del__(self) -> None:
-        """An answer whose client has gone before it began is never read, nor closed."""
+        """Close the files of a response that was never read, as its client had gone."""
         self.close()
 
     def read(self, start: int, most: int = CHUNK) -> bytes:
-        """Bytes from an offset on, up to the end of the part they are in; empty at the end."""
+        """Return bytes from an offset up to the end of their part; empty at the end of the log."""
         for part in self._parts:
             if start < part.size:
                 return os.pread(part.descriptor, min(most, part.size - start), start)
@@ -70,29 +58,29 @@ class Log:
         return b""
 
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
-        """The bytes from `start` to `stop`; closes the log at the end."""
-        with self:
+        """Yield the bytes from `start` to `stop`; closes the log at the end."""
+        with closing(self):
             while start < stop and (chunk := self.read(start, min(CHUNK, stop - start))):
                 start += len(chunk)
                 yield chunk
 
     def tail_start(self, lines: int) -> int:
-        """Where the last lines begin. A last line without an end counts."""
+        """Return the offset of the last lines. An unterminated last line counts."""
         if lines == 0:
             return self.size
         stop = self.size
-        # The end of the last line does not begin another one.
-        wanted = lines + (self.size > 0 and self.read(self.size - 1, 1) == b"\n")
+        # The newline of the last line does not start another one.
+        remaining = lines + (self.size > 0 and self.read(self.size - 1, 1) == b"\n")
         while stop > 0:
             start = max(stop - CHUNK, 0)
             block = b"".join(self._between(start, stop))
-            found = block.count(b"\n")
-            if found >= wanted:
+            newlines = block.count(b"\n")
+            if newlines >= remaining:
                 at = len(block)
-                for _ in range(wanted):
+                for _ in range(remaining):
                     at = block.rindex(b"\n", 0, at)
                 return start + at + 1
-            wanted -= found
+            remaining -= newlines
             stop = start
         return 0
 
@@ -102,11 +90,11 @@ class Log:
             yield chunk
 
 
-class Follower:
+class LogFollower:
     """Reads a log while it grows, from part to part.
 
     Attributes:
-        offset: bytes read or passed over so far, counted from the oldest part there was.
+        offset: bytes read or skipped so far, counted from the oldest part.
     """
 
     def __init__(self, path: Path, tail: int | None = None, start: int = 0) -> None:
@@ -114,13 +102,13 @@ class Follower:
         self.offset = 0
         self._lock = threading.Lock()
         self._closed = False
-        self._part: Part | None = None
+        self._part: LogPart | None = None
         self._at = 0
-        with Log(path) as log:
+        with closing(LogReader(path)) as log:
             self._skip_to = min(start, log.size) if tail is None else log.tail_start(tail)
 
     def read(self) -> bytes:
-        """What is new, up to a chunk; empty if there is nothing now."""
+        """Return new data, up to a chunk; empty if there is none at present."""
         with self._lock:
             return b"" if self._closed else self._read()
 
@@ -130,7 +118,7 @@ class Follower:
                 return b""
             assert self._part is not None
             size = os.fstat(self._part.descriptor).st_size
-            if size < self._at:  # emptied in place: it begins anew
+            if size < self._at:  # truncated in place: start again
                 self._at = 0
             if self._skip_to > self.offset:
                 step = min(self._skip_to - self.offset, size - self._at)
@@ -144,7 +132,7 @@ class Follower:
                 return b""
 
     def close(self) -> None:
-        """Close the file, once nobody reads it; from any thread."""
+        """Close the file, after any read in progress; from any thread."""
         with self._lock:
             self._closed = True
             self._let_go()
@@ -155,7 +143,7 @@ class Follower:
             self._part = None
 
     def _next(self) -> bool:
-        """Go on to the part after ours, if there is one."""
+        """Open the part after the current one; False if there is none."""
         parts = _open_all(self.path)
         keys = [part.key for part in parts]
         place = keys.index(self._part.key) + 1 if self._part and self._part.key in keys else 0
@@ -169,13 +157,13 @@ class Follower:
         return True
 
 
-def _open_all(path: Path) -> list[Part]:
-    """The parts there are, oldest first, opened between two rotations and not across one."""
-    parts: list[Part] = []
+def _open_all(path: Path) -> list[LogPart]:
+    """Open all parts, oldest first; retries if the log is rotated meanwhile."""
+    parts: list[LogPart] = []
     for _ in range(MOST_TRIES):
-        before = [_key(each) for each in _names(path)]
-        parts = [part for each in _names(path) if (part := _open(each)) is not None]
-        if before == [_key(each) for each in _names(path)]:
+        before = [_key(name) for name in _names(path)]
+        parts = [part for name in _names(path) if (part := _open(name)) is not None]
+        if before == [_key(name) for name in _names(path)]:
             break
         for part in parts:
             os.close(part.descriptor)
@@ -184,15 +172,15 @@ def _open_all(path: Path) -> list[Part]:
 
 
 def _names(path: Path) -> list[Path]:
-    """The parts there may be, oldest first."""
+    """Return the paths of the parts, oldest first."""
     count = 0
     while count < MOST_PARTS and os.path.lexists(f"{path}.{count + 1}"):
         count += 1
     return [Path(f"{path}.{number}") for number in range(count, 0, -1)] + [path]
 
 
-def _open(path: Path) -> Part | None:
-    """Open one part; None if there is none. Only plain files: a pipe could hang us."""
+def _open(path: Path) -> LogPart | None:
+    """Open one part; None if there is none. Only regular files: a pipe could block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -201,7 +189,7 @@ def _open(path: Path) -> Part | None:
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         return None
-    return Part(descriptor, status.st_size, (status.st_dev, status.st_ino))
+    return LogPart(descriptor, status.st_size, (status.st_dev, status.st_ino))
 
 
 def _key(path: Path) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Refuses a method that a path does not have, and says which ones it has.
+"""Refuses a method that a path does not have, and lists those it has.
 
 The router tries one route after the other. Without this, `GET /jobs/batch` would be taken for a
 job called `batch`, and `Allow` would name the methods of one route where a path has several.
@@ -20,8 +20,8 @@ class Methods:
     """Checks the method of a request before it is routed.
 
     Args:
-        app: what routes it.
-        routes: all routes there are.
+        app: the app that routes requests.
+        routes: all routes.
     """
 
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:

@@ -1,4 +1,4 @@
-"""Prometheus' text format, written by its own library; and what the API counts of itself."""
+"""Renders metrics in Prometheus' text format, and counts the API's own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ METHODS = frozenset({"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}
 
 
 class Counts:
-    """Answers by method and status, and the seconds they took; connections.
+    """Counts responses by method and status, the seconds they took, and connections.
 
     Attributes:
-        connections: open now.
+        connections: number of open connections.
     """
 
     def __init__(self) -> None:
@@ -29,17 +29,17 @@ class Counts:
         self._seconds: Counter[str] = Counter()
 
     def add(self, method: str, status: int, took_s: float) -> None:
-        """Count an answer. Methods nobody knows count as one: clients invent no labels."""
-        known = method if method in METHODS else "other"
-        self._answers[known, status] += 1
-        self._seconds[known] += took_s  # type: ignore[assignment]  # a Counter holds floats too
+        """Count a response. Unknown methods share one label, so that clients cannot add labels."""
+        label = method if method in METHODS else "other"
+        self._answers[label, status] += 1
+        self._seconds[label] += took_s  # type: ignore[assignment]  # a Counter holds floats too
 
     def drop(self, why: str) -> None:
-        """Count a connection that the server ended before its time."""
+        """Count a connection that the server dropped."""
         self._dropped[why] += 1
 
     def rows(self) -> list[Row]:
-        """The counts as metrics."""
+        """Return the counts as metrics."""
         answers: list[Row] = [
             ("flyball_api_answers_total", {"method": method, "status": str(status)}, float(count))
             for (method, status), count in sorted(self._answers.items())
@@ -57,7 +57,7 @@ class Counts:
 
 
 class _Rows(Collector):
-    """Rows as families: one per name, its labels those of its first row."""
+    """Groups rows into metric families: one per name, with the labels of its first row."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
@@ -69,17 +69,17 @@ class _Rows(Collector):
                 kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
                 families[name] = kind(name, _words(name), labels=sorted(labels)), sorted(labels)
             family, names = families[name]
-            family.add_metric([labels[each] for each in names], value)
+            family.add_metric([labels[label] for label in names], value)
         return [family for family, _ in families.values()]
 
 
 def _words(name: str) -> str:
-    """`flyball_jobs_running` as help: `jobs running`."""
+    """Return the help text of a metric: `jobs running` for `flyball_jobs_running`."""
     return name.removeprefix("flyball_").replace("_", " ")
 
 
 def text_of(rows: Sequence[Row]) -> bytes:
-    """Metrics as Prometheus reads them."""
+    """Render metrics in the format that Prometheus reads."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Rows(rows))
     return generate_latest(registry)

@@ -1,7 +1,7 @@
-"""What the API takes: every value typed, bounded and clean before anything else sees it.
+"""The input of the API: every value is typed, bounded and validated before it is used.
 
 A job arrives as a plain mapping (`JobIn`), not as a model object: a batch of ten thousand is
-checked by one call into compiled code.
+validated by one call into compiled code.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from flyball.control.notify.target import MAX_TARGETS
 from flyball.core.jobs import JobState
 
 MOST_ID = 2**53 - 1
-"""Beyond this, programs that know only doubles would confuse two jobs."""
+"""Largest job id: beyond it, programs that only have doubles would confuse two jobs."""
 MOST_TASKS = 10_000
-"""Tasks of an array, and jobs of a batch."""
+"""Maximum number of tasks of an array, and of jobs in a batch."""
 
-# Words for people and folders: no control characters, which could forge lines on a terminal.
+# Names and paths: no control characters, which could forge lines on a terminal.
 PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*$"
-# Arguments may hold lines and tabs (`sh -c "..."`), but nothing that steers a terminal.
+# Arguments may contain newlines and tabs (`sh -c "..."`), but no terminal escape sequences.
 TEXT = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*$"
 ABSOLUTE = r"^/[^\x00-\x1f\x7f-\x9f]*$"
 MOST_TEXT = 131_071
-"""Bytes of one argument or variable that Linux takes."""
+"""Maximum length of one argument or variable on Linux."""
 
 Name = Annotated[str, StringConstraints(max_length=200, pattern=PLAIN)]
 Account = Annotated[str, StringConstraints(max_length=64, pattern=PLAIN)]
@@ -47,7 +47,7 @@ Devices = Annotated[int, Field(ge=0, le=65_536)]
 
 @with_config(ConfigDict(extra="forbid", strict=True, title="JobIn"))
 class JobIn(TypedDict, total=False):
-    """A job as it is submitted. Only `argv` is required."""
+    """A job to submit. Only `argv` is required."""
 
     argv: Required[
         Annotated[
@@ -55,35 +55,35 @@ class JobIn(TypedDict, total=False):
             Field(
                 min_length=1,
                 max_length=4096,
-                description="The command and its arguments; never seen by a shell.",
+                description="The command and its arguments; not run by a shell.",
                 json_schema_extra={"prefixItems": [{"type": "string", "minLength": 1}]},
             ),
         ]
     ]
-    name: Annotated[Name, Field(description="For people; default: the command's own name.")]
-    cwd: Annotated[Folder, Field(description="Absolute; where it runs.")]
+    name: Annotated[Name, Field(description="Name for people; default: the command's.")]
+    cwd: Annotated[Folder, Field(description="Working folder, an absolute path.")]
     env: Annotated[
         dict[EnvName, Text],
-        Field(max_length=1024, description="Added to a small, clean environment."),
+        Field(max_length=1024, description="Variables added to a minimal environment."),
     ]
-    user: Annotated[Account, Field(description="Who asks.")]
-    tenant: Annotated[Account, Field(description="On whose account.")]
-    cpus: Annotated[int, Field(ge=1, le=65_536, description="Cores.")]
-    gpus: Annotated[Devices, Field(description="Devices; 0 = none.")]
+    user: Annotated[Account, Field(description="The user who submits it.")]
+    tenant: Annotated[Account, Field(description="The account it counts for.")]
+    cpus: Annotated[int, Field(ge=1, le=65_536, description="Number of cores.")]
+    gpus: Annotated[Devices, Field(description="Number of GPUs; 0 = none.")]
     milli: Annotated[int, Field(ge=1, le=1000, description="Thousandths of each GPU.")]
     memory_mib: Annotated[
-        int, Field(ge=0, le=2**31 - 1, description="Host memory, a limit; 0 = not stated.")
+        int, Field(ge=0, le=2**31 - 1, description="Limit of host memory; 0 = not stated.")
     ]
     max_processes: Annotated[
         int,
         Field(
             ge=0,
             le=2**22,
-            description="Processes and threads at a time, a limit; 0 = the server's default.",
+            description="Limit of processes and threads; 0 = the server's default.",
         ),
     ]
-    limit_s: Annotated[Seconds, Field(description="Killed after this long; 0 = never.")]
-    estimate_s: Annotated[Seconds, Field(description="What it is expected to take; 0 = unknown.")]
+    limit_s: Annotated[Seconds, Field(description="Time limit; 0 = none.")]
+    estimate_s: Annotated[Seconds, Field(description="Expected run time; 0 = unknown.")]
     priority: Annotated[
         float, Field(ge=-1e9, le=1e9, allow_inf_nan=False, description="Higher goes first.")
     ]
@@ -98,24 +98,25 @@ class JobIn(TypedDict, total=False):
         ],
         Field(description="Workload class; empty = to be classified."),
     ]
-    model: Annotated[Name, Field(description="What it trains, if stated.")]
+    model: Annotated[Name, Field(description="The model it trains, if stated.")]
     after: Annotated[
         list[tuple[Literal["afterok", "afterany", "afternotok"], JobNumber]],
-        Field(max_length=1000, description="(how, job) pairs it waits for."),
+        Field(max_length=1000, description="Dependencies: (condition, job) pairs."),
     ]
     requeue: Annotated[bool, Field(description="Run again after its node was lost.")]
-    preemptible: Annotated[bool, Field(description="May be set aside.")]
+    preemptible: Annotated[bool, Field(description="May be preempted.")]
     grace_s: Annotated[
-        float, Field(ge=0, le=86_400, allow_inf_nan=False, description="SIGTERM to SIGKILL.")
+        float,
+        Field(ge=0, le=86_400, allow_inf_nan=False, description="Time from SIGTERM to SIGKILL."),
     ]
     checkpoint_signal: Annotated[
-        int, Field(ge=0, le=64, description="Sent before SIGTERM when set aside; 0 = none.")
+        int, Field(ge=0, le=64, description="Sent before SIGTERM on preemption; 0 = none.")
     ]
     nice: Annotated[int, Field(ge=0, le=19, description="Niceness of its processes.")]
     least: Annotated[
-        Devices, Field(description="Fewest cores or GPUs it can go on with; 0 = it is rigid.")
+        Devices, Field(description="Fewest cores or GPUs it can run on; 0 = it is rigid.")
     ]
-    most: Annotated[Devices, Field(description="Most cores or GPUs it can go on with.")]
+    most: Annotated[Devices, Field(description="Most cores or GPUs it can run on.")]
     stdout: Annotated[
         str,
         StringConstraints(max_length=4096, pattern=r"^(/[^\x00-\x1f\x7f-\x9f]*)?$"),
@@ -126,7 +127,6 @@ class JobIn(TypedDict, total=False):
         StringConstraints(max_length=4096, pattern=r"^(/[^\x00-\x1f\x7f-\x9f]*)?$"),
         Field(description="Absolute path of its error output; empty = together with stdout."),
     ]
-
     hold: Annotated[bool, Field(description="It does not start until it is released.")]
     begin_time: Annotated[
         float,
@@ -134,22 +134,22 @@ class JobIn(TypedDict, total=False):
             ge=0,
             le=1e11,
             allow_inf_nan=False,
-            description="It does not start before; seconds since 1970, 0 = at once.",
+            description="Earliest start, in seconds since 1970; 0 = at once.",
         ),
     ]
     signal_before_s: Annotated[
         Seconds,
-        Field(description="Sends `checkpoint_signal` this long before the limit as well; 0 = not."),
+        Field(description="Also send `checkpoint_signal` this long before the limit; 0 = do not."),
     ]
     signal_children: Annotated[
-        bool, Field(description="Sends that to the programs its process started instead.")
+        bool, Field(description="Send that to the children of its process instead.")
     ]
     notify: Annotated[
         list[Text | Annotated[list[Text], Field(min_length=1, max_length=4096)]],
         Field(
             max_length=MAX_TARGETS,
-            description="Told of its end: http(s) URLs, which are posted to, and commands, as a "
-            "line that is split at spaces and quotes or as a list of words.",
+            description="Notified of its end: http(s) URLs, which are posted to, and commands, as "
+            "a line that is split at spaces and quotes, or as a list of arguments.",
         ),
     ]
 
@@ -185,9 +185,9 @@ ValueName = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z_]
 
 @with_config(ConfigDict(extra="forbid", strict=True, title="ReportIn"))
 class ReportIn(TypedDict, total=False):
-    """How far an attempt has come, said by the job itself."""
+    """Progress of an attempt, reported by the job."""
 
-    attempt: Annotated[int, Field(ge=0, le=2**31 - 1, description="0 or absent: the last one.")]
+    attempt: Annotated[int, Field(ge=0, le=2**31 - 1, description="0 or absent = the last one.")]
     values: Required[
         Annotated[
             dict[ValueName, Value],
@@ -198,14 +198,14 @@ class ReportIn(TypedDict, total=False):
 
 @with_config(ConfigDict(extra="forbid", strict=True, title="ResizeIn"))
 class ResizeIn(TypedDict):
-    """Another number of devices."""
+    """A new number of devices for a job."""
 
-    devices: Annotated[int, Field(ge=1, le=65_536, description="Devices, or cores.")]
+    devices: Annotated[int, Field(ge=1, le=65_536, description="Number of GPUs or cores.")]
 
 
 @with_config(ConfigDict(extra="forbid", strict=True, title="CapIn"))
 class CapIn(TypedDict):
-    """A cap."""
+    """A cap on a job."""
 
     share: Annotated[
         float,
@@ -213,20 +213,20 @@ class CapIn(TypedDict):
             ge=0.05,
             le=1,
             allow_inf_nan=False,
-            description="Of its cores' time or its GPUs' power; 1 = no cap.",
+            description="Share of its cores' time or its GPUs' power; 1 = no cap.",
         ),
     ]
 
 
 @with_config(ConfigDict(extra="forbid", strict=True, title="HoldIn"))
 class HoldIn(TypedDict, total=False):
-    """Who holds a job."""
+    """The user who holds a job."""
 
-    user: Annotated[Account, Field(description="Shown to those who ask why it waits.")]
+    user: Annotated[Account, Field(description="Shown in the reason for which it waits.")]
 
 
 def _true(value: bool) -> bool:
-    """A literal would take 1 as well."""
+    """Accept only true; `Literal[True]` would accept 1 as well."""
     if not value:
         raise ValueError("must be true or absent")
     return value
@@ -238,12 +238,14 @@ def _true(value: bool) -> bool:
     )
 )
 class CancelIn(TypedDict, total=False):
-    """Which active jobs are to end: those of whom all is true that is said."""
+    """Filters of the active jobs to cancel; a job must match all that are given."""
 
     all: Annotated[
         bool,
         AfterValidator(_true),
-        Field(description="Every one, if nothing else is said.", json_schema_extra={"const": True}),
+        Field(
+            description="All jobs, if no other filter is given.", json_schema_extra={"const": True}
+        ),
     ]
     user: Annotated[Account, Field(description="Of exactly this user.")]
     name: Annotated[Name, Field(description="With exactly this name.")]
@@ -251,11 +253,11 @@ class CancelIn(TypedDict, total=False):
 
 @with_config(ConfigDict(extra="forbid", strict=True, title="FastIn"))
 class FastIn(TypedDict):
-    """Haste."""
+    """A request for the fastest sampling rates."""
 
     seconds: Annotated[
         float,
-        Field(ge=1, le=3600, allow_inf_nan=False, description="How long from now."),
+        Field(ge=1, le=3600, allow_inf_nan=False, description="Duration from now."),
     ]
 
 
@@ -270,62 +272,64 @@ CANCEL: TypeAdapter[CancelIn] = TypeAdapter(CancelIn)
 FAST: TypeAdapter[FastIn] = TypeAdapter(FastIn)
 
 
-# What queries may say ---------------------------------------------------------------
+# Query parameters -------------------------------------------------------------------
 
 
-class Query(BaseModel):
-    """Parameters of a request. An unknown one is refused: it is a filter misspelt."""
+class QueryModel(BaseModel):
+    """Query parameters of a request. An unknown one is refused, as it may be a misspelt filter."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class NoQuery(Query):
+class NoQuery(QueryModel):
     """No parameters."""
 
 
-class JobsQuery(Query):
-    """Which jobs, and how many at a time."""
+class JobsQuery(QueryModel):
+    """Filters and paging of jobs."""
 
     state: list[JobState] = Field([], max_length=20, description="In one of these states.")
     user: Account = Field("", description="Of this user.")
     tenant: Account = Field("", description="Of this tenant.")
-    name: Name = Field("", description="Its name contains this, whatever the case.")
+    name: Name = Field("", description="Its name contains this, ignoring case.")
     array: int = Field(0, ge=0, le=MOST_ID, description="Tasks of the array with this id.")
-    since: float = Field(0, ge=0, le=1e11, description="Submitted then or later; since 1970.")
-    until: float = Field(0, ge=0, le=1e11, description="Submitted before; 0 = now.")
-    limit: int = Field(100, ge=1, le=1000, description="Jobs in a page.")
+    since: float = Field(
+        0, ge=0, le=1e11, description="Submitted at this time or later, in seconds since 1970."
+    )
+    until: float = Field(0, ge=0, le=1e11, description="Submitted before this time; 0 = now.")
+    limit: int = Field(100, ge=1, le=1000, description="Jobs per page.")
     cursor: str = Field(
-        "", max_length=16, pattern=r"^[0-9]*$", description="`next` of the page before."
+        "", max_length=16, pattern=r"^[0-9]*$", description="`next` of the previous page."
     )
 
 
-class ActiveQuery(Query):
-    """Which active jobs, and how many at a time."""
+class ActiveQuery(QueryModel):
+    """Filters and paging of active jobs."""
 
     state: list[Literal[JobState.PENDING, JobState.RUNNING, JobState.COMPLETING]] = Field(
         [], max_length=3, description="In one of these states."
     )
     user: Account | None = Field(None, description="Of exactly this user.")
-    tenant: Account | None = Field(None, description="On exactly this account.")
+    tenant: Account | None = Field(None, description="Of exactly this account.")
     name: Name | None = Field(None, description="With exactly this name.")
-    limit: int = Field(1000, ge=1, le=10_000, description="Jobs in a page.")
+    limit: int = Field(1000, ge=1, le=10_000, description="Jobs per page.")
     cursor: str = Field(
         "",
         max_length=120,
         pattern=r"^([0-9]{1,19}_[01]_-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"
         r"_[0-9]{1,19}_[0-9]{1,19})?$",
-        description="`next` of the page before.",
+        description="`next` of the previous page.",
     )
 
 
-class EventsQuery(Query):
-    """Which events, and whether to wait for more."""
+class EventsQuery(QueryModel):
+    """Filters of events, and whether to stream new ones."""
 
     after: int | None = Field(
         None, ge=0, le=MOST_ID,
-        description="Newer than this number. Default: 0 for a list, the newest for a stream.",
+        description="Only newer than this number. Default: 0 for a list, the newest for a stream.",
     )  # fmt: skip
-    limit: int = Field(1000, ge=1, le=10_000, description="Events in a list.")
+    limit: int = Field(1000, ge=1, le=10_000, description="Maximum number of events in a list.")
     kind: list[Annotated[str, StringConstraints(max_length=32, pattern=r"^[a-z_]+$")]] = Field(
         [], max_length=20, description="Of one of these kinds."
     )
@@ -333,38 +337,38 @@ class EventsQuery(Query):
     follow: bool = Field(False, description="Stream, as `text/event-stream`.")
 
 
-class DecisionsQuery(Query):
-    """Which decisions."""
+class DecisionsQuery(QueryModel):
+    """Filters of decisions."""
 
-    after: int = Field(0, ge=0, le=MOST_ID, description="Newer than this number.")
+    after: int = Field(0, ge=0, le=MOST_ID, description="Only newer than this number.")
     limit: int = Field(100, ge=1, le=1000)
 
 
-class LogsQuery(Query):
-    """Which part of what a job printed."""
+class LogsQuery(QueryModel):
+    """Selects a part of a job's log."""
 
     attempt: int = Field(0, ge=0, le=2**31 - 1, description="0 = the last one.")
-    tail: int | None = Field(None, ge=0, le=1_000_000, description="Only the last lines.")
+    tail: int | None = Field(None, ge=0, le=1_000_000, description="Only this many last lines.")
     follow: bool = Field(False, description="Stream until the job ends, as `text/event-stream`.")
     stream: Literal["stdout", "stderr"] = Field(
-        "stdout", description="Both are in one file unless the job asked for two."
+        "stdout", description="Both are in one file unless the job set `stderr`."
     )
 
 
-class SeriesQuery(Query):
-    """Which series, and how far back."""
+class SeriesQuery(QueryModel):
+    """Selects a series and its length."""
 
     name: str = Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")
     seconds: float = Field(3600.0, gt=0, le=31_536_000.0, description="How far back.")
     smooth: Literal["none", "median", "mean", "exponential"] = Field(
-        "none", description="Median or mean of the last `window_s`, or half forgotten in it."
+        "none", description="Median or mean over `window_s`, or exponential with that half-life."
     )
-    window_s: float = Field(1.0, ge=0.01, le=3600.0, description="Of `smooth`.")
+    window_s: float = Field(1.0, ge=0.01, le=3600.0, description="Window of `smooth`.")
     features: bool = Field(
         False, description="Also mean, deviation, 95 % quantile, slope and burst over 1, 10, 60 s."
     )
 
 
 def schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """The JSON schema of a body."""
+    """Return the JSON schema of a body."""
     return adapter.json_schema(ref_template="#/components/schemas/{model}")

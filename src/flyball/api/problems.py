@@ -1,7 +1,7 @@
 """Errors as RFC 9457 problem documents: what went wrong, and what to do about it.
 
-`token` is stable and meant for programs, `detail` and `remedy` for people. The types are URNs of
-our own: a problem must be understood without the network.
+`token` is stable and meant for programs, `detail` and `remedy` for people. The types are URNs, as
+a problem must be understood without the network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flyball.core.errors import Conflict, FlyballError, NotFound
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
 TRY_LATER = 75
-"""Exit code of errors that may pass."""
+"""Exit code of temporary errors (EX_TEMPFAIL)."""
 
 TOKENS = {
     400: "bad-request",
@@ -37,31 +37,31 @@ TOKENS = {
     500: "internal-error",
     503: "unavailable",
 }
-"""The usual token of a status; a problem may have one that says more."""
+"""Default token of a status; a problem may have a more specific one."""
 
 CLIENT_ERRORS = (400, 401, 403, 405, 413, 421, 429)
-"""What any route may answer: given by the guard or the server before the route is reached."""
+"""Statuses of any route: sent by the guard or the server before the route is reached."""
 
 MEANINGS = {
     400: "The request cannot be read.",
     401: "The token is missing or wrong.",
     403: "The Origin is another site.",
-    404: "There is no such thing.",
-    405: "The path does not know this method.",
-    409: "The Idempotency-Key was used before for something else.",
+    404: "It does not exist.",
+    405: "The path does not have this method.",
+    409: "The Idempotency-Key was used before for another request.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     416: "The range lies outside the log.",
     421: "The Host is not a name of this server.",
-    422: "A value is not as it must be.",
-    429: "Too many requests; Retry-After says when to go on.",
-    500: "An error of the server's own.",
-    503: "The control plane cannot do this now; try later.",
+    422: "A value is not valid.",
+    429: "Too many requests; Retry-After is the time to wait.",
+    500: "An internal error of the server.",
+    503: "The control plane cannot do this now; retry later.",
 }
 
 
 class Fault(BaseModel):
-    """One wrong value of a request."""
+    """One invalid value of a request."""
 
     where: str = Field(description="Path to the value, parts joined by dots.")
     why: str
@@ -71,16 +71,16 @@ class ProblemDocument(BaseModel):
     """RFC 9457 problem details."""
 
     type: str = Field(description="A URN made of the token.")
-    title: str = Field(description="The status in words.")
+    title: str = Field(description="The status as text.")
     status: int
     detail: str = Field(description="What went wrong, with numbers.")
     remedy: str = Field(description="What can be done about it; may be empty.")
     token: str = Field(description="Stable; for programs.")
-    errors: list[Fault] | None = Field(None, description="The wrong values, the first 20.")
+    errors: list[Fault] | None = Field(None, description="The first 20 invalid values.")
 
 
 class Problem(Exception):
-    """An answer that is an error."""
+    """An error that is sent as a response."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Problem(Exception):
         self.errors = errors
 
     def document(self) -> dict[str, Any]:
-        """What is said of it."""
+        """Return the problem document."""
         body: dict[str, Any] = {
             "type": f"urn:flyball:problem:{self.token}",
             "title": HTTPStatus(self.status).phrase,
@@ -112,12 +112,12 @@ class Problem(Exception):
         return {**body, "errors": self.errors} if self.errors else body
 
     def response(self) -> Response:
-        """The document, ready to be sent."""
+        """Return the document as a response."""
         return Response(to_json(self.document()), self.status, self.headers, MEDIA_TYPE)
 
 
 def problem_of(error: FlyballError) -> Problem:
-    """The problem that an error of the plane is."""
+    """Convert an error of the plane to a problem."""
     if isinstance(error, NotFound):
         status = 404
     elif isinstance(error, Conflict):
@@ -129,7 +129,7 @@ def problem_of(error: FlyballError) -> Problem:
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route that may answer with these problems and with the usual ones."""
+    """Return the `responses` of a route with these problems and those of every route."""
     return {
         status: {
             "description": MEANINGS[status],

@@ -1,4 +1,4 @@
-"""Token buckets: how often something may happen."""
+"""Token buckets, which limit the rate of requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Bucket:
-    """Holds up to `burst` tokens and gains `rate` a second; `now` is the caller's clock."""
+    """Holds up to `burst` tokens and gains `rate` a second; callers pass the time."""
 
     __slots__ = ("burst", "filled_s", "held", "rate")
 
@@ -17,7 +17,7 @@ class Bucket:
         self.held, self.filled_s = burst, now_s
 
     def take(self, now_s: float) -> float:
-        """Take a token; 0, or the seconds until there is one."""
+        """Take a token and return 0, or return the seconds until there is one."""
         passed_s = max(now_s - self.filled_s, 0.0)
         self.held = min(self.burst, self.held + passed_s * self.rate)
         self.filled_s = now_s
@@ -28,7 +28,7 @@ class Bucket:
 
 
 class Buckets:
-    """A bucket per client. The least recently seen is forgotten: memory stays bounded."""
+    """Holds a bucket per client. The least recently used is dropped, so memory stays bounded."""
 
     def __init__(
         self, rate: float, burst: float, clock: Callable[[], float], most: int = 4096
@@ -38,7 +38,7 @@ class Buckets:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def take(self, client: str) -> float:
-        """Take a token of a client's; 0, or the seconds until there is one."""
+        """Take a token of a client and return 0, or return the seconds until there is one."""
         now_s = self._clock()
         bucket = self._buckets.get(client)
         if bucket is None:

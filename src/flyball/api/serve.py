@@ -1,4 +1,4 @@
-"""Serving the app: a listening socket, a thread, a way to stop."""
+"""Serves the app: opens the socket, runs uvicorn in a thread, and stops it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from flyball.api.app import create_app
 from flyball.api.bounded_http import BoundedProtocol
-from flyball.api.connections import Acceptor, Limits, connection_limit
+from flyball.api.connections import Acceptor, ConnectionLimits, connection_limit
 from flyball.api.metrics_text import Counts
 from flyball.api.plane_like import PlaneLike
 from flyball.api.settings import LOOPBACK_NAMES, ApiSettings
@@ -28,10 +28,10 @@ from flyball.core.errors import BadInput
 BACKLOG = 1024
 MOST_PORT = 65_535
 GRACE_S = 3
-"""How long open requests may take once the server is told to stop."""
+"""How long open requests may take once the server is stopping."""
 START_S = 30.0
 DATE_S = 1.0
-"""How often answers get a new date: the only thing a server does that nobody asks for."""
+"""How often the Date header is updated and late connections are dropped."""
 
 
 class PortTaken(BadInput):
@@ -39,23 +39,24 @@ class PortTaken(BadInput):
 
 
 class _Uvicorn(uvicorn.Server):
-    """Sleeps until it is told to end, where uvicorn looks ten times a second whether it was.
+    """Sleeps until it is stopped, where uvicorn polls for that ten times a second.
 
-    It accepts its connections through an `Acceptor`, which bounds what they may hold.
+    It accepts connections through an `Acceptor`, which limits them.
     """
 
     def __init__(self, config: uvicorn.Config, settings: ApiSettings, counts: Counts) -> None:
         super().__init__(config)
         self._settings, self._counts = settings, counts
         self._acceptors: list[Acceptor] = []
-        self._told = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             raise RuntimeError("the API's app did not start")
-        limits = Limits(connection_limit(self._settings.connections), self._settings.header_s)
+        most = connection_limit(self._settings.connections)
+        limits = ConnectionLimits(most, self._settings.header_s)
         self._acceptors = [
             Acceptor(listener, self._protocol, self.config.ssl, limits, self._counts)
             for listener in sockets or []
@@ -75,16 +76,16 @@ class _Uvicorn(uvicorn.Server):
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DATE_S):
-                    await self._told.wait()
+                    await self._stop_requested.wait()
             for acceptor in self._acceptors:
                 acceptor.drop_late()
 
     def end(self) -> None:
-        """Have it end soon. From any thread."""
+        """Stop the server soon; from any thread."""
         self.should_exit = True
-        if self._loop is not None:  # else it will see before it first sleeps
+        if self._loop is not None:  # otherwise it checks before its first sleep
             with contextlib.suppress(RuntimeError):  # it has ended already
-                self._loop.call_soon_threadsafe(self._told.set)
+                self._loop.call_soon_threadsafe(self._stop_requested.set)
 
 
 @dataclass
@@ -92,8 +93,8 @@ class Server:
     """A running API.
 
     Attributes:
-        url: where it is, without a slash at the end.
-        host, port: what it is bound to.
+        url: its URL, without a trailing slash.
+        host, port: the address it is bound to.
     """
 
     url: str
@@ -105,15 +106,15 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Whether it still serves."""
+        """Whether it is still serving."""
         return self._thread.is_alive()
 
     def join(self) -> None:
-        """Wait until it serves no more."""
+        """Wait for its end."""
         self._thread.join()
 
     def stop(self) -> None:
-        """End streams, let open requests finish, let go of the port. May be called twice."""
+        """End streams, let open requests finish, release the port. May be called twice."""
         self.app.state.bridge.closing = True
         self._server.end()
         self._thread.join()
@@ -131,13 +132,13 @@ def serve(
 
     Args:
         host: a name or an address of this machine.
-        port: 0 = any free one.
-        tls_cert, tls_key: PEM files; required unless the host is loopback, for a token that
-            travels in the clear is no secret.
+        port: 0 = any free port.
+        tls_cert, tls_key: PEM files; required unless the host is loopback, as the token must not
+            be sent in clear text.
 
     Raises:
-        BadInput: a host that may not or cannot be served.
-        PortTaken: the host can be served, but not on this port.
+        BadInput: the host cannot be served, or not without TLS.
+        PortTaken: the port is not available on this host.
     """
     check_exposure(host, tls_cert, tls_key)
     listener = _listen(host, port)
@@ -155,10 +156,10 @@ def serve(
 
 
 def check_exposure(host: str, tls_cert: str | Path, tls_key: str | Path) -> None:
-    """Refuse to put the API on a network unprotected, or with a certificate that does not load.
+    """Refuse to serve on a network without TLS, or with a certificate that cannot be loaded.
 
     Raises:
-        BadInput: saying what is missing.
+        BadInput: it names what is missing.
     """
     if bool(tls_cert) != bool(tls_key):
         missing = "--tls-key" if tls_cert else "--tls-cert"
@@ -179,7 +180,7 @@ def check_exposure(host: str, tls_cert: str | Path, tls_key: str | Path) -> None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host can be reached from this machine only."""
+    """Return whether a host can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -190,12 +191,12 @@ def is_loopback(host: str) -> bool:
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= MOST_PORT:
-        raise BadInput(f"{port} is no port", f"use 1 to {MOST_PORT}, or 0 for any free one")
+        raise BadInput(f"{port} is not a port", f"use 1 to {MOST_PORT}, or 0 for any free one")
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        family, kind, protocol, _, address = found[0]
+        family, kind, protocol, _, address = addresses[0]
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -222,9 +223,9 @@ def _started(
     config = uvicorn.Config(
         app,
         log_config=None,
-        access_log=False,  # the guard writes one that holds no secrets
+        access_log=False,  # the guard writes one without secrets
         server_header=False,
-        proxy_headers=False,  # nobody may say for himself who he is
+        proxy_headers=False,  # clients could forge their address
         ws="none",
         lifespan="on",
         loop="auto",  # uvloop where it is installed
@@ -249,16 +250,16 @@ def _started(
 
 
 def _names(host: str) -> frozenset[str]:
-    """What a Host header may say: loopback, the address bound to, this machine's names.
+    """Return the valid Host headers: loopback, the bound address, this machine's names.
 
-    A server on all addresses answers to each of them.
+    A server that is bound to all addresses accepts each of them.
     """
     plain = host.strip("[]").lower()
     names = {*LOOPBACK_NAMES, _bracketed(plain)}
     if _is_any(plain):
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         for addresses in psutil.net_if_addrs().values():
-            names |= {_bracketed(each.address.partition("%")[0].lower()) for each in addresses}
+            names |= {_bracketed(entry.address.partition("%")[0].lower()) for entry in addresses}
     return frozenset(names)
 
 

@@ -1,4 +1,4 @@
-"""What an operator may set on the API. Times in seconds, sizes in bytes."""
+"""Settings of the API. Times are in seconds, sizes in bytes."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 @dataclass(frozen=True)
 class ApiSettings:
-    """Everything the app needs beside the plane.
+    """Settings of the app.
 
     Attributes:
-        token: the secret every request must bear.
-        token_folder: the state folder whose token file may bring another one at any time; None =
-            it stays as it is.
-        hosts: names and addresses, without port, that a Host header may carry. Anything else is
-            refused: a web page that rebinds its own name to this machine sends its own name.
+        token: the secret that every request must carry.
+        token_folder: the state folder, whose token file is reread when it changes; None = the
+            token never changes.
+        hosts: valid names and addresses in Host headers, without port. Others are refused: a web
+            page that rebinds its DNS name to this machine sends that name (DNS rebinding).
         one_bytes, batch_bytes: largest body of any request, and of a batch of jobs.
-        batch_jobs: most jobs in a batch.
-        workers: calls to the plane at a time. Submits wait for a group commit, so many of them
-            must be able to wait together.
-        failure_rate, failure_burst: refused tokens a second and in one go, per client.
+        workers: concurrent calls to the plane. Submissions wait for a group commit, so many of
+            them must be able to wait together.
+        failure_rate, failure_burst: refused tokens per second and in a burst, per client.
         open_rate, open_burst: the same for requests that need no token.
         rate, burst: the same for all requests with the token together.
-        stream_s: a stream ends after this long; clients go on with `Last-Event-ID`.
-        heartbeat_s: a stream that has nothing to say says so this often.
-        poll_s: how often the log of a running job is looked at.
-        streams: streams at a time.
-        connections: open connections; fewer where the process may open few files.
-        header_bytes: of a request's line and headers together.
-        header_s: a header that takes longer, or a TLS handshake, ends the connection.
+        stream_s: a stream ends after this long; clients resume with `Last-Event-ID`.
+        heartbeat_s: interval of heartbeats on a stream without events.
+        poll_s: how often the log of a running job is polled.
+        streams: maximum number of open streams.
+        connections: maximum number of connections; fewer if the process may open few files.
+        header_bytes: maximum size of a request's line and headers together.
+        header_s: timeout of a header, and of a TLS handshake.
         idle_s: a connection without a request is closed after this long.
     """
 
@@ -41,7 +40,6 @@ class ApiSettings:
     hosts: frozenset[str] = LOOPBACK_NAMES
     one_bytes: int = MIB
     batch_bytes: int = 32 * MIB
-    batch_jobs: int = 10_000
     workers: int = 64
     failure_rate: float = 1.0
     failure_burst: float = 20.0

@@ -1,4 +1,4 @@
-"""From checked input to job specs. Hot for batches: a few microseconds a job."""
+"""Converts validated input to job specs. A hot path for batches: a few microseconds a job."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_FAULTS = 20
 
 
 def checked(adapter: TypeAdapter[Any], body: bytes) -> Any:
-    """A body as values.
+    """Parse and validate a body.
 
     Raises:
-        Problem: 400 if it is not JSON, 422 if a value is not as it must be. The value itself is
-            never repeated: it may be a secret in somebody's environment.
+        Problem: 400 if it is not JSON, 422 if a value is invalid. The value itself is never
+            repeated: it may be a secret in a job's environment.
     """
     try:
         return adapter.validate_json(body)
@@ -34,24 +34,24 @@ def checked(adapter: TypeAdapter[Any], body: bytes) -> Any:
 
 
 def faulty(faults: list[Any]) -> Problem:
-    """The problem that wrong values are."""
+    """Return the problem for invalid values."""
     listed = [
-        {"where": ".".join(str(part) for part in each["loc"]), "why": str(each["msg"])}
-        for each in faults[:MOST_FAULTS]
+        {"where": ".".join(str(part) for part in fault["loc"]), "why": str(fault["msg"])}
+        for fault in faults[:MOST_FAULTS]
     ]
     first = listed[0]
     where = f"{first['where']}: " if first["where"] else ""
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return Problem(
-        422, f"{where}{first['why']}{more}", "see /docs for what is taken", "", errors=listed
+        422, f"{where}{first['why']}{more}", "see /docs for valid values", "", errors=listed
     )
 
 
 def specs_of(jobs: Sequence[JobIn | OneIn]) -> list[JobSpec]:
-    """The specs, in order; an array becomes its tasks.
+    """Return the specs, in order; an array becomes its tasks.
 
     Raises:
-        Problem: 422.
+        Problem: 422 if a value is invalid.
     """
     folders: dict[str, str] = {}
     specs: list[JobSpec] = []
@@ -69,7 +69,7 @@ def specs_of(jobs: Sequence[JobIn | OneIn]) -> list[JobSpec]:
         if "after" in values:
             values["after"] = tuple(values["after"])
         if "notify" in values:
-            values["notify"] = tuple(parse_target(given) for given in values["notify"])
+            values["notify"] = tuple(parse_target(target) for target in values["notify"])
         array = values.pop("array", None)
         if array is None:
             specs.append(JobSpec(**values))
@@ -79,18 +79,18 @@ def specs_of(jobs: Sequence[JobIn | OneIn]) -> list[JobSpec]:
 
 
 def _tasks(values: dict[str, Any], array: str) -> list[JobSpec]:
-    """The tasks of an array: `0-9:3,20%4` is 0, 3, 6, 9 and 20, four at a time."""
+    """Return the tasks of an array: `0-9:3,20%4` is 0, 3, 6, 9 and 20, four at a time."""
     text, _, limit = array.partition("%")
     indices: set[int] = set()
     for part in text.split(","):
         span, _, step = part.partition(":")
         low, _, high = span.partition("-")
-        found = range(int(low), int(high or low) + 1, max(int(step or 1), 1))
-        if not found or len(indices) + len(found) > MOST_TASKS:
+        span_indices = range(int(low), int(high or low) + 1, max(int(step or 1), 1))
+        if not span_indices or len(indices) + len(span_indices) > MOST_TASKS:
             raise _wrong(
                 "array", f"{part!r} is not a range of 1 to {MOST_TASKS:,} tasks", "e.g. 0-9%4"
             )
-        indices.update(found)
+        indices.update(span_indices)
     return [
         JobSpec(**values, array_index=index, array_limit=int(limit or 0))
         for index in sorted(indices)
@@ -98,15 +98,15 @@ def _tasks(values: dict[str, Any], array: str) -> list[JobSpec]:
 
 
 def _resolved(path: str) -> str:
-    """Without links and dots, so that what is checked is what is used.
+    """Return a path without links and dots, so that the path checked is the path used.
 
     Raises:
-        Problem: 422, a name no file system could hold.
+        Problem: 422 if no file system could hold the name.
     """
     try:
         return os.path.realpath(path)
     except (OSError, ValueError) as error:
-        raise Problem(422, f"{path!r} is no path: {error}", "give an absolute path") from None
+        raise Problem(422, f"{path!r} is not a path: {error}", "give an absolute path") from None
 
 
 def _wrong(where: str, why: str, remedy: str) -> Problem:

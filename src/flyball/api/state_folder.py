@@ -1,4 +1,4 @@
-"""The state folder: where it is, and whether it can be trusted."""
+"""The state folder: its location, the checks of its permissions, and its lock."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from flyball.core.errors import BadInput, Unavailable
 
 
 def default_state() -> Path:
-    """`FLYBALL_STATE`, else `flyball` under `XDG_STATE_HOME`, else under `~/.local/state`.
+    """Return `FLYBALL_STATE`, else `flyball` in `XDG_STATE_HOME`, else in `~/.local/state`.
 
     Raises:
         BadInput: `FLYBALL_STATE` is set and is not an absolute path.
     """
-    if named := os.environ.get("FLYBALL_STATE"):
-        if not os.path.isabs(named):
-            raise BadInput(f"FLYBALL_STATE={named} is not absolute", "give the whole path")
-        return Path(named)
+    if stated := os.environ.get("FLYBALL_STATE"):
+        if not os.path.isabs(stated):
+            raise BadInput(f"FLYBALL_STATE={stated} is not absolute", "give an absolute path")
+        return Path(stated)
     home = os.environ.get("XDG_STATE_HOME", "")
-    # A relative XDG path is to be ignored, says its specification.
+    # The XDG specification says to ignore a relative path.
     base = Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state"
     return base / "flyball"
 
 
 def open_state(path: Path) -> Path:
-    """Make the folder (mode 0700) if it is not there, and check it. Returns it resolved.
+    """Create the folder (mode 0700) if it does not exist, and check it; returns it resolved.
 
-    Whoever can write here can run programs as this user, so it must be nobody else's: not the
-    folder, and not the name that leads to it.
+    A user who can write here can run programs as this user, so no other user may: neither in the
+    folder nor in its parent, where the folder could be replaced.
 
     Raises:
-        BadInput: it cannot be made, is no folder, is another user's, or others may write to it.
+        BadInput: it cannot be created, is not a folder, is another user's, or others may write
+            to it.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,22 +64,22 @@ def open_state(path: Path) -> Path:
 
 
 def _check_parent(resolved: Path) -> None:
-    """A parent that others may write to lets them swap the folder, unless it is sticky."""
+    """Refuse a parent that others may write to, as they could replace the folder, unless sticky."""
     status = os.stat(resolved.parent)
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o002 and not mode & stat.S_ISVTX:
         raise BadInput(
-            f"anybody may rename the state folder: {resolved.parent} has mode {mode:04o}",
+            f"any user may rename the state folder: {resolved.parent} has mode {mode:04o}",
             "name a folder elsewhere",
         )
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder; only one control plane may.
+    """Lock the folder; only one control plane may use it.
 
     Raises:
-        Unavailable: another process holds it.
+        Unavailable: another process has locked it.
     """
     with open(folder / "lock", "w") as file:
         try:
@@ -91,7 +92,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Tell whether a control plane holds the folder, also one that is only starting."""
+    """Return whether a control plane has locked the folder, even one that is still starting."""
     try:
         with open(folder / "lock") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

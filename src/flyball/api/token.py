@@ -1,4 +1,4 @@
-"""The API's secret: a file that only its owner can read."""
+"""The API's token: a secret in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from flyball.core.errors import BadInput
 
 NAME = "token"
 LEAST = 32
-"""Characters of a token; ours have 43 (256 bits)."""
+"""Minimum length of a token; ours have 43 characters (256 bits)."""
 MOST = 512
 
 logger = logging.getLogger("flyball.api")
 
 
 class Secret:
-    """The token that requests must bear, which may be replaced while the server runs.
+    """The token that requests must carry, which may be replaced while the server runs.
 
-    The file is looked at when a request bears another token, so a new one is accepted from the
-    first request on that bears it, and whenever `refresh` is called. From then on the old one is
-    refused.
+    The file is checked when a request carries another token, and whenever `refresh` is called, so
+    a new token is accepted from its first request on. From then on the old one is refused.
 
     Attributes:
         changes: how often it was replaced since the start.
@@ -34,24 +33,24 @@ class Secret:
     def __init__(self, token: str, folder: Path | None = None) -> None:
         self.changes = 0
         self._value, self._folder = token.encode(), folder
-        self._seen: tuple[int, ...] = ()  # the first look reads the file, whatever it was before
+        self._seen: tuple[int, ...] = ()  # so that the first check always reads the file
         self._reading = threading.Lock()
 
-    def matches(self, given: bytes) -> bool:
-        """Tell whether this is the token, as the file has it now."""
-        if hmac.compare_digest(given, self._value):
+    def matches(self, token: bytes) -> bool:
+        """Return whether this is the current token."""
+        if hmac.compare_digest(token, self._value):
             return True
         self.refresh()
-        return hmac.compare_digest(given, self._value)
+        return hmac.compare_digest(token, self._value)
 
     def refresh(self) -> None:
-        """Take the token of the file if it was replaced; one that is unusable is passed over."""
+        """Reread the token if its file was replaced; an invalid one is ignored."""
         if self._folder is None:
             return
         with self._reading:
             try:
                 status = os.stat(self._folder / NAME, follow_symlinks=False)
-            except OSError:  # removed: the token stays as it is until there is another
+            except OSError:  # removed: the token stays valid until there is another
                 return
             seen = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
             if seen == self._seen:
@@ -69,17 +68,17 @@ class Secret:
 
 
 def make_token(folder: Path) -> str:
-    """The token in a state folder; made if there is none.
+    """Return the token of a state folder; created if there is none.
 
     Raises:
-        BadInput: the file is not usable as a secret.
+        BadInput: the file is not valid as a secret.
     """
     path = folder / NAME
     draft = folder / f"{NAME}.{os.getpid()}.new"
     if not path.exists():
         try:
             _write_draft(draft)
-            # A link fails where a file exists: of two that start at once, one token wins.
+            # A link fails if the file exists: if two processes start at once, one token wins.
             os.link(draft, path)
         except FileExistsError:
             pass
@@ -89,7 +88,7 @@ def make_token(folder: Path) -> str:
 
 
 def replace_token(folder: Path) -> str:
-    """Put a new token in the place of the one in a state folder, which may be unusable or absent.
+    """Replace the token of a state folder, which may be invalid or absent.
 
     Returns:
         The new token, which is on disk.
@@ -102,7 +101,7 @@ def replace_token(folder: Path) -> str:
         draft.unlink(missing_ok=True)
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(directory)  # else a loss of power might bring the old one back
+        os.fsync(directory)  # otherwise a power failure might restore the old one
     finally:
         os.close(directory)
     return read_token(folder)
@@ -117,7 +116,7 @@ def _write_draft(draft: Path) -> None:
 
 
 def read_token(folder: Path) -> str:
-    """The token in a state folder.
+    """Return the token of a state folder.
 
     Raises:
         BadInput: there is none, others can read it, or it is too short to be a secret.

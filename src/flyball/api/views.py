@@ -1,5 +1,5 @@
-"""What the API answers, for the schema. Answers are not checked against these at run time: the
-tests do that, so that serving costs nothing."""
+"""Models of the API's responses, for the schema. Responses are not validated against them at run
+time: the tests do that, so that serving costs nothing."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from flyball.core.jobs import JobState
 
 
 class View(BaseModel):
-    """More may be added to any answer; clients pass over what they do not know."""
+    """Any response may gain fields; clients ignore those they do not know."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class JobView(View):
-    """A job. Times are seconds since 1970, null = not yet."""
+    """A job. Times are in seconds since 1970; null = not yet."""
 
     id: int
-    label: str = Field(description="As people write it: `12`, or `12_3` for a task of an array.")
+    label: str = Field(description="Id for people: `12`, or `12_3` for a task of an array.")
     name: str
     state: JobState
-    reason: str | None = Field(description="Why it waits, or why it ended so.")
-    attempts: int = Field(description="How often it was started.")
+    reason: str | None = Field(description="Why it waits, or why it ended.")
+    attempts: int = Field(description="Number of starts.")
     submit_time: float
     start_time: float | None
     end_time: float | None
@@ -35,80 +35,79 @@ class JobView(View):
     gpus: int
     unit: str = Field(
         "device",
-        description="What its devices are: `core`, `GPU`, or `device` where one stands for several "
-        "cores.",
+        description="Kind of its devices: `core`, `GPU`, or `device` for a group of cores.",
     )
     memory_mib: int
-    node: Any = Field(description="Where it runs, null = nowhere.")
+    node: Any = Field(description="Where it runs; null = nowhere.")
     array_id: int | None
-    spec: dict[str, Any] = Field(description="What was asked for.")
+    spec: dict[str, Any] = Field(description="The job as submitted.")
     elastic: list[int] | None = Field(
         None, description="Fewest and most cores or GPUs; null = rigid."
     )
     tuning: dict[str, Any] | None = Field(
         None,
-        description="Cores or GPUs and share it has now, the part of a step that these share as "
-        "far as it was measured, and the log of changes; null = none yet.",
+        description="Its current cores or GPUs and share, the measured part of a step that "
+        "scales with them, and the log of changes; null = none yet.",
     )
     held: dict[str, Any] | None = Field(
         None,
-        description="Why it may not start yet: `by` (who holds it, null = nobody) and `begin_time` "
-        "(null = at once); null = it may.",
+        description="Why it may not start yet: `by` (the user who holds it, null = none) and "
+        "`begin_time` (null = none); null = it may start.",
     )
     notify: list[dict[str, Any]] | None = Field(
         None,
-        description="Who is told of its end: `to`, `ok` (null = not told yet), `message` and "
-        "`time`; null = nobody.",
+        description="Notifications of its end: `to`, `ok` (null = not sent yet), `message` and "
+        "`time`; null = none.",
     )
 
 
 class Submitted(View):
-    """Accepted, and durable."""
+    """Jobs that were accepted and are durable."""
 
     id: int = Field(description="The job, or the first of them.")
     ids: list[int] = Field(description="All of them, in the order of the request.")
 
 
 class Cancelled(View):
-    """Told to stop; jobs that had ended already are not in it."""
+    """Jobs that were told to stop, without those that had already ended."""
 
     ids: list[int]
 
 
 class Held(View):
-    """Held or released; jobs that are not concerned are not in it."""
+    """Jobs that were held or released, without those that this does not concern."""
 
     ids: list[int]
 
 
 class Ordered(View):
-    """Taken, and durable; what the job is to have from now on."""
+    """The order is durable; the fields are what the job is to have from now on."""
 
     id: int
 
 
 class ListedJob(JobView):
-    """A job in a list, with the reason for which it waits."""
+    """A job in a list, with the reason why it waits."""
 
     token: str | None = Field(
-        description="Why it waits, in a word as `/jobs/ID/why` has it; null = it does not."
+        description="Reason why it waits, as in `/jobs/ID/why`; null = it does not wait."
     )
 
 
 class JobPage(View):
-    """A page of jobs, the newest first."""
+    """A page of jobs, newest first."""
 
     jobs: list[ListedJob]
-    next: str | None = Field(description="`cursor` of the next page; null: this is the last.")
+    next: str | None = Field(description="`cursor` of the next page; null = this is the last.")
 
 
 class Queue(View):
-    """A page of the active jobs: what runs, then what waits, by priority and submission."""
+    """A page of the active jobs: running ones, then waiting ones by priority and submission."""
 
     jobs: list[ListedJob]
-    total: int = Field(description="How many were asked for, on this page or not.")
-    pending: int = Field(description="How many of these wait.")
-    next: str | None = Field(description="`cursor` of the next page; null: this is the last.")
+    total: int = Field(description="Number of jobs that match, on all pages.")
+    pending: int = Field(description="Number of these that wait.")
+    next: str | None = Field(description="`cursor` of the next page; null = this is the last.")
 
 
 class Nodes(View):
@@ -118,7 +117,7 @@ class Nodes(View):
 
 
 class Decisions(View):
-    """Decisions, the oldest first."""
+    """Decisions, oldest first."""
 
     decisions: list[dict[str, Any]]
 
@@ -131,13 +130,13 @@ class EventRow(View):
 
 
 class Events(View):
-    """Events, the oldest first."""
+    """Events, oldest first."""
 
     events: list[EventRow]
 
 
 class Progress(View):
-    """What the job last said of itself."""
+    """The values that the job last reported."""
 
     job: int
     values: dict[str, Any]
@@ -147,17 +146,17 @@ class StartRow(View):
     """When a pending job is expected to start, in seconds from now."""
 
     id: int
-    p50_s: float = Field(description="Half of such jobs start within this.")
-    p90_s: float = Field(description="Nine of ten do.")
-    method: str = Field(description="Where the run times come from.")
+    p50_s: float = Field(description="Median: half of such jobs start within this time.")
+    p90_s: float = Field(description="90 % quantile: nine of ten start within this time.")
+    method: str = Field(description="Source of the run times.")
 
 
 class LoadRow(View):
-    """One series ahead; the lists go together."""
+    """The forecast of one series; all lists have the same length."""
 
     series: str = Field(description="`arrivals`, `running`, `pending` or `utilisation`.")
     unit: str
-    time: float = Field(description="Seconds since 1970: the end of what is known.")
+    time: float = Field(description="Seconds since 1970: the last observation.")
     ahead_s: list[float]
     mean: list[float]
     p05: list[float]
@@ -166,52 +165,52 @@ class LoadRow(View):
 
 
 class Forecast(View):
-    """What is expected, and how good such forecasts have been."""
+    """Forecasts, and how accurate they have been."""
 
     starts: list[StartRow]
-    note: str = Field(description="Whether jobs that are still to come are reckoned with.")
-    loads: list[LoadRow] = Field(description="Empty while nothing is learnt beside.")
+    note: str = Field(description="Whether jobs that are not submitted yet are considered.")
+    loads: list[LoadRow] = Field(description="Empty while no worker learns.")
     predictions: dict[str, Any] = Field(
         description="By `loads`, `run_times`, `starts`: model in use, errors, coverage; `worker`."
     )
 
 
 class SeriesView(View):
-    """One series; the lists go together."""
+    """One series; both lists have the same length."""
 
     name: str
     times: list[float] = Field(description="Seconds since 1970.")
     values: list[float | None]
-    features: list[dict[str, Any]] = Field([], description="One for each window, if asked for.")
+    features: list[dict[str, Any]] = Field([], description="One per window, if requested.")
 
 
 class SensorRow(View):
-    """One collector."""
+    """The state of one collector."""
 
     name: str
     family: str
     period_s: float | None = Field(description="How often it is read; null = never.")
     kind: str = Field(description="`measured`, `modelled`, or `absent`.")
-    absent: str = Field(description="Why there is none here, else empty.")
+    absent: str = Field(description="Why this machine has none, else empty.")
     source: str
-    failures: int = Field(description="How often it raised.")
-    error: str = Field(description="The last failure, in words.")
-    took_us: int | None = Field(description="The last reading.")
+    failures: int = Field(description="Number of failures.")
+    error: str = Field(description="Message of the last failure.")
+    took_us: int | None = Field(description="Duration of the last read.")
 
 
 class Sensors(View):
-    """The monitoring agent and its collectors."""
+    """The state of the monitoring agent and of its collectors."""
 
     alive: bool = Field(description="Whether it published within the last 10 s.")
-    age_s: float | None = Field(description="Since it last did; null = never.")
+    age_s: float | None = Field(description="Time since it last published; null = never.")
     fast: bool
     lost: int = Field(description="How often samples could not be written.")
-    store_failures: int = Field(description="How often keeping house failed.")
+    store_failures: int = Field(description="How often maintaining the store failed.")
     sensors: list[SensorRow]
 
 
 class Fast(View):
-    """How long the fastest rates last."""
+    """How long the fastest rates are used."""
 
     seconds: float
 
@@ -220,4 +219,4 @@ class Health(View):
     """Whether the control plane works."""
 
     ok: bool
-    checks: dict[str, Any] = Field({}, description="Only for those with the token.")
+    checks: dict[str, Any] = Field({}, description="Only in responses to requests with the token.")

@@ -1,4 +1,4 @@
-"""Layer 1: what the machine and its jobs do, sampled by one small process and kept in files.
+"""Layer 1, monitoring: one small process samples the machine and its jobs and keeps the values.
 
-`agent` runs the collectors, `store` keeps what they saw, `reader.Telemetry` gives it to the rest.
+`agent` runs the collectors, `store` keeps their samples in files, `reader.Telemetry` reads them.
 """

@@ -3,7 +3,7 @@
     python -m flyball.monitor.agent --state DIR [--rate compute=50ms] [--host-watts 60:200] \
         [--keep-days 7] [--keep-mib 512] [--only compute,memory]
 
-It ends on SIGTERM or when its parent goes, and leaves whole segments behind.
+It ends on SIGTERM or when its parent ends, and leaves complete segments behind.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ from flyball.monitor import registry
 from flyball.monitor.host_power import catalogue_power, host_power
 from flyball.monitor.keep import Keep, checked_keep
 from flyball.monitor.loop import Loop
-from flyball.monitor.publish import Outlet
+from flyball.monitor.publish import FAST, Outlet
 from flyball.monitor.rates import FASTEST, Rates, parse_rates
 from flyball.monitor.sensor import HostPower, Site
 from flyball.monitor.slot import Slot
 from flyball.monitor.spool import SEGMENT_S
 
 STORE_S = 300.0
-"""How often finished spools become segments: starting the process that does it costs as much CPU
-time as a minute's sampling does, so it does several minutes at a time."""
+"""How often finished spools are converted to segments: starting the process that does it costs as
+much CPU time as a minute of sampling, so it handles several minutes at a time."""
 LONGEST_STORE_S = 60.0
-FAST = "fast"
 MOST_FAST_S = 3600.0
 
 
 class SteadyClock(VirtualClock):
-    """Seconds since 1970 that never go back: the time of day at the start, then time since boot,
-    which goes on while a laptop sleeps."""
+    """Seconds since 1970 that never go back: the time of day at the start, advanced by the time
+    since boot, which continues while a laptop sleeps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +57,7 @@ class SteadyClock(VirtualClock):
 
 
 class StoreKeeper:
-    """Starts `flyball.monitor.store` now and then, and never waits for it but at the end."""
+    """Starts `flyball.monitor.store` at intervals, and waits for it only at the end."""
 
     def __init__(self, folder: Path, keep: Keep = Keep()) -> None:  # noqa: B008 (it is frozen)
         self._folder, self._keep = folder, keep
@@ -74,17 +73,17 @@ class StoreKeeper:
                 return
             self.failures += self._process.returncode != 0
             self._process = None
-        # A little after the minute, so that the minute before it is closed.
+        # A little after the minute, so that the spool of the previous minute is closed.
         if now - self._began_s >= STORE_S and now % SEGMENT_S >= 2.0:
             self._start(now, now // SEGMENT_S * SEGMENT_S)
 
     def finish(self, now: float) -> None:
-        """Everything there is becomes segments."""
-        for again in (True, False):
+        """Convert all spools to segments, and wait for that."""
+        for start in (True, False):
             if self._process is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(LONGEST_STORE_S)
-            if again:
+            if start:
                 self._start(now, math.inf)
 
     def _start(self, now: float, before_s: float) -> None:
@@ -92,14 +91,14 @@ class StoreKeeper:
         command = [sys.executable, "-m", "flyball.monitor.store", str(self._folder)]
         command += ["--before", str(before_s)]
         command += ["--keep-days", f"{self._keep.days:g}", "--keep-mib", f"{self._keep.mib:g}"]
-        # What it complains of goes where the agent's own words go.
+        # Its stderr goes where the agent's goes.
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
 
 
 class Agent:
-    """The parts put together; `run` until told to stop."""
+    """Combines collectors, loop, outlet and store; `run` samples until told to stop."""
 
     def __init__(
         self,
@@ -137,12 +136,12 @@ class Agent:
         self._keeper.each_second(now)
 
     def _tier(self, now: float) -> None:
-        """Faster while somebody asked for it."""
+        """Switch to the fastest rates on request, and back when the time is up."""
         with contextlib.suppress(OSError, ValueError):
-            asked_s = float((self._folder / FAST).read_text())
+            requested_s = float((self._folder / FAST).read_text())
             (self._folder / FAST).unlink()
-            if 0 < asked_s < math.inf:
-                self._fast_until_s = now + min(asked_s, MOST_FAST_S)
+            if 0 < requested_s < math.inf:
+                self._fast_until_s = now + min(requested_s, MOST_FAST_S)
                 self._loop.set_rates(FASTEST)
         if self._fast_until_s and now >= self._fast_until_s:
             self._fast_until_s = 0.0
@@ -154,16 +153,16 @@ class Agent:
             "fast": self._fast_until_s > 0,
             "cpu_s": time.process_time(),
             "store_failures": self._keeper.failures,
-            "sensors": {each.name: each.state() for each in self.slots},
+            "sensors": {slot.name: slot.state() for slot in self.slots},
         }
 
 
 def build(state: Path, rates: Rates, names: Sequence[str], host: HostPower, keep: Keep) -> Agent:
-    """An agent of this machine for a state folder."""
+    """Build an agent of this machine for a state folder."""
     slots: list[Slot] = []
 
     def ours() -> frozenset[int]:
-        jobs = next((each.sensor for each in slots if each.name == "jobs"), None)
+        jobs = next((slot.sensor for slot in slots if slot.name == "jobs"), None)
         return getattr(jobs, "pids", frozenset())
 
     agent = Agent(Site(state=state, host_power=host, ours=ours), rates, names, keep)
@@ -172,10 +171,10 @@ def build(state: Path, rates: Rates, names: Sequence[str], host: HostPower, keep
 
 
 def lock(folder: Path) -> int:
-    """Hold the telemetry folder for this process.
+    """Lock the telemetry folder for this process; returns the lock's descriptor.
 
     Raises:
-        BadInput: another agent has it.
+        BadInput: another agent uses it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -188,16 +187,16 @@ def lock(folder: Path) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The process."""
+    """Run the agent process; returns its exit code."""
     parser = argparse.ArgumentParser(prog="flyball.monitor.agent", description=__doc__)
     parser.add_argument("--state", type=Path, required=True, help="the state folder")
     parser.add_argument("--rate", action="append", default=[], metavar="FAMILY=PERIOD")
-    parser.add_argument("--only", help="collectors by comma; default: all")
-    parser.add_argument("--host-watts", metavar="IDLE:PEAK", help="where draw is not measured")
-    parser.add_argument("--keep-days", type=float, default=Keep.days, help="how long it is kept")
-    parser.add_argument("--keep-mib", type=float, default=Keep.mib, help="how much is kept")
-    parser.add_argument("--stay", action="store_true", help="go on when the parent has gone")
-    chosen = parser.parse_args(arguments)
+    parser.add_argument("--only", help="collectors, separated by commas; default: all")
+    parser.add_argument("--host-watts", metavar="IDLE:PEAK", help="draw where it is not measured")
+    parser.add_argument("--keep-days", type=float, default=Keep.days, help="days of samples kept")
+    parser.add_argument("--keep-mib", type=float, default=Keep.mib, help="MiB of samples kept")
+    parser.add_argument("--stay", action="store_true", help="keep running when the parent ends")
+    options = parser.parse_args(arguments)
     stopped = False
 
     def on_signal(_number: int, _frame: object) -> None:
@@ -209,26 +208,26 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     try:
-        rates = parse_rates(chosen.rate)
+        rates = parse_rates(options.rate)
         host = (
-            host_power(chosen.host_watts)
-            if chosen.host_watts
+            host_power(options.host_watts)
+            if options.host_watts
             else catalogue_power(os.cpu_count() or 1)
         )
-        keep = checked_keep(chosen.keep_days, chosen.keep_mib)
-        names = chosen.only.split(",") if chosen.only else registry.names()
-        held = lock(chosen.state / "telemetry")
-        agent = build(chosen.state, rates, names, host, keep)
+        keep = checked_keep(options.keep_days, options.keep_mib)
+        names = options.only.split(",") if options.only else registry.names()
+        lock_file = lock(options.state / "telemetry")
+        agent = build(options.state, rates, names, host, keep)
     except FlyballError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     gc.freeze()
-    agent.run(lambda: stopped or (not chosen.stay and os.getppid() != parent))
-    os.close(held)
+    agent.run(lambda: stopped or (not options.stay and os.getppid() != parent))
+    os.close(lock_file)
     return 0
 
 
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    os._exit(code)  # a thread that hangs in a driver must not keep the process
+    os._exit(code)  # a thread that hangs in a driver must not keep the process alive

@@ -12,14 +12,14 @@ from __future__ import annotations
 from pathlib import Path
 
 LEAST_CPU_S = 0.5
-"""CPU time from which a ratio is believed; until then the last one holds."""
+"""CPU time from which a new ratio is used; until then the last one holds."""
 MOST = 8.0
-"""Largest slowdown that is believed."""
+"""Largest slowdown reported."""
 NS_PER_S = 1e9
 
 
 class Contention:
-    """Measures the slowdown that one process of ours sees.
+    """Measures the slowdown of one of our processes.
 
     Args:
         pid: a process at the priority of jobs that is not idle all the time.
@@ -41,7 +41,7 @@ class Contention:
         return self._last
 
     def _times_s(self) -> tuple[float, float]:
-        """Time that all threads ran and waited; nothing where the kernel keeps no account."""
+        """Return the time that all threads ran and waited; zeros if the kernel has no counts."""
         run_ns = wait_ns = 0
         try:
             for task in self._tasks.iterdir():

@@ -1,6 +1,6 @@
-"""From samples to features: filters against noise, and what predictors are given.
+"""Smooths series of samples and computes features of them.
 
-Plain functions over arrays of times (seconds, rising) and values; nothing is remembered.
+Pure functions over arrays of times (seconds, ascending) and values.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ WINDOWS_S = (1.0, 10.0, 60.0)
 BURST = 3.0
 """A burst is a value this many deviations above its window's mean."""
 QUIET = 0.05
-"""Deviations below this share of the mean do not make a burst of noise."""
-
-
+"""The deviation counts as at least this share of the mean, so that noise makes no burst."""
 MOST_WIDE = 501
-"""Samples in the window of a median."""
+"""Maximum number of samples in the window of a median."""
 MOST_AT_ONCE = 1 << 20
-"""Values that medians are taken of at a time."""
+"""Maximum number of values in one call of np.median, which copies them."""
 
 
 class Features(NamedTuple):
-    """One series over one window that ends at the last sample.
+    """Features of one series over one window that ends at the last sample.
 
     Attributes:
-        slope: least squares, in units of the value a second.
-        burst: whether the last tenth of the window lies far above the rest of it.
+        slope: by least squares, in units of the value per second.
+        burst: whether the last tenth of the window is far above the rest of it.
     """
 
     window_s: float
@@ -44,11 +42,11 @@ class Features(NamedTuple):
 
 
 def smoothed(times_s: Floats, values: Floats, how: str, window_s: float) -> Floats:
-    """A series against noise: `none`, `mean`, `median` or `exponential`.
+    """Return a smoothed series, by `none`, `mean`, `median` or `exponential`.
 
     Args:
-        window_s: what the mean and the median are over, and in which half is forgotten. A median
-            is over as many samples as there are in it at their usual distance, at most 501.
+        window_s: window of the mean and the median, and half-life of the exponential average. A
+            median is over the number of samples in it at their median interval, at most 501.
     """
     if how == "none" or len(values) < 2:
         return values
@@ -62,7 +60,7 @@ def smoothed(times_s: Floats, values: Floats, how: str, window_s: float) -> Floa
 
 
 def rolling_mean(times_s: Floats, values: Floats, window_s: float) -> Floats:
-    """At each time the mean of the samples of the last `window_s`."""
+    """Return, for each time, the mean of the samples of the last `window_s`."""
     first = np.searchsorted(times_s, times_s - window_s, side="right")
     sums = np.concatenate([[0.0], np.cumsum(values)])
     last = np.arange(1, len(values) + 1)
@@ -71,12 +69,12 @@ def rolling_mean(times_s: Floats, values: Floats, window_s: float) -> Floats:
 
 
 def median_filter(values: Floats, width: int = 5) -> Floats:
-    """Each value replaced by the median of the last `width`: outliers vanish, steps stay."""
+    """Replace each value by the median of the last `width`: outliers vanish, steps stay."""
     if width <= 1 or len(values) == 0:
         return values
     padded = np.concatenate([np.full(width - 1, values[0]), values])
     windows = sliding_window_view(padded, width)
-    # Windows are copied to be sorted: a few at a time, or an hour would take gigabytes.
+    # np.median copies the windows: in batches, as those of an hour would take gigabytes.
     rows = max(1, MOST_AT_ONCE // width)
     return np.concatenate(
         [np.median(windows[at : at + rows], axis=1) for at in range(0, len(windows), rows)]
@@ -84,7 +82,7 @@ def median_filter(values: Floats, width: int = 5) -> Floats:
 
 
 def exponential(times_s: Floats, values: Floats, half_life_s: float) -> Floats:
-    """Exponential average that forgets half in `half_life_s`, whatever the sampling."""
+    """Return the exponential average with this half-life, for any sampling interval."""
     smooth = np.array(values, np.float64)
     for at in range(1, len(smooth)):
         weight = 0.5 ** ((times_s[at] - times_s[at - 1]) / half_life_s)
@@ -93,7 +91,7 @@ def exponential(times_s: Floats, values: Floats, half_life_s: float) -> Floats:
 
 
 def rate(times_s: Floats, totals: Floats) -> tuple[Floats, Floats]:
-    """A total's change a second between samples; where it went back, it began again at zero."""
+    """Return a total's change per second between samples; a drop means that it restarted at 0."""
     spans, moves = np.diff(times_s), np.diff(totals)
     moves = np.where(moves < 0, totals[1:], moves)
     good = spans > 0
@@ -103,7 +101,7 @@ def rate(times_s: Floats, totals: Floats) -> tuple[Floats, Floats]:
 def features(
     times_s: Floats, values: Floats, windows_s: Sequence[float] = WINDOWS_S
 ) -> list[Features]:
-    """Features over each window, all ending at the last sample."""
+    """Return the features over each window, all ending at the last sample."""
     return [_over(times_s, values, window_s) for window_s in windows_s]
 
 

@@ -1,4 +1,4 @@
-"""What a host draws where it is not measured: as somebody states it, else by the catalogue."""
+"""The power draw of a host where it is not measured: as stated by the user, else catalogued."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CORE = "CPU1"
 
 
 def host_power(text: str) -> HostPower:
-    """`60:200`: watts of the idle host and of the fully used one.
+    """Parse `60:200`: watts of the idle host and of the fully used one.
 
     Raises:
         BadInput: anything else.
@@ -26,7 +26,7 @@ def host_power(text: str) -> HostPower:
 
 
 def catalogue_power(cores: int) -> HostPower:
-    """A host of so many cores of the catalogue, which receipts go by too."""
+    """Return the draw of a host with this many cores by the catalogue, as receipts use it."""
     from flyball.physics import catalogue
     from flyball.physics.power import host_w
 

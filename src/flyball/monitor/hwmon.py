@@ -1,4 +1,4 @@
-"""Sensors of the mainboard and its chips, as the kernel shows them in /sys/class/hwmon."""
+"""Finds the sensors of the mainboard and its chips in /sys/class/hwmon."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ ODD = re.compile(r"[^a-z0-9]+")
 
 
 def chip_inputs(site: Site, kind: str) -> dict[str, KeptFile]:
-    """Every readable input of a kind (`temp`, `in`) by a name such as `coretemp0_core_1`."""
-    found: dict[str, KeptFile] = {}
+    """Return every readable input of a kind (`temp`, `in`), by names like `coretemp0_core_1`."""
+    inputs: dict[str, KeptFile] = {}
     for chip in sorted(site.sys("class/hwmon").glob("hwmon*"), key=_number):
         label = text_of(chip / "name", "chip") + str(_number(chip))
         for path in sorted(chip.glob(f"{kind}[0-9]*_input"), key=_number):
             stem = path.name.removesuffix("_input")
             file = kept(path)
             if file is not None:
-                found[plain(f"{label}_{text_of(chip / f'{stem}_label', stem)}")] = file
-    return found
+                inputs[plain(f"{label}_{text_of(chip / f'{stem}_label', stem)}")] = file
+    return inputs
 
 
 def plain(name: str) -> str:
-    """Lower case, with nothing but letters, digits and underscores."""
+    """Return a name in lower case, with only letters, digits and underscores."""
     return ODD.sub("_", name.lower()).strip("_")
 
 

@@ -1,7 +1,7 @@
-"""How much memory a job has: the resident pages of its processes, shared pages counted once.
+"""Measures a job's memory: the resident pages of its processes, shared pages counted once.
 
-The supervisor is not one of them. The page tables of several processes say which pages they share,
-but take about 10 ms per GiB to read, so a large job's are read less often than it is sampled.
+The supervisor is excluded. The page tables of several processes tell which pages they share, but
+take about 10 ms per GiB to read, so a large job's are read less often than it is sampled.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from typing import NamedTuple
 
 GIB = 2**30
 REREAD_S_PER_GIB = 1.0
-"""Seconds between two readings of page tables, per resident GiB: about 1 % of one core."""
+"""Interval between two reads of page tables, per resident GiB: about 1 % of one core."""
 
 
 class _Reading(NamedTuple):
-    """The share of a job's resident bytes that remains if shared pages count once."""
+    """The share of a job's resident bytes that remains if shared pages count once.
+
+    Attributes:
+        due_s: when to read the page tables again.
+    """
 
     due_s: float
     unshared: float
@@ -31,14 +35,14 @@ class JobMemory:
 
     def keep(self, supervisors: Iterable[int]) -> None:
         """Forget all other jobs."""
-        wanted = set(supervisors)
-        self._readings = {pid: each for pid, each in self._readings.items() if pid in wanted}
+        kept = set(supervisors)
+        self._readings = {pid: reading for pid, reading in self._readings.items() if pid in kept}
 
     def measure(self, supervisor: int, rss_bytes: Mapping[int, int], now_s: float) -> int:
-        """The bytes that a job has now.
+        """Return the bytes that a job uses now.
 
         Args:
-            rss_bytes: resident bytes of each of its processes, by pid, its supervisor aside.
+            rss_bytes: resident bytes of each of its processes, by pid, without its supervisor.
         """
         total = sum(rss_bytes.values())
         if len(rss_bytes) < 2 or not total:
@@ -52,9 +56,9 @@ class JobMemory:
         return round(total * reading.unshared)
 
     def _proportional(self, pid: int, rss_bytes: int) -> int:
-        """A process's pages, each divided by the number of processes that map it (PSS).
+        """Return a process's bytes, each page divided by the number of processes that map it (PSS).
 
-        Where the kernel does not tell us, all of its resident pages.
+        Where that is not readable, return all of its resident bytes.
         """
         try:
             text = (self._proc / str(pid) / "smaps_rollup").read_text()

@@ -1,4 +1,4 @@
-"""How much telemetry is kept. Apart from the store, so that the agent need not load it."""
+"""Limits of the telemetry that is kept. Not in `store`, so that the agent need not load that."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ LEAST_MIB, MOST_MIB = 1.0, 1048576.0
 
 @dataclass(frozen=True)
 class Keep:
-    """How much is kept: what is older, or beyond the size, goes; the oldest first."""
+    """Maximum age and size of the files that are kept; the oldest are removed first."""
 
     days: float = 7.0
     mib: float = 512.0
 
 
 def checked_keep(days: float, mib: float) -> Keep:
-    """Limits as somebody stated them.
+    """Check limits that a user stated.
 
     Raises:
-        BadInput: out of range.
+        BadInput: a limit is out of range.
     """
     if not LEAST_DAYS <= days <= MOST_DAYS:
         raise BadInput(f"--keep-days {days:g}", f"use {LEAST_DAYS:g} to {MOST_DAYS:g} days")

@@ -1,4 +1,4 @@
-"""Where samples go: the spools of their families, and the latest values for whoever looks."""
+"""Publishes samples: to the spools of their families, and as latest values in `latest.json`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from flyball.monitor.rates import FAMILIES
 from flyball.monitor.spool import Spool
 
 LATEST = "latest.json"
+FAST = "fast"
+"""File by which a reader requests the fastest rates; holds the number of seconds."""
 FORGET_S = 30.0
-"""A value that was not seen for so long is no longer the latest, but gone; what a job said of
-itself stays for as long as the job runs: many report once an epoch, or a total once."""
+"""A value that was not sampled for this long is dropped from the latest ones. Values that a job
+reported stay while the job runs: many report once an epoch, or a total only once."""
 REPORTS, JOBS = "application", "jobs"
 OF_THE_MOMENT = "steps_per_s"
-"""A speed, unlike a step or a loss, is no longer true if nothing more was heard."""
+"""A reported speed, unlike a step or a loss, expires like a sampled value."""
 TOTAL, PER_S = "_total", "_per_s"
 MOST_SCHEMAS = 1000
-"""Sets of names that are remembered; jobs that come and go make new ones."""
+"""Maximum number of cached sets of names; jobs that come and go create new ones."""
 
 
 class Outlet:
-    """Takes samples; writes them out about once a second, when told to.
+    """Collects samples; `publish`, called about once a second, writes them.
 
-    What cannot be written is lost and counted (`lost`): monitoring goes on beside a full disk.
+    What cannot be written is lost and counted (`lost`): monitoring continues on a full disk.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,13 +40,13 @@ class Outlet:
         self._last: dict[tuple[str, ...], Sample] = {}
         self._before: dict[str, tuple[float, float, float]] = {}
         self._names: dict[tuple[str, ...], list[tuple[str, str]]] = {}
-        self._said: dict[str, tuple[float, dict[str, float]]] = {}
+        self._reported: dict[str, tuple[float, dict[str, float]]] = {}
         self._unpublished = 0
 
     @property
     def lost(self) -> int:
-        """How often something could not be written."""
-        return self._unpublished + sum(each.lost for each in self._spools.values())
+        """Number of writes that failed."""
+        return self._unpublished + sum(spool.lost for spool in self._spools.values())
 
     def add(self, family: str, sample: Sample) -> None:
         self._spools[family].add(sample)
@@ -53,15 +55,15 @@ class Outlet:
             self._keep_reports(sample)
 
     def _keep_reports(self, sample: Sample) -> None:
-        """Remember the last of each value that a job reported."""
+        """Remember the last value of each field that a job reported."""
         for name, value in sample.values.items():
             job, dot, field = name.partition(".")
             if dot and job.isdecimal() and field != OF_THE_MOMENT and math.isfinite(value):
-                _time_s, said = self._said.get(job, (0.0, {}))
-                self._said[job] = sample.time_s, {**said, f"{sample.source}.{name}": value}
+                _time_s, earlier = self._reported.get(job, (0.0, {}))
+                self._reported[job] = sample.time_s, {**earlier, f"{sample.source}.{name}": value}
 
     def publish(self, now: float, rest: Mapping[str, Any]) -> None:
-        """Flush the spools and replace `latest.json` in one step."""
+        """Flush the spools and replace `latest.json` atomically."""
         for spool in self._spools.values():
             spool.flush()
         values = self._latest(now)
@@ -75,10 +77,10 @@ class Outlet:
         temporary = self._folder / f".{LATEST}.tmp"
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            whole = os.write(file, data) == len(data)
+            complete = os.write(file, data) == len(data)
         finally:
             os.close(file)
-        if not whole:
+        if not complete:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(temporary))
         os.replace(temporary, self._folder / LATEST)
 
@@ -88,42 +90,42 @@ class Outlet:
 
     def _latest(self, now: float) -> dict[str, float]:
         self._last = {
-            key: each for key, each in self._last.items() if each.time_s >= now - FORGET_S
+            key: sample for key, sample in self._last.items() if sample.time_s >= now - FORGET_S
         }
         values: dict[str, float] = {}
         before: dict[str, tuple[float, float, float]] = {}
-        for schema, sample in sorted(self._last.items(), key=lambda each: each[1].time_s):
+        for schema, sample in sorted(self._last.items(), key=lambda entry: entry[1].time_s):
             names = self._names.get(schema) or self._named(schema)
             for (name, per_s), value in zip(names, sample.values.values(), strict=True):
                 if math.isfinite(value):
                     values[name] = value
                 if per_s:
-                    before[name] = found = self._rate(name, sample.time_s, value)
-                    if not math.isnan(found[2]):
-                        values[per_s] = found[2]
+                    before[name] = total = self._rate(name, sample.time_s, value)
+                    if not math.isnan(total[2]):
+                        values[per_s] = total[2]
         self._before = before
-        self._said = {
-            job: (time_s, said)
-            for job, (time_s, said) in self._said.items()
+        self._reported = {
+            job: (time_s, reported)
+            for job, (time_s, reported) in self._reported.items()
             if time_s >= now - FORGET_S or f"{JOBS}.{job}.attempt" in values
         }
-        for _time_s, said in self._said.values():
-            values.update(said)
+        for _time_s, reported in self._reported.values():
+            values.update(reported)
         return values
 
     def _named(self, schema: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Full names of a source's values, with the names of the rates of those that are totals."""
+        """Return the full names of a source's values, each with the name of its rate if a total."""
         if len(self._names) >= MOST_SCHEMAS:
             self._names.clear()
         source, *keys = schema
-        self._names[schema] = made = [
+        self._names[schema] = names = [
             (f"{source}.{key}", f"{source}.{key.removesuffix(TOTAL)}{PER_S}" * key.endswith(TOTAL))
             for key in keys
         ]
-        return made
+        return names
 
     def _rate(self, name: str, time_s: float, value: float) -> tuple[float, float, float]:
-        """Time and value of a total with its change a second since it was last published."""
+        """Return time and value of a total, and its change per second since last published."""
         then, old, rate = self._before.get(name, (time_s, value, math.nan))
         if time_s <= then:
             return then, old, rate

@@ -1,4 +1,4 @@
-"""How often each family is sampled: from the fastest to the slowest, the slowest by default."""
+"""Sampling periods of each family, from fastest to slowest; the slowest is the default."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ FAMILIES: Mapping[str, Range] = {
     "application": Range(0.2, 0.5),
 }
 LONGEST_S = 60.0
-"""A period may be stretched to this: a segment then still holds one row."""
+"""Longest period that may be set: a segment then still holds one row."""
 
 Rates = Mapping[str, float]
 """Period in seconds by family."""
 
-DEFAULT: Rates = {family: each.slow_s for family, each in FAMILIES.items()}
-FASTEST: Rates = {family: each.fast_s for family, each in FAMILIES.items()}
+DEFAULT: Rates = {family: periods.slow_s for family, periods in FAMILIES.items()}
+FASTEST: Rates = {family: periods.fast_s for family, periods in FAMILIES.items()}
 
 
 def seconds_of(text: str) -> float:
-    """`50ms`, `0.5s` or `0.5` in seconds; NaN for anything else."""
+    """Parse `50ms`, `0.5s` or `0.5` to seconds; NaN for anything else."""
     digits = text.strip().lower()
     scale = 1.0
     if digits.endswith("ms"):
@@ -48,7 +48,7 @@ def seconds_of(text: str) -> float:
 
 
 def parse_rates(settings: Iterable[str], start: Rates = DEFAULT) -> Rates:
-    """Periods by family: `start`, changed by settings such as `compute=50ms`.
+    """Return periods by family: `start`, changed by settings such as `compute=50ms`.
 
     Raises:
         UnknownName: no such family.

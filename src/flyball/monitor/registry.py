@@ -1,7 +1,7 @@
-"""The shelf of collectors: one line each, loaded when asked for.
+"""The registry of collectors: one line each, imported on first use.
 
-A collector is a class in a file of `collectors/` (`monitor/sensor.py` says what it has). Outside
-packages add theirs under the entry-point group `flyball.collectors` (name -> `module:Class`).
+A collector is a class in a file of `collectors/`; `Sensor` in `monitor/sensor.py` is its interface.
+Other packages add theirs with the entry-point group `flyball.collectors` (name -> `module:Class`).
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ BUILT_IN = {
 
 
 def names() -> list[str]:
-    """Every collector's name: the built-in ones first, in the order of the shelf."""
+    """Return the names of all collectors: the built-in ones first, in registry order."""
     return [*BUILT_IN, *sorted(set(_outside()) - set(BUILT_IN))]
 
 
 def get_collector(name: str) -> type[Sensor]:
-    """The collector's class; `open(site)` makes the collector, or a null object that says why.
+    """Return a collector's class; its `open(site)` returns the collector, or a null object.
 
-    One that cannot be loaded, or that is not as `monitor/sensor.py` says, is a null object too:
-    somebody else's mistake must not end the monitoring of everything else.
+    A class that cannot be imported, or does not implement `Sensor`, opens as a null object with
+    the reason: a bug in another package must not stop the monitoring of everything else.
 
     Raises:
-        UnknownName: there is none of this name.
+        UnknownName: there is no collector of this name.
     """
     where = BUILT_IN.get(name) or _outside().get(name)
     if where is None:
         raise UnknownName("collector", name, names())
     module, _, attribute = where.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        cls = getattr(import_module(module), attribute)
     except Exception as error:
         return _broken(name, f"{where} cannot be loaded: {type(error).__name__}: {error}")
-    wrong = _wrong(found)
-    return _broken(name, f"{where} {wrong}") if wrong else cast(type[Sensor], found)
+    problem = _problem_of(cls)
+    return _broken(name, f"{where} {problem}") if problem else cast(type[Sensor], cls)
 
 
 def is_outside(name: str) -> bool:
-    """Whether it is another package's, so that what it returns is checked."""
+    """Return whether a collector is another package's, so that its samples are checked."""
     return name not in BUILT_IN
 
 
-def _wrong(cls: Any) -> str:
-    """What keeps a class from being a collector, "" if nothing does."""
+def _problem_of(cls: Any) -> str:
+    """Return why a class is not a collector, "" if it is one."""
     family = getattr(cls, "family", None)
     if family not in FAMILIES:
         return f"has family {family!r}; use one of {', '.join(FAMILIES)}"
@@ -78,7 +78,7 @@ def _wrong(cls: Any) -> str:
 
 
 def _broken(name: str, reason: str) -> type[Sensor]:
-    """A collector that is never there, and says why."""
+    """Return a collector class that always opens as a null object with this reason."""
 
     class Broken:
         family: ClassVar[str] = next(iter(FAMILIES))
@@ -91,10 +91,10 @@ def _broken(name: str, reason: str) -> type[Sensor]:
             return Null(name, reason)
 
         def collect(self, now: float) -> Sample:
-            raise AssertionError("it is never made")
+            raise AssertionError("it is never opened")
 
     return cast(type[Sensor], Broken)
 
 
 def _outside() -> dict[str, str]:
-    return {each.name: each.value for each in entry_points(group="flyball.collectors")}
+    return {point.name: point.value for point in entry_points(group="flyball.collectors")}

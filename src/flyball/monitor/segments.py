@@ -1,8 +1,8 @@
-"""Parquet files of telemetry: whole numbers as differences, compressed, whole or not there.
+"""Parquet files of telemetry: delta-encoded integers, compressed, written atomically.
 
-A column holds integers; its step (in the file's metadata) says what one of them is, so that
-neighbouring values differ by little and take few bits. The step follows from the unit in the
-name; `docs/reference/metrics.md` lists them.
+A column holds integers, in units of its step (in the file's metadata), so that neighbouring values
+differ by little and take few bits. The step follows from the unit in the name;
+`docs/reference/metrics.md` lists the steps.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from flyball.monitor.spool import Row
 
 TIME_STEP_S = 1e-5
 STEPS = {"_percent": 0.01, "_s": 1e-4, "_j": 1e-3, "_w": 0.01, "_c": 0.1, "_v": 1e-3, "_mhz": 1.0}
-"""What is kept of a value, by the unit in its name. Whole numbers are kept as they are, anything
-else to the last bit."""
+"""Resolution to which values are stored, by the unit in their names. Columns of other units are
+stored exactly, as integers if all values are."""
 LEVEL = 9
-"""Of zstd: beyond it files shrink by less than 1 %."""
+"""Compression level of zstd: beyond it files shrink by less than 1 %."""
 MARK = b"flyball_telemetry"
 VERSION = 1
 
 
 class Segment(NamedTuple):
-    """Values of a family over a span: NaN where a value was not sampled at that time."""
+    """Values of a family over a period: NaN where a value was not sampled at that time."""
 
     times_s: Floats
     columns: Mapping[str, Floats]
     spans: Sequence[int]
-    """Where the minutes it was made of begin."""
+    """Start times of the minutes it covers."""
 
 
 def _arrow() -> tuple[Any, Any]:
-    """pyarrow and its Parquet part, loaded when first used: they take 30 MB and 0.2 s."""
+    """Return pyarrow and pyarrow.parquet, imported on first use: they take 30 MB and 0.2 s."""
     return import_module("pyarrow"), import_module("pyarrow.parquet")
 
 
 def step_of(name: str) -> float:
-    """What is kept of values of this name: 0 = everything."""
+    """Return the resolution to which values of this name are stored: 0 = exactly."""
     stem = name.removesuffix("_total")
     return next((step for unit, step in STEPS.items() if stem.endswith(unit)), 0.0)
 
 
 def gather(rows: Iterable[Row], start_s: int) -> Segment:
-    """Rows of several sources side by side, one for each time."""
+    """Combine the rows of several sources into one row for each time."""
     by_names: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
     for row in rows:
         by_names.setdefault(row.names, []).append((row.time_s, *row.values))
@@ -59,14 +59,14 @@ def gather(rows: Iterable[Row], start_s: int) -> Segment:
 
 
 def merge(segments: Sequence[Segment]) -> Segment:
-    """Several segments as one."""
+    """Merge several segments into one."""
     parts = []
-    for each in segments:
-        names = tuple(each.columns)
-        table = np.column_stack([each.columns[name] for name in names]) if names else None
-        if table is not None:
-            parts.append((each.times_s, names, table))
-    return _join(parts, sorted({span for each in segments for span in each.spans}))
+    for segment in segments:
+        names = tuple(segment.columns)
+        if names:
+            table = np.column_stack([segment.columns[name] for name in names])
+            parts.append((segment.times_s, names, table))
+    return _join(parts, sorted({span for segment in segments for span in segment.spans}))
 
 
 def _join(parts: Sequence[tuple[Floats, tuple[str, ...], Floats]], spans: list[int]) -> Segment:
@@ -87,7 +87,7 @@ def _join(parts: Sequence[tuple[Floats, tuple[str, ...], Floats]], spans: list[i
 
 
 def write(path: Path, segment: Segment) -> int:
-    """Write under another name, then rename: the file is whole or not there. Returns its bytes."""
+    """Write a segment atomically, under another name first; returns the file's size in bytes."""
     pa, _ = _arrow()
 
     names = sorted(segment.columns)
@@ -96,7 +96,7 @@ def write(path: Path, segment: Segment) -> int:
     arrays += [_array(segment.columns[name], steps[name]) for name in names]
     about = {"version": VERSION, "steps": steps, "spans": list(segment.spans)}
     fields = [
-        pa.field(name, each.type) for name, each in zip(("time", *names), arrays, strict=True)
+        pa.field(name, array.type) for name, array in zip(("time", *names), arrays, strict=True)
     ]
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     encodings = {name: "DELTA_BINARY_PACKED" if steps[name] else "PLAIN" for name in names}
@@ -112,8 +112,8 @@ def write(path: Path, segment: Segment) -> int:
 
 
 def _write_table(path: Path, table: Any, encodings: Mapping[str, str], about: Any) -> None:
-    """Without Arrow's own copy of the schema and without statistics: both would take more room
-    than the values of a minute."""
+    """Write a table without Arrow's copy of the schema and without statistics: both would take
+    more space than the values of a minute."""
     _, pq = _arrow()
     with pq.ParquetWriter(
         path,
@@ -130,13 +130,12 @@ def _write_table(path: Path, table: Any, encodings: Mapping[str, str], about: An
 
 
 def _array(values: Floats, step: float) -> Any:
-    """A column for Arrow, from its buffers: `pyarrow.array` would import pandas where it is
-    installed, which takes as long as writing ten minutes does."""
+    """Return a column as an Arrow array, built from buffers: `pyarrow.array` would import pandas
+    where it is installed, which takes as long as writing ten minutes of values."""
     pa, _ = _arrow()
     there = ~np.isnan(values)
     if step:
-        whole = np.round(np.where(there, values, 0.0) / step).astype(np.int64)
-        data, kind = whole, pa.int64()
+        data, kind = np.round(np.where(there, values, 0.0) / step).astype(np.int64), pa.int64()
     else:
         data, kind = np.ascontiguousarray(values), pa.float64()
     valid = None if bool(there.all()) else pa.py_buffer(np.packbits(there, bitorder="little"))
@@ -145,19 +144,19 @@ def _array(values: Floats, step: float) -> Any:
 
 def _best_step(name: str, values: Floats) -> float:
     step = step_of(name)
-    known = values[~np.isnan(values)]
-    if len(known) and float(np.abs(known).max()) >= 2.0**53 * (step or 1.0):
+    sampled = values[~np.isnan(values)]
+    if len(sampled) and float(np.abs(sampled).max()) >= 2.0**53 * (step or 1.0):
         return 0.0
-    if step == 0.0 and bool(np.all(known == np.round(known))):
+    if step == 0.0 and bool(np.all(sampled == np.round(sampled))):
         return 1.0
     return step
 
 
 def read(path: Path, names: Sequence[str] | None = None) -> Segment:
-    """A segment, or only these of its columns (those it has).
+    """Read a segment, or only these of its columns (missing ones are left out).
 
     Raises:
-        ValueError: damaged, half-written, or not one of ours.
+        ValueError: the file is damaged, incomplete, or not a segment.
     """
     pa, pq = _arrow()
 
@@ -165,20 +164,20 @@ def read(path: Path, names: Sequence[str] | None = None) -> Segment:
         with pq.ParquetFile(path) as file:
             about = json.loads((file.metadata.metadata or {})[MARK])
             steps: dict[str, float] = about["steps"]
-            wanted = [name for name in (steps if names is None else names) if name in steps]
-            table = file.read(["time", *wanted], use_threads=False)
+            columns_read = [name for name in (steps if names is None else names) if name in steps]
+            table = file.read(["time", *columns_read], use_threads=False)
         times = _values(table["time"], TIME_STEP_S)
-        columns = {name: _values(table[name], steps[name]) for name in wanted}
-        return Segment(times, columns, [int(each) for each in about["spans"]])
+        columns = {name: _values(table[name], steps[name]) for name in columns_read}
+        return Segment(times, columns, [int(start_s) for start_s in about["spans"]])
     except (pa.ArrowException, OSError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a whole segment ({error})") from error
 
 
 def names_in(path: Path) -> list[str]:
-    """The columns of a segment.
+    """Return the column names of a segment.
 
     Raises:
-        ValueError: damaged, half-written, or not one of ours.
+        ValueError: the file is damaged, incomplete, or not a segment.
     """
     pa, pq = _arrow()
 
@@ -190,7 +189,7 @@ def names_in(path: Path) -> list[str]:
 
 
 def _values(column: Any, step: float) -> Floats:
-    """A column of Arrow, from its buffers for the same reason; NaN where a value is missing."""
+    """Return the values of an Arrow column, read from its buffers as in `_array`; NaN = missing."""
     parts = []
     for chunk in column.chunks:
         valid, data = chunk.buffers()

@@ -1,4 +1,4 @@
-"""What collectors share: where they look, files kept open, and the sensor that is not there."""
+"""Shared by collectors: the machine they read, files kept open, and the null sensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = 4096
 
 
 class HostPower(NamedTuple):
-    """Draw of a host without its accelerators, for where it cannot be measured."""
+    """Power draw of a host without its accelerators, for hosts that do not measure it."""
 
     idle_w: float
     peak_w: float
@@ -23,15 +23,15 @@ class HostPower(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """Where to look, and what cannot be found out by looking.
+    """Where collectors read, and settings that they cannot read.
 
     Attributes:
-        root: above `proc` and `sys`; another folder in tests.
+        root: parent of `proc` and `sys`; another folder in tests.
         state: the state folder, None = no jobs and no reports.
-        host_power: draw of the host, if somebody states it.
-        ours: process ids of our jobs at this moment.
-        nvml: stands for the module `pynvml` in tests.
-        window_s: over which CPU use is averaged.
+        host_power: stated power draw of the host; None = not stated.
+        ours: returns the process ids of our jobs at this moment.
+        nvml: replaces the module `pynvml` in tests.
+        window_s: period over which CPU use is averaged.
     """
 
     root: Path = Path("/")
@@ -49,13 +49,13 @@ class Site:
 
 
 class Sensor(Protocol):
-    """A collector as the agent runs it.
+    """The interface of a collector, as the agent runs it.
 
     Attributes:
-        family: whose rate it follows and in whose segments it is kept.
-        least_s: it is not read more often than this, whatever the family's rate.
+        family: sets its rate and the segments in which it is stored.
+        least_s: shortest period between two reads, whatever the family's rate.
         blocks: it may hang in a driver, so it runs in a thread of its own.
-        about: how its values were come by: source, resolution, "modelled".
+        about: where its values come from: source, resolution, "modelled".
     """
 
     family: ClassVar[str]
@@ -69,7 +69,7 @@ class Sensor(Protocol):
 
 
 class Null:
-    """A sensor that this machine does not have. It sees nothing and says why."""
+    """Stands in for a sensor that this machine does not have, with the reason."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
@@ -81,10 +81,10 @@ class Null:
 
 
 class KeptFile:
-    """A file of /proc or /sys, opened once and read anew each time.
+    """A file of /proc or /sys, opened once and read repeatedly.
 
-    Opening costs several times what reading does, and the kernel writes such a file afresh at
-    each read from its beginning.
+    Opening costs several times as much as reading, and the kernel generates such a file again at
+    each read from its start.
     """
 
     def __init__(self, path: Path, size: int = PAGE) -> None:
@@ -93,11 +93,11 @@ class KeptFile:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> bytes:
-        """Its beginning, at most `size` bytes."""
+        """Return its first bytes, at most `size`."""
         return os.pread(self._fd, self._size, 0)
 
     def read_all(self) -> bytes:
-        """All of a file that is given out in pieces, one record after the other."""
+        """Return a whole file that the kernel returns in several reads."""
         parts, at = [], 0
         while part := os.pread(self._fd, self._size, at):
             parts.append(part)
@@ -105,7 +105,7 @@ class KeptFile:
         return b"".join(parts)
 
     def number(self) -> int:
-        """Its only content."""
+        """Return its content as an integer."""
         return int(self.read())
 
     def __del__(self) -> None:
@@ -114,24 +114,24 @@ class KeptFile:
 
 
 def kept(path: Path, size: int = PAGE) -> KeptFile | None:
-    """The file, or None where this kernel does not have it or does not show it to us."""
+    """Return the file, or None if it does not exist or is not readable."""
     try:
-        found = KeptFile(path, size)
-        found.read()
+        file = KeptFile(path, size)
+        file.read()
     except OSError:
         return None
-    return found
+    return file
 
 
 def pressure_s(file: KeptFile) -> float:
-    """Seconds since boot in which some task waited for the resource (`/proc/pressure/*`)."""
+    """Return the seconds since boot in which a task waited for the resource (/proc/pressure)."""
     data = file.read()
     at = data.index(b"total=") + 6
     return int(data[at : data.index(b"\n", at)]) / 1e6
 
 
 def text_of(path: Path, default: str = "") -> str:
-    """A small file's only line, `default` if it cannot be read."""
+    """Return the stripped text of a small file, `default` if it cannot be read."""
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""One sensor in the agent's care: its failures are counted and never the agent's own.
+"""Runs one sensor for the agent: its failures are counted and never reach the agent.
 
-A sensor that raises is opened anew after a pause that doubles. One that may hang in a driver
-runs in a thread; if it does not come back, the thread is left behind and another takes over.
+A sensor that raises is reopened after a pause that doubles. One that may hang in a driver runs in
+a thread; if the thread does not return, it is abandoned and another takes over.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from flyball.monitor.sensor import Null, Sensor, Site
 
 STUCK_PERIODS = 5
 LEAST_STUCK_S = 2.0
-"""A blocking sensor is given up after this many periods, and not before this time."""
+"""A blocking sensor counts as stuck after this many periods, and not before this time."""
 MOST_LEFT = 8
-"""Threads that may be left behind; then the sensor stays off."""
+"""Maximum number of abandoned threads; then the sensor stays off."""
 LONGEST_PAUSE_S = 60.0
 
 
 class Probe:
-    """A sensor that is opened when first read and after each failure."""
+    """Opens a sensor at its first read and after each failure."""
 
     def __init__(self, cls: type[Sensor], site: Site, outside: bool = False) -> None:
         self._cls, self._site, self._outside = cls, site, outside
@@ -42,17 +42,17 @@ class Probe:
 
 
 def _checked(sample: Sample) -> Sample:
-    """What another package's sensor returned, in the types that are written to files.
+    """Convert the sample of another package's sensor to the types that are written to files.
 
     Raises:
-        AttributeError, TypeError, ValueError: it is something else.
+        AttributeError, TypeError, ValueError: it is not a sample.
     """
     values = {str(name): float(value) for name, value in sample.values.items()}
     return Sample(str(sample.source), float(sample.time_s), values)
 
 
-class Worker:
-    """A thread that reads one probe when asked. `result` is what came back, once."""
+class ReaderThread:
+    """Reads one probe in a thread on request; `result` returns each result once."""
 
     def __init__(self, probe: Probe, name: str, timer: Callable[[], float]) -> None:
         self.probe = probe
@@ -68,39 +68,39 @@ class Worker:
         self._requests.put(now)
 
     def result(self) -> Sample | Exception | None:
-        """The answer, None if there is none yet."""
+        """Return the sample or the error, None if there is none yet."""
         if self.asked_s is None or self._results.empty():
             return None
         self.asked_s = None
         return self._results.get()
 
     def end(self) -> None:
-        """The thread ends when it is next free."""
+        """End the thread once it has served its requests."""
         self._requests.put(None)
 
     def _serve(self) -> None:
         while (now := self._requests.get()) is not None:
             began = self._timer()
-            answer: Sample | Exception
+            result: Sample | Exception
             try:
-                answer = self.probe.collect(now)
+                result = self.probe.collect(now)
             except Exception as error:
-                answer = error
+                result = error
             self.took_s = self._timer() - began
-            self._results.put(answer)
+            self._results.put(result)
 
 
 class Slot:
-    """A sensor, when it is due, and how it fared.
+    """Schedules one sensor and counts its failures.
 
     Args:
-        outside: it is another package's, so what it returns is checked.
+        outside: it is another package's, so its samples are checked.
 
     Attributes:
         absent: why there is no such sensor here, "" if there is one.
-        failures, stuck, missed: how often it raised, hung, came too late.
-        error: the last one, in words.
-        took_s: the last reading.
+        failures, stuck, missed: how often it raised, hung, or missed its time.
+        error: message of the last failure.
+        took_s: duration of the last read.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class Slot:
         self._site, self._timer, self._outside = site, timer, outside
         self._streak = 0
         self._probe = Probe(cls, site, outside)
-        self._worker: Worker | None = None
+        self._thread: ReaderThread | None = None
 
     @property
     def sensor(self) -> Sensor | Null | None:
         return self._probe.sensor
 
     def run(self, now: float) -> Sample | None:
-        """Read it, or have it read; then set when it is due next."""
+        """Read the sensor, or start its thread to do so; set when it is due next."""
         if now - self.due_s > self.period_s and self.due_s > 0:
             self.missed += int((now - self.due_s) / self.period_s)
         self.due_s = (now + 1e-6) // self.period_s * self.period_s + self.period_s
@@ -138,30 +138,30 @@ class Slot:
         try:
             sample = self._probe.collect(now)
         except Exception as error:
-            self._failed(now, error)
+            self._record_failure(now, error)
             return None
         self.took_s = self._timer() - began
         return self._good(sample)
 
     def harvest(self, now: float) -> Sample | None:
-        """What a blocking sensor's thread has brought meanwhile."""
-        worker = self._worker
-        if worker is None or worker.asked_s is None:
+        """Return the sample that a blocking sensor's thread has finished, if any."""
+        thread = self._thread
+        if thread is None or thread.asked_s is None:
             return None
-        asked_s = worker.asked_s
-        answer = worker.result()
-        if isinstance(answer, Exception):
-            self._failed(now, answer)
+        asked_s = thread.asked_s
+        result = thread.result()
+        if isinstance(result, Exception):
+            self._record_failure(now, result)
             return None
-        if answer is not None:
-            self.took_s = worker.took_s
-            return self._good(answer)
+        if result is not None:
+            self.took_s = thread.took_s
+            return self._good(result)
         if now - asked_s > max(LEAST_STUCK_S, STUCK_PERIODS * self.period_s):
             self._give_up(now, now - asked_s)
         return None
 
     def state(self) -> dict[str, Any]:
-        """For `latest.json`."""
+        """Return the sensor's state for `latest.json`."""
         about: Mapping[str, str] = getattr(self.sensor, "about", {})
         if self.absent:
             return {"family": self.cls.family, "absent": self.absent, "failures": self.failures}
@@ -177,14 +177,14 @@ class Slot:
         }
 
     def end(self) -> None:
-        if self._worker is not None:
-            self._worker.end()
+        if self._thread is not None:
+            self._thread.end()
 
     def _ask(self, now: float) -> None:
-        if self._worker is None:
-            self._worker = Worker(self._probe, f"flyball-{self.name}", self._timer)
-        if self._worker.asked_s is None:
-            self._worker.ask(now)
+        if self._thread is None:
+            self._thread = ReaderThread(self._probe, f"flyball-{self.name}", self._timer)
+        if self._thread.asked_s is None:
+            self._thread.ask(now)
 
     def _good(self, sample: Sample) -> Sample | None:
         self._streak = 0
@@ -194,15 +194,15 @@ class Slot:
             return None
         return sample
 
-    def _failed(self, now: float, error: Exception) -> None:
+    def _record_failure(self, now: float, error: Exception) -> None:
         self.failures += 1
         self._pause(now, f"{type(error).__name__}: {error}")
 
     def _give_up(self, now: float, waited_s: float) -> None:
         self.stuck += 1
         self._pause(now, f"did not come back within {waited_s:.1f} s")
-        self.end()  # should it ever come back
-        self._worker = None
+        self.end()  # in case it ever returns
+        self._thread = None
         self._probe = Probe(self.cls, self._site, self._outside)
         if self.stuck >= MOST_LEFT:
             self.absent = f"hung {self.stuck} times and was switched off; restart the agent"

@@ -1,9 +1,9 @@
-"""The segment that is being written: rows appended as they come, readable at once.
+"""Spools: the samples of the current minute, appended as they come and readable at once.
 
-The agent appends about once a second, so that a crash loses no more; `store` turns a finished
-spool into a Parquet segment. A record is a head (kind, schema, length) and its payload: kind S
-names the values of a schema, kind R is a row of it, time first. A tail that was cut off is seen
-by its length.
+The agent appends about once a second, so a crash loses no more than that; `store` converts a
+finished spool to a Parquet segment. A record is a head (kind, schema, length) and its payload: kind
+S names the values of a schema, kind R is a row of it, time first. A truncated tail is detected by
+its length.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEAD = struct.Struct("<cHI")
 SUFFIX = ".live"
 SEGMENT_S = 60
 LONGEST = 1 << 24
-"""No record is longer than this: a larger length is damage."""
+"""Maximum length of a record: a larger one means that the file is damaged."""
 
 
 class Row(NamedTuple):
@@ -33,10 +33,10 @@ class Row(NamedTuple):
 
 
 class Spool:
-    """Appends samples of one family; a new file begins at each full minute.
+    """Appends samples of one family; starts a new file at each full minute.
 
     Attributes:
-        lost: how often samples could not be kept: a full disk, a folder that has gone.
+        lost: how often samples could not be written: a full disk, a missing folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +49,7 @@ class Spool:
         self.lost = 0
 
     def add(self, sample: Sample) -> None:
-        """Remember a sample; on disk after the next `flush`."""
+        """Buffer a sample; it is written by the next `flush`."""
         values = sample.values
         if not values:
             return
@@ -65,7 +65,7 @@ class Spool:
         self._pending += packer.pack(b"R", number, size, sample.time_s, *values.values())
 
     def flush(self) -> None:
-        """Give what is remembered to the kernel; on a full disk it is lost, and counted."""
+        """Write the buffered samples; on a full disk they are lost, and counted."""
         if not self._pending or self._file < 0:
             return
         try:
@@ -75,14 +75,14 @@ class Spool:
         if written == len(self._pending):
             self._size += written
         else:
-            # Half a record would spoil those after it, and names may be among what is lost.
+            # Half a record would corrupt those after it, and lost records may include schemas.
             os.ftruncate(self._file, self._size)
             self._schemas.clear()
             self.lost += 1
         self._pending.clear()
 
     def close(self) -> None:
-        """Flush, and leave the file to the store."""
+        """Flush and close the file, which the store may convert now."""
         self.flush()
         if self._file >= 0:
             os.close(self._file)
@@ -94,7 +94,7 @@ class Spool:
         self._schemas.clear()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         start_s = int(time_s)
-        # A second agent within a minute begins a file of its own.
+        # A second agent within the same minute starts its own file.
         while (self._folder / f"{start_s}.parquet").exists() or not self._open(start_s):
             start_s += 1
         self._size = 0
@@ -110,16 +110,16 @@ class Spool:
         return True
 
     def _declare(self, key: tuple[str, ...]) -> tuple[int, struct.Struct]:
-        made = len(self._schemas), struct.Struct(f"{HEAD.format}{len(key)}d")
-        self._schemas[key] = made
+        schema = len(self._schemas), struct.Struct(f"{HEAD.format}{len(key)}d")
+        self._schemas[key] = schema
         source, *names = key
         payload = json.dumps([f"{source}.{name}" for name in names]).encode()
-        self._pending += HEAD.pack(b"S", made[0], len(payload)) + payload
-        return made
+        self._pending += HEAD.pack(b"S", schema[0], len(payload)) + payload
+        return schema
 
 
 def read_spool(path: Path, damage: list[Path] | None = None) -> Iterator[Row]:
-    """The rows of a spool, as far as it is whole; a damaged one is added to `damage`."""
+    """Yield the rows of a spool up to its first damage; a damaged file is added to `damage`."""
     data = path.read_bytes()
     schemas: dict[int, tuple[tuple[str, ...], struct.Struct]] = {}
     at = 0
@@ -129,7 +129,7 @@ def read_spool(path: Path, damage: list[Path] | None = None) -> Iterator[Row]:
         if kind not in b"SR" or size > LONGEST:
             break
         if at + size > len(data):
-            return  # being written, or cut off by a crash: what came before is good
+            return  # being written, or truncated by a crash: the rows before it are good
         if kind == b"S":
             names = _names(data[at : at + size])
             schemas[number] = names, struct.Struct(f"<{len(names) + 1}d")
@@ -154,10 +154,10 @@ def _names(payload: bytes) -> tuple[str, ...]:
 
 
 def spans(folder: Path, suffix: str) -> Mapping[int, Path]:
-    """The files of a family with this ending, by the second at which they begin."""
-    found = {}
+    """Return the files of a family with this suffix, by the second at which they start."""
+    paths = {}
     for path in folder.glob(f"*{suffix}"):
         stem = path.name.removesuffix(suffix)
         if stem.isdigit():
-            found[int(stem)] = path
-    return dict(sorted(found.items()))
+            paths[int(stem)] = path
+    return dict(sorted(paths.items()))

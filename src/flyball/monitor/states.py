@@ -1,4 +1,4 @@
-"""The state of the agent and its sensors, as `latest.json` tells it, for people and programs."""
+"""The state of the agent and its sensors, from `latest.json`, for people and programs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 ALIVE_S = 10.0
-"""An agent publishes once a second; one that did not for so long is gone."""
+"""An agent that has not published for this long is not alive; it does so once a second."""
 MODELLED = "modelled"
 
 
 def states(status: Mapping[str, Any], age_s: float) -> dict[str, Any]:
-    """The agent and its sensors.
+    """Return the state of the agent and of its sensors.
 
     Args:
-        status: what it last published, empty = there was never one.
+        status: what the agent last published, empty = there was never one.
         age_s: how long ago that was.
     """
     sensors: Mapping[str, Mapping[str, Any]] = status.get("sensors", {})
@@ -24,7 +24,7 @@ def states(status: Mapping[str, Any], age_s: float) -> dict[str, Any]:
         "fast": bool(status.get("fast", False)),
         "lost": int(status.get("lost", 0)),
         "store_failures": int(status.get("store_failures", 0)),
-        "sensors": [_row(name, each) for name, each in sensors.items()],
+        "sensors": [_row(name, state) for name, state in sensors.items()],
     }
 
 

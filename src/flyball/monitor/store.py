@@ -1,7 +1,7 @@
-"""Keeping house in the telemetry folder: spools to segments, minutes to hours, old ones away.
+"""Maintains the telemetry folder: converts spools, merges minutes to hours, removes old files.
 
 The agent starts this as a short-lived process every few minutes, so that pyarrow's memory is
-taken only while it is used:
+used only for that time:
 
     python -m flyball.monitor.store FOLDER --before SECOND
 """
@@ -32,17 +32,17 @@ HOUR_S = 3600
 DAY_S = 86_400
 MIB = 1 << 20
 ASIDE = ".live.bad"
-"""Spools that could not be converted `MOST_TRIES` times; they age away with the others."""
+"""Suffix of spools that could not be converted `MOST_TRIES` times; they expire like the others."""
 MOST_TRIES = 3
 TRIES = "store.tries"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-MOST_WORDS = 5
-"""Failures that are told in words; the rest are counted."""
+MOST_MESSAGES = 5
+"""Maximum number of failures that are printed; the rest are only counted."""
 
 
 @dataclass
-class Done:
-    """What was done, in files, and the bytes that are left."""
+class StoreResult:
+    """Counts the files that were handled, and the bytes that are left."""
 
     written: int = 0
     compacted: int = 0
@@ -50,23 +50,23 @@ class Done:
     damaged: int = 0
     size_bytes: int = 0
     failures: int = 0
-    words: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
-    def failed(self, path: Path, error: Exception) -> None:
-        """Count what could not be done, and say it, unless there is too much of it."""
+    def add_failure(self, path: Path, error: Exception) -> None:
+        """Count a failure, and keep the messages of the first few."""
         self.failures += 1
-        if len(self.words) < MOST_WORDS:
-            self.words.append(f"{path}: {type(error).__name__}: {error}")
+        if len(self.messages) < MOST_MESSAGES:
+            self.messages.append(f"{path}: {type(error).__name__}: {error}")
 
 
-def tidy(folder: Path, before_s: float, keep: Keep = Keep()) -> Done:  # noqa: B008 (it is frozen)
-    """Convert every spool that begins before `before_s`, compact full hours, drop the oldest.
+def tidy(folder: Path, before_s: float, keep: Keep = Keep()) -> StoreResult:  # noqa: B008 (it is frozen)
+    """Convert every spool that starts before `before_s`, compact full hours, remove the oldest.
 
-    A file that cannot be read is left where it is, counted, and ages away with the others; so is
-    a spool that cannot be converted, set aside after some tries. Only what is beyond the limits
-    is dropped, and that first: on a full disk it makes the room for the rest.
+    A file that cannot be read is left in place, counted, and expires like the others; so does a
+    spool that cannot be converted, which is renamed after some tries. Only files beyond the limits
+    are removed, and that first: on a full disk it makes room for the rest.
     """
-    done = Done()
+    done = StoreResult()
     tries = _read_tries(folder)
     _drop_half_written(folder)
     _retain(folder, before_s, keep, done)
@@ -80,26 +80,26 @@ def tidy(folder: Path, before_s: float, keep: Keep = Keep()) -> Done:  # noqa: B
 
 
 def _drop_half_written(folder: Path) -> None:
-    """What a store that was ended left behind: it had the lock that we have now."""
+    """Remove the temporary files of a store that was killed: we hold its lock now."""
     for family in FAMILIES:
         for path in (folder / family).glob(".*.tmp"):
             path.unlink(missing_ok=True)
 
 
-def _convert(folder: Path, before_s: float, tries: dict[str, int], done: Done) -> None:
+def _convert(folder: Path, before_s: float, tries: dict[str, int], done: StoreResult) -> None:
     for start_s, path in spans(folder, SUFFIX).items():
         if start_s >= before_s:
             continue
         try:
             _convert_one(path, start_s, done)
         except Exception as error:
-            done.failed(path, error)
+            done.add_failure(path, error)
             if getattr(error, "errno", None) in NO_ROOM:
-                return  # not the spool's fault; those after it would fare no better
+                return  # not the spool's fault; those after it would fail, too
             _count_try(path, tries)
 
 
-def _convert_one(path: Path, start_s: int, done: Done) -> None:
+def _convert_one(path: Path, start_s: int, done: StoreResult) -> None:
     damage: list[Path] = []
     segment = segments.gather(read_spool(path, damage), start_s)
     if len(segment.times_s):
@@ -118,24 +118,24 @@ def _count_try(path: Path, tries: dict[str, int]) -> None:
 
 
 def _read_tries(folder: Path) -> dict[str, int]:
-    """How often spools that are still there could not be converted."""
+    """Return how often the remaining spools could not be converted."""
     try:
-        found = json.loads((folder / TRIES).read_bytes())
-        return {name: int(found[name]) for name in found if (folder / name).exists()}
+        tries = json.loads((folder / TRIES).read_bytes())
+        return {name: int(tries[name]) for name in tries if (folder / name).exists()}
     except (OSError, ValueError, TypeError):
         return {}
 
 
 def _write_tries(folder: Path, tries: dict[str, int]) -> None:
-    with contextlib.suppress(OSError):  # on a full disk it is counted anew
+    with contextlib.suppress(OSError):  # on a full disk the count starts again
         if tries:
             (folder / TRIES).write_text(json.dumps(tries))
         else:
             (folder / TRIES).unlink(missing_ok=True)
 
 
-def _compact(folder: Path, before_s: float, done: Done) -> None:
-    """Minutes of hours that are over become one file each."""
+def _compact(folder: Path, before_s: float, done: StoreResult) -> None:
+    """Merge the minutes of each full hour into one file."""
     hours: dict[int, list[int]] = {}
     minutes = spans(folder, MINUTE)
     for start_s in minutes:
@@ -145,26 +145,26 @@ def _compact(folder: Path, before_s: float, done: Done) -> None:
             continue
         target = folder / f"{hour_s}{HOUR}"
         try:
-            _compact_hour(target, {each: minutes[each] for each in starts}, done)
+            _compact_hour(target, {start_s: minutes[start_s] for start_s in starts}, done)
         except Exception as error:
-            done.failed(target, error)
+            done.add_failure(target, error)
 
 
-def _compact_hour(target: Path, minutes: Mapping[int, Path], done: Done) -> None:
-    """Add these minutes to the hour's file; what cannot be read is left where it is."""
+def _compact_hour(target: Path, minutes: Mapping[int, Path], done: StoreResult) -> None:
+    """Add these minutes to the hour's file; those that cannot be read are left in place."""
     hour = _read(target, done) if target.exists() else None
     read = {start_s: _read(path, done) for start_s, path in minutes.items()}
-    whole = {start_s: each for start_s, each in read.items() if each is not None}
+    readable = {start_s: minute for start_s, minute in read.items() if minute is not None}
     covered = set(hour.spans) if hour else set()
-    fresh = [each for start_s, each in whole.items() if start_s not in covered]
+    fresh = [minute for start_s, minute in readable.items() if start_s not in covered]
     if fresh:
         segments.write(target, segments.merge([hour, *fresh] if hour else fresh))
         done.compacted += 1
-    for start_s in whole:
+    for start_s in readable:
         minutes[start_s].unlink()
 
 
-def _read(path: Path, done: Done) -> segments.Segment | None:
+def _read(path: Path, done: StoreResult) -> segments.Segment | None:
     try:
         return segments.read(path)
     except ValueError:
@@ -172,11 +172,11 @@ def _read(path: Path, done: Done) -> segments.Segment | None:
         return None
 
 
-def _retain(folder: Path, now_s: float, keep: Keep, done: Done) -> None:
-    """Drop what is too old or too much; the spool that is being written counts but stays."""
-    found = sorted(_all_files(folder, (MINUTE, HOUR, SUFFIX, ASIDE)))
-    total = sum(size for _, _, size in found)
-    for start_s, path, size in found:
+def _retain(folder: Path, now_s: float, keep: Keep, done: StoreResult) -> None:
+    """Remove files beyond the age or size limits; the spool being written counts but stays."""
+    files = sorted(_all_files(folder, (MINUTE, HOUR, SUFFIX, ASIDE)))
+    total = sum(size for _, _, size in files)
+    for start_s, path, size in files:
         too_old = math.isfinite(now_s) and start_s < now_s - keep.days * DAY_S
         in_use = path.suffix == SUFFIX and start_s >= now_s
         if in_use or (not too_old and total <= keep.mib * MIB):
@@ -197,7 +197,7 @@ def _all_files(
 
 
 def size_by_family(folder: Path) -> dict[str, int]:
-    """Bytes of finished segments by family."""
+    """Return the bytes of finished segments by family."""
     sizes = dict.fromkeys(FAMILIES, 0)
     for _, path, size in _all_files(folder):
         sizes[path.parent.name] += size
@@ -205,24 +205,25 @@ def size_by_family(folder: Path) -> dict[str, int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The short-lived process."""
+    """Run the store process; returns its exit code."""
     parser = argparse.ArgumentParser(prog="flyball.monitor.store", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--before", type=float, default=math.inf)
     parser.add_argument("--keep-days", type=float, default=Keep.days)
     parser.add_argument("--keep-mib", type=float, default=Keep.mib)
-    chosen = parser.parse_args(arguments)
-    if not chosen.folder.is_dir():
-        sys.stderr.write(f"{BadInput(f'no folder {chosen.folder}', 'name the telemetry folder')}\n")
+    options = parser.parse_args(arguments)
+    if not options.folder.is_dir():
+        error = BadInput(f"no folder {options.folder}", "name the telemetry folder")
+        sys.stderr.write(f"{error}\n")
         return 2
     os.nice(10)
-    with (chosen.folder / "store.lock").open("w") as held:
-        # One that an agent before this one left may still be at work.
+    with (options.folder / "store.lock").open("w") as held:
+        # A store that a previous agent started may still be running.
         fcntl.flock(held, fcntl.LOCK_EX)
-        done = tidy(chosen.folder, chosen.before, Keep(chosen.keep_days, chosen.keep_mib))
-    for words in done.words:
-        sys.stderr.write(f"flyball.monitor.store: {words}\n")
-    if done.failures > len(done.words):
+        done = tidy(options.folder, options.before, Keep(options.keep_days, options.keep_mib))
+    for message in done.messages:
+        sys.stderr.write(f"flyball.monitor.store: {message}\n")
+    if done.failures > len(done.messages):
         sys.stderr.write(f"flyball.monitor.store: {done.failures} failures in all\n")
     return 1 if done.failures else 0
 

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.engines.rig import Rig, until
+from tests.engines.rig import Rig
+from tests.until import until
 
 JOBS = 120
 AT_A_TIME = 16
@@ -18,7 +19,7 @@ WAIT_S = 60.0
 
 
 class Chaos:
-    """A queue of jobs over an engine that is not left in peace."""
+    """A queue of jobs on an engine whose processes are killed at random."""
 
     def __init__(self, state: Path, seed: int) -> None:
         self.state = state
@@ -37,32 +38,32 @@ class Chaos:
         if self.random.random() < 0.05 and engine._line is not None:
             kill(engine._line.pid)
         if self.random.random() < 0.1:
-            claims = [each.claim for each in engine._attempts.known.values()]
-            pids = [each.pid for each in claims if each is not None and each.pid]
+            claims = [attempt.claim for attempt in engine._attempts.by_token.values()]
+            pids = [claim.pid for claim in claims if claim is not None and claim.pid]
             if pids:
                 kill(self.random.choice(pids))
         if self.random.random() < 0.03:
             engine.close()
             self.rig = Rig(self.state, patience_s=1.0)
-            expected = [each for each in self.attempt.items() if each[0] not in self.over]
+            expected = [token for token in self.attempt.items() if token[0] not in self.over]
             self.rig.engine.reconcile(expected)
 
     def settle(self) -> None:
         self.rig.engine.wait(0.2)
-        ends = [each for each in self.rig.engine.observe() if each.what != "started"]
+        ends = [report for report in self.rig.engine.observe() if report.what != "started"]
         self.rig.engine.acknowledge(ends)
-        for each in ends:
-            assert self.attempt[each.job] == each.attempt
-            assert each.job not in self.over
-            if each.what == "ended":
-                self.over.add(each.job)
+        for report in ends:
+            assert self.attempt[report.job] == report.attempt
+            assert report.job not in self.over
+            if report.what == "ended":
+                self.over.add(report.job)
                 continue
-            began = (self.state / f"ran.{each.job}.{each.attempt}").exists()
-            assert each.what == "lost" or not began
-            self.launch(each.job, each.attempt + 1)
+            began = (self.state / f"ran.{report.job}.{report.attempt}").exists()
+            assert report.what == "lost" or not began
+            self.launch(report.job, report.attempt + 1)
 
     def is_tidy(self) -> bool:
-        """Whether nothing is told and no claim is left."""
+        """Return whether nothing is reported and no claim is left."""
         assert self.rig.engine.observe() == []
         return self.rig.claims() == []
 
@@ -84,8 +85,8 @@ def test_each_job_ends_once_and_no_attempt_runs_twice(tmp_path: Path, seed: int)
             chaos.launch(sent, 1)
         chaos.disturb()
         chaos.settle()
-    # One that was killed may have made the file and written nothing; none wrote twice.
-    written = {each.name: each.read_text() for each in tmp_path.glob("ran.*")}
+    # A killed job may have created the file and written nothing; none wrote twice.
+    written = {path.name: path.read_text() for path in tmp_path.glob("ran.*")}
     assert {name: text for name, text in written.items() if text not in ("", "\n")} == {}
     ended = {f"ran.{job}.{chaos.attempt[job]}" for job in chaos.over}
     assert {name for name in ended if written[name] != "\n"} == set()

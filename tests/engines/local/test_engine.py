@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.engines.rig import SLEEP, WAIT_S, Rig, gone, until
+from tests.engines.rig import SLEEP, WAIT_S, Rig, gone
+from tests.until import until
 
 from flyball.core.clock import RealClock
 from flyball.core.live import LiveNode, Stop
@@ -34,10 +35,10 @@ def test_life_of_an_attempt(rig: Rig) -> None:
 def test_a_start_is_told_once_and_an_end_until_acknowledged(rig: Rig) -> None:
     rig.launch("true")
     rig.report("ended")
-    assert [each.what for each in rig.seen].count("started") == 1
-    assert [each.what for each in rig.engine.observe()] == ["ended"]
+    assert [report.what for report in rig.seen].count("started") == 1
+    assert [report.what for report in rig.engine.observe()] == ["ended"]
     again = rig.engine.observe()
-    assert [each.what for each in again] == ["ended"]
+    assert [report.what for report in again] == ["ended"]
     rig.engine.acknowledge(again)
     rig.engine.acknowledge(again)  # no matter how often
 
@@ -51,7 +52,7 @@ def test_a_start_is_told_with_an_end_or_soon(rig: Rig) -> None:
     assert rig.engine.observe() == []
     rig.launch("true", job=3)
     rig.report("ended", job=3)
-    assert [(each.job, each.what) for each in rig.seen[1:]] == [
+    assert [(report.job, report.what) for report in rig.seen[1:]] == [
         (2, "started"),
         (3, "started"),
         (3, "ended"),
@@ -70,25 +71,25 @@ def test_claims_go_when_nobody_makes_one(rig: Rig) -> None:
 
 
 def test_a_claim_that_was_seen_and_taken_back_is_void(tmp_path: Path) -> None:
-    """A disk may say no only when the claim is to be durable, and the engine has seen it by then:
-    its supervisor lives, free for others, and runs nothing."""
+    """A disk may fail only when the claim is synced, after the engine has seen it: the supervisor
+    is alive, free for other attempts, and runs nothing."""
     rig = Rig(tmp_path / "state", patience_s=0.1)
     attempts, folder = rig.engine._attempts, os.open(tmp_path / "state" / "engine", os.O_RDONLY)
-    attempts.known[1, 1] = attempts.unheard[1, 1] = Attempt()
-    own = proc.stat(os.getpid())
-    assert own is not None
-    who = {"pid": own.pid, "start": own.start, "boot": proc.boot_id(), "child": 0}
-    file = claim.make(folder, {"job": 1, "attempt": 1, **who, "time_us": 1, "cpu_s": 0.0})
+    attempts.by_token[1, 1] = attempts.unclaimed[1, 1] = Attempt()
+    process = proc.stat(os.getpid())
+    assert process is not None
+    holder = {"pid": process.pid, "start": process.start, "boot": proc.boot_id(), "child": 0}
+    file = claim.make(folder, {"job": 1, "attempt": 1, **holder, "time_us": 1, "cpu_s": 0.0})
     rig.engine.observe()
-    assert attempts.known[1, 1].claim is not None and not attempts.unheard
+    assert attempts.by_token[1, 1].claim is not None and not attempts.unclaimed
     attempts.refuse((1, 1), "Input/output error", rig.engine._clock.now())
-    assert not attempts.unheard, "as long as the claim is there, it is the other launch's"
+    assert not attempts.unclaimed, "as long as the claim is there, it is the other launch's"
     os.unlink(claim.name_of(1, 1), dir_fd=folder)
     attempts.refuse((1, 1), "Input/output error", rig.engine._clock.now())
     void = rig.report("void")
     assert void.values["message"] == "cannot be claimed: Input/output error"
-    for each in (file, folder):
-        os.close(each)
+    for descriptor in (file, folder):
+        os.close(descriptor)
     rig.close()
 
 
@@ -112,12 +113,12 @@ def test_a_claim_that_cannot_be_removed_now_is_removed_later(
 
 
 def test_an_end_wakes_whoever_waits(rig: Rig) -> None:
-    """Not only when the folder is read, which is every 2 s."""
+    """Not only at the rescan of the folder, every 2 s."""
     rig.listens_only()
     for job in range(1, 10):
         rig.launch("true", job=job)
-        while "ended" not in [each.what for each in rig.seen if each.job == job]:
-            assert rig.engine.wait(WAIT_S), "nobody woke it"
+        while "ended" not in [report.what for report in rig.seen if report.job == job]:
+            assert rig.engine.wait(WAIT_S), "it was not woken"
             rig.seen += rig.engine.observe()
 
 
@@ -190,10 +191,10 @@ def test_jobs_outlive_the_engine_and_a_new_one_goes_on(tmp_path: Path) -> None:
     first.engine.close()
     until(lambda: gone(spawner))
     second = Rig(tmp_path)
-    found = {each.job: each.what for each in second.engine.reconcile([(1, 1), (2, 1)])}
+    reconciled = {report.job: report.what for report in second.engine.reconcile([(1, 1), (2, 1)])}
     reports = second.engine.observe()
-    assert found[1] == "started"
-    assert [(each.job, each.what) for each in reports] == [(2, "ended")]
+    assert reconciled[1] == "started"
+    assert [(report.job, report.what) for report in reports] == [(2, "ended")]
     (tmp_path / "go").write_text("x\n")
     assert second.ended(job=1)["exit_code"] == 5
     assert second.ended(job=2)["exit_code"] == 6

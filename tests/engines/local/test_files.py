@@ -29,17 +29,17 @@ def test_a_claim_has_its_size_from_the_first(folder: int, tmp_path: Path) -> Non
     claim.make_durable(folder, HEAD, file)
     path = tmp_path / "17.2"
     assert path.stat().st_size == claim.SIZE
-    found = claim.read(folder, 17, 2)
-    assert found is not None
-    assert (found.pid, found.start, found.boot, found.child) == (5, 6, "b", 0)
-    assert found.exit is None
-    assert not found.void
+    record = claim.read(folder, 17, 2)
+    assert record is not None
+    assert (record.pid, record.start, record.boot, record.child) == (5, 6, "b", 0)
+    assert record.exit is None
+    assert not record.void
     claim.write_head(file, {**HEAD, "child": 7})
     claim.write_exit(file, END)
     os.close(file)
-    found = claim.read(folder, 17, 2)
-    assert found is not None
-    assert (found.child, found.exit) == (7, END)
+    record = claim.read(folder, 17, 2)
+    assert record is not None
+    assert (record.child, record.exit) == (7, END)
     assert path.stat().st_size == claim.SIZE
     first, second, rest = path.read_bytes().split(b"\n")
     assert (len(first), len(second), rest) == (1023, 3071, b"")
@@ -62,21 +62,21 @@ def test_a_claim_holds_the_longest_message(folder: int) -> None:
     file = claim.make(folder, HEAD)
     claim.write_exit(file, {**END, "message": "\U0001f600" * 5000})
     os.close(file)
-    found = claim.read(folder, 17, 2)
-    assert found is not None
-    assert found.exit is not None
-    assert found.exit["message"] == "\U0001f600" * 156
-    assert {**found.exit, "message": ""} == END
+    record = claim.read(folder, 17, 2)
+    assert record is not None
+    assert record.exit is not None
+    assert record.exit["message"] == "\U0001f600" * 156
+    assert {**record.exit, "message": ""} == END
 
 
 def test_half_a_claim_is_a_blank_one(folder: int, tmp_path: Path) -> None:
     (tmp_path / "1.1").write_bytes(b"")
     (tmp_path / "1.2").write_bytes(b'{"job": 1, "att')
     for attempt in (1, 2):
-        found = claim.read(folder, 1, attempt)
-        assert found is not None
-        assert found.blank
-        assert not found.void
+        record = claim.read(folder, 1, attempt)
+        assert record is not None
+        assert record.blank
+        assert not record.void
 
 
 @pytest.mark.parametrize("name", ["1", "1.", ".1", "1.2.3", "a.1", "1.out", "-1.1", "spawner.lock"])

@@ -79,14 +79,14 @@ def test_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "each", "devices"), [(1, 1, 1), (64, 1, 64), (65, 2, 32), (128, 2, 64), (200, 4, 50)]
+    ("cores", "size", "devices"), [(1, 1, 1), (64, 1, 64), (65, 2, 32), (128, 2, 64), (200, 4, 50)]
 )
-def test_cores_of_a_device(cores: int, each: int, devices: int) -> None:
-    assert cores_per_device(cores) == each
-    assert cores // each == devices
+def test_cores_of_a_device(cores: int, size: int, devices: int) -> None:
+    assert cores_per_device(cores) == size
+    assert cores // size == devices
     numbers = list(range(100, 100 + cores))
-    assert cores_of([0], numbers, devices) == numbers[:each]
-    assert cores_of([devices - 1], numbers, devices) == numbers[(devices - 1) * each :][:each]
+    assert cores_of([0], numbers, devices) == numbers[:size]
+    assert cores_of([devices - 1], numbers, devices) == numbers[(devices - 1) * size :][:size]
 
 
 def test_a_request_is_one_line(tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ def test_memory_groups_of_version_2_are_made_beside_our_own(tmp_path: Path) -> N
     assert (place.folder, place.version) == (str(above), 2)
     group = cgroup.Group(place, "flyball-1")
     assert group.make(10)
-    made = above / "flyball-1"
-    assert (made / "memory.max").read_text() == str(10 * 2**20)
-    assert (made / "memory.oom.group").read_text() == "1"
-    (made / "memory.events").write_text("low 0\noom 4\noom_kill 3\n")
+    folder = above / "flyball-1"
+    assert (folder / "memory.max").read_text() == str(10 * 2**20)
+    assert (folder / "memory.oom.group").read_text() == "1"
+    (folder / "memory.events").write_text("low 0\noom 4\noom_kill 3\n")
     assert group.kills() == 3
     assert group.peak_mib() == 0.0, "kernels before 5.19 do not say"
-    (made / "memory.peak").write_text("3145728\n")
+    (folder / "memory.peak").write_text("3145728\n")
     assert group.peak_mib() == 3.0
 
 
@@ -179,10 +179,10 @@ def test_memory_is_watched_where_groups_are_not_permitted(tmp_path: Path) -> Non
         request = line.partition(b" ")[2].decode()
         subprocess.run([*command, str(ENGINES), str(tmp_path), request], check=True, timeout=60)
         folder = os.open(tmp_path, os.O_RDONLY)
-        found = claim.read(folder, job, 1)
+        record = claim.read(folder, job, 1)
         os.close(folder)
-        assert found is not None
-        ends[job] = found.exit
+        assert record is not None
+        ends[job] = record.exit
     assert ends[1] is not None
     assert ends[2] is not None
     assert (ends[1]["why"], ends[1]["signal"]) == ("memory", 9)

@@ -1,4 +1,4 @@
-"""What becomes of what a job prints."""
+"""The output of jobs: logs, rotation, error files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from tests.engines.rig import SLEEP, Rig, until
+from tests.engines.rig import SLEEP, Rig
+from tests.until import until
 
 from flyball.engines.local import proc
 from flyball.engines.local.request import Logs
@@ -17,12 +18,12 @@ def test_logs_are_turned_over(tmp_path: Path) -> None:
     rig.launch("sh", "-c", "seq 1 7000; echo end >&2")
     rig.ended()
     logs = [tmp_path / "logs" / f"1.1.out{end}" for end in ("", ".1", ".2", ".3")]
-    assert [each.exists() for each in logs] == [True, True, True, False]
-    sizes = [each.stat().st_size for each in logs[:3]]
+    assert [path.exists() for path in logs] == [True, True, True, False]
+    sizes = [path.stat().st_size for path in logs[:3]]
     assert sizes[1:] == [10_000, 10_000]
     assert sizes[0] <= 10_000
-    whole = "".join(str(i) + "\n" for i in range(1, 7001)) + "end\n"
-    assert "".join(each.read_text() for each in reversed(logs[:3])) == whole[-sum(sizes) :]
+    printed = "".join(str(i) + "\n" for i in range(1, 7001)) + "end\n"
+    assert "".join(path.read_text() for path in reversed(logs[:3])) == printed[-sum(sizes) :]
     rig.close()
 
 
@@ -88,15 +89,17 @@ def test_an_idle_supervisor_sleeps(rig: Rig) -> None:
 
 def assert_sleeps(supervisor: int) -> None:
     """Once at rest it wakes up only to count the job's processes, at most four times a second."""
-    until(lambda: "S (sleeping)" in Path(f"/proc/{supervisor}/status").read_text())
-    time.sleep(0.1)  # the last of starting
-    before = switches(supervisor)
-    time.sleep(0.5)
-    assert switches(supervisor) - before <= 4
+    until(lambda: wakeups(supervisor, 0.5) <= 4)
+
+
+def wakeups(pid: int, window_s: float) -> int:
+    before = switches(pid)
+    time.sleep(window_s)
+    return switches(pid) - before
 
 
 def switches(pid: int) -> int:
-    """How often a process has gone to sleep."""
+    """Return how often a process has gone to sleep."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("voluntary_ctxt_switches:"):
             return int(line.split()[1])
@@ -104,7 +107,7 @@ def switches(pid: int) -> int:
 
 
 def test_a_job_whose_children_end_all_the_time(rig: Rig) -> None:
-    """Orphans that end while the program ends: no end is overlooked."""
+    """Orphans that end while the program ends: no end is missed."""
     for job in range(1, 6):
         rig.launch("sh", "-c", "for i in $(seq 30); do (true & true) & done; wait", job=job)
     for job in range(1, 6):

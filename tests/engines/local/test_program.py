@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import until
 
+from flyball.engines.local import proc
 from flyball.engines.local.program import NOT_STARTED, Program
 
 
@@ -23,7 +24,17 @@ def output(tmp_path: Path) -> int:
 
 
 def nothing() -> None:
-    """There is nothing to let go of."""
+    """Close nothing in the child."""
+
+
+def until_ready(program: Program) -> None:
+    """Wait until it sleeps at its gate, or has ended."""
+
+    def ready() -> bool:
+        process = proc.stat(program.pid)
+        return process is not None and process.state in "SZ"
+
+    until(ready)
 
 
 def exit_code(program: Program) -> int:
@@ -33,7 +44,7 @@ def exit_code(program: Program) -> int:
 def test_it_runs_only_when_it_is_let_go(tmp_path: Path, output: int) -> None:
     mark = tmp_path / "mark"
     program = Program(request("touch", str(mark)), (output, output), None, nothing)
-    time.sleep(0.1)
+    until_ready(program)
     assert not mark.exists()
     assert program.run() == ""
     assert exit_code(program) == 0
@@ -65,6 +76,6 @@ def test_what_is_wrong_is_told_when_it_is_let_go(output: int) -> None:
         ({**request("true"), "cwd": "/no"}, "could not start: folder /no: no such file"),
     ):
         program = Program(wrong, (output, output), None, nothing)
-        time.sleep(0.05)  # it may have ended before
+        until_ready(program)  # one has failed by then, the other waits at the gate
         assert program.run().startswith(why)
         assert exit_code(program) == NOT_STARTED

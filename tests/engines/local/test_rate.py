@@ -18,10 +18,10 @@ def test_ten_thousand_jobs(rig: Rig) -> None:
             sent += 1
             assert rig.launch("true", job=sent).accepted
         rig.engine.wait(1.0)
-        over = [each for each in rig.engine.observe() if each.what != "started"]
-        assert all(each.what == "ended" and each.values["exit_code"] == 0 for each in over)
-        rig.engine.acknowledge(over)
-        done += len(over)
+        ends = [report for report in rig.engine.observe() if report.what != "started"]
+        assert all(report.what == "ended" and report.values["exit_code"] == 0 for report in ends)
+        rig.engine.acknowledge(ends)
+        done += len(ends)
     assert jobs / (time.monotonic() - begun_s) >= per_second
     rig.engine.wait(0.0)
     assert rig.claims() == []

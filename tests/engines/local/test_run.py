@@ -1,4 +1,4 @@
-"""What a supervisor gives a job, and how it ends one."""
+"""How a supervisor starts a job, and how it ends one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.rig import Rig, gone, until
+from tests.engines.rig import Rig, gone
+from tests.until import until
 
 from flyball.core.live import LiveNode
 
@@ -27,23 +28,23 @@ while True: time.sleep(60)
 
 # What it gets ------------------------------------------------------------------------
 
-OURS = sum(1 << (each - 1) for each in signal.valid_signals())
+OURS = sum(1 << (number - 1) for number in signal.valid_signals())
 """The signals that a program can set; C libraries keep a few for themselves."""
 
 
 def test_a_clean_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "of the control plane")
     monkeypatch.setenv("LANG", "C")
-    given = {"MINE": "1", "MASTER_PORT": "5", "FLYBALL_JOB_ID": "forged", "FLYBALL_STATE": "/"}
-    rig.launch("env", "-0", job=17, attempt=2, env=given)
+    stated = {"MINE": "1", "MASTER_PORT": "5", "FLYBALL_JOB_ID": "forged", "FLYBALL_STATE": "/"}
+    rig.launch("env", "-0", job=17, attempt=2, env=stated)
     rig.ended(17, 2)
     pairs = rig.output(17, 2).rstrip("\0").split("\0")
-    found = dict(pair.split("=", 1) for pair in pairs)
+    variables = dict(pair.split("=", 1) for pair in pairs)
     state = str(rig.state.resolve())
-    assert found == {
+    assert variables == {
         "PATH": os.environ["PATH"],
-        "HOME": found["HOME"],
-        "USER": found["USER"],
+        "HOME": variables["HOME"],
+        "USER": variables["USER"],
         "LANG": "C",
         "MINE": "1",
         "PYTHONUNBUFFERED": "1",
@@ -59,10 +60,10 @@ def test_a_clean_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         "FLYBALL_DEVICES": "0",
         "FLYBALL_ORDERS": f"{state}/orders/17.2.json",
         "CUDA_VISIBLE_DEVICES": "",
-        **{name: value for name, value in found.items() if name.startswith("SLURM")},
+        **{name: value for name, value in variables.items() if name.startswith("SLURM")},
     }
-    assert found["SLURM_JOB_ID"] == "17"
-    assert found["SLURM_RESTART_COUNT"] == "1"
+    assert variables["SLURM_JOB_ID"] == "17"
+    assert variables["SLURM_RESTART_COUNT"] == "1"
 
 
 def test_output_of_a_running_python_job_is_in_its_log(rig: Rig) -> None:
@@ -121,16 +122,16 @@ def test_what_is_ignored_by_python_is_not_by_the_job(rig: Rig) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_cores_are_those_of_the_mask(rig: Rig) -> None:
-    own = sorted(os.sched_getaffinity(0))
+    cores = sorted(os.sched_getaffinity(0))
     text = "import os; print(sorted(os.sched_getaffinity(0)))"
     for job, mask in enumerate((1, 2, 3, 0), 1):
         rig.python(text, job=job, mask=mask)
         rig.ended(job=job)
     assert [json.loads(rig.output(job=job)) for job in range(1, 5)] == [
-        own[:1],
-        own[1:2],
-        own[:2],
-        own,
+        cores[:1],
+        cores[1:2],
+        cores[:2],
+        cores,
     ]
 
 
@@ -164,7 +165,7 @@ def test_the_memory_of_one_process_is_that_of_the_job(rig: Rig) -> None:
 
 
 def test_a_child_that_is_left_behind_counts(rig: Rig) -> None:
-    """Nobody but the supervisor waits for it."""
+    """Only the supervisor reaps it."""
     rig.launch("sh", "-c", "sleep 60 &")
     assert "peak_mib" not in rig.ended()
 
@@ -181,7 +182,7 @@ for _ in range(4): os.wait()
 
 
 def test_what_a_limit_counts_is_recorded(rig: Rig) -> None:
-    """Of workers side by side the limit counts the sum, and so does what the next is given."""
+    """The limit counts the sum over parallel workers, and so does the recorded peak."""
     rig.python(FOUR, memory_mib=1000)
     end = rig.ended()
     assert end["why"] == "exit"
@@ -211,7 +212,7 @@ def test_what_cannot_be_started(rig: Rig, argv: tuple[str, ...], cwd: str, messa
     assert (end["why"], end["exit_code"]) == ("boot", 127)
     assert message in end["message"]
     assert message in rig.output()
-    assert [each.what for each in rig.seen] == ["ended"]  # it never started
+    assert [report.what for report in rig.seen] == ["ended"]  # it never started
 
 
 def test_the_path_of_the_job_is_searched(rig: Rig, tmp_path: Path) -> None:
@@ -375,7 +376,7 @@ def test_memory_limit_that_is_kept(rig: Rig) -> None:
 
 
 def test_log_of_another_history_is_set_aside(rig: Rig) -> None:
-    """After a journal was put back the same attempt may be launched a second time."""
+    """After a journal was restored the same attempt may be launched a second time."""
     path = rig.state / "logs" / "1.1.out"
     path.write_text("of a history that is no longer told\n")
     rig.launch("echo", "new")

@@ -46,27 +46,27 @@ def test_a_job_that_says_nothing_is_one_process_with_its_cores() -> None:
 
 
 def test_the_submitter_knows_the_tasks_but_not_who_the_job_is() -> None:
-    said = {"SLURM_NTASKS": "4", "SLURM_CPUS_PER_TASK": "1", "SLURM_SUBMIT_DIR": "/elsewhere"}
+    stated = {"SLURM_NTASKS": "4", "SLURM_CPUS_PER_TASK": "1", "SLURM_SUBMIT_DIR": "/elsewhere"}
     forged = {"SLURM_JOB_ID": "1", "SLURM_PROCID": "3", "SLURM_CPUS_ON_NODE": "99"}
-    found = seen(CORES, 0b1111, cpus=4, env={**said, **forged})
-    assert said.items() <= found.items()
-    assert (found["SLURM_JOB_ID"], found["SLURM_PROCID"]) == ("17", "0")
-    assert found["SLURM_CPUS_ON_NODE"] == "4"
+    variables = seen(CORES, 0b1111, cpus=4, env={**stated, **forged})
+    assert stated.items() <= variables.items()
+    assert (variables["SLURM_JOB_ID"], variables["SLURM_PROCID"]) == ("17", "0")
+    assert variables["SLURM_CPUS_ON_NODE"] == "4"
 
 
 def test_a_task_and_a_second_attempt() -> None:
-    found = seen(CORES, 1, attempt=3, array=15, array_index=2, memory_mib=64)
-    assert (found["SLURM_ARRAY_JOB_ID"], found["SLURM_ARRAY_TASK_ID"]) == ("15", "2")
-    assert found["SLURM_RESTART_COUNT"] == "2"
-    assert found["SLURM_MEM_PER_NODE"] == "64"
+    variables = seen(CORES, 1, attempt=3, array=15, array_index=2, memory_mib=64)
+    assert (variables["SLURM_ARRAY_JOB_ID"], variables["SLURM_ARRAY_TASK_ID"]) == ("15", "2")
+    assert variables["SLURM_RESTART_COUNT"] == "2"
+    assert variables["SLURM_MEM_PER_NODE"] == "64"
 
 
 def test_devices_are_counted_apart_from_cores() -> None:
-    found = seen(GPUS, 0b10, cpus=8, gpus=1)
-    assert found["SLURM_GPUS_ON_NODE"] == "1"
-    assert (found["SLURM_CPUS_PER_TASK"], found["SLURM_CPUS_ON_NODE"]) == ("8", "8")
+    variables = seen(GPUS, 0b10, cpus=8, gpus=1)
+    assert variables["SLURM_GPUS_ON_NODE"] == "1"
+    assert (variables["SLURM_CPUS_PER_TASK"], variables["SLURM_CPUS_ON_NODE"]) == ("8", "8")
 
 
 def test_an_elastic_job_is_told_the_cores_that_it_begins_with() -> None:
-    found = seen(CORES, 0b0111, cpus=2, least=1, most=4)
-    assert (found["SLURM_CPUS_PER_TASK"], found["SLURM_CPUS_ON_NODE"]) == ("3", "3")
+    variables = seen(CORES, 0b0111, cpus=2, least=1, most=4)
+    assert (variables["SLURM_CPUS_PER_TASK"], variables["SLURM_CPUS_ON_NODE"]) == ("3", "3")

@@ -1,4 +1,4 @@
-"""A supervisor whose attempt is over and on record gets the next; nothing of the last is left."""
+"""A supervisor is reused after its attempt's end is on record; nothing of that attempt is left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from tests.engines.rig import SLEEP, Rig, gone, until
+from tests.engines.rig import SLEEP, Rig, gone
+from tests.until import until
 
 from flyball.core.live import Report
 from flyball.engines.local.line import nobody_spawns
@@ -14,7 +15,7 @@ from flyball.engines.local.spawner import MOST_BYTES, MOST_USES
 
 
 def run(rig: Rig, *argv: str, job: int) -> tuple[int, Report]:
-    """An attempt from launch to the record of its end: its supervisor, and what is told of it."""
+    """Run an attempt until its end is acknowledged; return its supervisor and the report."""
     rig.launch(*argv, job=job)
     pid = rig.claim(job).pid
     report = rig.report("ended", job)
@@ -60,7 +61,7 @@ def test_also_after_one_that_could_not_begin(rig: Rig) -> None:
 
 
 def test_not_before_the_end_is_on_record(rig: Rig) -> None:
-    """Till then somebody might want to stop the last one."""
+    """Until then the previous attempt may still be stopped."""
     rig.launch("true", job=1)
     first = rig.claim(1).pid
     rig.report("ended", 1)
@@ -100,11 +101,11 @@ def test_it_does_not_stay_for_long(rig: Rig) -> None:
 def test_it_ends_with_the_spawner(rig: Rig) -> None:
     first, _end = run(rig, "true", job=1)
     rig.engine._hang_up(kill=True)
-    until(lambda: gone(first), wait_s=1.5)
+    until(lambda: gone(first), limit_s=1.5)
 
 
 def test_what_is_passed_on_holds_the_locks(rig: Rig, tmp_path: Path) -> None:
-    """A launch on its way to a free supervisor counts: sent again, it would run twice."""
+    """A launch in flight to a free supervisor counts: sent again, it would run twice."""
     first, _end = run(rig, "true", job=1)
     os.kill(first, signal.SIGSTOP)
     mark = tmp_path / "runs"

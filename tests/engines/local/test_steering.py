@@ -1,4 +1,4 @@
-"""What is done to jobs that run: other cores, caps, checkpoints; with real processes."""
+"""Orders to running jobs: other cores, caps, checkpoints; with real processes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.rig import SLEEP, Rig, until
+from tests.engines.rig import SLEEP, Rig
 from tests.monitor.fake_nvml import FakeNvml
+from tests.until import until
 
 from flyball.core.jobs import Row
 from flyball.core.live import Cap, Checkpoint, LiveNode, Resize
@@ -36,27 +37,27 @@ Make = Callable[..., Rig]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    """Engines on one folder, one after the other; whatever runs in the end is ended."""
-    made: list[Rig] = []
+    """Build engines on one folder, one after the other; jobs that still run are ended."""
+    rigs: list[Rig] = []
 
     def rig_of(**options: Any) -> Rig:
-        if made:
-            made[-1].engine.close()
-        made.append(Rig(tmp_path / "state", **options))
-        return made[-1]
+        if rigs:
+            rigs[-1].engine.close()
+        rigs.append(Rig(tmp_path / "state", **options))
+        return rigs[-1]
 
     yield rig_of
-    made[-1].close()
+    rigs[-1].close()
 
 
 def used_s(rig: Rig, job: int = 1) -> float:
-    """Processor time of all processes of a job."""
+    """Return the processor time of all processes of a job."""
     pids = proc.descendants(rig.claim(job).pid)
     return sum(map(proc.cpu_s, pids))
 
 
 def measured_share(rig: Rig, window_s: float) -> float:
-    """Processor time over time, for a while."""
+    """Return the processor time over the elapsed time, for this long."""
     began_s, before_s = time.monotonic(), used_s(rig)
     time.sleep(window_s)
     return (used_s(rig) - before_s) / (time.monotonic() - began_s)
@@ -78,7 +79,7 @@ def test_a_cap_is_obeyed(make: Make, quota: bool) -> None:
     rig.python(BUSY, mask=1)
     rig.until_prints("go")
     rig.order(Cap(1, 1, 1, LOW, ONE))
-    time.sleep(0.5)
+    until(lambda: measured_share(rig, 0.5) <= LOW + 0.05)
     shares = [measured_share(rig, 1.5) for _ in range(3)]
     assert max(shares) <= LOW + 0.05, shares
     assert statistics.median(shares) >= LOW - 0.05, shares
@@ -97,7 +98,7 @@ def test_a_cap_is_of_all_cores_and_all_processes(make: Make) -> None:
     rig.python(TWO_BUSY, mask=3)
     rig.until_prints("go\ngo")
     rig.order(Cap(1, 1, 1, 0.25, BOTH))
-    time.sleep(0.5)
+    until(lambda: measured_share(rig, 0.5) <= 2 * 0.30)
     assert measured_share(rig, 3.0) <= 2 * 0.30
     rig.stop()
     rig.ended()
@@ -105,12 +106,12 @@ def test_a_cap_is_of_all_cores_and_all_processes(make: Make) -> None:
 
 @WAYS
 def test_a_capped_job_can_end(make: Make, quota: bool) -> None:
-    """One that is paused must still hear that it is to stop, and is not killed for its silence."""
+    """A paused job must still get SIGTERM, and not be killed because it cannot react."""
     rig = make(quota=quota)
     rig.python(BUSY, mask=1, grace_s=10.0)
     rig.until_prints("go")
     rig.order(Cap(1, 1, 1, 0.05, ONE))
-    time.sleep(0.3)
+    until(lambda: measured_share(rig, 0.3) <= 0.2)
     rig.stop()
     assert rig.ended()["signal"] == signal.SIGTERM
 
@@ -121,7 +122,7 @@ def test_a_cap_is_there_from_the_start(make: Make) -> None:
     rig.python(BUSY, mask=1)
     assert rig.order(Cap(1, 1, 1, 0.2, ONE)).accepted
     rig.until_prints("go")
-    time.sleep(1.0)
+    until(lambda: measured_share(rig, 0.5) <= 0.25)
     assert measured_share(rig, 1.5) <= 0.25
     rig.stop()
     rig.ended()
@@ -132,7 +133,7 @@ def test_a_cap_outlives_the_control_plane(make: Make) -> None:
     rig.python(BUSY, mask=1)
     rig.until_prints("go")
     rig.order(Cap(1, 1, 1, 0.2, ONE))
-    time.sleep(0.5)
+    until(lambda: measured_share(rig, 0.5) <= 0.25)
     assert measured_share(rig, 1.5) <= 0.25
     again = make(quota=False)
     again.engine.reconcile([(1, 1)])
@@ -147,7 +148,7 @@ def test_what_is_paused_is_killed_with_its_supervisor(make: Make) -> None:
     rig.python(BUSY, mask=1)
     rig.until_prints("go")
     rig.order(Cap(1, 1, 1, 0.05, ONE))
-    time.sleep(0.3)
+    until(lambda: measured_share(rig, 0.3) <= 0.2)
     os.kill(rig.claim().pid, signal.SIGKILL)
     rig.report("lost")
 
@@ -188,8 +189,8 @@ def test_a_resize_moves_every_thread(rig: Rig) -> None:
     until(lambda: affinities(rig) == {frozenset(cores[:1])})
     rig.order(Resize(1, 1, 2, BOTH))
     until(lambda: affinities(rig) == {frozenset(cores[:2])})
-    said = steer_file.read(steer_file.path_of(str(rig.state.resolve()), 1, 1))
-    assert said["resize"] == {"sequence": 2, "devices": 2, "cores": cores[:2]}
+    orders = steer_file.read(steer_file.path_of(str(rig.state.resolve()), 1, 1))
+    assert orders["resize"] == {"sequence": 2, "devices": 2, "cores": cores[:2]}
 
 
 @pytest.mark.skipif(not TWO, reason="one core only")
@@ -228,7 +229,7 @@ def test_a_job_finds_its_orders_and_they_go_with_it(rig: Rig) -> None:
 
 
 class Machine:
-    """A job that uses all it gets, on a clock of its own."""
+    """A simulated job that uses all it gets, on a virtual clock."""
 
     def __init__(self, cores: int, speed: float = 1.0, late_s: float = 0.0) -> None:
         self.now_s = self.used_s = 0.0
@@ -239,7 +240,7 @@ class Machine:
         self.runs = not paused
 
     def go(self, seconds: float) -> float:
-        """The share of its cores that it got."""
+        """Run for this long; return the share of its cores that it used."""
         end_s, before_s = self.now_s + seconds, self.used_s
         while self.now_s < end_s:
             step_s = max(self.governor.due_s + self.late_s - self.now_s, 1e-4)
@@ -295,7 +296,7 @@ def test_a_quota_of_version_two(tmp_path: Path) -> None:
 
     def joined() -> list[int]:
         written = (tmp_path / "job" / "cgroup.procs").read_text().split()
-        return [int(each) for each in written] or [17]
+        return [int(pid) for pid in written] or [17]
 
     assert group.keep_to(0.5, joined)
     assert (tmp_path / "job" / "cpu.max").read_text() == "50000 100000"
@@ -351,8 +352,8 @@ def test_a_driver_that_refuses_is_reported(make: Make) -> None:
     rig = gpu_rig(make, nvml)
     rig.launch(*SLEEP, mask=1)
     rig.claim()
-    found = rig.order(Cap(1, 1, 1, 0.5, ONE))
-    assert (found.accepted, found.how) == (True, "no power limit: Insufficient Permissions")
+    receipt = rig.order(Cap(1, 1, 1, 0.5, ONE))
+    assert (receipt.accepted, receipt.how) == (True, "no power limit: Insufficient Permissions")
 
 
 @pytest.mark.parametrize("ask", [lambda p: p.cap((1, 1), ["GPU-1"], 0.5)])

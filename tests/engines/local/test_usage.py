@@ -1,4 +1,4 @@
-"""What an attempt used: from whom the peak of its memory is known, and when from nobody."""
+"""The use of an attempt: the source of its peak memory, and when it is unknown."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import resource
 import pytest
 
 from flyball.engines.local.cgroup import Group, Place
-from flyball.engines.local.usage import LEAST_LOOKS, Usage
+from flyball.engines.local.usage import LEAST_SAMPLES, Usage
 
 
 class Kept(Group):
-    """A group that has seen so much."""
+    """A control group with this peak."""
 
     def __init__(self, peak_mib: float) -> None:
         super().__init__(Place("/nowhere", 2), "x")
@@ -29,8 +29,8 @@ def record(several: bool, looks: list[float], group: Group | None) -> dict[str, 
     usage = Usage()
     usage.add(used(1000), several)
     usage.add(used(900), several)
-    for each in looks:
-        usage.look(each)
+    for used_mib in looks:
+        usage.sample(used_mib)
     usage.close(group)
     return usage.record()
 
@@ -40,10 +40,10 @@ def record(several: bool, looks: list[float], group: Group | None) -> dict[str, 
     [
         (False, [], Kept(5000.0), {"peak_mib": 1000.0, "peak_by": "process"}),
         (True, [], Kept(4100.0), {"peak_mib": 4100.0, "peak_by": "group"}),
-        (True, [3900.0] * LEAST_LOOKS, None, {"peak_mib": 3900.0, "peak_by": "looks"}),
-        (True, [3900.0] * LEAST_LOOKS, Kept(0.0), {"peak_mib": 3900.0, "peak_by": "looks"}),
-        (True, [10.0] * LEAST_LOOKS, None, {"peak_mib": 1000.0, "peak_by": "looks"}),
-        (True, [3900.0] * (LEAST_LOOKS - 1), None, {}),
+        (True, [3900.0] * LEAST_SAMPLES, None, {"peak_mib": 3900.0, "peak_by": "looks"}),
+        (True, [3900.0] * LEAST_SAMPLES, Kept(0.0), {"peak_mib": 3900.0, "peak_by": "looks"}),
+        (True, [10.0] * LEAST_SAMPLES, None, {"peak_mib": 1000.0, "peak_by": "looks"}),
+        (True, [3900.0] * (LEAST_SAMPLES - 1), None, {}),
         (True, [], None, {}),
     ],
 )

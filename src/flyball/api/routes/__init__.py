@@ -1,1 +1,1 @@
-"""The routes, one file a subject."""
+"""The routes of the API, one file per subject."""

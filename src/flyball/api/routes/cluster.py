@@ -8,10 +8,10 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from flyball.api import sse
-from flyball.api.bridge import answer, bridge_of
+from flyball.api.bridge import bridge_of, json_response
 from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery
 from flyball.api.problems import documented
-from flyball.api.routes.jobs import Nothing
+from flyball.api.routes.jobs import NoParameters
 from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue
 from flyball.control.ask.active_pages import QueueQuery
 
@@ -25,39 +25,39 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.get("/queue", response_model=Queue, responses=USUAL)
 async def queue(request: Request, query: Annotated[ActiveQuery, Query()]) -> Response:
-    """The active jobs, a page at a time: what runs, then what waits, by priority and submission.
+    """Return a page of the active jobs: running, then waiting ones by priority and submission.
 
     The policy may start them in another order. A job that is active throughout is on one of the
-    pages, on two if it changed its state meanwhile.
+    pages, on two if its state changed meanwhile.
     """
     bridge = bridge_of(request)
     plane = bridge.plane
-    wanted = QueueQuery(
+    filters = QueueQuery(
         user=query.user, tenant=query.tenant, name=query.name, states=tuple(query.state),
         limit=query.limit, cursor=query.cursor,
     )  # fmt: skip
 
     def views() -> dict[str, Any]:
-        page, tokens = plane.queue_page(wanted)
+        page, tokens = plane.queue_page(filters)
         jobs = [plane.view(job) | {"token": tokens.get(job.id)} for job in page.jobs]
         return {"jobs": jobs, "total": page.total, "pending": page.pending, "next": page.next}
 
-    return answer(await bridge.call(views))
+    return json_response(await bridge.call(views))
 
 
 @router.get("/nodes", response_model=Nodes, responses=USUAL)
-async def nodes(request: Request, query: Nothing) -> Response:
-    """The nodes: what they have, what is used."""
+async def nodes(request: Request, query: NoParameters) -> Response:
+    """Return the nodes, with their resources and what is in use."""
     bridge = bridge_of(request)
-    return answer({"nodes": await bridge.call(bridge.plane.nodes)})
+    return json_response({"nodes": await bridge.call(bridge.plane.nodes)})
 
 
 @router.get("/decisions", response_model=Decisions, responses=USUAL)
 async def decisions(request: Request, query: Annotated[DecisionsQuery, Query()]) -> Response:
-    """What was decided, and why."""
+    """Return decisions and their reasons."""
     bridge = bridge_of(request)
     rows = await bridge.call(bridge.plane.decisions, query.after, query.limit)
-    return answer({"decisions": rows})
+    return json_response({"decisions": rows})
 
 
 @router.get("/events", response_model=Events, responses={**STREAM, **USUAL})
@@ -66,10 +66,11 @@ async def events(
     query: Annotated[EventsQuery, Query()],
     accept: Annotated[str | None, Header(max_length=1000)] = None,
     last_event_id: Annotated[
-        str | None, Header(alias="Last-Event-ID", max_length=40, description="Go on from there.")
+        str | None,
+        Header(alias="Last-Event-ID", max_length=40, description="Resume after this event."),
     ] = None,
 ) -> Response:
-    """What happened, in order. A stream with `follow=true` or `Accept: text/event-stream`."""
+    """Return events, in order. A stream with `follow=true` or `Accept: text/event-stream`."""
     bridge = bridge_of(request)
     after, kinds = query.after, tuple(query.kind)
     if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
@@ -79,11 +80,11 @@ async def events(
             after = await bridge.call(bridge.plane.wait_events, 0, 0.0)
         return sse.streaming(bridge, sse.event_frames(bridge, after, kinds, query.job))
     rows = await bridge.call(bridge.plane.events, after or 0, query.limit, kinds, query.job)
-    return answer({"events": rows})
+    return json_response({"events": rows})
 
 
 @router.get("/forecast", response_model=Forecast, responses=USUAL)
-async def forecast(request: Request, query: Nothing) -> Response:
-    """When what waits will start, how loaded the cluster will be, and how good that has been."""
+async def forecast(request: Request, query: NoParameters) -> Response:
+    """Return when pending jobs will start, the expected load, and past accuracy."""
     bridge = bridge_of(request)
-    return answer(await bridge.call(bridge.plane.forecast))
+    return json_response(await bridge.call(bridge.plane.forecast))

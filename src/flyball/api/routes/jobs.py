@@ -1,4 +1,4 @@
-"""Jobs: submit, look, cancel, ask why."""
+"""Routes of jobs: submit, list, show, explain, cancel, report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
-from flyball.api.bridge import Bridge, answer, bridge_of
+from flyball.api.bridge import Bridge, bridge_of, json_response
 from flyball.api.models import (
     BATCH,
     CANCEL,
@@ -44,34 +44,34 @@ Key = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="The same key with the same jobs gives the same ids, however often it is sent.",
+        description="Makes a request safe to repeat: the same key and jobs give the same ids.",
     ),
 ]
-Nothing = Annotated[NoQuery, Query()]
+NoParameters = Annotated[NoQuery, Query()]
 TASKS_PAGE = 1000
-"""Tasks of an array that are read at a time."""
+"""Page size when the tasks of an array are read."""
 LOCATION = {"headers": {"Location": {"schema": {"type": "string"}}}}
 
 
-def taking(schema: str) -> dict[str, Any]:
-    """The documentation of a body that the route reads itself."""
+def body_schema(schema: str) -> dict[str, Any]:
+    """Return the OpenAPI documentation of a body that the route reads itself."""
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-async def body_of(request: Request) -> bytes:
-    """The body, which must say that it is JSON: a web form of another site cannot say that."""
+async def read_json(request: Request) -> bytes:
+    """Return the body, which must be declared as JSON: a web form of another site cannot be."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem(415, f"the body is {kind or 'of no stated type'}", "send application/json")
     return await request.body()
 
 
-async def found(bridge: Bridge, label: str) -> Job:
-    """The job of an id or a label.
+async def find_job(bridge: Bridge, label: str) -> Job:
+    """Return the job with an id or a label.
 
     Raises:
-        Problem: 404.
+        Problem: 404 if there is none.
     """
     first, _, index = label.partition("_")
     if not index:
@@ -79,11 +79,11 @@ async def found(bridge: Bridge, label: str) -> Job:
     for task in await tasks_of(bridge, int(first)):
         if task.spec.array_index == int(index):
             return task
-    raise Problem(404, f"there is no job {label}", "`flyball queue` lists what there is")
+    raise Problem(404, f"there is no job {label}", "`flyball queue` lists the jobs")
 
 
 async def tasks_of(bridge: Bridge, array: int) -> list[Job]:
-    """All tasks of an array, the newest first; none if it is no array."""
+    """Return all tasks of an array, newest first; none if the id is not an array's."""
     tasks: list[Job] = []
     while True:
         query = JobQuery(array=array, after_id=tasks[-1].id if tasks else 0, limit=TASKS_PAGE)
@@ -93,11 +93,11 @@ async def tasks_of(bridge: Bridge, array: int) -> list[Job]:
             return tasks
 
 
-async def meant(bridge: Bridge, label: str) -> list[Job]:
-    """The job of an id or a label; of the id of an array all its tasks, by id."""
-    one = await found(bridge, label)
-    whole = "_" not in label and one.spec.array == one.id
-    jobs = await tasks_of(bridge, one.id) if whole else [one]
+async def find_jobs(bridge: Bridge, label: str) -> list[Job]:
+    """Return the job with an id or a label; for the id of an array all its tasks, by id."""
+    job = await find_job(bridge, label)
+    is_array = "_" not in label and job.spec.array == job.id
+    jobs = await tasks_of(bridge, job.id) if is_array else [job]
     return sorted(jobs, key=lambda job: job.id)
 
 
@@ -109,13 +109,13 @@ async def meant(bridge: Bridge, label: str) -> list[Job]:
     status_code=201,
     response_model=Submitted,
     responses={201: LOCATION, **documented(404, 409, 415, 422, 503)},
-    openapi_extra=taking("OneIn"),
+    openapi_extra=body_schema("OneIn"),
 )
-async def submit_job(request: Request, query: Nothing, key: Key = None) -> Response:
-    """Submit one job, or one array of them. Durable when the answer comes."""
+async def submit_job(request: Request, query: NoParameters, key: Key = None) -> Response:
+    """Submit one job, or one array of them. They are durable when the response is sent."""
     bridge = bridge_of(request)
-    job: OneIn = checked(ONE, await body_of(request))
-    return await _submitted(request, bridge, [job], key)
+    job: OneIn = checked(ONE, await read_json(request))
+    return await _submit(request, bridge, [job], key)
 
 
 @router.post(
@@ -123,28 +123,29 @@ async def submit_job(request: Request, query: Nothing, key: Key = None) -> Respo
     status_code=201,
     response_model=Submitted,
     responses={201: LOCATION, **documented(404, 409, 415, 422, 503)},
-    openapi_extra=taking("BatchIn"),
+    openapi_extra=body_schema("BatchIn"),
 )
-async def submit_batch(request: Request, query: Nothing, key: Key = None) -> Response:
-    """Submit many jobs, all or none. Durable when the answer comes."""
+async def submit_batch(request: Request, query: NoParameters, key: Key = None) -> Response:
+    """Submit many jobs, all or none. They are durable when the response is sent."""
     bridge = bridge_of(request)
-    # Ten thousand jobs take a while to check: not in the loop.
-    batch = await bridge.call(checked, BATCH, await body_of(request))
-    return await _submitted(request, bridge, batch["jobs"], key)
+    # Validating ten thousand jobs would block the event loop.
+    batch = await bridge.call(checked, BATCH, await read_json(request))
+    return await _submit(request, bridge, batch["jobs"], key)
 
 
-async def _submitted(
+async def _submit(
     request: Request, bridge: Bridge, jobs: Sequence[JobIn | OneIn], key: str | None
 ) -> Response:
     def submit() -> list[int]:
-        return bridge.plane.submit(specs_of(jobs), key or "", who_of(request))
+        return bridge.plane.submit(specs_of(jobs), key or "", caller_of(request))
 
     ids = await bridge.call(submit)
     headers = {"Location": f"/api/v1/jobs/{ids[0]}"}
-    return answer({"id": ids[0], "ids": ids}, 201, headers)
+    return json_response({"id": ids[0], "ids": ids}, 201, headers)
 
 
-def who_of(request: Request) -> str:
+def caller_of(request: Request) -> str:
+    """Return the name of a request's client for the audit."""
     return f"api {request.client.host}" if request.client else "api"
 
 
@@ -152,100 +153,102 @@ def who_of(request: Request) -> str:
     "/jobs/dry-run",
     response_model=View,
     responses=documented(404, 415, 422, 503),
-    openapi_extra=taking("JobIn"),
+    openapi_extra=body_schema("JobIn"),
 )
-async def dry_run(request: Request, query: Nothing) -> Response:
-    """What would become of a job: whether it fits, and when it would start. Nothing is kept."""
+async def dry_run(request: Request, query: NoParameters) -> Response:
+    """Return whether a job would fit, and when it would start. Nothing is submitted."""
     bridge = bridge_of(request)
-    job: JobIn = checked(JOB, await body_of(request))
+    job: JobIn = checked(JOB, await read_json(request))
     specs = await bridge.call(specs_of, [job])
-    return answer(await bridge.call(bridge.plane.dry_run, specs[0]))
+    return json_response(await bridge.call(bridge.plane.dry_run, specs[0]))
 
 
-# Look -------------------------------------------------------------------------------
+# Read -------------------------------------------------------------------------------
 
 
 @router.get("/jobs", response_model=JobPage, responses=documented(422, 503))
 async def list_jobs(request: Request, query: Annotated[JobsQuery, Query()]) -> Response:
-    """Jobs, the newest first, a page at a time."""
+    """Return a page of jobs, newest first."""
     bridge = bridge_of(request)
-    wanted = JobQuery(
+    filters = JobQuery(
         states=tuple(query.state), user=query.user, tenant=query.tenant, name=query.name,
         array=query.array, since_us=to_us(query.since), until_us=to_us(query.until),
         limit=query.limit, after_id=int(query.cursor or 0),
     )  # fmt: skip
 
     def page() -> tuple[list[dict[str, Any]], int]:
-        jobs = bridge.plane.jobs(wanted)
+        jobs = bridge.plane.jobs(filters)
         tokens = bridge.plane.waiting_tokens(jobs)
         views = [bridge.plane.view(job) | {"token": tokens.get(job.id)} for job in jobs]
         return views, jobs[-1].id if jobs else 0
 
     views, last = await bridge.call(page)
     full = len(views) == query.limit and last > 1
-    return answer({"jobs": views, "next": str(last) if full else None})
+    return json_response({"jobs": views, "next": str(last) if full else None})
 
 
 @router.get("/jobs/{job}", response_model=JobView, responses=documented(404, 422, 503))
-async def show_job(request: Request, job: JobId, query: Nothing) -> Response:
-    """One job."""
+async def show_job(request: Request, job: JobId, query: NoParameters) -> Response:
+    """Return one job."""
     bridge = bridge_of(request)
-    return answer(await bridge.call(bridge.plane.view, await found(bridge, job)))
+    return json_response(await bridge.call(bridge.plane.view, await find_job(bridge, job)))
 
 
 @router.get("/jobs/{job}/why", response_model=View, responses=documented(404, 422, 503))
-async def why(request: Request, job: JobId, query: Nothing) -> Response:
-    """Why it waits, when it will start, and what would help."""
+async def why(request: Request, job: JobId, query: NoParameters) -> Response:
+    """Return why a job waits, when it will start, and what would help."""
     bridge = bridge_of(request)
-    return answer(await bridge.call(bridge.plane.why, (await found(bridge, job)).id))
+    return json_response(await bridge.call(bridge.plane.why, (await find_job(bridge, job)).id))
 
 
 @router.get("/jobs/{job}/receipt", response_model=View, responses=documented(404, 422, 503))
-async def receipt(request: Request, job: JobId, query: Nothing) -> Response:
-    """What it used and cost."""
+async def receipt(request: Request, job: JobId, query: NoParameters) -> Response:
+    """Return what a job used and cost."""
     bridge = bridge_of(request)
-    return answer(await bridge.call(bridge.plane.receipt, (await found(bridge, job)).id))
+    return json_response(await bridge.call(bridge.plane.receipt, (await find_job(bridge, job)).id))
 
 
 # Change -----------------------------------------------------------------------------
 
 
 @router.delete("/jobs/{job}", response_model=Cancelled, responses=documented(404, 409, 422, 503))
-async def cancel(request: Request, job: JobId, query: Nothing) -> Response:
-    """Cancel a job. The id of an array (not of one of its tasks) means all of it, as in Slurm."""
+async def cancel(request: Request, job: JobId, query: NoParameters) -> Response:
+    """Cancel a job. The id of an array (not of a task) means all its tasks, as in Slurm."""
     bridge = bridge_of(request)
-    ids = [each.id for each in await meant(bridge, job) if not each.state.final]
-    return answer({"ids": await bridge.call(bridge.plane.cancel_all, ids, who_of(request))})
+    ids = [task.id for task in await find_jobs(bridge, job) if not task.state.final]
+    return json_response(
+        {"ids": await bridge.call(bridge.plane.cancel_all, ids, caller_of(request))}
+    )
 
 
 @router.post(
     "/jobs/cancel",
     response_model=Cancelled,
     responses=documented(415, 422, 503),
-    openapi_extra=taking("CancelIn"),
+    openapi_extra=body_schema("CancelIn"),
 )
-async def cancel_jobs(request: Request, query: Nothing) -> Response:
-    """Cancel all active jobs of whom something is true: `{"user": "ada"}`, `{"all": true}`."""
+async def cancel_jobs(request: Request, query: NoParameters) -> Response:
+    """Cancel all active jobs that match: `{"user": "ada"}`, `{"all": true}`."""
     bridge = bridge_of(request)
-    said = checked(CANCEL, await body_of(request))
-    if not said:
-        raise Problem(422, "which jobs are to end is not said", 'say user, name or "all": true')
-    wanted = QueueQuery(user=said.get("user"), name=said.get("name"))
+    filters = checked(CANCEL, await read_json(request))
+    if not filters:
+        raise Problem(422, "no jobs are selected", 'give user, name or "all": true')
+    query_filters = QueueQuery(user=filters.get("user"), name=filters.get("name"))
 
-    def cancel_wanted() -> list[int]:
-        ids = sorted(job.id for job in bridge.plane.queue(wanted))
-        return bridge.plane.cancel_all(ids, who_of(request))
+    def cancel_matching() -> list[int]:
+        ids = sorted(job.id for job in bridge.plane.queue(query_filters))
+        return bridge.plane.cancel_all(ids, caller_of(request))
 
-    return answer({"ids": await bridge.call(cancel_wanted)})
+    return json_response({"ids": await bridge.call(cancel_matching)})
 
 
 @router.get("/jobs/{job}/report", response_model=Progress, responses=documented(404, 422, 503))
-async def progress(request: Request, job: JobId, query: Nothing) -> Response:
-    """What the job last said of itself: step, loss and the like."""
+async def progress(request: Request, job: JobId, query: NoParameters) -> Response:
+    """Return the values that the job last reported: step, loss and so on."""
     bridge = bridge_of(request)
-    one = await found(bridge, job)
-    view = await bridge.call(bridge.plane.view, one)
-    return answer({"job": one.id, "values": view.get("progress") or {}})
+    target = await find_job(bridge, job)
+    view = await bridge.call(bridge.plane.view, target)
+    return json_response({"job": target.id, "values": view.get("progress") or {}})
 
 
 @router.post(
@@ -253,13 +256,13 @@ async def progress(request: Request, job: JobId, query: Nothing) -> Response:
     status_code=204,
     response_class=Response,
     responses=documented(404, 409, 415, 422, 503),
-    openapi_extra=taking("ReportIn"),
+    openapi_extra=body_schema("ReportIn"),
 )
-async def report(request: Request, job: JobId, query: Nothing) -> Response:
-    """Say how far a job has come. Jobs on this machine use `flyball.report`, which is cheaper."""
+async def report(request: Request, job: JobId, query: NoParameters) -> Response:
+    """Report progress of a job. Jobs on this machine use `flyball.report`, which is cheaper."""
     bridge = bridge_of(request)
-    said = checked(REPORT, await body_of(request))
-    one = await found(bridge, job)
-    attempt = said.get("attempt") or one.attempt
-    await bridge.call(bridge.plane.report, one.id, attempt, said["values"])
+    body = checked(REPORT, await read_json(request))
+    target = await find_job(bridge, job)
+    attempt = body.get("attempt") or target.attempt
+    await bridge.call(bridge.plane.report, target.id, attempt, body["values"])
     return Response(status_code=204)

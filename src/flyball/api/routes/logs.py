@@ -1,4 +1,4 @@
-"""What a job printed: whole, a range, the last lines, or as it comes."""
+"""Route of a job's log: all of it, a range, the last lines, or a stream."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from starlette.responses import Response, StreamingResponse
 
 from flyball.api import sse
 from flyball.api.bridge import Bridge, bridge_of
-from flyball.api.logs import Follower, Log
+from flyball.api.logs import LogFollower, LogReader
 from flyball.api.models import LogsQuery
 from flyball.api.problems import Problem, documented
-from flyball.api.routes.jobs import JobId, found
+from flyball.api.routes.jobs import JobId, find_job
 from flyball.core.jobs import Job
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
@@ -25,8 +25,8 @@ router = APIRouter(prefix="/api/v1", tags=["jobs"])
 TEXT = "text/plain; charset=utf-8"
 CONTENT: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "What it printed, or (`follow`) a stream: each event's data is "
-        '`{"text", "attempt"}`; the last event, `end`, says how the job ended. Bytes that are no '
+        "description": "The log, or (`follow`) a stream: each event's data is "
+        '`{"text", "attempt"}`; the last event, `end`, holds the job. Bytes that are not '
         "UTF-8 are lone surrogates there (`surrogateescape`).",
         "content": {
             "text/plain": {"schema": {"type": "string"}},
@@ -34,7 +34,7 @@ CONTENT: dict[int | str, dict[str, Any]] = {
         },
     },
     206: {
-        "description": "The range that was asked for.",
+        "description": "The requested range.",
         "content": {"text/plain": {"schema": {"type": "string"}}},
     },
 }
@@ -52,28 +52,29 @@ async def logs(
     query: Annotated[LogsQuery, Query()],
     range: Annotated[str | None, Header(max_length=100, description="`bytes=0-999`")] = None,
     last_event_id: Annotated[
-        str | None, Header(alias="Last-Event-ID", max_length=40, description="Go on from there.")
+        str | None,
+        Header(alias="Last-Event-ID", max_length=40, description="Resume after this event."),
     ] = None,
 ) -> Response:
-    """What a job printed, stdout and stderr together unless the job asked for two files."""
+    """Return a job's log, stdout and stderr together unless the job set two files."""
     bridge = bridge_of(request)
-    one = await found(bridge, job)
+    target = await find_job(bridge, job)
     if query.follow:
-        if query.attempt > one.attempt:
-            raise Problem(404, f"job {one.label} has no attempt {query.attempt}", "leave it out")
-        return sse.streaming(bridge, _frames(bridge, one, query, last_event_id or ""))
-    path = await bridge.call(bridge.plane.log_path, one.id, query.attempt, query.stream)
-    log = await bridge.call(Log, path)
+        if query.attempt > target.attempt:
+            raise Problem(404, f"job {target.label} has no attempt {query.attempt}", "leave it out")
+        return sse.streaming(bridge, _frames(bridge, target, query, last_event_id or ""))
+    path = await bridge.call(bridge.plane.log_path, target.id, query.attempt, query.stream)
+    log = await bridge.call(LogReader, path)
     if not log.exists:
         raise Problem(
-            404, f"job {one.label} has printed nothing: it is {one.state.value}",
-            f"`flyball why {one.label}` says what it waits for", "no-log",
+            404, f"job {target.label} has printed nothing: it is {target.state.value}",
+            f"`flyball why {target.label}` tells why it waits", "no-log",
         )  # fmt: skip
     try:
         if query.tail is not None:
             start, stop = await bridge.call(log.tail_start, query.tail), log.size
         else:
-            start, stop = _asked(range, log.size)
+            start, stop = _byte_range(range, log.size)
     except BaseException:
         log.close()
         raise
@@ -85,54 +86,54 @@ async def logs(
     return StreamingResponse(chunks, 206 if partial else 200, headers, TEXT)
 
 
-def _asked(range: str | None, size: int) -> tuple[int, int]:
-    """First byte and the one after the last. What is no single range of bytes is passed over."""
+def _byte_range(range: str | None, size: int) -> tuple[int, int]:
+    """Return the first byte and the one after the last; all for other than one range of bytes."""
     match = RANGE.match(range or "")
     if match is None:
         return 0, size
-    first, last = match.groups()
-    if first:
-        start, stop = int(first), min(int(last) + 1 if last else size, size)
-    else:  # the last so many bytes
-        start, stop = max(size - int(last or 0), 0), size
+    first_byte, last_byte = match.groups()
+    if first_byte:
+        start, stop = int(first_byte), min(int(last_byte) + 1 if last_byte else size, size)
+    else:  # a suffix of the log
+        start, stop = max(size - int(last_byte or 0), 0), size
     if start >= stop:
         raise Problem(
-            416, f"{range} lies outside the log of {size:,} bytes", "ask for less",
+            416, f"{range} is outside the log of {size:,} bytes", "request a smaller range",
             headers={"Content-Range": f"bytes */{size}"},
         )  # fmt: skip
     return start, stop
 
 
 async def _frames(bridge: Bridge, job: Job, query: LogsQuery, last: str) -> AsyncIterator[bytes]:
-    """The log as it grows, from attempt to attempt, until the job has ended."""
+    """Yield the log as it grows, through all attempts, until the job has ended."""
     settings, plane = bridge.settings, bridge.plane
     end_s = bridge.now_s() + settings.stream_s
     attempt, start = _resumed(last, query.attempt or job.attempt, job.attempt)
     tail = None if last else query.tail
-    follower: Follower | None = None
-    spoke_s = bridge.now_s()
+    follower: LogFollower | None = None
+    sent_s = bridge.now_s()
     try:
         while not bridge.closing and bridge.now_s() < end_s:
-            # The state is asked before the read: an end seen here means all has been written.
+            # The state is read before the log: if the job has ended, all output is written.
             now = await bridge.call(plane.job, job.id)
             if attempt > 0:
                 path = await bridge.call(plane.log_path, job.id, attempt, query.stream)
                 if follower is None or follower.path != path:  # attempts may share a file
                     if follower:
                         follower.close()
-                    follower = await bridge.call(Follower, path, tail, start)
+                    follower = await bridge.call(LogFollower, path, tail, start)
             while follower and (chunk := await bridge.call(follower.read)):
                 yield _chunk(chunk, attempt, follower.offset)
-                spoke_s = bridge.now_s()
-            if now.attempt > attempt and not query.attempt:  # it was requeued and runs again
+                sent_s = bridge.now_s()
+            if now.attempt > attempt and not query.attempt:  # it was requeued
                 attempt, start, tail = now.attempt, 0, None
                 continue
             if now.state.final or now.attempt > attempt:
                 yield sse.frame(await bridge.call(plane.view, now), "end")
                 return
-            if bridge.now_s() - spoke_s >= settings.heartbeat_s:
+            if bridge.now_s() - sent_s >= settings.heartbeat_s:
                 yield sse.HEARTBEAT
-                spoke_s = bridge.now_s()
+                sent_s = bridge.now_s()
             await asyncio.sleep(settings.poll_s)
     finally:
         if follower:
@@ -140,14 +141,14 @@ async def _frames(bridge: Bridge, job: Job, query: LogsQuery, last: str) -> Asyn
 
 
 def _chunk(chunk: bytes, attempt: int, offset: int) -> bytes:
-    # Not `to_json`, which refuses the lone surrogates that stand for bytes that are no UTF-8.
+    # Not `to_json`, which refuses the lone surrogates for bytes that are not UTF-8.
     text = chunk.decode("utf-8", "surrogateescape")
     data = json.dumps({"text": text, "attempt": attempt}).encode()
     return sse.frame(data, "", f"{attempt}-{offset}")
 
 
 def _resumed(last: str, attempt: int, newest: int) -> tuple[int, int]:
-    """Attempt and offset of a `Last-Event-ID`; from the start if it is none of ours."""
+    """Return attempt and offset of a `Last-Event-ID`; the start if it is not valid."""
     match = re.fullmatch(r"(\d{1,9})-(\d{1,18})", last)
     if match and 1 <= int(match[1]) <= newest:
         return int(match[1]), int(match[2])

@@ -1,4 +1,4 @@
-"""The service itself: is it well, how is it doing, what can it do."""
+"""Routes of the service itself: health, metrics, schema, documentation."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
-from flyball.api.bridge import answer, bridge_of
+from flyball.api.bridge import bridge_of, json_response
 from flyball.api.docs_page import page
 from flyball.api.metrics_text import MEDIA_TYPE, text_of
 from flyball.api.problems import documented
-from flyball.api.routes.jobs import Nothing
+from flyball.api.routes.jobs import NoParameters
 from flyball.api.views import Health, View
 
 router = APIRouter(tags=["service"])
 
-ILL: dict[int | str, dict[str, Any]] = {
+UNHEALTHY: dict[int | str, dict[str, Any]] = {
     503: {
-        "description": "It is not well.",
+        "description": "It is not healthy.",
         "model": Health,
         "content": {
             "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
@@ -35,20 +35,20 @@ async def _health(request: Request) -> dict[str, Any]:
 @router.get(
     "/healthz",
     response_model=Health,
-    responses={**documented(422), **ILL},
+    responses={**documented(422), **UNHEALTHY},
     openapi_extra={"security": []},
 )
-async def healthz(request: Request, query: Nothing) -> Response:
-    """Whether the queue works, for probes, which carry no token: yes (200) or no (503)."""
+async def healthz(request: Request, query: NoParameters) -> Response:
+    """Return whether the queue works, for probes without a token: yes (200) or no (503)."""
     ok = bool((await _health(request))["ok"])
-    return answer({"ok": ok}, 200 if ok else 503)
+    return json_response({"ok": ok}, 200 if ok else 503)
 
 
-@router.get("/api/v1/healthz", response_model=Health, responses={**documented(422), **ILL})
-async def health(request: Request, query: Nothing) -> Response:
-    """Whether the queue works, and each check that says so."""
-    found = await _health(request)
-    return answer(found, 200 if found["ok"] else 503)
+@router.get("/api/v1/healthz", response_model=Health, responses={**documented(422), **UNHEALTHY})
+async def health(request: Request, query: NoParameters) -> Response:
+    """Return whether the queue works, with the result of each check."""
+    checks = await _health(request)
+    return json_response(checks, 200 if checks["ok"] else 503)
 
 
 @router.get(
@@ -59,18 +59,18 @@ async def health(request: Request, query: Nothing) -> Response:
         **documented(422, 503),
     },
 )
-async def metrics(request: Request, query: Nothing) -> Response:
-    """Everything countable, for Prometheus (`authorization: {credentials_file: STATE/token}`)."""
+async def metrics(request: Request, query: NoParameters) -> Response:
+    """Return all metrics for Prometheus (`authorization: {credentials_file: STATE/token}`)."""
     bridge = bridge_of(request)
     rows = await bridge.call(bridge.plane.metrics)
-    own = request.app.state.counts.rows()
-    return Response(text_of([*rows, *own]), media_type=MEDIA_TYPE)
+    api_rows = request.app.state.counts.rows()
+    return Response(text_of([*rows, *api_rows]), media_type=MEDIA_TYPE)
 
 
 @router.get("/openapi.json", response_model=View, responses=documented(422))
-async def openapi(request: Request, query: Nothing) -> Response:
-    """This interface, described for programs."""
-    return answer(request.app.openapi())
+async def openapi(request: Request, query: NoParameters) -> Response:
+    """Return the OpenAPI document of this interface."""
+    return json_response(request.app.openapi())
 
 
 @router.get(
@@ -79,7 +79,7 @@ async def openapi(request: Request, query: Nothing) -> Response:
     responses=documented(422),
     openapi_extra={"security": []},
 )
-async def docs(request: Request, query: Nothing) -> Response:
-    """This interface, described for people. Needs no network and no script."""
+async def docs(request: Request, query: NoParameters) -> Response:
+    """Return a page that documents this interface, without scripts or external resources."""
     html, policy = page(request.app.openapi())
     return HTMLResponse(html, headers={"Content-Security-Policy": policy})

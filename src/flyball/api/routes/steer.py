@@ -1,14 +1,23 @@
-"""Orders about jobs: hold and release those that wait; size, cap and checkpoint of others."""
+"""Routes that steer jobs: hold and release, resize, cap, checkpoint."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from flyball.api.bridge import answer, bridge_of
+from flyball.api.bridge import bridge_of, json_response
 from flyball.api.models import CAP, HOLD, RESIZE
 from flyball.api.problems import documented
-from flyball.api.routes.jobs import JobId, Key, Nothing, body_of, found, meant, taking, who_of
+from flyball.api.routes.jobs import (
+    JobId,
+    Key,
+    NoParameters,
+    body_schema,
+    caller_of,
+    find_job,
+    find_jobs,
+    read_json,
+)
 from flyball.api.specs import checked
 from flyball.api.views import Held, Ordered
 
@@ -21,57 +30,71 @@ WITH_BODY = documented(404, 409, 415, 422, 503)
     "/jobs/{job}/resize",
     response_model=Ordered,
     responses=WITH_BODY,
-    openapi_extra=taking("ResizeIn"),
+    openapi_extra=body_schema("ResizeIn"),
 )
-async def resize(request: Request, job: JobId, query: Nothing, key: Key = None) -> Response:
-    """Let an elastic job go on with another number of devices. 503 while they are not free."""
+async def resize(request: Request, job: JobId, query: NoParameters, key: Key = None) -> Response:
+    """Change the number of devices of an elastic job. 503 while they are not free."""
     bridge = bridge_of(request)
-    wanted = checked(RESIZE, await body_of(request))
-    one = await found(bridge, job)
-    return answer(
+    order = checked(RESIZE, await read_json(request))
+    target = await find_job(bridge, job)
+    return json_response(
         await bridge.call(
-            bridge.plane.resize, one.id, wanted["devices"], key or "", who_of(request)
+            bridge.plane.resize, target.id, order["devices"], key or "", caller_of(request)
         )
     )
 
 
 @router.post(
-    "/jobs/{job}/cap", response_model=Ordered, responses=WITH_BODY, openapi_extra=taking("CapIn")
+    "/jobs/{job}/cap",
+    response_model=Ordered,
+    responses=WITH_BODY,
+    openapi_extra=body_schema("CapIn"),
 )
-async def cap(request: Request, job: JobId, query: Nothing, key: Key = None) -> Response:
-    """Keep a job to a part of what its devices could do; 1 takes the cap off."""
+async def cap(request: Request, job: JobId, query: NoParameters, key: Key = None) -> Response:
+    """Limit a job to a share of its devices' time or power; 1 removes the cap."""
     bridge = bridge_of(request)
-    wanted = checked(CAP, await body_of(request))
-    one = await found(bridge, job)
-    return answer(
-        await bridge.call(bridge.plane.cap, one.id, wanted["share"], key or "", who_of(request))
+    order = checked(CAP, await read_json(request))
+    target = await find_job(bridge, job)
+    return json_response(
+        await bridge.call(
+            bridge.plane.cap, target.id, order["share"], key or "", caller_of(request)
+        )
     )
 
 
 @router.post(
     "/jobs/{job}/checkpoint", response_model=Ordered, responses=documented(404, 409, 422, 503)
 )
-async def checkpoint(request: Request, job: JobId, query: Nothing, key: Key = None) -> Response:
-    """Have a running job save what it has. It does so between two of its steps."""
+async def checkpoint(
+    request: Request, job: JobId, query: NoParameters, key: Key = None
+) -> Response:
+    """Ask a running job to save a checkpoint, which it does between two of its steps."""
     bridge = bridge_of(request)
-    one = await found(bridge, job)
-    return answer(await bridge.call(bridge.plane.checkpoint, one.id, key or "", who_of(request)))
+    target = await find_job(bridge, job)
+    return json_response(
+        await bridge.call(bridge.plane.checkpoint, target.id, key or "", caller_of(request))
+    )
 
 
 @router.post(
-    "/jobs/{job}/hold", response_model=Held, responses=WITH_BODY, openapi_extra=taking("HoldIn")
+    "/jobs/{job}/hold",
+    response_model=Held,
+    responses=WITH_BODY,
+    openapi_extra=body_schema("HoldIn"),
 )
-async def hold(request: Request, job: JobId, query: Nothing) -> Response:
-    """Keep a waiting job from starting until it is released. The id of an array means all of it."""
+async def hold(request: Request, job: JobId, query: NoParameters) -> Response:
+    """Keep a waiting job from starting until it is released. An array's id means all its tasks."""
     bridge = bridge_of(request)
-    user = checked(HOLD, await body_of(request)).get("user", "")
-    ids = [each.id for each in await meant(bridge, job)]
-    return answer({"ids": await bridge.call(bridge.plane.hold, ids, user, who_of(request))})
+    user = checked(HOLD, await read_json(request)).get("user", "")
+    ids = [task.id for task in await find_jobs(bridge, job)]
+    return json_response(
+        {"ids": await bridge.call(bridge.plane.hold, ids, user, caller_of(request))}
+    )
 
 
 @router.post("/jobs/{job}/release", response_model=Held, responses=documented(404, 409, 422, 503))
-async def release(request: Request, job: JobId, query: Nothing) -> Response:
-    """Let a held job start as soon as it can. The id of an array means all of it."""
+async def release(request: Request, job: JobId, query: NoParameters) -> Response:
+    """Release a held job, so that it may start. An array's id means all its tasks."""
     bridge = bridge_of(request)
-    ids = [each.id for each in await meant(bridge, job)]
-    return answer({"ids": await bridge.call(bridge.plane.release, ids, who_of(request))})
+    ids = [task.id for task in await find_jobs(bridge, job)]
+    return json_response({"ids": await bridge.call(bridge.plane.release, ids, caller_of(request))})

@@ -1,7 +1,7 @@
 """Runs the spawner: `python -I -S .../engines/local`, without loading any other part of Flyball.
 
-A folder given to Python is its module path; the folder above takes its place, so that the
-modules here are those of a package named `local` and find each other.
+Python puts the folder that it runs on its module path; this replaces it by the parent folder, so
+that the modules here form a package named `local` and can import each other.
 """
 
 import importlib

@@ -1,6 +1,6 @@
-"""What the engine knows of each attempt, and what a look at its claim tells it.
+"""The attempts of the local engine, and what their claim files say about them.
 
-The folder of claims is the truth; this is the memory that saves reading it all each time.
+The folder of claims is the source of truth; this is a cache that saves reading all of it each time.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ Token = tuple[int, int]
 """(job, attempt)."""
 
 CLOSING_S = 1.0
-"""A process that closed its files is gone soon."""
+"""A process that closed its claim is expected to be gone within this time."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Attempt:
-    """What is known of one.
+    """Holds what the engine knows about one attempt.
 
     Attributes:
         request: what is sent to the spawner, until a claim is seen.
-        sent: a spawner may have it.
-        sent_s: when it was made, or when giving up was last put off.
+        sent: a spawner may have received it.
+        sent_s: when the request was built, or when giving up was last postponed.
         refused: why its supervisor could not claim it.
-        fenced: its claim must stay when it is over, since a launch may still be on its way.
-        claim: as last read.
-        stop: `cancel` or `preempt`, still to be passed on.
-        told: there are orders that its supervisor may not have seen.
-        stray: nobody expects it; it is to end without a report.
+        fenced: its claim must stay after the end, since a duplicate launch may still be in flight.
+        claim: the claim as last read.
+        stop: `cancel` or `preempt`, not sent to the supervisor yet.
+        orders_pending: there are orders that its supervisor may not have seen.
+        stray: the journal does not expect it; it is ended without a report.
     """
 
     request: bytes = b""
@@ -58,12 +58,22 @@ class Attempt:
     claim: Claim | None = None
     started: bool = False
     stop: str = ""
-    told: bool = False
+    orders_pending: bool = False
     stray: bool = False
 
 
 class Attempts:
-    """All attempts that are sent, running, or over and not acknowledged."""
+    """Tracks all attempts that are sent, running, or over and not acknowledged.
+
+    Attributes:
+        by_token: all of them.
+        unclaimed: those that were sent and whose claim was not seen yet.
+        over: reports of ends that are not acknowledged.
+        starts: reports of starts that were not handed out yet.
+        strays: reports of the ends of attempts that the journal did not expect.
+        recheck: attempts to refresh at every wake-up, and until when.
+        forgotten: acknowledged attempts whose claims are still to be removed.
+    """
 
     def __init__(self, state: Path, now_us: Callable[[], int]) -> None:
         self._state = state
@@ -71,27 +81,25 @@ class Attempts:
         self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
         self._now_us = now_us
         self._place = cgroup.find_place()
-        found = (cgroup.find_place(controller=name) for name in ("cpu", "pids"))
-        self._other_places = [place for place in found if place is not None]
+        places = (cgroup.find_place(controller=name) for name in ("cpu", "pids"))
+        self._other_places = [place for place in places if place is not None]
         self._fences: set[Token] = set()
-        self.known: dict[Token, Attempt] = {}
-        self.unheard: dict[Token, Attempt] = {}
+        self.by_token: dict[Token, Attempt] = {}
+        self.unclaimed: dict[Token, Attempt] = {}
         self.over: dict[Token, Report] = {}
-        self.news: list[Report] = []
+        self.starts: list[Report] = []
         self.strays: list[Report] = []
-        self.again: dict[Token, float] = {}
-        """To be looked at again very soon, until when."""
-        self.left: set[Token] = set()
-        """Forgotten; their claims are still to be removed."""
+        self.recheck: dict[Token, float] = {}
+        self.forgotten: set[Token] = set()
 
     def close(self) -> None:
         self.sweep()
         os.close(self._folder)
 
     def on_disk(self) -> set[Token]:
-        """Every claim in the folder."""
-        found = (claim.token_of(name) for name in os.listdir(self._folder))
-        return {token for token in found if token is not None} - self._fences - self.left
+        """Return the tokens of all claims in the folder, except fences and those to be removed."""
+        tokens = (claim.token_of(name) for name in os.listdir(self._folder))
+        return {token for token in tokens if token is not None} - self._fences - self.forgotten
 
     def exists(self, token: Token) -> bool:
         try:
@@ -100,160 +108,160 @@ class Attempts:
             return False
         return True
 
-    # Looking --------------------------------------------------------------------
+    # Reading claims ---------------------------------------------------------------
 
-    def look(self, token: Token, closed_s: float = -math.inf) -> None:
-        """Read the claim and draw the conclusions.
+    def refresh(self, token: Token, closed_s: float = -math.inf) -> None:
+        """Read the claim of an attempt and update what is known about it.
 
         Args:
-            closed_s: when the supervisor closed the file, if it is known to have.
+            closed_s: when the supervisor closed the file; -inf = it may still be open.
         """
-        self.again.pop(token, None)
-        if token in self.over or token in self._fences or token in self.left:
+        self.recheck.pop(token, None)
+        if token in self.over or token in self._fences or token in self.forgotten:
             return
-        found = claim.read(self._folder, *token)
-        known = self.known.get(token)
-        if found is None or found.blank:
-            if known is None or known.claim is None:
-                if found is None:
+        record = claim.read(self._folder, *token)
+        attempt = self.by_token.get(token)
+        if record is None or record.blank:
+            if attempt is None or attempt.claim is None:
+                if record is None:
                     return  # not claimed yet, or acknowledged
-            elif found is None or found.exit is None:
-                # Somebody removed or spoilt the file; the process is still ours to watch.
-                signal_supervisor(known.claim, ORDERS)
-                found = known.claim
-        known = known or self.known.setdefault(token, Attempt())
-        if found.exit is None and not found.void and not self._lives(found):
-            found = claim.read(self._folder, *token) or found  # its last act, perhaps, since
-            if found.exit is None:
-                self._lose(token, found)
+            elif record is None or record.exit is None:
+                # The file was removed or damaged; the process is still ours to watch.
+                signal_supervisor(attempt.claim, ORDERS)
+                record = attempt.claim
+        attempt = attempt or self.by_token.setdefault(token, Attempt())
+        if record.exit is None and not record.void and not self._is_alive(record):
+            record = claim.read(self._folder, *token) or record  # it may have just recorded its end
+            if record.exit is None:
+                self._lose(token, record)
                 return
-        self._conclude(token, known, found)
+        self._update(token, attempt, record)
         if token not in self.over and closed_s > -math.inf:
-            self.again[token] = closed_s + CLOSING_S
+            self.recheck[token] = closed_s + CLOSING_S
 
-    def _conclude(self, token: Token, known: Attempt, found: Claim) -> None:
-        self.unheard.pop(token, None)
-        known.request = b""
-        if not found.blank:
-            known.claim = found
-        if found.void:
-            self._end(token, "void", found.time_us, {"message": known.refused})
+    def _update(self, token: Token, attempt: Attempt, record: Claim) -> None:
+        self.unclaimed.pop(token, None)
+        attempt.request = b""
+        if not record.blank:
+            attempt.claim = record
+        if record.void:
+            self._end(token, "void", record.time_us, {"message": attempt.refused})
             return
-        if found.child and not known.started:
-            known.started = True
-            if not known.stray:
-                values = {"pid": found.child}
-                self.news.append(Report(*token, "started", found.time_us, values))
-        if found.exit is not None:
-            values = {name: value for name, value in found.exit.items() if name != "time_us"}
-            self._end(token, "ended", int(found.exit["time_us"]), values)
-        elif known.stop and known.claim is not None:
-            self._pass_stop(known)
-        elif known.told and found.child:
-            self._pass_orders(known)
+        if record.child and not attempt.started:
+            attempt.started = True
+            if not attempt.stray:
+                values = {"pid": record.child}
+                self.starts.append(Report(*token, "started", record.time_us, values))
+        if record.exit is not None:
+            values = {name: value for name, value in record.exit.items() if name != "time_us"}
+            self._end(token, "ended", int(record.exit["time_us"]), values)
+        elif attempt.stop and attempt.claim is not None:
+            self._send_stop(attempt)
+        elif attempt.orders_pending and record.child:
+            self._signal_orders(attempt)
 
-    def _lives(self, found: Claim) -> bool:
-        if found.blank:
-            held = holders(self._path / claim.name_of(found.job, found.attempt))
-            for pid in held:  # a supervisor writes it anew; anybody else passes over this signal
+    def _is_alive(self, record: Claim) -> bool:
+        if record.blank:
+            held = holders(self._path / claim.name_of(record.job, record.attempt))
+            for pid in held:  # a supervisor rewrites its claim; others ignore this signal
                 send(pid, ORDERS)
             return bool(held)
-        return proc.is_alive(found.pid, found.start, found.boot)
+        return proc.is_alive(record.pid, record.start, record.boot)
 
-    def _lose(self, token: Token, found: Claim) -> None:
-        """Its supervisor is gone: it is lost as soon as nothing of it is left."""
-        self.unheard.pop(token, None)
+    def _lose(self, token: Token, record: Claim) -> None:
+        """Kill what is left of an attempt without a supervisor; when nothing is, report it lost."""
+        self.unclaimed.pop(token, None)
         group = None
         if self._place is not None:
             group = cgroup.Group(self._place, cgroup.group_name(self._folder, *token))
-        # Twice nothing: the list of processes is not of one instant, and one may slip by it.
-        if any(kill_leftovers(found, self._state, group) for _ in range(2)):
-            self.again[token] = math.inf
+        # Two empty passes: a process list is not an atomic snapshot, so one pass can miss a fork.
+        if any(kill_leftovers(record, self._state, group) for _ in range(2)):
+            self.recheck[token] = math.inf
             return
         for place in self._other_places:
             cgroup.Group(place, cgroup.group_name(self._folder, *token)).remove()
-        why = "the machine was restarted" if found.boot != proc.boot_id() else "it was killed"
-        message = f"supervisor {found.pid} is gone without a record of an end: {why}"
+        why = "the machine was restarted" if record.boot != proc.boot_id() else "it was killed"
+        message = f"supervisor {record.pid} is gone without a record of an end: {why}"
         self._end(token, "lost", self._now_us(), {"message": message})
 
     def _end(self, token: Token, what: str, time_us: int, values: Mapping[str, Any]) -> None:
         report = Report(*token, what, time_us, values)
-        if not self.known[token].stray:
+        if not self.by_token[token].stray:
             self.over[token] = report
             return
-        if what == "lost":  # the others had ended before and were only kept
+        if what == "lost":  # the others had ended before; only their claims were left
             log.warning("attempt %d.%d was not expected to be here; killed", *token)
         self.strays.append(report)
         self.forget(token)
 
-    # Acting ---------------------------------------------------------------------
+    # Acting on attempts -----------------------------------------------------------
 
     def refuse(self, token: Token, why: str, now_s: float) -> None:
-        """Its supervisor says that it could not claim it, and runs nothing.
+        """Record that the supervisor could not claim the attempt, so that nothing runs.
 
-        The claim may have been seen all the same: it is there before it is known to be durable,
-        and gone if the disk says no.
+        The claim may have been seen all the same: it exists before it is durable, and is removed
+        if it cannot be synced.
         """
-        known = self.known.get(token)
-        if known is None or token in self.over:
+        attempt = self.by_token.get(token)
+        if attempt is None or token in self.over:
             return
-        if token not in self.unheard:
-            seen = known.claim
-            if known.started or (seen is not None and seen.child) or self.exists(token):
-                return  # of a launch that came twice: the other one runs
-            known.claim = None
-            self.unheard[token] = known
-        known.refused = f"cannot be claimed: {why}"
-        known.sent_s = now_s
+        if token not in self.unclaimed:
+            seen = attempt.claim
+            if attempt.started or (seen is not None and seen.child) or self.exists(token):
+                return  # a duplicate launch was refused; the first one runs
+            attempt.claim = None
+            self.unclaimed[token] = attempt
+        attempt.refused = f"cannot be claimed: {why}"
+        attempt.sent_s = now_s
 
     def stop(self, token: Token, why: str) -> bool:
-        """Pass a request to stop on, now or when the claim is seen; False if nothing is known."""
-        self.look(token)
-        known = self.known.get(token)
-        if known is None:
+        """Send a request to stop, now or once the claim is seen; False if it is unknown."""
+        self.refresh(token)
+        attempt = self.by_token.get(token)
+        if attempt is None:
             return False
-        known.stop = why
-        if known.claim is not None and token not in self.over:
-            self._pass_stop(known)
+        attempt.stop = why
+        if attempt.claim is not None and token not in self.over:
+            self._send_stop(attempt)
         return True
 
-    def _pass_stop(self, known: Attempt) -> None:
-        assert known.claim is not None
-        signal_supervisor(known.claim, PREEMPT if known.stop == "preempt" else CANCEL)
-        known.stop = ""
+    def _send_stop(self, attempt: Attempt) -> None:
+        assert attempt.claim is not None
+        signal_supervisor(attempt.claim, PREEMPT if attempt.stop == "preempt" else CANCEL)
+        attempt.stop = ""
 
     def order(self, token: Token, what: str, order: dict[str, Any]) -> bool:
         """Send an order to a running attempt (`steer_file.py`) once; False if it is unknown.
 
         Raises:
-            OSError: it cannot be written down.
+            OSError: the orders file cannot be written.
         """
-        self.look(token)
-        known = self.known.get(token)
-        if known is None:
+        self.refresh(token)
+        attempt = self.by_token.get(token)
+        if attempt is None:
             return False
-        if token not in self.over and steer_file.put(self._orders(token), what, order):
-            known.told = True
-            if known.claim is not None and known.claim.child:
-                self._pass_orders(known)
+        if token not in self.over and steer_file.put(self._orders_path(token), what, order):
+            attempt.orders_pending = True
+            if attempt.claim is not None and attempt.claim.child:
+                self._signal_orders(attempt)
         return True
 
-    def _pass_orders(self, known: Attempt) -> None:
-        """The job itself looks by itself; its supervisor sleeps."""
-        assert known.claim is not None
-        signal_supervisor(known.claim, ORDERS)
-        known.told = False
+    def _signal_orders(self, attempt: Attempt) -> None:
+        """Wake the supervisor to read the orders; the job itself polls the file."""
+        assert attempt.claim is not None
+        signal_supervisor(attempt.claim, ORDERS)
+        attempt.orders_pending = False
 
-    def _orders(self, token: Token) -> str:
+    def _orders_path(self, token: Token) -> str:
         return steer_file.path_of(str(self._state), *token)
 
     def make_void(self, token: Token, fenced: bool) -> bool:
-        """Take the token so that nobody can begin it any more.
+        """Claim the attempt as void, so that no supervisor can start it any more.
 
-        A claim made by somebody else meanwhile decides. False if there is no room on the disk.
+        If a supervisor claimed it first, that claim stands. Returns False if the disk is full.
         """
-        known = self.known.setdefault(token, Attempt())
-        known.fenced = fenced
+        attempt = self.by_token.setdefault(token, Attempt())
+        attempt.fenced = fenced
         head = {"job": token[0], "attempt": token[1], "pid": 0, "time_us": self._now_us()}
         try:
             os.close(claim.make(self._folder, head))
@@ -262,66 +270,66 @@ class Attempts:
         except OSError as error:
             log.warning("cannot give up attempt %d.%d yet: %s", *token, error)
             return False
-        self.look(token)
+        self.refresh(token)
         return True
 
     def find_removed(self, token: Token) -> bool:
-        """Look whether an attempt without a claim runs all the same; True if it does.
+        """Return whether an attempt without a claim still runs.
 
-        Its supervisor is told to write the claim again. If nobody supervises it, what is left of
-        it is killed, since the job may be started anew.
+        Its supervisor is asked to write the claim again. If it has none, what is left of the
+        attempt is killed, since the job may be started again.
         """
         holder = find_holder(self._path / claim.name_of(*token))
         if holder is None:
             kill_leftovers(Claim(token, None, None), self._state, None)
             return False
         head = {"pid": holder.pid, "start": holder.start, "boot": proc.boot_id()}
-        found = Claim(token, head, None)
+        record = Claim(token, head, None)
         log.warning("the claim of attempt %d.%d was removed while it runs", *token)
-        self.known.setdefault(token, Attempt()).claim = found
-        signal_supervisor(found, ORDERS)
+        self.by_token.setdefault(token, Attempt()).claim = record
+        signal_supervisor(record, ORDERS)
         return True
 
     def kill_stray(self, token: Token, fenced: bool) -> None:
-        """End an attempt that the journal says is over; looked at until it is gone."""
-        found = claim.read(self._folder, *token)
-        if found is None:
+        """Kill an attempt that is over according to the journal; rechecked until it is gone."""
+        record = claim.read(self._folder, *token)
+        if record is None:
             return
-        known = self.known.setdefault(token, Attempt())
-        known.stray, known.fenced = True, fenced
-        if found.exit is None and found.pid:
-            signal_supervisor(found, signal.SIGKILL)
-        self.over.pop(token, None)  # told before, and yet nobody knows of it
-        self.look(token)
-        if token in self.known:
-            self.again[token] = math.inf
+        attempt = self.by_token.setdefault(token, Attempt())
+        attempt.stray, attempt.fenced = True, fenced
+        if record.exit is None and record.pid:
+            signal_supervisor(record, signal.SIGKILL)
+        self.over.pop(token, None)  # it was reported, but is not in this journal
+        self.refresh(token)
+        if token in self.by_token:
+            self.recheck[token] = math.inf
 
     def forget(self, token: Token) -> None:
-        """It is over and that is known: what it left in the folder is no longer needed."""
+        """Drop an attempt whose end is recorded: its files are no longer needed."""
         self.over.pop(token, None)
-        self.again.pop(token, None)
-        known = self.known.pop(token, None)
-        steer_file.remove(self._orders(token))
-        if known is not None and known.fenced:
+        self.recheck.pop(token, None)
+        attempt = self.by_token.pop(token, None)
+        steer_file.remove(self._orders_path(token))
+        if attempt is not None and attempt.fenced:
             self._fences.add(token)
         else:
-            self.left.add(token)
+            self.forgotten.add(token)
 
     def sweep(self) -> None:
-        """Remove the claims of what is forgotten."""
-        self.left = self._not_removed(self.left)
+        """Remove the claims of forgotten attempts."""
+        self.forgotten = self._not_removed(self.forgotten)
 
     @property
     def has_fences(self) -> bool:
-        """Whether claims are kept of attempts that are over."""
+        """Whether claims are kept as fences for attempts that are over."""
         return bool(self._fences)
 
     def drop_fences(self) -> None:
-        """Nothing is on its way any more."""
+        """Remove the fences: no duplicate launch can be in flight any more."""
         self._fences = self._not_removed(self._fences)
 
     def _not_removed(self, tokens: set[Token]) -> set[Token]:
-        """Remove claims; those that the disk does not let go of now are tried again later."""
+        """Remove claims; return those that could not be removed, to be retried later."""
         kept: set[Token] = set()
         for token in tokens:
             try:

@@ -1,9 +1,9 @@
-"""Limits of memory, processor time and processes by control group, where one may be made.
+"""Limits memory, processor time and processes by control group, where groups may be created.
 
-Version 1: a group below our own. Version 2 allows no processes in a group that has groups with
-controllers below it, so there the new group is made beside our own if the one above hands the
-controller down and is ours to write to (as systemd's delegated slices are). Anywhere else there is
-none, and the supervisor watches the job itself. Standard library only.
+Version 1: a child of our own group. Version 2 allows no processes in a group whose children have
+controllers, so there the new group is a sibling of our own, if the parent delegates the controller
+and is writable for us (as systemd's delegated slices are). Elsewhere there is no group, and the
+supervisor watches the job itself. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 REMOVE_TRIES = 50
 REMOVE_PAUSE_S = 0.01
 PERIOD_US = 100_000
-"""Over which a quota of processor time counts."""
+"""Period of a quota of processor time."""
 JOIN_TRIES = 20
 
 
 class Place:
-    """Where groups can be made: a folder, and the version that it speaks."""
+    """A folder in which groups can be created, and its cgroup version."""
 
     __slots__ = ("folder", "version")
 
@@ -33,7 +33,7 @@ class Place:
 
 
 class Group:
-    """One job's group. Everything here is best effort: what fails is as if it were not there."""
+    """The memory group of one job. All methods are best effort: a failure means no group."""
 
     __slots__ = ("folder", "version")
 
@@ -42,7 +42,7 @@ class Group:
         self.version = place.version
 
     def make(self, limit_mib: int) -> bool:
-        """Make it with its limit; False if that is not permitted."""
+        """Create the group with its limit; False if that is not permitted."""
         limit = str(limit_mib * 2**20)
         try:
             os.mkdir(self.folder)
@@ -59,34 +59,33 @@ class Group:
         return True
 
     def join(self) -> None:
-        """Put the calling process into it."""
+        """Move the calling process into the group."""
         _try_write(f"{self.folder}/cgroup.procs", "0")
 
     def pids(self) -> list[int]:
-        """Who is in it."""
-        return [int(each) for each in _read(f"{self.folder}/cgroup.procs").split()]
+        """Return the processes in the group."""
+        return [int(pid) for pid in _read(f"{self.folder}/cgroup.procs").split()]
 
     def kills(self) -> int:
-        """How many processes were killed because the limit was reached."""
+        """Return how many processes were killed because the limit was reached."""
         name = "memory.oom_control" if self.version == 1 else "memory.events"
         for line in _read(f"{self.folder}/{name}").splitlines():
-            word, _space, value = line.partition(" ")
-            if word == "oom_kill":
+            event, _space, value = line.partition(" ")
+            if event == "oom_kill":
                 return int(value)
         return 0
 
     def peak_mib(self) -> float:
-        """The most that was in it at one time, with the files that its processes had the kernel
-        keep in memory; 0 = this kernel does not say."""
+        """Return the peak memory of the group, page cache included; 0 = not available."""
         name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         text = _read(f"{self.folder}/{name}").strip()
         return int(text) / 2**20 if text.isdecimal() else 0.0
 
     def take_in(self, pids: Callable[[], list[int]]) -> bool:
-        """Move processes into it; False if not all of them are.
+        """Move processes into the group; False if some could not be moved.
 
         Args:
-            pids: asked until all that are there are in the group: they fork meanwhile.
+            pids: called again until all of its processes are in the group, since they may fork.
         """
         for _ in range(JOIN_TRIES):
             if not (missing := set(pids()) - set(self.pids())):
@@ -96,7 +95,7 @@ class Group:
         return False
 
     def remove(self) -> None:
-        """A moment after its last process is gone the kernel lets go of it."""
+        """Remove the group; retries, as the kernel frees it a moment after its last process."""
         for _ in range(REMOVE_TRIES):
             try:
                 os.rmdir(self.folder)
@@ -109,15 +108,15 @@ class Group:
 
 
 class Quota(Group):
-    """One job's group for processor time; in version 2 the group of its memory as well."""
+    """The group that limits a job's processor time; in version 2 also its memory group."""
 
     __slots__ = ()
 
     def keep_to(self, cores: float, pids: Callable[[], list[int]]) -> bool:
-        """Let these processes, and what they start, use so many cores; 0 = any number.
+        """Limit these processes and their children to this many cores; 0 = no limit.
 
         Args:
-            pids: asked until all that are there are in the group: they fork meanwhile.
+            pids: as for `take_in`.
 
         Returns:
             False if that is not permitted here.
@@ -135,13 +134,13 @@ class Quota(Group):
         return self.take_in(pids)
 
 
-class Crowded(Group):
-    """One job's group for the number of its processes; in version 2 that of its memory as well."""
+class PidsGroup(Group):
+    """The group that limits a job's number of processes; in version 2 also its memory group."""
 
     __slots__ = ()
 
     def keep_to(self, most: int, pids: Callable[[], list[int]]) -> bool:
-        """Let these processes have so many processes and threads together; False if not possible.
+        """Limit the processes and threads of these processes together; False if not possible.
 
         Args:
             pids: as for `take_in`.
@@ -153,7 +152,7 @@ class Crowded(Group):
         return self.allow(most) and self.take_in(pids)
 
     def allow(self, most: int) -> bool:
-        """Set how many processes and threads there may be; more are refused, none is ended."""
+        """Set the limit of processes and threads; the kernel refuses more and ends none."""
         try:
             _write(f"{self.folder}/pids.max", str(most))
         except OSError:
@@ -161,19 +160,19 @@ class Crowded(Group):
         return True
 
     def open_events(self) -> int:
-        """The count of refused processes as a descriptor, -1 = this kernel has none.
+        """Open the kernel's count of refused processes; -1 = not available.
 
-        In version 2 it polls as urgent after a refusal, until it is read.
+        In version 2 the descriptor polls as urgent after a refusal, until it is read.
         """
         try:
             events = os.open(f"{self.folder}/pids.events", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return -1
-        self.refusals(events)  # only what comes after the first reading is news
+        self.refusals(events)  # only what follows the first read counts as an event
         return events
 
     def refusals(self, events: int) -> int:
-        """How often the kernel refused a process."""
+        """Return how often the kernel refused a process."""
         try:
             return int(os.pread(events, 4096, 0).split()[1])
         except (OSError, ValueError, IndexError):
@@ -181,24 +180,24 @@ class Crowded(Group):
 
 
 def group_name(engine_folder: int, job: int, attempt: int) -> str:
-    """One name per attempt and state folder; the folder is known by where it lies on disk."""
-    found = os.fstat(engine_folder)
-    return f"flyball-{found.st_dev:x}-{found.st_ino:x}-{job}.{attempt}"
+    """Return the group name of an attempt, unique by the state folder's device and inode."""
+    status = os.fstat(engine_folder)
+    return f"flyball-{status.st_dev:x}-{status.st_ino:x}-{job}.{attempt}"
 
 
 def find_place(proc: str = "/proc/self", controller: str = "memory") -> Place | None:
-    """Where this process may make groups that limit memory (or `cpu`), None if nowhere."""
+    """Return where this process may create groups with a controller; None if nowhere."""
     mounts = [line.split() for line in _read(f"{proc}/mounts").splitlines()]
     ours = [line.split(":", 2) for line in _read(f"{proc}/cgroup").splitlines()]
     for _device, at, kind, options, *_rest in mounts:
         if kind == "cgroup" and controller in options.split(","):
-            own = next((path for _id, names, path in ours if controller in names.split(",")), "/")
-            for folder in (_below(at, own), at):
+            named = (path for _id, names, path in ours if controller in names.split(","))
+            for folder in (_below(at, next(named, "/")), at):
                 if os.access(folder, os.W_OK):
                     return Place(folder, 1)
         if kind == "cgroup2":
-            own = next((path for number, _names, path in ours if number == "0"), "/")
-            folder = _below(at, os.path.dirname(own.rstrip("/")))
+            group_path = next((path for number, _names, path in ours if number == "0"), "/")
+            folder = _below(at, os.path.dirname(group_path.rstrip("/")))
             handed_down = _read(f"{folder}/cgroup.subtree_control").split()
             if controller in handed_down and os.access(f"{folder}/cgroup.procs", os.W_OK):
                 return Place(folder, 2)

@@ -1,6 +1,6 @@
-"""The claim of an attempt: a file of fixed size that is made once and holds its end.
+"""The claim of an attempt: a file of fixed size that is created once and later holds its end.
 
-`docs/concept/control.md` says what is in it. Standard library only: supervisors use it too.
+`docs/concept/control.md` describes its content. Standard library only: supervisors use it too.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 SIZE = 4096
 HEAD = 1024
+"""Bytes of the first part of a claim; the end of the attempt follows."""
 AGAIN_S = 1.0
-"""After the disk has refused."""
-
+"""Retry interval after a failed write."""
 
 MOST_PID = 2**22
 HEAD_LIMITS = {"pid": MOST_PID, "start": 2**63, "child": MOST_PID, "time_us": 2**63}
 END_LIMITS = {"exit_code": 255, "signal": 64, "time_us": 2**63}
-"""Whole numbers of the two parts, and how large they may be."""
+"""Integers in the two parts of a claim, and their largest values."""
 
 
 class Claim:
     """A claim as read: `blank` if nothing was written yet, `exit` None until the end was.
 
-    A part that holds anything else than its supervisor would write counts as not written.
+    A part that holds anything a supervisor would not write counts as not written.
     """
 
     __slots__ = ("attempt", "blank", "boot", "child", "exit", "job", "pid", "start", "time_us")
@@ -51,17 +51,17 @@ class Claim:
 
     @property
     def void(self) -> bool:
-        """Whether it was made so that the attempt can never begin."""
+        """Whether the engine claimed the attempt so that it can never start."""
         return not self.blank and self.pid == 0
 
 
 def name_of(job: int, attempt: int) -> str:
-    """The claim's file name."""
+    """Return the file name of a claim."""
     return f"{job}.{attempt}"
 
 
 def token_of(name: str) -> tuple[int, int] | None:
-    """(job, attempt) of a claim's file name; None for any other file."""
+    """Return (job, attempt) of a claim's file name; None for any other file."""
     job, dot, attempt = name.partition(".")
     if dot and job.isdecimal() and attempt.isdecimal():
         return int(job), int(attempt)
@@ -71,12 +71,12 @@ def token_of(name: str) -> tuple[int, int] | None:
 def make(folder: int, head: dict[str, Any]) -> int:
     """Claim an attempt in the folder (a descriptor) and keep the file open for writing.
 
-    Whatever goes wrong after the file was made, it is removed again: a claim that cannot hold its
-    end is worse than none. Not on the disk yet: see `make_durable`.
+    If anything fails after the file was created, it is removed again: a claim that cannot hold
+    its end is worse than none. Not durable yet: see `make_durable`.
 
     Raises:
-        FileExistsError: it was claimed before.
-        OSError: no room, or no such folder any more.
+        FileExistsError: the attempt was claimed before.
+        OSError: the disk is full, or the folder is gone.
     """
     name = name_of(head["job"], head["attempt"])
     file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600, dir_fd=folder)
@@ -91,10 +91,10 @@ def make(folder: int, head: dict[str, Any]) -> int:
 
 
 def make_durable(folder: int, head: dict[str, Any], file: int) -> None:
-    """Have the disk keep a claim that was made, and room for its end; if it cannot, remove it.
+    """Sync a claim, with the space for its end, to the disk; remove it if that fails.
 
     Raises:
-        OSError: no room.
+        OSError: the disk is full.
     """
     try:
         os.fsync(file)
@@ -111,36 +111,36 @@ def take_back(folder: int, head: dict[str, Any], file: int) -> None:
 
 
 def restore(folder: int, head: dict[str, Any], file: int) -> int:
-    """Write a claim again that somebody removed or spoilt while its holder lives; returns its file.
+    """Rewrite a claim that was removed or damaged while its holder lives; returns its descriptor.
 
-    Whoever finds no claim takes it that nothing runs. Where it cannot be written, or another claim
-    stands in its place, the file stays what it was.
+    Without a claim, nothing counts as running. If it cannot be written, or another claim has
+    taken its place, the old descriptor is returned.
     """
     try:
         if os.fstat(file).st_nlink:
             write_head(file, head)
             return file
-        again = make(folder, head)
-        make_durable(folder, head, again)
+        restored = make(folder, head)
+        make_durable(folder, head, restored)
     except OSError:
         return file
     os.close(file)
-    return again
+    return restored
 
 
 def write_head(file: int, head: dict[str, Any]) -> None:
-    """Say anew who holds the claim. Not synced: after a crash of the machine nobody does."""
+    """Update the holder of the claim. Not synced: after a crash of the machine there is none."""
     os.pwrite(file, _padded(head, HEAD), 0)
 
 
 def write_exit(file: int, end: dict[str, Any]) -> None:
-    """Record the end in the room made for it, durably.
+    """Record the end, durably, in the space reserved for it.
 
-    A file system that copies what it changes may have no room even so. It is asked again and
-    again: whoever knows the end lives as long.
+    A copy-on-write file system may still have no space. The write is retried for ever: the
+    supervisor that knows the end lives as long.
     """
     room = SIZE - HEAD
-    while len(json.dumps(end)) >= room:  # half of a message is better than no record
+    while len(json.dumps(end)) >= room:  # half a message is better than no record
         end = {**end, "message": end["message"][: len(end["message"]) // 2]}
     while True:
         try:
@@ -148,18 +148,18 @@ def write_exit(file: int, end: dict[str, Any]) -> None:
             break
         except OSError:
             time.sleep(AGAIN_S)
-    with contextlib.suppress(OSError):  # whoever asks can read it; there is no more to be done
+    with contextlib.suppress(OSError):  # readers see it already; nothing more can be done
         os.fdatasync(file)
 
 
 def read(folder: int, job: int, attempt: int) -> Claim | None:
-    """The claim as it stands, None if there is none.
+    """Return the claim as it is now; None if there is none.
 
-    A part that is being written at this moment may be torn; it counts as not written yet, and
-    whoever cares whether it ever will be asks if the supervisor lives.
+    A part that is being written may be torn and counts as not written yet. To learn whether it
+    ever will be, check that the supervisor is alive.
     """
     try:
-        # Without waiting: what stands here may be no file at all.
+        # Non-blocking, as this name may be a pipe or another kind of file.
         file = os.open(name_of(job, attempt), os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:
         return None
@@ -182,14 +182,14 @@ def _padded(record: dict[str, Any] | None, room: int) -> bytes:
 
 def _parsed(data: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(data)
+        record = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def _fits(record: dict[str, Any], limits: dict[str, int], needed: Iterable[str] = ()) -> bool:
-    """Whether the numbers of a record are whole numbers of a possible size, and all are there."""
+    """Return whether the numbers of a record are integers within limits, and none is missing."""
     for name, most in limits.items():
         value = record.get(name, None if name in needed else 0)
         if type(value) is not int or not 0 <= value <= most:

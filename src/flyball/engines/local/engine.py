@@ -1,7 +1,7 @@
-"""The local engine: runs attempts on this machine and tells what became of them.
+"""The local engine: runs attempts on this machine and reports their starts and ends.
 
-It holds nothing that is not in the folder of claims: a new one on the same folder goes on where
-the last one stopped. Not for several threads at a time.
+All of its state is in the folder of claims, so a new engine on the same folder continues where
+the last one stopped. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -27,36 +27,38 @@ from flyball.engines.local.steer_file import FOLDER as ORDERS
 from flyball.engines.local.watch import FolderWatch
 
 SCAN_S = 2.0
-"""Between two looks at everything, should a word have been lost."""
-SOON_S = 0.02
+"""Rescan interval, in case an inotify event is missed."""
+POLL_S = 0.02
+"""Poll interval while an attempt is about to change, or without inotify."""
 START_S = 0.1
-"""How long a start may be kept back, to be told with an end: what is told is put on record, and of
-short jobs that would be twice as often. Nothing is decided on a start."""
-MOST_LEFT = 100
-"""Claims that may wait to be removed while others are being made."""
+"""How long the report of a start may be delayed to go out with an end. Each batch of reports is
+written to the journal, so short jobs would otherwise cost two writes. No decision needs a start."""
+MAX_UNREMOVED = 100
+"""Number of claims whose removal may be deferred while launches are pending."""
 PATIENCE_S = 5.0
-"""How long nothing may be heard of a launch, or of any launched after it, before it is given up."""
+"""Timeout of a launch: counted from the last time that any launch was claimed."""
 RECONCILE_S = 5.0
-"""For the last control plane's spawner, and for strays, to be gone."""
+"""Timeout at a restart for the previous spawner to end and for strays to be gone."""
 
 
 class LocalEngine:
-    """Fulfils `core.protocols.Engine` on one machine.
+    """Implements `core.protocols.Engine` on one machine.
 
     Attributes:
-        quota: as given; counts for what is launched from now on.
+        quota: as in the arguments; applies to later launches.
 
     Args:
         state: the state folder; claims are in `engine/` below it.
-        clock: the control plane's; times in reports are by it.
-        node: this machine; None = look (accelerators, else cores).
-        name_device: the catalogue's name for what a driver calls a device.
-        nvml: stands in for NVIDIA's library when looking.
+        clock: the control plane's clock, which times reports.
+        node: this machine; None = detect it (accelerators, else cores).
+        name_device: maps a driver's device name to the catalogue's.
+        nvml: replaces NVIDIA's library in tests.
         logs: how much of a job's output is kept.
-        patience_s: how long nothing may be heard of a launch before it is given up.
+        patience_s: how long a launch may stay unclaimed before it is given up.
         max_processes: processes and threads of a job that states no limit; 0 = any number, None =
-            a quarter of what the kernel has numbers for.
-        quota: leave caps to the kernel where that is permitted; else jobs are paused and go on.
+            a quarter of the kernel's limit.
+        quota: enforce caps by control group where permitted; otherwise the supervisor pauses and
+            resumes the job.
     """
 
     def __init__(
@@ -92,21 +94,21 @@ class LocalEngine:
             self._poll.register(self._watch.fileno(), select.EPOLLIN)
         self._scan_s = -math.inf
         self._progress_s = clock.now()
-        self._tell_s = math.inf
+        self._report_s = math.inf
 
     def nodes(self) -> Sequence[LiveNode]:
-        """This machine."""
+        """Return this machine as the only node."""
         return (self._node,)
 
     @property
     def strays(self) -> Sequence[Report]:
-        """Attempts that were found although nobody expected them, as they ended."""
+        """Reports of the ends of attempts that the journal did not expect."""
         return tuple(self._attempts.strays)
 
     # Acting ---------------------------------------------------------------------
 
     def apply(self, action: Action) -> Receipt:
-        """Pass an action on. What was launched or said before is not launched or said again."""
+        """Carry out an action. Repeating one has no further effect."""
         token = (action.job, action.attempt)
         if isinstance(action, Stop):
             return Receipt(*token, self._attempts.stop(token, action.why))
@@ -116,10 +118,10 @@ class LocalEngine:
 
     def _launch(self, action: Launch) -> bool:
         token = (action.job, action.attempt)
-        known = self._attempts.known.get(token)
-        if known is not None and known.stray:
-            return False  # of a history that this journal does not have, and not gone yet
-        if known is not None or self._attempts.exists(token):
+        attempt = self._attempts.by_token.get(token)
+        if attempt is not None and attempt.stray:
+            return False  # it belongs to a history that this journal does not have; not gone yet
+        if attempt is not None or self._attempts.exists(token):
             return True
         self._set_aside_log(token)
         now = (self._now_us(), time.monotonic_ns() // 1000)
@@ -128,21 +130,21 @@ class LocalEngine:
             self._max_processes,
         )  # fmt: skip
         sent = Attempt(request=line, sent_s=self._clock.now())
-        self._attempts.known[token] = self._attempts.unheard[token] = sent
+        self._attempts.by_token[token] = self._attempts.unclaimed[token] = sent
         self._send(sent)
         if not sent.sent:
-            del self._attempts.known[token], self._attempts.unheard[token]
+            del self._attempts.by_token[token], self._attempts.unclaimed[token]
         return sent.sent
 
     def _set_aside_log(self, token: Token) -> None:
-        """A log of an attempt that was never launched is of a history that is no longer told: the
-        journal was put back from a backup."""
+        """Rename the log of an earlier run of the same attempt, which exists only if the journal
+        was restored from a backup."""
         path = self._state / "logs" / f"{name_of(*token)}.out"
         with contextlib.suppress(FileNotFoundError):
             path.rename(path.with_name(f"{path.name}.before-restore"))
 
     def _steer(self, action: Resize | Cap | Checkpoint) -> Receipt:
-        """Tell a running attempt something, its supervisor and itself."""
+        """Write an order for a running attempt, read by its supervisor and by the job."""
         token = (action.job, action.attempt)
         order: dict[str, Any] = {"sequence": action.sequence}
         how = ""
@@ -153,38 +155,38 @@ class LocalEngine:
         elif isinstance(action, Cap):
             order["share"] = action.share
         try:
-            said = self._attempts.order(token, type(action).__name__.lower(), order)
-        except OSError:  # no room on the disk: it is said again
-            said = False
-        if said and isinstance(action, Cap):
+            accepted = self._attempts.order(token, type(action).__name__.lower(), order)
+        except OSError:  # the disk is full: the control plane retries
+            accepted = False
+        if accepted and isinstance(action, Cap):
             uuids = [self._node.uuids[i] for i in devices_of(action.rows) if self._node.uuids]
             how = self._power.cap(token, uuids, action.share)
-        return Receipt(*token, said, how)
+        return Receipt(*token, accepted, how)
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
-        """These ends are in the journal: they need not be told again.
+        """Forget attempts whose ends are in the journal.
 
-        Nobody signals such an attempt any more, and its supervisor may have another.
+        Such an attempt is never signalled again, so its supervisor may be given another.
         """
-        for each in reports:
-            if (each.job, each.attempt) in self._attempts.over:
-                self._attempts.forget((each.job, each.attempt))
-                self._power.lift((each.job, each.attempt))
+        for report in reports:
+            if (report.job, report.attempt) in self._attempts.over:
+                self._attempts.forget((report.job, report.attempt))
+                self._power.lift((report.job, report.attempt))
                 if self._line is not None:
-                    self._line.note(f"{name_of(each.job, each.attempt)}\n".encode())
+                    self._line.note(f"{name_of(report.job, report.attempt)}\n".encode())
 
     def _send(self, new: Attempt) -> None:
-        """To the spawner there is, or to a new one. Not marked as sent if none can be started."""
+        """Send a launch to the spawner, or to a new one. Not marked as sent if none can start."""
         if self._line is not None:
-            new.sent = True  # should it break now, nobody knows how much it had read
+            new.sent = True  # if the connection breaks now, it is unknown how much was read
             if self._line.send(new.request):
                 return
         self._restart()
 
     def _restart(self) -> None:
-        """A new spawner, told again what nothing was heard of: a token can be claimed only once.
+        """Start a new spawner and resend unclaimed launches: a token can be claimed only once.
 
-        What is sent twice keeps its claim when it is over, for the second may come much later.
+        An attempt that was sent twice keeps its claim as a fence: the second may come much later.
         """
         self._hang_up(kill=False)
         try:
@@ -192,11 +194,11 @@ class LocalEngine:
         except OSError:
             return
         self._poll.register(self._line.fileno(), select.EPOLLIN)
-        again = [each for each in self._attempts.unheard.values() if not each.refused]
-        for each in again:
-            each.fenced |= each.sent
-            each.sent = True
-        self._line.send(b"".join(each.request for each in again))
+        resent = [attempt for attempt in self._attempts.unclaimed.values() if not attempt.refused]
+        for attempt in resent:
+            attempt.fenced |= attempt.sent
+            attempt.sent = True
+        self._line.send(b"".join(attempt.request for attempt in resent))
 
     def _hang_up(self, kill: bool) -> None:
         if self._line is not None:
@@ -207,25 +209,21 @@ class LocalEngine:
                 self._line.close()
             self._line = None
 
-    # Seeing ---------------------------------------------------------------------
-
-    def fileno(self) -> int:
-        """Readable when there may be something to observe. Observe each second all the same."""
-        return self._poll.fileno()
+    # Observing --------------------------------------------------------------------
 
     def listen_to(self, descriptor: int) -> None:
-        """Let `wait` end also when this becomes readable."""
+        """Make `wait` return when this descriptor becomes readable, too."""
         self._poll.register(descriptor, select.EPOLLIN)
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until there may be something to observe; False if the time is up."""
-        # To remove a claim can take as long as a sync, and nobody can make one meanwhile.
-        if not self._attempts.unheard or len(self._attempts.left) > MOST_LEFT:
+        # Removing a claim can take as long as a sync, and blocks new claims meanwhile.
+        if not self._attempts.unclaimed or len(self._attempts.forgotten) > MAX_UNREMOVED:
             self._attempts.sweep()
-        if self._tell_s < math.inf:
-            tell_s = max(0.0, self._tell_s - self._clock.now())
-            if tell_s < timeout_s:
-                self._poll_for(tell_s)
+        if self._report_s < math.inf:
+            left_s = max(0.0, self._report_s - self._clock.now())
+            if left_s < timeout_s:
+                self._poll_for(left_s)
                 return True
         return self._poll_for(timeout_s)
 
@@ -233,57 +231,57 @@ class LocalEngine:
         if self._line is not None:
             more = select.EPOLLOUT if self._line.waiting else 0
             self._poll.modify(self._line.fileno(), select.EPOLLIN | more)
-        if self._attempts.again or not self._watch.works:
-            return bool(self._poll.poll(min(timeout_s, SOON_S))) or timeout_s > SOON_S
+        if self._attempts.recheck or not self._watch.works:
+            return bool(self._poll.poll(min(timeout_s, POLL_S))) or timeout_s > POLL_S
         return bool(self._poll.poll(timeout_s))
 
     def observe(self) -> Sequence[Report]:
-        """Starts since the last time, and every end that is not acknowledged."""
+        """Return starts since the last call, and every end that is not acknowledged."""
         now_s = self._clock.now()
         attempts = self._attempts
-        # 1. What the folder and the spawner say.
+        # 1. Read the events of the folder and of the spawner.
         changed = self._watch.changed()
         self._hear_spawner(now_s)
-        # 2. Now and then everything is looked at, whatever was said.
+        # 2. Rescan everything at intervals, in case an event was missed.
         if changed is None or now_s >= self._scan_s:
             self._scan_s = now_s + SCAN_S
             changed = changed or {}
-            for token in attempts.on_disk() | set(attempts.known):
-                self._look(token, -math.inf)
+            for token in attempts.on_disk() | set(attempts.by_token):
+                self._refresh(token, -math.inf)
             attempts.sweep()
             self._drop_fences()
-        # 3. Look at what changed, and again at what is about to.
+        # 3. Refresh what changed, and recheck what is about to change.
         for name, closed in changed.items():
-            if (found := token_of(name)) is not None:
-                self._look(found, now_s if closed else -math.inf)
-        for token, until_s in list(attempts.again.items()):
-            attempts.look(token)
-            if token in attempts.known and token not in attempts.over and now_s < until_s:
-                attempts.again[token] = until_s
-        # 4. Give up what nothing is heard of.
+            if (named := token_of(name)) is not None:
+                self._refresh(named, now_s if closed else -math.inf)
+        for token, until_s in list(attempts.recheck.items()):
+            attempts.refresh(token)
+            if token in attempts.by_token and token not in attempts.over and now_s < until_s:
+                attempts.recheck[token] = until_s
+        # 4. Give up launches that were not claimed in time.
         self._give_up(now_s)
-        # 5. Tell.
+        # 5. Report.
         return [*self._starts(now_s), *attempts.over.values()]
 
     def _starts(self, now_s: float) -> list[Report]:
-        """Starts that are to be told now: with an end, or when they have been kept long enough."""
-        if self._attempts.news:
-            self._tell_s = min(self._tell_s, now_s + START_S)
-        if not self._attempts.over and now_s < self._tell_s:
+        """Return the starts to report now: with an end, or after `START_S`."""
+        if self._attempts.starts:
+            self._report_s = min(self._report_s, now_s + START_S)
+        if not self._attempts.over and now_s < self._report_s:
             return []
-        self._tell_s = math.inf
-        news, self._attempts.news = self._attempts.news, []
-        return news
+        self._report_s = math.inf
+        starts, self._attempts.starts = self._attempts.starts, []
+        return starts
 
-    def _look(self, token: Token, closed_s: float) -> None:
-        waiting = len(self._attempts.unheard)
-        self._attempts.look(token, closed_s)
-        if len(self._attempts.unheard) < waiting:
+    def _refresh(self, token: Token, closed_s: float) -> None:
+        waiting = len(self._attempts.unclaimed)
+        self._attempts.refresh(token, closed_s)
+        if len(self._attempts.unclaimed) < waiting:
             self._progress_s = self._clock.now()
 
     def _drop_fences(self) -> None:
-        """Claims kept only against launches on their way go once no spawner can have one."""
-        if self._attempts.has_fences and not self._attempts.unheard:
+        """Remove fences once no spawner can hold a duplicate launch any more."""
+        if self._attempts.has_fences and not self._attempts.unclaimed:
             self._hang_up(kill=True)
             if nobody_spawns(self._folder):
                 self._attempts.drop_fences()
@@ -296,77 +294,79 @@ class LocalEngine:
             if (token := token_of(name)) is not None:
                 self._attempts.refuse(token, why, now_s)
         if self._line.broken:
-            if self._attempts.unheard:
+            if self._attempts.unclaimed:
                 self._restart()
             else:
                 self._hang_up(kill=False)
 
     def _give_up(self, now_s: float) -> None:
-        """What was refused is tried anew only after a while: the disk may be full.
+        """Make launches void that were refused, or not claimed, for longer than the patience.
 
-        Launches are served in order, so as long as others are heard of, the rest only waits.
+        A refused one is retried only then, since the disk may be full. Launches are served in
+        order, so while others get claimed the rest only waits.
         """
         silent_s = self._progress_s
         overdue = [
-            (token, each)
-            for token, each in self._attempts.unheard.items()
-            if now_s - max(each.sent_s, 0 if each.refused else silent_s) > self._patience_s
+            (token, attempt)
+            for token, attempt in self._attempts.unclaimed.items()
+            if now_s - max(attempt.sent_s, 0 if attempt.refused else silent_s) > self._patience_s
         ]
-        if any(not each.refused for _token, each in overdue):
+        if any(not attempt.refused for _token, attempt in overdue):
             self._hang_up(kill=True)
-        for token, each in overdue:
-            each.sent_s = now_s
-            if not each.refused:
-                each.refused = f"nothing was heard of it for {self._patience_s:g} s"
+        for token, attempt in overdue:
+            attempt.sent_s = now_s
+            if not attempt.refused:
+                attempt.refused = f"nothing was heard of it for {self._patience_s:g} s"
                 self._attempts.make_void(token, fenced=True)
             else:
-                self._attempts.make_void(token, fenced=each.fenced)
-        if self._line is None and any(not e.refused for e in self._attempts.unheard.values()):
+                self._attempts.make_void(token, fenced=attempt.fenced)
+        waiting = self._attempts.unclaimed.values()
+        if self._line is None and any(not attempt.refused for attempt in waiting):
             self._restart()
 
     def reconcile(self, expected: Sequence[tuple[int, int]]) -> Sequence[Report]:
-        """What became of attempts of which the journal knows no end, after a restart.
+        """Report, after a restart, on the attempts for which the journal has no end.
 
-        Those never claimed are void: the engine takes their tokens. What is here and not expected
-        has ended as far as the journal knows: it is killed and removed (`strays`).
+        Those that were never claimed become void. Attempts that are here and not expected have
+        ended according to the journal: they are killed and removed (`strays`).
         """
         attempts = self._attempts
-        wanted = {(job, attempt) for job, attempt in expected}
+        expected_tokens = {(job, attempt) for job, attempt in expected}
         quiet = self._line is None and self._until(lambda: nobody_spawns(self._folder))
-        for token in sorted(wanted):
-            attempts.look(token)
-            if token not in attempts.known and not attempts.find_removed(token):
+        for token in sorted(expected_tokens):
+            attempts.refresh(token)
+            if token not in attempts.by_token and not attempts.find_removed(token):
                 sent = Attempt(refused="it was never claimed", fenced=not quiet)
                 sent.sent_s = self._clock.now()
-                attempts.known[token] = attempts.unheard[token] = sent
+                attempts.by_token[token] = attempts.unclaimed[token] = sent
                 attempts.make_void(token, fenced=not quiet)
-        for token in set(attempts.unheard) - wanted:
+        for token in set(attempts.unclaimed) - expected_tokens:
             attempts.make_void(token, fenced=True)
-        strays = attempts.on_disk() - wanted
+        strays = attempts.on_disk() - expected_tokens
         for token in strays:
             attempts.kill_stray(token, fenced=not quiet)
-        self._until(lambda: not self._left(strays))
+        self._until(lambda: not self._remaining(strays))
         attempts.sweep()
-        self._tell_s = -math.inf  # whoever begins anew wants to know all at once
-        self._power.keep(wanted)
+        self._report_s = -math.inf  # after a restart, starts are reported at once
+        self._power.keep(expected_tokens)
         return self.observe()
 
-    def _left(self, strays: set[Token]) -> set[Token]:
-        for token in strays & set(self._attempts.known):
-            self._attempts.look(token)
-        return strays & set(self._attempts.known)
+    def _remaining(self, strays: set[Token]) -> set[Token]:
+        for token in strays & set(self._attempts.by_token):
+            self._attempts.refresh(token)
+        return strays & set(self._attempts.by_token)
 
     def _until(self, done: Callable[[], bool]) -> bool:
-        """Wait a little for something that is about to happen."""
+        """Wait up to `RECONCILE_S` for a condition; return whether it was met."""
         deadline_s = self._clock.now() + RECONCILE_S
         while not done():
             if self._clock.now() >= deadline_s:
                 return False
-            self._clock.sleep(SOON_S)
+            self._clock.sleep(POLL_S)
         return True
 
     def close(self) -> None:
-        """Let go. Jobs and their supervisors go on; the spawner ends."""
+        """Release all resources. Jobs and their supervisors keep running; the spawner ends."""
         self._hang_up(kill=False)
         self._power.close()
         self._poll.close()

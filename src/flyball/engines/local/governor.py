@@ -1,10 +1,10 @@
-"""Keeps a job to a part of its cores' time by letting it run and pausing it, in turn.
+"""Limits a job to a share of its cores' time by pausing and resuming it.
 
     credit = rate * time passed - processor time used
 
-It runs until its credit is used up and pauses until there is enough for the next turn. The account
-is never reset, so whatever a turn takes too much or too late is made up for by the next ones; only
-credit that a job did not want is lost. Standard library only.
+The job runs until its credit is used up and pauses until there is enough for the next turn. The
+account is never reset, so a turn that is too long or too late is compensated by the next ones;
+only credit that a job did not use expires. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PERIOD_S = 0.1
-"""Of running and pausing together, for a job that uses all it gets."""
+"""Length of a run and a pause together, for a job that uses all it gets."""
 KEPT_S = 0.25
-"""Credit is kept for as long as this: a supervisor that wakes late costs its job nothing."""
+"""Credit is kept for up to this long: a supervisor that wakes late costs its job nothing."""
 LEAST_S = 0.002
-"""The shortest turn."""
+"""Shortest turn."""
 NEVER = float("inf")
 
 
@@ -26,8 +26,8 @@ class Governor:
     """Runs and pauses one job.
 
     Args:
-        used_s: the job's processor time so far.
-        pause: stops the job where it is, or lets it go on.
+        used_s: returns the job's processor time so far.
+        pause: stops the job (True) or continues it (False).
     """
 
     __slots__ = ("_cores", "_credit_s", "_pause", "_seen_s", "_share", "_used_s", "_used_then_s",
@@ -41,7 +41,7 @@ class Governor:
         self.due_s = NEVER
 
     def keep_to(self, share: float, cores: int, now_s: float) -> None:
-        """From now on this part of so many cores; 1 = as much as it likes."""
+        """Limit the job to this share of its cores from now on; 1 = no limit."""
         if self.due_s == NEVER:
             self._credit_s, self._seen_s, self._used_then_s = 0.0, now_s, self._used_s()
         self._share, self._cores = share, cores
@@ -50,7 +50,7 @@ class Governor:
             self._set(False)
 
     def turn(self, now_s: float) -> None:
-        """Look at the account, and run or pause until `due_s`."""
+        """Update the account, and run or pause the job until `due_s`."""
         if now_s < self.due_s:
             return
         rate = self._share * self._cores

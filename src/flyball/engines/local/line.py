@@ -1,4 +1,4 @@
-"""The engine's line to its spawner: starts it, sends without waiting, hears refusals."""
+"""The engine's connection to its spawner: starts it, sends without blocking, reads refusals."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import BinaryIO
 
 PRESENCE = "spawner.lock"
 CLOSE_S = 5.0
-"""For a spawner to finish what it has read."""
+"""Time for a spawner to finish the launches that it has read."""
 
 
 class Line:
-    """One spawner and the socket to it."""
+    """One spawner process and the socket to it."""
 
     def __init__(self, folder: Path) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -37,23 +37,23 @@ class Line:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something that could not be sent yet."""
+        """Whether there is data that could not be sent yet."""
         return bool(self._out)
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def send(self, line: bytes) -> bool:
-        """Send now, or when the spawner has read more; False if it is gone."""
+        """Send now, or once the socket has room again; False if the spawner is gone."""
         self._out += line
         return self.flush()
 
     def note(self, line: bytes) -> None:
-        """Have it sent before whatever is sent next, or when the engine next waits."""
+        """Queue a line to go out with the next send, or when the engine next waits."""
         self._out += line
 
     def flush(self) -> bool:
-        """Send what waits; False if the spawner is gone."""
+        """Send queued data; False if the spawner is gone."""
         try:
             while self._out and not self.broken:
                 del self._out[: self._socket.send(self._out)]
@@ -64,7 +64,10 @@ class Line:
         return not self.broken
 
     def refusals(self) -> list[tuple[str, str]]:
-        """(claim's name, why) of attempts that could not be claimed. Notices a spawner's end."""
+        """Return (claim name, reason) of attempts that could not be claimed.
+
+        Sets `broken` if the spawner has ended.
+        """
         while not self.broken:
             try:
                 data = self._socket.recv(65536)
@@ -79,12 +82,12 @@ class Line:
         return [(name, why) for name, _space, why in pairs]
 
     def kill(self) -> None:
-        """End a spawner that does nothing any more."""
+        """Kill a spawner that no longer responds."""
         self._process.kill()
         self.close()
 
     def close(self) -> None:
-        """Hang up; the spawner ends when it has done what it was told."""
+        """Close the connection; the spawner ends when it has served what it received."""
         self._socket.close()
         self.broken = True
         try:
@@ -95,7 +98,7 @@ class Line:
 
 
 def nobody_spawns(folder: Path) -> bool:
-    """Whether no spawner lives, nor a supervisor of one that has not claimed yet."""
+    """Return whether no spawner is alive, and no supervisor that has yet to claim its attempt."""
     with _presence(folder) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,7 +111,7 @@ def _start(folder: Path, theirs: socket.socket) -> subprocess.Popen[bytes]:
     flags = ["-I", "-S", "-B"] if sys.dont_write_bytecode else ["-I", "-S"]
     command = [sys.executable, *flags, os.path.dirname(__file__), str(folder)]
     with _presence(folder) as lock, open(folder / "errors.log", "ab") as errors:
-        # Locked before it is born, so that a spawner still on its way counts as well.
+        # Locked before the fork, so that a spawner that is still starting counts, too.
         fcntl.flock(lock, fcntl.LOCK_SH)
         return subprocess.Popen(
             [*command, str(theirs.fileno()), str(lock.fileno())],
@@ -117,7 +120,7 @@ def _start(folder: Path, theirs: socket.socket) -> subprocess.Popen[bytes]:
             stderr=errors,
             cwd="/",
             pass_fds=[theirs.fileno(), lock.fileno()],
-            start_new_session=True,  # an interrupt at the terminal is not for it
+            start_new_session=True,  # so that Ctrl-C at the terminal does not reach it
         )
 
 

@@ -1,6 +1,6 @@
-"""What a job prints, in a file of bounded size. Standard library only.
+"""Writes a job's output to log files of bounded size. Standard library only.
 
-The job writes into a pipe and its supervisor moves what comes into the file. For the job a pipe
+The job writes into a pipe and its supervisor moves the data into the file. For the job a pipe
 costs no more than a file; and a log can be cut at an exact size without losing a line, a full disk
 loses output but does not fail the job, and several tasks may name the same file.
 """
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 CHUNK = 65536
-"""What a pipe holds."""
+"""Capacity of a pipe in bytes."""
 PAUSE_S = 0.02
-"""Between two looks into the pipe of a job that prints little but often: at most 50 a second."""
+"""Pause after a small read, so that a job that prints little but often costs 50 reads a second."""
 
 
 class Log:
-    """A file that becomes `.1` when it is full, `.1` becomes `.2`, up to `keep` of them.
+    """A log file that is renamed to `.1` when it is full, `.1` to `.2`, up to `keep` of them.
 
     Raises:
-        OSError: the file cannot be made.
+        OSError: the file cannot be created.
     """
 
     def __init__(self, path: str, most_bytes: int, keep: int) -> None:
@@ -36,7 +36,7 @@ class Log:
         self._open()
 
     def write(self, data: bytes) -> None:
-        """Append, or count what could not be kept: a job must not fail for its log."""
+        """Append; data that cannot be written is counted, as a job must not fail for its log."""
         while data:
             room = len(data)
             if self._rotates:
@@ -57,15 +57,15 @@ class Log:
         os.close(self._file)
 
     def _open(self) -> None:
-        # Not to wait for the reader of a named pipe, nor to get a terminal to be controlled by.
+        # Never block on a named pipe without a reader, nor acquire a controlling terminal.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
         self._file = os.open(self.path, flags, 0o600)
-        found = os.fstat(self._file)
-        self._rotates = stat.S_ISREG(found.st_mode) and self.most_bytes > 0
-        self._size = found.st_size
+        status = os.fstat(self._file)
+        self._rotates = stat.S_ISREG(status.st_mode) and self.most_bytes > 0
+        self._size = status.st_size
 
     def _rotate(self) -> None:
-        """If it cannot be done the same file goes on: too long is better than lost."""
+        """Rotate the files; on failure keep writing to the same one: too long beats lost."""
         names = [self.path] + [f"{self.path}.{i}" for i in range(1, self.keep + 1)]
         old = self._file
         try:
@@ -82,7 +82,7 @@ class Log:
 
 
 class Pump:
-    """Moves what comes out of a pipe into a log, as seldom as the pipe allows."""
+    """Moves data from a pipe into a log, in as few reads as the pipe's capacity allows."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -92,20 +92,20 @@ class Pump:
         self._from_s = 0.0
 
     def listens(self, now_s: float) -> bool:
-        """Whether to wake up when something comes."""
+        """Return whether to wake up for new data."""
         return not self.closed and now_s >= self._from_s
 
     def due_s(self, now_s: float) -> float:
-        """When to listen again; infinite if it does already or never will."""
+        """Return when to listen again; infinite if it listens already or never will."""
         return self._from_s if not self.closed and now_s < self._from_s else float("inf")
 
     def move(self, now_s: float) -> None:
-        """Move what is there."""
+        """Move the data that is available."""
         if self._move_some() < CHUNK // 2:
             self._from_s = now_s + PAUSE_S
 
     def finish(self) -> None:
-        """Move the rest; nobody is left who could write more."""
+        """Move the rest, once no process can write more, and close everything."""
         if self.into >= 0:
             self.close_into()
         while not self.closed and self._move_some():
@@ -114,7 +114,7 @@ class Pump:
         self.log.close()
 
     def close_into(self) -> None:
-        """The writing end now belongs to the job alone."""
+        """Close our copy of the writing end: only the job keeps it."""
         os.close(self.into)
         self.into = -1
 
@@ -132,10 +132,10 @@ class Outputs:
     """The logs of a job's stdout and stderr: one for both, or one for each.
 
     Args:
-        request: what `request.py` made of the launch; an empty `error_log` = the same log.
+        request: the launch request, from `request.py`; an empty `error_log` = the same log.
 
     Raises:
-        OSError: a file cannot be made.
+        OSError: a file cannot be created.
     """
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -150,32 +150,32 @@ class Outputs:
 
     @property
     def into(self) -> tuple[int, int]:
-        """Descriptors that the job writes its stdout and stderr into."""
+        """Descriptors that the job writes its stdout and stderr to."""
         return self._pumps[0].into, self._pumps[-1].into
 
     def close_into(self) -> None:
-        """The writing ends now belong to the job alone."""
+        """Close our copies of the writing ends: only the job keeps them."""
         for pump in self._pumps:
             pump.close_into()
 
     def listening(self, now_s: float) -> list[Pump]:
-        """Those to wake up for when something comes."""
+        """Return the pumps that wait for new data."""
         return [pump for pump in self._pumps if pump.listens(now_s)]
 
     def due_s(self, now_s: float) -> float:
-        """When to listen again; infinite if all do already or never will."""
+        """Return when to listen again; infinite if all listen already or never will."""
         return min(pump.due_s(now_s) for pump in self._pumps)
 
     def complain(self, text: str) -> None:
-        """Write a line of ours to the error output."""
+        """Write a message of the supervisor to the error log."""
         self._pumps[-1].log.write(text.encode())
 
     def finish(self) -> None:
-        """Move the rest; nobody is left who could write more."""
+        """Move the rest, once no process can write more, and close everything."""
         for pump in self._pumps:
             pump.finish()
 
     def lost(self) -> str:
-        """What could not be kept, in words; empty if all was."""
+        """Return a message about output that could not be written; empty if all was."""
         logs = [pump.log for pump in self._pumps if pump.log.lost_bytes]
         return "; ".join(f"{log.lost_bytes} bytes of output lost: {log.error}" for log in logs)

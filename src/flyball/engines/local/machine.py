@@ -13,23 +13,23 @@ from typing import Any
 from flyball.core.live import LiveNode
 
 MOST_DEVICES = 64
-"""A mask of devices has this many bits."""
+"""Number of bits in a device mask."""
 CPU_DEVICE = "CPU1"
 MOST_PROCESSES = 16_384
-"""Processes and threads of a job, at most, if nobody sets a limit."""
+"""Upper bound of the default limit of a job's processes and threads."""
 
 
 def own_cores() -> list[int]:
-    """The cores that this process, and so its jobs, may use."""
+    """Return the cores that this process, and so its jobs, may use."""
     return sorted(os.sched_getaffinity(0))
 
 
 def describe(name_device: Callable[[str], str], nvml: Any = None) -> LiveNode:
-    """The node that this machine is.
+    """Return this machine as a node.
 
     Args:
-        name_device: the catalogue's name for what a driver calls a device.
-        nvml: stands in for the library of NVIDIA's driver.
+        name_device: maps a driver's device name to the catalogue's.
+        nvml: replaces NVIDIA's library in tests.
     """
     names, uuids = _gpus(nvml)
     cores = len(own_cores())
@@ -39,12 +39,12 @@ def describe(name_device: Callable[[str], str], nvml: Any = None) -> LiveNode:
 
 
 def cores_per_device(cores: int) -> int:
-    """1, or as many as it takes to have at most 64 devices."""
+    """Return how many cores form a device: 1, or as many as keep the node to 64 devices."""
     return -(-cores // MOST_DEVICES)
 
 
 def memory_mib(text: str | None = None) -> int:
-    """All of the host's memory, from `/proc/meminfo`."""
+    """Return the host's total memory, from `/proc/meminfo`."""
     if text is None:
         with open("/proc/meminfo") as file:
             text = file.read()
@@ -53,7 +53,7 @@ def memory_mib(text: str | None = None) -> int:
 
 
 def default_max_processes(folder: str = "/proc/sys/kernel") -> int:
-    """Processes and threads that a job may have: a quarter of what the kernel has numbers for."""
+    """Return the default limit of a job's processes and threads: a quarter of the kernel's."""
     limits = [MOST_PROCESSES]
     for name in ("pid_max", "threads-max"):
         with contextlib.suppress(OSError, ValueError):
@@ -62,7 +62,7 @@ def default_max_processes(folder: str = "/proc/sys/kernel") -> int:
 
 
 def _gpus(nvml: Any) -> tuple[list[str], list[str]]:
-    """Names and UUIDs; none if there is no driver. A mixed machine shows the first type only."""
+    """Return names and UUIDs; none without a driver. A mixed machine shows its first type only."""
     nvml = nvml or importlib.import_module("pynvml")
     try:
         nvml.nvmlInit()
@@ -70,12 +70,12 @@ def _gpus(nvml: Any) -> tuple[list[str], list[str]]:
         return [], []
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        found = [
+        gpus = [
             (_text(nvml.nvmlDeviceGetName(h)), _text(nvml.nvmlDeviceGetUUID(h))) for h in handles
         ]
     finally:
         nvml.nvmlShutdown()
-    same = [each for each in found if each[0] == found[0][0]][:MOST_DEVICES]
+    same = [gpu for gpu in gpus if gpu[0] == gpus[0][0]][:MOST_DEVICES]
     return [name for name, _uuid in same], [uuid for _name, uuid in same]
 
 

@@ -1,7 +1,7 @@
-"""Power limits of accelerators through NVML, where the driver permits; else nothing, said clearly.
+"""Power limits of accelerators through NVML, where the driver permits; else a reason why not.
 
-Which devices were limited for whom is kept in a file: a limit outlives the control plane, and
-whoever comes after must be able to lift it.
+The limited devices and their attempts are kept in a file: a limit outlives the control plane, and
+the next one must be able to lift it.
 """
 
 from __future__ import annotations
@@ -20,59 +20,60 @@ FILE = "power.json"
 
 
 class NoPower:
-    """A machine whose devices take no limit from us."""
+    """Stands in on a machine whose devices cannot be limited."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
     def cap(self, token: Token, uuids: Sequence[str], share: float) -> str:
-        """Nothing is limited; why."""
+        """Limit nothing; return the reason."""
         return f"no power limit: {self.reason}" if uuids else "processor time"
 
     def lift(self, token: Token) -> None:
-        """There is nothing to lift."""
+        """Do nothing."""
 
     def keep(self, tokens: Collection[Token]) -> None:
-        """There is nothing to keep."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class NvmlPower:
-    """Limits devices as parts of their usual limit, within what the driver takes."""
+    """Limits devices to a share of their default limit, within the driver's range."""
 
     def __init__(self, file: Path, nvml: Any) -> None:
         self._file, self._nvml = file, nvml
         self._limited: dict[str, list[int]] = _read(file)
 
     def cap(self, token: Token, uuids: Sequence[str], share: float) -> str:
-        """Limit these devices; says by how much, or why not."""
+        """Limit these devices; return the limit, or the reason why there is none."""
         if not uuids:
             return "processor time"
         self._limited |= {uuid: list(token) for uuid in uuids}
-        self._write()  # first: a limit that nobody remembers would stay
+        self._write()  # first: a limit that is not on record would never be lifted
         try:
             watts = [self._limit(uuid, share) for uuid in uuids]
         except self._nvml.NVMLError as error:
             return f"no power limit: {error}"
         if share >= 1.0:
-            self._limited = {each: who for each, who in self._limited.items() if each not in uuids}
+            others = self._limited.items()
+            self._limited = {uuid: owner for uuid, owner in others if uuid not in uuids}
             self._write()
         return f"power limit {min(watts):g} W on {len(watts)} devices"
 
     def lift(self, token: Token) -> None:
-        """An attempt is over: its devices have their usual limit again."""
-        if mine := [uuid for uuid, who in self._limited.items() if tuple(who) == token]:
+        """Restore the default limit of an attempt's devices."""
+        if mine := [uuid for uuid, owner in self._limited.items() if tuple(owner) == token]:
             self.cap(token, mine, 1.0)
 
     def keep(self, tokens: Collection[Token]) -> None:
         """Lift the limits of all attempts but these."""
-        for who in {(job, attempt) for job, attempt in self._limited.values()} - set(tokens):
-            self.lift(who)
+        for token in {(job, attempt) for job, attempt in self._limited.values()} - set(tokens):
+            self.lift(token)
 
     def close(self) -> None:
-        """Let go of the driver; limits stay."""
+        """Close the driver's library; limits stay."""
         self._nvml.nvmlShutdown()
 
     def _limit(self, uuid: str, share: float) -> float:
@@ -85,18 +86,18 @@ class NvmlPower:
         return float(limit_mw / 1000)
 
     def _write(self) -> None:
-        beside = self._file.with_suffix(".new")
-        beside.write_text(json.dumps(self._limited))
-        os.replace(beside, self._file)
+        draft = self._file.with_suffix(".new")
+        draft.write_text(json.dumps(self._limited))
+        os.replace(draft, self._file)
 
 
 def open_power(folder: Path, uuids: Sequence[str], nvml: Any = None) -> NvmlPower | NoPower:
-    """What limits the devices of this machine.
+    """Return the power control of this machine's devices.
 
     Args:
-        folder: where it is kept which are limited.
-        uuids: of the devices; none = cores are the devices.
-        nvml: stands in for the library of NVIDIA's driver.
+        folder: where the record of limited devices is kept.
+        uuids: UUIDs of the devices; none = cores are the devices.
+        nvml: replaces NVIDIA's library in tests.
     """
     if not uuids:
         return NoPower("there are no accelerators")

@@ -7,7 +7,7 @@ import ctypes
 import os
 import resource
 import signal
-import warnings  # noqa: F401  `os.execvpe` wants it; better loaded once than by every child
+import warnings  # noqa: F401  `os.execvpe` imports it; better once here than in every child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 OOM_SCORE = "300"
-"""A machine out of memory takes a job before the supervisor or the control plane."""
+"""Makes the kernel kill a job before the supervisor or the control plane when memory runs out."""
 NOT_STARTED = 127
 GO = b"."
 
 ALL = signal.valid_signals()
 USED = {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGWINCH}
 """Signals that a supervisor has handlers for."""
-IGNORED = {each for each in ALL if signal.getsignal(each) == signal.SIG_IGN}
-"""What is ignored stays so in a new program: by Python, by whoever started us, and ..."""
+IGNORED = {number for number in ALL if signal.getsignal(number) == signal.SIG_IGN}
+"""Signals that Python or our parent ignores: a new program would inherit that."""
 RESET = frozenset({*USED, *IGNORED, signal.SIGINT, signal.SIGHUP})
-"""... by spawner and supervisor."""
+"""Signals to reset in a new program, including those that spawner and supervisor ignore."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(what: int, value: int | bytes) -> None:
-    """Best effort: an old kernel without it is no reason not to run jobs."""
-    given = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
-    _libc.prctl(what, given, ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+    """Call prctl(2), best effort: jobs also run on an old kernel that lacks an option."""
+    argument = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
+    _libc.prctl(what, argument, ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
 class Program:
-    """A program that is forked and ready, and waits to be let go: everything but the exec.
+    """A forked program that is ready and waits before its exec until `run` is called.
 
-    Every signal is blocked meanwhile: one that came between fork and exec would be handled by
-    the supervisor's handlers in the wrong process.
+    Every signal is blocked until the exec: otherwise the supervisor's handlers would handle it in
+    the wrong process.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Program:
     ) -> None:
         """
         Args:
-            outputs: what it prints to stdout and to stderr goes here.
-            let_go: closes, in the fork, what is the supervisor's alone: a folder that hangs must
-                not hold up other launches.
+            outputs: descriptors for its stdout and stderr.
+            let_go: closes, in the child, descriptors that only the supervisor needs: a working
+                folder that hangs must not hold up other launches.
 
         Raises:
-            OSError: no process can be made now.
+            OSError: the fork failed.
         """
         self._hear, tell = os.pipe()
         gate, self._gate = os.pipe()
@@ -68,30 +68,30 @@ class Program:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
         try:
             self.pid = os.fork()
-        except OSError:  # too many processes: not of this job's making
+        except OSError:  # too many processes, which is not this job's fault
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            for each in (self._hear, tell, gate, self._gate):
-                os.close(each)
+            for descriptor in (self._hear, tell, gate, self._gate):
+                os.close(descriptor)
             raise
         if self.pid == 0:
             let_go()
-            os.close(self._gate)  # else it would wait for itself
+            os.close(self._gate)  # otherwise it would never see the end of the pipe
             _become(request, outputs, group, supervisor, tell, gate)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(tell)
         os.close(gate)
 
     def run(self) -> str:
-        """Let it go; returns what went wrong ("" = it runs)."""
-        with contextlib.suppress(BrokenPipeError):  # it has not come this far, and says why
+        """Start the program; returns what went wrong ("" = it runs)."""
+        with contextlib.suppress(BrokenPipeError):  # it failed before; the reason is read below
             os.write(self._gate, GO)
         os.close(self._gate)
-        problem = os.read(self._hear, 4096)  # its end: exec has closed the pipe
+        problem = os.read(self._hear, 4096)  # empty: exec has closed the pipe
         os.close(self._hear)
         return problem.decode(errors="replace")
 
     def drop(self) -> None:
-        """It is not to run: it ends as its gate is closed."""
+        """End the child without running the program: it exits when its gate is closed."""
         os.close(self._gate)
         os.close(self._hear)
         os.waitpid(self.pid, 0)
@@ -105,12 +105,12 @@ def _become(
     tell: int,
     gate: int,
 ) -> NoReturn:
-    """In the child: everything the job is to have, a wait at the gate, then the program."""
+    """Set up the child, wait at the gate, then exec the program. Never returns."""
     doing = "prepare"
     try:
         os.setpgid(0, 0)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != supervisor:  # it died before we asked to die with it
+        if os.getppid() != supervisor:  # it died before the death signal was set
             os._exit(NOT_STARTED)
         if group is not None:
             group.join()
@@ -125,8 +125,8 @@ def _become(
         for stream, output in enumerate(outputs, start=1):
             os.dup2(output, stream)
         doing = str(request["argv"][0])
-        for each in RESET:
-            signal.signal(each, signal.SIG_DFL)
+        for number in RESET:
+            signal.signal(number, signal.SIG_DFL)
         if os.read(gate, 1) != GO:
             os._exit(NOT_STARTED)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

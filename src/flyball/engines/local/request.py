@@ -1,4 +1,4 @@
-"""What a supervisor is asked to do: the request made of a launch."""
+"""Builds the request that tells a supervisor how to run a launch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from flyball.engines.local import slurm, steer_file
 from flyball.engines.local.claim import name_of
 
 FIRST_PORT, PORTS = 15_000, 16_000
-"""Below the ports that the kernel hands out; jobs that run together have other numbers."""
+"""Range of MASTER_PORT, below the kernel's ephemeral ports. It follows from the job's number, so
+jobs that run at the same time have different ports."""
 
 
 class Logs(NamedTuple):
-    """How long the log of a job may grow, and how many full ones are kept."""
+    """Maximum size of a job's log, and how many full ones are kept."""
 
     most_bytes: int = 64 * 2**20
     keep: int = 2
@@ -39,13 +40,13 @@ def request_line(
     quota: bool = True,
     max_processes: int = 0,
 ) -> bytes:
-    """The line for the spawner.
+    """Return the line that is sent to the spawner.
 
     Args:
-        cores: those of the node that jobs may have.
-        now: the engine's time and the machine's monotonic clock, both in microseconds: together
-            they tell the supervisor the engine's time at any later instant.
-        quota: whether a cap may be left to the kernel.
+        cores: the node's cores that jobs may use.
+        now: the engine's time and the machine's monotonic clock, both in microseconds; from their
+            difference the supervisor computes the engine's time later on.
+        quota: whether the kernel may enforce a cap.
         max_processes: limit of a job that states none; 0 = no limit.
     """
     spec = launch.spec
@@ -82,19 +83,19 @@ def request_line(
 
 
 def environment(
-    launch: Launch, state: Path, node: LiveNode, cores: int, own: Mapping[str, str]
+    launch: Launch, state: Path, node: LiveNode, cores: int, inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """Small and clean. What the job states wins, except over who it is and what it may use.
+    """Return a minimal environment. The job's variables win, except over its identity and devices.
 
     Args:
-        cores: how many it may use.
-        own: the control plane's.
+        cores: how many cores it may use.
+        inherited: the control plane's environment.
     """
     held = devices_of(launch.rows)
     shown = [node.uuids[i] for i in held if i < len(node.uuids)]
     return {
-        **{name: own.get(name, usual) for name, usual in _usual().items()},
-        # Output goes into a pipe, which Python fills in blocks unless told otherwise.
+        **{name: inherited.get(name, usual) for name, usual in _usual().items()},
+        # Output goes into a pipe, for which Python buffers in blocks by default.
         "PYTHONUNBUFFERED": "1",
         "RANK": "0",
         "LOCAL_RANK": "0",
@@ -116,31 +117,31 @@ def environment(
 
 
 def _task(spec: JobSpec) -> dict[str, str]:
-    """Which task of an array this is."""
+    """Return the variables that identify a task of an array."""
     if not spec.array:
         return {}
     return {"FLYBALL_ARRAY_ID": str(spec.array), "FLYBALL_ARRAY_INDEX": str(spec.array_index)}
 
 
 def cores_of(devices: Sequence[int], cores: Sequence[int], count: int) -> list[int]:
-    """The cores that are these devices, where a node has `count` devices of cores."""
-    each = max(1, len(cores) // count)
-    return [core for i in devices for core in cores[i * each : (i + 1) * each]]
+    """Return the cores of these devices, on a node whose cores form `count` devices."""
+    per_device = max(1, len(cores) // count)
+    return [core for i in devices for core in cores[i * per_device : (i + 1) * per_device]]
 
 
 @functools.cache
 def _usual() -> dict[str, str]:
-    """What jobs get of the control plane's environment, and what it is if that has none."""
+    """Return the variables that jobs inherit from the control plane, with their defaults."""
     try:
         user = pwd.getpwuid(os.getuid())
-    except KeyError:  # as in a container, where a number may have no name
+    except KeyError:  # in a container a user id may have no name
         return {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8", "USER": str(os.getuid())}
     home, name = user.pw_dir, user.pw_name
     return {"PATH": os.defpath, "HOME": home, "LANG": "C.UTF-8", "USER": name}
 
 
 def devices_of(rows: Sequence[Row]) -> list[int]:
-    """The devices of an allocation, in order. This engine has one node."""
+    """Return the devices of an allocation, in order. This engine has one node."""
     mask = 0
     for row in rows:
         mask |= row.mask

@@ -1,8 +1,8 @@
-"""The variables that scripts written for Slurm read: those a batch script of Slurm would see.
+"""The environment variables that a batch script would see under Slurm.
 
 A batch script is one process, and so is a job here: what `srun` would set for the steps of a job is
-not set. Programs that look for Slurm (`mpirun`, some training frameworks) take one of these
-variables for a promise of the others, so they come together.
+not set. Programs that detect Slurm (`mpirun`, some training frameworks) expect all of these
+variables if they find one, so they are set together.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from flyball.core.live import Launch, LiveNode
 
 
 def presumed(launch: Launch, cores: int) -> dict[str, str]:
-    """What holds unless the submitter says otherwise: one process that has all the cores.
+    """Return the variables that the submitter may override: one process with all the cores.
 
     Args:
-        cores: how many it may use.
+        cores: how many cores it may use.
     """
     spec = launch.spec
-    # An elastic job may begin with fewer or more cores than it asks for.
-    each = cores if spec.elastic and not spec.gpus else spec.cpus
+    # An elastic job may start with fewer or more cores than it asks for.
+    cpus_per_task = cores if spec.elastic and not spec.gpus else spec.cpus
     return {
         "SLURM_NTASKS": "1",
         "SLURM_NPROCS": "1",
         "SLURM_TASKS_PER_NODE": "1",
-        "SLURM_CPUS_PER_TASK": str(each),
+        "SLURM_CPUS_PER_TASK": str(cpus_per_task),
         "SLURM_SUBMIT_DIR": spec.cwd,
     }
 
 
 def certain(launch: Launch, node: LiveNode, cores: int, devices: int) -> dict[str, str]:
-    """What nobody may say otherwise: who the job is and where it runs.
+    """Return the variables that cannot be overridden: the job's identity and where it runs.
 
     Args:
-        cores: how many it may use.
+        cores: how many cores it may use.
         devices: how many accelerators it holds.
     """
     spec, job = launch.spec, str(launch.job)
-    found = {
+    variables = {
         "SLURM_JOB_ID": job,
         "SLURM_JOBID": job,
         "SLURM_JOB_NAME": spec.name,
@@ -52,12 +52,12 @@ def certain(launch: Launch, node: LiveNode, cores: int, devices: int) -> dict[st
         "SLURM_LOCALID": "0",
     }
     if node.uuids:
-        found["SLURM_GPUS_ON_NODE"] = str(devices)
+        variables["SLURM_GPUS_ON_NODE"] = str(devices)
     if spec.memory_mib:
-        found["SLURM_MEM_PER_NODE"] = str(spec.memory_mib)
-    if launch.attempt > 1:  # as in Slurm not set at first: scripts ask whether it is there
-        found["SLURM_RESTART_COUNT"] = str(launch.attempt - 1)
+        variables["SLURM_MEM_PER_NODE"] = str(spec.memory_mib)
+    if launch.attempt > 1:  # as in Slurm, unset at first: scripts test whether it is set
+        variables["SLURM_RESTART_COUNT"] = str(launch.attempt - 1)
     if spec.array:
-        found["SLURM_ARRAY_JOB_ID"] = str(spec.array)
-        found["SLURM_ARRAY_TASK_ID"] = str(spec.array_index)
-    return found
+        variables["SLURM_ARRAY_JOB_ID"] = str(spec.array)
+        variables["SLURM_ARRAY_TASK_ID"] = str(spec.array_index)
+    return variables

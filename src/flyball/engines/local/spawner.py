@@ -1,11 +1,11 @@
-"""The spawner: finds a supervisor for each launch it reads, and ends with the control plane.
+"""The spawner: gives each launch to a supervisor, and ends with the control plane.
 
 A line is `JOB.ATTEMPT {request as JSON}`, a launch; or `JOB.ATTEMPT` alone: its end is on record,
-and whoever supervised it may have another. What comes back is only `JOB.ATTEMPT why` of attempts
-that could not be claimed. Everything a supervisor needs is loaded here once, so that a supervisor
-is two forks and shares nearly all its memory with the spawner. One that is free is kept for a
-moment: of a very short job the forks and the pages they copy would be the larger part. Nobody
-sends a signal on account of an attempt whose end is on record, so none can reach the next one.
+so its supervisor may be given another. The only replies are lines `JOB.ATTEMPT why` about attempts
+that could not be claimed. All modules of a supervisor are loaded here once, so that starting one
+takes two forks and it shares nearly all its memory with the spawner. A free supervisor is kept for
+a moment: for very short jobs the forks and the pages they copy would be most of the cost. No
+signals are sent for an attempt whose end is on record, so none can reach the next one by mistake.
 Standard library only.
 """
 
@@ -28,37 +28,41 @@ REST_S = 2.0
 """How long a free supervisor is kept."""
 MOST_FREE = 16
 MOST_USES = 100
-"""Attempts of one supervisor: what it may lose of its memory with each is bounded."""
+"""Maximum number of attempts of one supervisor, which bounds its memory leaks."""
 MOST_BYTES = 65536
-"""Of a launch that is passed to a free supervisor; a longer one gets a fork."""
+"""Maximum size of a launch passed to a free supervisor; a longer one gets a fork."""
 HELD = 3
-"""Descriptors that come with it: the line and the two locks."""
+"""Number of descriptors passed with a launch: the engine's socket and the two locks."""
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until the other end is closed: `FOLDER LINE PRESENCE`, the last two descriptors."""
+    """Serve until the engine closes the socket.
+
+    Args:
+        arguments: `FOLDER LINE PRESENCE`; the last two are descriptors.
+    """
     folder = os.open(arguments[0], os.O_RDONLY | os.O_DIRECTORY)
     line, presence = int(arguments[1]), int(arguments[2])
-    for each in (line, presence):
-        os.set_inheritable(each, False)
-    for each in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
+    for descriptor in (line, presence):
+        os.set_inheritable(descriptor, False)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     program.prctl(program.PR_SET_NAME, b"flyball-spawner")
-    # One spawner at a time, counting supervisors that have not claimed yet (they share the
-    # lock): else a launch sent again to this one could end before the last one's supervisor
-    # asks for the same token, and run twice.
+    # One spawner at a time, including supervisors that have not claimed yet (they share the
+    # lock): otherwise a launch resent to this one could end before the previous spawner's
+    # supervisor claims the same token, and run twice.
     turn = os.open(TURN, os.O_RDWR | os.O_CREAT, 0o600, dir_fd=folder)
     fcntl.flock(turn, fcntl.LOCK_EX)
     Spawner(folder, line, (turn, presence)).serve()
 
 
-class Hand:
-    """A supervisor, as the spawner knows it.
+class SupervisorLink:
+    """The spawner's connection to a supervisor.
 
     Attributes:
-        socket: to it; closed by the other side when it ends.
-        uses: launches it was given.
-        free_s: since when it has nothing to do.
+        socket: closed by the supervisor when it ends.
+        uses: number of launches it was given.
+        free_s: since when it is free.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -67,9 +71,9 @@ class Hand:
         self.free_s = 0.0
 
     def give(self, launch: bytes, descriptors: list[int]) -> bool:
-        """Pass a launch on; False if it is gone.
+        """Send it a launch; False if it is gone.
 
-        What is on its way in a socket counts as open: the locks are held until it is claimed.
+        Descriptors in flight in a socket count as open: the locks are held until it is claimed.
         """
         try:
             socket.send_fds(self.socket, [launch], descriptors)
@@ -80,9 +84,9 @@ class Hand:
 
 
 class Spawner:
-    """Reads requests, forks supervisors or passes requests to those that are free.
+    """Reads launches and forks supervisors for them, or passes them to free ones.
 
-    The locks say that something may still be claimed: they are held until nothing will.
+    The locks tell others that an attempt may still be claimed: they are held until none can be.
     """
 
     def __init__(self, folder: int, line: int, locks: tuple[int, ...]) -> None:
@@ -92,21 +96,21 @@ class Spawner:
         self.boot = proc.boot_id()
         self.place = cgroup.find_place()
         self.poll = select.poll()
-        self.hands: dict[int, Hand] = {}
-        self.busy: dict[bytes, Hand] = {}
-        self.free: list[Hand] = []
+        self.links: dict[int, SupervisorLink] = {}
+        self.busy: dict[bytes, SupervisorLink] = {}
+        self.free: list[SupervisorLink] = []
 
     def serve(self) -> None:
-        """Until the end of what comes."""
+        """Serve until the engine closes the socket."""
         gc.disable()
-        gc.freeze()  # what is never collected is never written to, and stays shared
+        gc.freeze()  # objects that are never collected are never written to, and stay shared
         self.poll.register(self.line, select.POLLIN)
         rest = b""
         while True:
-            ready = [each for each, _events in self.poll.poll(self._wait_ms())]
-            for each in ready:
-                if each in self.hands:  # it has ended; this is known before what its end led to
-                    self._drop(self.hands[each])
+            ready = [descriptor for descriptor, _events in self.poll.poll(self._wait_ms())]
+            for descriptor in ready:
+                if descriptor in self.links:  # it has ended; handled before lines that follow it
+                    self._drop(self.links[descriptor])
             if self.line in ready:
                 data = os.read(self.line, 65536)
                 if not data:
@@ -126,22 +130,22 @@ class Spawner:
     # Free supervisors ---------------------------------------------------------------
 
     def _set_free(self, name: bytes) -> None:
-        hand = self.busy.pop(name, None)
-        if hand is None:
+        link = self.busy.pop(name, None)
+        if link is None:
             return
-        if hand.uses >= MOST_USES or len(self.free) >= MOST_FREE:
-            self._drop(hand)
+        if link.uses >= MOST_USES or len(self.free) >= MOST_FREE:
+            self._drop(link)
             return
-        hand.free_s = time.monotonic()
-        self.free.append(hand)
+        link.free_s = time.monotonic()
+        self.free.append(link)
 
     def _give(self, name: bytes, launch: bytes) -> bool:
         while self.free and len(launch) <= MOST_BYTES:
-            hand = self.free.pop()
-            if hand.give(launch, self.held):
-                self.busy[name] = hand
+            link = self.free.pop()
+            if link.give(launch, self.held):
+                self.busy[name] = link
                 return True
-            self._drop(hand)
+            self._drop(link)
         return False
 
     def _wait_ms(self) -> int | None:
@@ -150,21 +154,21 @@ class Spawner:
         return max(0, int((self.free[0].free_s + REST_S - time.monotonic()) * 1000)) + 1
 
     def _dismiss(self) -> None:
-        """Let those go who have been free for long: they end as their socket is closed."""
+        """Dismiss supervisors that have been free for `REST_S`: closing the socket ends them."""
         while self.free and self.free[0].free_s + REST_S <= time.monotonic():
             self._drop(self.free[0])
 
-    def _drop(self, hand: Hand) -> None:
-        self.poll.unregister(hand.socket)
-        del self.hands[hand.socket.fileno()]
-        self.free = [each for each in self.free if each is not hand]
-        self.busy = {name: each for name, each in self.busy.items() if each is not hand}
-        hand.socket.close()
+    def _drop(self, link: SupervisorLink) -> None:
+        self.poll.unregister(link.socket)
+        del self.links[link.socket.fileno()]
+        self.free = [other for other in self.free if other is not link]
+        self.busy = {name: other for name, other in self.busy.items() if other is not link}
+        link.socket.close()
 
-    # New ones -----------------------------------------------------------------------
+    # New supervisors ----------------------------------------------------------------
 
     def fork(self, name: bytes, text: bytes) -> None:
-        """A new supervisor for a launch."""
+        """Start a new supervisor for a launch."""
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
@@ -178,12 +182,12 @@ class Spawner:
             return
         ours.setblocking(False)
         self.poll.register(ours, 0)
-        self.hands[ours.fileno()] = self.busy[name] = Hand(ours)
+        self.links[ours.fileno()] = self.busy[name] = SupervisorLink(ours)
 
     def _fork_twice(
         self, name: bytes, text: bytes, ours: socket.socket, theirs: socket.socket
     ) -> str:
-        """So that the supervisor is nobody's child and nobody need wait for it.
+        """Fork twice, so that the supervisor is not our child and need not be reaped.
 
         Returns:
             What went wrong, "" if nothing did.
@@ -197,28 +201,28 @@ class Spawner:
         except OSError as error:
             return error.strerror or str(error)
 
-    def _between(self, name: bytes, text: bytes, hand: socket.socket) -> None:
-        """In the first fork. Never returns."""
+    def _between(self, name: bytes, text: bytes, link: socket.socket) -> None:
+        """Fork the supervisor, from the first fork. Never returns."""
         status = 1
         try:
             if os.fork() == 0:
-                self._supervise(name, text, hand)
+                self._supervise(name, text, link)
             status = 0
         finally:
             os._exit(status)
 
-    def _supervise(self, name: bytes, text: bytes, hand: socket.socket) -> None:
-        """In the second fork: one attempt after the other. Never returns."""
+    def _supervise(self, name: bytes, text: bytes, link: socket.socket) -> None:
+        """Supervise one attempt after the other, in the second fork. Never returns."""
         status = 1
         try:
             os.setsid()
-            for each in self.hands.values():
-                each.socket.close()
+            for other in self.links.values():
+                other.socket.close()
             wake = signals.hear()
             while self._attempt(name, text, wake):
                 program.prctl(program.PR_SET_NAME, b"fly")
                 data, self.held, _flags, _address = socket.recv_fds(
-                    hand, MOST_BYTES, HELD, socket.MSG_CMSG_CLOEXEC
+                    link, MOST_BYTES, HELD, socket.MSG_CMSG_CLOEXEC
                 )
                 if not data:
                     break
@@ -226,14 +230,14 @@ class Spawner:
                 name, _space, text = data.partition(b" ")
             status = 0
         except BaseException:
-            import traceback  # only if there is a bug to tell of
+            import traceback  # only needed to report a bug
 
             traceback.print_exc()
         finally:
             os._exit(status)
 
     def _attempt(self, name: bytes, text: bytes, wake: int) -> bool:
-        """The whole life of one; whether there may be another."""
+        """Supervise one attempt; return whether there may be another."""
         again = supervisor.supervise(
             json.loads(text),
             self.folder,
@@ -251,7 +255,7 @@ class Spawner:
             os.close(self.held.pop())
 
     def refuse(self, name: bytes, why: str) -> None:
-        """Best effort: who hears nothing finds out by waiting."""
+        """Report that an attempt was not claimed, best effort: otherwise it times out."""
         try:
             os.write(self.line, name + b" " + why.encode() + b"\n")
         except OSError:

@@ -1,11 +1,11 @@
-"""What an attempt was told since it began: one small file, replaced as a whole and never changed.
+"""The orders of a running attempt: one small file that is replaced atomically.
 
     {"resize": {"sequence", "devices", "cores"}, "cap": {"sequence", "share"},
      "checkpoint": {"sequence"}}
 
-The engine writes it; the supervisor reads it when it is signalled, and the job itself whenever it
-looks (`FLYBALL_ORDERS` names the file). Nobody waits for anybody, and what was told last counts.
-Standard library only.
+The engine writes it; the supervisor reads it when it is signalled, and the job polls it
+(`FLYBALL_ORDERS` is its path). Neither side waits for the other, and the latest order of each kind
+counts. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ FOLDER = "orders"
 
 
 def path_of(state: str, job: int, attempt: int) -> str:
-    """Where the orders of an attempt are."""
+    """Return the path of an attempt's orders."""
     return os.path.join(state, FOLDER, f"{job}.{attempt}.json")
 
 
 def read(path: str) -> dict[str, Any]:
-    """All orders; none if nothing was ever said."""
+    """Return all orders; empty if there were none."""
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            orders = json.load(file)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return orders if isinstance(orders, dict) else {}
 
 
 def put(path: str, what: str, order: dict[str, Any]) -> bool:
-    """Say something; False if as much, or something later, was said before.
+    """Write an order; False if this one or a later one is there already.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
-    said = read(path)
-    if sequence_of(said, what) >= order["sequence"]:
+    orders = read(path)
+    if sequence_of(orders, what) >= order["sequence"]:
         return False
-    beside = f"{path}.new"
-    with open(beside, "w", encoding="utf-8") as file:
-        json.dump({**said, what: order}, file)
-    os.replace(beside, path)
+    draft = f"{path}.new"
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump({**orders, what: order}, file)
+    os.replace(draft, path)
     return True
 
 
-def sequence_of(said: dict[str, Any], what: str) -> int:
-    """The number of the last order of a kind, 0 = there was none."""
-    return int(said.get(what, {}).get("sequence", 0))
+def sequence_of(orders: dict[str, Any], what: str) -> int:
+    """Return the sequence number of the last order of a kind, 0 = none."""
+    return int(orders.get(what, {}).get("sequence", 0))
 
 
 def remove(path: str) -> None:
-    """The attempt is over."""
+    """Remove the orders of an attempt that is over."""
     try:
         os.unlink(path)
     except FileNotFoundError:

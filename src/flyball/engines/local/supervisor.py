@@ -1,10 +1,10 @@
 """The supervisor of one attempt: claims it, runs it, ends it, records its end.
 
-It is a fork of the spawner and leader of its own session, and outlives the control plane. It asks
-nobody anything: all it is to do is in the request it began with, comes as a signal, or is in the
-file of orders that a signal tells it to read. While the job is silent and has no limit of its own,
-the supervisor sleeps but for a look at the number of its processes. When nothing of an attempt is
-left and its end is on disk, the same process may be given another. Standard library only.
+It is a fork of the spawner and the leader of a session, and outlives the control plane. It depends
+on no other process: its input is the request, signals, and the file of orders that a signal tells
+it to read. While the job prints nothing and has no limits, the supervisor wakes only to count the
+job's processes. When the attempt is over and its end is on disk, the same process may be given
+another one. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import signal
 import time
 
 from . import cgroup, claim, proc, program
-from .crowd import Crowd
 from .log import Outputs
+from .process_limit import ProcessLimit
 from .signals import CANCEL, DOWN, ORDERS, PREEMPT, send, warn, warning_s
 from .steering import Steering
 from .usage import Usage
@@ -31,9 +31,9 @@ RUNNING, CHECKPOINT, TERM, KILL = range(4)
 MEMORY_EVERY_S = 0.5
 KILL_EVERY_S = 0.02
 TERMINATED = (signal.SIGTERM, (128 + signal.SIGTERM) << 8)
-"""Statuses of who died of it, and of a shell whose program did."""
+"""Wait statuses of a process killed by SIGTERM, and of a shell that reports it."""
 TOLD_LATE_S = 0.1
-"""Between the first and the last process that a machine going down tells."""
+"""Time in which a machine that shuts down signals all processes, from the first to the last."""
 NEVER = float("inf")
 
 
@@ -46,30 +46,30 @@ def supervise(
     let_go: Callable[[], None],
     refuse: Callable[[str], None],
 ) -> bool:
-    """The whole life of an attempt; returns when it is over and that is on disk.
+    """Run an attempt; returns when it is over and its end is on disk.
 
     Args:
-        request: what `request.py` made of the launch.
+        request: the launch request, from `request.py`.
         folder: descriptor of the folder of claims.
         boot: the machine's boot id.
-        place: where memory groups can be made.
-        wake: what `signals.hear` gave.
-        let_go: called when the claim is durable: from then on the spawner's end is no matter.
+        place: where memory groups can be created.
+        wake: the pipe of `signals.hear`.
+        let_go: called when the claim is durable: the end of the spawner is harmless from then on.
         refuse: called with the reason if the claim cannot be made.
 
     Returns:
-        False if the machine goes down: there is to be no other attempt.
+        False if the machine shuts down, so that no other attempt may follow.
     """
     with contextlib.suppress(BlockingIOError):
-        os.read(wake, 4096)  # what concerned the attempt before this one
-    own = proc.stat(os.getpid())
-    assert own is not None
+        os.read(wake, 4096)  # discard signals for the previous attempt
+    process = proc.stat(os.getpid())
+    assert process is not None
     clock = request["time_us"] - request["mono_us"]
     head = {
         "job": request["job"],
         "attempt": request["attempt"],
-        "pid": own.pid,
-        "start": own.start,
+        "pid": process.pid,
+        "start": process.start,
         "boot": boot,
         "child": 0,
         "time_us": clock + _mono_us(),
@@ -84,7 +84,7 @@ def supervise(
         return True
 
     def settle(unable: OSError | None) -> bool:
-        """Whether the claim is on the disk: only then may anything run."""
+        """Make the claim durable; return whether it is, since only then may anything run."""
         try:
             if unable is not None:
                 claim.take_back(folder, head, file)
@@ -104,7 +104,7 @@ def supervise(
 
 
 class _Attempt:
-    """One attempt that is claimed."""
+    """Runs one claimed attempt."""
 
     def __init__(
         self, request: dict[str, Any], folder: int, file: int, head: dict[str, Any], clock: int,
@@ -117,21 +117,21 @@ class _Attempt:
         self.group = group
         self.program: program.Program | None = None
         self.steering = Steering(request, name)
-        self.crowd = Crowd(request["max_processes"], name)
+        self.process_limit = ProcessLimit(request["max_processes"], name)
         self.wake = wake
         self.child = 0
         self.status: int | None = None
         self.alone = False
         self.phase = RUNNING
         self.why, self.message = "exit", ""
-        self.going_down = self.told_down = False
+        self.shutting_down = self.got_shutdown = False
         self.usage = Usage()
-        self.phase_ends_s = self.limit_s = self.memory_s = self.tell_s = self.signal_s = NEVER
+        self.phase_ends_s = self.limit_s = self.memory_s = self.rewrite_s = self.signal_s = NEVER
 
     def run(self, settle: Callable[[OSError | None], bool], let_go: Callable[[], None]) -> bool:
-        """Start it, wait, end what is left of it, record; False if the machine goes down.
+        """Start the program, wait, end what is left, record; False if the machine shuts down.
 
-        All is made ready before `settle` has the disk take the claim, and nothing runs before it.
+        Everything is prepared before `settle` syncs the claim, and nothing runs before that.
         """
         program.prctl(program.PR_SET_CHILD_SUBREAPER, 1)
         limit_mib = self.request["memory_mib"]
@@ -151,19 +151,19 @@ class _Attempt:
                 self.why = "memory"
                 self.message = f"killed at its limit of {limit_mib} MiB"
             self.group.remove()
-        message = self.crowd.close()
+        message = self.process_limit.close()
         if message and self.why == "exit" and self.status:
             self.why, self.message = "processes", message
         with contextlib.suppress(OSError):  # most jobs leave nothing there
             os.rmdir(self.request["checkpoint_dir"])
-        if settled and not self.going_down:
+        if settled and not self.shutting_down:
             self._record()
-        return not self.going_down
+        return not self.shutting_down
 
     # Starting -------------------------------------------------------------------
 
     def _prepare(self, let_go: Callable[[], None]) -> OSError | None:
-        """Have the program stand ready; what keeps any program from running now, if so."""
+        """Fork the program, ready to run; return the error if no program can run at present."""
         request = self.request
         try:
             os.makedirs(request["checkpoint_dir"], mode=0o700, exist_ok=True)
@@ -193,23 +193,23 @@ class _Attempt:
         self.child = self.head["child"] = pid
         self.head["time_us"] = self._now_us()
         now_s = time.monotonic()
-        self._tell_start(now_s)
+        self._write_start(now_s)
         if request["limit_s"]:
             self.limit_s = now_s + request["limit_s"]
             self.signal_s = warning_s(request, now_s)
         if request["memory_mib"] and (self.group is None or pid not in self.group.pids()):
             self.memory_s = now_s + MEMORY_EVERY_S
         self.steering.began(pid, now_s)
-        self.crowd.began(now_s)
+        self.process_limit.began(now_s)
         return True
 
-    def _tell_start(self, now_s: float) -> None:
-        """Say in the claim that it runs. A disk that does not take it now is no reason to end."""
+    def _write_start(self, now_s: float) -> None:
+        """Record the start in the claim; a failed write is retried, and the job runs on."""
         try:
             claim.write_head(self.file, self.head)
-            self.tell_s = NEVER
+            self.rewrite_s = NEVER
         except OSError:
-            self.tell_s = now_s + claim.AGAIN_S
+            self.rewrite_s = now_s + claim.AGAIN_S
 
     def _cannot_start(self, message: str) -> None:
         self.why, self.message = "boot", message
@@ -218,7 +218,7 @@ class _Attempt:
     # Waiting --------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Until nothing of the job is left. One turn: sleep, move output, reap, obey, act."""
+        """Loop until the job is gone: sleep, move output, reap, obey signals, act on timers."""
         poller = select.poll()
         poller.register(self.wake, select.POLLIN)
         while True:
@@ -226,34 +226,34 @@ class _Attempt:
             listening = self.outputs.listening(now_s)
             for pump in listening:
                 poller.register(pump.out, select.POLLIN)
-            own_s = min(self.phase_ends_s, self.limit_s, self.memory_s, self.tell_s, self.signal_s)
-            other_s = min(self.outputs.due_s(now_s), self.steering.due_s, self.crowd.due_s)
-            due_s = min(own_s, other_s)
+            timers = (self.phase_ends_s, self.limit_s, self.memory_s, self.rewrite_s, self.signal_s)
+            others = (self.outputs.due_s(now_s), self.steering.due_s, self.process_limit.due_s)
+            due_s = min(*timers, *others)
             wait_ms = None if due_s == NEVER else max(0, int((due_s - now_s) * 1000) + 1)
-            ready = [each for each, _events in poller.poll(wait_ms)]
+            ready = [descriptor for descriptor, _events in poller.poll(wait_ms)]
             now_s = time.monotonic()
             for pump in listening:
                 poller.unregister(pump.out)
                 if pump.out in ready:
                     pump.move(now_s)
-            # What comes after this reading wakes again, so nothing that ends is overlooked; and
-            # what has ended by itself was not stopped, so reap before obeying.
+            # Signals after this read wake the loop again, so no end is missed. Reap before
+            # obeying: a job that has ended by itself was not stopped.
             signals = os.read(self.wake, 4096) if self.wake in ready else b""
-            self.told_down = self.told_down or DOWN in signals
+            self.got_shutdown = self.got_shutdown or DOWN in signals
             self._reap()
             if self.alone:
-                self._ask_why()
+                self._check_shutdown()
                 break
             self._obey(signals, now_s)
-            if now_s >= self.crowd.due_s or self.crowd.alarm in ready:
-                self._check_crowd(now_s, poller)
+            if now_s >= self.process_limit.due_s or self.process_limit.alarm in ready:
+                self._check_processes(now_s, poller)
             self._act(now_s)
         self.outputs.finish()
         if lost := self.outputs.lost():
             self.message = f"{self.message}; {lost}" if self.message else lost
 
     def _reap(self) -> None:
-        """Take leave of all that ended, the job's orphans too."""
+        """Reap every process that has ended, including the job's orphans."""
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -262,7 +262,7 @@ class _Attempt:
                 return
             if ended is None:
                 return
-            # Asked before it is taken leave of: afterwards nobody knows of its children.
+            # Checked before it is reaped: afterwards its children cannot be known.
             several = ended.si_pid != self.child or proc.had_children(self.child)
             pid, status, used = os.wait4(ended.si_pid, 0)
             self.usage.add(used, several)
@@ -270,38 +270,38 @@ class _Attempt:
             if pid == self.child:
                 self.status = status
 
-    def _ask_why(self) -> None:
-        """A machine that goes down tells all at once: who dies of the same signal before we obey
-        it has not ended by itself, also if we are told a moment later."""
+    def _check_shutdown(self) -> None:
+        """Recognise a job that was killed by the machine's shutdown, which signals all processes:
+        then the supervisor gets SIGTERM as well, possibly a moment later."""
         if self.why != "exit" or self.status not in TERMINATED:
             return
         until_s = time.monotonic() + TOLD_LATE_S
-        while not self.told_down and (left_s := until_s - time.monotonic()) > 0:
+        while not self.got_shutdown and (left_s := until_s - time.monotonic()) > 0:
             if select.select([self.wake], (), (), left_s)[0]:
-                self.told_down = DOWN in os.read(self.wake, 4096)
-        self.going_down = self.told_down
+                self.got_shutdown = DOWN in os.read(self.wake, 4096)
+        self.shutting_down = self.got_shutdown
 
     def _obey(self, signals: bytes, now_s: float) -> None:
-        """A request to stop counts once; a harder one shortens a softer one."""
-        if ORDERS in signals:  # sent also by an engine that does not find the claim
+        """Handle signals. A request to stop counts once; a cancel shortens a checkpoint."""
+        if ORDERS in signals:  # also sent by an engine that does not find the claim
             self.file = claim.restore(self.folder, self.head, self.file)
         if self.phase == RUNNING and not {CANCEL, PREEMPT, DOWN}.isdisjoint(signals):
             self.why = "stopped"
-            self.going_down = {CANCEL, PREEMPT}.isdisjoint(signals)
+            self.shutting_down = {CANCEL, PREEMPT}.isdisjoint(signals)
             softly = CANCEL not in signals and self.request["checkpoint_signal"]
             self._enter(CHECKPOINT if softly else TERM, now_s)
         elif self.phase == CHECKPOINT and CANCEL in signals:
-            self.going_down = False
+            self.shutting_down = False
             self._enter(TERM, now_s)
         elif self.phase == RUNNING and self.status is None and ORDERS in signals:
             self.steering.obey(now_s)
 
     def _act(self, now_s: float) -> None:
-        """Whatever is due."""
-        if now_s >= self.tell_s:
-            self._tell_start(now_s)
+        """Do what is due by the timers and the phase."""
+        if now_s >= self.rewrite_s:
+            self._write_start(now_s)
         if self.phase == RUNNING:
-            if self.status is not None:  # it ended by itself and left somebody behind
+            if self.status is not None:  # it ended by itself and left processes behind
                 self._enter(KILL, now_s)
             elif now_s >= self.limit_s:
                 self.why = "limit"
@@ -330,20 +330,20 @@ class _Attempt:
             self.message = f"used {used_mib:.0f} MiB of its limit of {limit_mib} MiB"
             self._enter(KILL, now_s)
 
-    def _check_crowd(self, now_s: float, poller: select.poll) -> None:
-        """End a job that has too many processes, or wait for the kernel to say so."""
-        message = self.crowd.check(now_s)
+    def _check_processes(self, now_s: float, poller: select.poll) -> None:
+        """End a job with too many processes; register the kernel's alarm once there is one."""
+        message = self.process_limit.check(now_s)
         if message and self.phase != KILL:
             if self.phase == RUNNING:
                 self.why, self.message = "processes", message
             self._enter(KILL, now_s)
-        if self.crowd.alarm >= 0:
-            poller.register(self.crowd.alarm, select.POLLPRI)
+        if self.process_limit.alarm >= 0:
+            poller.register(self.process_limit.alarm, select.POLLPRI)
 
     # Ending ---------------------------------------------------------------------
 
     def _enter(self, phase: int, now_s: float) -> None:
-        """Begin a way of ending it: ask for a checkpoint, ask to end, end."""
+        """Enter a phase of ending the job: ask for a checkpoint, ask it to end, kill it."""
         self.phase = phase
         self.limit_s = self.memory_s = self.signal_s = NEVER
         self.phase_ends_s = now_s + self.request["grace_s"]
@@ -352,27 +352,28 @@ class _Attempt:
             if self.status is None:
                 send(self.child, self.request["checkpoint_signal"])
         elif phase == TERM:
-            for each in (signal.SIGTERM, signal.SIGCONT):  # a stopped process hears nothing
-                self._signal_group(each)
+            for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process handles no signal
+                self._signal_group(number)
         else:
-            if self.crowd.over:
-                self.crowd.stop_all()
+            if self.process_limit.over:
+                self.process_limit.stop_all()
             for pid in proc.descendants(os.getpid()):
                 send(pid, signal.SIGKILL)
             self.phase_ends_s = now_s + KILL_EVERY_S  # again, for those just being forked
 
     def _signal_group(self, number: int) -> None:
-        """Once the leader is reaped the group's number may be somebody else's."""
+        """Signal the process group; by pid once the leader is reaped and its id may be reused."""
         if self.status is None:
             send(-self.child, number)
             return
-        for each in self._group():
-            send(each, number)
+        for pid in self._group():
+            send(pid, number)
 
     def _group(self) -> list[int]:
-        """Who of it still lives."""
-        found = (proc.stat(pid) for pid in proc.descendants(os.getpid()))
-        return [each.pid for each in found if each and each.group == self.child and not each.gone]
+        """Return the live processes of the job's process group."""
+        processes = (proc.stat(pid) for pid in proc.descendants(os.getpid()))
+        members = (process for process in processes if process and process.group == self.child)
+        return [process.pid for process in members if not process.gone]
 
     def _record(self) -> None:
         code = self.status or 0

@@ -1,6 +1,6 @@
-"""Tells which files of a folder were written to or closed (inotify).
+"""Reports which files of a folder were written to or closed (inotify).
 
-The kernel closes what a dead process had open, so a supervisor that was killed is noticed as soon
+The kernel closes the files of a dead process, so a supervisor that was killed is noticed as soon
 as one that ended: both close their claim.
 """
 
@@ -16,10 +16,10 @@ HEAD = struct.Struct("iIII")
 
 
 class FolderWatch:
-    """What changed since the last question.
+    """Collects the changes in a folder since the last call.
 
-    Where the kernel has no watch to give (a limit per user), `works` is False and `fileno` is -1:
-    the folder must then be read to know.
+    If the user's limit of inotify watches is reached, `works` is False and `fileno` is -1: the
+    folder must then be rescanned.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,10 +39,10 @@ class FolderWatch:
         return int(self._file)
 
     def changed(self) -> dict[str, bool] | None:
-        """Names of files, and whether each was closed; None: too many, read the folder."""
+        """Return the changed files and whether each was closed; None = rescan the folder."""
         if not self.works:
             return None
-        found: dict[str, bool] = {}
+        closed: dict[str, bool] = {}
         overflow = False
         while data := self._read():
             at = 0
@@ -51,8 +51,8 @@ class FolderWatch:
                 at += HEAD.size + length
                 overflow = overflow or bool(mask & IN_Q_OVERFLOW)
                 name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
-                found[name] = found.get(name, False) or bool(mask & IN_CLOSE_WRITE)
-        return None if overflow else found
+                closed[name] = closed.get(name, False) or bool(mask & IN_CLOSE_WRITE)
+        return None if overflow else closed
 
     def close(self) -> None:
         if self.works:

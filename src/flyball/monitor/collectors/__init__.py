@@ -1,1 +1,1 @@
-"""One file for each sensor; `flyball.monitor.registry` names them all."""
+"""The collectors, one file each; `flyball.monitor.registry` lists them all."""

@@ -1,4 +1,4 @@
-"""AMD devices through the files of the kernel's driver, which need no further library."""
+"""AMD devices, read from the files of the kernel's driver, without a further library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIGURES = {
     "memory_clock_mhz": ("hwmon/hwmon*/freq2_input", 1e-6),
     "voltage_v": ("hwmon/hwmon*/in0_input", 1e-3),
 }
-"""Name of the value: file under the device's folder, and what one of its units is."""
+"""For each value, the file in the device's folder, and its unit in terms of ours."""
 HELD = re.compile(r"^drm-(?:memory|resident)-vram:\s+(\d+) KiB$", re.MULTILINE)
 DEVICE = re.compile(r"^drm-pdev:\s+(\S+)$", re.MULTILINE)
 CLIENT = re.compile(r"^drm-client-id:\s+(\d+)$", re.MULTILINE)
@@ -31,8 +31,8 @@ CLIENT = re.compile(r"^drm-client-id:\s+(\d+)$", re.MULTILINE)
 class Amd:
     """`gpuN.use_percent`, `.memory_used_bytes`, `.outsiders_bytes`, `.power_w`, ...
 
-    The driver tells what each open device file holds; what is used beyond our jobs' share is
-    the outsiders'.
+    The driver reports the memory of each open device file; memory in use beyond that of our jobs
+    belongs to outsiders.
     """
 
     family: ClassVar[str] = "compute"
@@ -41,21 +41,21 @@ class Amd:
 
     def __init__(self, devices: list[Path], proc: Path, ours: Callable[[], frozenset[int]]) -> None:
         self._proc, self._ours = proc, ours
-        self._files = [_figures(each) for each in devices]
-        self._slots = [each.resolve().name for each in devices]
+        self._files = [_figures(device) for device in devices]
+        self._slots = [device.resolve().name for device in devices]
         self.uuids = tuple(
-            text_of(each / "unique_id") or slot
-            for each, slot in zip(devices, self._slots, strict=True)
+            text_of(device / "unique_id") or slot
+            for device, slot in zip(devices, self._slots, strict=True)
         )
         named = {f"gpu{index}": uuid for index, uuid in enumerate(self.uuids)}
         self.about: Mapping[str, str] = {"source": "amdgpu in sysfs", "kind": "measured", **named}
 
     @classmethod
     def open(cls, site: Site) -> Amd | Null:
-        # Connectors (card0-DP-1) are beside the cards.
-        found = sorted(site.sys("class/drm").glob("card[0-9]*"))
-        cards = [each / "device" for each in found if each.name[4:].isdigit()]
-        devices = [each for each in cards if (each / "mem_info_vram_used").exists()]
+        # The folder also holds connectors (card0-DP-1).
+        entries = sorted(site.sys("class/drm").glob("card[0-9]*"))
+        cards = [entry / "device" for entry in entries if entry.name[4:].isdigit()]
+        devices = [card for card in cards if (card / "mem_info_vram_used").exists()]
         if not devices:
             return Null("amd", "no device of the amdgpu driver in /sys/class/drm")
         return cls(devices, site.root / "proc", site.ours)
@@ -71,15 +71,15 @@ class Amd:
         return Sample("amd", now, values)
 
     def _held(self) -> dict[str, int]:
-        """Bytes that our jobs hold, by PCI slot."""
+        """Return the bytes that our jobs hold, by PCI slot."""
         held: dict[str, int] = {}
         seen: set[tuple[str, str]] = set()
         for pid in self._ours():
             for text in _open_devices(self._proc / str(pid)):
-                device, client, size = (each.search(text) for each in (DEVICE, CLIENT, HELD))
+                device, client, size = (regex.search(text) for regex in (DEVICE, CLIENT, HELD))
                 if device is None or size is None:
                     continue
-                # A file that was duplicated or inherited is the same client.
+                # A duplicated or inherited descriptor is the same client.
                 key = device[1], client[1] if client else str(len(seen))
                 if key not in seen:
                     seen.add(key)
@@ -88,22 +88,22 @@ class Amd:
 
 
 def _figures(device: Path) -> dict[str, tuple[KeptFile, float]]:
-    found = {}
+    files = {}
     for name, (pattern, scale) in FIGURES.items():
         for path in sorted(device.glob(pattern))[:1]:
             file = kept(path)
             if file is not None:
-                found[name] = file, scale
-    return found
+                files[name] = file, scale
+    return files
 
 
 def _open_devices(process: Path) -> list[str]:
-    """What the kernel says of a process's open files that are devices of its graphics drivers."""
-    found = []
+    """Return the kernel's text about each open graphics device of a process."""
+    texts = []
     try:
         for name in os.listdir(process / "fd"):
             if os.readlink(process / "fd" / name).startswith("/dev/dri/"):
-                found.append((process / "fdinfo" / name).read_text())
+                texts.append((process / "fdinfo" / name).read_text())
     except OSError:
-        return found  # gone meanwhile, or not ours to look at
-    return found
+        return texts  # the process has ended, or we may not read it
+    return texts

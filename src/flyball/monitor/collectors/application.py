@@ -1,8 +1,9 @@
-"""What jobs and the control plane say of themselves: lines of JSON on a datagram socket.
+"""Reports of jobs and of the control plane: lines of JSON on a datagram socket.
 
 A job's report is `{"job": 17, "attempt": 1, "step": 300, "loss": 0.21}` with any further numbers;
-one without `job` is of the whole queue: `{"queue_length": 4, "completed_total": 90}`. Only numbers
-under plain names are kept. A sender never waits: what does not fit is lost, and said to be.
+one without `job` is about the whole queue: `{"queue_length": 4, "completed_total": 90}`. Only
+numbers with plain names are kept. A sender never blocks: a report that does not fit into the
+socket is lost.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ SOCKET = "report.sock"
 MOST_BYTES = 8192
 MOST_FIELDS = 32
 MOST_JOBS = 4096
-"""Jobs remembered at a time; the ones longest silent are forgotten first."""
+"""Maximum number of jobs whose last step is remembered; the longest silent is forgotten first."""
 MOST_AT_ONCE = 1000
-"""Datagrams taken in one reading, so that a flood cannot hold up the agent."""
+"""Maximum number of datagrams in one read, so that a flood cannot hold up the agent."""
 LONGEST_PATH = 100
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 NOT_VALUES = ("job", "attempt", "time")
 
 
 class Application:
-    """`JOB.loss` and so on, `JOB.steps_per_s`, figures of the queue, and how many reports came."""
+    """`JOB.loss` and so on, `JOB.steps_per_s`, figures of the queue, and the number of reports."""
 
     family: ClassVar[str] = "application"
     least_s: ClassVar[float] = 0.0
@@ -86,10 +87,10 @@ class Application:
                 values[f"{job}.steps_per_s"] = speed
 
     def _speed(self, job: int, time_s: float, step: float) -> float | None:
-        """Steps a second since the job's last report; None where that says nothing."""
+        """Return the steps per second since the job's last report; None if not meaningful."""
         last = self._steps.pop(job, None)
         if last is not None and time_s <= last[0]:
-            self._steps[job] = last  # several within one reading: measured from the first of them
+            self._steps[job] = last  # several within one read: measured from the first of them
             return None
         if last is None and len(self._steps) >= MOST_JOBS:
             del self._steps[next(iter(self._steps))]
@@ -103,10 +104,10 @@ class Application:
 
 
 def bound(path: Path) -> socket.socket:
-    """A socket that receives at `path`, in the place of any that a former agent left there."""
+    """Return a socket that receives at `path`; replaces the one of a previous agent."""
     receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     path.unlink(missing_ok=True)
-    # A path may be too long for the kernel's address; through the open folder it never is.
+    # A path may be too long for a socket address; through the open folder it never is.
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         short = len(os.fsencode(path)) < LONGEST_PATH
@@ -121,7 +122,7 @@ def bound(path: Path) -> socket.socket:
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
-    """A report, None if it is not one."""
+    """Parse a report; None if it is not valid."""
     if len(line) > MOST_BYTES:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Memory bandwidth, where the processor counts it (Intel RDT and AMD QoS, by resctrl)."""
+"""Memory bandwidth, where the processor counts it (Intel RDT and AMD QoS, through resctrl)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ABSENT = (
 
 
 class Bandwidth:
-    """Bytes that crossed each memory domain's controllers since boot."""
+    """Bytes transferred by each memory domain's controllers since boot."""
 
     family: ClassVar[str] = "memory"
     least_s: ClassVar[float] = 0.2
@@ -28,13 +28,13 @@ class Bandwidth:
 
     @classmethod
     def open(cls, site: Site) -> Bandwidth | Null:
-        found = sorted(site.sys(FOLDER).glob("mon_L3_*/mbm_total_bytes"))
-        files = {path.parent.name.removeprefix("mon_L3_"): kept(path) for path in found}
+        paths = sorted(site.sys(FOLDER).glob("mon_L3_*/mbm_total_bytes"))
+        files = {path.parent.name.removeprefix("mon_L3_"): kept(path) for path in paths}
         domains = {str(int(name)): file for name, file in files.items() if file is not None}
         return cls(domains) if domains else Null("bandwidth", ABSENT)
 
     def collect(self, now: float) -> Sample:
         values = {
-            f"domain{name}_bytes_total": each.number() for name, each in self._domains.items()
+            f"domain{name}_bytes_total": file.number() for name, file in self._domains.items()
         }
         return Sample("bandwidth", now, values)

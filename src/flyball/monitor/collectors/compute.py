@@ -1,4 +1,4 @@
-"""Use of the cores, who waits for them, and how often tasks are switched."""
+"""Use of the cores, tasks that wait for them, and context switches."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from flyball.monitor.cpu_time import (
 from flyball.monitor.sensor import KeptFile, Null, Site, kept, pressure_s
 
 REST_S = 0.5
-"""Everything but the use of cores is read at most this often: the kernel itself brings load up to
-date every 5 s, the totals lose nothing, and three files more take as long as all of the rest."""
+"""Everything but the use of cores is read at most this often: the kernel itself updates the load
+every 5 s, totals lose nothing, and three more files would double the cost of a read."""
 SWITCHES = re.compile(rb"\nctxt (\d+)\nbtime \d+\nprocesses (\d+)\nprocs_running (\d+)")
 TIMES = ("user_s_total", "system_s_total", "iowait_s_total", "steal_s_total")
 REST = ("switches_total", "forks_total", "runnable", *TIMES, "load_1m")
@@ -65,13 +65,13 @@ class Compute:
     def _rest(self) -> dict[str, float]:
         assert self._stat is not None
         data = self._stat.read()
-        found = SWITCHES.search(data)
-        if found is None:
+        counts = SWITCHES.search(data)
+        if counts is None:
             raise ValueError("/proc/stat without ctxt, processes and procs_running")
         user, nice, system, _idle, wait, _irq, _soft, steal = map(int, data.split(None, 9)[1:9])
         ticks = (user + nice, system, wait, steal)
         load = float(self._load.read().split(None, 1)[0]) if self._load else float("nan")
-        values = (*map(int, found.groups()), *(each * TICK_S for each in ticks), load)
+        values = (*map(int, counts.groups()), *(count * TICK_S for count in ticks), load)
         rest = dict(zip(REST, values, strict=True))
         if self._pressure is not None:
             rest["stalled_s_total"] = pressure_s(self._pressure)

@@ -1,6 +1,6 @@
-"""Instruction throughput and cache hit rate, from the processor's own counters.
+"""Instruction throughput and cache hit rate, from the processor's counters.
 
-They need `perf_event_open`, which most virtual machines and containers do not give.
+They need `perf_event_open`, which most virtual machines and containers do not permit.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ CALLS = {"x86_64": 298, "aarch64": 241}
 ATTRIBUTE_SIZE = 112
 CLOSE_ON_EXEC = 8
 TIMES = 1 | 2
-"""Read format: the value, then the time enabled and the time really counted."""
+"""Read format: the value, then the time enabled and the time actually counted."""
 
 
-class Event(NamedTuple):
-    """What to count: `linux/perf_event.h` names the numbers."""
+class PerfEvent(NamedTuple):
+    """A counter to open; `linux/perf_event.h` defines the numbers."""
 
     name: str
     kind: int
@@ -32,10 +32,10 @@ class Event(NamedTuple):
 
 
 EVENTS = (
-    Event("instructions_total", 0, 1),
-    Event("cycles_total", 0, 0),
-    Event("cache_references_total", 0, 2),
-    Event("cache_misses_total", 0, 3),
+    PerfEvent("instructions_total", 0, 1),
+    PerfEvent("cycles_total", 0, 0),
+    PerfEvent("cache_references_total", 0, 2),
+    PerfEvent("cache_misses_total", 0, 3),
 )
 
 
@@ -52,7 +52,7 @@ class Counters:
         self.about: Mapping[str, str] = {"source": "perf_event_open, all cores"}
 
     @classmethod
-    def open(cls, site: Site, events: Sequence[Event] = EVENTS) -> Counters | Null:
+    def open(cls, site: Site, events: Sequence[PerfEvent] = EVENTS) -> Counters | Null:
         files: dict[str, list[int]] = {}
         try:
             for event in events:
@@ -80,19 +80,19 @@ class Counters:
 
     def _close(self) -> None:
         for files in self._files.values():
-            for each in files:
-                os.close(each)
+            for file in files:
+                os.close(file)
         self._files = {}
 
     def __del__(self) -> None:
         self._close()
 
 
-def _open(event: Event, core: int) -> int:
-    """A counter of every process on one core.
+def _open(event: PerfEvent, core: int) -> int:
+    """Open a counter over all processes on one core; returns its descriptor.
 
     Raises:
-        OSError: there is none, or we may not.
+        OSError: it is not available or not permitted.
     """
     number = CALLS.get(platform.machine())
     if number is None:
@@ -102,14 +102,14 @@ def _open(event: Event, core: int) -> int:
     struct.pack_into("<Q", attribute, 32, TIMES)
     library = ctypes.CDLL(None, use_errno=True)
     pointer = (ctypes.c_char * ATTRIBUTE_SIZE).from_buffer(attribute)
-    found: int = library.syscall(number, pointer, -1, core, -1, CLOSE_ON_EXEC)
-    if found < 0:
+    descriptor: int = library.syscall(number, pointer, -1, core, -1, CLOSE_ON_EXEC)
+    if descriptor < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    return found
+    return descriptor
 
 
 def _count(file: int) -> float:
-    """The count, scaled up if the counter had to take turns with others."""
+    """Return the count, scaled up if the counter was multiplexed with others."""
     value, enabled, running = struct.unpack("<QQQ", os.read(file, 24))
     return float(value) * enabled / running if running else 0.0

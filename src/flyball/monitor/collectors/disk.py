@@ -9,24 +9,24 @@ from flyball.core.protocols import Sample
 from flyball.monitor.sensor import KeptFile, Null, Site, kept, pressure_s
 
 SECTOR_BYTES = 512
-"""Unit of /proc/diskstats, whatever the disk's own sectors are."""
+"""Unit of /proc/diskstats, whatever the disk's sector size."""
 SIZE = 1 << 16
 
 
 class Disk:
-    """Totals since boot of whole disks that have done something: `vda.read_bytes_total`, ...
+    """Totals since boot of whole disks with any traffic: `vda.read_bytes_total`, ...
 
-    `busy_s_total` is the time in which at least one request was under way; its rate is the
-    utilisation. Partitions and what lies on other disks (`dm-`, `md`, `loop`) are left out of
-    the sums `read_bytes_total` and `written_bytes_total`, or they would count twice.
+    `busy_s_total` is the time in which at least one request was in flight; its rate is the
+    utilisation. Partitions and devices on top of other disks (`dm-`, `md`, `loop`) are left out
+    of the sums `read_bytes_total` and `written_bytes_total`, or they would count twice.
     """
 
     family: ClassVar[str] = "network"
     least_s: ClassVar[float] = 0.0
     blocks: ClassVar[bool] = True
 
-    def __init__(self, file: KeptFile, whole: set[bytes], pressure: KeptFile | None) -> None:
-        self._file, self._whole, self._pressure = file, whole, pressure
+    def __init__(self, file: KeptFile, disks: set[bytes], pressure: KeptFile | None) -> None:
+        self._file, self._disks, self._pressure = file, disks, pressure
         self.about: Mapping[str, str] = {
             "source": "/proc/diskstats",
             "resolution": "1 sector (512 bytes), busy time 1 ms",
@@ -38,16 +38,16 @@ class Disk:
         if file is None:
             return Null("disk", f"no {site.proc('diskstats')}: not a Linux machine")
         blocks = site.sys("block")
-        whole = {each.name.encode() for each in blocks.iterdir()} if blocks.is_dir() else set()
-        if not whole:
+        disks = {path.name.encode() for path in blocks.iterdir()} if blocks.is_dir() else set()
+        if not disks:
             return Null("disk", f"no disk in {blocks}")
-        return cls(file, whole, kept(site.proc("pressure/io")))
+        return cls(file, disks, kept(site.proc("pressure/io")))
 
     def collect(self, now: float) -> Sample:
         values: dict[str, float] = {"read_bytes_total": 0, "written_bytes_total": 0}
         for line in self._file.read_all().split(b"\n"):
             fields = line.split(None, 13)
-            if len(fields) < 13 or fields[2] not in self._whole:
+            if len(fields) < 13 or fields[2] not in self._disks:
                 continue
             if fields[3] == b"0" and fields[7] == b"0":
                 continue

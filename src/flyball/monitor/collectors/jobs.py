@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from flyball.core.protocols import Sample
-from flyball.monitor.claims import Claim, Sessions
+from flyball.monitor.claims import RunningClaim, Sessions
 from flyball.monitor.sensor import Null, Site
 
 
 class Jobs:
     """`JOB.cpu_s_total`, `JOB.memory_bytes`, `JOB.processes`, `JOB.attempt`; and how many run.
 
-    `ended_total` counts attempts that were seen to run and then no more, since the agent began.
+    `ended_total` counts attempts that stopped running since the agent started.
     """
 
     family: ClassVar[str] = "application"
@@ -22,7 +22,7 @@ class Jobs:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._cpu_s: dict[Claim, float] = {}
+        self._cpu_s: dict[RunningClaim, float] = {}
         self._ended = 0
         self.about: Mapping[str, str] = {
             "source": "claims in engine/, /proc/PID/stat and smaps_rollup of what they started",
@@ -37,18 +37,18 @@ class Jobs:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Processes of our jobs at the last reading."""
+        """Processes of our jobs at the last read."""
         return self._sessions.pids
 
     def collect(self, now: float) -> Sample:
         usage = self._sessions.update(now)
         self._ended += len(self._cpu_s.keys() - usage.keys())
-        # Time of a process that nobody waited for goes with it; a total never goes back.
+        # The time of a process that was not reaped by the job is lost; a total never decreases.
         self._cpu_s = {
-            claim: max(each.cpu_s, self._cpu_s.get(claim, 0.0)) for claim, each in usage.items()
+            claim: max(use.cpu_s, self._cpu_s.get(claim, 0.0)) for claim, use in usage.items()
         }
         values: dict[str, float] = {"running": len(usage), "ended_total": self._ended}
-        for claim in sorted(usage):  # of two attempts of a job the later one is shown
+        for claim in sorted(usage):  # for two attempts of a job the later one is shown
             values[f"{claim.job}.attempt"] = claim.attempt
             values[f"{claim.job}.processes"] = usage[claim].processes
             values[f"{claim.job}.memory_bytes"] = usage[claim].memory_bytes

@@ -1,4 +1,4 @@
-"""Main memory: used, free to use, cached, swapped, and the faults that tell of pressure."""
+"""Main memory: used, available, cached, swapped, and page faults, a sign of memory pressure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FIELDS = tuple(
 VMSTAT = re.compile(rb"\npgfault (\d+)\npgmajfault (\d+)\n")
 SWAPS = re.compile(rb"\npswpin (\d+)\npswpout (\d+)\n")
 TOTALS_S = 0.5
-"""Totals are read at most this often, for they lose nothing: the kernel adds up more than a hundred
-counters of every core to write them."""
+"""Totals are read at most this often, as they lose nothing and are slow: the kernel adds up more
+than a hundred counters of every core."""
 KIB = 1024
 VMSTAT_SIZE = 1 << 14
 
@@ -48,7 +48,7 @@ class Memory:
     def collect(self, now: float) -> Sample:
         data = self._info.read()
         total = _kib(data, b"MemTotal:")
-        free, available, buffers, cached, swap, swap_free = (_kib(data, each) for each in FIELDS)
+        free, available, buffers, cached, swap, swap_free = (_kib(data, field) for field in FIELDS)
         values: dict[str, float] = {
             "total_bytes": total * KIB,
             "used_bytes": (total - available) * KIB,
@@ -70,7 +70,7 @@ class Memory:
 
 
 def _kib(data: bytes, field: bytes) -> int:
-    """A field of /proc/meminfo; a ValueError if it is not there."""
+    """Return a field of /proc/meminfo; ValueError if it is missing."""
     at = data.index(field) + len(field)
     return int(data[at : data.index(b" kB", at)])
 

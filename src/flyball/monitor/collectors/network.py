@@ -11,16 +11,16 @@ from flyball.core.protocols import Sample
 from flyball.monitor.sensor import KeptFile, Null, Site, kept
 
 STATES_S = 15.0
-"""How often connections are counted: the kernel walks all of its table for it, 0.7 ms on a small
-machine with one connection, and once more for IPv6."""
+"""How often connections are counted: the kernel walks its whole table, which takes 0.7 ms on a
+small machine with one connection, and once more for IPv6."""
 MOST_INTERFACES = 32
-"""Beyond this many only those are kept that carry the most."""
+"""Maximum number of interfaces; only the busiest are kept."""
 SIZE = 1 << 16
 STATES = (
     *("established", "syn_sent", "syn_recv", "fin_wait1", "fin_wait2", "time_wait", "close"),
     *("close_wait", "last_ack", "listen", "closing"),
 )
-"""In the kernel's order, from 1 (`net/tcp_states.h`)."""
+"""TCP states in the kernel's order, from 1 (`net/tcp_states.h`)."""
 STATE = re.compile(rb"^ *\d+: \S+ \S+ ([0-9A-F]{2}) ", re.MULTILINE)
 SOCKETS = re.compile(rb"^TCP: inuse (\d+) orphan (\d+) tw (\d+)", re.MULTILINE)
 FIELDS = {
@@ -38,7 +38,7 @@ FIELDS = {
 class Network:
     """Totals since boot: `eth0.rx_bytes_total` and so on; interfaces without traffic are left out.
 
-    `rx_bytes_total` and `tx_bytes_total` without an interface are of all but loopback.
+    `rx_bytes_total` and `tx_bytes_total` without an interface are sums over all but loopback.
     """
 
     family: ClassVar[str] = "network"
@@ -61,13 +61,13 @@ class Network:
             return Null("network", f"no {site.proc('net/dev')}: not a Linux machine")
         tables = [kept(site.proc(f"net/{name}"), SIZE) for name in ("tcp", "tcp6")]
         sockets = kept(site.proc("net/sockstat"))
-        return cls(devices, sockets, [each for each in tables if each is not None])
+        return cls(devices, sockets, [table for table in tables if table is not None])
 
     def collect(self, now: float) -> Sample:
         values = self._traffic()
-        found = SOCKETS.search(self._sockets.read()) if self._sockets else None
-        if found:
-            inuse, orphan, waiting = map(int, found.groups())
+        match = SOCKETS.search(self._sockets.read()) if self._sockets else None
+        if match:
+            inuse, orphan, waiting = map(int, match.groups())
             values.update(tcp_sockets=inuse, tcp_orphans=orphan, tcp_time_wait=waiting)
         if now >= self._states_due:
             self._states_due = now + 0.9 * STATES_S
@@ -96,15 +96,15 @@ class Network:
 
     def _named(self, name: bytes) -> tuple[str, ...]:
         text = name.strip().decode(errors="replace")
-        made = self._names[name] = tuple(f"{text}.{field}" for field in FIELDS)
-        return made
+        names = self._names[name] = tuple(f"{text}.{field}" for field in FIELDS)
+        return names
 
     def _states(self) -> dict[str, float]:
-        found: Counter[bytes] = Counter()
+        counts: Counter[bytes] = Counter()
         for table in self._tables:
-            found.update(STATE.findall(table.read_all()))
+            counts.update(STATE.findall(table.read_all()))
         return {
-            f"tcp_{state}": float(found.get(b"%02X" % number, 0))
+            f"tcp_{state}": float(counts.get(b"%02X" % number, 0))
             for number, state in enumerate(STATES, start=1)
-            if state != "time_wait"  # sockstat says it each time
+            if state != "time_wait"  # read from sockstat each time
         }

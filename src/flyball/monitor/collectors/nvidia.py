@@ -1,4 +1,4 @@
-"""NVIDIA devices through NVML: use, memory, draw, temperature, clocks, and who else is on them."""
+"""NVIDIA devices through NVML: use, memory, power, temperature, clocks and foreign processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from flyball.monitor.sensor import Null, Site
 class Nvidia:
     """`gpuN.use_percent`, `.memory_used_bytes`, `.outsiders_bytes`, `.power_w`, ...
 
-    Outsiders are processes that belong to none of our jobs. What a device does not measure is
-    left out. NVML itself averages use over 1/6 to 1 s.
+    Outsiders are processes that belong to none of our jobs. Values that a device does not measure
+    are left out. NVML itself averages use over 1/6 to 1 s.
     """
 
     family: ClassVar[str] = "compute"
@@ -25,7 +25,7 @@ class Nvidia:
         self._nvml, self._ours = nvml, ours
         count = nvml.nvmlDeviceGetCount()
         self._devices = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-        self.uuids = tuple(_text(nvml.nvmlDeviceGetUUID(each)) for each in self._devices)
+        self.uuids = tuple(_text(nvml.nvmlDeviceGetUUID(device)) for device in self._devices)
         named = {f"gpu{index}": uuid for index, uuid in enumerate(self.uuids)}
         self.about: Mapping[str, str] = {"source": "NVML", "kind": "measured", **named}
 
@@ -37,10 +37,10 @@ class Nvidia:
             return Null("nvidia", "nvidia-ml-py is not installed")
         try:
             nvml.nvmlInit()
-            found = cls(nvml, site.ours)
+            nvidia = cls(nvml, site.ours)
         except nvml.NVMLError as error:
             return Null("nvidia", f"no NVIDIA device: {error}")
-        return found if found.uuids else Null("nvidia", "NVML finds no device")
+        return nvidia if nvidia.uuids else Null("nvidia", "NVML finds no device")
 
     def collect(self, now: float) -> Sample:
         values: dict[str, float] = {}
@@ -78,9 +78,9 @@ class Nvidia:
         return values
 
     def _outsiders(self, device: Any, ours: frozenset[int], used: int) -> tuple[int, int]:
-        """How many processes are not ours, and what they hold.
+        """Return the number of processes that are not ours, and the bytes they hold.
 
-        Where the driver does not say what a process holds, everything beyond our own counts.
+        Where the driver does not report bytes by process, all use beyond our jobs' counts.
         """
         nvml = self._nvml
         held: dict[int, int | None] = {}
@@ -88,8 +88,8 @@ class Nvidia:
             nvml.nvmlDeviceGetComputeRunningProcesses,
             nvml.nvmlDeviceGetGraphicsRunningProcesses,
         ):
-            for each in self._ask(call, device) or ():
-                held[each.pid] = each.usedGpuMemory
+            for process in self._ask(call, device) or ():
+                held[process.pid] = process.usedGpuMemory
         outside = {pid: size for pid, size in held.items() if pid not in ours}
         if all(size is not None for size in outside.values()):
             return len(outside), sum(size or 0 for size in outside.values())
@@ -97,7 +97,7 @@ class Nvidia:
         return len(outside), max(0, used - inside)
 
     def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """A figure that some devices do not have."""
+        """Return a value, None if the device does not support it."""
         try:
             return call(*arguments)
         except self._nvml.NVMLError_NotSupported:

@@ -1,4 +1,4 @@
-"""Draw of the host: measured by the processor (RAPL), else modelled from CPU use."""
+"""Power draw of the host: measured by the processor (RAPL), else modelled from CPU use."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ABSENT = "no readable energy counter in /sys/class/powercap (virtual machine, or
 REMEDY = "state the host's draw to have it modelled: --host-watts IDLE:PEAK"
 
 
-class Zone:
-    """One RAPL counter: microjoules that start again at zero after `most_uj`."""
+class RaplZone:
+    """One RAPL counter of microjoules, which wraps to zero after `most_uj`."""
 
     def __init__(self, name: str, file: KeptFile, most_uj: int) -> None:
         self.name = name
@@ -24,7 +24,7 @@ class Zone:
         self._sum_uj = 0
 
     def energy_j(self) -> float:
-        """Since the collector was opened."""
+        """Return the energy since the collector was opened."""
         now_uj = self._file.number()
         moved = now_uj - self._last_uj
         self._sum_uj += moved if moved >= 0 else moved + self._most_uj
@@ -33,13 +33,13 @@ class Zone:
 
 
 class Power:
-    """`NAME_energy_j_total` and `NAME_w` (average since the last reading) by RAPL zone."""
+    """`NAME_energy_j_total` and `NAME_w` (average since the last read) by RAPL zone."""
 
     family: ClassVar[str] = "power"
     least_s: ClassVar[float] = 0.5
     blocks: ClassVar[bool] = True
 
-    def __init__(self, zones: list[Zone]) -> None:
+    def __init__(self, zones: list[RaplZone]) -> None:
         self._zones = zones
         self._last: tuple[float, dict[str, float]] | None = None
         self.about: Mapping[str, str] = {
@@ -49,34 +49,34 @@ class Power:
         }
 
     @classmethod
-    def open(cls, site: Site) -> Power | Modelled | Null:
-        zones: list[Zone] = []
+    def open(cls, site: Site) -> Power | ModelledPower | Null:
+        zones: list[RaplZone] = []
         for path in sorted(site.sys("class/powercap").glob("*-rapl:*")):
             file = kept(path / "energy_uj")
             if file is not None:
                 number = path.name.partition(":")[2].replace(":", "_")
                 name = plain(f"{text_of(path / 'name', 'zone')}_{number}")
                 most_uj = int(text_of(path / "max_energy_range_uj", "0"))
-                zones.append(Zone(name, file, most_uj))
+                zones.append(RaplZone(name, file, most_uj))
         if zones:
             return cls(zones)
         if site.host_power is None:
             return Null("power", f"{ABSENT}; {REMEDY}")
-        return Modelled(open_cpu_time(site), site.host_power)
+        return ModelledPower(open_cpu_time(site), site.host_power)
 
     def collect(self, now: float) -> Sample:
         energy = {zone.name: zone.energy_j() for zone in self._zones}
-        values = {f"{name}_energy_j_total": each for name, each in energy.items()}
+        values = {f"{name}_energy_j_total": energy_j for name, energy_j in energy.items()}
         if self._last is not None and now > self._last[0]:
             then, before = self._last
-            for name, each in energy.items():
-                values[f"{name}_w"] = (each - before[name]) / (now - then)
+            for name, energy_j in energy.items():
+                values[f"{name}_w"] = (energy_j - before[name]) / (now - then)
         self._last = now, energy
         return Sample("power", now, values)
 
 
-class Modelled:
-    """Stands in where nothing is measured: idle draw plus CPU use times the rest, marked so."""
+class ModelledPower:
+    """Models the draw where it is not measured: idle draw plus CPU use times the rest."""
 
     family: ClassVar[str] = "power"
     least_s: ClassVar[float] = 0.5

@@ -1,4 +1,4 @@
-"""Temperatures of chips and of the zones that firmware watches."""
+"""Temperatures of chips and of the firmware's thermal zones."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Temperature:
         return cls(inputs) if inputs else Null("temperature", ABSENT)
 
     def collect(self, now: float) -> Sample:
-        values = {f"{name}_c": each.number() / 1e3 for name, each in self._inputs.items()}
+        values = {f"{name}_c": file.number() / 1e3 for name, file in self._inputs.items()}
         return Sample("temperature", now, values)

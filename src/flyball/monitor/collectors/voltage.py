@@ -29,5 +29,5 @@ class Voltage:
         return cls(inputs) if inputs else Null("voltage", ABSENT)
 
     def collect(self, now: float) -> Sample:
-        values = {f"{name}_v": each.number() / 1e3 for name, each in self._inputs.items()}
+        values = {f"{name}_v": file.number() / 1e3 for name, file in self._inputs.items()}
         return Sample("voltage", now, values)

@@ -18,23 +18,23 @@ ELASTIC = {**SLEEP, "cpus": 2, "least": 1, "most": 4, "estimate_s": 500.0}
 
 @pytest.fixture(autouse=True)
 def turning(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The loop goes round whenever somebody wakes it, as `Driver` has it."""
+    """Run a step of the plane in a thread whenever it is woken, as `Driver` does."""
     turn, real = threading.Lock(), world.plane.step
-    begun: list[threading.Thread] = []
+    threads: list[threading.Thread] = []
 
     def step() -> bool:
         with turn:
             return real()
 
     def wake() -> None:
-        begun.append(threading.Thread(target=step))
-        begun[-1].start()
+        threads.append(threading.Thread(target=step))
+        threads[-1].start()
 
     monkeypatch.setattr(world.plane, "step", step)
     world.plane.wake = wake
     yield
-    for each in begun:
-        each.join()
+    for thread in threads:
+        thread.join()
 
 
 def order(client: httpx.Client, job: int, what: str, body: Any = None, **headers: str) -> Any:
@@ -52,8 +52,8 @@ def test_orders(world: World, client: httpx.Client) -> None:
     assert (shown["tuning"]["devices"], shown["tuning"]["share"]) == (4, 0.5)
     assert len(client.get(f"{JOBS}/{job}/why").json()["tuning"]["log"]) == 3
     receipt = client.get(f"{JOBS}/{job}/receipt").json()["tuning"]
-    assert [each["devices"] for each in receipt["sizes"]] == [4]
-    kinds = [each["kind"] for each in client.get("/api/v1/events").json()["events"]]
+    assert [size["devices"] for size in receipt["sizes"]] == [4]
+    kinds = [event["kind"] for event in client.get("/api/v1/events").json()["events"]]
     assert {"resized", "capped", "checkpointed"} <= set(kinds)
 
 

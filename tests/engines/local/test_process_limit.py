@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.rig import PYTHON, SLEEP, Rig, gone, until
+from tests.engines.rig import PYTHON, SLEEP, Rig, gone
 from tests.faults.test_supervisor_trouble import end_of, supervised
+from tests.until import until
 
 from flyball.engines.local import cgroup, proc
 from flyball.engines.local.machine import default_max_processes
@@ -49,9 +50,9 @@ def assert_process_limit(end: dict[str, Any]) -> int:
     assert end["why"] == "processes"
     token, _, sentence = end["message"].partition(": ")
     assert token == "process-limit"
-    wanted = int(sentence.removeprefix("wanted ").partition(" ")[0])
+    count = int(sentence.removeprefix("wanted ").partition(" ")[0])
     assert f"its limit is {LIMIT}; start fewer or submit with a higher --max-pro" in sentence
-    return wanted
+    return count
 
 
 def test_fork_bomb_is_counted_where_there_is_no_group(tmp_path: Path) -> None:

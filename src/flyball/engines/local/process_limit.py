@@ -1,10 +1,10 @@
-"""Keeps one job to its limit of processes and threads. Standard library only.
+"""Enforces a job's limit of processes and threads. Standard library only.
 
-RLIMIT_NPROC counts everything that the user runs, so it cannot hold one job. Where a control
-group of the `pids` controller may be made, the kernel refuses to make more; version 2 wakes the
-supervisor then, version 1 is asked now and then. Elsewhere the supervisor counts a few times a
-second, and only while the whole machine has enough processes for this job to be over its limit. A
-job joins its group a moment after its start: joining takes longer than a short job does.
+RLIMIT_NPROC counts all processes of the user, so it cannot limit one job. Where a control group
+with the `pids` controller may be created, the kernel refuses more processes; version 2 then wakes
+the supervisor, version 1 is polled. Elsewhere the supervisor counts a few times a second, and only
+while the whole machine has enough processes for this job to exceed its limit. A job joins its
+group a moment after its start, because joining takes longer than a short job runs.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from .signals import send
 
 NEVER = float("inf")
 EVERY_S = 0.25
-"""Between the start and the first count, and between counts where there is no group."""
+"""Time from the start to the first count, and between counts where there is no group."""
 GROUP_EVERY_S = 2.0
-"""Between two looks at a group that does not wake us; it cannot grow meanwhile."""
+"""Poll interval of a group that does not wake the supervisor; it cannot grow meanwhile."""
 MOST_PASSES = 100
-"""Over all processes while they are being stopped."""
+"""Maximum number of passes over all processes to stop them."""
 
 
-class Crowd:
-    """The processes of one attempt, as far as their number goes.
+class ProcessLimit:
+    """Counts the processes and threads of one attempt.
 
     Attributes:
-        due_s: when `check` wants to be called next.
-        over: the job was seen to have more than it may.
+        due_s: when to call `check` next.
+        over: the job was over its limit.
         alarm: a descriptor that polls as urgent when the kernel refused a process; -1 = none.
     """
 
     def __init__(self, limit: int, name: str) -> None:
         """
         Args:
-            limit: processes and threads at a time; 0 = any number.
-            name: of the attempt's control groups.
+            limit: processes and threads at a time; 0 = no limit.
+            name: name of the attempt's control groups.
         """
         self.due_s = NEVER
         self.alarm = -1
         self.over = False
         self._limit = limit
         self._name = name
-        self._group: cgroup.Crowded | None = None
+        self._group: cgroup.PidsGroup | None = None
         self._events = -1
 
     def began(self, now_s: float) -> None:
-        """Start to count."""
+        """Schedule the first count."""
         if self._limit:
             self.due_s = now_s + EVERY_S
 
     def check(self, now_s: float) -> str:
-        """Look whether there are too many; returns the sentence that says so, else nothing."""
+        """Count; returns the message of a job over its limit, else an empty string."""
         count = self._count()
         if count > self._limit or self._refused():
             self.over = True
-            return self._sentence(max(count, self._limit + 1))
+            return self._message(max(count, self._limit + 1))
         if self._group is None:
             self._make_group()
         self.due_s = now_s + (EVERY_S if self._events < 0 else GROUP_EVERY_S)
@@ -79,12 +79,12 @@ class Crowd:
             stopped |= fresh
 
     def close(self) -> str:
-        """Remove what was made for the attempt, once its processes are gone.
+        """Remove the attempt's group, once its processes are gone.
 
         Returns:
-            The sentence that says that it wanted too many, if that was not seen before.
+            The message of a job over its limit, if that was not noticed before.
         """
-        refused = "" if self.over or not self._refused() else self._sentence(self._limit + 1)
+        refused = "" if self.over or not self._refused() else self._message(self._limit + 1)
         self.due_s = NEVER
         if self._events >= 0:
             os.close(self._events)
@@ -95,13 +95,13 @@ class Crowd:
         return refused
 
     def _refused(self) -> bool:
-        """Whether the kernel refused a process; waits for the next time."""
+        """Return whether the kernel refused a process; rearms the alarm."""
         if self._group is None or self._events < 0:
             return False
         return self._group.refusals(self._events) > 0
 
     def _count(self) -> int:
-        """Processes and threads; 0 if the whole machine has no more than the job may have."""
+        """Return processes and threads; 0 if even the whole machine has no more than the limit."""
         if self._events >= 0 or proc.all_tasks() <= self._limit:
             return 0
         return sum(map(proc.thread_count, proc.descendants(os.getpid())))
@@ -110,12 +110,12 @@ class Crowd:
         place = cgroup.find_place(controller="pids")
         if place is None:
             return
-        group = cgroup.Crowded(place, self._name)
+        group = cgroup.PidsGroup(place, self._name)
         if group.keep_to(self._limit, lambda: proc.descendants(os.getpid())):
             self._events = group.open_events()
             self.alarm = self._events if group.version == 2 else -1
         self._group = group
 
-    def _sentence(self, count: int) -> str:
+    def _message(self, count: int) -> str:
         asked = f"wanted {count} processes and threads at once, its limit is {self._limit}"
         return f"process-limit: {asked}; start fewer or submit with a higher --max-processes"
