@@ -40,7 +40,7 @@ def test_the_work_is_done(tmp_path: Path) -> None:
 
 def test_the_quickest_counts_and_a_missed_bar_is_said() -> None:
     times = iter([0.0, 3.0, 10.0, 12.0])
-    part = parts.Part("counting to {size}", "batch", 1.0, lambda *_: int, lambda: next(times))
+    part = parts.TimedPart("counting to {size}", "batch", 1.0, lambda *_: int, lambda: next(times))
     assert parts.measured(part, TINY, 2, lambda _: None) == {
         "part": "counting to 20", "value": 2.0, "unit": "CPU s", "bar": 1.0, "holds": False,
     }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flyball.bench.starts import Outcome, figures, outcomes_of, pinball, run
+from flyball.bench.starts import StartOutcome, figures, outcomes_of, pinball, run
 from flyball.core.errors import Unavailable
 
 
@@ -19,8 +19,8 @@ def test_pinball_loss_weighs_late_and_early_by_the_level() -> None:
 
 def test_figures_compare_with_reservations_alone() -> None:
     waits = [*range(10, 100, 10)]
-    outcomes = [Outcome(0, "j", wait, 1.2 * wait, 0.3 * wait, wait) for wait in waits]
-    outcomes.append(Outcome(1, "late", 1.0, 2.0, 3.0, 50.0))
+    outcomes = [StartOutcome(0, "j", wait, 1.2 * wait, 0.3 * wait, wait) for wait in waits]
+    outcomes.append(StartOutcome(1, "late", 1.0, 2.0, 3.0, 50.0))
     found = figures(outcomes)
     kept, at_50, at_90 = found["bars"]
     assert (kept["value"], kept["holds"]) == (90.0, True)
@@ -44,7 +44,7 @@ def test_jobs_that_started_at_once_are_left_out() -> None:
         "forecasts": {"2": {"p50_s": 20.0, "p90_s": 40.0, "asked_s": 1.0}},
         "reserved_s": {1: 0.0, 2: 15.0},
     }
-    assert outcomes_of(answer) == [Outcome(0, "a", 21.0, 41.0, 15.0, 30.0)]
+    assert outcomes_of(answer) == [StartOutcome(0, "a", 21.0, 41.0, 15.0, 30.0)]
 
 
 def test_a_real_run_is_judged() -> None:

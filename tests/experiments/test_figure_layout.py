@@ -18,12 +18,12 @@ from matplotlib.transforms import Bbox
 from flyball.app import policy_settings
 from flyball.core.effects import Effects
 from flyball.experiments.compare.figure import compare_drawing
-from flyball.experiments.compare.runs import Plan
+from flyball.experiments.compare.runs import ComparePlan
 from flyball.experiments.compare.summary import Comparison, compare
 from flyball.experiments.figures import replay_drawing, wrapped
 from flyball.experiments.pareto import AIMS, Point
 from flyball.experiments.pareto_figure import pareto_drawing
-from flyball.experiments.replay import Case, Run, run_all
+from flyball.experiments.replay import ReplayCase, Run, run_all
 from flyball.experiments.scenarios import Scenario
 from flyball.predict.load.ahead import Ahead
 from flyball.predict.load.figure import forecast_drawing
@@ -41,7 +41,7 @@ def run_of_easy() -> Run:
     target = load_cluster("five-mixed")
     workload = generate("mixed", 0, jobs=60, load=1.2, devices=target.device_count)
     policies = tuple(policy_settings("easy", []))
-    case = Case(target, (workload,), policies, Effects(), 1, "first")
+    case = ReplayCase(target, (workload,), policies, Effects(), 1, "first")
     return run_all(case, 1, lambda _run: None, lambda _text: None)[0]
 
 
@@ -54,7 +54,7 @@ def names(count: int, tuned: bool) -> list[str]:
 def comparison(policies: list[str]) -> Comparison:
     settings = policy_settings("fifo-skip,fifo", [])
     tiny = Scenario("tiny", "a small one", NODES, "mixed", 20, 0.9)
-    plan = Plan((tiny, replace(tiny, name="a-long-name")), tuple(settings), (0, 1))
+    plan = ComparePlan((tiny, replace(tiny, name="a-long-name")), tuple(settings), (0, 1))
     found = compare(plan, [plan.run(*task) for task in plan.tasks()], "fifo-skip")
     rows = found.overall
     wide = [{**rows[at % len(rows)], "policy": name} for at, name in enumerate(policies)]

@@ -25,7 +25,7 @@ from flyball.experiments.pareto import (
     swept_settings,
 )
 from flyball.experiments.pareto_figure import pareto_figure
-from flyball.experiments.replay import Case, Run, changes, run_all
+from flyball.experiments.replay import ReplayCase, Run, changes, run_all
 from flyball.experiments.tuning.tuned import ablation, beside, made_elastic, rows
 from flyball.tune.registry import settings
 
@@ -49,7 +49,7 @@ def workload(jobs: int = 24) -> Workload:
 @pytest.fixture(scope="module")
 def summary() -> Summary:
     """Of any run; tests set the numbers they need."""
-    case = Case(CLUSTER, (workload(3),), (EASY,), Effects())
+    case = ReplayCase(CLUSTER, (workload(3),), (EASY,), Effects())
     return case.run(0, 0).summary
 
 
@@ -212,7 +212,7 @@ def test_the_last_tuner_left_out_is_the_policy_alone() -> None:
     # Caps alone: a window this short would blame sleep for the time that nodes take to wake.
     arms = ablation(EASY, tuning_setting("power", ["power.spare=-1"]), ["power"])
     jobs = workload(8)
-    runs = run_all(Case(CLUSTER, (jobs,), arms.policies, Effects()), workers=1)
+    runs = run_all(ReplayCase(CLUSTER, (jobs,), arms.policies, Effects()), workers=1)
     table = rows(runs, arms)
     assert table[2]["policy"] == "without power"
     assert table[2]["left_out"] == "power"
@@ -227,11 +227,11 @@ def test_the_last_tuner_left_out_is_the_policy_alone() -> None:
 def test_what_nobody_tunes_runs_as_its_user_set_it() -> None:
     # Batches that follow the devices would be faster even on the devices that a job asks for.
     jobs = made_elastic(workload(), 1.0, 0)
-    plain = Case(CLUSTER, (workload(),), (EASY,), Effects()).run(0, 0).summary
+    plain = ReplayCase(CLUSTER, (workload(),), (EASY,), Effects()).run(0, 0).summary
     effects = Effects(adaptive_batch=True, share_limit=2, speed_error=0.3)
-    assert Case(CLUSTER, (jobs,), (EASY,), effects).run(0, 0).summary == plain
+    assert ReplayCase(CLUSTER, (jobs,), (EASY,), effects).run(0, 0).summary == plain
     arm = tuned(EASY, tuning_setting("power", ["power.slowdown=0", "power.spare=-1"]))
-    capped = Case(CLUSTER, (jobs,), (arm,), effects).run(0, 0).summary
+    capped = ReplayCase(CLUSTER, (jobs,), (arm,), effects).run(0, 0).summary
     assert capped.preemptions == 0
     assert capped.work_per_window == pytest.approx(plain.work_per_window)
 
@@ -240,7 +240,7 @@ def test_what_nobody_tunes_runs_as_its_user_set_it() -> None:
 def test_elastic_helps_a_full_cluster_and_says_what_it_did() -> None:
     jobs = made_elastic(workload(), 1.0, 0)
     arms = beside([EASY], tuning_setting("elastic", []))
-    case = Case(CLUSTER, (jobs,), arms.policies, Effects(), watch=True)
+    case = ReplayCase(CLUSTER, (jobs,), arms.policies, Effects(), watch=True)
     runs = run_all(case, workers=1)
     assert runs[0].adjustments == ()
     change = changes(runs, arms.against)[0]["completion_s"]
@@ -259,6 +259,6 @@ def test_feedback_is_a_setting_of_the_tuning() -> None:
     arm = tuned(EASY, tuning)
     effects = Effects(speed_error=0.5)
     jobs = made_elastic(workload(12), 1.0, 0)
-    summary = Case(CLUSTER, (jobs,), (arm,), effects).run(0, 0).summary
+    summary = ReplayCase(CLUSTER, (jobs,), (arm,), effects).run(0, 0).summary
     assert summary.jobs == 12
     assert isinstance(arm, PolicySetting)

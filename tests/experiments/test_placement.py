@@ -32,7 +32,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return nodes, pods
 
 
-def setting(files: tuple[Path, Path]) -> placement.Setting:
+def setting(files: tuple[Path, Path]) -> placement.PlacementSetting:
     return placement.load(*files, lambda _note: None)
 
 

@@ -16,7 +16,7 @@ from flyball.core.errors import BadInput, UnknownName
 from flyball.core.workload import Workload
 from flyball.experiments import replay, workers
 from flyball.experiments.figures import queue_curve, replay_figure
-from flyball.experiments.replay import Case, Run, differences, run_all
+from flyball.experiments.replay import ReplayCase, Run, differences, run_all
 
 CLUSTER = Cluster("two", (NodeGroup("a", 1, "V100", 2), NodeGroup("b", 1, "T4", 2)))
 
@@ -31,9 +31,9 @@ def workload(jobs: int = 40) -> Workload:
     )
 
 
-def case(policies: str = "fifo,easy,srtf", seeds: int = 3, keep: str = "none") -> Case:
+def case(policies: str = "fifo,easy,srtf", seeds: int = 3, keep: str = "none") -> ReplayCase:
     chosen = tuple(policy_settings(policies, []))
-    return Case(CLUSTER, (workload(),), chosen, Effects(estimate_sigma=0.8), seeds, keep)
+    return ReplayCase(CLUSTER, (workload(),), chosen, Effects(estimate_sigma=0.8), seeds, keep)
 
 
 def untimed(runs: list[Run]) -> list[Run]:
@@ -76,13 +76,13 @@ def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "POOL_PAYS_S", -1.0)
     chosen = tuple(policy_settings("fifo", []))
     with pytest.raises(Exception, match="asks for 99 GPUs"):
-        run_all(Case(CLUSTER, (good, bad, bad), chosen, Effects(), seeds=3), workers=2)
+        run_all(ReplayCase(CLUSTER, (good, bad, bad), chosen, Effects(), seeds=3), workers=2)
 
 
 @pytest.mark.nojit
 def test_a_workload_per_seed() -> None:
     chosen = tuple(policy_settings("fifo", []))
-    both = Case(CLUSTER, (workload(20), workload(30)), chosen, Effects(), seeds=2)
+    both = ReplayCase(CLUSTER, (workload(20), workload(30)), chosen, Effects(), seeds=2)
     assert [run.summary.jobs for run in run_all(both, workers=1)] == [20, 30]
 
 
@@ -95,7 +95,7 @@ def test_raw_results_only_where_asked(keep: str, kept: int) -> None:
 def test_an_impossible_job_is_refused() -> None:
     jobs = Workload.of("w", [0.0], [1.0], [3])
     with pytest.raises(BadInput, match="asks for 3 GPUs"):
-        run_all(Case(CLUSTER, (jobs,), tuple(policy_settings("fifo", [])), Effects()))
+        run_all(ReplayCase(CLUSTER, (jobs,), tuple(policy_settings("fifo", [])), Effects()))
 
 
 def test_differences_are_paired() -> None:
@@ -128,7 +128,7 @@ def test_queue_curve() -> None:
     # One job at a time: at 0 the first starts; two more wait until 10 s and 20 s.
     one = Cluster("one", (NodeGroup("a", 1, "V100", 1),))
     jobs = Workload.of("w", [0.0, 1.0, 1.0], [10.0, 10.0, 10.0])
-    lone = Case(one, (jobs,), tuple(policy_settings("fifo", [])), Effects(), 1, "all")
+    lone = ReplayCase(one, (jobs,), tuple(policy_settings("fifo", [])), Effects(), 1, "all")
     results = run_all(lone)[0].results
     assert results is not None
     days, waiting = queue_curve(results)

@@ -61,7 +61,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Part:
+class TimedPart:
     """One figure.
 
     Attributes:
@@ -93,7 +93,7 @@ def run(
     return [measured(PARTS[name], sizes or Sizes(), repeats, note) for name in only or PARTS]
 
 
-def measured(part: Part, sizes: Sizes, repeats: int, note: Note) -> Row:
+def measured(part: TimedPart, sizes: Sizes, repeats: int, note: Note) -> Row:
     """The row of one part: the quickest of its runs."""
     size = getattr(sizes, part.size) if part.size else 1
     about = part.about.format(size=f"{size:,}")
@@ -180,11 +180,11 @@ def _forecast(size: int, _folder: Path) -> Work:
 
 
 PARTS = {
-    "start": Part("flyball --help", "", 0.3, _start, _children_s),
-    "read": Part("reading {size} rows of a trace", "rows", 2.0, _read),
-    "generate": Part("generating {size} jobs", "jobs", 1.0, _generate),
-    "classify": Part("classifying {size} jobs", "classified", 1.0, _classify),
-    "batch": Part("reading a batch of {size} submitted jobs", "batch", 1.0, _batch),
-    "power": Part("a round of power at {size} nodes, every cap changes", "nodes", 1.0, _power),
-    "forecast": Part("a minute of {size} forecast series", "series", 1.5, _forecast),
+    "start": TimedPart("flyball --help", "", 0.3, _start, _children_s),
+    "read": TimedPart("reading {size} rows of a trace", "rows", 2.0, _read),
+    "generate": TimedPart("generating {size} jobs", "jobs", 1.0, _generate),
+    "classify": TimedPart("classifying {size} jobs", "classified", 1.0, _classify),
+    "batch": TimedPart("reading a batch of {size} submitted jobs", "batch", 1.0, _batch),
+    "power": TimedPart("a round of power at {size} nodes, every cap changes", "nodes", 1.0, _power),
+    "forecast": TimedPart("a minute of {size} forecast series", "series", 1.5, _forecast),
 }

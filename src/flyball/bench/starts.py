@@ -40,7 +40,7 @@ P90_BAR = (80.0, 97.0)
 LEVELS = (0.5, 0.9)
 
 
-class Outcome(NamedTuple):
+class StartOutcome(NamedTuple):
     """One job that had to wait: what was forecast and what happened, in seconds from submission."""
 
     run: int
@@ -58,7 +58,7 @@ def run(note: Note, runs: int, scale: float, fresh: bool = True) -> dict[str, An
         scale: length of its jobs.
         fresh: whether each run has an empty state folder; else all share one and learn from it.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[StartOutcome] = []
     for answer in _demos(note, runs, scale, fresh):
         outcomes += outcomes_of(answer)
     return {"runs": runs, "scale": scale, "fresh": fresh, **figures(outcomes)}
@@ -111,7 +111,7 @@ def reserved(state: Path, ids: Sequence[int]) -> dict[int, float]:
     return {job.id: by_label[job.label] for job in jobs}
 
 
-def outcomes_of(answer: dict[str, Any]) -> list[Outcome]:
+def outcomes_of(answer: dict[str, Any]) -> list[StartOutcome]:
     """The jobs of one run that were forecast to wait, or did by the estimates."""
     outcomes = []
     for job in answer["jobs"]:
@@ -121,11 +121,11 @@ def outcomes_of(answer: dict[str, Any]) -> list[Outcome]:
         wait_s = job["start_time"] - job["submit_time"]
         p50_s, p90_s = (told["asked_s"] + told[name] for name in ("p50_s", "p90_s"))
         reserved_s = answer["reserved_s"][job["id"]]
-        outcomes.append(Outcome(answer["run"], job["name"], p50_s, p90_s, reserved_s, wait_s))
+        outcomes.append(StartOutcome(answer["run"], job["name"], p50_s, p90_s, reserved_s, wait_s))
     return outcomes
 
 
-def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def figures(outcomes: Sequence[StartOutcome]) -> dict[str, Any]:
     """Coverage and pinball loss, of the forecasts and of reservations alone."""
     if not outcomes:
         raise Unavailable("no job had to wait", "use a larger --scale")

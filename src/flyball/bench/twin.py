@@ -36,7 +36,7 @@ DEVICES_PER_NODE = 8
 
 
 @dataclass(frozen=True)
-class Case:
+class TwinCase:
     """A full cluster with `pending` jobs in the queue at the start while `jobs` more arrive."""
 
     name: str
@@ -49,10 +49,10 @@ class Case:
 SRTF = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=60.0)
 EASY = Knobs(backfill=Backfill.EASY, depth=1000)
 CASES = (
-    Case("priority-1k", 1_000, 80_000, 150_000, Knobs()),
-    Case("priority-10k", 10_000, 100_000, 250_000, Knobs()),
-    Case("easy-1k", 1_000, 50_000, 150_000, EASY),
-    Case("preempt-1k", 1_000, 90_000, 150_000, SRTF),
+    TwinCase("priority-1k", 1_000, 80_000, 150_000, Knobs()),
+    TwinCase("priority-10k", 10_000, 100_000, 250_000, Knobs()),
+    TwinCase("easy-1k", 1_000, 50_000, 150_000, EASY),
+    TwinCase("preempt-1k", 1_000, 90_000, 150_000, SRTF),
 )
 QUEUE_LENGTHS = (1_000, 10_000, 100_000)
 SCALING = {
@@ -63,7 +63,7 @@ SCALING = {
 }
 
 
-def saturated(case: Case, seed: int = 0) -> tuple[Cluster, Workload]:
+def saturated(case: TwinCase, seed: int = 0) -> tuple[Cluster, Workload]:
     """The case's cluster, and jobs of mixed size, length and priority that keep it full.
 
     A job arrives whenever one starts, so that the queue keeps its length: the instants are those
@@ -104,7 +104,7 @@ def run(note: Note) -> dict[str, Any]:
     return figures
 
 
-def measure(case: Case) -> dict[str, Any]:
+def measure(case: TwinCase) -> dict[str, Any]:
     """Events per CPU-second while jobs arrive, from the moment the queue is full."""
     cluster, workload = saturated(case)
     end_us = int(workload.submit_us[-1])
@@ -143,14 +143,14 @@ def scaling() -> dict[str, dict[str, float]]:
     for name, knobs in SCALING.items():
         found[name] = {}
         for pending in QUEUE_LENGTHS:
-            figures = measure(Case(name, 1_000, pending, 30_000, knobs))
+            figures = measure(TwinCase(name, 1_000, pending, 30_000, knobs))
             found[name][str(pending)] = 1e9 / figures["events_per_s"]
     return found
 
 
 def reference_ratio() -> float:
     """How many times faster the compiled twin is than the reference, on the same small case."""
-    cluster, workload = saturated(Case("reference", 4, 200, 800, Knobs()))
+    cluster, workload = saturated(TwinCase("reference", 4, 200, 800, Knobs()))
     best_s = float("inf")
     for _ in range(REPEATS):
         twin = Twin(cluster, workload, Knobs())
@@ -165,7 +165,7 @@ def reference_ratio() -> float:
 
 def clone_us() -> dict[str, Any]:
     """Microseconds to clone a full cluster of a thousand nodes into an earlier clone."""
-    cluster, workload = saturated(Case("clone", 1_000, 500, 1_000, Knobs()))
+    cluster, workload = saturated(TwinCase("clone", 1_000, 500, 1_000, Knobs()))
     twin = Twin(cluster, workload, Knobs())
     twin.run(int(workload.submit_us[-1]) // 2)
     copy = clone(twin.state)
@@ -189,7 +189,7 @@ def clone_us() -> dict[str, Any]:
 def million_jobs_cpu_s() -> float:
     """CPU time of a million jobs from columns in memory to the last end, building included."""
     filling = 1_000 * DEVICES_PER_NODE // 2
-    case = Case("million", 1_000, 50_000, 950_000 - filling, Knobs())
+    case = TwinCase("million", 1_000, 50_000, 950_000 - filling, Knobs())
     cluster, workload = saturated(case)
     assert len(workload) == 1_000_000
     best_s = float("inf")

@@ -35,7 +35,7 @@ ALONE = "fifo-skip,easy"
 
 
 @dataclass(frozen=True)
-class Case:
+class FairnessCase:
     """One draw: the tenants' own workloads, and all of them together."""
 
     own: tuple[Workload, ...]
@@ -58,7 +58,7 @@ def own_cluster() -> Cluster:
     return Cluster("own", (NodeGroup("n", NODES, "V100", DEVICES),))
 
 
-def draw(load: float, seed: int) -> Case:
+def draw(load: float, seed: int) -> FairnessCase:
     """A generated week of each tenant, together at this load on the shared cluster."""
     factor = load * len(DEMANDS) / sum(DEMANDS)
     own = tuple(_week(demand * factor, 1_000 * seed + at, at) for at, demand in enumerate(DEMANDS))
@@ -66,7 +66,7 @@ def draw(load: float, seed: int) -> Case:
     joined = {each: np.concatenate([getattr(one, each) for one in own]) for each in columns}
     order = np.argsort(joined["submit_us"], kind="stable")
     joined = {name: values[order] for name, values in joined.items()}
-    return Case(own, _workload("together", joined))
+    return FairnessCase(own, _workload("together", joined))
 
 
 def _week(load: float, seed: int, tenant: int) -> Workload:

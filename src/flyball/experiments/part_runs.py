@@ -25,7 +25,7 @@ EXTRAS = {"torch": "learn", "safetensors": "learn"}
 
 
 @dataclass(frozen=True)
-class Part:
+class BenchPart:
     """One part of a measurement.
 
     Attributes:
@@ -105,7 +105,7 @@ Measure = Callable[[Sequence[str]], Measured]
 
 
 def run_parts(
-    parts: Mapping[str, Part],
+    parts: Mapping[str, BenchPart],
     only: Sequence[str],
     note: Note,
     runs: RunFile,
@@ -153,7 +153,7 @@ def run_parts(
 
 
 def _startable(
-    parts: Mapping[str, Part], names: Sequence[str], note: Note, outcome: Outcome
+    parts: Mapping[str, BenchPart], names: Sequence[str], note: Note, outcome: Outcome
 ) -> list[str]:
     """The parts that have all they need; the others are named at once."""
     out = []
@@ -166,7 +166,7 @@ def _startable(
     return out
 
 
-def _one_by_one(parts: Mapping[str, Part], note: Note) -> Measure:
+def _one_by_one(parts: Mapping[str, BenchPart], note: Note) -> Measure:
     def measure(names: Sequence[str]) -> Measured:
         for name in names:
             note(f"{name}: {parts[name].about}" if parts[name].about else name)

@@ -38,7 +38,7 @@ DRAWS = 2023
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlacementSetting:
     """A cluster and the pods to draw from; `published` if the figures above are about these."""
 
     cluster: Cluster
@@ -46,7 +46,7 @@ class Setting:
     published: bool
 
 
-def load(nodes: Path | None, pods: Path | None, note: Callable[[str], None]) -> Setting:
+def load(nodes: Path | None, pods: Path | None, note: Callable[[str], None]) -> PlacementSetting:
     """The setting from these files, or from the shared data where none is named.
 
     Raises:
@@ -58,10 +58,10 @@ def load(nodes: Path | None, pods: Path | None, note: Callable[[str], None]) -> 
     trace = read_trace(pods or shared_data(FOLDER, "pods.csv.gz"), notes=notes)
     for each in notes:
         note(each)
-    return Setting(cluster, trace, nodes is None and pods is None)
+    return PlacementSetting(cluster, trace, nodes is None and pods is None)
 
 
-def draw(setting: Setting, over: float, seed: int) -> Workload:
+def draw(setting: PlacementSetting, over: float, seed: int) -> Workload:
     """Pods in random order, with repetition, until they ask for `over` times the devices."""
     trace, rng = setting.trace, np.random.default_rng([DRAWS, seed])
     asked = trace.devices * trace.milli
@@ -83,7 +83,7 @@ def draw(setting: Setting, over: float, seed: int) -> Workload:
     )
 
 
-def fill(setting: Setting, workload: Workload, rule: str) -> dict[str, Any]:
+def fill(setting: PlacementSetting, workload: Workload, rule: str) -> dict[str, Any]:
     """Place the pods by one rule: what is left, and the CPU time it took."""
     began = time.process_time()
     twin = Twin(setting.cluster, workload, Knobs().with_settings([f"place={rule}"]))
@@ -101,7 +101,11 @@ def fill(setting: Setting, workload: Workload, rule: str) -> dict[str, Any]:
 
 
 def compare(
-    setting: Setting, rules: list[str], over: float, seeds: int, step: Callable[[str], None]
+    setting: PlacementSetting,
+    rules: list[str],
+    over: float,
+    seeds: int,
+    step: Callable[[str], None],
 ) -> dict[str, Any]:
     """Every figure of `flyball bench placement`; all rules see the same draws.
 

@@ -61,7 +61,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Case:
+class ReplayCase:
     """What all runs share. `workloads` has one entry per seed, or one for all of them.
 
     `notes` says what was left out, assumed or scaled when they were read.
@@ -120,12 +120,12 @@ class Case:
 
 
 def run_all(
-    case: Case,
+    case: ReplayCase,
     workers: int | None = None,
     done: Callable[[Run], None] | None = None,
     note: Callable[[str], None] | None = None,
 ) -> list[Run]:
-    """Every policy under every seed, in the order of `Case.tasks` whoever ran it.
+    """Every policy under every seed, in the order of `ReplayCase.tasks` whoever ran it.
 
     Args:
         case: what to run.

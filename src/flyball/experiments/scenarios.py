@@ -21,7 +21,7 @@ from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.workload import Workload
-from flyball.experiments.replay import Case
+from flyball.experiments.replay import ReplayCase
 from flyball.twin.generate import generate, preset
 from flyball.twin.inputs.cluster_file import load_cluster, parse_cluster
 
@@ -76,10 +76,10 @@ class Scenario:
         given: Any = {key: _plain(value) for key, value in self.effects.items()}
         return Effects(**given, seed=seed)
 
-    def case(self, policy: PolicySetting, seed: int) -> Case:
+    def case(self, policy: PolicySetting, seed: int) -> ReplayCase:
         """One policy under one seed, ready to run."""
         workload = self.make_workload(seed)
-        return Case(self.make_cluster(), (workload,), (policy,), self.make_effects(seed))
+        return ReplayCase(self.make_cluster(), (workload,), (policy,), self.make_effects(seed))
 
     def text(self) -> str:
         """All that it depends on, as one line that changes whenever any of it does."""

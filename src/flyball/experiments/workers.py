@@ -24,7 +24,7 @@ Shown = TypeVar("Shown", covariant=True)
 
 
 class Runner(Protocol[Shown]):
-    """What runs tasks and can be sent to another process, as a `replay.Case` can."""
+    """What runs tasks and can be sent to another process, as a `replay.ReplayCase` can."""
 
     @property
     def run(self) -> Callable[..., Shown]: ...

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from flyball.bench.predict import cost
 from flyball.cli.predict import load
-from flyball.experiments.part_runs import Part
+from flyball.experiments.part_runs import BenchPart
 
 app = typer.Typer()
 app.command("cost")(load.cost)
@@ -43,7 +43,7 @@ def test_rows_of_time(small: None) -> None:
 
 def test_the_command(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = cost.cost_rows(lambda _: None, (50, 200))
-    monkeypatch.setattr(cost, "PARTS", {"series": Part(lambda _note: rows)})
+    monkeypatch.setattr(cost, "PARTS", {"series": BenchPart(lambda _note: rows)})
     result = CliRunner().invoke(app, ["cost", "--json"])
     assert json.loads(result.stdout)["rows"] == rows
     assert "once a minute" in CliRunner().invoke(app, ["cost"]).stdout

@@ -11,12 +11,14 @@ from tests.predict.load.test_backtest import small_targets
 from flyball.bench.predict import mission
 from flyball.bench.predict.load import measure
 from flyball.experiments import part_runs
-from flyball.experiments.part_runs import Part
+from flyball.experiments.part_runs import BenchPart
 from flyball.experiments.run_file import RunFile
 
 
-def small_parts() -> dict[str, Part]:
-    return {name: Part(partial(measure, name, target)) for name, target in small_targets().items()}
+def small_parts() -> dict[str, BenchPart]:
+    return {
+        name: BenchPart(partial(measure, name, target)) for name, target in small_targets().items()
+    }
 
 
 def test_rows_are_whole_and_a_stopped_run_goes_on(

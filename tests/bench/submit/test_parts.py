@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from flyball.bench.submit import cycles, idle, jobs, parts, rates, recovery, speed
-from flyball.bench.submit.rows import Setting, at_least, at_most
+from flyball.bench.submit.rows import SubmitSetting, at_least, at_most
 from flyball.bench.submit.server import Up, running, state_folder, wait_until
 from flyball.bench.submit.speed import Worker
 from flyball.cli.bench import submit
@@ -146,10 +146,10 @@ def test_idle_finds_every_process(up: Up) -> None:
 
 
 def test_cycles_keep_the_queue_full(tmp_path: Path) -> None:
-    case = cycles.Case(nodes=4, pending=30, cycles=5, bar_ms=1e9)
+    case = cycles.CycleCase(nodes=4, pending=30, cycles=5, bar_ms=1e9)
     world = cycles.World(tmp_path, case, "easy")
     try:
-        rows = cycles._rows(world, Setting(tmp_path, True, NOTES.append))
+        rows = cycles._rows(world, SubmitSetting(tmp_path, True, NOTES.append))
         assert len(world.plane.book.jobs) - len(world.plane.table.running) >= 25
     finally:
         world.plane.close()
@@ -163,7 +163,7 @@ def test_a_history_is_what_a_control_plane_recovers_from(tmp_path: Path) -> None
     with History(tmp_path / JOURNAL) as history:
         assert history.counts() == {JobState.COMPLETED: 1_500, JobState.PENDING: 10}
         assert history.last().next_job == 1_511
-    setting = Setting(tmp_path, True, NOTES.append)
+    setting = SubmitSetting(tmp_path, True, NOTES.append)
     for took_s, cpu_s in (
         recovery._opened(setting, tmp_path),
         recovery._up(setting, tmp_path),
@@ -213,7 +213,7 @@ def command(*arguments: str) -> None:
 def test_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def part(setting: Setting) -> list[dict[str, Any]]:
+    def part(setting: SubmitSetting) -> list[dict[str, Any]]:
         """A figure."""
         assert setting.size(10, 1) == 1
         return [at_least("rate", 5.0, "jobs/s", 4.0, about="five"), at_most("time", 1, "s", None)]

@@ -69,7 +69,7 @@ def test_a_bar_has_a_direction(metric: str, value: float, bar: Any, holds: Any) 
 
 
 def test_rows_are_changes_in_percent_with_their_interval() -> None:
-    case = mixed.Case("a", 1.3, work=25.0)
+    case = mixed.MixedCase("a", 1.3, work=25.0)
     names = ("work", "energy_per_work", "completion", "most_changes", "mean_changes")
     more = ("worst_fairness", "unfinished")
     base = dict.fromkeys((*names, *more), 10.0)

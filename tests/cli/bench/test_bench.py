@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flyball.cli.main import run
-from flyball.experiments.compare.runs import Plan
+from flyball.experiments.compare.runs import ComparePlan
 from flyball.experiments.compare.summary import load_comparison
 from flyball.experiments.run_file import Record
 
@@ -65,15 +65,15 @@ def test_control_c_keeps_what_is_done(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    run_one = Plan.run
+    run_one = ComparePlan.run
 
-    def interrupted(self: Plan, *task: int) -> Record:
+    def interrupted(self: ComparePlan, *task: int) -> Record:
         made.append(1)
         if len(made) == 4:
             raise KeyboardInterrupt
         return run_one(self, *task)
 
-    monkeypatch.setattr(Plan, "run", interrupted)
+    monkeypatch.setattr(ComparePlan, "run", interrupted)
     arguments = [*COMPARE, "--policies", "fifo-skip,fifo", "--out", str(tmp_path)]
     assert run(arguments) == 130
     assert "broken off after 3 new runs" in capsys.readouterr().err

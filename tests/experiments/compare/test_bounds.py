@@ -17,7 +17,7 @@ from flyball.core.metrics import completions_s
 from flyball.core.workload import Workload
 from flyball.experiments.compare.bounds import (
     Bounds,
-    Demand,
+    JobNeeds,
     best_shared,
     demand_of,
     lower_bounds,
@@ -87,7 +87,7 @@ def test_weights_see_that_a_slow_pool_is_slow() -> None:
     # Two pools of one device, the second ten times slower, for eight jobs of 10 s.
     jobs = 8
     need = np.tile([10.0, 100.0], (jobs, 1))
-    demand = Demand(np.zeros(jobs), np.zeros(jobs), np.ones(jobs), need, np.ones(2))
+    demand = JobNeeds(np.zeros(jobs), np.zeros(jobs), np.ones(jobs), need, np.ones(2))
     # As if both were fast: ends at 5, 10, ..., 40, and nobody before 10.
     assert shared_s(demand, np.ones(2)) == pytest.approx((10 + np.arange(10, 41, 5).sum()) / 8)
     # In truth 1.1 devices: the k-th ends at k * 10 / 1.1.
@@ -124,7 +124,7 @@ def test_one_machine_is_solved_by_the_shortest_remaining_first(seed: int) -> Non
     jobs = 40
     need = rng.lognormal(3.0, 1.0, (jobs, 1))
     release = np.sort(rng.uniform(0.0, 0.8 * need.sum(), jobs))
-    demand = Demand(release, release, np.ones(jobs), need, np.ones(1))
+    demand = JobNeeds(release, release, np.ones(jobs), need, np.ones(1))
     optimum = shared_s(demand, np.ones(1))
     assert 0.7 * optimum < priced_s(demand, np.ones(1)) <= optimum * (1 + 1e-9)
 
@@ -134,7 +134,7 @@ def test_two_unlike_machines_against_every_assignment(seed: int) -> None:
     # Seven jobs that each machine does at its own pace; shortest first on each is then best.
     rng = np.random.default_rng(seed)
     need = rng.lognormal(2.0, 1.0, (7, 2))
-    demand = Demand(np.zeros(7), np.zeros(7), np.ones(7), need, np.ones(2))
+    demand = JobNeeds(np.zeros(7), np.zeros(7), np.ones(7), need, np.ones(2))
     best = np.inf
     for choice in itertools.product((0, 1), repeat=7):
         picked = np.array(choice)

@@ -25,7 +25,7 @@ from flyball.experiments.compare.report import (
     relative_table,
     scenario_table,
 )
-from flyball.experiments.compare.runs import BOUND, Plan, code_version, run_plan
+from flyball.experiments.compare.runs import BOUND, ComparePlan, code_version, run_plan
 from flyball.experiments.compare.summary import Comparison, compare, load_comparison, summary_of
 from flyball.experiments.run_file import Record, RunFile
 from flyball.experiments.scenarios import Scenario
@@ -35,15 +35,15 @@ TINY = Scenario("tiny", "a small one", NODES, "mixed", 30, 0.9, effects={"estima
 HEAP = replace(TINY, name="heap", load=None)
 
 
-def plan(policies: str = "fifo-skip,fifo,srtf", seeds: int = 3) -> Plan:
-    return Plan((TINY, HEAP), tuple(policy_settings(policies, [])), tuple(range(seeds)))
+def plan(policies: str = "fifo-skip,fifo,srtf", seeds: int = 3) -> ComparePlan:
+    return ComparePlan((TINY, HEAP), tuple(policy_settings(policies, [])), tuple(range(seeds)))
 
 
 def untimed(records: list[Record]) -> list[Record]:
     return [{name: value for name, value in r.items() if name != "run_s"} for r in records]
 
 
-def run_in(path: Path, what: Plan, **more: Any) -> list[Record]:
+def run_in(path: Path, what: ComparePlan, **more: Any) -> list[Record]:
     with RunFile(path) as runs:
         return run_plan(what, runs, workers=1, **more)
 
@@ -87,14 +87,14 @@ def test_broken_off_and_gone_on_with(tmp_path: Path) -> None:
 def test_only_what_is_new_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs.jsonl"
     run_in(path, plan("fifo-skip,fifo", 2))
-    run = Plan.run
+    run = ComparePlan.run
     made: list[tuple[int, int, int]] = []
 
-    def counted(self: Plan, seed: int, scenario: int, arm: int) -> Record:
+    def counted(self: ComparePlan, seed: int, scenario: int, arm: int) -> Record:
         made.append((seed, scenario, arm))
         return run(self, seed, scenario, arm)
 
-    monkeypatch.setattr(Plan, "run", counted)
+    monkeypatch.setattr(ComparePlan, "run", counted)
     run_in(path, plan("fifo-skip,fifo", 2))
     assert made == []
     run_in(path, plan("fifo-skip,srtf,fifo", 2))  # one policy more, in between
@@ -132,10 +132,10 @@ def test_keys_follow_all_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {plan().key(*task) for task in plan().tasks()}
     assert len(keys) == len(plan().tasks())
     first = plan().key(0, 0, 0)
-    deeper = Plan((TINY,), tuple(policy_settings("fifo-skip", ["depth=7"])), (0,))
+    deeper = ComparePlan((TINY,), tuple(policy_settings("fifo-skip", ["depth=7"])), (0,))
     assert deeper.key(0, 0, 0) not in keys
     assert deeper.key(0, 0, BOUND) in keys
-    longer = Plan((replace(TINY, jobs=31),), plan().policies, (0,))
+    longer = ComparePlan((replace(TINY, jobs=31),), plan().policies, (0,))
     assert longer.key(0, 0, 0) not in keys
     monkeypatch.setattr(runs, "code_version", lambda: "another")
     assert plan().key(0, 0, 0) != first
@@ -335,7 +335,7 @@ def test_a_policy_that_a_scenario_refuses_does_not_end_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = replace(TINY, name="slow", effects={"checkpoint_s": 1e6})
-    what = Plan((TINY, slow), tuple(policy_settings("fifo-skip,srtf", [])), (0, 1))
+    what = ComparePlan((TINY, slow), tuple(policy_settings("fifo-skip,srtf", [])), (0, 1))
     failed: dict[str, str] = {}
     with RunFile(tmp_path / "runs.jsonl") as runs:
         records = run_plan(what, runs, 1, failed=failed)

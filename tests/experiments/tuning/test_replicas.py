@@ -22,7 +22,7 @@ from flyball.experiments.tuning.replicas import (
     smallest_fleets,
     upper_rates,
 )
-from flyball.experiments.tuning.servegen import CASES, Record, recorded
+from flyball.experiments.tuning.servegen import CASES, ServiceRecord, recorded
 from flyball.physics.serving import steady
 
 STEPS = 2016
@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service of two weeks with a day in it, small enough for a test."""
     hours = np.arange(STEPS) / 6.0
     rates = 40.0 + 30.0 * np.sin(hours * 2 * np.pi / 24.0)
-    made = Record(rates, np.full(STEPS, 20.0), steady(400.0, 60.0))
+    made = ServiceRecord(rates, np.full(STEPS, 20.0), steady(400.0, 60.0))
     monkeypatch.setattr(replicas, "recorded", lambda: dict.fromkeys(CASES, made))
     monkeypatch.setattr(replicas, "_carried", lambda name: Week(name, False, 0).queue.carried(64))
 

@@ -28,7 +28,7 @@ import psutil
 from flyball.bench.monitor.agreement import AGREE, BAR_PERCENT, Look, agreement, look
 from flyball.bench.monitor.store import storing_share
 from flyball.core.errors import DataAbsent
-from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
 from flyball.experiments.run_file import RunFile
 from flyball.monitor.rates import DEFAULT, FASTEST, Rates
 from flyball.monitor.reader import Telemetry
@@ -82,7 +82,7 @@ def run(
     """
     about = f"{jobs} jobs of {processes} processes for {seconds:g} s"
     parts = {
-        name: Part(partial(_measured, rates, seconds, jobs, processes), f"rates, {about}")
+        name: BenchPart(partial(_measured, rates, seconds, jobs, processes), f"rates, {about}")
         for name, rates in MODES.items()
     }
     outcome = run_parts(parts, (), note, runs, [seconds, jobs, processes], done=done)

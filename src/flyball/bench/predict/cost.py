@@ -10,7 +10,7 @@ import numpy as np
 
 from flyball.bench.predict.targets import AHEAD_S, VENUS, Note, Row, row_of, venus_jobs
 from flyball.core.units import S_PER_MIN
-from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
 from flyball.experiments.run_file import RunFile
 from flyball.predict.load.fleet import Fleet
 from flyball.predict.load.registry import NETS, get_forecaster, names
@@ -41,8 +41,8 @@ def fit_rows(note: Note) -> list[Row]:
 
 
 PARTS = {
-    "series": Part(series_rows, "a step of many series"),
-    "fits": Part(fit_rows, "fitting trees and nets", data=VENUS),
+    "series": BenchPart(series_rows, "a step of many series"),
+    "fits": BenchPart(fit_rows, "fitting trees and nets", data=VENUS),
 }
 """Of `flyball bench predict`."""
 

@@ -18,7 +18,7 @@ from flyball.bench.predict.load import measure
 from flyball.bench.predict.targets import TARGETS, VENUS, Note, Row
 from flyball.core.errors import FlyballError
 from flyball.core.shared_data import shared_data
-from flyball.experiments.part_runs import Outcome, Part, attempted, reason_of, run_parts
+from flyball.experiments.part_runs import BenchPart, Outcome, attempted, reason_of, run_parts
 from flyball.experiments.run_file import RunFile
 from flyball.experiments.workers import Workers
 
@@ -30,15 +30,15 @@ def _run_time_rows(note: Note) -> list[Row]:
 
 
 PHILLY = ("philly", "jobs.csv.gz")
-PARTS: dict[str, Part] = {
-    "start time": Part(starts.rows),
+PARTS: dict[str, BenchPart] = {
+    "start time": BenchPart(starts.rows),
     **{
-        name: Part(partial(measure, name, target), modules=target.modules, data=target.data)
+        name: BenchPart(partial(measure, name, target), modules=target.modules, data=target.data)
         for name, target in TARGETS.items()
     },
-    "run time": Part(_run_time_rows, data=(PHILLY,)),
-    "demand": Part(jobs.demand_rows),
-    COST: Part(cost_rows, data=VENUS),
+    "run time": BenchPart(_run_time_rows, data=(PHILLY,)),
+    "demand": BenchPart(jobs.demand_rows),
+    COST: BenchPart(cost_rows, data=VENUS),
 }
 """Those that take longest come first."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flyball.bench.submit.rows import Row, Setting, at_most
+from flyball.bench.submit.rows import Row, SubmitSetting, at_most
 from flyball.bench.submit.server import state_folder
 from flyball.control.plane import Plane
 from flyball.core.jobs import JobSpec
@@ -35,7 +35,7 @@ BATCH = 1_000
 
 
 @dataclass(frozen=True)
-class Case:
+class CycleCase:
     """So many nodes and pending jobs; the 99th percentile is to stay below the bar."""
 
     nodes: int
@@ -44,11 +44,11 @@ class Case:
     bar_ms: float
 
 
-WHOLE = (Case(1_000, 10_000, 1_000, 100.0), Case(4_000, 100_000, 200, 1_000.0))
-QUICK = (Case(100, 1_000, 100, 100.0),)
+WHOLE = (CycleCase(1_000, 10_000, 1_000, 100.0), CycleCase(4_000, 100_000, 200, 1_000.0))
+QUICK = (CycleCase(100, 1_000, 100, 100.0),)
 
 
-def cycles(setting: Setting) -> list[Row]:
+def cycles(setting: SubmitSetting) -> list[Row]:
     """Two rows for each case and policy: half of the cycles are faster, 99 % are."""
     warm(setting.note)
     rows = []
@@ -63,7 +63,7 @@ def cycles(setting: Setting) -> list[Row]:
     return rows
 
 
-def _rows(world: World, setting: Setting) -> list[Row]:
+def _rows(world: World, setting: SubmitSetting) -> list[Row]:
     case = world.case
     name = f"cycle, {case.nodes:,} nodes, {case.pending:,} pending, {world.policy}"
     setting.note(f"  {name}: filling")
@@ -85,7 +85,7 @@ def _rows(world: World, setting: Setting) -> list[Row]:
 class World:
     """A control plane over virtual nodes, full and with a queue."""
 
-    def __init__(self, state: Path, case: Case, policy: str) -> None:
+    def __init__(self, state: Path, case: CycleCase, policy: str) -> None:
         self.case, self.policy = case, policy
         self._now_us = START_US
         self._rng = np.random.default_rng(0)

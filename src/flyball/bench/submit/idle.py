@@ -9,7 +9,7 @@ import time
 
 import psutil
 
-from flyball.bench.submit.rows import Row, Setting, at_most
+from flyball.bench.submit.rows import Row, SubmitSetting, at_most
 from flyball.bench.submit.server import Up, running, state_folder
 
 MB = 1e6
@@ -23,7 +23,7 @@ BARS_MB = {
 AGENT, FORESIGHT = "flyball.monitor.agent", "flyball.learn.worker"
 
 
-def idle(setting: Setting) -> list[Row]:
+def idle(setting: SubmitSetting) -> list[Row]:
     """Memory of each process after a minute, then CPU of all together over half a minute."""
     settle_s, watch_s = setting.size(60, 5), setting.size(30, 5)
     with state_folder(setting.folder) as state, running(state) as up:

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections import Counter
 
-from flyball.bench.submit.rows import Row, Setting, at_least
+from flyball.bench.submit.rows import Row, SubmitSetting, at_least
 from flyball.bench.submit.server import (
     FAILED_STATES,
     Up,
@@ -27,7 +27,7 @@ LOOK_S = 0.5
 """Between two looks whether all have ended: each goes through the queue."""
 
 
-def jobs(setting: Setting) -> list[Row]:
+def jobs(setting: SubmitSetting) -> list[Row]:
     """`true`, many times: from the first submit until the last has ended; and xargs beside it."""
     count = setting.size(10_000, 300)
     with state_folder(setting.folder) as state:

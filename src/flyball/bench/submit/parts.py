@@ -23,13 +23,13 @@ from flyball.bench.submit.idle import idle
 from flyball.bench.submit.jobs import jobs
 from flyball.bench.submit.rates import batches, submits
 from flyball.bench.submit.recovery import recovery
-from flyball.bench.submit.rows import Row, Setting
+from flyball.bench.submit.rows import Row, SubmitSetting
 from flyball.bench.submit.speed import speed
 from flyball.core.errors import BadInput
-from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
 from flyball.experiments.run_file import RunFile
 
-PARTS: dict[str, Callable[[Setting], list[Row]]] = {
+PARTS: dict[str, Callable[[SubmitSetting], list[Row]]] = {
     "submits": submits,
     "batches": batches,
     "cycles": cycles,
@@ -66,12 +66,14 @@ def run(
     base = folder or Path(tempfile.gettempdir())
     if not os.access(base, os.W_OK | os.X_OK):
         raise BadInput(f"{base} is no folder that can be written to", "name another --folder")
-    setting = Setting(base.resolve(), quick, note)
+    setting = SubmitSetting(base.resolve(), quick, note)
     about = machine(setting.folder)
     if about["file_system"] in IN_MEMORY:
         note(f"{base} is in memory: nothing is durable there; name a disk with --folder")
     parts = {
-        name: Part(partial(_measured, measure, setting), (measure.__doc__ or "").splitlines()[0])
+        name: BenchPart(
+            partial(_measured, measure, setting), (measure.__doc__ or "").splitlines()[0]
+        )
         for name, measure in PARTS.items()
     }
     sizes = {"quick": quick, "folder": str(setting.folder)}
@@ -81,7 +83,9 @@ def run(
 
 
 def _measured(
-    measure: Callable[[Setting], list[Row]], setting: Setting, _note: Callable[[str], None]
+    measure: Callable[[SubmitSetting], list[Row]],
+    setting: SubmitSetting,
+    _note: Callable[[str], None],
 ) -> list[Row]:
     return measure(setting)
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from flyball.bench.submit.rows import Row, Setting, at_least
+from flyball.bench.submit.rows import Row, SubmitSetting, at_least
 from flyball.bench.submit.server import Up, running, state_folder
 
 CONNECTIONS = 32
@@ -25,7 +25,7 @@ JOB = {"argv": ["python", "train.py", "--epochs", "3"], "cwd": "/", "cpus": 1, "
 DURABLE = "journal with synchronous=FULL, each job with a key"
 
 
-def submits(setting: Setting) -> list[Row]:
+def submits(setting: SubmitSetting) -> list[Row]:
     """Jobs a second, one call each; the median of a few runs, and the latency in all of them."""
     each = setting.size(5_000, 500) // CONNECTIONS
     rates, took_s = [], []
@@ -45,7 +45,7 @@ def submits(setting: Setting) -> list[Row]:
     return [at_least("submits one by one", float(np.median(rates)), "jobs/s", 500.0, **more)]
 
 
-def batches(setting: Setting) -> list[Row]:
+def batches(setting: SubmitSetting) -> list[Row]:
     """Jobs a second in batches of a thousand over one connection; the median of a few runs."""
     count = setting.size(10, 2)
     rates = []
@@ -66,7 +66,7 @@ def batches(setting: Setting) -> list[Row]:
 
 
 @contextmanager
-def _full(setting: Setting) -> Iterator[Up]:
+def _full(setting: SubmitSetting) -> Iterator[Up]:
     """A control plane whose machine is taken."""
     with state_folder(setting.folder) as state, running(state) as up:
         up.fill()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from flyball.bench.submit.rows import Row, Setting, at_most
+from flyball.bench.submit.rows import Row, SubmitSetting, at_most
 from flyball.bench.submit.server import START_S, started, state_folder, wait_until
 from flyball.control.jobs.live_state import Book
 from flyball.control.journal.history import History
@@ -34,7 +34,7 @@ RUN_US = 60 * US_PER_S
 SPEC = {"argv": ["true"], "name": "train", "cwd": "/", "user": "anna", "limit_s": 3600.0}
 
 
-def recovery(setting: Setting) -> list[Row]:
+def recovery(setting: SubmitSetting) -> list[Row]:
     """From opening the journal, and from starting the process, to the first decision on record."""
     count = setting.size(100_000, 2_000)
     warm(setting.note)
@@ -95,7 +95,7 @@ def _ended(job: int, at_us: int) -> Event:
 
 
 @contextmanager
-def _copy(setting: Setting, base: Path) -> Iterator[Path]:
+def _copy(setting: SubmitSetting, base: Path) -> Iterator[Path]:
     """The history in a folder of its own: what is done there must not be there the next time."""
     with state_folder(setting.folder) as state:
         for each in base.glob(f"{JOURNAL}*"):
@@ -103,7 +103,7 @@ def _copy(setting: Setting, base: Path) -> Iterator[Path]:
         yield state
 
 
-def _opened(setting: Setting, base: Path) -> tuple[float, float]:
+def _opened(setting: SubmitSetting, base: Path) -> tuple[float, float]:
     """Seconds, and seconds of CPU."""
     with _copy(setting, base) as state:
         clock = LiveClock()
@@ -121,7 +121,7 @@ def _opened(setting: Setting, base: Path) -> tuple[float, float]:
     return took
 
 
-def _up(setting: Setting, base: Path) -> tuple[float, float]:
+def _up(setting: SubmitSetting, base: Path) -> tuple[float, float]:
     """The same, seen from outside, in the journal that the process writes."""
     with _copy(setting, base) as state, History(state / JOURNAL) as history:
         began = time.monotonic()

@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Setting:
+class SubmitSetting:
     """Where and how large.
 
     Attributes:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from flyball.bench.submit.rows import Row, Setting, at_least, at_most
+from flyball.bench.submit.rows import Row, SubmitSetting, at_least, at_most
 from flyball.bench.submit.server import Up, refuse_failed, running, state_folder, wait_until
 
 SETS, TURNS = 40, 84
@@ -114,7 +114,7 @@ class Worker:
         return int(waited) * 1e-9
 
 
-def speed(setting: Setting) -> list[Row]:
+def speed(setting: SubmitSetting) -> list[Row]:
     """The same work under Flyball and bare, on the job's core and wherever the kernel puts it, in
     turns; Flyball's processes stand still while it runs bare."""
     sets, turns = setting.size(SETS, 2), setting.size(TURNS, 24)

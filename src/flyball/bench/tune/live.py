@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
-from flyball.bench.tune.live_runs import Point, Stage, stage
+from flyball.bench.tune.live_runs import Stage, TrainingStep, stage
 from flyball.engines.local.machine import own_cores
 
 STEPS, EVERY, PAUSE_S = 300, 40, 0.01
@@ -27,7 +27,7 @@ def rows(progress: Callable[[str], None]) -> list[Row]:
         return elastic_rows(plain, here.curve(disturbed(here)))
 
 
-def undisturbed(here: Stage) -> list[Point]:
+def undisturbed(here: Stage) -> list[TrainingStep]:
     """The curve of a run that nobody touches."""
     job = here.train(STEPS, EVERY, PAUSE_S, cpus=cores())
     here.ended(job)
@@ -54,7 +54,7 @@ def cores() -> int:
     return min(2, len(own_cores()))
 
 
-def elastic_rows(plain: Sequence[Point], tuned: Sequence[Point]) -> list[Row]:
+def elastic_rows(plain: Sequence[TrainingStep], tuned: Sequence[TrainingStep]) -> list[Row]:
     """What was lost, and how far the curve is from that of the undisturbed run."""
     attempts = max(each.attempt for each in tuned)
     last = {at: [each for each in tuned if each.attempt == at] for at in range(1, attempts + 1)}

@@ -31,7 +31,7 @@ FAILED_STATES = frozenset(state for state in JobState if state.final) - {
 LOG_END_LINES = 5
 
 
-class Point(NamedTuple):
+class TrainingStep(NamedTuple):
     """One step of a training job, as it printed it."""
 
     attempt: int
@@ -64,7 +64,7 @@ class Stage:
     def job(self, job: int) -> Job:
         return self.plane.job(job)
 
-    def curve(self, job: int) -> list[Point]:
+    def curve(self, job: int) -> list[TrainingStep]:
         """Every step that it printed, attempt by attempt."""
         found = []
         for attempt in range(1, self.job(job).attempt + 1):
@@ -72,7 +72,9 @@ class Stage:
             lines = path.read_text().splitlines() if path.exists() else []
             for words in (line.split() for line in lines):
                 if len(words) == 3 and words[0].isdigit():
-                    found.append(Point(attempt, int(words[0]), float(words[1]), int(words[2])))
+                    found.append(
+                        TrainingStep(attempt, int(words[0]), float(words[1]), int(words[2]))
+                    )
         return found
 
     def until(self, done: Callable[[], Any], what: str, job: int = 0) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
 from flyball.experiments.run_file import RunFile
 
 Row = dict[str, Any]
@@ -45,10 +45,10 @@ LOWER_IS_BETTER = (
 """Metrics whose bar is the most they may be: those that begin so."""
 
 
-def parts(runs: RunFile) -> dict[str, Part]:
+def parts(runs: RunFile) -> dict[str, BenchPart]:
     """Every part, with what it needs."""
     return {
-        name: Part(_Rows(name, runs), about, MODULES.get(name, ()), DATA.get(name, ()))
+        name: BenchPart(_Rows(name, runs), about, MODULES.get(name, ()), DATA.get(name, ()))
         for name, about in PARTS.items()
     }
 

@@ -14,7 +14,7 @@ from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
     from flyball.experiments.compare.report import Table
-    from flyball.experiments.compare.runs import Plan
+    from flyball.experiments.compare.runs import ComparePlan
     from flyball.experiments.compare.summary import Comparison
     from flyball.experiments.run_file import Record
     from flyball.experiments.scenarios import Scenario
@@ -64,7 +64,7 @@ def compare(
     whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     whole_number(workers, "--workers", 0, 1024)
     from flyball.app import policy_settings
-    from flyball.experiments.compare.runs import Plan
+    from flyball.experiments.compare.runs import ComparePlan
     from flyball.experiments.compare.summary import baselines
     from flyball.experiments.compare.summary import compare as summed_up
 
@@ -74,7 +74,7 @@ def compare(
     for name in (RUNS, JSON, PAGE, FIGURE, POLICIES):
         check_writable(out / name)
     # 2. Run what is missing.
-    plan = Plan(tuple(chosen), tuple(settings), tuple(range(seeds)))
+    plan = ComparePlan(tuple(chosen), tuple(settings), tuple(range(seeds)))
     failed: dict[str, str] = {}
     records = _run(plan, out / RUNS, workers, failed, as_json)
     if baseline in failed:
@@ -97,7 +97,9 @@ def compare(
         raise typer.Exit(BadInput.exit_code)
 
 
-def _run(plan: Plan, path: Path, workers: int, failed: dict[str, str], quiet: bool) -> list[Record]:
+def _run(
+    plan: ComparePlan, path: Path, workers: int, failed: dict[str, str], quiet: bool
+) -> list[Record]:
     from flyball.app import warm
     from flyball.experiments.compare.runs import run_plan
     from flyball.experiments.run_file import RunFile

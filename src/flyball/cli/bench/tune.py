@@ -13,7 +13,7 @@ from flyball.cli.progress import progress
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from flyball.experiments.tuning.families import Plan
+    from flyball.experiments.tuning.families import FamilyPlan
 
 EXAMPLES = """\b
 Examples:
@@ -80,7 +80,7 @@ def tune(
         end(outcome)
 
 
-def _families(plan: Plan, workers: int, resume: Any, as_json: bool) -> None:
+def _families(plan: FamilyPlan, workers: int, resume: Any, as_json: bool) -> None:
     from flyball.app import warm
     from flyball.experiments.tuning.families import measure, rows_of
 
@@ -126,8 +126,8 @@ def _gain_text(row: dict[str, Any], best: bool) -> str:
 
 def _plan(
     family: str, workloads: str | None, joined: bool, load: str | None, seeds: int | None
-) -> Plan:
-    from flyball.experiments.tuning.families import FAMILIES, LOADS, SEEDS, Plan
+) -> FamilyPlan:
+    from flyball.experiments.tuning.families import FAMILIES, LOADS, SEEDS, FamilyPlan
 
     names = tuple(FAMILIES) if family == "all" else tuple(n for n in family.split(",") if n)
     loads = LOADS if load is None else tuple(_load(text) for text in load.split(","))
@@ -135,7 +135,7 @@ def _plan(
     count = SEEDS if seeds is None else whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     if not names:
         raise BadInput("no family is named", f"use {', '.join(FAMILIES)} or all")
-    return Plan(names, numbers, loads, joined, count)
+    return FamilyPlan(names, numbers, loads, joined, count)
 
 
 def _load(text: str) -> float:

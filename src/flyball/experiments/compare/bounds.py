@@ -48,7 +48,7 @@ WEIGHT_STEPS = (2.0, 1.3)
 
 
 @dataclass(frozen=True)
-class Demand:
+class JobNeeds:
     """What jobs need and pools have, in seconds and devices.
 
     Attributes:
@@ -71,7 +71,7 @@ class Demand:
         least: Floats = self.need_s.min(axis=1)
         return least
 
-    def only(self, jobs: npt.NDArray[np.bool_]) -> Demand:
+    def only(self, jobs: npt.NDArray[np.bool_]) -> JobNeeds:
         """The same for some of the jobs."""
         return replace(
             self,
@@ -113,7 +113,7 @@ def lower_bounds(cluster: Cluster, workload: Workload, effects: Effects) -> Boun
     return Bounds(solo_s(demand), shared, priced_s(demand, weights))
 
 
-def demand_of(cluster: Cluster, workload: Workload, effects: Effects) -> Demand:
+def demand_of(cluster: Cluster, workload: Workload, effects: Effects) -> JobNeeds:
     """The few facts that bounds are about.
 
     Raises:
@@ -131,7 +131,7 @@ def demand_of(cluster: Cluster, workload: Workload, effects: Effects) -> Demand:
     need_us = np.where(np.isfinite(need_us), np.minimum(need_us, limit_us), np.inf)
     submit_s = (jobs.submit_us - jobs.submit_us[0]) / US_PER_S
     need_s = need_us / US_PER_S
-    return Demand(
+    return JobNeeds(
         submit_s=submit_s,
         release_s=_releases(workload, submit_s, need_s.min(axis=1)),
         share=jobs.devices * jobs.milli / MILLI_PER_DEVICE,
@@ -152,12 +152,12 @@ def _releases(workload: Workload, submit_s: Floats, solo_s: Floats) -> Floats:
         release_s = later
 
 
-def solo_s(demand: Demand) -> float:
+def solo_s(demand: JobNeeds) -> float:
     """Every job alone on the cluster."""
     return float(np.mean(demand.release_s + demand.solo_s - demand.submit_s))
 
 
-def shared_s(demand: Demand, weights: Floats) -> float:
+def shared_s(demand: JobNeeds, weights: Floats) -> float:
     """All jobs on one machine as strong as all pools together, at these weights of the pools."""
     works = (weights * demand.need_s).min(axis=1) * demand.share / float(weights @ demand.devices)
     ends = np.sort(_shortest_remaining_ends(demand.release_s, works))
@@ -165,7 +165,7 @@ def shared_s(demand: Demand, weights: Floats) -> float:
     return float(np.mean(np.maximum(ends, alone)) - np.mean(demand.submit_s))
 
 
-def best_shared(demand: Demand) -> tuple[Floats, float]:
+def best_shared(demand: JobNeeds) -> tuple[Floats, float]:
     """Weights of the pools that make `shared_s` large, and what it then is.
 
     Starts from each pool's mean relative speed, which is best if all jobs see the pools alike.

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.results import Floats
-from flyball.experiments.compare.bounds import Demand
+from flyball.experiments.compare.bounds import JobNeeds
 from flyball.physics.compile import entry, kernel
 
 STRETCHES = 300
@@ -41,7 +41,7 @@ CLOSE = 1e-3
 MOST_TRIES = 60
 
 
-def priced_s(demand: Demand, weights: Floats) -> float:
+def priced_s(demand: JobNeeds, weights: Floats) -> float:
     """The bound on the mean completion time, in seconds.
 
     Args:
@@ -57,7 +57,7 @@ def priced_s(demand: Demand, weights: Floats) -> float:
     return total / len(real)
 
 
-def _ascend(demand: Demand, weights: Floats) -> float:
+def _ascend(demand: JobNeeds, weights: Floats) -> float:
     """The largest bound on the sum of mean busy times that a few steps find."""
     edges, prices = _first_prices(demand, weights)
     offered = demand.devices * np.diff(edges)[:, None]
@@ -77,7 +77,7 @@ def _ascend(demand: Demand, weights: Floats) -> float:
 # Prices to begin with ---------------------------------------------------------------
 
 
-def _first_prices(demand: Demand, weights: Floats) -> tuple[Floats, Floats]:
+def _first_prices(demand: JobNeeds, weights: Floats) -> tuple[Floats, Floats]:
     """Edges of the stretches, and the prices (stretch, pool) of one machine for all.
 
     While the machine does a job of work a, the price falls by 1 / a a second, so that no instant of

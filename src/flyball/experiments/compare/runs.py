@@ -39,7 +39,7 @@ def code_version() -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparePlan:
     """Scenarios x policies x seeds."""
 
     scenarios: tuple[Scenario, ...]
@@ -72,7 +72,7 @@ class Plan:
         except FlyballError as error:
             return {"failed": str(error)}
 
-    def without(self, failed: Mapping[str, str]) -> Plan:
+    def without(self, failed: Mapping[str, str]) -> ComparePlan:
         """The same without some policies."""
         kept = tuple(each for each in self.policies if each.name not in failed)
         return replace(self, policies=kept)
@@ -96,7 +96,7 @@ class Plan:
 class _Attempts:
     """Sent to workers: a run that is refused does not end the others."""
 
-    plan: Plan
+    plan: ComparePlan
 
     @property
     def run(self) -> Callable[..., Record]:
@@ -104,7 +104,7 @@ class _Attempts:
 
 
 def run_plan(
-    plan: Plan,
+    plan: ComparePlan,
     runs: RunFile,
     workers: int | None = None,
     done: Callable[[Record], None] | None = None,

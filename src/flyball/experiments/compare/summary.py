@@ -17,7 +17,7 @@ from typing import Any
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.metrics import Spread, Summary, paired, without_nan
-from flyball.experiments.compare.runs import Plan, code_version
+from flyball.experiments.compare.runs import ComparePlan, code_version
 from flyball.experiments.replay import Run, differences
 from flyball.experiments.run_file import Record
 
@@ -98,7 +98,7 @@ def load_comparison(path: Path | str) -> Comparison:
     return Comparison(**{name: content[name] for name in names})
 
 
-def compare(plan: Plan, records: Sequence[Record], baseline: str = BASELINE) -> Comparison:
+def compare(plan: ComparePlan, records: Sequence[Record], baseline: str = BASELINE) -> Comparison:
     """What the runs of a plan come to.
 
     Args:
@@ -197,7 +197,7 @@ def _number(value: Any) -> Any:
     return math.nan if value is None else value
 
 
-def _scenarios(plan: Plan, records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+def _scenarios(plan: ComparePlan, records: Sequence[Record]) -> dict[str, dict[str, Any]]:
     """What each scenario is, and its lower bounds."""
     out: dict[str, dict[str, Any]] = {}
     for scenario in plan.scenarios:

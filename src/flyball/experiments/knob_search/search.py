@@ -26,7 +26,7 @@ import numpy as np
 from flyball.app import PolicySetting
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs
-from flyball.experiments.compare.runs import Plan
+from flyball.experiments.compare.runs import ComparePlan
 from flyball.experiments.compare.summary import Comparison, compare
 from flyball.experiments.knob_search.space import draw, neighbours, normal
 from flyball.experiments.scenarios import Scenario
@@ -124,7 +124,7 @@ def held_out(
 ) -> Comparison:
     """The winner against the shelf on seeds it has not seen; `WINNER` is the baseline."""
     arms = (PolicySetting(WINNER, knobs), *policies)
-    plan = Plan(tuple(scenarios), arms, tuple(seeds))
+    plan = ComparePlan(tuple(scenarios), arms, tuple(seeds))
     with Workers(plan, workers) as crew:
         made = dict(crew.run(plan.tasks()))
     return compare(plan, [made[task] for task in plan.tasks()], WINNER)

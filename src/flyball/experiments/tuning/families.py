@@ -25,8 +25,8 @@ from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning.mixed import (
     CLUSTER,
     CODE,
-    Case,
     Measured,
+    MixedCase,
     Row,
     plain_run,
     stretched,
@@ -77,7 +77,7 @@ Task = tuple[str, tuple[int, ...], float, int]
 
 
 @dataclass(frozen=True)
-class Plan:
+class FamilyPlan:
     """What to run.
 
     Attributes:
@@ -175,7 +175,7 @@ class Runner:
 
     def run(self, family: str, numbers: tuple[int, ...], load: float, seed: int) -> Row:
         """The tuned run and every policy without tuners, on one workload."""
-        case = Case("families", load)
+        case = MixedCase("families", load)
         mine = workload(family, numbers, load, seed)
         effects = Effects(restart_s=(case.resize_s,) * 3, adaptive_batch=case.adaptive, seed=seed)
         arms: dict[str, Measured] = {" ".join(p): plain_run(p, mine, effects) for p in PLAIN}
@@ -186,7 +186,7 @@ class Runner:
 
 
 def measure(
-    plan: Plan, runs: RunFile, done: Callable[[str], None], workers: int | None = None
+    plan: FamilyPlan, runs: RunFile, done: Callable[[str], None], workers: int | None = None
 ) -> dict[Task, Row]:
     """Every run of the plan, made or found in the file."""
     keys = {task: key_of("families", source_version(CODES), task) for task in plan.tasks()}
@@ -210,7 +210,7 @@ def label(task: Task) -> str:
 # Rows ------------------------------------------------------------------------------------
 
 
-def rows_of(plan: Plan, results: dict[Task, Row]) -> list[Row]:
+def rows_of(plan: FamilyPlan, results: dict[Task, Row]) -> list[Row]:
     """Gains by load, family, baseline and metric; then over all families not set with."""
     out: list[Row] = []
     for load in plan.loads:
@@ -232,7 +232,7 @@ def _set_with(family: str, group: tuple[int, ...]) -> bool:
 
 
 def _family_rows(
-    plan: Plan,
+    plan: FamilyPlan,
     results: dict[Task, Row],
     load: float,
     family: str,
@@ -264,7 +264,7 @@ def _mark(family: str, groups: list[tuple[int, ...]], seen: bool) -> str:
 
 
 def _best_plain(
-    plan: Plan,
+    plan: FamilyPlan,
     results: dict[Task, Row],
     load: float,
     family: str,
@@ -282,7 +282,7 @@ def _best_plain(
 
 
 def _changes(
-    plan: Plan,
+    plan: FamilyPlan,
     results: dict[Task, Row],
     load: float,
     family: str,

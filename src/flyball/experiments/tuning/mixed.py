@@ -62,7 +62,7 @@ CODE = (
 
 
 @dataclass(frozen=True)
-class Case:
+class MixedCase:
     """One setting, compared with a policy that does without tuning.
 
     Attributes:
@@ -91,21 +91,21 @@ class Case:
 
 
 CASES = (
-    Case("saturated, adaptive batch", 1.3, work=25.0, energy=-30.0),
-    Case("saturated, batch as the user set it", 1.3, work=25.0, energy=-30.0, adaptive=False),
-    Case("saturated, rigid shortest-first", 1.3, rigid="sjf"),
-    Case("saturated, rigid jobs", 1.3, elastic=0.0),
-    Case("far above, adaptive batch", 1.6, work=38.7, energy=-42.3),
-    Case("far above, batch as the user set it", 1.6, adaptive=False),
-    Case("far above, rigid shortest-first", 1.6, rigid="sjf"),
-    Case("against strict FIFO, adaptive batch", 1.2, ("fifo",), 38.7, -42.3),
-    Case("against strict FIFO, batch as the user set it", 1.2, ("fifo",), adaptive=False),
-    Case("half-loaded, adaptive batch", 0.5, energy=-25.0, completion=0.0),
-    Case("half-loaded, baseline sleeps too", 0.5, ("easy", SLEEPS)),
-    Case("half elastic, speeds 25 % off, 120 s a resize", 1.3, ("easy",), 14.0, -20.0, None,
+    MixedCase("saturated, adaptive batch", 1.3, work=25.0, energy=-30.0),
+    MixedCase("saturated, batch as the user set it", 1.3, work=25.0, energy=-30.0, adaptive=False),
+    MixedCase("saturated, rigid shortest-first", 1.3, rigid="sjf"),
+    MixedCase("saturated, rigid jobs", 1.3, elastic=0.0),
+    MixedCase("far above, adaptive batch", 1.6, work=38.7, energy=-42.3),
+    MixedCase("far above, batch as the user set it", 1.6, adaptive=False),
+    MixedCase("far above, rigid shortest-first", 1.6, rigid="sjf"),
+    MixedCase("against strict FIFO, adaptive batch", 1.2, ("fifo",), 38.7, -42.3),
+    MixedCase("against strict FIFO, batch as the user set it", 1.2, ("fifo",), adaptive=False),
+    MixedCase("half-loaded, adaptive batch", 0.5, energy=-25.0, completion=0.0),
+    MixedCase("half-loaded, baseline sleeps too", 0.5, ("easy", SLEEPS)),
+    MixedCase("half elastic, speeds 25 % off, 120 s a resize", 1.3, ("easy",), 14.0, -20.0, None,
          0.5, True, 0.25, 120.0),
-    Case("resize 180 s", 1.3, resize_s=180.0),
-    Case("resize 30 s", 1.3, resize_s=30.0),
+    MixedCase("resize 180 s", 1.3, resize_s=180.0),
+    MixedCase("resize 30 s", 1.3, resize_s=30.0),
 )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def _least_us(found: Workload) -> float:
     return float(len(found) / (devices / own_us.mean(axis=0)).sum())
 
 
-def measure(case: Case, part: str) -> tuple[Measured, Measured]:
+def measure(case: MixedCase, part: str) -> tuple[Measured, Measured]:
     """What a case and its baseline come to on one workload."""
     mine = workload(part, case.load)
     seed = WORKLOADS.index(part) if part in WORKLOADS else 0
@@ -152,7 +152,7 @@ def plain_run(policy: tuple[str, ...], mine: Workload, effects: Effects) -> Meas
     return _figures(Twin(CLUSTER, mine, knobs, effects))
 
 
-def tuned_run(case: Case, mine: Workload, effects: Effects) -> Measured:
+def tuned_run(case: MixedCase, mine: Workload, effects: Effects) -> Measured:
     """What the tuners (or the rigid policy of a case) come to."""
     if case.rigid:
         return plain_run((case.rigid,), mine, effects)
@@ -213,7 +213,7 @@ def rows(
     return out
 
 
-def _rows_of(case: Case, pairs: list[tuple[Measured, Measured]]) -> list[Row]:
+def _rows_of(case: MixedCase, pairs: list[tuple[Measured, Measured]]) -> list[Row]:
     bars = {"work": case.work, "energy_per_work": case.energy, "completion": case.completion}
     out = [_gain(case, name, bar, pairs) for name, bar in bars.items()]
     for name in ("most_changes", "mean_changes", "worst_fairness", "unfinished"):
@@ -223,14 +223,18 @@ def _rows_of(case: Case, pairs: list[tuple[Measured, Measured]]) -> list[Row]:
     return out
 
 
-def _gain(case: Case, name: str, bar: float | None, pairs: list[tuple[Measured, Measured]]) -> Row:
+def _gain(
+    case: MixedCase, name: str, bar: float | None, pairs: list[tuple[Measured, Measured]]
+) -> Row:
     """The change in percent, workload by workload."""
     changes = [100.0 * (mine[name] / base[name] - 1.0) for mine, base in pairs]
     value, low, high = paired(changes, [0.0] * len(changes))
     return _row(case, f"{name}_pct", value, low, high, bar)
 
 
-def _row(case: Case, metric: str, value: float, low: float, high: float, bar: float | None) -> Row:
+def _row(
+    case: MixedCase, metric: str, value: float, low: float, high: float, bar: float | None
+) -> Row:
     return {
         "case": case.name,
         "load": case.load,

@@ -76,7 +76,7 @@ SPEECH = ("deepspeech2", "yolov3", "transformer")
 
 
 @dataclass(frozen=True)
-class Case:
+class PathwayCase:
     """A class, its workload and what it is judged by.
 
     Attributes:
@@ -159,7 +159,7 @@ def _late_wait(results: Results, mine: Ints) -> float:
 
 
 _CASES = (
-    Case(
+    PathwayCase(
         JobClass.COMPUTE_INTENSIVE,
         (
             Jobs(JobClass.COMPUTE_INTENSIVE, 0.6, RESNETS, (1,), 3600.0, 1.0),
@@ -170,14 +170,14 @@ _CASES = (
         _work,
         more_is_better=True,
     ),
-    Case(
+    PathwayCase(
         JobClass.MEMORY_BOUND,
         (Jobs(JobClass.MEMORY_BOUND, 1.0, RECOMMENDERS, (1, 1, 2, 4), 1200.0, 1.5, 12.0),),
         1.2,
         "mean completion",
         _completion,
     ),
-    Case(
+    PathwayCase(
         JobClass.LATENCY_SENSITIVE,
         (
             Jobs(JobClass.LATENCY_SENSITIVE, 0.2, ("A3C",), (1,), 180.0, 0.7),
@@ -187,7 +187,7 @@ _CASES = (
         "p95 wait",
         _late_wait,
     ),
-    Case(
+    PathwayCase(
         JobClass.BANDWIDTH_LIMITED,
         (
             Jobs(JobClass.BANDWIDTH_LIMITED, 0.6, LANGUAGE, (4, 8), 3600.0, 1.0),
@@ -197,7 +197,7 @@ _CASES = (
         "mean completion",
         _completion,
     ),
-    Case(
+    PathwayCase(
         JobClass.MIXED,
         (Jobs(JobClass.MIXED, 1.0, SPEECH, (1, 1, 2, 4), 3600.0, 1.0),),
         0.9,
@@ -225,7 +225,7 @@ class Trial(NamedTuple):
     """
 
     name: str
-    case: Case
+    case: PathwayCase
     setting: Setting
     bar: float | None = None
     span: Span = Span.WHOLE
@@ -256,7 +256,7 @@ def trials() -> list[Trial]:
     ]
 
 
-class Outcome(NamedTuple):
+class PathwayRun(NamedTuple):
     """What came of a run, the rows of the class's jobs in it, and those of the others."""
 
     results: Results
@@ -264,7 +264,7 @@ class Outcome(NamedTuple):
     others: Ints
 
 
-def run(case: Case, seed: int, setting: Setting, common: Knobs) -> Outcome:
+def run(case: PathwayCase, seed: int, setting: Setting, common: Knobs) -> PathwayRun:
     """One run under a setting."""
     workload = case.workload(seed)
     rows, mine = np.arange(len(workload)), workload.kind == case.kind
@@ -276,7 +276,7 @@ def run(case: Case, seed: int, setting: Setting, common: Knobs) -> Outcome:
         changed, rows = pipelined(changed, pathways, transfer, changes)
     effects = Effects(checkpoint_s=CHECKPOINT_S, seed=seed, share_limit=setting.together)
     results = build(case.cluster, changed, setting, common, effects).replay()
-    return Outcome(results, rows[mine], rows[~mine])
+    return PathwayRun(results, rows[mine], rows[~mine])
 
 
 def build(

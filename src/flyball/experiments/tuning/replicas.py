@@ -20,7 +20,7 @@ from scipy import stats
 from flyball.core.records import records
 from flyball.core.results import Floats, Ints
 from flyball.core.units import S_PER_DAY, S_PER_MIN, S_PER_WEEK, to_us
-from flyball.experiments.tuning.servegen import CASES, STEP_S, Record, recorded
+from flyball.experiments.tuning.servegen import CASES, STEP_S, ServiceRecord, recorded
 from flyball.physics.serving import USUAL, Queue, Replica, find_replica, queue_of
 from flyball.predict.load.contract import LEVELS
 from flyball.predict.load.registry import get_forecaster
@@ -59,7 +59,7 @@ class Week:
     seed: int
 
     @property
-    def record(self) -> Record:
+    def record(self) -> ServiceRecord:
         return recorded()[self.name]
 
     @property
@@ -93,7 +93,7 @@ class Brought(NamedTuple):
     late: Floats
 
 
-class Outcome(NamedTuple):
+class ServedWeek(NamedTuple):
     """Of the week that counts; `arrivals` of each round from the warm-up on."""
 
     within: float
@@ -108,7 +108,7 @@ class Rule(Protocol):
     def order(self, brought: Brought, ordered: Ints) -> Ints: ...
 
 
-def serve(weeks: Sequence[Week], ready: Sequence[int], rule: Rule | None) -> list[Outcome]:
+def serve(weeks: Sequence[Week], ready: Sequence[int], rule: Rule | None) -> list[ServedWeek]:
     """Serve weeks side by side, each with so many replicas at first and the rule from then on."""
     services = [
         Service(week.replica, week.served, count, week.seed)
@@ -134,10 +134,10 @@ def serve(weeks: Sequence[Week], ready: Sequence[int], rule: Rule | None) -> lis
     ]
 
 
-def _outcome(counts: Floats, before: Served, after: Served) -> Outcome:
+def _outcome(counts: Floats, before: Served, after: Served) -> ServedWeek:
     begin, end = counts[WARM_ROUNDS], counts[-1]
     missed = end[2] - begin[2] + (end[0] - end[1])  # those that still wait count as late
-    return Outcome(
+    return ServedWeek(
         1.0 - missed / (end[0] - begin[0]),
         after.device_h - before.device_h,
         after.energy_kwh - before.energy_kwh,
@@ -215,12 +215,12 @@ def fluid_fleet(week: Week) -> int:
     return high
 
 
-def smallest_fleet(week: Week, guess: int, stride: int) -> tuple[int, Outcome]:
+def smallest_fleet(week: Week, guess: int, stride: int) -> tuple[int, ServedWeek]:
     """The smallest fleet that keeps the target when it never changes, request by request.
 
     Searched from a guess in strides, then one by one.
     """
-    found: dict[int, Outcome] = {}
+    found: dict[int, ServedWeek] = {}
 
     def keeps(count: int) -> bool:
         if count not in found:
@@ -235,7 +235,7 @@ def smallest_fleet(week: Week, guess: int, stride: int) -> tuple[int, Outcome]:
     return guess, found[guess]
 
 
-def smallest_fleets(weeks: Sequence[Week]) -> list[tuple[int, Outcome]]:
+def smallest_fleets(weeks: Sequence[Week]) -> list[tuple[int, ServedWeek]]:
     """The same for several draws of one service: they differ by little."""
     fleets = [smallest_fleet(weeks[0], fluid_fleet(weeks[0]), FAR)]
     for week in weeks[1:]:
@@ -315,7 +315,7 @@ def _case_rows(name: str, steps: bool, weeks: Sequence[Week]) -> list[Row]:
 WITHIN = f"requests that wait at most {TARGET.wait_s:g} s, %"
 
 
-def _changes(ours: Sequence[Outcome], others: Sequence[Outcome], what: str) -> list[float]:
+def _changes(ours: Sequence[ServedWeek], others: Sequence[ServedWeek], what: str) -> list[float]:
     """Percent more (or less, below 0), draw by draw."""
     pairs = zip(ours, others, strict=True)
     return [100.0 * (getattr(one, what) / getattr(other, what) - 1.0) for one, other in pairs]

@@ -18,7 +18,7 @@ from flyball.physics.serving import Lengths, lengths_from, scaled
 STEP_S = 600.0
 
 
-class Case(NamedTuple):
+class ServiceCase(NamedTuple):
     """A recorded service and what is assumed of it.
 
     Attributes:
@@ -34,13 +34,13 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "m-large": Case("llama-70b", 8, -40.0),
-    "m-mid": Case("qwen-32b", 64, -15.0),
-    "m-small": Case("llama-8b", 32, -40.0),
+    "m-large": ServiceCase("llama-70b", 8, -40.0),
+    "m-mid": ServiceCase("qwen-32b", 64, -15.0),
+    "m-small": ServiceCase("llama-8b", 32, -40.0),
 }
 
 
-class Record(NamedTuple):
+class ServiceRecord(NamedTuple):
     """What was recorded of one service, by steps of ten minutes over two weeks."""
 
     rates_rps: Floats
@@ -55,7 +55,7 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
 
 
 @cache
-def recorded() -> dict[str, Record]:
+def recorded() -> dict[str, ServiceRecord]:
     """The three services.
 
     Raises:
@@ -87,5 +87,5 @@ def recorded() -> dict[str, Record]:
             lengths_from(*(quantiles[key] for key in keys)), *(means[key] for key in keys)
         )
         dispersion = np.where(total > 0, varied / np.maximum(total, 1e-9), 1.0)
-        made[name] = Record(rates[name], dispersion, lengths)
+        made[name] = ServiceRecord(rates[name], dispersion, lengths)
     return made

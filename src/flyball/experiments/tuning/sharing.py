@@ -72,7 +72,7 @@ def rows(progress: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
         note(f"sharing on {device}, on paper")
     arms = (None, *range(len(ARMS)))
     tasks = [(device, seed, arm) for device in IN_TWIN for arm in arms for seed in SEEDS]
-    found: dict[tuple[str, int, int | None], Outcome] = {}
+    found: dict[tuple[str, int, int | None], SharingRun] = {}
     with Workers(_Runner()) as crew:
         for (device, seed, arm), outcome in crew.run(tasks):
             found[device, seed, arm] = outcome
@@ -249,7 +249,7 @@ def workload(seed: int, device: str, devices: int) -> Workload:
     )
 
 
-class Outcome(NamedTuple):
+class SharingRun(NamedTuple):
     """What a run came to in its window.
 
     Attributes:
@@ -264,7 +264,7 @@ class Outcome(NamedTuple):
     single: float
 
 
-def replay(device: str, seed: int, arm: Arm | None) -> Outcome:
+def replay(device: str, seed: int, arm: Arm | None) -> SharingRun:
     """Run a workload to the end of its arrivals, exclusive if there is no arm."""
     cluster = Cluster("sharing", (NodeGroup("n", NODES, device, PER_NODE),))
     jobs = workload(seed, device, cluster.device_count)
@@ -279,7 +279,7 @@ def replay(device: str, seed: int, arm: Arm | None) -> Outcome:
     return _measure(twin)
 
 
-def _measure(twin: Twin) -> Outcome:
+def _measure(twin: Twin) -> SharingRun:
     begin_us, end_us = twin.window_us()
     twin.run(begin_us)
     first = twin.mark(begin_us)
@@ -294,18 +294,20 @@ def _measure(twin: Twin) -> Outcome:
     slowest = float((1 - alone_us / runs.service_us[ended]).max())
     energy = (last.energy_j - first.energy_j) / work
     single = float(runs.service_us[jobs.devices == 1].sum() / runs.service_us.sum())
-    return Outcome(work, energy, slowest, float(runs.preemptions.mean()), single)
+    return SharingRun(work, energy, slowest, float(runs.preemptions.mean()), single)
 
 
 class _Runner:
     """What a worker process runs."""
 
-    def run(self, device: str, seed: int, arm: int | None) -> Outcome:
+    def run(self, device: str, seed: int, arm: int | None) -> SharingRun:
         """One workload under an arm by its number; None = exclusive."""
         return replay(device, seed, None if arm is None else ARMS[arm])
 
 
-def _in_twin(device: str, arm: Arm, pairs: list[tuple[Outcome, Outcome]]) -> list[dict[str, Any]]:
+def _in_twin(
+    device: str, arm: Arm, pairs: list[tuple[SharingRun, SharingRun]]
+) -> list[dict[str, Any]]:
     """The rows of an arm: its runs beside those of the same workloads without sharing."""
     case = f"sharing on {device}, in the twin, {arm.name}"
     energy = [100 * (1 - a.energy_per_work / b.energy_per_work) for a, b in pairs]
