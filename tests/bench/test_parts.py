@@ -34,7 +34,7 @@ def test_the_work_is_done(tmp_path: Path) -> None:
     for name in ("read", "generate", "classify", "batch", "power"):
         made[name] = parts.PARTS[name].prepare(40, tmp_path)()
     assert [len(made[name]) for name in ("read", "generate", "classify", "batch")] == [40] * 4
-    jobs = 40 * parts.DEVICES // 2 + 12
+    jobs = 40 * parts.DEVICES_PER_NODE // 2 + 12
     assert sum(each.kind == ActionKind.CAP for each in made["power"]) == jobs
 
 
@@ -55,7 +55,7 @@ def test_only() -> None:
 
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     late = {"part": "counting", "value": 2.0, "unit": "CPU s", "bar": 1.0, "holds": False}
-    monkeypatch.setattr(parts, "run", lambda note, only: [late])
+    monkeypatch.setattr(parts, "run", lambda note, only, done: [late])
     assert run(["bench", "parts", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"rows": [late]}
     assert run(["bench", "parts", "--only", "start"]) == 0, "a bar that is missed is no error"

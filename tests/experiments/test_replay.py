@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from flyball.app import policy_settings
+from flyball.app import PolicySetting, policy_settings
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
-from flyball.core.errors import BadInput, UnknownName
+from flyball.core.errors import BadInput, FlyballError, UnknownName
+from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.results import Floats
+from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.experiments import replay, workers
 from flyball.experiments.figures import queue_curve, replay_figure
@@ -96,6 +100,24 @@ def test_an_impossible_job_is_refused() -> None:
     jobs = Workload.of("w", [0.0], [1.0], [3])
     with pytest.raises(BadInput, match="asks for 3 GPUs"):
         run_all(ReplayCase(CLUSTER, (jobs,), tuple(policy_settings("fifo", [])), Effects()))
+
+
+class NoShares:
+    """An allocator that gives no job anything."""
+
+    def targets(self, state: State) -> Floats:
+        return np.zeros((len(state.jobs), len(state.pools)))
+
+
+def test_a_policy_that_starts_nothing_is_named() -> None:
+    idle = PolicySetting(
+        "idle",
+        Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=120.0),
+        cast(Any, NoShares()),
+    )
+    easy = tuple(policy_settings("easy", []))
+    with pytest.raises(FlyballError, match=r"^idle: \d+ jobs of \d+ never started"):
+        run_all(ReplayCase(CLUSTER, (workload(),), (*easy, idle), Effects()), workers=1)
 
 
 def test_differences_are_paired() -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from flyball.cli.main import run
+from flyball.experiments import scenarios
 from flyball.experiments.compare.runs import ComparePlan
 from flyball.experiments.compare.summary import load_comparison
 from flyball.experiments.run_file import Record
+from flyball.experiments.scenarios import Scenario
 
 COMPARE = ("bench", "compare", "--scenarios", "uniform", "--seeds", "2", "--workers", "1")
 TUNE = ("bench", "tune-heuristics", "--scenarios", "uniform", "--seeds", "1", "--held-out", "2")
@@ -44,7 +46,8 @@ def test_compare_writes_and_prints(capsys: pytest.CaptureFixture[str], tmp_path:
     assert run(arguments) == 0
     shown = capsys.readouterr().out
     assert "lower bound" in shown
-    assert "from fifo-skip" in shown
+    assert "from fifo-skip (%)" in shown
+    assert "uniform (x)" in shown
     assert {each.name for each in out.iterdir()} == {
         "runs.jsonl", "compare.json", "compare.md", "compare.png", "policies.md"
     }  # fmt: skip
@@ -59,6 +62,33 @@ def test_compare_writes_and_prints(capsys: pytest.CaptureFixture[str], tmp_path:
     assert made == load_comparison(out).as_dict()
     assert made["against"] == ["fifo-skip", "fifo"]
     assert made["seeds"] == [0, 1]
+
+
+def test_jobs_that_fit_nowhere_end_a_comparison_or_are_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow = Scenario(
+        "narrow",
+        "one node of four devices, too few for some gangs",
+        {"nodes": [{"name": "n", "count": 1, "device": "V100", "devices": 4}]},
+        "mixed",
+        40,
+        0.5,
+    )
+    monkeypatch.setattr(scenarios, "_shipped", lambda: {"narrow": narrow})
+    arguments = ["bench", "compare", "--scenarios", "narrow", "--policies", "fifo-skip,fifo"]
+    arguments += ["--seeds", "2", "--workers", "1", "--out", str(tmp_path)]
+    assert run(arguments) == 2
+    assert "--skip-unfit leaves out all such jobs" in capsys.readouterr().err
+    assert run([*arguments, "--skip-unfit", "--json"]) == 0
+    shown = capsys.readouterr()
+    content = json.loads(shown.out)
+    left_out = sum(content["scenarios"]["narrow"]["left_out"].values())
+    assert 0 < left_out < 80
+    assert f"narrow: left out {left_out} of 80 jobs" in shown.err
+    jobs = [row["jobs"] for row in content["results"] if row["policy"] == "fifo"]
+    assert sum(jobs) == 80 - left_out
+    assert "--skip-unfit" in (tmp_path / "compare.md").read_text()
 
 
 def test_control_c_keeps_what_is_done(

@@ -249,18 +249,19 @@ def test_sums_on_paper() -> None:
 def test_tables_on_paper() -> None:
     found = on_paper()
     relative = relative_table(found)
-    assert relative.header == ("policy", "tiny", "heap", "overall", "regret")
+    assert relative.header == ("policy", "tiny (x)", "heap (x)", "overall (x)", "regret (%)")
     assert relative.rows == [
-        ("fifo-skip", "1.00", "1.00", "1.00", "100 %"),
-        ("fifo", "2.00", "8.00", "4.00", "900 %"),
+        ("fifo-skip", "1.00", "1.00", "1.00", "100"),
+        ("fifo", "2.00", "8.00", "4.00", "900"),
         ("lower bound", "0.50", "0.50", "0.50", ""),
     ]
+    assert change_table(found).header == ("policy", "from fifo-skip (%)", "from fifo (%)")
     assert change_table(found).rows[1] == ("fifo", "+300 (+300..+300)", "-")
     heap = scenario_table(found, "heap")
     assert "all at time 0" in heap.title
-    assert heap.rows[1][-2:] == ("1500 %", "+700 (+700..+700)")
+    assert heap.rows[1][-2:] == ("1500", "+700 (+700..+700)")
     page = markdown(found, "the command", "compare.png")
-    assert "| fifo | 2.00 | 8.00 | 4.00 | 900 % |" in page
+    assert "| fifo | 2.00 | 8.00 | 4.00 | 900 |" in page
     assert "`the command`" in page
 
 

@@ -17,8 +17,8 @@ from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, choices
 from flyball.experiments import workers
 from flyball.experiments.knob_search.search import WINNER, Trainer, Tuned, held_out, tune
 from flyball.experiments.knob_search.space import (
-    LEFT_ALONE,
     MATTERS,
+    NOT_SEARCHED,
     USUAL,
     draw,
     neighbours,
@@ -48,7 +48,7 @@ def search(budget: int = 24, search_seed: int = 0, starts: str = "fifo,easy,saf"
 
 def test_the_tables_name_knobs_that_exist() -> None:
     known = {each.name for each in fields(Knobs)}
-    assert {*LEFT_ALONE, *USUAL, *MATTERS} <= known
+    assert {*NOT_SEARCHED, *USUAL, *MATTERS} <= known
 
 
 def test_draws_reach_every_choice_and_are_all_good() -> None:
@@ -61,7 +61,7 @@ def test_draws_reach_every_choice_and_are_all_good() -> None:
     plain = Knobs()
     for each in drawn:
         assert each == normal(each)
-        assert all(getattr(each, name) == getattr(plain, name) for name in LEFT_ALONE)
+        assert all(getattr(each, name) == getattr(plain, name) for name in NOT_SEARCHED)
     assert len({each.round_s for each in drawn}) > 50
     assert {each.ageing == 0 for each in drawn} == {True, False}
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from flyball.core.results import Floats
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import Workload
 from flyball.experiments.run_file import RunFile, key_of, source_version
+from flyball.experiments.tuning.rows import Row, tuning_row
 from flyball.experiments.tuning.tuned import made_elastic
 from flyball.experiments.workers import Workers
 from flyball.schedule.policies.preset import Preset
@@ -43,8 +43,8 @@ CLUSTER = Cluster(
     ),
 )
 WORKLOADS = tuple(f"newtrace/{number}" for number in range(6, 11))
-"""48 hours and 960 jobs each; those of 160 jobs are over before a queue has settled. Settings were
-chosen on the first five of this family; these are the others."""
+"""Workloads of 48 hours and 960 jobs each; those of 160 jobs are over before a queue has settled.
+Settings were chosen on the first five of this family; these are the others."""
 TUNERS: tuple[Tuner, ...] = (
     Elastic(energy=0.3),
     Power(slowdown=0.12, spare=0, round_s=120.0),
@@ -52,29 +52,28 @@ TUNERS: tuple[Tuner, ...] = (
 ROUND_S = 120.0
 RESIZE_S = 60.0
 SLEEPS = "sleep_s=300"
-Row = dict[str, Any]
 Measured = dict[str, float]
 CODE = (
     *("core/**/*.py", "physics/**/*.py", "schedule/**/*.py", "twin/**/*.py", "tune/**/*.py"),
     *("experiments/tuning/mixed.py", "experiments/tuning/tuned.py", "data/*.toml", "data/*.csv"),
 )
-"""Sources that a run depends on."""
+"""Patterns of the sources that a run depends on."""
 
 
 @dataclass(frozen=True)
 class MixedCase:
-    """One setting, compared with a policy that does without tuning.
+    """One setting, compared with a policy without tuning.
 
     Attributes:
-        load: see above.
+        load: see the top of this module.
         baseline: a policy, with settings after it.
-        bars: least work gain and, if stated, most change of energy per work and of completion, in
-            percent; None = none.
+        work: least gain of work in percent; None = no bar.
+        energy, completion: most change of energy per work and of completion, in percent.
         elastic: part of the jobs that may be resized.
         adaptive: whether the batch follows the devices.
-        error: spread of what is believed of speeds.
+        error: spread of the errors of believed speeds.
         resize_s: set-up time after a resize.
-        rigid: another policy without tuning in place of the tuned one.
+        rigid: a policy without tuning that takes the place of the tuned one.
     """
 
     name: str
@@ -111,29 +110,29 @@ CASES = (
 
 @cache
 def workload(part: str, load: float) -> Workload:
-    """A workload of Sia's with its arrivals stretched to a load."""
+    """Return a workload of Sia's with its arrivals stretched to a load."""
     return stretched(sia.read(shared_data("sia_pollux", "workloads.csv.gz"), [], part), load)
 
 
-def stretched(found: Workload, load: float) -> Workload:
-    """The same jobs with their arrivals stretched to a load."""
-    since_us = found.submit_us - found.submit_us[0]
-    stretch = _least_us(found) / (load * float(since_us[-1]))
-    return replace(found, submit_us=np.rint(since_us * stretch).astype(np.int64))
+def stretched(jobs: Workload, load: float) -> Workload:
+    """Return the same jobs with their arrivals stretched to a load."""
+    since_us = jobs.submit_us - jobs.submit_us[0]
+    stretch = _least_us(jobs) / (load * float(since_us[-1]))
+    return replace(jobs, submit_us=np.rint(since_us * stretch).astype(np.int64))
 
 
-def _least_us(found: Workload) -> float:
-    """How long a rigid cluster that takes any device needs for all of it."""
-    profiles = find_profiles(found)
+def _least_us(jobs: Workload) -> float:
+    """Return how long a rigid cluster that takes any device needs for all jobs."""
+    profiles = find_profiles(jobs)
     devices: Floats = np.array([group.count * group.devices for group in CLUSTER.groups], float)
     rates = rate_table(profiles, CLUSTER, True).packed.reshape(-1, len(devices))
-    own_us = (found.devices * found.duration_us)[:, None] / rates[profiles.of_job]
-    return float(len(found) / (devices / own_us.mean(axis=0)).sum())
+    need_us = (jobs.devices * jobs.duration_us)[:, None] / rates[profiles.of_job]
+    return float(len(jobs) / (devices / need_us.mean(axis=0)).sum())
 
 
 def measure(case: MixedCase, part: str) -> tuple[Measured, Measured]:
-    """What a case and its baseline come to on one workload."""
-    mine = workload(part, case.load)
+    """Measure a case and its baseline on one workload."""
+    jobs = workload(part, case.load)
     seed = WORKLOADS.index(part) if part in WORKLOADS else 0
     effects = Effects(
         restart_s=(case.resize_s,) * 3,
@@ -141,24 +140,23 @@ def measure(case: MixedCase, part: str) -> tuple[Measured, Measured]:
         speed_error=case.error,
         seed=seed,
     )
-    return tuned_run(case, made_elastic(mine, case.elastic, seed), effects), plain_run(
-        case.baseline, mine, effects
-    )
+    elastic = made_elastic(jobs, case.elastic, seed)
+    return tuned_run(case, elastic, effects), plain_run(case.baseline, jobs, effects)
 
 
-def plain_run(policy: tuple[str, ...], mine: Workload, effects: Effects) -> Measured:
-    """What a policy without tuners comes to."""
+def plain_run(policy: tuple[str, ...], jobs: Workload, effects: Effects) -> Measured:
+    """Measure a policy without tuners."""
     knobs = policy_settings(policy[0], list(policy[1:]))[0].knobs
-    return _figures(Twin(CLUSTER, mine, knobs, effects))
+    return _figures(Twin(CLUSTER, jobs, knobs, effects))
 
 
-def tuned_run(case: MixedCase, mine: Workload, effects: Effects) -> Measured:
-    """What the tuners (or the rigid policy of a case) come to."""
+def tuned_run(case: MixedCase, jobs: Workload, effects: Effects) -> Measured:
+    """Measure the tuners, or the rigid policy of a case."""
     if case.rigid:
-        return plain_run((case.rigid,), mine, effects)
+        return plain_run((case.rigid,), jobs, effects)
     knobs = policy_settings("easy", [])[0].knobs
     tuning = Tuning(TUNERS, Preset("easy", "", knobs), ROUND_S, between=False)
-    return _figures(Twin(CLUSTER, mine, knobs, effects, tuning=tuning))
+    return _figures(Twin(CLUSTER, jobs, knobs, effects, tuning=tuning))
 
 
 def _figures(twin: Twin) -> Measured:
@@ -176,22 +174,22 @@ def _figures(twin: Twin) -> Measured:
 
 
 class _Runner:
-    """What a worker process runs."""
+    """Runs single cases in worker processes."""
 
     def run(self, case: int, part: str) -> tuple[Measured, Measured]:
-        """One case on one workload."""
+        """Run one case on one workload."""
         return measure(CASES[case], part)
 
 
 def rows(
     progress: Callable[[str], None], workers: int | None = None, runs: RunFile | None = None
 ) -> list[Row]:
-    """Every case over every workload, as gains in percent with their paired intervals.
+    """Run every case on every workload; rows are gains in percent with their paired intervals.
 
     Args:
-        progress: told of each run.
+        progress: receives the name of each run.
         workers: processes at most; None = as many as cores.
-        runs: keeps each run, and has those of an earlier try.
+        runs: keeps each run, and has those of an earlier attempt.
 
     Raises:
         DataAbsent: the workloads are not there.
@@ -200,16 +198,16 @@ def rows(
     tasks = [(at, part) for at in range(len(CASES)) for part in WORKLOADS]
     keys = {(at, part): key_of(source_version(CODE), asdict(CASES[at]), part) for at, part in tasks}
     kept = {} if runs is None else runs.records
-    found = {task: tuple(kept[key]["result"]) for task, key in keys.items() if key in kept}
+    pairs = {task: tuple(kept[key]["result"]) for task, key in keys.items() if key in kept}
     with Workers(_Runner(), workers) as crew:
-        for task, pair in crew.run([task for task in tasks if task not in found]):
-            found[task] = pair
+        for task, pair in crew.run([task for task in tasks if task not in pairs]):
+            pairs[task] = pair
             if runs is not None:
                 runs.append({"key": keys[task], "result": pair})
             progress(f"{CASES[task[0]].name} at load {CASES[task[0]].load:g}, {task[1]}")
     out: list[Row] = []
     for at, case in enumerate(CASES):
-        out += _rows_of(case, [found[at, part] for part in WORKLOADS])
+        out += _rows_of(case, [pairs[at, part] for part in WORKLOADS])
     return out
 
 
@@ -226,7 +224,7 @@ def _rows_of(case: MixedCase, pairs: list[tuple[Measured, Measured]]) -> list[Ro
 def _gain(
     case: MixedCase, name: str, bar: float | None, pairs: list[tuple[Measured, Measured]]
 ) -> Row:
-    """The change in percent, workload by workload."""
+    """Return the row of a change in percent, paired by workload."""
     changes = [100.0 * (mine[name] / base[name] - 1.0) for mine, base in pairs]
     value, low, high = paired(changes, [0.0] * len(changes))
     return _row(case, f"{name}_pct", value, low, high, bar)
@@ -235,13 +233,5 @@ def _gain(
 def _row(
     case: MixedCase, metric: str, value: float, low: float, high: float, bar: float | None
 ) -> Row:
-    return {
-        "case": case.name,
-        "load": case.load,
-        "baseline": " ".join(case.baseline),
-        "metric": metric,
-        "value": round(value, 3),
-        "low": round(low, 3),
-        "high": round(high, 3),
-        "bar": bar,
-    }
+    estimate = (round(value, 3), round(low, 3), round(high, 3))
+    return tuning_row(case.name, case.load, " ".join(case.baseline), metric, estimate, bar)
