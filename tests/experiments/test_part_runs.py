@@ -61,9 +61,9 @@ def test_a_part_that_cannot_run_is_named_before_the_others_start(
 ) -> None:
     assert run(["bench", "tune", "--json"]) == 0
     shown = capsys.readouterr()
-    made = json.loads(shown.out)
-    assert [row["case"] for row in made["rows"]] == few_parts == ["caps", "speed"]
-    assert made["not_run"][0]["part"] == "live"
+    content = json.loads(shown.out)
+    assert [row["case"] for row in content["rows"]] == few_parts == ["caps", "speed"]
+    assert content["not_run"][0]["part"] == "live"
     first = shown.err.splitlines()[0]
     assert first.startswith("live is left out: it needs torch")
     assert "pip install 'flyball[learn]'" in first
@@ -97,8 +97,8 @@ def test_a_failed_part_keeps_the_others_and_its_reason(
         "flyball.experiments.tuning.caps.rows", lambda _note: [{**ROW, "case": "caps"}]
     )
     assert run(["bench", "tune", "--resume", str(kept), "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert [row["case"] for row in made["rows"]] == ["caps", "speed"]
+    content = json.loads(capsys.readouterr().out)
+    assert [row["case"] for row in content["rows"]] == ["caps", "speed"]
     assert few_parts == ["speed"]
 
 

@@ -45,7 +45,7 @@ def untimed(runs: list[Run]) -> list[Run]:
 
 
 def test_policies_by_name() -> None:
-    assert [each.name for each in policy_settings(" easy, fifo,easy", [])] == ["easy", "fifo"]
+    assert [policy.name for policy in policy_settings(" easy, fifo,easy", [])] == ["easy", "fifo"]
     assert len(policy_settings("all", [])) >= 8
     assert policy_settings("easy", ["depth=7"])[0].knobs.depth == 7
     with pytest.raises(UnknownName, match="did you mean 'fifo'"):
@@ -122,7 +122,7 @@ def test_a_policy_that_starts_nothing_is_named() -> None:
 
 def test_differences_are_paired() -> None:
     gaps = differences(run_all(case(), workers=1))
-    assert [(each["policy"], each["against"]) for each in gaps] == [
+    assert [(gap["policy"], gap["against"]) for gap in gaps] == [
         ("easy", "fifo"),
         ("srtf", "fifo"),
     ]

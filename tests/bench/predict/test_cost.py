@@ -31,13 +31,13 @@ def by_metric(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_rows_of_time(small: None) -> None:
-    said: list[str] = []
-    rows = by_metric(cost.cost_rows(said.append, (50, 200)))
+    notes: list[str] = []
+    rows = by_metric(cost.cost_rows(notes.append, (50, 200)))
     assert rows["% of a core, 200 series once a minute"]["bar"] == 5.0
     growth = rows["time of 200 series / of 50"]
     assert growth["bar"] == pytest.approx(200 * 5.298 / (50 * 3.912), rel=1e-3)
     assert rows["CPU s to fit all trees of a series"]["value"] > 0
-    assert any("200 series" in each for each in said)
+    assert any("200 series" in note for note in notes)
     assert all(row["target"] == cost.COST for row in rows.values())
 
 
