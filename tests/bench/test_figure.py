@@ -12,7 +12,7 @@ from flyball.bench import parts, shares, starts, twin
 from flyball.bench.figure import NO_BAR, Bar, Figure, figure_of, number_text
 from flyball.bench.monitor import cost
 from flyball.bench.monitor.agreement import AGREE
-from flyball.bench.predict.starts import Asked, Tally, table
+from flyball.bench.predict.starts import StartForecast, Tally, table
 from flyball.bench.predict.targets import row_of
 from flyball.bench.submit.rows import at_least
 from flyball.bench.tune import speed
@@ -116,7 +116,7 @@ def test_keys_of_rows_stay() -> None:
     }  # fmt: skip
     assert row_of("accuracy %", 90.0, 95.0, "", 3, most=False)["holds"] is False
     assert row_of("rMAE", 0.9, None, "", 3)["holds"] is None
-    row = table("x", Tally([Asked(Edges(1.0, 2.0), Edges(1.0, 2.0), 1.5)], 0))[0]
+    row = table("x", Tally([StartForecast(Edges(1.0, 2.0), Edges(1.0, 2.0), 1.5)], 0))[0]
     assert list(row) == ["target", "horizon", "metric", "value", "bar", "holds", "baseline", "n"]
     assert row["bar"] == [45.0, 55.0]
     row = speed._row("x", "round_ms", 2.0, [1.0, 3.0], 100.0)

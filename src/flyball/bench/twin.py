@@ -132,7 +132,7 @@ SINGLE_FIGURES = {
     "philly_a_fifo_cpu_s": ("Philly A under fifo, without reading it", "CPU-s"),
     "philly_a_read_cpu_s": ("reading Philly A", "CPU-s"),
 }
-"""Name and unit of the values that `run` returns beside its tables."""
+"""Name and unit of the values that `run` returns in addition to its tables."""
 
 
 def figures(result: dict[str, Any]) -> list[Figure]:

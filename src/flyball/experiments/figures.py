@@ -217,7 +217,7 @@ def _style(index: int, count: int) -> dict[str, Any]:
 
 
 def _thin(size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Indices of at most `CURVE_POINTS` points, first and last among them."""
+    """Return the indices of at most `CURVE_POINTS` points, first and last among them."""
     return np.unique(np.linspace(0, max(0, size - 1), min(size, CURVE_POINTS)).astype(np.int64))
 
 

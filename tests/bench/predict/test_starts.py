@@ -9,7 +9,7 @@ import pytest
 from tests.twin.test_live import CLUSTER, workload
 
 from flyball.bench.predict import starts
-from flyball.bench.predict.starts import Asked, Ride, Tally, rows, table, view_of
+from flyball.bench.predict.starts import Ride, StartForecast, Tally, rows, table, view_of
 from flyball.control.ask.start_bands import Edges, StartBands
 from flyball.core.codes import Status
 from flyball.core.units import US_PER_S
@@ -29,23 +29,23 @@ def few() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def ridden() -> tuple[Ride, list[Asked]]:
+def ridden() -> tuple[Ride, list[StartForecast]]:
     ride = Ride("sjf", 1000, StartBands(), JOBS, part=0.5)
     return ride, ride.run()
 
 
 def test_everybody_asked_either_waited_or_started_at_once(
-    ridden: tuple[Ride, list[Asked]],
+    ridden: tuple[Ride, list[StartForecast]],
 ) -> None:
     ride, asked = ridden
     assert 20 < len(asked) + ride.at_once < 80
     assert len(asked) > 5
     assert all(forecast.wait_s > 0 for forecast in asked)
-    assert all(0 <= item.said.p50_s <= item.said.p90_s for item in asked)
+    assert all(0 <= item.corrected.p50_s <= item.corrected.p90_s for item in asked)
     assert ride.bands.waiting == 0, "every forecast has been judged"
 
 
-def test_the_policy_saw_predictions_only(ridden: tuple[Ride, list[Asked]]) -> None:
+def test_the_policy_saw_predictions_only(ridden: tuple[Ride, list[StartForecast]]) -> None:
     ride, _asked = ridden
     seen = np.asarray(ride.twin.state.jobs.estimate_us)
     assert (seen == ride.estimate_us).all()
@@ -63,7 +63,7 @@ def test_what_comes_later_changes_no_forecast() -> None:
         ride.true_us = np.where(later, ride.true_us * stretch, ride.true_us)
         ride.twin.state.jobs.work_us[:] = ride.true_us
         ride.run()
-        forecasts.append([edges for job, edges in ride._said.items() if job < LAST])
+        forecasts.append([edges for job, edges in ride._forecasts.items() if job < LAST])
     assert forecasts[0] == forecasts[1]
     assert forecasts[0]
 
@@ -84,7 +84,7 @@ def test_a_view_of_the_twin_holds_what_runs_and_waits() -> None:
 
 def test_figures_by_hand() -> None:
     edges = Edges(10.0, 30.0)
-    asked = [Asked(Edges(1.0, 2.0), edges, wait_s) for wait_s in (5.0, 10.0, 20.0, 40.0)]
+    asked = [StartForecast(Edges(1.0, 2.0), edges, wait_s) for wait_s in (5.0, 10.0, 20.0, 40.0)]
     by_metric = {row["metric"]: row for row in table("x", Tally(asked, 4))}
     assert by_metric["p50 share %"]["value"] == 50.0
     assert by_metric["p50 share %"]["holds"] is True

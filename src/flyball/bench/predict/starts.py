@@ -67,17 +67,17 @@ BARS = {"p50 share %": Bar(45.0, 55.0), "p90 coverage %": Bar(87.0, 93.0)}
 
 
 @dataclass(frozen=True)
-class Asked:
+class StartForecast:
     """One forecast and its outcome; times in seconds after the submission.
 
     Attributes:
         raw: forecast of the roll-outs.
-        said: corrected forecast.
+        corrected: raw forecast, corrected by the outcome of earlier ones.
         wait_s: actual start.
     """
 
     raw: Edges
-    said: Edges
+    corrected: Edges
     wait_s: float
 
 
@@ -91,7 +91,7 @@ class Ride:
     jobs: int = JOBS
     part: float = ASKED
     at_once: int = 0
-    _said: dict[int, tuple[Edges, Edges]] = field(default_factory=dict)
+    _forecasts: dict[int, tuple[Edges, Edges]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cluster = load_cluster(CLUSTER)
@@ -110,7 +110,7 @@ class Ride:
         self.rng = np.random.default_rng([self.seed, 5])
         self.started, self.ended = np.zeros(len(work), bool), np.zeros(len(work), bool)
 
-    def run(self) -> list[Asked]:
+    def run(self) -> list[StartForecast]:
         """Run to the end and return every forecast of a job that had to wait."""
         submit_us = self.work.submit_us
         first_us = submit_us[0] + FIRST_PART * (submit_us[-1] - submit_us[0])
@@ -134,7 +134,9 @@ class Ride:
         self._learn(len(submit_us), self.twin.now_us)
         start_us = np.asarray(self.twin.state.runs.first_start_us)
         waits_s = (start_us - submit_us) / US_PER_S
-        return [Asked(*said, float(waits_s[job])) for job, said in self._said.items()]
+        return [
+            StartForecast(*edges, float(waits_s[job])) for job, edges in self._forecasts.items()
+        ]
 
     def _learn(self, come: int, now_us: int) -> None:
         """Report starts and ends to the estimator and the bands, in order of time."""
@@ -168,8 +170,8 @@ class Ride:
         self.bands.advance(now_us / US_PER_S)
         starts_s = self._roll_out(job, now_us)
         raw = Edges(*np.percentile(starts_s, [50, 90]).tolist())
-        said = self.bands.expect((self.seed, job), raw, now_us / US_PER_S)
-        self._said[job] = raw, said
+        corrected = self.bands.expect((self.seed, job), raw, now_us / US_PER_S)
+        self._forecasts[job] = raw, corrected
 
     def _roll_out(self, job: int, now_us: int) -> Floats:
         """Return the seconds until the job starts, once for each roll-out."""
@@ -247,10 +249,10 @@ def _held(state: State, job: int) -> list[tuple[int, int]]:
 class Tally:
     """Collects forecasts of one policy, or of all: jobs that had to wait, and how many did not."""
 
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[StartForecast] = field(default_factory=list)
     at_once: int = 0
 
-    def add(self, ride: Ride, asked: Sequence[Asked]) -> None:
+    def add(self, ride: Ride, asked: Sequence[StartForecast]) -> None:
         self.asked += asked
         self.at_once += ride.at_once
 
@@ -280,9 +282,9 @@ def rows(
 def table(name: str, tally: Tally) -> list[dict[str, Any]]:
     """Return the rows of one policy; the baseline is the roll-outs' forecast, not corrected."""
     waits = np.array([asked.wait_s for asked in tally.asked])
-    said = np.array([asked.said for asked in tally.asked]).reshape(-1, 2)
+    corrected = np.array([asked.corrected for asked in tally.asked]).reshape(-1, 2)
     raw = np.array([asked.raw for asked in tally.asked]).reshape(-1, 2)
-    n, everybody = len(waits), len(waits) + tally.at_once
+    n, total = len(waits), len(waits) + tally.at_once
 
     def row(metric: str, value: float, baseline: float | None, count: int) -> dict[str, Any]:
         bar = BARS.get(metric, NO_BAR)
@@ -303,12 +305,12 @@ def table(name: str, tally: Tally) -> list[dict[str, Any]]:
     def width_h(edges: Floats) -> float:
         return float(np.median(edges[:, 1] - edges[:, 0])) / S_PER_HOUR
 
-    together = [(share(said, at) * n + 100.0 * tally.at_once) / everybody for at in (0, 1)]
+    together = [(share(corrected, at) * n + 100.0 * tally.at_once) / total for at in (0, 1)]
     return [
-        row("p50 share %", share(said, 0), share(raw, 0), n),
-        row("p90 coverage %", share(said, 1), share(raw, 1), n),
-        row("median width p50 to p90, h", width_h(said), width_h(raw), n),
+        row("p50 share %", share(corrected, 0), share(raw, 0), n),
+        row("p90 coverage %", share(corrected, 1), share(raw, 1), n),
+        row("median width p50 to p90, h", width_h(corrected), width_h(raw), n),
         row("median wait of those who had to, h", float(np.median(waits)) / S_PER_HOUR, None, n),
-        row("p50 share with those who start at once %", together[0], None, everybody),
-        row("p90 coverage with those who start at once %", together[1], None, everybody),
+        row("p50 share with those who start at once %", together[0], None, total),
+        row("p90 coverage with those who start at once %", together[1], None, total),
     ]

@@ -77,11 +77,6 @@ class Tuned:
     tried: int
     history: list[tuple[int, float]] = field(default_factory=list)
 
-    @property
-    def best_start(self) -> str:
-        """The best of the policies that it started from."""
-        return min(self.starts, key=lambda name: self.starts[name])
-
 
 def tune(
     scenarios: Sequence[Scenario],

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -219,7 +219,8 @@ def rows_of(plan: FamilyPlan, results: dict[Task, Row]) -> list[Row]:
             for seen in (False, True):
                 groups = [g for g in plan.groups(family) if _set_with(family, g) is seen]
                 if groups:
-                    out += _family_rows(plan, results, load, family, groups, seen, pooled)
+                    part = _Part(results, family, groups, load, plan.seeds)
+                    out += _family_rows(part, seen, pooled)
         if len(plan.families) > 1:
             for (baseline, metric), changes in pooled.items():
                 mark = "not set with" if not plan.joined else "not set with, joined"
@@ -231,75 +232,62 @@ def _set_with(family: str, group: tuple[int, ...]) -> bool:
     return bool(set(group) & set(FAMILIES[family].set_with))
 
 
-def _family_rows(
-    plan: FamilyPlan,
-    results: dict[Task, Row],
-    load: float,
-    family: str,
-    groups: list[tuple[int, ...]],
-    seen: bool,
-    pooled: dict[tuple[str, str], list[float]],
-) -> list[Row]:
+class _Part(NamedTuple):
+    """The runs that a row is about: groups of a family's workloads at one load."""
+
+    results: dict[Task, Row]
+    family: str
+    groups: list[tuple[int, ...]]
+    load: float
+    seeds: int
+
+    def best_plain(self, metric: str, sign: int) -> str:
+        """Return the policy that is best by a metric, by the mean of logarithms over the runs."""
+        runs = [self._run(group, seed) for group in self.groups for seed in range(self.seeds)]
+
+        def score(name: str) -> float:
+            return fmean(float(np.log(run["plain"][name][metric])) for run in runs)
+
+        return max((" ".join(p) for p in PLAIN), key=lambda name: sign * score(name))
+
+    def changes(self, metric: str, baseline: str) -> list[float]:
+        """Return percent by workload, mean over seeds; joined: by seed, as the order differs."""
+
+        def change(group: tuple[int, ...], seed: int) -> float:
+            run = self._run(group, seed)
+            return 100.0 * float(run["tuned"][metric] / run["plain"][baseline][metric] - 1.0)
+
+        seeds = range(self.seeds)
+        if len(self.groups) == 1:
+            return [change(self.groups[0], seed) for seed in seeds]
+        return [fmean(change(group, seed) for seed in seeds) for group in self.groups]
+
+    def _run(self, group: tuple[int, ...], seed: int) -> Row:
+        return self.results[self.family, group, self.load, seed]
+
+
+def _family_rows(part: _Part, seen: bool, pooled: dict[tuple[str, str], list[float]]) -> list[Row]:
     """Return two rows for each metric: against EASY and against the best policy without tuners."""
     out = []
     for metric, sign in METRICS.items():
-        best = _best_plain(plan, results, load, family, groups, metric, sign)
+        best = part.best_plain(metric, sign)
         for title, baseline in ((EASY, EASY), ("best plain", best)):
-            changes = _changes(plan, results, load, family, groups, metric, baseline)
-            if not FAMILIES[family].set_with:
+            changes = part.changes(metric, baseline)
+            if not FAMILIES[part.family].set_with:
                 pooled.setdefault((title, metric), []).extend(changes)
             named = title if title == baseline else f"{title}: {baseline}"
-            mark = _mark(family, groups, seen)
-            out.append(_row(family, mark, load, named, metric, changes))
+            mark = _mark(part.groups, seen)
+            out.append(_row(part.family, mark, part.load, named, metric, changes))
     return out
 
 
-def _mark(family: str, groups: list[tuple[int, ...]], seen: bool) -> str:
+def _mark(groups: list[tuple[int, ...]], seen: bool) -> str:
     """Name the workloads of a row, and whether the settings were chosen on them."""
     numbers = [number for group in groups for number in group]
     text = f"{min(numbers)}-{max(numbers)}" if len(numbers) > 1 else str(numbers[0])
     if len(groups) == 1 and len(numbers) > 1:
         text += " joined"
     return f"{text}, set with" if seen else text
-
-
-def _best_plain(
-    plan: FamilyPlan,
-    results: dict[Task, Row],
-    load: float,
-    family: str,
-    groups: list[tuple[int, ...]],
-    metric: str,
-    sign: int,
-) -> str:
-    """Return the policy that is best by a metric, by the mean of logarithms over the same runs."""
-    tasks = [(family, group, load, seed) for group in groups for seed in range(plan.seeds)]
-
-    def score(name: str) -> float:
-        return fmean(float(np.log(results[task]["plain"][name][metric])) for task in tasks)
-
-    return max((" ".join(p) for p in PLAIN), key=lambda name: sign * score(name))
-
-
-def _changes(
-    plan: FamilyPlan,
-    results: dict[Task, Row],
-    load: float,
-    family: str,
-    groups: list[tuple[int, ...]],
-    metric: str,
-    baseline: str,
-) -> list[float]:
-    """Return percent by workload, mean over seeds; joined: by seed, as the order differs."""
-    seeds = range(plan.seeds)
-
-    def change(group: tuple[int, ...], seed: int) -> float:
-        row = results[family, group, load, seed]
-        return 100.0 * float(row["tuned"][metric] / row["plain"][baseline][metric] - 1.0)
-
-    if len(groups) == 1:
-        return [change(groups[0], seed) for seed in seeds]
-    return [fmean(change(group, seed) for seed in seeds) for group in groups]
 
 
 def _row(
