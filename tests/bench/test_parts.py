@@ -17,30 +17,30 @@ TINY = parts.Sizes(rows=20, jobs=20, classified=20, batch=20, nodes=10, series=3
 
 
 def test_rows() -> None:
-    said: list[str] = []
-    rows = parts.run(said.append, sizes=TINY, repeats=1)
-    assert [row["part"] for row in rows] == said
+    notes: list[str] = []
+    rows = parts.run(notes.append, sizes=TINY, repeats=1)
+    assert [row["part"] for row in rows] == notes
     assert len(rows) == len(parts.PARTS)
     for row in rows:
         assert row["value"] >= 0
         assert row["unit"] == "CPU s"
         assert row["holds"] == (row["value"] <= row["bar"])
-    assert "reading 20 rows of a trace" in said
+    assert "reading 20 rows of a trace" in notes
     assert rows[0]["value"] > 0, "a process was started"
 
 
 def test_the_work_is_done(tmp_path: Path) -> None:
-    made: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name in ("read", "generate", "classify", "batch", "power"):
-        made[name] = parts.PARTS[name].prepare(40, tmp_path)()
-    assert [len(made[name]) for name in ("read", "generate", "classify", "batch")] == [40] * 4
-    jobs = 40 * parts.DEVICES // 2 + 12
-    assert sum(each.kind == ActionKind.CAP for each in made["power"]) == jobs
+        results[name] = parts.PARTS[name].prepare(40, tmp_path)()
+    assert [len(results[name]) for name in ("read", "generate", "classify", "batch")] == [40] * 4
+    jobs = 40 * parts.DEVICES_PER_NODE // 2 + 12
+    assert sum(action.kind == ActionKind.CAP for action in results["power"]) == jobs
 
 
 def test_the_quickest_counts_and_a_missed_bar_is_said() -> None:
     times = iter([0.0, 3.0, 10.0, 12.0])
-    part = parts.Part("counting to {size}", "batch", 1.0, lambda *_: int, lambda: next(times))
+    part = parts.TimedPart("counting to {size}", "batch", 1.0, lambda *_: int, lambda: next(times))
     assert parts.measured(part, TINY, 2, lambda _: None) == {
         "part": "counting to 20", "value": 2.0, "unit": "CPU s", "bar": 1.0, "holds": False,
     }  # fmt: skip
@@ -55,7 +55,7 @@ def test_only() -> None:
 
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     late = {"part": "counting", "value": 2.0, "unit": "CPU s", "bar": 1.0, "holds": False}
-    monkeypatch.setattr(parts, "run", lambda note, only: [late])
+    monkeypatch.setattr(parts, "run", lambda note, only, done: [late])
     assert run(["bench", "parts", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"rows": [late]}
     assert run(["bench", "parts", "--only", "start"]) == 0, "a bar that is missed is no error"

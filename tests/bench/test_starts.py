@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flyball.bench.starts import Outcome, figures, outcomes_of, pinball, run
+from flyball.bench.starts import StartOutcome, figures, outcomes_of, pinball, run
 from flyball.core.errors import Unavailable
 
 
 def test_pinball_loss_weighs_late_and_early_by_the_level() -> None:
-    said, came = np.array([10.0, 10.0]), np.array([20.0, 5.0])
-    assert pinball(said, came, 0.5) == pytest.approx((5.0 + 2.5) / 2)
-    assert pinball(said, came, 0.9) == pytest.approx((9.0 + 0.5) / 2)
+    forecast, actual = np.array([10.0, 10.0]), np.array([20.0, 5.0])
+    assert pinball(forecast, actual, 0.5) == pytest.approx((5.0 + 2.5) / 2)
+    assert pinball(forecast, actual, 0.9) == pytest.approx((9.0 + 0.5) / 2)
 
 
 def test_figures_compare_with_reservations_alone() -> None:
     waits = [*range(10, 100, 10)]
-    outcomes = [Outcome(0, "j", wait, 1.2 * wait, 0.3 * wait, wait) for wait in waits]
-    outcomes.append(Outcome(1, "late", 1.0, 2.0, 3.0, 50.0))
-    found = figures(outcomes)
-    kept, at_50, at_90 = found["bars"]
+    outcomes = [StartOutcome(0, "j", wait, 1.2 * wait, 0.3 * wait, wait) for wait in waits]
+    outcomes.append(StartOutcome(1, "late", 1.0, 2.0, 3.0, 50.0))
+    result = figures(outcomes)
+    kept, at_50, at_90 = result["bars"]
     assert (kept["value"], kept["holds"]) == (90.0, True)
-    assert found["p50_kept_percent"] == 90.0
-    assert found["reserved_kept_percent"] == 0.0
+    assert result["p50_kept_percent"] == 90.0
+    assert result["reserved_kept_percent"] == 0.0
     assert at_50["holds"]
     assert at_90["holds"]
     assert at_90["value"] < at_90["baseline"]
@@ -44,15 +44,15 @@ def test_jobs_that_started_at_once_are_left_out() -> None:
         "forecasts": {"2": {"p50_s": 20.0, "p90_s": 40.0, "asked_s": 1.0}},
         "reserved_s": {1: 0.0, 2: 15.0},
     }
-    assert outcomes_of(answer) == [Outcome(0, "a", 21.0, 41.0, 15.0, 30.0)]
+    assert outcomes_of(answer) == [StartOutcome(0, "a", 21.0, 41.0, 15.0, 30.0)]
 
 
 def test_a_real_run_is_judged() -> None:
     notes: list[str] = []
-    found = run(notes.append, 1, 0.02)
+    result = run(notes.append, 1, 0.02)
     assert notes == ["run 1 of 1"]
-    assert found["jobs"] >= 2, "the chain waits, however many cores there are"
-    for outcome in found["outcomes"]:
+    assert result["jobs"] >= 2, "the chain waits, however many cores there are"
+    for outcome in result["outcomes"]:
         assert 0 < outcome["p50_s"] <= outcome["p90_s"]
         assert 0 <= outcome["wait_s"] < 3600
         assert outcome["reserved_s"] >= 0

@@ -194,7 +194,7 @@ def test_a_tuned_replay_ends_and_says_what_was_done(name: str) -> None:
     twin.tuning = watch.over(twin.tuning)
     twin.replay()
     assert twin.finished
-    rows = [round_.as_dict() for round_ in watch.found]
+    rows = [round_.as_dict() for round_ in watch.adjustments]
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     assert rows == sorted(rows, key=lambda row: row["time_s"])
     for row in rows:

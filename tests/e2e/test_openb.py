@@ -12,7 +12,7 @@ SEEDS = 2
 
 
 @pytest.fixture(scope="module")
-def setting() -> placement.Setting:
+def setting() -> placement.PlacementSetting:
     try:
         return placement.load(None, None, lambda text: None)
     except DataAbsent as absent:
@@ -20,14 +20,14 @@ def setting() -> placement.Setting:
 
 
 @pytest.fixture(scope="module")
-def left(setting: placement.Setting) -> dict[str, float]:
+def left(setting: placement.PlacementSetting) -> dict[str, float]:
     """The unallocated share by rule, as the mean of the draws."""
     rules = list(placement.PUBLISHED)
     figures = placement.compare(setting, rules, placement.PUBLISHED_OVER, SEEDS, lambda text: None)
     return {each["rule"]: each["unallocated_mean"] for each in figures["rules"]}
 
 
-def test_the_cluster_and_the_pods_are_those_published(setting: placement.Setting) -> None:
+def test_the_cluster_and_the_pods_are_those_published(setting: placement.PlacementSetting) -> None:
     assert setting.published
     assert setting.cluster.node_count == 1_213
     assert setting.cluster.device_count == 6_212
@@ -35,7 +35,7 @@ def test_the_cluster_and_the_pods_are_those_published(setting: placement.Setting
 
 
 def test_a_draw_asks_for_as_much_as_wanted_and_is_the_same_twice(
-    setting: placement.Setting,
+    setting: placement.PlacementSetting,
 ) -> None:
     one, again, other = (placement.draw(setting, 1.3, seed) for seed in (0, 0, 1))
     asked = np.cumsum(one.devices * one.milli)

@@ -16,7 +16,7 @@ LEAST_PODS_PER_CPU_S = 20_000
 
 
 @pytest.fixture(scope="module")
-def setting() -> placement.Setting:
+def setting() -> placement.PlacementSetting:
     try:
         made = placement.load(None, None, lambda _note: None)
     except DataAbsent as absent:
@@ -25,7 +25,7 @@ def setting() -> placement.Setting:
     return made
 
 
-def test_the_cluster_is_the_published_one(setting: placement.Setting) -> None:
+def test_the_cluster_is_the_published_one(setting: placement.PlacementSetting) -> None:
     assert (setting.cluster.node_count, setting.cluster.device_count) == (1213, 6212)
     assert len(setting.cluster.groups) == 15
     assert len(setting.trace) == 8152
@@ -37,7 +37,7 @@ def test_the_cluster_is_the_published_one(setting: placement.Setting) -> None:
     [("random", 0.105, 0.145), ("best-fit", 0.059, 0.079), ("fgd", 0.0, 0.05)],
 )
 def test_unallocated_is_as_published(
-    setting: placement.Setting, rule: str, low: float, high: float
+    setting: placement.PlacementSetting, rule: str, low: float, high: float
 ) -> None:
     found = placement.compare(setting, [rule], 1.3, 2, lambda _done: None)["rules"][0]
     assert low <= found["unallocated_mean"] <= high

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from flyball.app import policy_settings
 from flyball.core.units import S_PER_DAY
 from flyball.experiments.fairness import (
     DAYS,
@@ -14,13 +15,14 @@ from flyball.experiments.fairness import (
     own_cluster,
     run,
     shared_cluster,
+    steps,
 )
 from flyball.twin.inputs.traces.describe import device_seconds
 
 
 def test_the_draw_has_the_load_and_every_job_twice() -> None:
     case = draw(0.9, 3)
-    assert len(case.together) == sum(len(each) for each in case.own)
+    assert len(case.together) == sum(len(workload) for workload in case.own)
     offered_s = shared_cluster().device_count * DAYS * S_PER_DAY
     # Durations under a second were lifted to one.
     assert device_seconds(case.together).sum() / offered_s == pytest.approx(0.9, rel=0.02)
@@ -33,11 +35,13 @@ def test_the_draw_has_the_load_and_every_job_twice() -> None:
 
 def test_quotas_are_whole_nodes_of_one_cluster() -> None:
     cluster = shared_cluster()
-    assert [each.quota for each in cluster.tenants] == [NODES * DEVICES] * 4
-    assert sum(each.quota for each in cluster.tenants) == cluster.device_count
+    assert [tenant.quota for tenant in cluster.tenants] == [NODES * DEVICES] * 4
+    assert sum(tenant.quota for tenant in cluster.tenants) == cluster.device_count
 
 
 def test_nobody_is_worse_off_under_fair() -> None:
-    figures = run("fifo-skip,fair", 0.9, 2, lambda _: None)
+    policies, seen = policy_settings("fifo-skip,fair", []), list[str]()
+    figures = run(policies, 0.9, 2, lambda _: None, seen.append)
+    assert len(seen) == steps(policies, 2)
     plain, fair = figures["policies"]
     assert fair["worst"] <= 2.0 < plain["worst"]

@@ -18,12 +18,12 @@ from matplotlib.transforms import Bbox
 from flyball.app import policy_settings
 from flyball.core.effects import Effects
 from flyball.experiments.compare.figure import compare_drawing
-from flyball.experiments.compare.runs import Plan
+from flyball.experiments.compare.runs import ComparePlan
 from flyball.experiments.compare.summary import Comparison, compare
 from flyball.experiments.figures import replay_drawing, wrapped
 from flyball.experiments.pareto import AIMS, Point
 from flyball.experiments.pareto_figure import pareto_drawing
-from flyball.experiments.replay import Case, Run, run_all
+from flyball.experiments.replay import ReplayCase, Run, run_all
 from flyball.experiments.scenarios import Scenario
 from flyball.predict.load.ahead import Ahead
 from flyball.predict.load.figure import forecast_drawing
@@ -41,12 +41,12 @@ def run_of_easy() -> Run:
     target = load_cluster("five-mixed")
     workload = generate("mixed", 0, jobs=60, load=1.2, devices=target.device_count)
     policies = tuple(policy_settings("easy", []))
-    case = Case(target, (workload,), policies, Effects(), 1, "first")
+    case = ReplayCase(target, (workload,), policies, Effects(), 1, "first")
     return run_all(case, 1, lambda _run: None, lambda _text: None)[0]
 
 
 def names(count: int, tuned: bool) -> list[str]:
-    base = [each.name for each in policy_settings("all", [])]
+    base = [policy.name for policy in policy_settings("all", [])]
     pool = [*base, *(f"{name}-2" for name in base)][:count]
     return [f"{name}{TUNED}" for name in pool] if tuned else pool
 
@@ -54,20 +54,22 @@ def names(count: int, tuned: bool) -> list[str]:
 def comparison(policies: list[str]) -> Comparison:
     settings = policy_settings("fifo-skip,fifo", [])
     tiny = Scenario("tiny", "a small one", NODES, "mixed", 20, 0.9)
-    plan = Plan((tiny, replace(tiny, name="a-long-name")), tuple(settings), (0, 1))
-    found = compare(plan, [plan.run(*task) for task in plan.tasks()], "fifo-skip")
-    rows = found.overall
+    plan = ComparePlan((tiny, replace(tiny, name="a-long-name")), tuple(settings), (0, 1))
+    comparison = compare(plan, [plan.run(*task) for task in plan.tasks()], "fifo-skip")
+    rows = comparison.overall
     wide = [{**rows[at % len(rows)], "policy": name} for at, name in enumerate(policies)]
     wide[0] = rows[0]
-    known = {name: rows[at % len(rows)]["policy"] for at, name in enumerate(policies)}
-    return _Wide(found, wide, known)  # type: ignore[return-value]
+    stands_for = {name: rows[at % len(rows)]["policy"] for at, name in enumerate(policies)}
+    return _Wide(comparison, wide, stands_for)  # type: ignore[return-value]
 
 
 class _Wide:
     """A comparison whose rows stand for more policies than were run."""
 
-    def __init__(self, found: Comparison, overall: list[Any], known: dict[str, str]) -> None:
-        self._found, self.overall, self._known = found, overall, known
+    def __init__(
+        self, comparison: Comparison, overall: list[Any], stands_for: dict[str, str]
+    ) -> None:
+        self._found, self.overall, self._known = comparison, overall, stands_for
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._found, name)
@@ -99,14 +101,14 @@ def parts_of(figure: Figure) -> list[Any]:
 
 def texts(figure: Figure) -> list[Text]:
     """Titles, labels of axes, numbers and legends: all text but the ticks'."""
-    found: list[Text] = []
+    labels: list[Text] = []
     for part in parts_of(figure):
-        found += [*part.texts, *(text for legend in part.legends for text in legend.get_texts())]
+        labels += [*part.texts, *(text for legend in part.legends for text in legend.get_texts())]
         for axes in part.axes:
-            found += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+            labels += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
             legend = axes.get_legend()
-            found += legend.get_texts() if legend is not None else []
-    return [text for text in found if text.get_visible() and text.get_text().strip()]
+            labels += legend.get_texts() if legend is not None else []
+    return [text for text in labels if text.get_visible() and text.get_text().strip()]
 
 
 def assert_clean(figure: Figure) -> None:

@@ -25,7 +25,7 @@ from flyball.experiments.pareto import (
     swept_settings,
 )
 from flyball.experiments.pareto_figure import pareto_figure
-from flyball.experiments.replay import Case, Run, changes, run_all
+from flyball.experiments.replay import ReplayCase, Run, changes, run_all
 from flyball.experiments.tuning.tuned import ablation, beside, made_elastic, rows
 from flyball.tune.registry import settings
 
@@ -49,7 +49,7 @@ def workload(jobs: int = 24) -> Workload:
 @pytest.fixture(scope="module")
 def summary() -> Summary:
     """Of any run; tests set the numbers they need."""
-    case = Case(CLUSTER, (workload(3),), (EASY,), Effects())
+    case = ReplayCase(CLUSTER, (workload(3),), (EASY,), Effects())
     return case.run(0, 0).summary
 
 
@@ -64,7 +64,7 @@ def run(summary: Summary, policy: str, energy: float, hours: float, seed: int = 
 
 def test_dominated() -> None:
     points = [(1.0, 4.0), (2.0, 2.0), (2.0, 3.0), (4.0, 1.0), (4.0, 4.0)]
-    assert [dominated(each, points) for each in points] == [False, False, True, False, True]
+    assert [dominated(cost, points) for cost in points] == [False, False, True, False, True]
     assert not dominated((2.0, 2.0), [(2.0, 2.0), (2.0, 2.0)])  # equals do not dominate
     assert dominated((math.nan, 0.0), points)
 
@@ -72,10 +72,10 @@ def test_dominated() -> None:
 def test_points_are_judged_with_the_weights_they_are_best_for(summary: Summary) -> None:
     arms = [replace(EASY, name=name) for name in ("plain", "thrifty", "between", "quick", "worse")]
     values = [(1.0, 10.0), (0.5, 10.0), (0.7, 6.0), (1.0, 5.0), (1.1, 6.0)]
-    runs = [run(summary, arm.name, *each) for arm, each in zip(arms, values, strict=True)]
+    runs = [run(summary, arm.name, *pair) for arm, pair in zip(arms, values, strict=True)]
     points = judged(runs, arms, (ENERGY, COMPLETION))
-    assert [each.values for each in points] == values
-    assert [each.on_front for each in points] == [False, True, True, True, False]
+    assert [point.values for point in points] == values
+    assert [point.on_front for point in points] == [False, True, True, True, False]
     # By hand: quick = between at w ln(0.7 / 1) = (1 - w) ln(5 / 6), w = 0.338; between = thrifty
     # at w ln(0.7 / 0.5) = (1 - w) ln(10 / 6), w = 0.603. Weights are tried in steps of 0.05.
     assert points[3].weights == (0.0, 0.3)
@@ -96,18 +96,18 @@ def test_values_are_means_over_seeds_and_more_may_be_better(summary: Summary) ->
     arms = [replace(EASY, name=name) for name in ("a", "b")]
     runs = [run(summary, "a", 1.0, 2.0, 0), run(summary, "a", 1.0, 4.0, 1)]
     runs += [run(summary, "b", 2.0, 1.0, 0), run(summary, "b", 2.0, 1.0, 1)]
-    more = [replace(each, summary=replace(each.summary, work_per_window=7.0)) for each in runs[2:]]
-    less = [replace(each, summary=replace(each.summary, work_per_window=5.0)) for each in runs[:2]]
+    more = [replace(run, summary=replace(run.summary, work_per_window=7.0)) for run in runs[2:]]
+    less = [replace(run, summary=replace(run.summary, work_per_window=5.0)) for run in runs[:2]]
     points = judged([*less, *more], arms, (AIMS["work"], COMPLETION))
     assert points[0].values == (5.0, 3.0)
-    assert [each.on_front for each in points] == [False, True]
+    assert [point.on_front for point in points] == [False, True]
 
 
 def test_nothing_is_best_where_nothing_can_be_compared(summary: Summary) -> None:
     arms = [replace(EASY, name=name) for name in ("a", "b")]
     runs = [run(summary, "a", 0.0, 0.0), run(summary, "b", 0.0, 0.0)]
     points = judged(runs, arms, (ENERGY, COMPLETION))
-    assert [each.weights for each in points] == [None, None]
+    assert [point.weights for point in points] == [None, None]
 
 
 def test_aims_by_name() -> None:
@@ -127,23 +127,23 @@ def test_the_sweep_keeps_to_its_ranges_and_only_grows() -> None:
     tuning = tuning_setting("elastic,power", [])
     arms = sweep(EASY, tuning, 40)
     assert arms[0] is EASY
-    assert len({each.name for each in arms}) == 41
+    assert len({arm.name for arm in arms}) == 41
     assert arms[1].tuning == tuning
-    found = [swept_settings(each) for each in arms]
-    assert found[0] == {}
-    assert found[1] == {
+    swept = [swept_settings(arm) for arm in arms]
+    assert swept[0] == {}
+    assert swept[1] == {
         f"{name}.{key}": settings(name)[key] for name in ("elastic", "power") for key in SWEPT[name]
     }
     # The optimiser's weights come first: all for completion, ..., all for energy.
-    assert found[2]["power.slowdown"] == 0.0 < found[6]["power.slowdown"]
-    assert found[2]["elastic.eta"] < found[6]["elastic.eta"]
-    for each in found[7:]:
-        for key, value in each.items():
+    assert swept[2]["power.slowdown"] == 0.0 < swept[6]["power.slowdown"]
+    assert swept[2]["elastic.eta"] < swept[6]["elastic.eta"]
+    for values in swept[7:]:
+        for key, value in values.items():
             tuner, _, name = key.partition(".")
             low, high = SWEPT[tuner][name]
             assert low <= value <= high
     # Evenly: each third of a range has about a third of the points.
-    etas = np.array([each["elastic.eta"] for each in found[7:]])
+    etas = np.array([values["elastic.eta"] for values in swept[7:]])
     thirds = np.histogram(etas, 3, (0.3, 1.0))[0]
     assert thirds.min() >= 10
     assert sweep(EASY, tuning, 12) == arms[:13]
@@ -193,12 +193,12 @@ def test_elastic_jobs_are_drawn_by_seed() -> None:
 def test_arms_and_what_they_are_compared_with() -> None:
     tuning = tuning_setting("elastic,power", [])
     arms = beside(policy_settings("easy,sjf", []), tuning)
-    assert [each.name for each in arms.policies] == [
+    assert [arm.name for arm in arms.policies] == [
         "easy", "easy+elastic+power", "sjf", "sjf+elastic+power",
     ]  # fmt: skip
     assert arms.against["sjf+elastic+power"] == "sjf"
     arms = ablation(EASY, tuning, ["power"])
-    assert [each.name for each in arms.policies] == ["easy", "easy+elastic+power", "without power"]
+    assert [arm.name for arm in arms.policies] == ["easy", "easy+elastic+power", "without power"]
     assert arms.policies[2].tuning == tuning_setting("elastic", [])
     assert arms.against == {
         "easy+elastic+power": "easy",
@@ -212,7 +212,7 @@ def test_the_last_tuner_left_out_is_the_policy_alone() -> None:
     # Caps alone: a window this short would blame sleep for the time that nodes take to wake.
     arms = ablation(EASY, tuning_setting("power", ["power.spare=-1"]), ["power"])
     jobs = workload(8)
-    runs = run_all(Case(CLUSTER, (jobs,), arms.policies, Effects()), workers=1)
+    runs = run_all(ReplayCase(CLUSTER, (jobs,), arms.policies, Effects()), workers=1)
     table = rows(runs, arms)
     assert table[2]["policy"] == "without power"
     assert table[2]["left_out"] == "power"
@@ -227,11 +227,11 @@ def test_the_last_tuner_left_out_is_the_policy_alone() -> None:
 def test_what_nobody_tunes_runs_as_its_user_set_it() -> None:
     # Batches that follow the devices would be faster even on the devices that a job asks for.
     jobs = made_elastic(workload(), 1.0, 0)
-    plain = Case(CLUSTER, (workload(),), (EASY,), Effects()).run(0, 0).summary
+    plain = ReplayCase(CLUSTER, (workload(),), (EASY,), Effects()).run(0, 0).summary
     effects = Effects(adaptive_batch=True, share_limit=2, speed_error=0.3)
-    assert Case(CLUSTER, (jobs,), (EASY,), effects).run(0, 0).summary == plain
+    assert ReplayCase(CLUSTER, (jobs,), (EASY,), effects).run(0, 0).summary == plain
     arm = tuned(EASY, tuning_setting("power", ["power.slowdown=0", "power.spare=-1"]))
-    capped = Case(CLUSTER, (jobs,), (arm,), effects).run(0, 0).summary
+    capped = ReplayCase(CLUSTER, (jobs,), (arm,), effects).run(0, 0).summary
     assert capped.preemptions == 0
     assert capped.work_per_window == pytest.approx(plain.work_per_window)
 
@@ -240,18 +240,18 @@ def test_what_nobody_tunes_runs_as_its_user_set_it() -> None:
 def test_elastic_helps_a_full_cluster_and_says_what_it_did() -> None:
     jobs = made_elastic(workload(), 1.0, 0)
     arms = beside([EASY], tuning_setting("elastic", []))
-    case = Case(CLUSTER, (jobs,), arms.policies, Effects(), watch=True)
+    case = ReplayCase(CLUSTER, (jobs,), arms.policies, Effects(), watch=True)
     runs = run_all(case, workers=1)
     assert runs[0].adjustments == ()
     change = changes(runs, arms.against)[0]["completion_s"]
     assert change["mean"] < 0
-    found = runs[1].adjustments
-    assert {each.action for each in found} >= {"start"}
-    for each in found:
-        assert each.sentence
-        assert each.unit == "reference devices"
-        assert isinstance(each.after, dict)
-        assert each.after["devices"] >= 1
+    adjustments = runs[1].adjustments
+    assert {adjustment.action for adjustment in adjustments} >= {"start"}
+    for adjustment in adjustments:
+        assert adjustment.sentence
+        assert adjustment.unit == "reference devices"
+        assert isinstance(adjustment.after, dict)
+        assert adjustment.after["devices"] >= 1
 
 
 def test_feedback_is_a_setting_of_the_tuning() -> None:
@@ -259,6 +259,6 @@ def test_feedback_is_a_setting_of_the_tuning() -> None:
     arm = tuned(EASY, tuning)
     effects = Effects(speed_error=0.5)
     jobs = made_elastic(workload(12), 1.0, 0)
-    summary = Case(CLUSTER, (jobs,), (arm,), effects).run(0, 0).summary
+    summary = ReplayCase(CLUSTER, (jobs,), (arm,), effects).run(0, 0).summary
     assert summary.jobs == 12
     assert isinstance(arm, PolicySetting)

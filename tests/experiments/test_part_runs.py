@@ -14,7 +14,7 @@ from flyball.bench.tune import live, live_caps, live_runs, parts
 from flyball.cli.main import run
 from flyball.core.errors import DataAbsent, Unavailable
 from flyball.experiments import part_runs
-from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
 from flyball.experiments.run_file import RunFile
 
 ROW = {
@@ -23,7 +23,7 @@ ROW = {
 }  # fmt: skip
 
 
-def measured(path: Path, parts: dict[str, Part], only: tuple[str, ...] = ()) -> Outcome:
+def measured(path: Path, parts: dict[str, BenchPart], only: tuple[str, ...] = ()) -> Outcome:
     with RunFile(path) as runs:
         return run_parts(parts, only, lambda _text: None, runs)
 
@@ -61,9 +61,9 @@ def test_a_part_that_cannot_run_is_named_before_the_others_start(
 ) -> None:
     assert run(["bench", "tune", "--json"]) == 0
     shown = capsys.readouterr()
-    made = json.loads(shown.out)
-    assert [row["case"] for row in made["rows"]] == few_parts == ["caps", "speed"]
-    assert made["not_run"][0]["part"] == "live"
+    content = json.loads(shown.out)
+    assert [row["case"] for row in content["rows"]] == few_parts == ["caps", "speed"]
+    assert content["not_run"][0]["part"] == "live"
     first = shown.err.splitlines()[0]
     assert first.startswith("live is left out: it needs torch")
     assert "pip install 'flyball[learn]'" in first
@@ -97,8 +97,8 @@ def test_a_failed_part_keeps_the_others_and_its_reason(
         "flyball.experiments.tuning.caps.rows", lambda _note: [{**ROW, "case": "caps"}]
     )
     assert run(["bench", "tune", "--resume", str(kept), "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert [row["case"] for row in made["rows"]] == ["caps", "speed"]
+    content = json.loads(capsys.readouterr().out)
+    assert [row["case"] for row in content["rows"]] == ["caps", "speed"]
     assert few_parts == ["speed"]
 
 
@@ -120,12 +120,15 @@ def test_without_a_file_nothing_is_lost_either(
 
 
 def test_exit_codes_and_faults_of_our_own(tmp_path: Path) -> None:
-    parts = {"good": Part(lambda _note: [1]), "bad": Part(raising(ValueError("no such thing")))}
+    parts = {
+        "good": BenchPart(lambda _note: [1]),
+        "bad": BenchPart(raising(ValueError("no such thing"))),
+    }
     outcome = measured(tmp_path / "a.jsonl", parts)
     assert outcome.rows == [1]
     assert outcome.exit_code == 1
     assert outcome.not_run[0].reason.startswith("ValueError: no such thing (")
-    absent = Part(lambda _note: [2], data=(("no-such", "file"),))
+    absent = BenchPart(lambda _note: [2], data=(("no-such", "file"),))
     outcome = measured(tmp_path / "a.jsonl", {"good": parts["good"], "absent": absent})
     assert outcome.exit_code == 0
     assert "FLYBALL_DATA" in outcome.not_run[0].reason

@@ -32,30 +32,30 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return nodes, pods
 
 
-def setting(files: tuple[Path, Path]) -> placement.Setting:
+def setting(files: tuple[Path, Path]) -> placement.PlacementSetting:
     return placement.load(*files, lambda _note: None)
 
 
 def test_draws_reach_the_target_and_no_further(files: tuple[Path, Path]) -> None:
-    made = setting(files)
-    assert not made.published
-    drawn = placement.draw(made, 1.3, 0)
+    place = setting(files)
+    assert not place.published
+    drawn = placement.draw(place, 1.3, 0)
     asked = drawn.devices * drawn.milli
     assert asked[:-1].sum() < 1.3 * 20 * 1000 <= asked.sum()
-    assert np.array_equal(drawn.submit_us, placement.draw(made, 1.3, 0).submit_us)
-    assert not np.array_equal(drawn.devices[:9], placement.draw(made, 1.3, 1).devices[:9])
+    assert np.array_equal(drawn.submit_us, placement.draw(place, 1.3, 0).submit_us)
+    assert not np.array_equal(drawn.devices[:9], placement.draw(place, 1.3, 1).devices[:9])
     # The usual jobs are the file's, whatever was drawn.
     assert drawn.mix is not None
-    assert drawn.mix.count.tolist() == Mix.of(made.trace).count.tolist() == [1, 1, 1, 1]
+    assert drawn.mix.count.tolist() == Mix.of(place.trace).count.tolist() == [1, 1, 1, 1]
 
 
 def test_a_rule_fills_what_fits(files: tuple[Path, Path]) -> None:
-    made = setting(files)
-    drawn = placement.draw(made, 0.2, 3)
-    found = placement.fill(made, drawn, "best-fit")
-    assert found["placed"] == found["pods"] == len(drawn)  # a fifth of the cluster: all of them
+    place = setting(files)
+    drawn = placement.draw(place, 0.2, 3)
+    filled = placement.fill(place, drawn, "best-fit")
+    assert filled["placed"] == filled["pods"] == len(drawn)  # a fifth of the cluster: all of them
     asked = int((drawn.devices * drawn.milli).sum())
-    assert found["unallocated"] == pytest.approx(1 - asked / 20_000)
+    assert filled["unallocated"] == pytest.approx(1 - asked / 20_000)
 
 
 def test_the_command_prints_json_and_a_table(
@@ -66,11 +66,11 @@ def test_the_command_prints_json_and_a_table(
     assert run([*arguments, "--json"]) == 0
     figures: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert (figures["nodes"], figures["devices"], figures["trace_pods"]) == (5, 20, 4)
-    assert [each["rule"] for each in figures["rules"]] == ["fgd", "best-fit"]
-    for each in figures["rules"]:
-        assert 0 <= each["unallocated_least"] <= each["unallocated_mean"] <= 1
-        assert each["published"] is None  # another cluster
-        assert each["pods_per_cpu_s"] > 0
+    assert [rule["rule"] for rule in figures["rules"]] == ["fgd", "best-fit"]
+    for rule in figures["rules"]:
+        assert 0 <= rule["unallocated_least"] <= rule["unallocated_mean"] <= 1
+        assert rule["published"] is None  # another cluster
+        assert rule["pods_per_cpu_s"] > 0
     assert run(arguments) == 0
     shown = capsys.readouterr()
     assert "20 devices on 5 nodes" in shown.out

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from flyball.app import policy_settings
+from flyball.app import PolicySetting, policy_settings
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
-from flyball.core.errors import BadInput, UnknownName
+from flyball.core.errors import BadInput, FlyballError, UnknownName
+from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.results import Floats
+from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.experiments import replay, workers
 from flyball.experiments.figures import queue_curve, replay_figure
-from flyball.experiments.replay import Case, Run, differences, run_all
+from flyball.experiments.replay import ReplayCase, Run, differences, run_all
 
 CLUSTER = Cluster("two", (NodeGroup("a", 1, "V100", 2), NodeGroup("b", 1, "T4", 2)))
 
@@ -31,9 +35,9 @@ def workload(jobs: int = 40) -> Workload:
     )
 
 
-def case(policies: str = "fifo,easy,srtf", seeds: int = 3, keep: str = "none") -> Case:
+def case(policies: str = "fifo,easy,srtf", seeds: int = 3, keep: str = "none") -> ReplayCase:
     chosen = tuple(policy_settings(policies, []))
-    return Case(CLUSTER, (workload(),), chosen, Effects(estimate_sigma=0.8), seeds, keep)
+    return ReplayCase(CLUSTER, (workload(),), chosen, Effects(estimate_sigma=0.8), seeds, keep)
 
 
 def untimed(runs: list[Run]) -> list[Run]:
@@ -41,7 +45,7 @@ def untimed(runs: list[Run]) -> list[Run]:
 
 
 def test_policies_by_name() -> None:
-    assert [each.name for each in policy_settings(" easy, fifo,easy", [])] == ["easy", "fifo"]
+    assert [policy.name for policy in policy_settings(" easy, fifo,easy", [])] == ["easy", "fifo"]
     assert len(policy_settings("all", [])) >= 8
     assert policy_settings("easy", ["depth=7"])[0].knobs.depth == 7
     with pytest.raises(UnknownName, match="did you mean 'fifo'"):
@@ -76,13 +80,13 @@ def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "POOL_PAYS_S", -1.0)
     chosen = tuple(policy_settings("fifo", []))
     with pytest.raises(Exception, match="asks for 99 GPUs"):
-        run_all(Case(CLUSTER, (good, bad, bad), chosen, Effects(), seeds=3), workers=2)
+        run_all(ReplayCase(CLUSTER, (good, bad, bad), chosen, Effects(), seeds=3), workers=2)
 
 
 @pytest.mark.nojit
 def test_a_workload_per_seed() -> None:
     chosen = tuple(policy_settings("fifo", []))
-    both = Case(CLUSTER, (workload(20), workload(30)), chosen, Effects(), seeds=2)
+    both = ReplayCase(CLUSTER, (workload(20), workload(30)), chosen, Effects(), seeds=2)
     assert [run.summary.jobs for run in run_all(both, workers=1)] == [20, 30]
 
 
@@ -95,12 +99,30 @@ def test_raw_results_only_where_asked(keep: str, kept: int) -> None:
 def test_an_impossible_job_is_refused() -> None:
     jobs = Workload.of("w", [0.0], [1.0], [3])
     with pytest.raises(BadInput, match="asks for 3 GPUs"):
-        run_all(Case(CLUSTER, (jobs,), tuple(policy_settings("fifo", [])), Effects()))
+        run_all(ReplayCase(CLUSTER, (jobs,), tuple(policy_settings("fifo", [])), Effects()))
+
+
+class NoShares:
+    """An allocator that gives no job anything."""
+
+    def targets(self, state: State) -> Floats:
+        return np.zeros((len(state.jobs), len(state.pools)))
+
+
+def test_a_policy_that_starts_nothing_is_named() -> None:
+    idle = PolicySetting(
+        "idle",
+        Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=120.0),
+        cast(Any, NoShares()),
+    )
+    easy = tuple(policy_settings("easy", []))
+    with pytest.raises(FlyballError, match=r"^idle: \d+ jobs of \d+ never started"):
+        run_all(ReplayCase(CLUSTER, (workload(),), (*easy, idle), Effects()), workers=1)
 
 
 def test_differences_are_paired() -> None:
     gaps = differences(run_all(case(), workers=1))
-    assert [(each["policy"], each["against"]) for each in gaps] == [
+    assert [(gap["policy"], gap["against"]) for gap in gaps] == [
         ("easy", "fifo"),
         ("srtf", "fifo"),
     ]
@@ -128,7 +150,7 @@ def test_queue_curve() -> None:
     # One job at a time: at 0 the first starts; two more wait until 10 s and 20 s.
     one = Cluster("one", (NodeGroup("a", 1, "V100", 1),))
     jobs = Workload.of("w", [0.0, 1.0, 1.0], [10.0, 10.0, 10.0])
-    lone = Case(one, (jobs,), tuple(policy_settings("fifo", [])), Effects(), 1, "all")
+    lone = ReplayCase(one, (jobs,), tuple(policy_settings("fifo", [])), Effects(), 1, "all")
     results = run_all(lone)[0].results
     assert results is not None
     days, waiting = queue_curve(results)

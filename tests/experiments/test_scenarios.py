@@ -14,7 +14,9 @@ from flyball.core.workload import COLUMNS, Workload
 from flyball.experiments.scenarios import TRAINING_SEED, Scenario, find_scenarios, scenario_names
 from flyball.twin.inputs.traces.describe import device_seconds
 
-EVERY = pytest.mark.parametrize("scenario", find_scenarios("all"), ids=lambda each: each.name)
+EVERY = pytest.mark.parametrize(
+    "scenario", find_scenarios("all"), ids=lambda scenario: scenario.name
+)
 
 
 def same(a: Workload, b: Workload) -> bool:
@@ -27,7 +29,10 @@ def same(a: Workload, b: Workload) -> bool:
 
 def test_by_name() -> None:
     assert len(scenario_names()) >= 8
-    assert [each.name for each in find_scenarios(" batch, uniform,batch")] == ["batch", "uniform"]
+    assert [scenario.name for scenario in find_scenarios(" batch, uniform,batch")] == [
+        "batch",
+        "uniform",
+    ]
     with pytest.raises(UnknownName, match="did you mean 'saturated'"):
         find_scenarios("saturatd")
     with pytest.raises(BadInput, match="no scenario is named"):
@@ -72,7 +77,7 @@ def test_the_text_tells_scenarios_apart() -> None:
 
 def test_what_makes_them_differ() -> None:
     """The variety that was chosen on purpose is there."""
-    by_name = {each.name: each for each in find_scenarios("all")}
+    by_name = {scenario.name: scenario for scenario in find_scenarios("all")}
     assert by_name["failures"].make_effects(0).mtbf_h > 0
     assert by_name["short-noisy"].make_effects(0).estimate_sigma > 1
     assert (by_name["fractions"].make_workload(0).milli < 1000).mean() > 0.5

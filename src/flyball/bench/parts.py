@@ -1,7 +1,7 @@
-"""What single parts take on this machine, each against a bar.
+"""CPU time of single parts on this machine, each against a bar.
 
-CPU time, and the least of a few runs: other work on the machine can only add to it. What a whole
-system takes is measured elsewhere (`bench submit`, `bench twin`, `bench tune`).
+The least of a few runs counts: other work on the machine can only add to it. Whole systems are
+measured elsewhere (`bench submit`, `bench twin`, `bench tune`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from flyball.bench.figure import Bar, Figure
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.errors import UnknownName
 from flyball.core.knobs import Knobs
@@ -35,21 +36,20 @@ Row = dict[str, Any]
 Note = Callable[[str], None]
 Work = Callable[[], object]
 REPEATS = 5
-DEVICES = 8
-"""Of a node."""
+DEVICES_PER_NODE = 8
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of each is done in a run.
+    """Holds the amount of work of each part.
 
     Attributes:
-        rows: of a trace that is read.
-        jobs: that are generated.
-        classified: jobs whose class is found out.
+        rows: of the trace that is read.
+        jobs: generated.
+        classified: jobs whose class is determined.
         batch: jobs of a submitted batch, as many as one may have.
         nodes: whose caps all change in a round of `power`.
-        series: that are forecast once a minute.
+        series: forecast once a minute.
     """
 
     rows: int = 200_000
@@ -61,15 +61,15 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One figure.
+class TimedPart:
+    """One part to measure.
 
     Attributes:
-        about: what is done, with `{size}` for how much.
-        size: the name in `Sizes` of how much.
+        about: what is done, with `{size}` for the amount.
+        size: name of the amount in `Sizes`; "" = none.
         bar_s: CPU seconds it should take at most.
-        prepare: makes what is to be measured, from the size and a folder for files.
-        clock: CPU seconds that were spent on it so far.
+        prepare: returns the work to measure, given the size and a folder for files.
+        clock: returns the CPU seconds spent so far.
     """
 
     about: str
@@ -80,9 +80,20 @@ class Part:
 
 
 def run(
-    note: Note, only: Sequence[str] = (), sizes: Sizes | None = None, repeats: int = REPEATS
+    note: Note,
+    only: Sequence[str] = (),
+    sizes: Sizes | None = None,
+    repeats: int = REPEATS,
+    done: Note = lambda _part: None,
 ) -> list[Row]:
-    """The rows of the parts named, or of all.
+    """Measure the parts named, or all, and return a row each.
+
+    Args:
+        note: receives what is being measured.
+        only: names of parts; none = all.
+        sizes: amounts of work.
+        repeats: runs of each part; the quickest counts.
+        done: receives the name of each part that is measured.
 
     Raises:
         UnknownName: no such part.
@@ -90,23 +101,28 @@ def run(
     for name in only:
         if name not in PARTS:
             raise UnknownName("part", name, PARTS)
-    return [measured(PARTS[name], sizes or Sizes(), repeats, note) for name in only or PARTS]
+    rows = []
+    for name in only or PARTS:
+        rows.append(measured(PARTS[name], sizes or Sizes(), repeats, note))
+        done(name)
+    return rows
 
 
-def measured(part: Part, sizes: Sizes, repeats: int, note: Note) -> Row:
-    """The row of one part: the quickest of its runs."""
+def measured(part: TimedPart, sizes: Sizes, repeats: int, note: Note) -> Row:
+    """Return the row of one part: the quickest of its runs."""
     size = getattr(sizes, part.size) if part.size else 1
     about = part.about.format(size=f"{size:,}")
     note(about)
     with tempfile.TemporaryDirectory() as folder:
         work = part.prepare(size, Path(folder))
         value = min(_spent_s(work, part.clock) for _ in range(repeats))
+    figure = Figure(about, value, "CPU s", Bar.at_most(part.bar_s))
     return {
-        "part": about,
+        "part": figure.name,
         "value": value,
-        "unit": "CPU s",
+        "unit": figure.unit,
         "bar": part.bar_s,
-        "holds": value <= part.bar_s,
+        "holds": figure.holds,
     }
 
 
@@ -120,7 +136,7 @@ def _spent_s(work: Work, clock: Callable[[], float]) -> float:
 
 
 def _children_s() -> float:
-    """CPU seconds of processes that were started and have ended."""
+    """Return the CPU seconds of child processes that have ended."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime
 
@@ -159,11 +175,11 @@ def _batch(size: int, _folder: Path) -> Work:
 
 
 def _power(size: int, _folder: Path) -> Work:
-    """Jobs of one device on half of all devices, of a whole node on three nodes in ten."""
-    devices = [1] * (size * DEVICES // 2) + [DEVICES] * (3 * size // 10)
+    """Fill half of the devices with jobs of one device, three nodes in ten with jobs of a node."""
+    devices = [1] * (size * DEVICES_PER_NODE // 2) + [DEVICES_PER_NODE] * (3 * size // 10)
     kind = int(JobClass.COMPUTE_INTENSIVE)
     jobs = Workload.of("full", [0.0] * len(devices), 7200.0, devices, kind=kind)
-    cluster = Cluster("full", (NodeGroup("n", size, "V100", DEVICES),))
+    cluster = Cluster("full", (NodeGroup("n", size, "V100", DEVICES_PER_NODE),))
     twin = Twin(cluster, jobs, Knobs())
     twin.run(to_us(60.0))
     state, tuner, before = twin.snapshot(), Power(), records(0, ACTION)
@@ -174,17 +190,17 @@ def _power(size: int, _folder: Path) -> Work:
 def _forecast(size: int, _folder: Path) -> Work:
     rng = np.random.default_rng(1)
     fleet = Fleet(size, S_PER_MIN, 10)
-    for _ in range(12):  # so that outcomes are being learnt
+    for _ in range(12):  # until it learns from outcomes
         fleet.observe(rng.random(size))
     return lambda: fleet.observe(rng.random(size))
 
 
 PARTS = {
-    "start": Part("flyball --help", "", 0.3, _start, _children_s),
-    "read": Part("reading {size} rows of a trace", "rows", 2.0, _read),
-    "generate": Part("generating {size} jobs", "jobs", 1.0, _generate),
-    "classify": Part("classifying {size} jobs", "classified", 1.0, _classify),
-    "batch": Part("reading a batch of {size} submitted jobs", "batch", 1.0, _batch),
-    "power": Part("a round of power at {size} nodes, every cap changes", "nodes", 1.0, _power),
-    "forecast": Part("a minute of {size} forecast series", "series", 1.5, _forecast),
+    "start": TimedPart("flyball --help", "", 0.3, _start, _children_s),
+    "read": TimedPart("reading {size} rows of a trace", "rows", 2.0, _read),
+    "generate": TimedPart("generating {size} jobs", "jobs", 1.0, _generate),
+    "classify": TimedPart("classifying {size} jobs", "classified", 1.0, _classify),
+    "batch": TimedPart("reading a batch of {size} submitted jobs", "batch", 1.0, _batch),
+    "power": TimedPart("a round of power at {size} nodes, every cap changes", "nodes", 1.0, _power),
+    "forecast": TimedPart("a minute of {size} forecast series", "series", 1.5, _forecast),
 }

@@ -1,6 +1,6 @@
-"""What the share policies cost: one decision with many active jobs, and a replayed week.
+"""Cost of the share policies: one decision with many active jobs, and a replayed week.
 
-A decision is all that stands between a change and the new plan: the policy's targets (its
+A decision is all the work between a change and the new plan: the policy's targets (its
 linear programmes) and the round that realises them.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from flyball.app import PolicySetting, build_twin, policy_settings, warm
+from flyball.bench.figure import Figure
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
@@ -21,6 +22,7 @@ from flyball.core.knobs import Order
 from flyball.core.metrics import summarise
 from flyball.core.units import S_PER_DAY
 from flyball.core.workload import Workload
+from flyball.experiments.replay import replay
 from flyball.schedule.kernel import decide_now
 from flyball.schedule.shares.targets import set_targets
 from flyball.twin.generate import generate
@@ -34,10 +36,18 @@ REPEATS = 3
 WEEK_JOBS = 10_000
 WEEK_DAYS = 7.0
 LOAD = 1.0
+WEEK_FIGURES = (
+    ("wall time", "wall_s", "s"),
+    ("decisions", "decisions", ""),
+    ("mean completion", "completion_h", "h"),
+    ("utilisation", "utilisation", ""),
+    ("preemptions", "preemptions", ""),
+)
+"""Name, key and unit of the figures of a replayed week."""
 
 
 def big_cluster() -> Cluster:
-    """1,000 nodes of four types."""
+    """Return a cluster of 1,000 nodes of four types."""
     return Cluster(
         "four types",
         (
@@ -50,41 +60,86 @@ def big_cluster() -> Cluster:
 
 
 def week(seed: int = 0) -> Workload:
-    """A generated week of 10,000 jobs, its durations scaled to keep the big cluster busy."""
-    made = generate("mixed", seed, jobs=WEEK_JOBS, days=WEEK_DAYS)
+    """Return a week of 10,000 jobs, its durations scaled to keep the big cluster busy."""
+    workload = generate("mixed", seed, jobs=WEEK_JOBS, days=WEEK_DAYS)
     offered_s = LOAD * big_cluster().device_count * WEEK_DAYS * S_PER_DAY
-    factor = offered_s / float(device_seconds(made).sum())
-    return replace(made, duration_us=made.duration_us * factor)
+    factor = offered_s / float(device_seconds(workload).sum())
+    return replace(workload, duration_us=workload.duration_us * factor)
 
 
 def crowd(jobs: int, seed: int = 0) -> Workload:
-    """As many jobs of the same kind, all there at once."""
-    made = generate("mixed", seed, jobs=jobs, days=WEEK_DAYS)
-    return replace(made, submit_us=np.zeros(jobs, np.int64))
+    """Return jobs of the same kind, all submitted at time 0."""
+    workload = generate("mixed", seed, jobs=jobs, days=WEEK_DAYS)
+    return replace(workload, submit_us=np.zeros(jobs, np.int64))
 
 
-def run(names: str, note: Note) -> dict[str, Any]:
-    """Every figure of `flyball bench shares`."""
+def share_policies(names: str) -> list[PolicySetting]:
+    """Return those of the policies named (none = all) that set shares.
+
+    Raises:
+        BadInput: none of them does, or there is no such policy.
+    """
     policies = policy_settings(names or "all", [])
-    policies = [each for each in policies if each.knobs.order == Order.SHARES]
+    policies = [policy for policy in policies if policy.knobs.order == Order.SHARES]
     if not policies:
         raise BadInput(f"no policy of {names!r} sets shares", "see `flyball policies`")
+    return policies
+
+
+def steps(policies: Sequence[PolicySetting]) -> int:
+    """Return the number of times that `run` reports progress."""
+    return len(policies) * (len(SIZES) + 1)
+
+
+def run(
+    policies: Sequence[PolicySetting], note: Note, done: Note = lambda _step: None
+) -> dict[str, Any]:
+    """Measure everything that `flyball bench shares` reports.
+
+    Args:
+        policies: that set shares.
+        note: receives what is being measured.
+        done: receives the name of each step that is over; there are `steps(policies)`.
+    """
     warm(note)
     _first_use(policies)
-    return {
-        "decisions": [decision(policy, jobs, note) for policy in policies for jobs in SIZES],
-        "weeks": [replayed(policy, note) for policy in policies],
-    }
+    decisions, weeks = [], []
+    for policy in policies:
+        for jobs in SIZES:
+            decisions.append(decision(policy, jobs, note))
+            done(f"{policy.name}, {jobs:,} jobs")
+    for policy in policies:
+        weeks.append(replayed(policy, note))
+        done(f"{policy.name}, a week")
+    return {"decisions": decisions, "weeks": weeks}
+
+
+def figures(result: dict[str, Any]) -> list[Figure]:
+    """Return what `run` measured as figures with the policy as their label; none has a bar."""
+    decisions = [
+        Figure(name, row[key], "ms", labels=(row["policy"],))
+        for row in result["decisions"]
+        for name, key in (
+            (f"decision with {row['active']:,} active jobs", "decision_ms"),
+            (f"targets of that decision, {row['active']:,} jobs", "targets_ms"),
+        )
+    ]
+    weeks = [
+        Figure(f"week of {row['jobs']:,} jobs: {name}", row[key], unit, labels=(row["policy"],))
+        for row in result["weeks"]
+        for name, key, unit in WEEK_FIGURES
+    ]
+    return [*decisions, *weeks]
 
 
 def _first_use(policies: Sequence[PolicySetting]) -> None:
-    """Load the solver and compile what a decision alone needs."""
+    """Load the solver and compile the code that only decisions use."""
     for policy in policies:
         decision(policy, 10, lambda _: None)
 
 
 def decision(policy: PolicySetting, jobs: int, note: Note) -> dict[str, Any]:
-    """The fastest of a few first decisions with so many active jobs."""
+    """Measure a first decision with this many active jobs; the fastest of a few counts."""
     note(f"{policy.name}: a decision with {jobs:,} active jobs")
     best = (float("inf"), 0.0)
     for seed in range(REPEATS):
@@ -107,11 +162,11 @@ def decision(policy: PolicySetting, jobs: int, note: Note) -> dict[str, Any]:
 
 
 def replayed(policy: PolicySetting, note: Note) -> dict[str, Any]:
-    """The week of 10,000 jobs on 1,000 nodes."""
+    """Measure the week of 10,000 jobs on 1,000 nodes."""
     note(f"{policy.name}: a week of {WEEK_JOBS:,} jobs on {big_cluster().node_count:,} nodes")
     began = time.perf_counter()
     twin = build_twin(big_cluster(), week(), policy, Effects())
-    summary = summarise(twin.replay())
+    summary = summarise(replay(twin, policy.name))
     return {
         "policy": policy.name,
         "jobs": summary.jobs,

@@ -1,9 +1,9 @@
-"""Start-time forecasts of the live demonstration against what happened, on this machine.
+"""Start-time forecasts of the live demo against what happened, on this machine.
 
-Each run is `flyball demo live` against a `flyball up` on an empty state folder: nothing is known of
-the jobs but what their owner states. The forecasts are those that were given right after the
-submission. Beside them stands the estimate by reservations alone: the twin's schedule of the same
-jobs if each ran exactly as long as stated, which is what a scheduler without prediction can say.
+Each run is `flyball demo live` against a `flyball up` on an empty state folder, so that only what
+the owner states is known about the jobs. The forecasts are those given right after submission. They
+are compared with the estimate by reservations alone: the twin's schedule of the same jobs if each
+ran exactly as long as stated, which is what a scheduler without prediction can offer.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from flyball.bench.figure import Bar, Figure
 from flyball.bench.submit.server import running, state_folder
 from flyball.control.jobs.request import Demand, cluster_of, nodes_of
 from flyball.control.journal.export import to_workload
@@ -34,14 +35,14 @@ from flyball.twin.twin import Twin
 Note = Callable[[str], None]
 
 DEMO_S = 1800.0
-"""Longest time a run of the demonstration may take."""
+"""Maximum time of a run of the demo."""
 P90_BAR = (80.0, 97.0)
-"""Bounds of the part of jobs, in percent, that start within their p90."""
+"""Range for the share of jobs, in percent, that start within their p90."""
 LEVELS = (0.5, 0.9)
 
 
-class Outcome(NamedTuple):
-    """One job that had to wait: what was forecast and what happened, in seconds from submission."""
+class StartOutcome(NamedTuple):
+    """Forecast and actual start of one job that had to wait, in seconds from submission."""
 
     run: int
     name: str
@@ -52,13 +53,16 @@ class Outcome(NamedTuple):
 
 
 def run(note: Note, runs: int, scale: float, fresh: bool = True) -> dict[str, Any]:
-    """Run the demonstration so often and compare.
+    """Run the demo several times and compare.
 
     Args:
+        note: receives which run is starting.
+        runs: number of runs of the demo.
         scale: length of its jobs.
-        fresh: whether each run has an empty state folder; else all share one and learn from it.
+        fresh: whether each run has an empty state folder; else all share one, and later runs have
+            history.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[StartOutcome] = []
     for answer in _demos(note, runs, scale, fresh):
         outcomes += outcomes_of(answer)
     return {"runs": runs, "scale": scale, "fresh": fresh, **figures(outcomes)}
@@ -86,18 +90,21 @@ def _demo(state: Path, scale: float) -> dict[str, Any]:
         check=False,
     )
     if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or ["nothing"]
-        raise Unavailable(f"flyball demo live ended with {done.returncode}: {said[0]}", "try it")
+        last_line = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        raise Unavailable(
+            f"flyball demo live ended with {done.returncode}: {last_line[0]}",
+            "run it by itself to see why",
+        )
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
 
 def reserved(state: Path, ids: Sequence[int]) -> dict[int, float]:
-    """Seconds from submission to start of each job if all ran exactly as long as stated."""
+    """Return seconds from submission to start of each job if all ran exactly as long as stated."""
     with History(state / "journal.db") as history:
-        found, _ = history.jobs(JobQuery(limit=1000))
+        recorded, _ = history.jobs(JobQuery(limit=1000))
         opened = history.events(0, 1, (EventKind.OPENED,))[0][1]
-    jobs = sorted((job for job in found if job.id in set(ids)), key=lambda job: job.id)
+    jobs = sorted((job for job in recorded if job.id in set(ids)), key=lambda job: job.id)
     nodes = nodes_of(opened)
     work = to_workload(jobs, nodes[0].device, Demand(nodes).of, [])
     twin = Twin(
@@ -111,29 +118,29 @@ def reserved(state: Path, ids: Sequence[int]) -> dict[int, float]:
     return {job.id: by_label[job.label] for job in jobs}
 
 
-def outcomes_of(answer: dict[str, Any]) -> list[Outcome]:
-    """The jobs of one run that were forecast to wait, or did by the estimates."""
+def outcomes_of(answer: dict[str, Any]) -> list[StartOutcome]:
+    """Return the jobs of one run that have a forecast and started."""
     outcomes = []
     for job in answer["jobs"]:
-        told = answer["forecasts"].get(str(job["id"]))
-        if told is None or job["start_time"] is None:
-            continue  # it had started before anybody could ask
+        forecast = answer["forecasts"].get(str(job["id"]))
+        if forecast is None or job["start_time"] is None:
+            continue  # it had started before the forecast was requested
         wait_s = job["start_time"] - job["submit_time"]
-        p50_s, p90_s = (told["asked_s"] + told[name] for name in ("p50_s", "p90_s"))
+        p50_s, p90_s = (forecast["asked_s"] + forecast[name] for name in ("p50_s", "p90_s"))
         reserved_s = answer["reserved_s"][job["id"]]
-        outcomes.append(Outcome(answer["run"], job["name"], p50_s, p90_s, reserved_s, wait_s))
+        outcomes.append(StartOutcome(answer["run"], job["name"], p50_s, p90_s, reserved_s, wait_s))
     return outcomes
 
 
-def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Coverage and pinball loss, of the forecasts and of reservations alone."""
+def figures(outcomes: Sequence[StartOutcome]) -> dict[str, Any]:
+    """Return coverage and pinball loss, of the forecasts and of reservations alone."""
     if not outcomes:
         raise Unavailable("no job had to wait", "use a larger --scale")
     table = np.array([outcome[2:] for outcome in outcomes], float)
     p50_s, p90_s, reserved_s, wait_s = table.T
     bars = [_bar("p90 kept %", 100.0 * float(np.mean(wait_s <= p90_s)), P90_BAR, None)]
-    for level, said_s in zip(LEVELS, (p50_s, p90_s), strict=True):
-        ours, plain = pinball(said_s, wait_s, level), pinball(reserved_s, wait_s, level)
+    for level, forecast_s in zip(LEVELS, (p50_s, p90_s), strict=True):
+        ours, plain = pinball(forecast_s, wait_s, level), pinball(reserved_s, wait_s, level)
         name = f"pinball loss at {round(100 * level)} %, s"
         bars.append(_bar(name, ours, (0.0, plain), plain))
     kept = 100.0 * float(np.mean(wait_s <= p50_s))
@@ -148,15 +155,20 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def pinball(said_s: Floats, wait_s: Floats, level: float) -> float:
-    """Mean loss of a quantile forecast: late starts cost `level`, early ones the rest."""
-    late_s = wait_s - said_s
+def pinball(forecast_s: Floats, wait_s: Floats, level: float) -> float:
+    """Return the mean loss of a quantile forecast: late costs `level`, early costs the rest."""
+    late_s = wait_s - forecast_s
     return float(np.mean(np.maximum(level * late_s, (level - 1.0) * late_s)))
 
 
 def _bar(
     name: str, value: float, bounds: tuple[float, float], baseline: float | None
 ) -> dict[str, Any]:
-    low, high = bounds
-    holds = low <= value <= high
-    return {"name": name, "value": value, "bar": list(bounds), "holds": holds, "baseline": baseline}
+    figure = Figure(name, value, bar=Bar(*bounds))
+    return {
+        "name": name,
+        "value": value,
+        "bar": list(bounds),
+        "holds": figure.holds,
+        "baseline": baseline,
+    }

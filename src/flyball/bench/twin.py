@@ -1,4 +1,4 @@
-"""How fast the twin is, here: saturated clusters with real queues, in CPU time.
+"""Speed of the twin on this machine: saturated clusters with real queues, in CPU time.
 
 An event is an arrival, a start, an end, a preemption, a failure or a repair. Every case is
 run on fresh twins; the fastest of a few repeats counts, since other work on the machine can
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from flyball.bench.figure import Figure
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.errors import DataAbsent
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
@@ -36,8 +37,8 @@ DEVICES_PER_NODE = 8
 
 
 @dataclass(frozen=True)
-class Case:
-    """A full cluster with `pending` jobs in the queue at the start while `jobs` more arrive."""
+class TwinCase:
+    """Describes a full cluster: `pending` jobs wait at the start, and `jobs` more arrive."""
 
     name: str
     nodes: int
@@ -49,10 +50,10 @@ class Case:
 SRTF = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=60.0)
 EASY = Knobs(backfill=Backfill.EASY, depth=1000)
 CASES = (
-    Case("priority-1k", 1_000, 80_000, 150_000, Knobs()),
-    Case("priority-10k", 10_000, 100_000, 250_000, Knobs()),
-    Case("easy-1k", 1_000, 50_000, 150_000, EASY),
-    Case("preempt-1k", 1_000, 90_000, 150_000, SRTF),
+    TwinCase("priority-1k", 1_000, 80_000, 150_000, Knobs()),
+    TwinCase("priority-10k", 10_000, 100_000, 250_000, Knobs()),
+    TwinCase("easy-1k", 1_000, 50_000, 150_000, EASY),
+    TwinCase("preempt-1k", 1_000, 90_000, 150_000, SRTF),
 )
 QUEUE_LENGTHS = (1_000, 10_000, 100_000)
 SCALING = {
@@ -63,8 +64,8 @@ SCALING = {
 }
 
 
-def saturated(case: Case, seed: int = 0) -> tuple[Cluster, Workload]:
-    """The case's cluster, and jobs of mixed size, length and priority that keep it full.
+def saturated(case: TwinCase, seed: int = 0) -> tuple[Cluster, Workload]:
+    """Return the case's cluster, and jobs of mixed size, length and priority that keep it full.
 
     A job arrives whenever one starts, so that the queue keeps its length: the instants are those
     of the starts if all jobs were there from the beginning.
@@ -84,28 +85,78 @@ def saturated(case: Case, seed: int = 0) -> tuple[Cluster, Workload]:
     return cluster, Workload.of(case.name, submit_s, *columns, priority=priority)
 
 
-def run(note: Note) -> dict[str, Any]:
-    """Every figure of `flyball bench twin`."""
+STEPS = len(CASES) + len(SCALING) * len(QUEUE_LENGTHS) + 5
+"""Number of times that `run` reports progress."""
+
+
+def run(note: Note, done: Note = lambda _step: None) -> dict[str, Any]:
+    """Measure everything that `flyball bench twin` reports.
+
+    Args:
+        note: receives what is being measured.
+        done: receives the name of each step that is over; there are `STEPS`.
+    """
     note("first compile, in an empty cache")
-    figures: dict[str, Any] = {"first_compile_s": first_compile_s()}
+    result: dict[str, Any] = {"first_compile_s": first_compile_s()}
+    done("first compile")
     warm(note)
-    figures["cases"] = []
+    result["cases"] = []
     for case in CASES:
         note(case.name)
-        figures["cases"].append(measure(case))
+        result["cases"].append(measure(case))
+        done(case.name)
     note("time per event against the length of the queue")
-    figures["ns_per_event_by_pending"] = scaling()
+    result["ns_per_event_by_pending"] = scaling(done)
     note("reference")
-    figures["reference_ratio"] = reference_ratio()
-    figures |= clone_us()
+    result["reference_ratio"] = reference_ratio()
+    done("reference")
+    result |= clone_us()
+    done("clones")
     note("a million jobs")
-    figures["million_jobs_cpu_s"] = million_jobs_cpu_s()
-    figures |= philly_a()
-    return figures
+    result["million_jobs_cpu_s"] = million_jobs_cpu_s()
+    done("a million jobs")
+    result |= philly_a()
+    done("Philly A")
+    return result
 
 
-def measure(case: Case) -> dict[str, Any]:
-    """Events per CPU-second while jobs arrive, from the moment the queue is full."""
+SINGLE_FIGURES = {
+    "first_compile_s": ("first compile", "s"),
+    "reference_ratio": ("speed over the reference's", "x"),
+    "clone_us_1k": ("clone into an earlier clone, 1,000 nodes", "us"),
+    "clone_fresh_us_1k": ("clone into new memory, 1,000 nodes", "us"),
+    "clone_kib": ("size of that clone", "KiB"),
+    "clone_jobs": ("jobs in that clone", ""),
+    "clone_running": ("running jobs in that clone", ""),
+    "million_jobs_cpu_s": ("a million jobs, without files", "CPU-s"),
+    "philly_a_fifo_cpu_s": ("Philly A under fifo, without reading it", "CPU-s"),
+    "philly_a_read_cpu_s": ("reading Philly A", "CPU-s"),
+}
+"""Name and unit of the values that `run` returns in addition to its tables."""
+
+
+def figures(result: dict[str, Any]) -> list[Figure]:
+    """Return what `run` measured as figures, none of which has a bar."""
+    cases = [
+        Figure(
+            f"{case['name']}: {case['nodes']:,} nodes, {case['pending_mean']:,.0f} jobs pending "
+            f"on average, {case['events']:,} events",
+            case["events_per_s"],
+            "events/CPU-s",
+        )
+        for case in result["cases"]
+    ]
+    scaled = [
+        Figure(f"{order} order, 1,000 nodes, {int(pending):,} pending", value, "ns/event")
+        for order, by_pending in result["ns_per_event_by_pending"].items()
+        for pending, value in by_pending.items()
+    ]
+    single = [Figure(name, result[key], unit) for key, (name, unit) in SINGLE_FIGURES.items()]
+    return [*cases, *scaled, *single]
+
+
+def measure(case: TwinCase) -> dict[str, Any]:
+    """Return events per CPU-second while jobs arrive, from the moment the queue is full."""
     cluster, workload = saturated(case)
     end_us = int(workload.submit_us[-1])
     best_s, pending, events = float("inf"), [0], 0
@@ -131,26 +182,27 @@ def measure(case: Case) -> dict[str, Any]:
 
 
 def count_events(twin: Twin) -> int:
-    """Events so far."""
+    """Return the number of events so far."""
     clock = twin.state.clock[0]
     kinds = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
     return sum(int(clock[kind]) for kind in kinds)
 
 
-def scaling() -> dict[str, dict[str, float]]:
-    """Nanoseconds per event at several queue lengths, by kind of order."""
-    found: dict[str, dict[str, float]] = {}
+def scaling(done: Note = lambda _step: None) -> dict[str, dict[str, float]]:
+    """Return nanoseconds per event by kind of order and by queue length."""
+    times_ns: dict[str, dict[str, float]] = {}
     for name, knobs in SCALING.items():
-        found[name] = {}
+        times_ns[name] = {}
         for pending in QUEUE_LENGTHS:
-            figures = measure(Case(name, 1_000, pending, 30_000, knobs))
-            found[name][str(pending)] = 1e9 / figures["events_per_s"]
-    return found
+            row = measure(TwinCase(name, 1_000, pending, 30_000, knobs))
+            times_ns[name][str(pending)] = 1e9 / row["events_per_s"]
+            done(f"{name}, {pending:,} pending")
+    return times_ns
 
 
 def reference_ratio() -> float:
-    """How many times faster the compiled twin is than the reference, on the same small case."""
-    cluster, workload = saturated(Case("reference", 4, 200, 800, Knobs()))
+    """Return how many times faster the compiled twin is than the reference, on a small case."""
+    cluster, workload = saturated(TwinCase("reference", 4, 200, 800, Knobs()))
     best_s = float("inf")
     for _ in range(REPEATS):
         twin = Twin(cluster, workload, Knobs())
@@ -164,8 +216,8 @@ def reference_ratio() -> float:
 
 
 def clone_us() -> dict[str, Any]:
-    """Microseconds to clone a full cluster of a thousand nodes into an earlier clone."""
-    cluster, workload = saturated(Case("clone", 1_000, 500, 1_000, Knobs()))
+    """Measure the time to clone a full cluster of a thousand nodes."""
+    cluster, workload = saturated(TwinCase("clone", 1_000, 500, 1_000, Knobs()))
     twin = Twin(cluster, workload, Knobs())
     twin.run(int(workload.submit_us[-1]) // 2)
     copy = clone(twin.state)
@@ -187,9 +239,9 @@ def clone_us() -> dict[str, Any]:
 
 
 def million_jobs_cpu_s() -> float:
-    """CPU time of a million jobs from columns in memory to the last end, building included."""
+    """Return the CPU time of a million jobs from columns in memory to the last end."""
     filling = 1_000 * DEVICES_PER_NODE // 2
-    case = Case("million", 1_000, 50_000, 950_000 - filling, Knobs())
+    case = TwinCase("million", 1_000, 50_000, 950_000 - filling, Knobs())
     cluster, workload = saturated(case)
     assert len(workload) == 1_000_000
     best_s = float("inf")
@@ -201,7 +253,7 @@ def million_jobs_cpu_s() -> float:
 
 
 def philly_a() -> dict[str, Any]:
-    """CPU time of the Philly jobs of one tenant under strict FIFO, and of reading the file."""
+    """Measure the Philly jobs of one tenant under strict FIFO, and reading the file."""
     try:
         path = shared_data("peer_runs", "philly_a_jobs.csv.gz")
     except DataAbsent:
@@ -222,7 +274,7 @@ COMPILE = "from flyball.twin.twin import warm; print(warm())"
 
 
 def first_compile_s() -> float:
-    """Wall time of the first compile, in a process of its own with an empty cache."""
+    """Return the wall time of the first compile, in another process with an empty cache."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "FLYBALL_CACHE": folder}
         done = subprocess.run(

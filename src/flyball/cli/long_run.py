@@ -1,4 +1,4 @@
-"""What commands share that run for minutes: the file of finished parts, and the last words."""
+"""Shared by commands that run for minutes: the file of finished parts, and the final report."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Resume = Annotated[
 
 @contextlib.contextmanager
 def kept_results(resume: Path | None, command: str) -> Iterator[RunFile]:
-    """The file of finished parts: the one named, else a new one in the temporary folder.
+    """Open the file of finished parts: the one named, else a new one in the temporary folder.
 
-    The new one is removed in the end unless something was stopped or failed: a user who did not
-    ask for a file still loses nothing.
+    The new one is removed at the end unless something was interrupted or failed, so that a user
+    who named no file loses nothing either.
 
     Raises:
         BadInput: the file cannot be written, or holds something else.
@@ -53,7 +53,7 @@ def kept_results(resume: Path | None, command: str) -> Iterator[RunFile]:
         try:
             yield runs
         except BaseException as error:
-            # Exit is how a command ends whose parts did not all run: also something to go on with.
+            # A command whose parts did not all run ends with Exit; it can be resumed too.
             if runs.records and not (isinstance(error, typer.Exit) and not error.exit_code):
                 note(f"{len(runs.records)} finished pieces are kept; go on with --resume {path}")
             elif resume is None:
@@ -64,10 +64,10 @@ def kept_results(resume: Path | None, command: str) -> Iterator[RunFile]:
 
 
 def end(outcome: Outcome) -> None:
-    """Name what was not measured, and end with the code that says so.
+    """Note what was not measured, and exit with the code for it.
 
     Raises:
-        typer.Exit: a part failed, or one that was asked for cannot run here.
+        typer.Exit: a part failed, or one that was requested cannot run here.
     """
     for part in outcome.not_run:
         note(f"not measured: {part.part}: {part.reason}")

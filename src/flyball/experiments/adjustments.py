@@ -1,7 +1,7 @@
-"""What tuners did in a run: every adjustment with its reason and the gain it was expected to bring.
+"""Records what tuners did in a run: every adjustment with its reason and its expected gain.
 
-A `Watch` stands behind the last tuner and sees where everybody is before a plan is carried out;
-when the twin says that it was, it writes down what the tuners changed.
+A `Watch` runs after the last tuner and reads the state before a plan is carried out; when the twin
+reports that it was, the watch records what the tuners changed.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ ACTIONS = {
 ASLEEP, AWAKE = "asleep", "awake"
 
 Where = dict[str, Any] | str | int | None
-"""Devices held, a node's state, a number of replicas; None = the job has no devices."""
+"""The devices held, a node's state or a number of replicas; None = the job has no devices."""
 
 
 @dataclass(frozen=True)
 class Adjustment:
-    """One thing that a tuner changed.
+    """One change by a tuner.
 
     Attributes:
         time_s: since the clock's origin, as the trace has it.
         subject: the job, the node or the service.
         action: resize, move, start, share, part, cap, sleep, wake or replicas.
-        before, after: where it was and where it is.
+        before, after: where it was and where it is now.
         reason: token.
         sentence: the reason for people.
         gain: predicted, in `unit`.
@@ -66,33 +66,33 @@ class Adjustment:
     unit: str
 
     def as_dict(self) -> dict[str, Any]:
-        """A line of the file."""
+        """Return a line of the file."""
         row = asdict(self)
         row["from"], row["to"] = row.pop("before"), row.pop("after")
         return row
 
 
 class Watch:
-    """Sees what tuners do; `found` has it in order of time."""
+    """Records what tuners do; `adjustments` has it in order of time."""
 
     def __init__(self, cluster: Cluster, workload: Workload) -> None:
-        self.found: list[Adjustment] = []
+        self.adjustments: list[Adjustment] = []
         self._names = Names.of(workload.ids.tolist(), cluster.groups)
-        self._seen: list[Adjustment] = []
+        self._pending: list[Adjustment] = []
 
     def over(self, tuning: Tuning) -> Tuning:
-        """The same tuning, watched."""
+        """Return the same tuning, watched."""
         return replace(tuning, tuners=(*tuning.tuners, self), note=self.note)
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        """The plan as it is; what it would change is kept until it has happened."""
-        self._seen = list(self._read(state, plan))
+        """Return the plan unchanged; what it would change is pending until it is carried out."""
+        self._pending = list(self._read(state, plan))
         return plan
 
     def note(self, now_us: int, plan: Records) -> None:
-        """The plan was carried out."""
-        self.found += self._seen
-        self._seen = []
+        """Record the pending adjustments: the plan was carried out."""
+        self.adjustments += self._pending
+        self._pending = []
 
     def _read(self, state: State, plan: Records) -> Iterator[Adjustment]:
         of_jobs = (ActionKind.START, ActionKind.PREEMPT, ActionKind.CAP)
@@ -105,20 +105,20 @@ class Watch:
         for row in plan:
             if row.kind == ActionKind.REPLICAS:
                 before = int(state.groups["limit"][row.job])
-                yield self._made(state, row, f"service {row.job}", before, int(row.level))
+                yield self._adjustment(state, row, f"service {row.job}", before, int(row.level))
             elif row.kind in (ActionKind.SLEEP, ActionKind.WAKE):
                 node = self._names.node(state, int(row.node))
                 slept = state.nodes.sleeps_us[row.node] <= state.clock[0].now_us
                 after = ASLEEP if row.kind == ActionKind.SLEEP else AWAKE
-                yield self._made(state, row, node, ASLEEP if slept else AWAKE, after)
+                yield self._adjustment(state, row, node, ASLEEP if slept else AWAKE, after)
 
     def _job(self, state: State, job: int, rows: list[Any]) -> Iterator[Adjustment]:
-        """What a plan does to one job, as one adjustment: it may be set aside and start again.
+        """Yield what a plan does to one job, as one adjustment: it may be preempted and restarted.
 
         Args:
             state: before the plan.
             job: index.
-            rows: of the plan, its own.
+            rows: of the plan that are about the job.
         """
         starts = [row for row in rows if row.kind == ActionKind.START]
         before = self._held(state, job)
@@ -130,20 +130,20 @@ class Watch:
             after = self._place(state, nodes, devices, int(starts[0].level))
         elif rows[0].kind == ActionKind.CAP and isinstance(before, dict):
             after = {**before, "cap": _part(int(rows[0].level))}
-        told = next((row for row in (*starts, *rows) if is_tuned(row)), None)
-        if told is not None:
-            yield self._made(state, told, name, before, after)
+        tuned = next((row for row in (*starts, *rows) if is_tuned(row)), None)
+        if tuned is not None:
+            yield self._adjustment(state, tuned, name, before, after)
         elif starts and starts[0].level and isinstance(after, dict):
             yield self._capped(state, starts[0], name, after)
 
     def _capped(self, state: State, start: Any, name: str, after: dict[str, Any]) -> Adjustment:
-        """The policy starts a job, and a tuner put it under a cap."""
+        """Return the cap that a tuner put on a job which the policy starts."""
         row = start.copy()
         row.reason, row.kind = Reason.CAPPED, ActionKind.CAP
         row.gain = _saved_w(state, int(start.job), int(start.node), after["devices"], row.level)
-        return self._made(state, row, name, None, after)
+        return self._adjustment(state, row, name, None, after)
 
-    def _made(
+    def _adjustment(
         self, state: State, row: Any, subject: str, before: Where, after: Where
     ) -> Adjustment:
         now_us = int(state.clock[0].now_us)
@@ -160,7 +160,7 @@ class Watch:
         )
 
     def _held(self, state: State, job: int) -> Where:
-        """Where a job runs now; None = nowhere."""
+        """Return where a job runs now; None = nowhere."""
         run = state.runs[job]
         if run.status != Status.RUNNING:
             return None
@@ -181,12 +181,12 @@ class Watch:
 
 
 def _part(level: int) -> float:
-    """A cap as the part of its draw that a device may have."""
+    """Return a cap as the part of its draw that a device may have."""
     return round(1.0 - CAP_STEP * level, 2)
 
 
 def _saved_w(state: State, job: int, node: int, devices: int, level: int) -> float:
-    """What a cap saves a job that starts under it."""
+    """Return the watts that a cap saves for a job that starts under it."""
     pool = int(state.nodes.pool[node])
     draw_w = float(state.rates.watts[state.jobs.profile[job] * len(state.pools) + pool])
     capped_w = draw_w * float(state.caps.power[pool * CAP_LEVELS + level])

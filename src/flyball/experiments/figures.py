@@ -1,4 +1,4 @@
-"""Figures of replays. Drawn without a display; colours that colour-blind readers tell apart."""
+"""Draws figures of replays without a display, in colours that colour-blind readers tell apart."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WAITING, RUNNING, IDLE, ENERGY = "#c8cdd0", "#7f8c8d", "#b39d84", "#4a5455"
-"""Of bars: none of the colours that stand for a policy."""
+"""Colours of bars; none of them stands for a policy."""
 WRAP_AT = 16
-"""Characters of a policy's name before it goes on in a further line."""
+"""Maximum characters in a line of a policy's name."""
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#000000", "#8c8c00")
 """Okabe and Ito's palette, its yellow darkened for lines on white."""
 TIMES_H = {
@@ -37,13 +37,13 @@ TIMES_H = {
     "1 week": 168.0,
     "5 weeks": 840.0,
 }
-"""Ticks of an axis of durations."""
+"""Ticks of an axis of durations, in hours."""
 STYLES = ("-", "--", "-.", ":")
 CURVE_POINTS = 2000
 
 
 def replay_figure(runs: Sequence[Run], title: str, kind: str = "png") -> bytes:
-    """Completion times and queues as curves; completion, energy and cost as bars.
+    """Draw completion times and queues as curves; completion, energy and cost as bars.
 
     Args:
         runs: one per policy, with their raw results.
@@ -61,7 +61,7 @@ def replay_figure(runs: Sequence[Run], title: str, kind: str = "png") -> bytes:
 
 
 def replay_drawing(runs: Sequence[Run], title: str) -> Figure:
-    """The same, not written yet; as high as the policies' names need."""
+    """Return the figure before it is rendered, as high as the policies' names need."""
     names = [wrapped(run.policy) for run in runs]
     lines = sum(1 + name.count("\n") for name in names)
     columns = legend_columns([run.policy for run in runs])
@@ -94,7 +94,7 @@ def replay_drawing(runs: Sequence[Run], title: str) -> Figure:
 
 
 def wrapped(name: str) -> str:
-    """A policy's name in lines: `easy+elastic+share` goes on before a plus sign."""
+    """Break a policy's name into lines: `easy+elastic+share` breaks before a plus sign."""
     lines = [""]
     for at, piece in enumerate(name.split("+")):
         text = piece if not at else f"+{piece}"
@@ -106,7 +106,7 @@ def wrapped(name: str) -> str:
 
 
 def legend_columns(names: Sequence[str]) -> int:
-    """Columns of a legend that fit beside each other in the width of the figure."""
+    """Return how many columns of a legend fit into the width of the figure."""
     return max(1, min(8, len(names), int(150 / (max(map(len, names), default=1) + 9))))
 
 
@@ -140,14 +140,14 @@ def _draw_queue(axes: Axes, runs: Sequence[Run]) -> None:
 
 
 def queue_curve(results: Results) -> tuple[Floats, Floats]:
-    """Jobs submitted and never started so far: (days since the first submission, jobs)."""
+    """Return the jobs that wait for their first start: (days since the first submission, jobs)."""
     started = results.first_start_us[results.first_start_us >= 0]
     instants = np.concatenate((results.submit_us, started))
     steps = np.concatenate((np.ones(len(results.submit_us)), -np.ones(len(started))))
     order = np.argsort(instants, kind="stable")
     days = (instants[order] - results.start_us) / (US_PER_S * S_PER_DAY)
     waiting = np.cumsum(steps[order])
-    # Of the changes at one instant only the outcome is seen.
+    # Of several changes at one instant, keep the last.
     last = np.append(days[1:] != days[:-1], True)[: len(days)]
     days, waiting = days[last], waiting[last]
     thin = _thin(len(days))
@@ -177,7 +177,7 @@ def _draw_cost(axes: Axes, runs: Sequence[Run]) -> None:
 
 
 def _draw_bars(axes: Axes, parts: Sequence[tuple[str, str, Floats]]) -> None:
-    """Bars of parts (label, colour, values), with the sum as a number at their end."""
+    """Draw bars of parts (label, colour, values), with the sum as a number at their end."""
     total = np.nansum([values for _, _, values in parts], axis=0)
     places = np.arange(len(total))
     left = np.zeros(len(total))
@@ -208,7 +208,7 @@ def _draw_bars(axes: Axes, parts: Sequence[tuple[str, str, Floats]]) -> None:
 
 
 def _style(index: int, count: int) -> dict[str, Any]:
-    """A colour for each policy: of the palette while it lasts, else spread over a colour map."""
+    """Return a policy's colour: of the palette if it is large enough, else of a colour map."""
     if count <= len(COLOURS):
         colour: Any = COLOURS[index]
     else:
@@ -217,7 +217,7 @@ def _style(index: int, count: int) -> dict[str, Any]:
 
 
 def _thin(size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Indices of at most `CURVE_POINTS` points, first and last among them."""
+    """Return the indices of at most `CURVE_POINTS` points, first and last among them."""
     return np.unique(np.linspace(0, max(0, size - 1), min(size, CURVE_POINTS)).astype(np.int64))
 
 

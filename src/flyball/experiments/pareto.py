@@ -1,16 +1,16 @@
-"""Two aims at odds: which settings of the tuners are best for one, for the other, and in between.
+"""Two conflicting aims: which settings of the tuners are best for one, the other, and in between.
 
 Every point is a policy under other settings of its tuners. A point is *dominated* if another is at
-least as good in both aims and better in one; those that are not make the front. The weighted
-objective `w ln(first) + (1 - w) ln(second)`, both relative to the policy without tuners, says which
-point of the front is best for somebody to whom the first aim is worth `w`.
+least as good in both aims and better in one; the others make the front. The weighted objective
+`w ln(first) + (1 - w) ln(second)`, both relative to the policy without tuners, tells which point of
+the front is best for a user to whom the first aim is worth `w`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -25,12 +25,12 @@ from flyball.tune.registry import make, settings
 
 @dataclass(frozen=True)
 class Aim:
-    """What is to be made small, or large.
+    """A metric to minimise, or to maximise.
 
     Attributes:
         name: as users write it.
         label: for tables and axes, with the unit.
-        value: of a run.
+        value: returns it, given the summary of a run.
         larger: whether more is better.
     """
 
@@ -40,13 +40,13 @@ class Aim:
     larger: bool = False
 
     def cost(self, value: float) -> float:
-        """Less is better, whatever the aim."""
+        """Return a value of which less is better, whatever the aim."""
         return -value if self.larger else value
 
 
 AIMS = {
-    each.name: each
-    for each in (
+    aim.name: aim
+    for aim in (
         Aim("energy", "energy per work, kWh / reference device-hour", lambda s: s.energy_per_work),
         Aim(
             "completion", "mean completion time, h", lambda s: s.completion_s.mean / S_PER_HOUR
@@ -65,23 +65,23 @@ SWEPT: dict[str, dict[str, Bounds]] = {
     "power": {"slowdown": (0.0, 0.15), "spare": (0, 4)},
     "share": {"limit": (0.05, 0.3)},
 }
-"""Settings that weigh one aim against another, and between what they are tried."""
+"""Settings that weigh one aim against another, with the range that is tried."""
 PRIMES = (2, 3, 5, 7, 11)
 ENERGY_PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""What energy is worth against completion in the first points."""
+"""Weights of energy against completion in the first points."""
 WEIGHTS = tuple(at / 20 for at in range(21))
 
 
 @dataclass(frozen=True)
 class Point:
-    """A setting of the tuners and what it came to.
+    """A setting of the tuners and its results.
 
     Attributes:
-        name: of the policy it is.
+        name: of the policy.
         settings: `elastic.eta` -> value; empty = the policy without tuners.
         values: of the two aims, means over the seeds.
-        on_front: nobody dominates it.
-        weights: of the first aim, for which no other point is better: (least, most) or None.
+        on_front: whether no other point dominates it.
+        weights: range (least, most) of the first aim's weight at which no other point is better.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Point:
     weights: tuple[float, float] | None = None
 
     def as_dict(self, aims: Sequence[Aim]) -> dict[str, Any]:
-        """A row of the JSON."""
+        """Return a row of the JSON."""
         return {
             "policy": self.name,
             "settings": self.settings,
@@ -102,28 +102,28 @@ class Point:
 
 
 def parse_aims(text: str) -> tuple[Aim, Aim]:
-    """The two aims of `energy,completion`.
+    """Parse two aims such as `energy,completion`.
 
     Raises:
-        BadInput: not two, or not different, or not known.
+        BadInput: not two, or not different, or unknown.
     """
-    wanted = [each.strip() for each in text.split(",") if each.strip()]
-    for name in wanted:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
         if name not in AIMS:
             raise UnknownName("aim", name, AIMS)
-    if len(set(wanted)) != 2 or len(wanted) != 2:
+    if len(set(names)) != 2 or len(names) != 2:
         raise BadInput(f"--pareto {text!r} does not name two aims", "e.g. energy,completion")
-    return AIMS[wanted[0]], AIMS[wanted[1]]
+    return AIMS[names[0]], AIMS[names[1]]
 
 
 def sweep(policy: PolicySetting, tuning: TuningSetting, points: int) -> list[PolicySetting]:
-    """The policy without tuners, with them as they are, and under `points - 1` other settings.
+    """Return the policy without tuners, with them as they are, and under `points - 1` settings.
 
-    First those that the optimiser's weights of energy and completion stand for; then settings
-    that fill their ranges evenly (a Halton sequence), so more points only add to fewer.
+    The settings of the optimiser's weights of energy and completion come first; then settings
+    that fill their ranges evenly (a Halton sequence), so that more points only add to fewer.
 
     Raises:
-        BadInput: tuners that have nothing to weigh.
+        BadInput: the tuners have no setting that weighs aims.
     """
     axes = _axes(tuning)
     if not axes:
@@ -138,52 +138,52 @@ def sweep(policy: PolicySetting, tuning: TuningSetting, points: int) -> list[Pol
         for (tuner, key, bounds), prime in zip(axes, PRIMES, strict=False):
             changed.setdefault(tuner, {})[key] = _scaled(_halton(at, prime), bounds)
         tried.append(tuning.with_changed(changed))
-    return [policy, *(_arm(policy, each, at) for at, each in enumerate(tried[:points]))]
+    return [policy, *(_arm(policy, setting, at) for at, setting in enumerate(tried[:points]))]
 
 
 def _weighted(tuning: TuningSetting, part: float) -> dict[str, dict[str, Any]]:
-    """The tuners' settings if energy is worth `part` and completion the rest."""
+    """Return the tuners' settings if energy is worth `part` and completion the rest."""
     weights = Weights(work=0.0, energy=part, completion=1.0 - part)
     changed: dict[str, dict[str, Any]] = {}
-    for each in tuning.tuners:
-        if hasattr(weights, each.name):
-            made: Any = getattr(weights, each.name)(make(each.name, dict(each.changed)))
-            changed[each.name] = {key: getattr(made, key) for key in settings(each.name)}
+    for tuner in tuning.tuners:
+        if hasattr(weights, tuner.name):
+            weighted: Any = getattr(weights, tuner.name)(make(tuner.name, dict(tuner.changed)))
+            changed[tuner.name] = {key: getattr(weighted, key) for key in settings(tuner.name)}
     return changed
 
 
 def swept_settings(arm: PolicySetting) -> dict[str, float]:
-    """The settings of a point that are swept, `elastic.eta` -> value; none if nobody tunes it."""
+    """Return the swept settings of a point, `elastic.eta` -> value; none without tuners."""
     if arm.tuning is None:
         return {}
-    found = {}
-    for each in arm.tuning.tuners:
-        known = {**settings(each.name), **dict(each.changed)}
-        for key in SWEPT.get(each.name, ()):
-            found[f"{each.name}.{key}"] = known[key]
-    return found
+    swept = {}
+    for tuner in arm.tuning.tuners:
+        values = {**settings(tuner.name), **dict(tuner.changed)}
+        for key in SWEPT.get(tuner.name, ()):
+            swept[f"{tuner.name}.{key}"] = values[key]
+    return swept
 
 
 def judged(
     runs: Sequence[Run], arms: Sequence[PolicySetting], aims: tuple[Aim, Aim]
 ) -> list[Point]:
-    """Every point with its values; the first is the policy without tuners."""
-    own = by_policy(runs)
+    """Return every point with its values; the first is the policy without tuners."""
+    runs_of = by_policy(runs)
     values = [
-        tuple(fmean(aim.value(run.summary) for run in own[arm.name]) for aim in aims)
+        tuple(fmean(aim.value(run.summary) for run in runs_of[arm.name]) for aim in aims)
         for arm in arms
     ]
     costs = [(aims[0].cost(a), aims[1].cost(b)) for a, b in values]
-    spans = _best_weights([_relative(each, values[0], aims) for each in values])
+    spans = _best_weights([_relative(pair, values[0], aims) for pair in values])
     return [
-        Point(arm.name, swept_settings(arm), (each[0], each[1]), not dominated(cost, costs), span)
-        for arm, each, cost, span in zip(arms, values, costs, spans, strict=True)
+        Point(arm.name, swept_settings(arm), (pair[0], pair[1]), not dominated(cost, costs), span)
+        for arm, pair, cost, span in zip(arms, values, costs, spans, strict=True)
     ]
 
 
 def dominated(cost: tuple[float, float], others: Sequence[tuple[float, float]]) -> bool:
-    """Whether another is at least as good in both and better in one; NaN is no good."""
-    if any(math.isnan(each) for each in cost):
+    """Return whether another is at least as good in both and better in one; NaN always loses."""
+    if any(math.isnan(value) for value in cost):
         return True
     return any(a <= cost[0] and b <= cost[1] and (a, b) != cost for a, b in others)
 
@@ -191,22 +191,23 @@ def dominated(cost: tuple[float, float], others: Sequence[tuple[float, float]]) 
 def _relative(
     values: tuple[float, ...], base: tuple[float, ...], aims: tuple[Aim, Aim]
 ) -> tuple[float, ...]:
-    """Logarithms of the values over those without tuners; less is better."""
+    """Return logarithms of the values over those without tuners; less is better."""
     logs = []
     for value, usual, aim in zip(values, base, aims, strict=True):
-        known = value > 0 and usual > 0
-        logs.append((-1 if aim.larger else 1) * math.log(value / usual) if known else math.inf)
+        comparable = value > 0 and usual > 0
+        sign = -1 if aim.larger else 1
+        logs.append(sign * math.log(value / usual) if comparable else math.inf)
     return tuple(logs)
 
 
 def _best_weights(logs: Sequence[tuple[float, ...]]) -> list[tuple[float, float] | None]:
-    """For each point, the weights at which it is the best."""
+    """Return for each point the weights at which it is the best."""
     best: dict[int, list[float]] = {}
     for weight in WEIGHTS:
         score = [weight * a + (1 - weight) * b for a, b in logs]
-        known = [at for at, each in enumerate(score) if math.isfinite(each)]
-        if known:
-            best.setdefault(min(known, key=lambda at: score[at]), []).append(weight)
+        finite = [at for at, value in enumerate(score) if math.isfinite(value)]
+        if finite:
+            best.setdefault(min(finite, key=lambda at: score[at]), []).append(weight)
     return [(min(best[at]), max(best[at])) if at in best else None for at in range(len(logs))]
 
 
@@ -217,12 +218,11 @@ def _axes(tuning: TuningSetting) -> list[tuple[str, str, Bounds]]:
 
 
 def _arm(policy: PolicySetting, tuning: TuningSetting, number: int) -> PolicySetting:
-    made = tuned(policy, tuning)
-    return PolicySetting(f"{policy.name} #{number}", made.knobs, made.allocator, made.tuning)
+    return replace(tuned(policy, tuning), name=f"{policy.name} #{number}")
 
 
 def _halton(at: int, base: int) -> float:
-    """The `at`-th number of van der Corput's sequence: its digits mirrored at the point."""
+    """Return the `at`-th number of van der Corput's sequence: its digits mirrored at the point."""
     value, part = 0.0, 1.0
     while at:
         part /= base
@@ -232,7 +232,7 @@ def _halton(at: int, base: int) -> float:
 
 
 def _scaled(part: float, bounds: Bounds) -> float:
-    """A part of a range, in two figures after the point; whole where the ends are."""
+    """Return a part of a range, rounded to three decimals; an integer where the ends are."""
     low, high = bounds
     if isinstance(low, int):
         return min(int(high), int(low) + int(part * (high - low + 1)))

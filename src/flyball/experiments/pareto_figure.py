@@ -1,4 +1,4 @@
-"""The picture of a front: what can be had of one aim for how much of the other."""
+"""The figure of a Pareto front: how much of one aim costs how much of the other."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 FRONT, DOMINATED, BEFORE = "#0072b2", "#b8b8b8", "#d55e00"
 TITLE_WIDTH = 90
-"""Characters of a line of the title."""
+"""Maximum characters in a line of the title."""
 
 
 def pareto_figure(
     points: Sequence[Point], aims: tuple[Aim, Aim], title: str, kind: str = "png"
 ) -> bytes:
-    """Points of the front joined and numbered, others grey, the policy without tuners marked.
+    """Draw the front joined and numbered, other points grey, the policy without tuners marked.
 
     Args:
         points: the first is the policy without tuners.
@@ -43,7 +43,7 @@ def pareto_figure(
 
 
 def pareto_drawing(points: Sequence[Point], aims: tuple[Aim, Aim], title: str) -> Figure:
-    """The same, not written yet."""
+    """Return the figure before it is rendered."""
     figure = Figure(figsize=(8.0, 5.6), layout="constrained")
     axes = figure.subplots()
     _draw(axes, points)
@@ -59,20 +59,20 @@ def pareto_drawing(points: Sequence[Point], aims: tuple[Aim, Aim], title: str) -
 
 def _draw(axes: Axes, points: Sequence[Point]) -> None:
     base, *others = points
-    behind = [each.values for each in others if not each.on_front]
+    behind = [point.values for point in others if not point.on_front]
     if behind:
         x, y = zip(*behind, strict=True)
         axes.scatter(x, y, s=26, color=DOMINATED, label="dominated", zorder=2)
-    front = sorted((each for each in points if each.on_front), key=lambda each: each.values)
+    front = sorted((point for point in points if point.on_front), key=lambda point: point.values)
     if front:
-        x, y = zip(*(each.values for each in front), strict=True)
+        x, y = zip(*(point.values for point in front), strict=True)
         axes.plot(x, y, "o-", color=FRONT, linewidth=1.8, markersize=6, label="front", zorder=3)
-    for each in front:
-        if each is base:
+    for point in front:
+        if point is base:
             continue
         axes.annotate(
-            each.name.rpartition(" ")[2],
-            each.values,
+            point.name.rpartition(" ")[2],
+            point.values,
             xytext=(6, 6),
             textcoords="offset points",
             fontsize=8,

@@ -1,8 +1,8 @@
-"""Run the parts of a long measurement: check first, keep what is finished, go on past failures.
+"""Runs the parts of a long measurement: check first, keep what is finished, go on past failures.
 
-What a part needs is checked before any of them starts. A part that cannot run here is named with
-what to install; one that fails while it runs is named with its reason, and the others still run.
-Finished parts are in a `RunFile`, so that nothing measured is lost.
+What a part needs is checked before any of them starts. A part that cannot run here is reported with
+what to install; one that fails while it runs is reported with its reason, and the others still run.
+Finished parts are kept in a `RunFile`, so that no measurement is lost.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from flyball.experiments.run_file import Note, RunFile, key_of, source_version
 
 SOURCES = ("**/*.py", "data/*.*")
 FAILED = 1
-"""Exit code of a command of which a part failed by a fault of ours."""
+"""Exit code of a command if one of its parts failed by a bug of ours."""
 EXTRAS = {"torch": "learn", "safetensors": "learn"}
-"""Module -> the extra of this package that installs it."""
+"""The extra of this package that installs a module."""
 
 
 @dataclass(frozen=True)
-class Part:
+class BenchPart:
     """One part of a measurement.
 
     Attributes:
-        run: measures it; the result must fit into JSON.
+        run: measures it; the result must be serialisable as JSON.
         about: what is measured, for people.
         modules: Python modules that it needs besides the base install.
         data: files of the shared data that it needs.
@@ -41,7 +41,7 @@ class Part:
     data: tuple[tuple[str, ...], ...] = ()
 
     def missing(self) -> str:
-        """What it needs and is not here, with the remedy; "" = nothing."""
+        """Return what it needs and is absent, with the remedy; "" = nothing."""
         for module in self.modules:
             if find_spec(module) is None:
                 remedy = f"pip install 'flyball[{EXTRAS[module]}]'"
@@ -59,8 +59,8 @@ class NotRun:
     """A part without a result.
 
     Attributes:
-        failed: whether it began and failed; else it could not begin here.
-        exit_code: of the command, if this part was asked for.
+        failed: whether it started and failed; else it could not start here.
+        exit_code: of the command, if this part was requested.
     """
 
     part: str
@@ -71,12 +71,12 @@ class NotRun:
 
 @dataclass
 class Outcome:
-    """What came of all parts.
+    """The results of all parts.
 
     Attributes:
         results: by name, in the order of the parts.
         not_run: the others.
-        requested: whether the user named the parts, rather than asking for all there are.
+        requested: whether the user named the parts; else all were to run.
     """
 
     results: dict[str, Any] = field(default_factory=dict)
@@ -90,22 +90,22 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 if everything that can run here did; a part asked for by name must have run."""
-        counted = [each for each in self.not_run if each.failed or self.requested]
-        return max((each.exit_code for each in counted), default=0)
+        """0 if everything that can run here did; a part requested by name must have run."""
+        counted = [part for part in self.not_run if part.failed or self.requested]
+        return max((part.exit_code for part in counted), default=0)
 
     def missing(self) -> list[dict[str, Any]]:
-        """The parts without a result as JSON shows them."""
-        return [asdict(each) for each in self.not_run]
+        """Return the parts without a result, as JSON shows them."""
+        return [asdict(part) for part in self.not_run]
 
 
 Measured = Iterator[tuple[str, Any]]
 Measure = Callable[[Sequence[str]], Measured]
-"""Gives each part's name with its result, or with the exception that ended it."""
+"""Yields each part's name with its result, or with the exception that ended it."""
 
 
 def run_parts(
-    parts: Mapping[str, Part],
+    parts: Mapping[str, BenchPart],
     only: Sequence[str],
     note: Note,
     runs: RunFile,
@@ -116,13 +116,13 @@ def run_parts(
     """Run the parts named, or all, except those that the file has.
 
     Args:
-        parts: all there are, in the order in which they run.
+        parts: all parts, in the order in which they run.
         only: names of parts; none = all.
-        note: told what is being done, and which parts cannot run or failed.
-        runs: keeps each result as soon as it is there.
-        setting: whatever else a result depends on, such as sizes; fits into JSON.
+        note: receives what is being done, and which parts cannot run or failed.
+        runs: keeps each result as soon as it is measured.
+        setting: whatever else a result depends on, such as sizes; serialisable as JSON.
         measure: runs parts in another way than one after the other in this process.
-        done: told the name of each part that is over, whatever came of it.
+        done: receives the name of each part that is over, measured or not.
 
     Raises:
         UnknownName: no such part.
@@ -136,7 +136,7 @@ def run_parts(
     outcome = Outcome(requested=bool(only))
     left = _startable(parts, [n for n in names if keys[n] not in runs.records], note, outcome)
     if len(outcome.not_run) == len(names):
-        reasons = "; ".join(f"{each.part} {each.reason}" for each in outcome.not_run)
+        reasons = "; ".join(f"{part.part} {part.reason}" for part in outcome.not_run)
         raise DataAbsent(f"nothing can be measured here: {reasons}")
     for name in names:
         if name not in left:
@@ -153,9 +153,9 @@ def run_parts(
 
 
 def _startable(
-    parts: Mapping[str, Part], names: Sequence[str], note: Note, outcome: Outcome
+    parts: Mapping[str, BenchPart], names: Sequence[str], note: Note, outcome: Outcome
 ) -> list[str]:
-    """The parts that have all they need; the others are named at once."""
+    """Return the parts that have all they need; report the others at once."""
     out = []
     for name in names:
         if reason := parts[name].missing():
@@ -166,7 +166,7 @@ def _startable(
     return out
 
 
-def _one_by_one(parts: Mapping[str, Part], note: Note) -> Measure:
+def _one_by_one(parts: Mapping[str, BenchPart], note: Note) -> Measure:
     def measure(names: Sequence[str]) -> Measured:
         for name in names:
             note(f"{name}: {parts[name].about}" if parts[name].about else name)
@@ -176,7 +176,7 @@ def _one_by_one(parts: Mapping[str, Part], note: Note) -> Measure:
 
 
 def attempted(run: Callable[[Note], Any], note: Note) -> Any:
-    """The result, or the exception: one part's end is not the end of the others."""
+    """Return the result, or the exception: a part that fails does not end the others."""
     try:
         return run(note)
     except Exception as error:
@@ -184,7 +184,7 @@ def attempted(run: Callable[[Note], Any], note: Note) -> Any:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a part failed; a fault of ours also says where it happened."""
+    """Return why a part failed; for a bug of ours also where it happened."""
     if isinstance(error, FlyballError):
         return str(error)
     reason, trace = f"{type(error).__name__}: {error}", error.__traceback__

@@ -1,8 +1,8 @@
-"""What really happened to the jobs of a trace, and how close runs of the twin come to it.
+"""What happened to the jobs of a trace on the real cluster, and how close runs of the twin come.
 
 A trace that holds starts is a record of its cluster under its own policy. The distance of a
 run from it compares the waits of each job in the run and in the record, on a scale of ratios:
-in hours, a single pile-up that a small difference sets off outweighs all other jobs.
+in hours, a single backlog that a small difference causes outweighs all other jobs.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.core.workload import Workload
 
 BOUND_S = 60.0
-"""Added to both waits of a job before their ratio is taken: seconds of wait are alike."""
+"""Seconds added to both waits of a job before taking their ratio: short waits count as alike."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A trace's own history in the metrics that its starts and ends tell.
+    """The history in a trace, in the metrics that follow from its starts and ends.
 
     Attributes:
-        jobs: those with a recorded start and end; the others count in nothing here.
+        jobs: with a recorded start and end; no other job counts here.
         of: jobs of the trace.
         completion_s: from submission to the recorded end.
         wait_s: from submission to the recorded first start.
@@ -78,13 +78,13 @@ class Closeness:
 
 
 def is_recorded(workload: Workload) -> npt.NDArray[np.bool_]:
-    """Which jobs have a start and an end on record, in an order that is possible."""
+    """Return which jobs have a recorded start and end, in a possible order."""
     started = (workload.start_us >= 0) & (workload.start_us >= workload.submit_us)
     return started & (workload.end_us >= workload.start_us)
 
 
 def record_of(workload: Workload, cluster: Cluster) -> Record | None:
-    """What the trace says happened; None if it does not say of any job."""
+    """Return the history in a trace; None if it records no job."""
     kept = is_recorded(workload)
     if not kept.any():
         return None
@@ -103,7 +103,7 @@ def record_of(workload: Workload, cluster: Cluster) -> Record | None:
 
 
 def _utilisation(workload: Workload, kept: npt.NDArray[np.bool_], cluster: Cluster) -> float:
-    """Device time that the recorded jobs held in the window / (devices x window)."""
+    """Return the device time that recorded jobs held in the window / (devices x window)."""
     first_us, last_us = int(workload.submit_us[0]), int(workload.submit_us[-1])
     begin_us = first_us + round((last_us - first_us) * WINDOW_BEGINS)
     if last_us == begin_us:
@@ -116,7 +116,7 @@ def _utilisation(workload: Workload, kept: npt.NDArray[np.bool_], cluster: Clust
 
 
 def closeness(workload: Workload, results: Results) -> Closeness | None:
-    """How close a run comes to the record; None if there is none to compare with."""
+    """Return how close a run comes to the record; None without a record."""
     both = is_recorded(workload) & (results.first_start_us >= 0)
     if not both.any():
         return None
@@ -135,12 +135,12 @@ def closeness(workload: Workload, results: Results) -> Closeness | None:
     )
 
 
-def over_seeds(found: Sequence[Closeness]) -> Closeness:
-    """The mean over the seeds of one policy, at least one."""
+def over_seeds(by_seed: Sequence[Closeness]) -> Closeness:
+    """Return the mean over the seeds of one policy, at least one."""
     return Closeness(
-        found[0].jobs,
+        by_seed[0].jobs,
         *(
-            fmean(getattr(each, name) for each in found)
+            fmean(getattr(item, name) for item in by_seed)
             for name in (
                 *("wait_s", "recorded_wait_s", "start_error_s", "start_error_p50_s"),
                 "distance",
@@ -149,6 +149,6 @@ def over_seeds(found: Sequence[Closeness]) -> Closeness:
     )
 
 
-def closest(found: Mapping[str, Closeness]) -> str:
-    """The policy whose waits are nearest to the recorded ones; of equals the first."""
-    return min(found, key=lambda name: found[name].distance)
+def closest(by_policy: Mapping[str, Closeness]) -> str:
+    """Return the policy whose waits are nearest to the recorded ones; of equals the first."""
+    return min(by_policy, key=lambda name: by_policy[name].distance)

@@ -14,6 +14,7 @@ from typing import Any
 from flyball.app import PolicySetting, Twin, build_twin, warm
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
+from flyball.core.errors import FlyballError
 from flyball.core.metrics import Summary, paired, summarise
 from flyball.core.results import Results
 from flyball.core.workload import Workload
@@ -33,17 +34,17 @@ COMPARED: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("energy_per_work", lambda summary: summary.energy_per_work),
     ("cost", lambda summary: summary.cost),
 )
-"""What is compared between policies, seed by seed."""
+"""Metrics that are compared between policies, seed by seed."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One policy under one seed: what it came to and how long the twin took.
+    """The outcome of one policy under one seed, and how long the twin took.
 
     Attributes:
-        results: the raw results, None where nobody asked to keep them.
-        adjustments: what tuners did, if that was asked for.
-        closeness: to the starts that the trace recorded; None where it has none.
+        results: the raw results; None if they are not kept.
+        adjustments: what tuners did, if they were watched.
+        closeness: to the starts that the trace recorded; None if it has none.
     """
 
     policy: str
@@ -55,18 +56,18 @@ class Run:
     closeness: Closeness | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """One entry of the JSON's `results`."""
+        """Return one entry of the JSON's `results`."""
         head = {"policy": self.policy, "seed": self.seed}
         return {**head, **self.summary.as_dict(), "run_s": round(self.run_s, 6)}
 
 
 @dataclass(frozen=True)
-class Case:
-    """What all runs share. `workloads` has one entry per seed, or one for all of them.
+class ReplayCase:
+    """Holds what all runs share. `workloads` has one entry per seed, or one for all of them.
 
-    `notes` says what was left out, assumed or scaled when they were read.
+    `notes` lists what was left out, assumed or scaled when they were read.
 
-    A policy that nobody tunes runs every job as its user set it: on the devices it asks for,
+    A policy without tuners runs every job as its user set it: on the devices it asks for,
     alone on them, with its own batch.
     """
 
@@ -81,11 +82,11 @@ class Case:
     with_record: bool = True  # whether to compare with the starts that a trace recorded
 
     def tasks(self) -> list[tuple[int, int]]:
-        """(policy, seed) of every run, policy by policy."""
+        """Return (policy, seed) of every run, policy by policy."""
         return [(p, s) for p in range(len(self.policies)) for s in range(self.seeds)]
 
     def build(self, policy: int, seed: int) -> Twin:
-        """The twin of one run, before its first event."""
+        """Return the twin of one run, before its first event."""
         effects = replace(self.effects, seed=self.effects.seed + seed)
         tuning = self.policies[policy].tuning
         if tuning is None:
@@ -95,17 +96,17 @@ class Case:
         return build_twin(self.cluster, self.workload(seed), self.policies[policy], effects)
 
     def workload(self, seed: int) -> Workload:
-        """The jobs of one seed."""
+        """Return the jobs of one seed."""
         return self.workloads[seed if len(self.workloads) > 1 else 0]
 
     def run(self, policy: int, seed: int, twin: Twin | None = None) -> Run:
-        """One run, here and now; `twin` if it is built already."""
+        """Run one policy under one seed in this process; `twin` if it is built already."""
         began = time.perf_counter()
         twin = twin or self.build(policy, seed)
-        seen = Watch(self.cluster, self.workload(seed)) if self.watch and twin.tuning else None
-        if seen is not None and twin.tuning is not None:
-            twin.tuning = seen.over(twin.tuning)
-        results = twin.replay()
+        watch = Watch(self.cluster, self.workload(seed)) if self.watch and twin.tuning else None
+        if watch is not None and twin.tuning is not None:
+            twin.tuning = watch.over(twin.tuning)
+        results = replay(twin, self.policies[policy].name)
         run_s = time.perf_counter() - began
         kept = self.keep == "all" or (self.keep == "first" and seed == 0)
         return Run(
@@ -114,33 +115,45 @@ class Case:
             summarise(results),
             run_s,
             results if kept else None,
-            tuple(seen.found) if seen is not None else (),
+            tuple(watch.adjustments) if watch is not None else (),
             closeness(self.workload(seed), results) if self.with_record else None,
         )
 
 
+def replay(twin: Twin, policy: str) -> Results:
+    """Run a twin to its end and return the results; an error names the policy.
+
+    Raises:
+        FlyballError: the policy leaves jobs waiting for ever.
+    """
+    try:
+        return twin.replay()
+    except FlyballError as error:
+        raise FlyballError(f"{policy}: {error.args[0]}", error.remedy) from None
+
+
 def run_all(
-    case: Case,
+    case: ReplayCase,
     workers: int | None = None,
     done: Callable[[Run], None] | None = None,
     note: Callable[[str], None] | None = None,
 ) -> list[Run]:
-    """Every policy under every seed, in the order of `Case.tasks` whoever ran it.
+    """Run every policy under every seed and return the runs in the order of `ReplayCase.tasks`.
 
     Args:
         case: what to run.
         workers: processes at most; None = as many as cores.
-        done: told of each run as it ends.
-        note: told what takes long before the first run.
+        done: receives each run as it ends.
+        note: receives what takes long before the first run.
 
     Raises:
-        FlyballError: a workload that cannot be run; what the first run that failed raised.
+        FlyballError: a workload that cannot be run; the error of the first run that failed.
     """
-    # 1. Refuse what cannot be run; then compile, once, so that no two workers do the same.
+    # 1. Refuse what cannot be run; then compile once, so that no two workers do it.
     left = sorted(case.tasks(), key=lambda task: (task[1], task[0]))
     twin: Twin | None = case.build(*left[0])
     warm(note)
-    # 2. Begin with one seed of each policy; they tell how long the rest will take.
+    # 2. Begin with one seed of each policy, to estimate how long the rest will take.
     limit = min(workers or usable_cores(), len(left))
     runs: dict[Task, Run] = {}
     spent_s = 0.0
@@ -152,7 +165,7 @@ def run_all(
         spent_s += time.perf_counter() - began
         if done is not None:
             done(runs[task])
-    # 3. What would take long goes to workers.
+    # 3. If the rest would take long, send it to workers.
     with Workers(case, limit) as crew:
         for task, run in crew.send(left):
             runs[task] = run
@@ -162,7 +175,7 @@ def run_all(
 
 
 def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Each policy less the first one, paired by seed, with 95 % confidence intervals.
+    """Return each policy less the first one, paired by seed, with 95 % confidence intervals.
 
     `percent` is (mean, low, high) of the change of each seed relative to the first policy.
     """
@@ -171,14 +184,14 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def changes(runs: Sequence[Run], against: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Each policy of `against` less the one it stands beside there, as `differences` does."""
-    own = by_policy(runs)
+    """Return each policy of `against` less the one it maps to, as `differences` does."""
+    runs_of = by_policy(runs)
     out = []
     for other, base in against.items():
         row: dict[str, Any] = {"policy": other, "against": base}
         for name, value in COMPARED:
-            ours = [value(run.summary) for run in own[other]]
-            theirs = [value(run.summary) for run in own[base]]
+            ours = [value(run.summary) for run in runs_of[other]]
+            theirs = [value(run.summary) for run in runs_of[base]]
             mean, low, high = paired(ours, theirs)
             row[name] = {"mean": mean, "low": low, "high": high}
             if all(theirs):
@@ -189,8 +202,8 @@ def changes(runs: Sequence[Run], against: Mapping[str, str]) -> list[dict[str, A
 
 
 def by_policy(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each policy, in order."""
-    found: dict[str, list[Run]] = {}
+    """Return the runs of each policy, in order."""
+    by_name: dict[str, list[Run]] = {}
     for run in runs:
-        found.setdefault(run.policy, []).append(run)
-    return found
+        by_name.setdefault(run.policy, []).append(run)
+    return by_name

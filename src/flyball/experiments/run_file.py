@@ -1,7 +1,7 @@
-"""Keep what a long command has finished, so that a run that was stopped goes on where it was.
+"""Keeps what a long command has finished, so that an interrupted run continues where it stopped.
 
-The file has a line of JSON per finished piece of work, with a key made of all that its result
-depends on. Whoever asks again for a piece that is there gets it from the file.
+The file has a line of JSON per finished piece of work, with a key built from all that its result
+depends on. A piece that is in the file is not run again.
 """
 
 from __future__ import annotations
@@ -24,48 +24,49 @@ Record = dict[str, Any]
 Note = Callable[[str], None]
 
 SYNC_S = 1.0
+"""Minimum time between two fsyncs."""
 
 
 @cache
 def source_version(patterns: tuple[str, ...]) -> str:
-    """The package's version and a digest of the sources that match the patterns."""
+    """Return the package's version and a digest of the sources that match the patterns."""
     digest = hashlib.sha256()
     for pattern in patterns:
-        for source in sorted(each for each in PACKAGE.glob(pattern) if each.is_file()):
+        for source in sorted(path for path in PACKAGE.glob(pattern) if path.is_file()):
             name = source.relative_to(PACKAGE).as_posix()
             digest.update(name.encode() + b"\0" + source.read_bytes())
     return f"{__version__}+{digest.hexdigest()[:16]}"
 
 
 def key_of(*parts: Any) -> str:
-    """A short key: the same parts give the same key."""
+    """Return a short key; the same parts give the same key."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 class RunFile:
-    """The file of runs: read as a whole, then appended to. Use it in a `with` statement.
+    """The file of runs: read completely, then appended to. Use it in a `with` statement.
 
-    A line is given to the system when its run ends and forced to the disk within about a second:
-    a killed process loses nothing, a power cut next to nothing. A line that is damaged
-    all the same is left where it is, and its run is made again.
+    A line is written when its run ends and synced to disk within about a second: a killed process
+    loses nothing, a power cut next to nothing. A damaged line is left where it is, and its run is
+    done again.
 
     Args:
-        path: made if it is not there.
-        note: told of lines that cannot be used.
+        path: created if it does not exist.
+        note: receives which lines cannot be used.
     """
 
     def __init__(self, path: Path, note: Note | None = None) -> None:
         self.path = path
         self.records: dict[str, Record] = {}
-        whole = True
+        ends_with_newline = True
         try:
             text = path.read_bytes() if path.exists() else b""
-            whole = not text or text.endswith(b"\n")
+            ends_with_newline = not text or text.endswith(b"\n")
             self._read(text, path, note)
             self._file = path.open("ab")
         except OSError as error:
             raise BadInput(f"{path}: {error.strerror}", "name another folder") from None
-        if not whole:  # the next line must not become a part of the damaged one
+        if not ends_with_newline:  # the next line must not become a part of the damaged one
             self._file.write(b"\n")
         self._synced = time.monotonic()
 
@@ -82,7 +83,7 @@ class RunFile:
             note(f"note: {path} row {rows} is damaged; that run is made again")
 
     def append(self, record: Record) -> None:
-        """Keep a run."""
+        """Append a run."""
         self.records[record["key"]] = record
         self._file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
         self._file.flush()
@@ -108,12 +109,12 @@ class RunFile:
 
 
 def holds_records(path: Path) -> bool:
-    """Whether a file has at least one record of a run; the file stays as it is."""
+    """Return whether a file has at least one record of a run, without changing it."""
     return any(_parsed(line) is not None for line in path.read_bytes().splitlines())
 
 
 def _parsed(line: bytes) -> Record | None:
-    """The record in a line, None if it is not one."""
+    """Return the record in a line, None if it is not one."""
     try:
         record = json.loads(line)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Scenarios: the problems policies are compared on, each made again from its name and a seed.
+"""Scenarios: the problems policies are compared on, each generated from its name and a seed.
 
 They are in `data/scenarios.yaml`. Seeds from 0 up are for comparing; `TRAINING_SEED` and up are
-for whatever is tuned or trained, so that nothing is judged on what it has seen.
+for tuning and training, so that nothing is judged on data it was fitted to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.workload import Workload
-from flyball.experiments.replay import Case
+from flyball.experiments.replay import ReplayCase
 from flyball.twin.generate import generate, preset
 from flyball.twin.inputs.cluster_file import load_cluster, parse_cluster
 
@@ -56,13 +56,13 @@ class Scenario:
     effects: Mapping[str, Any] = field(default_factory=dict)
 
     def make_cluster(self) -> Cluster:
-        """The cluster, the same for every seed."""
+        """Return the cluster, the same for every seed."""
         if isinstance(self.cluster, str):
             return load_cluster(self.cluster)
         return parse_cluster(dict(self.cluster), f"scenario {self.name}", self.name)
 
     def make_workload(self, seed: int) -> Workload:
-        """The jobs of a seed."""
+        """Return the jobs of a seed."""
         changes: Any = {key: _plain(value) for key, value in self.change.items()}
         settings = replace(preset(self.preset), **changes)
         if self.load is None:
@@ -72,37 +72,37 @@ class Scenario:
         return generate(settings, seed, jobs=self.jobs, load=self.load, devices=devices)
 
     def make_effects(self, seed: int) -> Effects:
-        """The effects, whose draws follow the seed too."""
-        given: Any = {key: _plain(value) for key, value in self.effects.items()}
-        return Effects(**given, seed=seed)
+        """Return the effects, whose draws depend on the seed too."""
+        values: Any = {key: _plain(value) for key, value in self.effects.items()}
+        return Effects(**values, seed=seed)
 
-    def case(self, policy: PolicySetting, seed: int) -> Case:
-        """One policy under one seed, ready to run."""
+    def case(self, policy: PolicySetting, seed: int) -> ReplayCase:
+        """Return one policy under one seed, ready to run."""
         workload = self.make_workload(seed)
-        return Case(self.make_cluster(), (workload,), (policy,), self.make_effects(seed))
+        return ReplayCase(self.make_cluster(), (workload,), (policy,), self.make_effects(seed))
 
     def text(self) -> str:
-        """All that it depends on, as one line that changes whenever any of it does."""
+        """Return all that a run depends on, as one line that changes whenever any of it does."""
         parts = {key: getattr(self, key) for key in KEYS if key != "about"}
         return json.dumps(parts, sort_keys=True)
 
 
 def scenario_names() -> list[str]:
-    """What `find_scenarios` knows, in the order of the file."""
+    """Return the names of all scenarios, in the order of the file."""
     return list(_shipped())
 
 
 def find_scenarios(text: str) -> list[Scenario]:
-    """The scenarios of a comma-separated list (`all` = every one).
+    """Return the scenarios of a comma-separated list (`all` = every one).
 
     Raises:
         UnknownName: there is none of that name.
         BadInput: the list is empty.
     """
-    wanted = [each.strip() for each in text.split(",") if each.strip()]
-    if not wanted:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
         raise BadInput("no scenario is named", f"known: {', '.join(scenario_names())}")
-    chosen = scenario_names() if wanted == ["all"] else list(dict.fromkeys(wanted))
+    chosen = scenario_names() if names == ["all"] else list(dict.fromkeys(names))
     for name in chosen:
         if name not in _shipped():
             raise UnknownName("scenario", name, _shipped())

@@ -1,4 +1,4 @@
-"""Worker processes: tasks of one runner on every core, and nobody left behind."""
+"""Worker processes: run the tasks of one runner on every core; all end with their parent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from flyball.app import warm
 from flyball.core.errors import DataAbsent, FlyballError
 
 POOL_PAYS_S = 4.0
-"""Starting workers costs about two seconds of imports: below this it is quicker to go on alone."""
+"""Least remaining work for which workers pay: starting them costs about two seconds of imports."""
 
 Result = TypeVar("Result")
 Shown = TypeVar("Shown", covariant=True)
 
 
 class Runner(Protocol[Shown]):
-    """What runs tasks and can be sent to another process, as a `replay.Case` can."""
+    """Runs tasks and can be sent to another process, as a `replay.ReplayCase` can."""
 
     @property
     def run(self) -> Callable[..., Shown]: ...
@@ -46,13 +46,13 @@ class Workers(Generic[Result]):
         self._timed, self._spent_s = 0, 0.0
 
     def run(self, tasks: Sequence[tuple[Any, ...]]) -> Iterator[tuple[tuple[Any, ...], Result]]:
-        """Each task and its result, as they end: here while that is quick, else in workers."""
+        """Yield each task and its result as they end: here while that is quick, else in workers."""
         left = list(tasks)
         while left and not self._pays(len(left)):
             task = left.pop(0)
             began = time.perf_counter()
             result = self._runner.run(*task)
-            # The first one also pays for what is loaded only once; it says nothing of the rest.
+            # The first task includes what is loaded only once, so it is not representative.
             self._spent_s += time.perf_counter() - began if self._timed else 0.0
             self._timed += 1
             yield task, result
@@ -64,11 +64,11 @@ class Workers(Generic[Result]):
         return self._timed > 1 and self._spent_s / (self._timed - 1) * tasks >= POOL_PAYS_S
 
     def send(self, tasks: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, Result]]:
-        """Each task and its result, as they end, all from workers.
+        """Yield each task and its result as they end, all from workers.
 
         Raises:
             DataAbsent: a worker died.
-            FlyballError: what the first task that failed raised.
+            FlyballError: the error of the first task that failed.
         """
         if not tasks:
             return
@@ -104,23 +104,23 @@ class Workers(Generic[Result]):
 
 
 def usable_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_runner: Runner[Any] | None = None  # in a worker: sent once, not with every task
+_runner: Runner[Any] | None = None  # in a worker process; sent once, not with every task
 
 
 def _start_worker(runner: Runner[Any]) -> None:
     global _runner
     _runner = runner
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     warm()
 
 
 def _leave_with_parent() -> None:
-    """Whatever ends the parent ends its workers; they would wait for work for ever."""
+    """Exit when the parent ends, however it does; else a worker would wait for work for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -131,5 +131,5 @@ def _work(task: Any) -> Any:
     assert _runner is not None
     try:
         return _runner.run(*task)
-    except FlyballError as error:  # as one that survives the way between processes
+    except FlyballError as error:  # as one that can be pickled
         raise FlyballError(str(error)) from None

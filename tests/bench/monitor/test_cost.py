@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from flyball.bench.monitor import cost
-from flyball.bench.monitor.agreement import AGREE, Look, agreement
+from flyball.bench.monitor.agreement import AGREE, Reading, agreement
 from flyball.bench.monitor.store import storing_share
 from flyball.cli.bench import monitor
 from flyball.core.errors import BadInput
@@ -45,7 +45,7 @@ def test_figures(figures: dict[str, Any]) -> None:
         assert 0.0 < mode["sampling_percent_of_core"] <= mode["cpu_percent_of_core"] < 100.0
         assert 5.0 < mode["pss_mb"] < 100.0
         assert set(mode["mb_per_hour"]) == set(cost.FAMILY_BARS_MB)
-        assert all(each > 0 for each in mode["mb_per_hour"].values())
+        assert all(size > 0 for size in mode["mb_per_hour"].values())
         assert mode["failures"] == 0
     assert figures["agreement"]["windows"] >= 1
     assert all(math.isfinite(figures["agreement"][name]) for name in AGREE)
@@ -53,8 +53,8 @@ def test_figures(figures: dict[str, Any]) -> None:
 
 def test_bars(figures: dict[str, Any]) -> None:
     assert len(figures["bars"]) == 14
-    for each in figures["bars"]:
-        assert each["holds"] == (each["value"] <= each["bar"])
+    for row in figures["bars"]:
+        assert row["holds"] == (row["value"] <= row["bar"])
     json.dumps(figures)
 
 
@@ -72,17 +72,19 @@ def test_windows_with_stolen_time_do_not_decide(tmp_path: Path) -> None:
     spool.close()
     telemetry = Telemetry(tmp_path, now=lambda: 1031.0)
 
-    def look(at: float, busy_s: float, stolen_s: float) -> Look:
-        return Look(1000.0 + at, busy_s, 2.0 * at, stolen_s, 20.0 * at, 50, int(5 * at), 0)
+    def reading(at: float, busy_s: float, stolen_s: float) -> Reading:
+        return Reading(1000.0 + at, busy_s, 2.0 * at, stolen_s, 20.0 * at, 50, int(5 * at), 0)
 
-    seen = [look(0, 0, 0), look(10, 20, 1), look(20, 36, 21), look(30, 57, 22)]
-    found = agreement(seen, telemetry)
-    assert found["cpu_percent"] == pytest.approx(0.5)  # of the last window
-    assert (found["windows"], found["cpu_windows"]) == (3, 2)
-    assert found["cpu_stolen_percent"] == pytest.approx(0.5)
-    assert found["cpu_percent_all_windows"] == pytest.approx(2.0)
-    assert found["cpu_ticks_percent"] == found["network_percent"] == found["memory_percent"] == 0.0
-    assert found["disk_percent"] == 5000.0  # psutil saw nothing of 50 bytes
+    seen = [reading(0, 0, 0), reading(10, 20, 1), reading(20, 36, 21), reading(30, 57, 22)]
+    result = agreement(seen, telemetry)
+    assert result["cpu_percent"] == pytest.approx(0.5)  # of the last window
+    assert (result["windows"], result["cpu_windows"]) == (3, 2)
+    assert result["cpu_stolen_percent"] == pytest.approx(0.5)
+    assert result["cpu_percent_all_windows"] == pytest.approx(2.0)
+    assert (
+        result["cpu_ticks_percent"] == result["network_percent"] == result["memory_percent"] == 0.0
+    )
+    assert result["disk_percent"] == 5000.0  # psutil saw nothing of 50 bytes
     # With none calm, the calmest decides.
     assert agreement(seen[1:3], telemetry)["cpu_percent"] == pytest.approx(2.0)
 
@@ -96,11 +98,11 @@ def test_an_hour_is_stored_as_the_agent_would(tmp_path: Path) -> None:
         spool.close()
     assert 0.0 < storing_share(recorded, work) < 1.0
     for family in FAMILIES:
-        assert [each.name for each in (work / "hour" / family).iterdir()] == ["0.hour.parquet"]
+        assert [path.name for path in (work / "hour" / family).iterdir()] == ["0.hour.parquet"]
         hour = segments.read(work / "hour" / family / "0.hour.parquet")
         assert len(hour.times_s) == 3600
         assert set(hour.columns) == {f"{family}.a_total", f"{family}.b.c_percent"}
-        assert [each.name for each in (work / "minute" / family).iterdir()] == ["0.parquet"]
+        assert [path.name for path in (work / "minute" / family).iterdir()] == ["0.parquet"]
 
 
 def command(*arguments: str) -> None:

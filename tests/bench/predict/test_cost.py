@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from flyball.bench.predict import cost
 from flyball.cli.predict import load
-from flyball.experiments.part_runs import Part
+from flyball.experiments.part_runs import BenchPart
 
 app = typer.Typer()
 app.command("cost")(load.cost)
@@ -31,19 +31,19 @@ def by_metric(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_rows_of_time(small: None) -> None:
-    said: list[str] = []
-    rows = by_metric(cost.cost_rows(said.append, (50, 200)))
+    notes: list[str] = []
+    rows = by_metric(cost.cost_rows(notes.append, (50, 200)))
     assert rows["% of a core, 200 series once a minute"]["bar"] == 5.0
     growth = rows["time of 200 series / of 50"]
     assert growth["bar"] == pytest.approx(200 * 5.298 / (50 * 3.912), rel=1e-3)
     assert rows["CPU s to fit all trees of a series"]["value"] > 0
-    assert any("200 series" in each for each in said)
+    assert any("200 series" in note for note in notes)
     assert all(row["target"] == cost.COST for row in rows.values())
 
 
 def test_the_command(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = cost.cost_rows(lambda _: None, (50, 200))
-    monkeypatch.setattr(cost, "PARTS", {"series": Part(lambda _note: rows)})
+    monkeypatch.setattr(cost, "PARTS", {"series": BenchPart(lambda _note: rows)})
     result = CliRunner().invoke(app, ["cost", "--json"])
     assert json.loads(result.stdout)["rows"] == rows
     assert "once a minute" in CliRunner().invoke(app, ["cost"]).stdout

@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from flyball.bench.submit import cycles, idle, jobs, parts, rates, recovery, speed
-from flyball.bench.submit.rows import Setting, at_least, at_most
+from flyball.bench.submit.rows import SubmitSetting, at_least, at_most
 from flyball.bench.submit.server import Up, running, state_folder, wait_until
 from flyball.bench.submit.speed import Worker
 from flyball.cli.bench import submit
@@ -37,15 +37,15 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 def of_folder(state: Path) -> list[int]:
     """Processes that name the folder in their arguments or their environment."""
-    found = []
-    for each in psutil.process_iter():
+    pids = []
+    for process in psutil.process_iter():
         try:
-            said = [*each.cmdline(), each.environ().get("FLYBALL_STATE", "")]
+            words = [*process.cmdline(), process.environ().get("FLYBALL_STATE", "")]
         except psutil.Error:
             continue
-        if each.pid != os.getpid() and any(str(state) in word for word in said):
-            found.append(each.pid)
-    return found
+        if process.pid != os.getpid() and any(str(state) in word for word in words):
+            pids.append(process.pid)
+    return pids
 
 
 # Rows -------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_submits_are_accepted_over_many_connections(
         before = sum(1 for _ in client.jobs())
         took_s = rates._one_by_one(up, 2)
         assert len(took_s) == 2 * rates.CONNECTIONS
-        assert all(each > 0 for each in took_s)
+        assert all(seconds > 0 for seconds in took_s)
         assert sum(1 for _ in client.jobs()) == before + len(took_s)
         wait_until(lambda: not client.queue(1), 60.0, "the jobs to end")
 
@@ -91,13 +91,13 @@ def _stops(process: psutil.Process) -> bool:
     return False
 
 
-def test_pausing_stops_flyball_and_who_is_named(up: Up) -> None:
-    with subprocess.Popen(["sleep", "60"]) as beside:
-        with up.paused(beside.pid):
+def test_pausing_stops_flyball_and_named_processes(up: Up) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        with up.paused(other.pid):
             assert _stops(psutil.Process(up.process.pid))
-            assert _stops(psutil.Process(beside.pid))
-        assert psutil.Process(beside.pid).status() != psutil.STATUS_STOPPED
-        beside.kill()
+            assert _stops(psutil.Process(other.pid))
+        assert psutil.Process(other.pid).status() != psutil.STATUS_STOPPED
+        other.kill()
 
 
 def test_a_job_and_its_twins_take_turns(up: Up) -> None:
@@ -120,7 +120,7 @@ def test_a_job_and_its_twins_take_turns(up: Up) -> None:
         assert client.queue(1) == []
     fresh = {name: Worker(up.state / f"more.{name}") for name in speed.NAMES}
     speeds = speed._one_set(up, fresh, 3)
-    assert all(each > 0 for each in speeds.values())
+    assert all(value > 0 for value in speeds.values())
     assert len(speeds) == 3
 
 
@@ -137,23 +137,23 @@ def test_rows_of_speed() -> None:
 def test_idle_finds_every_process(up: Up) -> None:
     job = up.fill()
     parts = idle._processes(up)
-    assert len({each.pid for each in parts.values()}) == 5
-    assert all(idle._cpu_s(each) >= 0 for each in parts.values())
-    memory = {name: each.memory_full_info().pss for name, each in parts.items()}
+    assert len({process.pid for process in parts.values()}) == 5
+    assert all(idle._cpu_s(process) >= 0 for process in parts.values())
+    memory = {name: process.memory_full_info().pss for name, process in parts.items()}
     assert 0 < memory["supervisor"] < memory["control plane"]
     with up.client() as client:
         client.cancel(job)
 
 
 def test_cycles_keep_the_queue_full(tmp_path: Path) -> None:
-    case = cycles.Case(nodes=4, pending=30, cycles=5, bar_ms=1e9)
+    case = cycles.CycleCase(nodes=4, pending=30, cycles=5, bar_ms=1e9)
     world = cycles.World(tmp_path, case, "easy")
     try:
-        rows = cycles._rows(world, Setting(tmp_path, True, NOTES.append))
+        rows = cycles._rows(world, SubmitSetting(tmp_path, True, NOTES.append))
         assert len(world.plane.book.jobs) - len(world.plane.table.running) >= 25
     finally:
         world.plane.close()
-    assert [each["bar"] for each in rows] == [None, 1e9]
+    assert [row["bar"] for row in rows] == [None, 1e9]
     assert 0 < rows[0]["value"] <= rows[1]["value"]
     assert "32 devices" in rows[0]["about"]
 
@@ -163,14 +163,14 @@ def test_a_history_is_what_a_control_plane_recovers_from(tmp_path: Path) -> None
     with History(tmp_path / JOURNAL) as history:
         assert history.counts() == {JobState.COMPLETED: 1_500, JobState.PENDING: 10}
         assert history.last().next_job == 1_511
-    setting = Setting(tmp_path, True, NOTES.append)
+    setting = SubmitSetting(tmp_path, True, NOTES.append)
     for took_s, cpu_s in (
         recovery._opened(setting, tmp_path),
         recovery._up(setting, tmp_path),
     ):
         assert took_s > 0
         assert cpu_s > 0
-    assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == []
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
 # Leaving nothing behind -------------------------------------------------------------
@@ -213,7 +213,7 @@ def command(*arguments: str) -> None:
 def test_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def part(setting: Setting) -> list[dict[str, Any]]:
+    def part(setting: SubmitSetting) -> list[dict[str, Any]]:
         """A figure."""
         assert setting.size(10, 1) == 1
         return [at_least("rate", 5.0, "jobs/s", 4.0, about="five"), at_most("time", 1, "s", None)]
@@ -221,7 +221,7 @@ def test_command(
     monkeypatch.setattr(parts, "PARTS", {"rates": part})
     command("--quick", "--folder", str(tmp_path), "--json")
     figures = json.loads(capsys.readouterr().out)
-    assert [each["holds"] for each in figures["rows"]] == [True, None]
+    assert [row["holds"] for row in figures["rows"]] == [True, None]
     assert figures["machine"]["cores"] >= 1
     assert figures["machine"]["sync_ms"] > 0
     assert figures["machine"]["file_system"] != "unknown"

@@ -45,7 +45,7 @@ def test_a_part_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", parts.PARTS)
 def test_every_part_has_rows(name: str) -> None:
-    module = import_module(f"flyball.bench.tune_{name.replace('-', '_')}")
+    module = import_module(f"flyball.{parts.PARTS[name].module}")
     assert callable(module.rows)
 
 
@@ -65,11 +65,13 @@ def test_every_part_has_rows(name: str) -> None:
     ],
 )
 def test_a_bar_has_a_direction(metric: str, value: float, bar: Any, holds: Any) -> None:
-    assert parts.holds({"metric": metric, "value": value, "bar": bar}) is holds
+    row = dict.fromkeys(("case", "load", "baseline", "low", "high"))
+    row |= {"metric": metric, "value": value, "bar": bar}
+    assert parts.figure_of(row).holds is holds
 
 
 def test_rows_are_changes_in_percent_with_their_interval() -> None:
-    case = mixed.Case("a", 1.3, work=25.0)
+    case = mixed.MixedCase("a", 1.3, work=25.0)
     names = ("work", "energy_per_work", "completion", "most_changes", "mean_changes")
     more = ("worst_fairness", "unfinished")
     base = dict.fromkeys((*names, *more), 10.0)

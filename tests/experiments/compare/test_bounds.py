@@ -17,7 +17,7 @@ from flyball.core.metrics import completions_s
 from flyball.core.workload import Workload
 from flyball.experiments.compare.bounds import (
     Bounds,
-    Demand,
+    JobNeeds,
     best_shared,
     demand_of,
     lower_bounds,
@@ -42,40 +42,40 @@ def bounds_of(cluster: Cluster, *columns: Any, **more: Any) -> Bounds:
 
 def test_one_device_is_solved() -> None:
     # 10 s then 20 s: ends at 10 and 30, which is the best there is.
-    found = bounds_of(ONE, [0.0, 0.0], [10.0, 20.0])
-    assert found.solo_s == 15.0
-    assert found.shared_s == pytest.approx(20.0)
-    assert 19.0 < found.priced_s <= 20.0
-    assert found.best_s == found.shared_s
+    bounds = bounds_of(ONE, [0.0, 0.0], [10.0, 20.0])
+    assert bounds.solo_s == 15.0
+    assert bounds.shared_s == pytest.approx(20.0)
+    assert 19.0 < bounds.priced_s <= 20.0
+    assert bounds.best_s == bounds.shared_s
 
 
 def test_a_late_short_job_goes_first() -> None:
     # 100 s from 0; 10 s from 30. Shortest remaining first: ends 40 and 110.
-    found = bounds_of(ONE, [0.0, 30.0], [100.0, 10.0])
-    assert found.solo_s == 55.0
-    assert found.shared_s == pytest.approx(((110 - 0) + (40 - 30)) / 2)
-    assert found.priced_s <= 60.0
+    bounds = bounds_of(ONE, [0.0, 30.0], [100.0, 10.0])
+    assert bounds.solo_s == 55.0
+    assert bounds.shared_s == pytest.approx(((110 - 0) + (40 - 30)) / 2)
+    assert bounds.priced_s <= 60.0
 
 
 def test_sharing_cannot_beat_running_alone() -> None:
     # Two devices, two jobs of one device each: one machine would be done after 5 and 15 s.
-    found = bounds_of(TWO, [0.0, 0.0], [10.0, 20.0])
-    assert found.shared_s == found.solo_s == 15.0
-    assert found.priced_s == pytest.approx(15.0, rel=5e-3)
+    bounds = bounds_of(TWO, [0.0, 0.0], [10.0, 20.0])
+    assert bounds.shared_s == bounds.solo_s == 15.0
+    assert bounds.priced_s == pytest.approx(15.0, rel=5e-3)
 
 
 def test_four_gangs_in_turn() -> None:
     # Each takes both devices for 10 s: ends at 10, 20, 30, 40.
-    found = bounds_of(TWO, [0.0] * 4, [10.0] * 4, [2] * 4)
-    assert found.shared_s == pytest.approx(25.0)
-    assert found.priced_s == pytest.approx(25.0, rel=0.02)
+    bounds = bounds_of(TWO, [0.0] * 4, [10.0] * 4, [2] * 4)
+    assert bounds.shared_s == pytest.approx(25.0)
+    assert bounds.priced_s == pytest.approx(25.0, rel=0.02)
 
 
 def test_a_predecessor_holds_back() -> None:
-    found = bounds_of(
+    bounds = bounds_of(
         ONE, [0.0, 0.0], [10.0, 20.0], after_job=np.array([1]), after_on=np.array([0])
     )
-    assert found.solo_s == (10 + 30) / 2
+    assert bounds.solo_s == (10 + 30) / 2
 
 
 def test_a_limit_cuts_a_job_short() -> None:
@@ -87,7 +87,7 @@ def test_weights_see_that_a_slow_pool_is_slow() -> None:
     # Two pools of one device, the second ten times slower, for eight jobs of 10 s.
     jobs = 8
     need = np.tile([10.0, 100.0], (jobs, 1))
-    demand = Demand(np.zeros(jobs), np.zeros(jobs), np.ones(jobs), need, np.ones(2))
+    demand = JobNeeds(np.zeros(jobs), np.zeros(jobs), np.ones(jobs), need, np.ones(2))
     # As if both were fast: ends at 5, 10, ..., 40, and nobody before 10.
     assert shared_s(demand, np.ones(2)) == pytest.approx((10 + np.arange(10, 41, 5).sum()) / 8)
     # In truth 1.1 devices: the k-th ends at k * 10 / 1.1.
@@ -108,8 +108,8 @@ def test_any_weights_and_any_start_give_a_bound() -> None:
     workload, effects = scenario.make_workload(3), scenario.make_effects(3)
     demand = demand_of(scenario.make_cluster(), workload, effects)
     reached = min(
-        scenario.case(each, 3).run(0, 0).summary.completion_s.mean
-        for each in policy_settings("srtf,ect", [])
+        scenario.case(policy, 3).run(0, 0).summary.completion_s.mean
+        for policy in policy_settings("srtf,ect", [])
     )
     for _ in range(5):
         weights = rng.lognormal(0.0, 2.0, 3)
@@ -124,7 +124,7 @@ def test_one_machine_is_solved_by_the_shortest_remaining_first(seed: int) -> Non
     jobs = 40
     need = rng.lognormal(3.0, 1.0, (jobs, 1))
     release = np.sort(rng.uniform(0.0, 0.8 * need.sum(), jobs))
-    demand = Demand(release, release, np.ones(jobs), need, np.ones(1))
+    demand = JobNeeds(release, release, np.ones(jobs), need, np.ones(1))
     optimum = shared_s(demand, np.ones(1))
     assert 0.7 * optimum < priced_s(demand, np.ones(1)) <= optimum * (1 + 1e-9)
 
@@ -134,7 +134,7 @@ def test_two_unlike_machines_against_every_assignment(seed: int) -> None:
     # Seven jobs that each machine does at its own pace; shortest first on each is then best.
     rng = np.random.default_rng(seed)
     need = rng.lognormal(2.0, 1.0, (7, 2))
-    demand = Demand(np.zeros(7), np.zeros(7), np.ones(7), need, np.ones(2))
+    demand = JobNeeds(np.zeros(7), np.zeros(7), np.ones(7), need, np.ones(2))
     best = np.inf
     for choice in itertools.product((0, 1), repeat=7):
         picked = np.array(choice)
@@ -157,13 +157,13 @@ def test_no_run_beats_a_bound(problem: Problem) -> None:
     assert 0 <= bounds.solo_s <= bounds.best_s
 
 
-@pytest.mark.parametrize("scenario", find_scenarios("all"), ids=lambda each: each.name)
+@pytest.mark.parametrize("scenario", find_scenarios("all"), ids=lambda scenario: scenario.name)
 def test_bounds_of_scenarios_mean_something(scenario: Any) -> None:
     """Below the best of three policies, and not by so much that regret says nothing."""
     cluster, workload = scenario.make_cluster(), scenario.make_workload(0)
     best_s = lower_bounds(cluster, workload, scenario.make_effects(0)).best_s
     reached = [
-        scenario.case(each, 0).run(0, 0).summary.completion_s.mean
-        for each in policy_settings("saf,srtf,ect", [])
+        scenario.case(policy, 0).run(0, 0).summary.completion_s.mean
+        for policy in policy_settings("saf,srtf,ect", [])
     ]
     assert 0.3 < best_s / min(reached) < 1.0

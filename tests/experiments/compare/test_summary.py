@@ -25,7 +25,7 @@ from flyball.experiments.compare.report import (
     relative_table,
     scenario_table,
 )
-from flyball.experiments.compare.runs import BOUND, Plan, code_version, run_plan
+from flyball.experiments.compare.runs import BOUND, ComparePlan, code_version, run_plan
 from flyball.experiments.compare.summary import Comparison, compare, load_comparison, summary_of
 from flyball.experiments.run_file import Record, RunFile
 from flyball.experiments.scenarios import Scenario
@@ -35,15 +35,15 @@ TINY = Scenario("tiny", "a small one", NODES, "mixed", 30, 0.9, effects={"estima
 HEAP = replace(TINY, name="heap", load=None)
 
 
-def plan(policies: str = "fifo-skip,fifo,srtf", seeds: int = 3) -> Plan:
-    return Plan((TINY, HEAP), tuple(policy_settings(policies, [])), tuple(range(seeds)))
+def plan(policies: str = "fifo-skip,fifo,srtf", seeds: int = 3) -> ComparePlan:
+    return ComparePlan((TINY, HEAP), tuple(policy_settings(policies, [])), tuple(range(seeds)))
 
 
 def untimed(records: list[Record]) -> list[Record]:
     return [{name: value for name, value in r.items() if name != "run_s"} for r in records]
 
 
-def run_in(path: Path, what: Plan, **more: Any) -> list[Record]:
+def run_in(path: Path, what: ComparePlan, **more: Any) -> list[Record]:
     with RunFile(path) as runs:
         return run_plan(what, runs, workers=1, **more)
 
@@ -76,9 +76,9 @@ def test_broken_off_and_gone_on_with(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_in(path, plan(), done=stop_after_five)
     assert len(path.read_text().splitlines()) == 5
-    made = list[Record]()
-    assert untimed(run_in(path, plan(), done=made.append)) == untimed(whole)
-    assert untimed(made) == untimed(whole)  # told of each, found or made
+    records = list[Record]()
+    assert untimed(run_in(path, plan(), done=records.append)) == untimed(whole)
+    assert untimed(records) == untimed(whole)  # told of each, found or made
     lines = path.read_text().splitlines()
     assert len(lines) == len(whole)  # nothing was run twice
     assert [json.loads(line) for line in lines[:5]] == seen
@@ -87,18 +87,18 @@ def test_broken_off_and_gone_on_with(tmp_path: Path) -> None:
 def test_only_what_is_new_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs.jsonl"
     run_in(path, plan("fifo-skip,fifo", 2))
-    run = Plan.run
-    made: list[tuple[int, int, int]] = []
+    run = ComparePlan.run
+    calls: list[tuple[int, int, int]] = []
 
-    def counted(self: Plan, seed: int, scenario: int, arm: int) -> Record:
-        made.append((seed, scenario, arm))
+    def counted(self: ComparePlan, seed: int, scenario: int, arm: int) -> Record:
+        calls.append((seed, scenario, arm))
         return run(self, seed, scenario, arm)
 
-    monkeypatch.setattr(Plan, "run", counted)
+    monkeypatch.setattr(ComparePlan, "run", counted)
     run_in(path, plan("fifo-skip,fifo", 2))
-    assert made == []
+    assert calls == []
     run_in(path, plan("fifo-skip,srtf,fifo", 2))  # one policy more, in between
-    assert made == [(seed, scenario, 1) for seed in range(2) for scenario in range(2)]
+    assert calls == [(seed, scenario, 1) for seed in range(2) for scenario in range(2)]
 
 
 def test_a_damaged_line_is_run_again(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_keys_follow_all_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {plan().key(*task) for task in plan().tasks()}
     assert len(keys) == len(plan().tasks())
     first = plan().key(0, 0, 0)
-    deeper = Plan((TINY,), tuple(policy_settings("fifo-skip", ["depth=7"])), (0,))
+    deeper = ComparePlan((TINY,), tuple(policy_settings("fifo-skip", ["depth=7"])), (0,))
     assert deeper.key(0, 0, 0) not in keys
     assert deeper.key(0, 0, BOUND) in keys
-    longer = Plan((replace(TINY, jobs=31),), plan().policies, (0,))
+    longer = ComparePlan((replace(TINY, jobs=31),), plan().policies, (0,))
     assert longer.key(0, 0, 0) not in keys
     monkeypatch.setattr(runs, "code_version", lambda: "another")
     assert plan().key(0, 0, 0) != first
@@ -225,21 +225,21 @@ def on_paper() -> Comparison:
 
 
 def test_sums_on_paper() -> None:
-    found = on_paper()
-    assert found.against == ["fifo-skip", "fifo"]
-    assert [row["policy"] for row in found.overall] == ["fifo-skip", "fifo"]
-    best, worst = found.overall
+    comparison = on_paper()
+    assert comparison.against == ["fifo-skip", "fifo"]
+    assert [row["policy"] for row in comparison.overall] == ["fifo-skip", "fifo"]
+    best, worst = comparison.overall
     assert best["relative"] == pytest.approx(1.0)
     assert worst["relative"] == pytest.approx(4.0)  # the geometric mean of 2 and 8
     assert best["regret"] == pytest.approx(1.0)  # twice the bound everywhere
     assert worst["regret"] == pytest.approx((3.0 + 15.0) / 2)
     assert worst["change"]["fifo-skip"] == pytest.approx([300.0, 300.0, 300.0])
     assert best["change"]["fifo"] == pytest.approx([-75.0, -75.0, -75.0])
-    mean = found.mean("heap", "fifo")
+    mean = comparison.mean("heap", "fifo")
     assert (mean["completion_s"], mean["regret"]) == (120.0, 15.0)
     assert mean["relative"] == pytest.approx(8.0)
     change = next(
-        row for row in found.changes
+        row for row in comparison.changes
         if row["scenario"] == "heap" and row["policy"] == "fifo" and row["against"] == "fifo-skip"
     )  # fmt: skip
     assert change["completion_s"]["mean"] == (70 + 140) / 2
@@ -247,20 +247,21 @@ def test_sums_on_paper() -> None:
 
 
 def test_tables_on_paper() -> None:
-    found = on_paper()
-    relative = relative_table(found)
-    assert relative.header == ("policy", "tiny", "heap", "overall", "regret")
+    comparison = on_paper()
+    relative = relative_table(comparison)
+    assert relative.header == ("policy", "tiny (x)", "heap (x)", "overall (x)", "regret (%)")
     assert relative.rows == [
-        ("fifo-skip", "1.00", "1.00", "1.00", "100 %"),
-        ("fifo", "2.00", "8.00", "4.00", "900 %"),
+        ("fifo-skip", "1.00", "1.00", "1.00", "100"),
+        ("fifo", "2.00", "8.00", "4.00", "900"),
         ("lower bound", "0.50", "0.50", "0.50", ""),
     ]
-    assert change_table(found).rows[1] == ("fifo", "+300 (+300..+300)", "-")
-    heap = scenario_table(found, "heap")
+    assert change_table(comparison).header == ("policy", "from fifo-skip (%)", "from fifo (%)")
+    assert change_table(comparison).rows[1] == ("fifo", "+300 (+300..+300)", "-")
+    heap = scenario_table(comparison, "heap")
     assert "all at time 0" in heap.title
-    assert heap.rows[1][-2:] == ("1500 %", "+700 (+700..+700)")
-    page = markdown(found, "the command", "compare.png")
-    assert "| fifo | 2.00 | 8.00 | 4.00 | 900 % |" in page
+    assert heap.rows[1][-2:] == ("1500", "+700 (+700..+700)")
+    page = markdown(comparison, "the command", "compare.png")
+    assert "| fifo | 2.00 | 8.00 | 4.00 | 900 |" in page
     assert "`the command`" in page
 
 
@@ -275,32 +276,32 @@ def test_figure(kind: str, magic: bytes) -> None:
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     one = plan("fifo-skip,fifo", 1)
-    found = compare(one, run_in(tmp_path / "runs.jsonl", one))
-    fifo = next(row for row in found.overall if row["policy"] == "fifo")
+    comparison = compare(one, run_in(tmp_path / "runs.jsonl", one))
+    fifo = next(row for row in comparison.overall if row["policy"] == "fifo")
     mean, low, high = fifo["change"]["fifo-skip"]
     assert math.isnan(low)
     assert math.isnan(high)
-    assert ("fifo", f"{mean:+.0f}", "-") in change_table(found).rows
-    assert compare_figure(found).startswith(b"\x89PNG")
+    assert ("fifo", f"{mean:+.0f}", "-") in change_table(comparison).rows
+    assert compare_figure(comparison).startswith(b"\x89PNG")
 
 
 def test_read_back_as_written(tmp_path: Path) -> None:
-    found = compare(plan(), run_in(tmp_path / "runs.jsonl", plan()))
+    comparison = compare(plan(), run_in(tmp_path / "runs.jsonl", plan()))
     path = tmp_path / "compare.json"
-    path.write_text(json.dumps(found.as_dict(), allow_nan=False))
+    path.write_text(json.dumps(comparison.as_dict(), allow_nan=False))
     again = load_comparison(tmp_path)
-    assert again.as_dict() == found.as_dict()
+    assert again.as_dict() == comparison.as_dict()
     assert again.overall[0]["policy"] == "srtf"
     promised = {"relative", "regret", "completion_s", "makespan_s", "utilisation", "run_s"}
     assert promised <= set(again.means[0])
     assert {"solo_s", "shared_s", "priced_s", "best_s"} <= set(again.scenarios["tiny"]["bounds"][0])
-    assert relative_table(again) == relative_table(found)
-    assert compare_figure(again) == compare_figure(found)
+    assert relative_table(again) == relative_table(comparison)
+    assert compare_figure(again) == compare_figure(comparison)
 
 
 def test_regret_is_never_negative(tmp_path: Path) -> None:
-    found = compare(plan(), run_in(tmp_path / "runs.jsonl", plan()))
-    assert min(row["regret"] for row in found.results) >= 0
+    comparison = compare(plan(), run_in(tmp_path / "runs.jsonl", plan()))
+    assert min(row["regret"] for row in comparison.results) >= 0
 
 
 @pytest.mark.parametrize(
@@ -335,7 +336,7 @@ def test_a_policy_that_a_scenario_refuses_does_not_end_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = replace(TINY, name="slow", effects={"checkpoint_s": 1e6})
-    what = Plan((TINY, slow), tuple(policy_settings("fifo-skip,srtf", [])), (0, 1))
+    what = ComparePlan((TINY, slow), tuple(policy_settings("fifo-skip,srtf", [])), (0, 1))
     failed: dict[str, str] = {}
     with RunFile(tmp_path / "runs.jsonl") as runs:
         records = run_plan(what, runs, 1, failed=failed)

@@ -22,19 +22,19 @@ from flyball.experiments.tuning.caps import (
 
 def test_a_configuration_follows_its_own_measurements() -> None:
     """Draws 200 W; limits of 100, 150 and 250 W were measured."""
-    made = configuration("k", np.array([[100, 40.0, 90], [150, 25, 140], [250, 20, 200]]))
-    assert made.binds
-    assert made.time[0] == made.energy[0] == 1.0
+    measured = configuration("k", np.array([[100, 40.0, 90], [150, 25, 140], [250, 20, 200]]))
+    assert measured.binds
+    assert measured.time[0] == measured.energy[0] == 1.0
     at_75 = int(np.flatnonzero(np.isclose(FRACTIONS, 0.75))[0])
-    assert made.time[at_75] == pytest.approx(25 / 20)
-    assert made.energy[at_75] == pytest.approx(25 / 20 * (140 + 200 / 3) / (200 + 200 / 3))
-    assert made.time[-1] == pytest.approx(2.0)
+    assert measured.time[at_75] == pytest.approx(25 / 20)
+    assert measured.energy[at_75] == pytest.approx(25 / 20 * (140 + 200 / 3) / (200 + 200 / 3))
+    assert measured.time[-1] == pytest.approx(2.0)
 
 
 def test_a_limit_above_the_draw_does_not_bind() -> None:
-    made = configuration("k", np.array([[100, 20.0, 50], [150, 20, 50], [250, 20, 50]]))
-    assert not made.binds
-    assert (made.time == 1.0).all() and made.energy == pytest.approx(np.ones(11))
+    measured = configuration("k", np.array([[100, 20.0, 50], [150, 20, 50], [250, 20, 50]]))
+    assert not measured.binds
+    assert (measured.time == 1.0).all() and measured.energy == pytest.approx(np.ones(11))
 
 
 def flat(kind: str, slope: float) -> Configuration:
@@ -44,9 +44,9 @@ def flat(kind: str, slope: float) -> Configuration:
 
 
 def test_each_kind_gets_the_strongest_cap_that_it_bears() -> None:
-    known = [flat("steep", 0.06)] * 20 + [flat("mild", 0.005)] * 20
-    steep, mild = choose(known, "steep", True), choose(known, "mild", True)
-    assert steep < choose(known, "steep", False) == choose(known, "mild", False) < mild
+    training = [flat("steep", 0.06)] * 20 + [flat("mild", 0.005)] * 20
+    steep, mild = choose(training, "steep", True), choose(training, "mild", True)
+    assert steep < choose(training, "steep", False) == choose(training, "mild", False) < mild
 
 
 @pytest.fixture
@@ -64,14 +64,14 @@ def test_all_configurations_are_read() -> None:
 
 @pytest.mark.usefixtures("measured")
 def test_caps_save_what_they_must_on_configurations_kept_back() -> None:
-    made = rows()
-    by_case = {(row["case"], row["metric"]): row for row in made}
+    table = rows()
+    by_case = {(row["case"], row["metric"]): row for row in table}
     pooled = by_case["caps on all types, by data set and network", "node energy saved"]
     assert pooled["value"] >= pooled["bar"] == 7.0
     assert pooled["low"] < pooled["value"] < pooled["high"]
     slower = by_case["caps on all types, by data set and network", "slower"]
     assert slower["value"] <= 6.0
-    assert rows() == made
+    assert rows() == table
 
 
 def test_without_the_data_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

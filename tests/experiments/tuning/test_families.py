@@ -14,7 +14,7 @@ from flyball.core.errors import BadInput, DataAbsent, UnknownName
 from flyball.core.shared_data import shared_data
 from flyball.experiments.run_file import RunFile
 from flyball.experiments.tuning import families
-from flyball.experiments.tuning.families import Plan, Task
+from flyball.experiments.tuning.families import FamilyPlan, Task
 from flyball.twin.inputs.traces import sia
 
 
@@ -27,7 +27,7 @@ def data() -> None:
         pytest.skip(str(absent))
 
 
-def made_up(plan: Plan) -> dict[Task, dict[str, Any]]:
+def made_up(plan: FamilyPlan) -> dict[Task, dict[str, Any]]:
     """Results in which workload N gains N percent of work over EASY; `sjf` is 1 % above EASY."""
     out: dict[Task, dict[str, Any]] = {}
     for task in plan.tasks():
@@ -40,7 +40,7 @@ def made_up(plan: Plan) -> dict[Task, dict[str, Any]]:
 
 
 def test_every_family_has_its_rows_and_what_was_tuned_on_is_marked() -> None:
-    plan = Plan(("philly", "newtrace"), loads=(1.3,), seeds=2)
+    plan = FamilyPlan(("philly", "newtrace"), loads=(1.3,), seeds=2)
     rows = families.rows_of(plan, made_up(plan))
     by = {(row["case"], row["baseline"], row["metric"]): row for row in rows}
     assert {row["case"] for row in rows} == {
@@ -70,7 +70,7 @@ def test_joined_workloads_follow_each_other_and_keep_their_jobs(data: None) -> N
 
 
 def test_workloads_of_pollux_are_read_by_number(data: None) -> None:
-    plan = Plan(("pollux",))
+    plan = FamilyPlan(("pollux",))
     assert plan.groups("pollux") == [(1,), (2,), (3,), (4,)]
     assert len(families._read("pollux", 4)) == 160
     kept = families.fitting(families._read("pollux", 1))
@@ -81,9 +81,9 @@ def test_workloads_of_pollux_are_read_by_number(data: None) -> None:
 
 def test_what_cannot_be_run_is_refused_first(data: None) -> None:
     with pytest.raises(UnknownName, match="did you mean 'philly'"):
-        Plan(("philli",)).check()
+        FamilyPlan(("philli",)).check()
     with pytest.raises(BadInput, match="pollux has no workload 9"):
-        Plan(("pollux",), (9,)).check()
+        FamilyPlan(("pollux",), (9,)).check()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_command_measures_and_goes_on(
 
     def quick(_self: object, *task: Any) -> dict[str, Any]:
         ran.append(task)
-        plan = Plan((task[0],), task[1], (task[2],), seeds=task[3] + 1)
+        plan = FamilyPlan((task[0],), task[1], (task[2],), seeds=task[3] + 1)
         return made_up(plan)[task]
 
     monkeypatch.setattr(families.Runner, "run", quick)

@@ -67,5 +67,5 @@ def test_both_arms_run_the_same_jobs_to_their_end() -> None:
     ours, theirs = (run(case, 0, setting, EASY) for setting in arms)
     assert len(ours.mine) == len(theirs.mine) == len(theirs.results.submit_us)
     assert (ours.results.submit_us[ours.mine] == theirs.results.submit_us).all()
-    for each in (ours, theirs):
-        assert (each.results.status == Status.DONE).all()
+    for done in (ours, theirs):
+        assert (done.results.status == Status.DONE).all()

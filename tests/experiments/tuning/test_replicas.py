@@ -22,7 +22,7 @@ from flyball.experiments.tuning.replicas import (
     smallest_fleets,
     upper_rates,
 )
-from flyball.experiments.tuning.servegen import CASES, Record, recorded
+from flyball.experiments.tuning.servegen import CASES, ServiceRecord, recorded
 from flyball.physics.serving import steady
 
 STEPS = 2016
@@ -33,8 +33,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service of two weeks with a day in it, small enough for a test."""
     hours = np.arange(STEPS) / 6.0
     rates = 40.0 + 30.0 * np.sin(hours * 2 * np.pi / 24.0)
-    made = Record(rates, np.full(STEPS, 20.0), steady(400.0, 60.0))
-    monkeypatch.setattr(replicas, "recorded", lambda: dict.fromkeys(CASES, made))
+    record = ServiceRecord(rates, np.full(STEPS, 20.0), steady(400.0, 60.0))
+    monkeypatch.setattr(replicas, "recorded", lambda: dict.fromkeys(CASES, record))
     monkeypatch.setattr(replicas, "_carried", lambda name: Week(name, False, 0).queue.carried(64))
 
 
@@ -82,13 +82,13 @@ def test_forecasts_do_not_see_what_comes() -> None:
 @pytest.mark.usefixtures("small")
 def test_the_rival_waits_before_it_scales_down() -> None:
     week = Week("m-large", False, 1)
-    each = 0.7 * week.queue.each_rps * ROUND_S
+    per_replica = 0.7 * week.queue.each_rps * ROUND_S
     rule = Hpa([week])
-    assert rule.order(brought([10 * each]), np.array([4])).tolist() == [10]
-    assert rule.order(brought([10.5 * each]), np.array([10])).tolist() == [10]  # near enough
+    assert rule.order(brought([10 * per_replica]), np.array([4])).tolist() == [10]
+    assert rule.order(brought([10.5 * per_replica]), np.array([10])).tolist() == [10]  # near enough
     for _ in range(4):
-        assert rule.order(brought([3 * each]), np.array([10])).tolist() == [10]
-    assert rule.order(brought([3 * each]), np.array([10])).tolist() == [3]
+        assert rule.order(brought([3 * per_replica]), np.array([10])).tolist() == [10]
+    assert rule.order(brought([3 * per_replica]), np.array([10])).tolist() == [3]
 
 
 def test_without_the_data_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,16 +102,16 @@ def test_without_the_data_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_records_are_those_of_two_weeks() -> None:
     recorded.cache_clear()
     try:
-        found = recorded()
+        services = recorded()
     except DataAbsent as absent:
         pytest.skip(f"the records are not on this machine: {absent}")
-    assert set(found) == set(CASES)
+    assert set(services) == set(CASES)
     for name, (low, high) in {
         "m-large": (196, 583), "m-mid": (1790, 3445), "m-small": (1174, 3880),
     }.items():  # fmt: skip
-        record = found[name]
+        record = services[name]
         assert len(record.rates_rps) == len(record.dispersion) == STEPS
         assert record.rates_rps.mean() == pytest.approx(low, rel=0.01)
         assert record.rates_rps.max() == pytest.approx(high, rel=0.01)
         assert (record.dispersion >= 0).all()
-    assert found["m-large"].lengths.means == pytest.approx((1023, 162), rel=0.01)
+    assert services["m-large"].lengths.means == pytest.approx((1023, 162), rel=0.01)

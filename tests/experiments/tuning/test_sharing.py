@@ -43,11 +43,11 @@ def test_on_paper_v100_gains_and_k80_never_loses() -> None:
 
 
 def test_workloads_have_the_share_of_one_device_jobs() -> None:
-    made = workload(3, "V100", 64)
-    used = made.devices * made.duration_us
-    assert used[made.devices == 1].sum() / used.sum() == pytest.approx(0.335, abs=0.01)
+    jobs = workload(3, "V100", 64)
+    used = jobs.devices * jobs.duration_us
+    assert used[jobs.devices == 1].sum() / used.sum() == pytest.approx(0.335, abs=0.01)
     assert used.sum() / 1e6 == pytest.approx(1.5 * 64 * 2 * 86_400, rel=0.01)
-    assert (workload(3, "V100", 64).duration_us == made.duration_us).all()
+    assert (workload(3, "V100", 64).duration_us == jobs.duration_us).all()
 
 
 def test_the_interval_is_students() -> None:

@@ -1,10 +1,10 @@
-"""Whether what the agent reads agrees with psutil, window by window.
+"""Compares what the agent reads with psutil, window by window.
 
 Two counts of CPU time are compared, because the kernel keeps two. What the agent reads in ticks
-must be what psutil reads in ticks. The use of the cores comes from finer counters, and there the
-kernel itself can be of two minds: without precise accounting it takes what a hypervisor stole,
-even while a core had nothing to do, off the next tick that somebody worked. psutil's figure is
-then off by up to the stolen share, so windows with more stolen time than the bar decide nothing.
+must equal what psutil reads in ticks. The use of the cores comes from finer counters, and the two
+may disagree in the kernel itself: without precise accounting it subtracts time stolen by a
+hypervisor, even while a core was idle, from the next tick in which a task ran. psutil's figure is
+then off by up to the stolen share, so windows with more stolen time than the bar do not count.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ import psutil
 from flyball.monitor.reader import Telemetry
 
 NOT_USE = ("idle", "iowait", "steal")
-"""Kinds of CPU time that are not use. psutil's own percentage counts stolen time, which a
-hypervisor gave to others, as if it were."""
+"""Kinds of CPU time that are not use. psutil's percentage counts stolen time, which a hypervisor
+gave to other guests, as use."""
 BAR_PERCENT = 1.0
 AGREE = ("cpu_percent", "cpu_ticks_percent", "memory_percent", "network_percent", "disk_percent")
 TICKS = ("compute.user_s_total", "compute.system_s_total")
 KEEP_S = 3600.0
+"""History to read before the first window."""
 
 Series = tuple[Any, Any]
 
 
-class Look(NamedTuple):
-    """What psutil says at one moment."""
+class Reading(NamedTuple):
+    """psutil's counters at one moment."""
 
     time_s: float
     busy_s: float
     tasks_s: float
-    """User, nice and system: what tasks themselves used."""
+    """User, nice and system time: what tasks used."""
     stolen_s: float
     all_s: float
     available_bytes: int
@@ -43,16 +44,16 @@ class Look(NamedTuple):
     disk_bytes: int
 
 
-def look() -> Look:
-    """Now."""
+def read_now() -> Reading:
+    """Read psutil's counters."""
     times, network, disk = psutil.cpu_times(), psutil.net_io_counters(), psutil.disk_io_counters()
-    whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return Look(
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return Reading(
         time.time(),
-        whole - sum(getattr(times, kind, 0.0) for kind in NOT_USE),
+        total - sum(getattr(times, kind, 0.0) for kind in NOT_USE),
         times.user + getattr(times, "nice", 0.0) + times.system,
         getattr(times, "steal", 0.0),
-        whole,
+        total,
         psutil.virtual_memory().available,
         network.bytes_recv if network else 0,
         disk.write_bytes if disk else 0,
@@ -60,9 +61,8 @@ def look() -> Look:
 
 
 class Window(NamedTuple):
-    """One window by both: percent of full scale, which is all cores, all memory, and for traffic
-    what the window itself counted: stricter than the speed of a link, which a virtual machine
-    does not tell."""
+    """One window by both, in percent of full scale: all cores, all memory, and for traffic what
+    the window counted, stricter than the speed of a link, which virtual machines do not report."""
 
     use: float
     psutil_use: float
@@ -77,30 +77,31 @@ class Window(NamedTuple):
         return abs(self.use - self.psutil_use)
 
 
-def agreement(looks: list[Look], telemetry: Telemetry) -> dict[str, Any]:
-    """The largest difference over windows by what was compared, and both readings of CPU."""
-    windows = _windows(looks, telemetry)
-    calm = [each for each in windows if each.stolen <= BAR_PERCENT]
-    deciding = calm or [min(windows, key=lambda each: each.stolen)]
+def agreement(readings: list[Reading], telemetry: Telemetry) -> dict[str, Any]:
+    """Return the largest difference over windows of each counter, and both readings of CPU."""
+    windows = _windows(readings, telemetry)
+    calm = [window for window in windows if window.stolen <= BAR_PERCENT]
+    deciding = calm or [min(windows, key=lambda window: window.stolen)]
     return {
         "windows": len(windows),
-        "window_s": looks[1].time_s - looks[0].time_s,
-        "cpu_percent": max(each.cpu_off for each in deciding),
+        "window_s": readings[1].time_s - readings[0].time_s,
+        "cpu_percent": max(window.cpu_off for window in deciding),
         "cpu_windows": len(deciding),
-        "cpu_stolen_percent": max(each.stolen for each in deciding),
-        "cpu_percent_all_windows": max(each.cpu_off for each in windows),
-        "cpu_ticks_percent": max(each.cpu_ticks_off for each in windows),
-        "memory_percent": max(each.memory_off for each in windows),
-        "network_percent": max(each.network_off for each in windows),
-        "disk_percent": max(each.disk_off for each in windows),
+        "cpu_stolen_percent": max(window.stolen for window in deciding),
+        "cpu_percent_all_windows": max(window.cpu_off for window in windows),
+        "cpu_ticks_percent": max(window.cpu_ticks_off for window in windows),
+        "memory_percent": max(window.memory_off for window in windows),
+        "network_percent": max(window.network_off for window in windows),
+        "disk_percent": max(window.disk_off for window in windows),
         "cpu": [
-            {"use": each.use, "psutil": each.psutil_use, "stolen": each.stolen} for each in windows
+            {"use": window.use, "psutil": window.psutil_use, "stolen": window.stolen}
+            for window in windows
         ],
     }
 
 
-def _windows(looks: list[Look], telemetry: Telemetry) -> list[Window]:
-    span_s = looks[-1].time_s - looks[0].time_s + KEEP_S
+def _windows(readings: list[Reading], telemetry: Telemetry) -> list[Window]:
+    span_s = readings[-1].time_s - readings[0].time_s + KEEP_S
     use = telemetry.series("compute.total_percent", span_s)
     free = telemetry.series("memory.available_bytes", span_s)
     total = float(telemetry.series("memory.total_bytes", span_s)[1][-1])
@@ -109,13 +110,13 @@ def _windows(looks: list[Look], telemetry: Telemetry) -> list[Window]:
     network = [telemetry.series(name, span_s) for name in traffic]
     disk = [telemetry.series("disk.written_bytes_total", span_s)]
     ticks = [telemetry.series(name, span_s) for name in TICKS]
-    found = []
-    for old, new in pairwise(looks):
+    windows = []
+    for old, new in pairwise(readings):
         inside = (use[0] > old.time_s) & (use[0] <= new.time_s)
         scale = 100.0 / (new.all_s - old.all_s)
         ticks_s = _change(ticks, old, new) - (new.tasks_s - old.tasks_s)
         free_off = abs(_at(free, new.time_s) - new.available_bytes)
-        found.append(
+        windows.append(
             Window(
                 use=float(use[1][inside].mean()),
                 psutil_use=scale * (new.busy_s - old.busy_s),
@@ -126,18 +127,18 @@ def _windows(looks: list[Look], telemetry: Telemetry) -> list[Window]:
                 disk_off=_off(disk, old, new, new.disk_bytes - old.disk_bytes),
             )
         )
-    return found
+    return windows
 
 
-def _off(totals: list[Series], old: Look, new: Look, theirs: float) -> float:
-    """How far the change of some totals is from psutil's, in percent of the latter."""
+def _off(totals: list[Series], old: Reading, new: Reading, theirs: float) -> float:
+    """Return how far the change of some totals is from psutil's, in percent of the latter."""
     return 100.0 * abs(_change(totals, old, new) - theirs) / max(theirs, 1.0)
 
 
-def _change(totals: list[Series], old: Look, new: Look) -> float:
-    return sum(_at(each, new.time_s) - _at(each, old.time_s) for each in totals)
+def _change(totals: list[Series], old: Reading, new: Reading) -> float:
+    return sum(_at(series, new.time_s) - _at(series, old.time_s) for series in totals)
 
 
 def _at(series: Series, time_s: float) -> float:
-    """The value nearest to a time."""
+    """Return the value nearest to a time."""
     return float(series[1][int(np.abs(series[0] - time_s).argmin())])

@@ -1,9 +1,9 @@
-"""What monitoring costs here, and whether its figures are right.
+"""Cost of monitoring on this machine, and whether its figures are right.
 
-A real agent watches real jobs for a real minute at the default rates and at the fastest ones. The
-jobs are sessions of a few processes that sleep and now and then work for a millisecond; they
-report, and some traffic and writing goes on beside them. psutil, read beside the agent, is the
-second opinion.
+A real agent watches real jobs for a minute at the default rates and at the fastest ones. The jobs
+are sessions of a few processes that sleep and occasionally work for a millisecond; they report,
+while the benchmark sends traffic and writes to disk. psutil, read at the same times as the agent,
+is the reference.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from typing import Any
 
 import psutil
 
-from flyball.bench.monitor.agreement import AGREE, BAR_PERCENT, Look, agreement, look
+from flyball.bench.figure import Bar, Figure
+from flyball.bench.monitor.agreement import AGREE, BAR_PERCENT, Reading, agreement, read_now
 from flyball.bench.monitor.store import storing_share
 from flyball.core.errors import DataAbsent
-from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
 from flyball.experiments.run_file import RunFile
 from flyball.monitor.rates import DEFAULT, FASTEST, Rates
 from flyball.monitor.reader import Telemetry
@@ -40,7 +41,7 @@ WINDOW_S = 10.0
 SETTLE_S = 4.0
 READY_S = 30.0
 WRITTEN_BYTES = SENT_BYTES = 1_000_000
-"""Each second to disk and over loopback."""
+"""Bytes per second to disk and over loopback."""
 PIECE_BYTES = 50_000
 FAMILY_BARS_MB = {"compute": 24, "memory": 18, "network": 15, "power": 8, "application": 12}
 
@@ -56,7 +57,6 @@ while os.getppid() != 1:
     time.sleep(0.2)
 """
 
-
 MODES = {"default": DEFAULT, "fastest": FASTEST}
 
 
@@ -68,21 +68,21 @@ def run(
     processes: int = 4,
     done: Callable[[str], None] = lambda _mode: None,
 ) -> tuple[Outcome, dict[str, Any]]:
-    """Every figure of `flyball bench monitor`, and the parts that came of it.
+    """Measure everything that `flyball bench monitor` reports; return parts and figures.
 
     Args:
-        note: told what is being done.
-        runs: keeps each of the two modes as soon as it is whole.
-        seconds: of each of the two modes.
-        jobs: sessions that are watched, with so many `processes` each.
-        done: told the name of each mode that is over.
+        note: receives what is being done.
+        runs: keeps each of the two modes as soon as it is complete.
+        seconds: length of each of the two modes.
+        jobs: sessions that are watched, with `processes` processes each.
+        done: receives the name of each mode that is over.
 
     Raises:
-        DataAbsent: the agent does not start here.
+        DataAbsent: the agent does not start on this machine.
     """
     about = f"{jobs} jobs of {processes} processes for {seconds:g} s"
     parts = {
-        name: Part(partial(_measured, rates, seconds, jobs, processes), f"rates, {about}")
+        name: BenchPart(partial(_measured, rates, seconds, jobs, processes), f"rates, {about}")
         for name, rates in MODES.items()
     }
     outcome = run_parts(parts, (), note, runs, [seconds, jobs, processes], done=done)
@@ -101,27 +101,27 @@ def _measured(
     rates: Rates, seconds: float, jobs: int, processes: int, _note: Callable[[str], None]
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="flyball-bench-") as folder:
-        mode, looks, telemetry = _mode(Path(folder), rates, seconds, jobs, processes)
-        compared = agreement(looks, telemetry) if rates is DEFAULT else {}
+        mode, readings, telemetry = _mode(Path(folder), rates, seconds, jobs, processes)
+        compared = agreement(readings, telemetry) if rates is DEFAULT else {}
     return {"mode": mode, "agreement": compared}
 
 
 def _mode(
     state: Path, rates: Rates, seconds: float, jobs: int, processes: int
-) -> tuple[dict[str, Any], list[Look], Telemetry]:
+) -> tuple[dict[str, Any], list[Reading], Telemetry]:
     telemetry = Telemetry(state / "telemetry")
     with _sessions(state, jobs, processes), _agent(state, rates) as agent:
         _wait_until(lambda: telemetry.latest(2.0).get("jobs.running") == jobs)
         load = _Load(state, jobs)
         load.run(SETTLE_S, WINDOW_S)
         began, cpu_s = time.monotonic(), _cpu_s(agent.pid)
-        looks = load.run(seconds, WINDOW_S)
+        readings = load.run(seconds, WINDOW_S)
         sampling = (_cpu_s(agent.pid) - cpu_s) / (time.monotonic() - began)
         pss_mb, on_machine = _pss_mb(agent.pid), len(psutil.pids())
         copy = state / "copy"
         shutil.copytree(state / "telemetry", copy, ignore=shutil.ignore_patterns("*.sock"))
         status = telemetry.status()
-    # The agent has ended and left its segments; storing the copy tells what that costs.
+    # The agent has ended and left its segments; storing the copy measures what that costs.
     storing = storing_share(copy, state / "stored")
     span_s = _span_s(telemetry)
     sizes = size_by_family(telemetry.folder)
@@ -136,19 +136,20 @@ def _mode(
         "mb_per_hour": hourly,
         "mb_per_hour_total": sum(hourly.values()),
         "processes_on_machine": on_machine,
-        "failures": sum(each.get("failures", 0) for each in status["sensors"].values()),
-        "missed": sum(each.get("missed", 0) for each in status["sensors"].values()),
+        "failures": sum(sensor.get("failures", 0) for sensor in status["sensors"].values()),
+        "missed": sum(sensor.get("missed", 0) for sensor in status["sensors"].values()),
         "absent": {
-            name: each["absent"] for name, each in status["sensors"].items() if "absent" in each
+            name: sensor["absent"]
+            for name, sensor in status["sensors"].items()
+            if "absent" in sensor
         },
     }
-    return figures, looks, telemetry
+    return figures, readings, telemetry
 
 
 class _Load:
-    """Reports, traffic and writing once a second. psutil is read just after the full second, when
-    the agent has read every family: what others do on the machine between the two readings is
-    no fault of either."""
+    """Reports, sends and writes once a second. psutil is read just after the full second, when
+    the agent has read every family, so that little other work falls between the two readings."""
 
     def __init__(self, state: Path, jobs: int) -> None:
         self._reports = str(state / "telemetry" / "report.sock")
@@ -156,17 +157,17 @@ class _Load:
         self._jobs, self._step = jobs, 0
         self._data = os.urandom(WRITTEN_BYTES)
 
-    def run(self, seconds: float, window_s: float) -> list[Look]:
-        """psutil's view at the beginning and after each window."""
+    def run(self, seconds: float, window_s: float) -> list[Reading]:
+        """Return psutil's readings at the beginning and after each window."""
         _sleep_to(0.003)
-        looks, end_s = [look()], time.time() + seconds
+        readings, end_s = [read_now()], time.time() + seconds
         while time.time() < end_s - 0.5:
             _sleep_to(0.4)
             self._burst()
             _sleep_to(0.003)
-            if time.time() - looks[-1].time_s >= window_s - 0.1:
-                looks.append(look())
-        return looks
+            if time.time() - readings[-1].time_s >= window_s - 0.1:
+                readings.append(read_now())
+        return readings
 
     def _burst(self) -> None:
         self._step += 1
@@ -190,26 +191,36 @@ class _Load:
 
 
 def _bars(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each promise with what was measured; those of a mode that failed are not there."""
+    """Return each figure with its bar; those of a mode that failed are left out."""
     modes = figures["modes"]
-    rows: list[tuple[str, float, float]] = []
+    rows: list[Figure] = []
+
+    def add(name: str, value: float, bar: float) -> None:
+        rows.append(Figure(name, value, bar=Bar.at_most(bar)))
+
     if usual := modes.get("default"):
-        rows.append(("CPU at default rates, % of one core", usual["cpu_percent_of_core"], 1.5))
+        add("CPU at default rates, % of one core", usual["cpu_percent_of_core"], 1.5)
     if fast := modes.get("fastest"):
         percent = fast["cpu_percent_of_machine"]
-        rows.append(("CPU at the fastest rates, % of the machine", percent, 3.0))
+        add("CPU at the fastest rates, % of the machine", percent, 3.0)
     most_mb = max(mode["pss_mb"] for mode in modes.values())
-    rows.append(("memory of the agent (PSS), MB", most_mb, 100.0))
+    add("memory of the agent (PSS), MB", most_mb, 100.0)
     if usual:
         for family, bar in FAMILY_BARS_MB.items():
             hourly = usual["mb_per_hour"][family]
-            rows.append((f"segments of {family}, MB an hour", hourly, float(bar)))
-        rows.append(("segments of all families, MB an hour", usual["mb_per_hour_total"], 10.0))
+            add(f"segments of {family}, MB an hour", hourly, float(bar))
+        add("segments of all families, MB an hour", usual["mb_per_hour_total"], 10.0)
         compared = figures["agreement"]
-        rows += [(_agree_name(name), compared[name], BAR_PERCENT) for name in AGREE]
+        for name in AGREE:
+            add(_agree_name(name), compared[name], BAR_PERCENT)
     return [
-        {"name": name, "value": value, "bar": bar, "holds": value <= bar}
-        for name, value, bar in rows
+        {
+            "name": figure.name,
+            "value": figure.value,
+            "bar": figure.bar.as_json(),
+            "holds": figure.holds,
+        }
+        for figure in rows
     ]
 
 
@@ -220,7 +231,7 @@ def _agree_name(name: str) -> str:
 
 @contextlib.contextmanager
 def _sessions(state: Path, jobs: int, processes: int) -> Iterator[None]:
-    """Jobs that sleep, each in a session of its own, with the claims an engine would make."""
+    """Run jobs that sleep, each in its own session, with the claims an engine would write."""
     engine = state / "engine"
     engine.mkdir()
     command = [sys.executable, "-S", "-E", "-c", JOB, str(processes)]
@@ -238,7 +249,7 @@ def _sessions(state: Path, jobs: int, processes: int) -> Iterator[None]:
 
 
 def write_claim(engine: Path, job: int, attempt: int, pid: int) -> Path:
-    """A claim of a running attempt, as `docs/concept/control.md` describes it."""
+    """Write the claim of a running attempt, as `docs/concept/control.md` describes it."""
     stat = Path(f"/proc/{pid}/stat").read_text()
     first = {
         "job": job,
@@ -256,7 +267,7 @@ def write_claim(engine: Path, job: int, attempt: int, pid: int) -> Path:
 
 @contextlib.contextmanager
 def _agent(state: Path, rates: Rates) -> Iterator[subprocess.Popen[bytes]]:
-    """The agent as `flyball up` starts it; it ends with SIGTERM, as always."""
+    """Run the agent as `flyball up` starts it, until SIGTERM."""
     command = [sys.executable, "-m", "flyball.monitor.agent", "--state", str(state)]
     command += ["--host-watts", "60:200"]
     for family, period_s in rates.items():
@@ -269,21 +280,21 @@ def _agent(state: Path, rates: Rates) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(READY_S)
 
 
-def _wait_until(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + READY_S
-    while not true():
-        if time.monotonic() > until:
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + READY_S
+    while not condition():
+        if time.monotonic() > deadline:
             raise DataAbsent(f"the agent saw no jobs within {READY_S:g} s", "is /proc readable?")
         time.sleep(0.1)
 
 
 def _cpu_s(pid: int) -> float:
-    """CPU time of a process and all its threads, to the nanosecond (see clock_getcpuclockid)."""
+    """Return the CPU time of a process and its threads, in nanoseconds (clock_getcpuclockid)."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def _pss_mb(pid: int) -> float:
-    """Memory of a process, with its share of what others use too."""
+    """Return the memory of a process, with its share of pages that others use too."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024 / MB
@@ -296,5 +307,5 @@ def _span_s(telemetry: Telemetry) -> float:
 
 
 def _sleep_to(part: float) -> None:
-    """Until this part of a second has passed."""
+    """Sleep until this part of a second has passed."""
     time.sleep((part - time.time() % 1.0) % 1.0)

@@ -1,8 +1,8 @@
-"""What turning an hour's samples into segments costs, by doing it once.
+"""Measures the cost of turning an hour's samples into segments, by doing it once.
 
-A minute that an agent really recorded is repeated for an hour, and the processes that would keep
-house for that hour are run: one that converts and compacts all of it, and for the other times
-that one would start in an hour, one that finds a minute.
+A minute that an agent recorded is repeated for an hour, and the housekeeping processes of that hour
+are run: one that converts and compacts all of it, and, for the other starts within an hour, one
+that finds a single minute.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from flyball.monitor.store import HOUR_S
 
 
 def storing_share(recorded: Path, work: Path) -> float:
-    """CPU time of storing as a share of one core.
+    """Return the CPU time of storing as a share of one core.
 
     Args:
-        recorded: a telemetry folder with spools that were not stored yet.
+        recorded: a telemetry folder with spools that are not stored yet.
         work: an empty folder.
     """
     hour_cpu_s = _cpu_s(_repeated(recorded, work / "hour", HOUR_S), 2.0 * HOUR_S)
@@ -33,7 +33,7 @@ def storing_share(recorded: Path, work: Path) -> float:
 
 
 def _repeated(recorded: Path, target: Path, seconds: float) -> Path:
-    """Spools of the first so many seconds of an hour, made of what was recorded."""
+    """Write spools of the first `seconds` of an hour by repeating the record."""
     families = {family: _rows(recorded / family) for family in FAMILIES}
     times = [row.time_s for rows in families.values() for row in rows]
     begin_s = min(times)
@@ -61,7 +61,7 @@ def _sample(row: Row, time_s: float) -> Sample:
 
 
 def _cpu_s(folder: Path, before_s: float) -> float:
-    """CPU time of one round of house-keeping."""
+    """Return the CPU time of one round of housekeeping."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "flyball.monitor.store", str(folder)]
     subprocess.run([*command, "--before", str(before_s)], check=True)

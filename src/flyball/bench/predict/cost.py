@@ -1,4 +1,4 @@
-"""What prediction costs: CPU time of a cluster's series once a minute, its growth, and of fits."""
+"""Cost of prediction: CPU time of a cluster's series once a minute, its growth, and of fits."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from flyball.bench.predict.targets import AHEAD_S, VENUS, Note, Row, row_of, venus_jobs
 from flyball.core.units import S_PER_MIN
-from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
 from flyball.experiments.run_file import RunFile
 from flyball.predict.load.fleet import Fleet
 from flyball.predict.load.registry import NETS, get_forecaster, names
 
 COST = "cost of load forecasts"
 CLUSTER = 4_000
-"""Series of 1,000 nodes: device use, memory, power and jobs of each."""
+"""Number of series of 1,000 nodes: device use, memory, power and jobs of each."""
 FLEETS = (100, 1_000, CLUSTER, 10_000)
 STEPS = 8
 MOST_FIT_S = 60.0
@@ -26,31 +26,31 @@ TREES = ("trees", "tree-changes")
 
 
 def cost_rows(note: Note, sizes: Sequence[int] = FLEETS) -> list[Row]:
-    """All rows; CPU time of this process, so that others on the machine count little."""
+    """Measure all rows, in CPU time of this process, which other load hardly changes."""
     return [*series_rows(note, sizes), *fit_rows(note)]
 
 
 def series_rows(note: Note, sizes: Sequence[int] = FLEETS) -> list[Row]:
-    """Time of a step of many series, and how it grows."""
+    """Measure a step of many series, and how its time grows."""
     return _labelled(_fleet_rows(note, sizes))
 
 
 def fit_rows(note: Note) -> list[Row]:
-    """Time of fitting the slow models."""
+    """Measure fitting the slow models."""
     return _labelled(_fit_rows(note))
 
 
 PARTS = {
-    "series": Part(series_rows, "a step of many series"),
-    "fits": Part(fit_rows, "fitting trees and nets", data=VENUS),
+    "series": BenchPart(series_rows, "a step of many series"),
+    "fits": BenchPart(fit_rows, "fitting trees and nets", data=VENUS),
 }
-"""Of `flyball bench predict`."""
+"""The parts of `flyball bench predict`."""
 
 
 def run(
     note: Note, runs: RunFile, only: Sequence[str] = (), done: Note = lambda _part: None
 ) -> Outcome:
-    """Measure the parts that the file lacks."""
+    """Measure the parts that are not in the file."""
     return run_parts(PARTS, only, note, runs, done=done)
 
 
@@ -78,12 +78,12 @@ def _fleet_rows(note: Note, sizes: Sequence[int]) -> list[Row]:
 
 
 def step_s(count: int, steps: int = STEPS) -> float:
-    """CPU seconds of one step of so many series, when outcomes are being learnt."""
+    """Return the CPU seconds of one step of `count` series that learn from outcomes."""
     rng = np.random.default_rng(1)
     fleet = Fleet(count, S_PER_MIN, 1)
     for _ in range(3):
         fleet.observe(rng.random(count))
-    # Few series are stepped more often, or a clock tick would be the result.
+    # Few series take more steps, else the result would be a clock tick.
     steps *= max(1, 1_000 // count)
     began = time.process_time()
     for _ in range(steps):
@@ -92,14 +92,14 @@ def step_s(count: int, steps: int = STEPS) -> float:
 
 
 def _fit_rows(note: Note) -> list[Row]:
-    """Fitting on the longest series of the table at all its horizons."""
+    """Measure fits on the longest series of the table at all its horizons."""
     series = venus_jobs()[0]
-    leads = [series.steps(each) for each in AHEAD_S]
+    leads = [series.steps(ahead_s) for ahead_s in AHEAD_S]
     note(f"{COST}: fitting trees")
     fitted = sum(_fit_s(name, leads) for name in TREES)
     text = "CPU s to fit all trees of a series"
     rows = [row_of(text, fitted, MOST_FIT_S, "", len(series))]
-    for name in [each for each in names() if each in NETS]:
+    for name in [name for name in names() if name in NETS]:
         note(f"{COST}: fitting {name}")
         spent = _fit_s(name, leads)
         rows.append(row_of(f"CPU s to fit {name}", spent, None, "optional", len(series)))

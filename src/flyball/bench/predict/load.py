@@ -1,7 +1,7 @@
 """The load rows of the prediction table: measured on recorded series, each against its bar.
 
-Every target is a panel of series with a test slice at its end. Models are fitted and chosen on what
-lies before each origin; docs/concept/prediction.md says how the settings came about.
+Every target is a panel of series with a test slice at its end. Models are fitted and chosen on the
+data before each origin; docs/concept/prediction.md describes how the settings were chosen.
 """
 
 from __future__ import annotations
@@ -42,17 +42,19 @@ from flyball.predict.series import Series
 __all__ = ["PINBALL", "TARGETS", "Target", "days", "measure", "parts"]
 
 POOLED = (88.0, 92.0)
+"""Range for the coverage of all series together, in percent."""
 EACH = (80.0, 97.0)
+"""Range for the coverage of a single series, in percent."""
 ROLLING_S = 1.0
-"""The rolling mean of the smoothed variant."""
+"""Width of the rolling mean in the smoothed variant."""
 LEARNT = ("linear", "trees", "tree-changes", "parts", "lstm", "transformer")
 
 
 def measure(name: str, target: Target, note: Note) -> list[Row]:
-    """All rows of one target."""
+    """Measure all rows of one target."""
     panel = target.panel()
     step_s = panel[0].step_s
-    leads = [panel[0].steps(each) for each in target.horizons_s]
+    leads = [panel[0].steps(horizon_s) for horizon_s in target.horizons_s]
     where = target.where(panel[0])
     results = backtest(panel, leads, where, target.chosen, lambda text: note(f"{name}: {text}"))
     rows: list[Row] = []
@@ -61,11 +63,11 @@ def measure(name: str, target: Target, note: Note) -> list[Row]:
         rows += [{**at, **row} for row in _rows(results[lead], target, index)]
     if target.path is not None:
         series = [[results[lead][index] for lead in leads] for index in range(len(panel))]
-        value = float(np.mean([rmae(each) for each in series]))
-        count = sum(int(origins_of(each).sum()) for each in series)
+        value = float(np.mean([rmae(results) for results in series]))
+        count = sum(int(origins_of(results).sum()) for results in series)
         row = row_of("rMAE", value, target.path, "best naive of each series", count)
-        whole = f"up to {_ahead_text(leads[-1] * step_s)}, all together"
-        rows.append({"target": name, "horizon": whole, **row})
+        horizon = f"up to {_ahead_text(leads[-1] * step_s)}, all together"
+        rows.append({"target": name, "horizon": horizon, **row})
     if target.overlap:
         at = {"target": name, "horizon": _ahead_text(leads[0] * step_s)}
         rows += [{**at, **row} for row in _overlap_rows(panel[0], where.test)]
@@ -73,7 +75,7 @@ def measure(name: str, target: Target, note: Note) -> list[Row]:
 
 
 def _ahead_text(seconds: float) -> str:
-    """`10 min`, `1 h`, `24 h`."""
+    """Return `10 min`, `1 h`, `24 h`."""
     if seconds >= S_PER_HOUR:
         return f"{seconds / S_PER_HOUR:g} h"
     return f"{seconds / S_PER_MIN:g} min" if seconds >= S_PER_MIN else f"{seconds:g} s"
@@ -82,15 +84,15 @@ def _ahead_text(seconds: float) -> str:
 def _rows(results: list[Result], target: Target, index: int) -> list[Row]:
     naive, error = best_naive(results)
     count = int(origins_of(results).sum())
-    value = float(np.mean([rmae([each]) for each in results])) if target.each else rmae(results)
+    value = float(np.mean([rmae([result]) for result in results])) if target.each else rmae(results)
     rows = [
         row_of("rMAE", value, _bar(target, "rMAE", index), f"{naive}: MAE {error:.4g}", count),
     ]
     if MAE in target.bars:
-        actual = np.concatenate([each.actual for each in results])
-        said = np.concatenate([each.walk.median for each in results])
+        actual = np.concatenate([result.actual for result in results])
+        forecast = np.concatenate([result.walk.median for result in results])
         bar = _bar(target, MAE, index)
-        rows.append(row_of(MAE, mae(actual, said), bar, f"{naive}: MAE {error:.4g}", count))
+        rows.append(row_of(MAE, mae(actual, forecast), bar, f"{naive}: MAE {error:.4g}", count))
     if "accuracy %" in target.bars:
         bar = _bar(target, "accuracy %", index)
         rows.append(row_of("accuracy %", accuracy(results), bar, "", count, most=False))
@@ -101,28 +103,28 @@ def _rows(results: list[Result], target: Target, index: int) -> list[Row]:
 
 
 def _alone_rows(results: list[Result], target: Target, count: int) -> list[Row]:
-    """Each learnt forecaster by itself, and how often it was the one that spoke."""
+    """Return rows of each learnt forecaster alone, and how often it was the one chosen."""
     rows = []
     for name in LEARNT:
         if name not in results[0].alone:
             continue
-        alone = [rmae([each], each.alone[name]) for each in results]
+        alone = [rmae([result], result.alone[name]) for result in results]
         value = float(np.mean(alone)) if target.each else _pooled(results, name)
-        used = np.concatenate([each.walk.used for each in results])
+        used = np.concatenate([result.walk.used for result in results])
         part = 100.0 * float(np.mean(used == results[0].walk.names.index(name)))
         rows.append(row_of(f"rMAE, {name} alone", value, None, f"speaks {part:.0f} %", count))
     return rows
 
 
 def _pooled(results: list[Result], name: str) -> float:
-    return rmae(results, np.concatenate([each.alone[name] for each in results]))
+    return rmae(results, np.concatenate([result.alone[name] for result in results]))
 
 
 def _overlap_rows(series: Series, test: int) -> list[Row]:
-    """What "accuracy" a rolling mean shows whose next value shares all but a step with the last.
+    """Return the "accuracy" of a rolling mean whose next value shares all but a step with the last.
 
-    Nothing is forecast here: the last rolling mean is taken for the next, and 19 of the 20 values
-    in it are the same. Beside it the same "forecast" of values that share nothing.
+    This forecasts nothing: the last rolling mean is taken for the next, and 19 of the 20 values
+    in it are the same. The other row is the same "forecast" of values that share nothing.
     """
     width = series.steps(ROLLING_S)
     origins = np.arange(test, len(series) - 1)
@@ -137,30 +139,31 @@ def _overlap_rows(series: Series, test: int) -> list[Row]:
 
 
 def _pinball_row(results: list[Result], bar: float | None, count: int) -> Row:
-    actual = np.concatenate([each.actual for each in results])
-    last = np.concatenate([each.alone["last"] for each in results])
-    ours = pinball(actual, np.concatenate([each.walk.quantiles for each in results]))
+    actual = np.concatenate([result.actual for result in results])
+    last = np.concatenate([result.alone["last"] for result in results])
+    ours = pinball(actual, np.concatenate([result.walk.quantiles for result in results]))
     # A point as every quantile loses half of its absolute error.
     theirs = 0.5 * mae(actual, last)
-    said = f"last: pinball {theirs:.4g}"
-    return row_of(PINBALL, ratio(ours, theirs), bar, said, count)
+    baseline = f"last: pinball {theirs:.4g}"
+    return row_of(PINBALL, ratio(ours, theirs), bar, baseline, count)
 
 
 def _band_rows(results: list[Result], count: int) -> list[Row]:
-    actual = np.concatenate([each.actual for each in results])
-    quantiles = np.concatenate([each.walk.quantiles for each in results])
-    last = np.concatenate([each.walk.bands[:, 0] for each in results])
+    actual = np.concatenate([result.actual for result in results])
+    quantiles = np.concatenate([result.walk.quantiles for result in results])
+    last = np.concatenate([result.walk.bands[:, 0] for result in results])
     low, high = quantiles[:, 0], quantiles[:, -1]
-    each = {one.name: _own_coverage(one) for one in results if np.ptp(one.known) > 0}
-    least, most = min(each, key=lambda one: each[one]), max(each, key=lambda one: each[one])
+    covered = {r.name: _coverage(r) for r in results if np.ptp(r.known) > 0}
+    least = min(covered, key=lambda name: covered[name])
+    most = max(covered, key=lambda name: covered[name])
     score, theirs = interval(actual, low, high), interval(actual, last[:, 0], last[:, 1])
-    still = len(results) - len(each)
+    still = len(results) - len(covered)
     constant = f"; {still} constant left out" if still else ""
     return [
         row_of("90 % band: coverage %", coverage(actual, low, high), POOLED, "", count),
         row_of("90 % band: the least it can cover %", least_cover(results), None, "", count),
-        row_of("90 % band: least covered series %", each[least], EACH, least + constant, count),
-        row_of("90 % band: most covered series %", each[most], EACH, most + constant, count),
+        row_of("90 % band: least covered series %", covered[least], EACH, least + constant, count),
+        row_of("90 % band: most covered series %", covered[most], EACH, most + constant, count),
         row_of(
             "90 % band: interval score / last value's",
             *(ratio(score, theirs), 1.0, f"last, conformal: {theirs:.4g}", count),
@@ -168,30 +171,28 @@ def _band_rows(results: list[Result], count: int) -> list[Row]:
     ]
 
 
-def _own_coverage(one: Result) -> float:
-    return coverage(one.actual, one.walk.quantiles[:, 0], one.walk.quantiles[:, -1])
+def _coverage(result: Result) -> float:
+    return coverage(result.actual, result.walk.quantiles[:, 0], result.walk.quantiles[:, -1])
 
 
 def _nature_rows(results: list[Result], count: int) -> list[Row]:
-    """What explains the others: sums of forecasts, and how often nothing changes.
+    """Return rows that explain the others: sums of forecasts, and how often nothing changes.
 
-    The median of arrivals falls short of what comes, by nature. A series that is where it was in
-    more than 90 % of cases cannot have a band that covers 90 %: the last value alone covers more.
+    The median of arrivals is by nature below their mean. A series that is unchanged in more than
+    90 % of cases cannot have a band that covers 90 %: the last value alone covers more.
     """
-    whole = float(np.nansum(np.concatenate([each.actual for each in results])))
-    known = [np.isfinite(each.actual) for each in results]
+    total = float(np.nansum(np.concatenate([result.actual for result in results])))
+    pairs = [(result.walk, np.isfinite(result.actual)) for result in results]
     sums = {
-        "mean": sum(float(each.walk.mean[k].sum()) for each, k in zip(results, known, strict=True)),
-        "median": sum(
-            float(each.walk.median[k].sum()) for each, k in zip(results, known, strict=True)
-        ),
+        "mean": sum(float(walk.mean[finite].sum()) for walk, finite in pairs),
+        "median": sum(float(walk.median[finite].sum()) for walk, finite in pairs),
     }
     rows = [
-        row_of(f"{name} forecast / actual", ratio(value, whole), None, "", count)
+        row_of(f"{name} forecast / actual", ratio(value, total), None, "", count)
         for name, value in sums.items()
     ]
-    actual = np.concatenate([each.actual for each in results])
-    still = actual == np.concatenate([each.alone["last"] for each in results])
+    actual = np.concatenate([result.actual for result in results])
+    still = actual == np.concatenate([result.alone["last"] for result in results])
     rows.append(
         row_of("unchanged since the origin %", 100.0 * float(still.mean()), None, "", count)
     )

@@ -1,13 +1,13 @@
-"""Start-time forecasts against what happened: a generated workload on the twin, asked as it goes.
+"""Start-time forecasts against what happened, on generated workloads in the twin.
 
     rows(note)      for the table of measured skill
 
-Each policy goes through several workloads like Philly's at load 0.9. Run times are predicted by the
-estimator of `predict/runtime`, which learns on line from jobs that have ended in that very run; the
-policy sees its median as the estimate. A sample of jobs is asked about right after the decision
-of the instant of their submission. Those that start at once are known to; of the others the
-forecast is p50 and p90 of roll-outs, corrected by what became of earlier forecasts. The correction
-is first learnt on workloads of training seeds, then goes on learning on line.
+Each policy runs several workloads like Philly's at load 0.9. Run times are predicted by the
+estimator of `predict/runtime`, which learns online from jobs that have ended in the same run; the
+policy sees its median as the estimate. Forecasts are made for a sample of jobs right after the
+decision at their submission. Jobs that start at once need none; for the others the forecast is
+p50 and p90 of roll-outs, corrected by the outcome of earlier forecasts. The correction is first
+learnt on workloads of training seeds, then goes on learning online.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from flyball.bench.figure import NO_BAR, Bar
 from flyball.bench.predict.jobs import rows_of
 from flyball.control.ask.start_bands import Edges, StartBands
 from flyball.core.codes import Status
@@ -53,30 +54,30 @@ CLUSTER, PRESET, LOAD, JOBS = "philly-8x8", "philly-like", 0.9, 1500
 SEEDS = (0, 1, 2, 3)
 WARM_SEEDS = (TRAINING_SEED + 10,)
 ASKED = 0.08
-"""Part of the jobs that is asked about."""
+"""Share of the jobs that get a forecast."""
 ROLLOUTS, SCOUTS = 32, 4
 FIRST_PART = 0.1
-"""Of the arrivals, at the beginning of which the cluster is empty: nobody is asked about."""
+"""Share of the arrival span, at its beginning, without forecasts: the cluster is still empty."""
 FIRST_FIT, GROWTH = 400, 2.0
-"""Trees are grown after so many ends, and whenever there are twice as many."""
+"""Number of ends before trees are first fitted, and the factor by which it grows for each refit."""
 ACTIVE = (Status.PENDING, Status.RUNNING, Status.HELD)
 OVER = (Status.DONE, Status.TIMEOUT)
 NONE: Ints = np.zeros(0, np.int64)
-BARS: dict[str, list[float]] = {"p50 share %": [45.0, 55.0], "p90 coverage %": [87.0, 93.0]}
+BARS = {"p50 share %": Bar(45.0, 55.0), "p90 coverage %": Bar(87.0, 93.0)}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One forecast and what came of it; times in seconds after the submission.
+class StartForecast:
+    """One forecast and its outcome; times in seconds after the submission.
 
     Attributes:
-        raw: what the roll-outs said.
-        said: what was told.
-        wait_s: when it started.
+        raw: forecast of the roll-outs.
+        corrected: raw forecast, corrected by the outcome of earlier ones.
+        wait_s: actual start.
     """
 
     raw: Edges
-    said: Edges
+    corrected: Edges
     wait_s: float
 
 
@@ -90,7 +91,7 @@ class Ride:
     jobs: int = JOBS
     part: float = ASKED
     at_once: int = 0
-    _said: dict[int, tuple[Edges, Edges]] = field(default_factory=dict)
+    _forecasts: dict[int, tuple[Edges, Edges]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cluster = load_cluster(CLUSTER)
@@ -100,7 +101,7 @@ class Ride:
         self.true_us = work.duration_us
         self.knobs: Knobs = get_policy(self.policy).knobs
         self.twin = Twin(self.cluster, work, self.knobs)
-        # What anybody but the twin's clock may see: estimates, and no true run times.
+        # Everything but the twin's clock sees estimates only, no true run times.
         self.estimate_us = np.full(len(work), to_us(S_PER_HOUR), float)
         self.work = replace(work, estimate_us=self.estimate_us, duration_us=self.estimate_us)
         self.quantiles = np.ones((len(work), len(LEVELS)))
@@ -109,22 +110,22 @@ class Ride:
         self.rng = np.random.default_rng([self.seed, 5])
         self.started, self.ended = np.zeros(len(work), bool), np.zeros(len(work), bool)
 
-    def run(self) -> list[Asked]:
-        """All that were asked about and had to wait."""
+    def run(self) -> list[StartForecast]:
+        """Run to the end and return every forecast of a job that had to wait."""
         submit_us = self.work.submit_us
         first_us = submit_us[0] + FIRST_PART * (submit_us[-1] - submit_us[0])
         begin = 0
         while begin < len(submit_us):
-            # 1. Up to just before the next submissions; learn from what happened meanwhile.
+            # 1. Run to just before the next submissions; learn from what happened meanwhile.
             now_us = int(submit_us[begin])
             end = int(np.searchsorted(submit_us, now_us, side="right"))
             self.twin.run(now_us - 1)
             self._learn(begin, now_us)
-            # 2. They come: predict them, then let the policy decide.
+            # 2. Predict the run times of the new jobs, then let the policy decide.
             for job in range(begin, end):
                 self._come(job)
             self.twin.run(now_us)
-            # 3. Ask about some of them.
+            # 3. Forecast the starts of some of them.
             for job in range(begin, end):
                 if now_us >= first_us and self.rng.random() < self.part:
                     self._ask(job, now_us)
@@ -133,19 +134,21 @@ class Ride:
         self._learn(len(submit_us), self.twin.now_us)
         start_us = np.asarray(self.twin.state.runs.first_start_us)
         waits_s = (start_us - submit_us) / US_PER_S
-        return [Asked(*said, float(waits_s[job])) for job, said in self._said.items()]
+        return [
+            StartForecast(*edges, float(waits_s[job])) for job, edges in self._forecasts.items()
+        ]
 
     def _learn(self, come: int, now_us: int) -> None:
-        """Tell the estimator and the bands of starts and ends, in order of time."""
+        """Report starts and ends to the estimator and the bands, in order of time."""
         runs: Any = self.twin.state.runs
         start_us, status = runs.first_start_us[:come], runs.status[:come]
         new = np.flatnonzero((start_us >= 0) & ~self.started[:come])
         over = np.flatnonzero(np.isin(status, OVER) & ~self.ended[:come])
         self.started[new], self.ended[over] = True, True
-        told = [(int(start_us[job]), 0, int(job)) for job in new]
-        told += [(int(runs[job].end_us), 1, int(job)) for job in over]
-        for when_us, what, job in sorted(told):
-            if what:
+        events = [(int(start_us[job]), False, int(job)) for job in new]
+        events += [(int(runs[job].end_us), True, int(job)) for job in over]
+        for when_us, is_end, job in sorted(events):
+            if is_end:
                 run_s = float(self.true_us[job]) / US_PER_S
                 self.estimator.ended(job, run_s, when_us / US_PER_S)
             else:
@@ -167,11 +170,11 @@ class Ride:
         self.bands.advance(now_us / US_PER_S)
         starts_s = self._roll_out(job, now_us)
         raw = Edges(*np.percentile(starts_s, [50, 90]).tolist())
-        said = self.bands.expect((self.seed, job), raw, now_us / US_PER_S)
-        self._said[job] = raw, said
+        corrected = self.bands.expect((self.seed, job), raw, now_us / US_PER_S)
+        self._forecasts[job] = raw, corrected
 
     def _roll_out(self, job: int, now_us: int) -> Floats:
-        """Seconds until the job starts, once for each roll-out."""
+        """Return the seconds until the job starts, once for each roll-out."""
         view, ids = view_of(self.twin.state, self.work)
         asked = np.flatnonzero(ids == job)
         of_owner = even_scores(ROLLOUTS, len(self.work.users) + 1, self.rng)
@@ -181,18 +184,18 @@ class Ride:
         go = self.cluster, view, self.knobs, now_us
         scouts = start_times(*go, draws[:SCOUTS], asked=asked)[:, asked[0]]
         ahead_us = horizon_us(scouts)
-        known = int(np.searchsorted(self.work.submit_us, now_us))
-        whole_s = self.quantiles[:known].copy()
-        early = ids < known
-        whole_s[ids[early]] = elapsed_s[early] + left_s[early]
+        submitted = int(np.searchsorted(self.work.submit_us, now_us))
+        run_s = self.quantiles[:submitted].copy()
+        early = ids < submitted
+        run_s[ids[early]] = elapsed_s[early] + left_s[early]
         coming = [
-            self._coming(whole_s, now_us, ahead_us, of_owner[at : at + 1]) for at in range(ROLLOUTS)
+            self._coming(run_s, now_us, ahead_us, of_owner[at : at + 1]) for at in range(ROLLOUTS)
         ]
-        recent = self.work.take(np.arange(known))
+        recent = self.work.take(np.arange(submitted))
         return start_times(*go, draws, recent, coming, asked)[:, asked[0]]
 
     def _left(self, ids: Ints, now_us: int) -> tuple[Floats, Floats]:
-        """Quantiles of the time each job still runs, and how long (a column) it has."""
+        """Return quantiles of the time each job still runs, and how long (a column) it has run."""
         runs: Any = self.twin.state.runs
         left, elapsed_s = self.quantiles[ids].copy(), np.zeros((len(ids), 1))
         for at in np.flatnonzero(runs.status[ids] == Status.RUNNING):
@@ -200,18 +203,18 @@ class Ride:
             left[at] = remaining(left[at], float(elapsed_s[at, 0])).seconds
         return left, elapsed_s
 
-    def _coming(self, whole_s: Floats, now_us: int, ahead_us: int, of_owner: Floats) -> Coming:
-        """Jobs that came come again: with their own run times, where these are known by now."""
-        known = self.work.submit_us[: len(whole_s)]
-        picks, times = draw_arrivals(known, now_us, ahead_us, self.rng)
+    def _coming(self, run_s: Floats, now_us: int, ahead_us: int, of_owner: Floats) -> Coming:
+        """Draw future jobs from past ones, with their true run times if they have ended."""
+        past_us = self.work.submit_us[: len(run_s)]
+        picks, times = draw_arrivals(past_us, now_us, ahead_us, self.rng)
         scores = draw_scores(self.work.user[picks], of_owner, self.rng)
-        drawn_us = run_times(whole_s[picks], LEVELS, scores)[0] * US_PER_S
+        drawn_us = run_times(run_s[picks], LEVELS, scores)[0] * US_PER_S
         run_us = np.where(self.ended[picks], self.true_us[picks], drawn_us)
         return Coming(picks, times, run_us)
 
 
 def view_of(state: State, work: Workload) -> tuple[View, Ints]:
-    """What a live control plane would know in the twin's situation, and which jobs are in it."""
+    """Return what a live control plane would know in the twin's state, and the jobs in it."""
     runs: Any = state.runs
     come = int(state.clock[0].next_job)
     jobs = np.flatnonzero(np.isin(runs.status[:come], ACTIVE))
@@ -229,14 +232,14 @@ def view_of(state: State, work: Workload) -> tuple[View, Ints]:
 
 
 def _held(state: State, job: int) -> list[tuple[int, int]]:
-    """Nodes and devices that a running job holds."""
-    found = []
+    """Return the nodes and devices that a running job holds."""
+    held = []
     at = int(state.runs[job].first_row)
     while at >= 0:
         row = state.rows[at]
-        found.append((int(row.node), int(row.mask)))
+        held.append((int(row.node), int(row.mask)))
         at = int(row.next)
-    return found
+    return held
 
 
 # The table ------------------------------------------------------------------------------
@@ -244,12 +247,12 @@ def _held(state: State, job: int) -> list[tuple[int, int]]:
 
 @dataclass
 class Tally:
-    """What was asked of one policy, or of all: those that had to wait, and how many did not."""
+    """Collects forecasts of one policy, or of all: jobs that had to wait, and how many did not."""
 
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[StartForecast] = field(default_factory=list)
     at_once: int = 0
 
-    def add(self, ride: Ride, asked: Sequence[Asked]) -> None:
+    def add(self, ride: Ride, asked: Sequence[StartForecast]) -> None:
         self.asked += asked
         self.at_once += ride.at_once
 
@@ -260,38 +263,38 @@ def rows(
     warm: Sequence[int] = WARM_SEEDS,
     jobs: int = JOBS,
 ) -> list[dict[str, Any]]:
-    """The rows of the mission's table: each policy, and all of them together."""
-    total, made = Tally(), []
+    """Measure the rows of the table: each policy, and all of them together."""
+    total, by_policy = Tally(), []
     for policy in POLICIES:
-        bands, own = StartBands(), Tally()
+        bands, tally = StartBands(), Tally()
         for seed in (*warm, *seeds):
             if note is not None:
                 note(f"start times: {policy}, seed {seed}")
             ride = Ride(policy, seed, bands, jobs)
             asked = ride.run()
             if seed in seeds:
-                own.add(ride, asked)
+                tally.add(ride, asked)
                 total.add(ride, asked)
-        made += table(policy, own)
-    return table("all policies", total) + made
+        by_policy += table(policy, tally)
+    return table("all policies", total) + by_policy
 
 
 def table(name: str, tally: Tally) -> list[dict[str, Any]]:
-    """The figures of one policy; a baseline is what the roll-outs said, not corrected."""
-    waits = np.array([each.wait_s for each in tally.asked])
-    said = np.array([each.said for each in tally.asked]).reshape(-1, 2)
-    raw = np.array([each.raw for each in tally.asked]).reshape(-1, 2)
-    n, everybody = len(waits), len(waits) + tally.at_once
+    """Return the rows of one policy; the baseline is the roll-outs' forecast, not corrected."""
+    waits = np.array([asked.wait_s for asked in tally.asked])
+    corrected = np.array([asked.corrected for asked in tally.asked]).reshape(-1, 2)
+    raw = np.array([asked.raw for asked in tally.asked]).reshape(-1, 2)
+    n, total = len(waits), len(waits) + tally.at_once
 
     def row(metric: str, value: float, baseline: float | None, count: int) -> dict[str, Any]:
-        bar = BARS.get(metric)
+        bar = BARS.get(metric, NO_BAR)
         return {
             "target": f"start time, {name}",
             "horizon": "from submission",
             "metric": metric,
             "value": round(value, 2),
-            "bar": bar,
-            "holds": bool(bar[0] <= value <= bar[1]) if bar else None,
+            "bar": bar.as_json(),
+            "holds": bar.holds(value),
             "baseline": None if baseline is None else round(baseline, 2),
             "n": count,
         }
@@ -302,12 +305,12 @@ def table(name: str, tally: Tally) -> list[dict[str, Any]]:
     def width_h(edges: Floats) -> float:
         return float(np.median(edges[:, 1] - edges[:, 0])) / S_PER_HOUR
 
-    together = [(share(said, at) * n + 100.0 * tally.at_once) / everybody for at in (0, 1)]
+    together = [(share(corrected, at) * n + 100.0 * tally.at_once) / total for at in (0, 1)]
     return [
-        row("p50 share %", share(said, 0), share(raw, 0), n),
-        row("p90 coverage %", share(said, 1), share(raw, 1), n),
-        row("median width p50 to p90, h", width_h(said), width_h(raw), n),
+        row("p50 share %", share(corrected, 0), share(raw, 0), n),
+        row("p90 coverage %", share(corrected, 1), share(raw, 1), n),
+        row("median width p50 to p90, h", width_h(corrected), width_h(raw), n),
         row("median wait of those who had to, h", float(np.median(waits)) / S_PER_HOUR, None, n),
-        row("p50 share with those who start at once %", together[0], None, everybody),
-        row("p90 coverage with those who start at once %", together[1], None, everybody),
+        row("p50 share with those who start at once %", together[0], None, total),
+        row("p90 coverage with those who start at once %", together[1], None, total),
     ]

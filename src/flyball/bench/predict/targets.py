@@ -1,4 +1,4 @@
-"""What load forecasts are measured on: recorded series, their test slices and their bars.
+"""The targets of load forecasts: recorded series, their test slices and their bars.
 
 Test slices: Venus August; Earth 22-31 May; ServeGen days 10-14; carbon July-December 2021;
 utilisation the last 30 % of the recording. Carbon is forecast at each hour for every third hour of
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from flyball.bench.figure import Bar, Figure
 from flyball.core.shared_data import shared_data
 from flyball.predict.backtest import Slice
 from flyball.predict.load.record import shipped
@@ -32,31 +33,31 @@ EARTH = (
     *("pending_gpujob_num", "running_gpu_num_noless_8", "pending_gpu_num_noless_8"),
 )
 AHEAD_S = (600.0, 3_600.0, 21_600.0, 86_400.0)
-HOURS_S = tuple(10_800.0 * each for each in range(1, 9))
+HOURS_S = tuple(10_800.0 * step for step in range(1, 9))
 FAST_S = (0.05, 0.2, 1.0)
 NONE = math.nan
 PINBALL = "pinball / last value's"
 MAE = "MAE"
 VENUS = (("helios", "venus_throughput_10min.csv.gz"),)
 EARTH_FILE = (("helios", "earth_vc_5min_2020-05.csv.gz"),)
-SERVEGEN = tuple(("servegen_2025", f"{each}_rate_10min.csv.gz") for each in ("total", "client"))
+SERVEGEN = tuple(("servegen_2025", f"{kind}_rate_10min.csv.gz") for kind in ("total", "client"))
 CARBON = (("carbon_intensity", "carboncast_2020_2021.csv.gz"),)
 TREES = (*NAIVE, "smoothing", "linear", "trees", "tree-changes")
 
 
 @dataclass(frozen=True)
 class Target:
-    """One line of the table.
+    """One target of the table.
 
     Attributes:
         panel: reads the series.
-        horizons_s: how far ahead.
-        where: the slice of a series; of `days` or `parts`.
-        bars: metric -> the most (or, of accuracy, the least) at each horizon; NaN = no bar.
-        each: rMAE is the mean over the series of theirs, not that of all errors together.
+        horizons_s: of the forecasts.
+        where: returns the slices of a series; see `days` and `parts`.
+        bars: metric -> the most (for accuracy the least) at each horizon; NaN = no bar.
+        each: rMAE is the mean over the series, not that of all errors together.
         chosen: names of forecasters to choose from; None = all.
-        overlap: also show what a rolling mean of inputs and target would be said to reach.
-        path: the bar of rMAE over all horizons together; None = not asked.
+        overlap: also show what overlapping rolling means would seem to reach.
+        path: the bar of rMAE over all horizons together; None = not measured.
         data: files of the shared data that `panel` reads.
     """
 
@@ -72,19 +73,19 @@ class Target:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """What the forecasters need that were chosen by name."""
+        """Python modules that the chosen forecasters need."""
         return ("torch", "safetensors") if set(self.chosen or ()) & set(NETS) else ()
 
 
 def days(test: int, warm: int, refits: tuple[int, ...] = ()) -> Callable[[Series], Slice]:
-    """Test from day `test` on, warm-up from day `warm` on, fitted anew at days `refits` too."""
+    """Return slices: warm-up from day `warm`, test from day `test`, fitted again at `refits`."""
     return lambda series: Slice(
-        warm * series.day, test * series.day, tuple(each * series.day for each in refits)
+        warm * series.day, test * series.day, tuple(day * series.day for day in refits)
     )
 
 
 def parts(test: float) -> Callable[[Series], Slice]:
-    """The last part is the test, and as much before it the warm-up."""
+    """Return slices: the last part is the test, and as much before it the warm-up."""
     return lambda series: Slice(
         int((1.0 - 2.0 * test) * len(series)), int((1.0 - test) * len(series))
     )
@@ -94,16 +95,16 @@ def parts(test: float) -> Callable[[Series], Slice]:
 
 
 def venus_jobs() -> list[Series]:
-    """GPU jobs submitted in ten minutes."""
+    """Read the GPU jobs submitted in ten minutes."""
     path = shared_data(*VENUS[0])
     return [read_series(path, "submit_gpu_job", also=VENUS_JOBS)]
 
 
 def venus_running() -> list[Series]:
-    """GPUs in use: those that started less those that ended, on top of what ran before.
+    """Return the GPUs in use: those that started less those that ended, plus what ran before.
 
-    How many ran before the record began is not in it; the least that keeps the sum from falling
-    below zero is taken. It moves accuracy, which divides by the level, and no other measure.
+    How many ran before the record began is unknown; the least that keeps the sum from falling
+    below zero is taken. It affects accuracy, which divides by the level, and no other metric.
     """
     path = shared_data(*VENUS[0])
     flow = read_series(path, "start_gpu_num", also=VENUS_GPUS)
@@ -113,38 +114,38 @@ def venus_running() -> list[Series]:
 
 
 def earth(column: str) -> list[Series]:
-    """One series per tenant."""
+    """Read one series per tenant."""
     path = shared_data(*EARTH_FILE[0])
     with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
         tenants = list(dict.fromkeys(row["vc"] for row in csv.DictReader(text)))
-    beside = tuple(name for name in EARTH if name != column)
-    return [read_series(path, column, where={"vc": each}, also=beside) for each in tenants]
+    others = tuple(name for name in EARTH if name != column)
+    return [read_series(path, column, where={"vc": tenant}, also=others) for tenant in tenants]
 
 
 def servegen() -> list[Series]:
-    """Requests a second of the three models with 14 days, and of each of their clients."""
+    """Read requests a second of the three models with 14 days, and of each of their clients."""
     path = shared_data(*SERVEGEN[0])
     rates = {
-        each: read_series(path, "total_rate_rps", where={"model": each}, also=("active_clients",))
-        for each in ("m-large", "m-mid", "m-small")
+        model: read_series(path, "total_rate_rps", where={"model": model}, also=("active_clients",))
+        for model in ("m-large", "m-mid", "m-small")
     }
     parts: dict[str, dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]] = {}
     path = shared_data(*SERVEGEN[1])
     with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
         for row in csv.DictReader(text):
-            whole = rates.get(row["model"])
-            if whole is not None:
-                at = round((float(row["t_s"]) - whole.start_s) / whole.step_s)
+            total = rates.get(row["model"])
+            if total is not None:
+                at = round((float(row["t_s"]) - total.start_s) / total.step_s)
                 clients = parts.setdefault(row["model"], {})
-                clients.setdefault(row["client"], np.zeros(len(whole)))[at] = row["rate_rps"]
-    return [replace(whole, parts=parts[model]) for model, whole in rates.items()]
+                clients.setdefault(row["client"], np.zeros(len(total)))[at] = row["rate_rps"]
+    return [replace(total, parts=parts[model]) for model, total in rates.items()]
 
 
 def utilisation(workload: str) -> list[Series]:
-    """Percent of a core every 50 ms, of the recording that comes with the package.
+    """Read percent of a core every 50 ms, from the recording that ships with the package.
 
-    A value is the average of the 50 ms before its stamp, so that the next one shares nothing with
-    what is known.
+    A value is the average of the 50 ms before its time stamp, so that the next one has no overlap
+    with the past.
     """
     return [read_series(shipped(), "use_percent", where={"workload": workload}, step_s=FAST_S[0])]
 
@@ -156,10 +157,11 @@ CARBON_REGIONS = (
 
 
 def carbon() -> list[Series]:
-    """Hourly grams of CO2 per kWh of 13 regions."""
+    """Read hourly grams of CO2 per kWh of 13 regions."""
     path = shared_data(*CARBON[0])
     return [
-        read_series(path, "carbon_gco2_per_kwh", where={"region": each}) for each in CARBON_REGIONS
+        read_series(path, "carbon_gco2_per_kwh", where={"region": region})
+        for region in CARBON_REGIONS
     ]
 
 
@@ -225,17 +227,26 @@ def row_of(
     count: int,
     most: bool = True,
 ) -> Row:
-    """One figure; `most`: the bar is the most it may be, else the least."""
-    holds: bool | None = None
+    """Return the row of a figure.
+
+    Args:
+        metric: name of the figure.
+        value: measured.
+        bar: a limit, or the range (least, most); None = no bar.
+        baseline: what it is compared with, for people.
+        count: values that it rests on.
+        most: whether a single limit is the most it may be; else the least.
+    """
     if isinstance(bar, tuple):
-        holds = bar[0] <= value <= bar[1]
-    elif bar is not None:
-        holds = value <= bar if most else value >= bar
+        limits = Bar(*bar)
+    else:
+        limits = Bar.at_most(bar) if most else Bar.at_least(bar)
+    figure = Figure(metric, value, bar=limits)
     return {
         "metric": metric,
         "value": value,
-        "bar": list(bar) if isinstance(bar, tuple) else bar,
+        "bar": limits.as_json(),
         "baseline": baseline,
         "n": count,
-        "holds": holds,
+        "holds": figure.holds,
     }

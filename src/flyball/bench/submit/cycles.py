@@ -1,7 +1,7 @@
-"""How long a control cycle takes that decides, on clusters of many nodes with long queues.
+"""Measures control cycles that decide, on clusters of many nodes with long queues.
 
 The nodes are virtual, and so is the clock; the control plane, its journal and the disk are real.
-Time goes from one end of a job to the next. As many jobs are submitted as have started, so that
+Time jumps from one end of a job to the next. As many jobs are submitted as have started, so that
 the queue keeps its length. Filling the empty cluster is not counted: it happens once.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flyball.bench.submit.rows import Row, Setting, at_most
+from flyball.bench.submit.rows import Row, SubmitSetting, at_most
 from flyball.bench.submit.server import state_folder
 from flyball.control.plane import Plane
 from flyball.core.jobs import JobSpec
@@ -24,19 +24,19 @@ from flyball.twin.live import warm
 
 POLICIES = ("easy", "fifo-skip")
 START_US = 1_700_000_000_000_000
-DEVICES = 8
+DEVICES_PER_NODE = 8
 SIZES, SHARES = (1, 2, 4, 8), (0.6, 0.2, 0.1, 0.1)
-"""Devices of a job, and how often they are asked for."""
+"""Devices of a job, and the probability of each size."""
 LOG_S, SPREAD = 8.0, 1.5
-"""Run times are log-normal, with a median of 50 minutes."""
+"""Mean and spread of the log of run times: a median of 50 minutes."""
 SHORTEST_S, LONGEST_S = 60.0, 200_000.0
 TENANTS, USERS = 8, 50
 BATCH = 1_000
 
 
 @dataclass(frozen=True)
-class Case:
-    """So many nodes and pending jobs; the 99th percentile is to stay below the bar."""
+class CycleCase:
+    """A size of cluster and queue, with the bar of the 99th percentile."""
 
     nodes: int
     pending: int
@@ -44,15 +44,15 @@ class Case:
     bar_ms: float
 
 
-WHOLE = (Case(1_000, 10_000, 1_000, 100.0), Case(4_000, 100_000, 200, 1_000.0))
-QUICK = (Case(100, 1_000, 100, 100.0),)
+FULL = (CycleCase(1_000, 10_000, 1_000, 100.0), CycleCase(4_000, 100_000, 200, 1_000.0))
+QUICK = (CycleCase(100, 1_000, 100, 100.0),)
 
 
-def cycles(setting: Setting) -> list[Row]:
-    """Two rows for each case and policy: half of the cycles are faster, 99 % are."""
+def cycles(setting: SubmitSetting) -> list[Row]:
+    """Time of a cycle that decides: median and 99th percentile, by cluster and policy."""
     warm(setting.note)
     rows = []
-    for case in QUICK if setting.quick else WHOLE:
+    for case in QUICK if setting.quick else FULL:
         for policy in POLICIES:
             with state_folder(setting.folder) as state:
                 world = World(state, case, policy)
@@ -63,7 +63,7 @@ def cycles(setting: Setting) -> list[Row]:
     return rows
 
 
-def _rows(world: World, setting: Setting) -> list[Row]:
+def _rows(world: World, setting: SubmitSetting) -> list[Row]:
     case = world.case
     name = f"cycle, {case.nodes:,} nodes, {case.pending:,} pending, {world.policy}"
     setting.note(f"  {name}: filling")
@@ -73,7 +73,7 @@ def _rows(world: World, setting: Setting) -> list[Row]:
     cpu50_ms, cpu99_ms = (1e3 * np.percentile(cpu_s, [50, 99])).tolist()
     setting.note(f"  {name}: p50 {p50_ms:.1f} ms, p99 {p99_ms:.1f} ms ({cpu99_ms:.1f} of CPU)")
     about = (
-        f"{case.nodes * DEVICES:,} devices, {len(world.plane.table.running):,} running; "
+        f"{case.nodes * DEVICES_PER_NODE:,} devices, {len(world.plane.table.running):,} running; "
         f"{len(took_s):,} cycles that decided; filling took {fill_s:.1f} s"
     )
     return [
@@ -83,13 +83,15 @@ def _rows(world: World, setting: Setting) -> list[Row]:
 
 
 class World:
-    """A control plane over virtual nodes, full and with a queue."""
+    """A control plane over virtual nodes that are full, with a queue."""
 
-    def __init__(self, state: Path, case: Case, policy: str) -> None:
+    def __init__(self, state: Path, case: CycleCase, policy: str) -> None:
         self.case, self.policy = case, policy
         self._now_us = START_US
         self._rng = np.random.default_rng(0)
-        nodes = [LiveNode(f"n{at}", "V100", DEVICES, 64, 524_288) for at in range(case.nodes)]
+        nodes = [
+            LiveNode(f"n{at}", "V100", DEVICES_PER_NODE, 64, 524_288) for at in range(case.nodes)
+        ]
         self.engine = VirtualEngine(nodes, lambda: self._now_us)
         knobs = get_policy(policy).knobs
         self.plane = Plane(state, self.engine, policy, knobs, lambda _last: lambda: self._now_us)
@@ -100,7 +102,7 @@ class World:
         return len(self.plane.book.jobs) - len(self.plane.table.running)
 
     def fill(self) -> float:
-        """Submit until the queue is as long as it should be; seconds of cycles."""
+        """Submit until the queue has its length; return the seconds of the cycles."""
         took_s = 0.0
         while (missing := self.case.pending - self._pending) > 0:
             for _ in range(-(-min(missing, 10 * BATCH) // BATCH)):
@@ -112,7 +114,7 @@ class World:
         return took_s
 
     def measure(self) -> tuple[list[float], list[float]]:
-        """Wall and CPU seconds of every cycle that decided."""
+        """Return wall and CPU seconds of every cycle that decided."""
         took_s: list[float] = []
         cpu_s: list[float] = []
         while len(took_s) < self.case.cycles:

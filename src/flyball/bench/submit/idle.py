@@ -1,6 +1,6 @@
-"""What Flyball takes when nothing happens: memory (PSS) and CPU of its processes.
+"""Measures Flyball when it is idle: memory (PSS) and CPU of its processes.
 
-One job sleeps, so that there is a supervisor to look at.
+One job sleeps, so that there is a supervisor to measure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 
 import psutil
 
-from flyball.bench.submit.rows import Row, Setting, at_most
+from flyball.bench.submit.rows import Row, SubmitSetting, at_most
 from flyball.bench.submit.server import Up, running, state_folder
 
 MB = 1e6
@@ -23,7 +23,7 @@ BARS_MB = {
 AGENT, FORESIGHT = "flyball.monitor.agent", "flyball.learn.worker"
 
 
-def idle(setting: Setting) -> list[Row]:
+def idle(setting: SubmitSetting) -> list[Row]:
     """Memory of each process after a minute, then CPU of all together over half a minute."""
     settle_s, watch_s = setting.size(60, 5), setting.size(30, 5)
     with state_folder(setting.folder) as state, running(state) as up:
@@ -31,14 +31,14 @@ def idle(setting: Setting) -> list[Row]:
         setting.note(f"  waiting {settle_s} s")
         time.sleep(settle_s)
         parts = _processes(up)
-        memory_mb = {name: each.memory_full_info().pss / MB for name, each in parts.items()}
+        memory_mb = {name: part.memory_full_info().pss / MB for name, part in parts.items()}
         setting.note(f"  watching for {watch_s} s")
-        before = {name: _cpu_s(each) for name, each in parts.items()}
+        before = {name: _cpu_s(part) for name, part in parts.items()}
         began = time.monotonic()
         time.sleep(watch_s)
         span_s = time.monotonic() - began
         used = {
-            name: 100.0 * (_cpu_s(each) - before[name]) / span_s for name, each in parts.items()
+            name: 100.0 * (_cpu_s(part) - before[name]) / span_s for name, part in parts.items()
         }
     rows = [
         at_most(f"memory of the {name}, idle", memory_mb[name], "MB (PSS)", bar)
@@ -50,16 +50,16 @@ def idle(setting: Setting) -> list[Row]:
 
 
 def _processes(up: Up) -> dict[str, psutil.Process]:
-    """By name: the control plane, its children, and the supervisor that holds the claim."""
+    """Return by name the control plane, its children, and the supervisor of the running job."""
     plane = psutil.Process(up.process.pid)
     children = plane.children()
     agent, foresight = (
-        next(each for each in children if name in each.cmdline()) for name in (AGENT, FORESIGHT)
+        next(child for child in children if name in child.cmdline()) for name in (AGENT, FORESIGHT)
     )
     engine = str(up.state / "engine")
-    spawner = next(each for each in children if engine in each.cmdline())
-    supervisors = [each for each in psutil.process_iter() if _is_of(each, engine)]
-    supervisor = next(each for each in supervisors if each.pid != spawner.pid)
+    spawner = next(child for child in children if engine in child.cmdline())
+    candidates = [process for process in psutil.process_iter() if _is_of(process, engine)]
+    supervisor = next(process for process in candidates if process.pid != spawner.pid)
     return {
         "control plane": plane,
         "agent": agent,
@@ -70,7 +70,7 @@ def _processes(up: Up) -> dict[str, psutil.Process]:
 
 
 def _is_of(process: psutil.Process, engine: str) -> bool:
-    """Whether it is a spawner or a supervisor of this folder."""
+    """Return whether a process is a spawner or a supervisor of this folder."""
     try:
         return engine in process.cmdline()
     except psutil.Error:
@@ -78,6 +78,6 @@ def _is_of(process: psutil.Process, engine: str) -> bool:
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    """Its own and that of its children that have ended."""
+    """Return the CPU time of a process and of its children that have ended."""
     times = process.cpu_times()
     return float(times.user + times.system + times.children_user + times.children_system)

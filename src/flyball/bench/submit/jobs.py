@@ -1,4 +1,4 @@
-"""Real jobs on this machine: how many short ones a second."""
+"""Measures short real jobs on this machine: how many a second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections import Counter
 
-from flyball.bench.submit.rows import Row, Setting, at_least
+from flyball.bench.submit.rows import Row, SubmitSetting, at_least
 from flyball.bench.submit.server import (
     FAILED_STATES,
     Up,
@@ -23,12 +23,12 @@ from flyball.core.jobs import JobState
 
 BATCH = 1_000
 LONGEST_S = 1_800.0
-LOOK_S = 0.5
-"""Between two looks whether all have ended: each goes through the queue."""
+POLL_S = 0.5
+"""Interval of checks whether all have ended: each reads the queue."""
 
 
-def jobs(setting: Setting) -> list[Row]:
-    """`true`, many times: from the first submit until the last has ended; and xargs beside it."""
+def jobs(setting: SubmitSetting) -> list[Row]:
+    """`true`, many times: from the first submit until the last has ended; and the same by xargs."""
     count = setting.size(10_000, 300)
     with state_folder(setting.folder) as state:
         with running(state) as up:
@@ -56,15 +56,15 @@ def jobs(setting: Setting) -> list[Row]:
 
 
 def _run_all(up: Up, count: int) -> float:
-    """Seconds until all have ended."""
+    """Run all jobs and return the seconds until the last has ended."""
     began = time.monotonic()
     with up.client() as client:
         for first in range(0, count, BATCH):
             size = min(BATCH, count - first)
             client.submit_many([{"argv": ["true"], "cwd": "/", "cpus": 1}] * size)
-        wait_until(lambda: not client.queue(1), LONGEST_S, "the jobs to end", LOOK_S)
+        wait_until(lambda: not client.queue(1), LONGEST_S, "the jobs to end", POLL_S)
         took_s = time.monotonic() - began
-        for state in FAILED_STATES:  # while the plane can still say what their logs hold
+        for state in FAILED_STATES:  # while the control plane can still serve their logs
             for job in client.jobs(state=state, limit=1):
                 refuse_failed(client, job["id"])
     return took_s

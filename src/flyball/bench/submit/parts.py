@@ -1,4 +1,4 @@
-"""How fast the live system is, and what it takes: each promise with its bar.
+"""Speed and resource use of the live system, each figure with its bar.
 
 The processes, the disk and the jobs are real; only the nodes of large clusters are virtual. Every
 state folder is a temporary one, and nothing that was started is left behind.
@@ -23,13 +23,13 @@ from flyball.bench.submit.idle import idle
 from flyball.bench.submit.jobs import jobs
 from flyball.bench.submit.rates import batches, submits
 from flyball.bench.submit.recovery import recovery
-from flyball.bench.submit.rows import Row, Setting
+from flyball.bench.submit.rows import Row, SubmitSetting
 from flyball.bench.submit.speed import speed
 from flyball.core.errors import BadInput
-from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
 from flyball.experiments.run_file import RunFile
 
-PARTS: dict[str, Callable[[Setting], list[Row]]] = {
+PARTS: dict[str, Callable[[SubmitSetting], list[Row]]] = {
     "submits": submits,
     "batches": batches,
     "cycles": cycles,
@@ -50,28 +50,30 @@ def run(
     folder: Path | None = None,
     done: Callable[[str], None] = lambda _part: None,
 ) -> tuple[Outcome, dict[str, Any]]:
-    """Every figure of `flyball bench submit`, and what they were measured on.
+    """Measure the parts of `flyball bench submit`; return them, and the machine they ran on.
 
     Args:
-        note: told what is being done.
-        runs: keeps each part as soon as it is whole.
+        note: receives what is being done.
+        runs: keeps each part as soon as it is complete.
         only: names of parts; none = all.
-        quick: small sizes, for a first look.
-        folder: where state folders are made; default: the system's temporary folder.
-        done: told the name of each part that is over.
+        quick: small sizes, for a first impression.
+        folder: parent of the state folders; default: the system's temporary folder.
+        done: receives the name of each part that is over.
 
     Raises:
-        BadInput: an unknown part, or no folder.
+        BadInput: an unknown part, or a folder that cannot be written to.
     """
     base = folder or Path(tempfile.gettempdir())
     if not os.access(base, os.W_OK | os.X_OK):
         raise BadInput(f"{base} is no folder that can be written to", "name another --folder")
-    setting = Setting(base.resolve(), quick, note)
+    setting = SubmitSetting(base.resolve(), quick, note)
     about = machine(setting.folder)
     if about["file_system"] in IN_MEMORY:
         note(f"{base} is in memory: nothing is durable there; name a disk with --folder")
     parts = {
-        name: Part(partial(_measured, measure, setting), (measure.__doc__ or "").splitlines()[0])
+        name: BenchPart(
+            partial(_measured, measure, setting), (measure.__doc__ or "").splitlines()[0]
+        )
         for name, measure in PARTS.items()
     }
     sizes = {"quick": quick, "folder": str(setting.folder)}
@@ -81,13 +83,15 @@ def run(
 
 
 def _measured(
-    measure: Callable[[Setting], list[Row]], setting: Setting, _note: Callable[[str], None]
+    measure: Callable[[SubmitSetting], list[Row]],
+    setting: SubmitSetting,
+    _note: Callable[[str], None],
 ) -> list[Row]:
     return measure(setting)
 
 
 def machine(folder: Path) -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Describe the machine that the figures were measured on."""
     return {
         "cpu": _cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
@@ -108,15 +112,15 @@ def _cpu_name() -> str:
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of the mount that the folder is on."""
+    """Return the type of the file system that the folder is on."""
     mounts = [
-        each for each in psutil.disk_partitions(all=True) if folder.is_relative_to(each.mountpoint)
+        disk for disk in psutil.disk_partitions(all=True) if folder.is_relative_to(disk.mountpoint)
     ]
-    return max(mounts, key=lambda each: len(each.mountpoint)).fstype if mounts else "unknown"
+    return max(mounts, key=lambda disk: len(disk.mountpoint)).fstype if mounts else "unknown"
 
 
 def _sync_ms(folder: Path) -> float:
-    """What it costs to have 4 KiB on the disk: the median of some."""
+    """Return the median time to write and sync 4 KiB."""
     took_s = []
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         for _ in range(SYNCS):

@@ -1,7 +1,7 @@
-"""How fast jobs are accepted: one by one over many connections, and in batches.
+"""Measures how fast jobs are accepted: one by one over many connections, and in batches.
 
-One job holds all cores, so that the others pend and running them takes nothing away. Decisions are
-made all the while, as they are whenever somebody submits.
+One job holds all cores, so that the others stay pending and use no CPU. Decisions go on meanwhile,
+as they always do after a submit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from flyball.bench.submit.rows import Row, Setting, at_least
+from flyball.bench.submit.rows import Row, SubmitSetting, at_least
 from flyball.bench.submit.server import Up, running, state_folder
 
 CONNECTIONS = 32
@@ -25,16 +25,16 @@ JOB = {"argv": ["python", "train.py", "--epochs", "3"], "cwd": "/", "cpus": 1, "
 DURABLE = "journal with synchronous=FULL, each job with a key"
 
 
-def submits(setting: Setting) -> list[Row]:
+def submits(setting: SubmitSetting) -> list[Row]:
     """Jobs a second, one call each; the median of a few runs, and the latency in all of them."""
-    each = setting.size(5_000, 500) // CONNECTIONS
+    per_connection = setting.size(5_000, 500) // CONNECTIONS
     rates, took_s = [], []
     with _full(setting) as up:
         _one_by_one(up, 5)
         cpu_s = up.cpu_s()
         for _ in range(REPEATS):
             began = time.monotonic()
-            latencies = _one_by_one(up, each)
+            latencies = _one_by_one(up, per_connection)
             rates.append(len(latencies) / (time.monotonic() - began))
             took_s += latencies
             setting.note(f"  {rates[-1]:,.0f} submits/s over {CONNECTIONS} connections")
@@ -45,7 +45,7 @@ def submits(setting: Setting) -> list[Row]:
     return [at_least("submits one by one", float(np.median(rates)), "jobs/s", 500.0, **more)]
 
 
-def batches(setting: Setting) -> list[Row]:
+def batches(setting: SubmitSetting) -> list[Row]:
     """Jobs a second in batches of a thousand over one connection; the median of a few runs."""
     count = setting.size(10, 2)
     rates = []
@@ -66,25 +66,25 @@ def batches(setting: Setting) -> list[Row]:
 
 
 @contextmanager
-def _full(setting: Setting) -> Iterator[Up]:
-    """A control plane whose machine is taken."""
+def _full(setting: SubmitSetting) -> Iterator[Up]:
+    """Run a control plane whose cores are all held by one job."""
     with state_folder(setting.folder) as state, running(state) as up:
         up.fill()
         yield up
 
 
-def _one_by_one(up: Up, each: int) -> list[float]:
-    """So many submits on every connection at once; the seconds that each took."""
+def _one_by_one(up: Up, per_connection: int) -> list[float]:
+    """Submit this many jobs on every connection at once; return the seconds that each took."""
     body = json.dumps(JOB).encode()
 
     def submit(_number: int) -> list[float]:
         took_s = []
         with up.connection() as connection:
-            for _ in range(each):
+            for _ in range(per_connection):
                 began = time.monotonic()
                 connection.post("/jobs", body, uuid.uuid4().hex)
                 took_s.append(time.monotonic() - began)
         return took_s
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        return [took for some in pool.map(submit, range(CONNECTIONS)) for took in some]
+        return [took for times in pool.map(submit, range(CONNECTIONS)) for took in times]

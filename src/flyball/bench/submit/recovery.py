@@ -1,4 +1,4 @@
-"""How soon there is a decision after a start, with a long history in the journal."""
+"""Measures the time from a start to the first decision, with a long history in the journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from flyball.bench.submit.rows import Row, Setting, at_most
+from flyball.bench.submit.rows import Row, SubmitSetting, at_most
 from flyball.bench.submit.server import START_S, started, state_folder, wait_until
 from flyball.control.jobs.live_state import Book
 from flyball.control.journal.history import History
@@ -34,7 +34,7 @@ RUN_US = 60 * US_PER_S
 SPEC = {"argv": ["true"], "name": "train", "cwd": "/", "user": "anna", "limit_s": 3600.0}
 
 
-def recovery(setting: Setting) -> list[Row]:
+def recovery(setting: SubmitSetting) -> list[Row]:
     """From opening the journal, and from starting the process, to the first decision on record."""
     count = setting.size(100_000, 2_000)
     warm(setting.note)
@@ -48,15 +48,15 @@ def recovery(setting: Setting) -> list[Row]:
     about = f"{count:,} ended jobs, journal of {size_mb:.0f} MB; median of {REPEATS}"
     return [
         at_most(
-            f"first decision after {name}", float(found[0]), "s", BAR_S, about=about,
-            cpu_s=float(found[1]),
+            f"first decision after {name}", float(times[0]), "s", BAR_S, about=about,
+            cpu_s=float(times[1]),
         )
-        for name, found in (("opening the plane", opened), ("starting `flyball up`", up))
+        for name, times in (("opening the plane", opened), ("starting `flyball up`", up))
     ]  # fmt: skip
 
 
 def write_history(path: Path, count: int) -> None:
-    """Jobs that ran and ended, and a few that pend, as a control plane would have recorded them."""
+    """Write jobs that have ended, and a few pending ones, as a control plane would record them."""
     book = Book()
 
     def committed(events: Sequence[tuple[int, Event]], changes: Changes) -> None:
@@ -66,8 +66,8 @@ def write_history(path: Path, count: int) -> None:
     with Journal(path, book.fold, committed) as journal:
         for first in range(1, count + 1, BATCH):
             ids = range(first, min(first + BATCH, count + 1))
-            for made in (_submitted, _intended, _started, _ended):
-                journal.append([made(job, began_us + job * US_PER_S) for job in ids]).wait()
+            for event in (_submitted, _intended, _started, _ended):
+                journal.append([event(job, began_us + job * US_PER_S) for job in ids]).wait()
         ids = range(count + 1, count + 1 + PENDING)
         journal.append([_submitted(job, began_us + job * US_PER_S) for job in ids]).wait()
 
@@ -95,16 +95,16 @@ def _ended(job: int, at_us: int) -> Event:
 
 
 @contextmanager
-def _copy(setting: Setting, base: Path) -> Iterator[Path]:
-    """The history in a folder of its own: what is done there must not be there the next time."""
+def _copy(setting: SubmitSetting, base: Path) -> Iterator[Path]:
+    """Copy the history to a new folder, so that repeats do not see each other's changes."""
     with state_folder(setting.folder) as state:
-        for each in base.glob(f"{JOURNAL}*"):
-            shutil.copy(each, state)
+        for path in base.glob(f"{JOURNAL}*"):
+            shutil.copy(path, state)
         yield state
 
 
-def _opened(setting: Setting, base: Path) -> tuple[float, float]:
-    """Seconds, and seconds of CPU."""
+def _opened(setting: SubmitSetting, base: Path) -> tuple[float, float]:
+    """Return wall and CPU seconds from opening the plane to its first decision."""
     with _copy(setting, base) as state:
         clock = LiveClock()
         engine = VirtualEngine([LiveNode("here", "CPU1", 2, 2, 8192)], clock.now_us)
@@ -121,8 +121,8 @@ def _opened(setting: Setting, base: Path) -> tuple[float, float]:
     return took
 
 
-def _up(setting: Setting, base: Path) -> tuple[float, float]:
-    """The same, seen from outside, in the journal that the process writes."""
+def _up(setting: SubmitSetting, base: Path) -> tuple[float, float]:
+    """Return the same for `flyball up`, observed in the journal that the process writes."""
     with _copy(setting, base) as state, History(state / JOURNAL) as history:
         began = time.monotonic()
         with started(state) as process:

@@ -1,4 +1,4 @@
-"""What the parts of `flyball bench submit` share: their setting, and rows with a bar."""
+"""What the parts of `flyball bench submit` share: their setting, and the rows of their figures."""
 
 from __future__ import annotations
 
@@ -8,41 +8,48 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flyball.bench.figure import Bar, Figure
+
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Where and how large.
+class SubmitSetting:
+    """Says where to measure and how much.
 
     Attributes:
-        folder: for state folders; on the disk that is to be measured.
-        quick: small sizes, for a first look.
-        note: told what is being done.
+        folder: parent of the state folders, on the disk to measure.
+        quick: small sizes, for a first impression.
+        note: receives what is being done.
     """
 
     folder: Path
     quick: bool
     note: Callable[[str], None]
 
-    def size(self, whole: int, quick: int) -> int:
-        """One of the two."""
-        return quick if self.quick else whole
+    def size(self, full: int, quick: int) -> int:
+        """Return the size of a full run, or of a quick one."""
+        return quick if self.quick else full
 
 
 def at_least(figure: str, value: float, unit: str, bar: float | None, **more: Any) -> Row:
-    """A figure that should be large; without a bar it is there to compare with."""
-    return _row(figure, value, unit, bar, None if bar is None else value >= bar, more)
+    """Return the row of a figure that should be large; None = no bar, for comparison only."""
+    return _row(Figure(figure, value, unit, Bar.at_least(bar)), more)
 
 
 def at_most(figure: str, value: float, unit: str, bar: float | None, **more: Any) -> Row:
-    """A figure that should be small."""
-    return _row(figure, value, unit, bar, None if bar is None else value <= bar, more)
+    """Return the row of a figure that should be small; None = no bar."""
+    return _row(Figure(figure, value, unit, Bar.at_most(bar)), more)
 
 
-def _row(
-    figure: str, value: float, unit: str, bar: float | None, holds: bool | None, more: Row
-) -> Row:
-    """The load is that of the moment: what others do on the machine is in every figure."""
-    row = {"figure": figure, "value": value, "unit": unit, "bar": bar, "holds": holds}
-    return {**row, "load_1m": os.getloadavg()[0], **more}
+def _row(figure: Figure, more: Row) -> Row:
+    """Return a row with the load of the moment: other work on the machine affects every figure."""
+    return {
+        "figure": figure.name,
+        "value": figure.value,
+        "unit": figure.unit,
+        "bar": figure.bar.as_json(),
+        "holds": figure.holds,
+        "load_1m": os.getloadavg()[0],
+        **more,
+    }

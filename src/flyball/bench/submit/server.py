@@ -1,4 +1,4 @@
-"""A real `flyball up` for measurements, and connections to it. Nothing of it is left behind."""
+"""Runs a real `flyball up` for measurements, and connects to it. No process is left behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flyball.sdk.client import Client
 from flyball.sdk.endpoint import find_endpoint
 
 START_S = 180.0
-"""The first start on a machine compiles the decision kernel."""
+"""Timeout of a start; the first one on a machine compiles the decision kernel."""
 STOP_S = 30.0
 CALL_S = 120.0
 
@@ -37,27 +37,27 @@ class Up:
 
     Attributes:
         state: its folder.
-        process: the control plane, leader of a group that its agent and spawner are in too.
+        process: the control plane, leader of the group of its agent and spawner.
     """
 
     def __init__(self, state: Path, process: subprocess.Popen[bytes]) -> None:
         self.state, self.process = state, process
 
     def client(self) -> Client:
-        """As its users have it."""
+        """Return the client that users have."""
         return Client(self.state, timeout_s=CALL_S)
 
     def connection(self) -> Connection:
-        """One that costs the measuring side little."""
+        """Return a connection that costs the benchmark little CPU."""
         return Connection(self.state)
 
     def cpu_s(self) -> float:
-        """CPU time of the control plane so far. Others on the machine do not change it much."""
+        """Return the CPU time of the control plane so far, which other load hardly changes."""
         times = psutil.Process(self.process.pid).cpu_times()
         return float(times.user + times.system)
 
     def fill(self) -> int:
-        """Hold all cores with one job that sleeps, so that everything else pends; its id."""
+        """Hold all cores with one job that sleeps, so that others stay pending; return its id."""
         with self.client() as client:
             cores = sum(int(node["devices"]) for node in client.nodes())
             job = client.submit(["sleep", "86400"], cpus=cores, cwd="/")
@@ -70,22 +70,22 @@ class Up:
 
     @contextlib.contextmanager
     def paused(self, *supervisors: int) -> Iterator[None]:
-        """As if Flyball were not there: none of its processes gets any CPU."""
+        """Stop all processes of Flyball meanwhile, so that they use no CPU."""
 
-        def all_get(number: signal.Signals) -> None:
+        def signal_all(number: signal.Signals) -> None:
             os.killpg(self.process.pid, number)
             for pid in supervisors:
                 os.kill(pid, number)
 
-        all_get(signal.SIGSTOP)
+        signal_all(signal.SIGSTOP)
         try:
             yield
         finally:
-            all_get(signal.SIGCONT)
+            signal_all(signal.SIGCONT)
 
 
 class Connection:
-    """One kept-alive connection. The standard library's: httpx would be measured with it."""
+    """One keep-alive connection of the standard library, as httpx would add its own cost."""
 
     def __init__(self, state: Path) -> None:
         endpoint = find_endpoint(state)
@@ -107,7 +107,7 @@ class Connection:
         self._http.close()
 
     def post(self, path: str, body: bytes, key: str) -> Any:
-        """What is answered.
+        """Post a body and return the answer.
 
         Raises:
             Unavailable: another status than 201.
@@ -123,7 +123,7 @@ class Connection:
 
 @contextlib.contextmanager
 def state_folder(base: Path) -> Iterator[Path]:
-    """An empty one; removed in the end, with whatever still runs in it."""
+    """Create an empty state folder; at the end kill what still runs in it and remove it."""
     with tempfile.TemporaryDirectory(prefix="flyball-bench-", dir=base) as folder:
         state = Path(folder).resolve()
         try:
@@ -134,10 +134,10 @@ def state_folder(base: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def running(state: Path, *options: str) -> Iterator[Up]:
-    """`flyball up` on the folder, ready for calls.
+    """Run `flyball up` on the folder, ready for calls.
 
     Raises:
-        Unavailable: it did not come up.
+        Unavailable: it did not start.
     """
     with started(state, *options) as process:
         up = Up(state, process)
@@ -147,7 +147,7 @@ def running(state: Path, *options: str) -> Iterator[Up]:
 
 @contextlib.contextmanager
 def started(state: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The process; ended in order if it can be, and all of its group in any case."""
+    """Start `flyball up`; at the end terminate it, then kill its group."""
     command = [sys.executable, "-m", "flyball", "up", "--state", str(state), *options]
     with open(state / "up.log", "ab") as log:
         process = subprocess.Popen(
@@ -166,26 +166,26 @@ def started(state: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def _is_up(up: Up) -> bool:
     if up.process.poll() is not None:
-        said = (up.state / "up.log").read_text(errors="replace").strip()
-        raise Unavailable(f"flyball up ended: {said[-500:]}", "try it by itself")
+        log = (up.state / "up.log").read_text(errors="replace").strip()
+        raise Unavailable(f"flyball up ended: {log[-500:]}", "try it by itself")
     return (up.state / "endpoint.json").exists()
 
 
 def end_attempts(state: Path) -> None:
-    """Kill what supervisors and jobs a control plane has left in its folder."""
+    """Kill the supervisors and jobs that a control plane has left in its folder."""
     engine = state / "engine"
     if not engine.is_dir():
         return
-    # A supervisor on its way has no claim yet by which it could be found.
+    # A supervisor that is just starting has no claim yet by which it could be found.
     wait_until(lambda: nobody_spawns(engine), STOP_S, "supervisors to claim their attempts")
     folder = os.open(engine, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in os.listdir(folder):
             token = claim.token_of(name)
-            found = claim.read(folder, *token) if token else None
-            if found is not None and found.exit is None and not found.void:
-                signal_supervisor(found, signal.SIGKILL)
-                while kill_leftovers(found, state, None):
+            attempt = claim.read(folder, *token) if token else None
+            if attempt is not None and attempt.exit is None and not attempt.void:
+                signal_supervisor(attempt, signal.SIGKILL)
+                while kill_leftovers(attempt, state, None):
                     time.sleep(0.02)
     finally:
         os.close(folder)
@@ -196,7 +196,7 @@ LOG_END_LINES = 5
 
 
 def refuse_failed(client: Client, job: int) -> bool:
-    """Say that a job has failed, with the end of its log; False if it has not.
+    """Raise an error with the end of its log if a job has failed; else return False.
 
     Raises:
         Unavailable: it has failed.
@@ -204,8 +204,8 @@ def refuse_failed(client: Client, job: int) -> bool:
     seen = client.job(job)
     if seen["state"] not in FAILED_STATES:
         return False
-    said = b"".join(client.logs(job, tail=LOG_END_LINES)) if seen["attempts"] else b""
-    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    log = b"".join(client.logs(job, tail=LOG_END_LINES)) if seen["attempts"] else b""
+    lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
     code = f" with exit code {seen['exit_code']}" if seen["exit_code"] else ""
     raise Unavailable(
         f"job {job} ended as {seen['state']}{code}: {' | '.join(lines) or 'it printed nothing'}",
@@ -213,14 +213,16 @@ def refuse_failed(client: Client, job: int) -> bool:
     )
 
 
-def wait_until(true: Callable[[], bool], seconds: float, what: str, pause_s: float = 0.02) -> None:
-    """Ask again and again, with pauses in which the asking takes nothing.
+def wait_until(
+    condition: Callable[[], bool], seconds: float, what: str, pause_s: float = 0.02
+) -> None:
+    """Poll a condition until it is true.
 
     Raises:
-        Unavailable: the time is up.
+        Unavailable: the wait timed out.
     """
-    until = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > until:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
             raise Unavailable(f"waited {seconds:g} s for {what}", "is the machine very busy?")
         time.sleep(pause_s)

@@ -1,7 +1,7 @@
-"""How fast a job that computes runs under Flyball, against the same program by itself.
+"""Measures how fast a job that computes runs under Flyball, against the same program by itself.
 
-What else a host does changes the speed of a core by a fifth from one moment to the next, whatever
-the moment's length, and no two processes of one program are equally fast. So the job and its bare
+Other load on a host changes the speed of a core by a fifth from one moment to the next, however
+long the moments are, and no two processes of one program are equally fast. So the job and its bare
 twins take turns of milliseconds, thousands of times, and several sets of them are compared.
 """
 
@@ -20,27 +20,28 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
 
-from flyball.bench.submit.rows import Row, Setting, at_least, at_most
+from flyball.bench.submit.rows import Row, SubmitSetting, at_least, at_most
 from flyball.bench.submit.server import Up, refuse_failed, running, state_folder, wait_until
+from flyball.core.metrics import student_95
 
 SETS, TURNS = 40, 84
-"""Of a job and its twins, and turns of each in a set: in every order as often."""
+"""Sets of a job and its twins, and turns of each in a set: every order occurs equally often."""
 TURN_S = 0.06
-"""In a few milliseconds the kernel has not yet moved Flyball's threads to the cores that are free:
-with turns of 20 ms a job waited for its core 1.2 % of the time, with these and in long runs 0.1."""
+"""Length of a turn. In a few milliseconds the kernel has not yet moved Flyball's threads to free
+cores: with turns of 20 ms a job waited for its core 1.2 % of the time, with these and in long runs
+0.1 %."""
 REST_S = 0.01
-"""Before each turn. What Flyball did not do while it stood still is not the job's to bear, what
-falls due in the job's turn is."""
+"""Pause before each turn, for the work that Flyball missed while it was stopped: it must not count
+against the job; work that falls due in the job's turn does."""
 SETTLE_S = 0.005
-"""From going on to the measured turn: waking up is no work."""
+"""Time from resuming a program to the measured turn, so that waking up does not count."""
 START_S = 60.0
 BAR = 99.0
-"""Percent of the bare speed."""
+"""Least speed in percent of the bare speed."""
 
 COUNTED, PID, PARENT = range(3)
-"""What is in the words of a program's file."""
+"""Positions of the integers in a program's file."""
 PROGRAM = """
 import hashlib, mmap, os, sys
 with open(sys.argv[1], "r+b") as file:
@@ -50,18 +51,18 @@ while True:
     hashlib.pbkdf2_hmac("sha256", b"a word", b"some salt", 300)
     words[0] += 1
 """
-"""Counts pieces of work that stay within a core's own caches."""
+"""Counts pieces of work that stay within the caches of a core."""
 
 NAMES = JOB, SAME, ANY = "as a job", "bare on the same core", "bare on any core"
 
 
 class Worker:
-    """A process of the program, seen through its file.
+    """A process of the program, observed through its file.
 
     Attributes:
-        command: what runs it.
-        turns_s: how long its turns have taken.
-        waited_s: how much of that it could have run, but somebody else did on its core.
+        command: that starts it.
+        turns_s: total time of its turns.
+        waited_s: part of that in which it was runnable but another task had its core.
     """
 
     def __init__(self, path: Path) -> None:
@@ -78,25 +79,25 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Of its process, once it computes."""
+        """Pid of its process, once it computes."""
         wait_until(lambda: self.computes, START_S, "a program to start")
         return self._words[PID]
 
     @property
     def parent(self) -> int:
-        """Of its process: the supervisor if it is a job."""
+        """Pid of the parent: the supervisor if it is a job."""
         return self._words[PARENT]
 
     def stop(self) -> None:
-        """Let it stand still."""
+        """Stop the process."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let it compute."""
+        """Resume the process."""
         os.kill(self.pid, signal.SIGCONT)
 
     def turn(self) -> float:
-        """Pieces a second, for a while."""
+        """Run for one turn and return pieces of work per second."""
         time.sleep(REST_S)
         self.go_on()
         time.sleep(SETTLE_S)
@@ -109,46 +110,51 @@ class Worker:
         return counted / took_s
 
     def _delay_s(self) -> float:
-        """How long it has been in a queue for a core."""
+        """Return how long it has waited in the run queue of a core."""
         _ran, waited, _times = Path(f"/proc/{self.pid}/schedstat").read_text().split()
         return int(waited) * 1e-9
 
 
-def speed(setting: Setting) -> list[Row]:
-    """The same work under Flyball and bare, on the job's core and wherever the kernel puts it, in
-    turns; Flyball's processes stand still while it runs bare."""
+def speed(setting: SubmitSetting) -> list[Row]:
+    """The same work under Flyball and bare, on the job's core and on any core, in turns.
+
+    Flyball's processes are stopped while it runs bare.
+    """
     sets, turns = setting.size(SETS, 2), setting.size(TURNS, 24)
     ratios: dict[str, list[float]] = {SAME: [], ANY: []}
-    waited, at_all = dict.fromkeys(NAMES, 0.0), dict.fromkeys(NAMES, 0.0)
+    waited, total = dict.fromkeys(NAMES, 0.0), dict.fromkeys(NAMES, 0.0)
     with state_folder(setting.folder) as state, running(state) as up:
         for number in range(sets):
             workers = {name: Worker(state / f"words.{at}") for at, name in enumerate(NAMES)}
             speeds = _one_set(up, workers, turns)
             for name, worker in workers.items():
                 waited[name] += worker.waited_s
-                at_all[name] += worker.turns_s
-            for twin, found in ratios.items():
-                found.append(100.0 * speeds[JOB] / speeds[twin])
-            said = (f"{found[-1]:.1f} % of {twin}" for twin, found in ratios.items())
-            setting.note(f"  set {number + 1} of {sets}: {', '.join(said)}")
+                total[name] += worker.turns_s
+            for twin, percents in ratios.items():
+                percents.append(100.0 * speeds[JOB] / speeds[twin])
+            texts = (f"{percents[-1]:.1f} % of {twin}" for twin, percents in ratios.items())
+            setting.note(f"  set {number + 1} of {sets}: {', '.join(texts)}")
     about = f"{sets} sets of processes, {turns} turns of {1e3 * TURN_S:g} ms each"
-    shares = {name: 100.0 * waited[name] / at_all[name] for name in NAMES}
+    shares = {name: 100.0 * waited[name] / total[name] for name in NAMES}
     return [
-        *(_row(twin, found, about) for twin, found in ratios.items()),
-        *(at_most(f"its core was taken, {name}", each, "%", None) for name, each in shares.items()),
+        *(_row(twin, percents, about) for twin, percents in ratios.items()),
+        *(
+            at_most(f"its core was taken, {name}", share, "%", None)
+            for name, share in shares.items()
+        ),
     ]
 
 
 def _one_set(up: Up, workers: Mapping[str, Worker], turns: int) -> dict[str, float]:
-    """Mean speeds of a new job and new twins."""
+    """Return the mean speeds of a new job and new twins."""
     job = workers[JOB]
     sums = dict.fromkeys(NAMES, 0.0)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_as_job(up, job))
-        cores, own = os.sched_getaffinity(0), os.sched_getaffinity(job.pid)
-        stack.enter_context(_bare(workers[SAME], own))
+        cores, job_cores = os.sched_getaffinity(0), os.sched_getaffinity(job.pid)
+        stack.enter_context(_bare(workers[SAME], job_cores))
         stack.enter_context(_bare(workers[ANY], cores))
-        stack.enter_context(_kept_to(cores - own or cores))
+        stack.enter_context(_kept_to(cores - job_cores or cores))
         for order in itertools.islice(itertools.cycle(itertools.permutations(NAMES)), turns):
             for name in order:
                 sums[name] += job.turn() if name == JOB else _bare_turn(up, job, workers[name])
@@ -157,7 +163,7 @@ def _one_set(up: Up, workers: Mapping[str, Worker], turns: int) -> dict[str, flo
 
 @contextlib.contextmanager
 def _kept_to(cores: Set[int]) -> Iterator[None]:
-    """Who measures stays out of the way."""
+    """Keep this process to these cores, out of the way of the job."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -167,14 +173,14 @@ def _kept_to(cores: Set[int]) -> Iterator[None]:
 
 
 def _bare_turn(up: Up, job: Worker, twin: Worker) -> float:
-    """A turn of a twin, without Flyball."""
+    """Run a turn of a twin while Flyball is stopped."""
     with up.paused(job.parent):
         return twin.turn()
 
 
 @contextlib.contextmanager
 def _as_job(up: Up, worker: Worker) -> Iterator[None]:
-    """The program as a job of one core, standing still."""
+    """Run the program as a job of one core, stopped."""
     with up.client() as client:
         number = client.submit(worker.command, cwd="/", cpus=1)
         wait_until(
@@ -191,8 +197,8 @@ def _as_job(up: Up, worker: Worker) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _bare(worker: Worker, cores: Set[int]) -> Iterator[None]:
-    """The program by itself on these cores, standing still."""
-    # In a session of its own, as a job is: the kernel shares the machine out among sessions.
+    """Run the program by itself on these cores, stopped."""
+    # In its own session, as a job is: the kernel divides the machine among sessions.
     process = subprocess.Popen(worker.command, start_new_session=True)
     try:
         os.sched_setaffinity(process.pid, cores)
@@ -204,10 +210,10 @@ def _bare(worker: Worker, cores: Set[int]) -> Iterator[None]:
 
 
 def _row(twin: str, ratios: list[float], about: str) -> Row:
-    """The mean of the sets, with the interval that 95 of 100 such means lie in."""
+    """Return the mean of the sets with its 95 % interval."""
     logs: npt.NDArray[np.float64] = np.log(ratios)
     mean = float(logs.mean())
-    wide = float(student.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5)
+    wide = float(student_95(len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5)
     low, high = np.exp([mean - wide, mean + wide]).tolist()
     name = f"speed of a job against {twin}"
     return at_least(name, float(np.exp(mean)), "%", BAR, about=about, low=low, high=high)

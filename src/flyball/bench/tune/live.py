@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Any
 
-from flyball.bench.tune.live_runs import Point, Stage, stage
+from flyball.bench.tune.live_runs import Stage, TrainingStep, stage
 from flyball.engines.local.machine import own_cores
+from flyball.experiments.tuning.rows import Row, tuning_row
 
 STEPS, EVERY, PAUSE_S = 300, 40, 0.01
 
-Row = dict[str, Any]
-
 
 def rows(progress: Callable[[str], None]) -> list[Row]:
-    """Run all of it; about half a minute on two idle cores."""
+    """Measure both runs; about half a minute on two idle cores."""
     with stage() as here:
         progress("live: an undisturbed run")
         plain = undisturbed(here)
@@ -27,15 +25,15 @@ def rows(progress: Callable[[str], None]) -> list[Row]:
         return elastic_rows(plain, here.curve(disturbed(here)))
 
 
-def undisturbed(here: Stage) -> list[Point]:
-    """The curve of a run that nobody touches."""
+def undisturbed(here: Stage) -> list[TrainingStep]:
+    """Return the curve of a run without any intervention."""
     job = here.train(STEPS, EVERY, PAUSE_S, cpus=cores())
     here.ended(job)
     return here.curve(job)
 
 
 def disturbed(here: Stage) -> int:
-    """The same with everything that can be done to it."""
+    """Run the same job through every intervention and return its number."""
     job = here.train(STEPS, EVERY, PAUSE_S, cpus=cores())
     here.until_step(job, STEPS // 8)
     here.plane.resize(job, 1)
@@ -50,39 +48,39 @@ def disturbed(here: Stage) -> int:
 
 
 def cores() -> int:
-    """Two, where there are."""
+    """Return two, or one on a machine with a single core."""
     return min(2, len(own_cores()))
 
 
-def elastic_rows(plain: Sequence[Point], tuned: Sequence[Point]) -> list[Row]:
-    """What was lost, and how far the curve is from that of the undisturbed run."""
-    attempts = max(each.attempt for each in tuned)
-    last = {at: [each for each in tuned if each.attempt == at] for at in range(1, attempts + 1)}
+def elastic_rows(plain: Sequence[TrainingStep], tuned: Sequence[TrainingStep]) -> list[Row]:
+    """Return what was lost, and how far the curve is from that of the undisturbed run."""
+    attempts = max(step.attempt for step in tuned)
+    steps_of = {at: [step for step in tuned if step.attempt == at] for at in range(1, attempts + 1)}
     repeated = [
-        last[at - 1][-1].step + 1 - last[at][0].step for at in range(2, attempts + 1) if last[at]
+        steps_of[at - 1][-1].step + 1 - steps_of[at][0].step
+        for at in range(2, attempts + 1)
+        if steps_of[at]
     ]
-    # Killed at any point, it may have to repeat what came after a checkpoint, and no more.
-    beyond = max([0, *(each - EVERY for each in repeated)])
-    final = {each.step: each.loss for each in tuned}
+    # Killed at any point, it may have to repeat the steps since its last checkpoint, and no more.
+    beyond = max([0, *(count - EVERY for count in repeated)])
+    final = {step.step: step.loss for step in tuned}
     missing = STEPS - len(final)
     away = [
-        100.0 * abs(final[each.step] - each.loss) / max(each.loss, 1e-9)
-        for each in plain
-        if each.step in final
+        100.0 * abs(final[step.step] - step.loss) / max(step.loss, 1e-9)
+        for step in plain
+        if step.step in final
     ]
-    sizes = len({each.threads for each in tuned})
+    sizes = len({step.threads for step in tuned})
     return [
+        live_row("live-elastic", "steps lost beyond the last checkpoint", (beyond,) * 3, 0.0),
+        live_row("live-elastic", "steps missing of the curve", (missing,) * 3, 0.0),
         live_row(
-            "live-elastic", "steps lost beyond the last checkpoint", beyond, beyond, beyond, 0.0
+            "live-elastic", "loss away from undisturbed, %", (fmean(away), 0.0, max(away)), 1.0
         ),
-        live_row("live-elastic", "steps missing of the curve", missing, missing, missing, 0.0),
-        live_row("live-elastic", "loss away from undisturbed, %", fmean(away), 0.0, max(away), 1.0),
-        live_row("live-elastic", "sizes that it had", sizes, sizes, sizes, float(cores())),
+        live_row("live-elastic", "sizes that it had", (sizes,) * 3, float(cores())),
     ]
 
 
-def live_row(case: str, metric: str, value: float, low: float, high: float, bar: float) -> Row:
-    return {
-        "case": case, "load": None, "baseline": "undisturbed", "metric": metric,
-        "value": value, "low": low, "high": high, "bar": bar,
-    }  # fmt: skip
+def live_row(case: str, metric: str, estimate: tuple[float, float, float], bar: float) -> Row:
+    """Return a row of a live run: value, low and high, with its bar."""
+    return tuning_row(case, None, "undisturbed", metric, estimate, bar)

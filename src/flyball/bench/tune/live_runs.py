@@ -1,4 +1,4 @@
-"""A control plane on this machine for a while, and jobs on it that are steered while they run."""
+"""Runs a control plane on this machine, with jobs that are steered while they run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from flyball.engines.local import claim, proc
 
 TRAINING = "flyball.data.live_demo.elastic"
 WAIT_S = 120.0
-
-
+"""Timeout of every wait."""
 FAILED_STATES = frozenset(state for state in JobState if state.final) - {
     JobState.COMPLETED,
     JobState.CANCELLED,
@@ -31,8 +30,8 @@ FAILED_STATES = frozenset(state for state in JobState if state.final) - {
 LOG_END_LINES = 5
 
 
-class Point(NamedTuple):
-    """One step of a training job, as it printed it."""
+class TrainingStep(NamedTuple):
+    """One step that a training job printed."""
 
     attempt: int
     step: int
@@ -41,7 +40,7 @@ class Point(NamedTuple):
 
 
 class Stage:
-    """A live system in a folder of its own."""
+    """A live system in its own folder."""
 
     def __init__(self, live: Live, folder: Path) -> None:
         self.live, self.folder = live, folder
@@ -57,34 +56,36 @@ class Stage:
         return self.submit(argv, cpus=cpus, least=1, most=max(2, cpus), **more)
 
     def submit(self, argv: tuple[str, ...], **asked: Any) -> int:
-        """Submit a job that finds the same modules as we do."""
-        env = {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+        """Submit a job that has the same Python path as this process."""
+        env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         return self.plane.submit([JobSpec(argv, env=env, cwd=str(self.folder), **asked)])[0]
 
     def job(self, job: int) -> Job:
         return self.plane.job(job)
 
-    def curve(self, job: int) -> list[Point]:
-        """Every step that it printed, attempt by attempt."""
-        found = []
+    def curve(self, job: int) -> list[TrainingStep]:
+        """Return every step that it printed, attempt by attempt."""
+        steps = []
         for attempt in range(1, self.job(job).attempt + 1):
             path = self.plane.log_path(job, attempt)
             lines = path.read_text().splitlines() if path.exists() else []
             for words in (line.split() for line in lines):
                 if len(words) == 3 and words[0].isdigit():
-                    found.append(Point(attempt, int(words[0]), float(words[1]), int(words[2])))
-        return found
+                    steps.append(
+                        TrainingStep(attempt, int(words[0]), float(words[1]), int(words[2]))
+                    )
+        return steps
 
     def until(self, done: Callable[[], Any], what: str, job: int = 0) -> Any:
-        """Wait for something that must come true.
+        """Wait until `done` returns a true value, and return it.
 
         Args:
-            done: what is waited for.
-            what: the same in words.
-            job: the job that must bring it about; when it has failed nobody waits on. 0 = none.
+            done: polled until it is true.
+            what: what is waited for, for the error message.
+            job: the job that it depends on; when it has failed, waiting ends. 0 = none.
 
         Raises:
-            Unavailable: it has not come true, or the job has failed.
+            Unavailable: the wait timed out, or the job has failed.
         """
         end_s = time.monotonic() + WAIT_S
         while not (value := done()):
@@ -100,14 +101,14 @@ class Stage:
     def until_step(self, job: int, step: int) -> None:
         """Wait until it has printed a step."""
         self.until(
-            lambda: any(each.step >= step for each in self.curve(job)[-1:]), f"step {step}", job
+            lambda: any(last.step >= step for last in self.curve(job)[-1:]), f"step {step}", job
         )
 
     def refuse_failed(self, job: int, what: str) -> None:
-        """Say that a job has failed, with the end of its log.
+        """Raise an error with the end of its log if a job has failed.
 
         Raises:
-            Unavailable: it has.
+            Unavailable: it has failed.
         """
         now = self.job(job)
         if now.state not in FAILED_STATES:
@@ -121,7 +122,7 @@ class Stage:
         )
 
     def ended(self, job: int) -> Job:
-        """Wait for its end, be it a cancelled one.
+        """Wait until a job has ended, completed or cancelled.
 
         Raises:
             Unavailable: it has failed, or does not end.
@@ -131,34 +132,34 @@ class Stage:
         return self.job(job)
 
     def supervisor(self, job: int) -> int:
-        """The pid of the supervisor of its running attempt."""
+        """Return the pid of the supervisor of its running attempt."""
         folder = os.open(self.folder / "engine", os.O_RDONLY)
         try:
-            found = self.until(
+            held = self.until(
                 lambda: claim.read(folder, job, self.job(job).attempt), f"the claim of {job}"
             )
         finally:
             os.close(folder)
-        return int(found.pid)
+        return int(held.pid)
 
     def used_s(self, job: int) -> float:
-        """Processor time of all its processes."""
+        """Return the processor time of all its processes."""
         return sum(map(proc.cpu_s, proc.descendants(self.supervisor(job))))
 
     def lose(self, job: int) -> None:
-        """Kill its supervisor, and so itself, as a machine that fails would."""
+        """Kill its supervisor, and with it the job, as a failing machine would."""
         os.kill(self.supervisor(job), signal.SIGKILL)
 
 
 def log_end(path: Path | None, lines: int = LOG_END_LINES) -> str:
-    """The last lines of a job's log, on one line."""
+    """Return the last lines of a job's log, on one line."""
     text = "" if path is None or not path.exists() else path.read_text(errors="replace")
-    said = [line.strip() for line in text.splitlines() if line.strip()]
-    return " | ".join(said[-lines:]) or "it printed nothing"
+    printed = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(printed[-lines:]) or "it printed nothing"
 
 
 def open_stage(folder: Path, policy: str = "easy", tuning: Tuning | None = None) -> Stage:
-    """A live system on a folder, started."""
+    """Start a live system on a folder."""
     live = build_live(folder, policy_settings(policy, [])[0], Prices(), tuning=tuning)
     live.driver.start()
     return Stage(live, folder)
@@ -166,7 +167,7 @@ def open_stage(folder: Path, policy: str = "easy", tuning: Tuning | None = None)
 
 @contextlib.contextmanager
 def stage(policy: str = "easy", tuning: Tuning | None = None) -> Iterator[Stage]:
-    """A live system; whatever runs in the end is ended."""
+    """Run a live system; at the end, stop it and every job that still runs."""
     with tempfile.TemporaryDirectory(prefix="flyball-live-") as name:
         here = open_stage(Path(name).resolve(), policy, tuning)
         try:

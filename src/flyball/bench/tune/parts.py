@@ -4,64 +4,89 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
-from flyball.experiments.part_runs import Outcome, Part, run_parts
+from flyball.bench.figure import Bar, Figure
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
 from flyball.experiments.run_file import RunFile
 
 Row = dict[str, Any]
 Note = Callable[[str], None]
 
-SIA = ("sia_pollux", "workloads.csv.gz")
+
+class TunePart(NamedTuple):
+    """One part of the benchmark.
+
+    Attributes:
+        about: what is measured, for people.
+        module: in package `flyball`; its `rows(progress)` measures the part.
+        modules: Python modules that it needs besides the base install.
+        data: files of the shared data that it needs.
+        keeps_runs: whether `rows` also takes `runs`, to keep every single run by itself.
+    """
+
+    about: str
+    module: str
+    modules: tuple[str, ...] = ()
+    data: tuple[tuple[str, ...], ...] = ()
+    keeps_runs: bool = False
+
+
 PARTS = {
-    "mixed": "elastic sizes, types, caps and sleep on T4, 2080 Ti and A100 (about 10 minutes)",
-    "sharing": "two jobs on a device, by Gavel's measured pairs",
-    "caps": "power caps on configurations they were not chosen on",
-    "replicas": "replicas of a service on ServeGen's second week",
-    "pathways": "each class of jobs on its own pathway",
-    "speed": "the twin with every effect on, and the time of a round at 1,000 nodes",
-    "live": "a real elastic job on this machine",
-    "live-caps": "a real job under caps on this machine",
+    "mixed": TunePart(
+        "elastic sizes, types, caps and sleep on T4, 2080 Ti and A100 (about 10 minutes)",
+        "experiments.tuning.mixed",
+        data=(("sia_pollux", "workloads.csv.gz"),),
+        keeps_runs=True,
+    ),
+    "sharing": TunePart(
+        "two jobs on a device, by Gavel's measured pairs", "experiments.tuning.sharing"
+    ),
+    "caps": TunePart(
+        "power caps on configurations they were not chosen on",
+        "experiments.tuning.caps",
+        data=(("zeus", "power_vs_limit.csv.gz"),),
+    ),
+    "replicas": TunePart(
+        "replicas of a service on ServeGen's second week",
+        "experiments.tuning.replicas",
+        data=(("servegen_2025", "total_rate_10min.csv.gz"),),
+    ),
+    "pathways": TunePart("each class of jobs on its own pathway", "experiments.tuning.pathways"),
+    "speed": TunePart(
+        "the twin with every effect on, and the time of a round at 1,000 nodes", "bench.tune.speed"
+    ),
+    "live": TunePart(
+        "a real elastic job on this machine", "bench.tune.live", modules=("torch", "safetensors")
+    ),
+    "live-caps": TunePart("a real job under caps on this machine", "bench.tune.live_caps"),
 }
-"""Every part with its summary."""
-SOURCES = {
-    **{name: f"flyball.experiments.tuning.{name}" for name in list(PARTS)[:5]},
-    **{name: f"flyball.bench.tune.{name.replace('-', '_')}" for name in list(PARTS)[5:]},
-}
-"""The module of each part; its `rows(progress)` measures it."""
-MODULES = {"live": ("torch", "safetensors")}
-DATA: dict[str, tuple[tuple[str, ...], ...]] = {
-    "mixed": (SIA,),
-    "caps": (("zeus", "power_vs_limit.csv.gz"),),
-    "replicas": (("servegen_2025", "total_rate_10min.csv.gz"),),
-}
-PIECEWISE = ("mixed",)
-"""Parts whose `rows` keep each run in the file by themselves."""
+"""Every part, in the order in which they run."""
 
 LOWER_IS_BETTER = (
     *("energy_per_work", "completion", "device-hours", "round_ms"),
     *("steps", "loss away", "processor time less the cap", "most above the cap"),
 )
-"""Metrics whose bar is the most they may be: those that begin so."""
+"""Beginnings of the metrics that a bar limits from above; it limits all others from below."""
 
 
-def parts(runs: RunFile) -> dict[str, Part]:
-    """Every part, with what it needs."""
+def parts(runs: RunFile) -> dict[str, BenchPart]:
+    """Return every part with what it needs."""
     return {
-        name: Part(_Rows(name, runs), about, MODULES.get(name, ()), DATA.get(name, ()))
-        for name, about in PARTS.items()
+        name: BenchPart(_Rows(part, runs), part.about, part.modules, part.data)
+        for name, part in PARTS.items()
     }
 
 
 class _Rows:
-    """Measures a part; its module is loaded only then."""
+    """Measures a part; loads its module only then."""
 
-    def __init__(self, name: str, runs: RunFile) -> None:
-        self._name, self._runs = name, runs
+    def __init__(self, part: TunePart, runs: RunFile) -> None:
+        self._part, self._runs = part, runs
 
     def __call__(self, note: Note) -> list[Row]:
-        module = import_module(SOURCES[self._name])
-        more = {"runs": self._runs} if self._name in PIECEWISE else {}
+        module = import_module(f"flyball.{self._part.module}")
+        more = {"runs": self._runs} if self._part.keeps_runs else {}
         rows: list[Row] = module.rows(note, **more)
         return rows
 
@@ -69,7 +94,7 @@ class _Rows:
 def run(
     progress: Note, only: Sequence[str], runs: RunFile, done: Note = lambda _part: None
 ) -> Outcome:
-    """The rows of the parts named, or of all.
+    """Measure the parts named, or all.
 
     Raises:
         UnknownName: no such part.
@@ -78,10 +103,11 @@ def run(
     return run_parts(parts(runs), only, progress, runs, done=done)
 
 
-def holds(row: Row) -> bool | None:
-    """Whether a row reaches its bar; None if it has none."""
-    if row["bar"] is None:
-        return None
-    if str(row["metric"]).startswith(LOWER_IS_BETTER):
-        return bool(row["value"] <= row["bar"])
-    return bool(row["value"] >= row["bar"])
+def figure_of(row: Row) -> Figure:
+    """Return the figure in a row; its labels are the case, the load and the baseline."""
+    metric = str(row["metric"])
+    lower = metric.startswith(LOWER_IS_BETTER)
+    bar = Bar.at_most(row["bar"]) if lower else Bar.at_least(row["bar"])
+    load = "" if row["load"] is None else str(row["load"])
+    labels = (row["case"], load, row["baseline"] or "")
+    return Figure(metric, row["value"], bar=bar, low=row["low"], high=row["high"], labels=labels)

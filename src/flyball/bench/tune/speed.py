@@ -1,4 +1,4 @@
-"""How fast the twin is with every effect on, and what a tuning round costs: 1,000 nodes.
+"""Speed of the twin with every effect on, and cost of a tuning round, on 1,000 nodes.
 
 Jobs are Sia's applications on three types of device: elastic, shareable, capped, on nodes that
 sleep and fail. CPU time; the fastest of a few repeats counts, since other work on the machine can
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from functools import cache
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs
 from flyball.core.protocols import Tuner
 from flyball.core.workload import Workload
+from flyball.experiments.tuning.rows import Row, tuning_row
 from flyball.schedule.policies.preset import Preset
 from flyball.tune.balance import Balance
 from flyball.tune.elastic import Elastic
@@ -28,7 +28,6 @@ from flyball.tune.share import Share
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 
-Row = dict[str, Any]
 CLUSTER = Cluster(
     "thousand",
     (
@@ -57,7 +56,7 @@ ROUND_BAR_MS = 100.0
 
 @cache
 def workload(jobs: int = JOBS) -> Workload:
-    """Jobs that keep the cluster full: about a fifth more than it can do."""
+    """Return jobs that keep the cluster full: about a fifth more than it can do."""
     rng = np.random.default_rng(5)
     devices = rng.choice([1, 2, 4, 8, 16], jobs, p=[0.70, 0.10, 0.10, 0.08, 0.02])
     duration_s = np.minimum(rng.lognormal(8.0, 1.2, jobs), 100_000.0)
@@ -77,7 +76,7 @@ def workload(jobs: int = JOBS) -> Workload:
 
 
 def events_per_s(tuners: tuple[Tuner, ...] = (), jobs: int = JOBS) -> float:
-    """Events per CPU-second of a whole run; with tuners in rounds of 60 s."""
+    """Return the events per CPU-second of a complete run; tuners act in rounds of 60 s."""
     tuning = Tuning(tuners, Preset("easy", "", KNOBS), 60.0) if tuners else None
     twin = Twin(CLUSTER, workload(jobs), KNOBS, EFFECTS, tuning=tuning)
     began = time.process_time()
@@ -89,7 +88,7 @@ def events_per_s(tuners: tuple[Tuner, ...] = (), jobs: int = JOBS) -> float:
 
 
 def rounds_ms(count: int = ROUNDS) -> tuple[list[float], int]:
-    """CPU time of tuning rounds in the midst of a run, and how many jobs were active then."""
+    """Return the CPU times of tuning rounds in the middle of a run, and the active jobs then."""
     tuning = Tuning(TUNERS, Preset("easy", "", KNOBS), 60.0)
     twin = Twin(CLUSTER, workload(), KNOBS, EFFECTS, tuning=tuning)
     middle_us = int(np.median(workload().submit_us)) // 4
@@ -108,7 +107,7 @@ def rounds_ms(count: int = ROUNDS) -> tuple[list[float], int]:
 
 
 def rows(progress: Callable[[str], None]) -> list[Row]:
-    """The figures of this machine."""
+    """Measure the rows of `flyball bench tune` about speed."""
     progress("every effect on, no tuner")
     events_per_s()  # compiles and fills the tables
     free = [events_per_s() for _ in range(REPEATS)]
@@ -124,14 +123,7 @@ def rows(progress: Callable[[str], None]) -> list[Row]:
     ]
 
 
-def _row(case: str, metric: str, value: float, all_: list[float], bar: float | None) -> Row:
-    return {
-        "case": f"1,000 nodes, {case}",
-        "load": None,
-        "baseline": None,
-        "metric": metric,
-        "value": round(value, 1),
-        "low": round(min(all_), 1),
-        "high": round(max(all_), 1),
-        "bar": bar,
-    }
+def _row(case: str, metric: str, value: float, repeats: list[float], bar: float | None) -> Row:
+    """Return a row with the range of all repeats as its interval."""
+    estimate = (round(value, 1), round(min(repeats), 1), round(max(repeats), 1))
+    return tuning_row(f"1,000 nodes, {case}", None, None, metric, estimate, bar)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flyball.cli.options import AsJson
+from flyball.cli.options import AsJson, SkipUnfit
 from flyball.cli.output import check_writable, note, print_json, print_table, whole_number
 from flyball.cli.progress import progress
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
     from flyball.experiments.compare.report import Table
-    from flyball.experiments.compare.runs import Plan
+    from flyball.experiments.compare.runs import ComparePlan
     from flyball.experiments.compare.summary import Comparison
     from flyball.experiments.run_file import Record
     from flyball.experiments.scenarios import Scenario
@@ -30,7 +30,7 @@ Examples:
   flyball bench compare --scenarios saturated,bursts --policies fifo,easy,srtf --seeds 10
   flyball bench compare --policies all,tuned:mine.json --baseline easy --out mine
 \b
-Runs are kept in the folder as they end: the same command again makes only those that are missing.
+Runs are kept in the folder as they end: the same command again runs only those that are missing.
 """
 
 ScenarioNames = Annotated[str, typer.Option(help="Scenarios, by comma, or `all`; see --list.")]
@@ -49,6 +49,7 @@ def compare(
     baseline: Annotated[
         str, typer.Option(help="Policy that changes are measured from, besides fifo and easy.")
     ] = "fifo-skip",
+    skip_unfit: SkipUnfit = False,
     workers: Workers = 0,
     listing: Annotated[bool, typer.Option("--list", help="List the scenarios.")] = False,
     as_json: AsJson = False,
@@ -64,32 +65,34 @@ def compare(
     whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     whole_number(workers, "--workers", 0, 1024)
     from flyball.app import policy_settings
-    from flyball.experiments.compare.runs import Plan
+    from flyball.experiments.compare.runs import ComparePlan
     from flyball.experiments.compare.summary import baselines
     from flyball.experiments.compare.summary import compare as summed_up
 
     settings = policy_settings(policies, [])
-    baselines([each.name for each in settings], baseline)
+    baselines([setting.name for setting in settings], baseline)
     make_folder(out)
     for name in (RUNS, JSON, PAGE, FIGURE, POLICIES):
         check_writable(out / name)
     # 2. Run what is missing.
-    plan = Plan(tuple(chosen), tuple(settings), tuple(range(seeds)))
+    must_fit = tuple(settings) if skip_unfit else ()
+    plan = ComparePlan(tuple(chosen), tuple(settings), tuple(range(seeds)), must_fit)
     failed: dict[str, str] = {}
     records = _run(plan, out / RUNS, workers, failed, as_json)
     if baseline in failed:
         raise BadInput(f"{baseline} cannot be run {failed[baseline]}", "name another --baseline")
-    found = summed_up(plan.without(failed), records, baseline)
+    comparison = summed_up(plan.without(failed), records, baseline)
+    _note_left_out(plan, records)
     # 3. Write, then print.
     command = (
         f"flyball bench compare --scenarios {scenarios} --policies {policies} --seeds {seeds} "
-        f"--baseline {baseline}"
+        f"--baseline {baseline}{' --skip-unfit' if skip_unfit else ''}"
     )
-    _write(found, out, command)
+    _write(comparison, out, command)
     if as_json:
-        print_json(found.as_dict())
+        print_json(comparison.as_dict())
     else:
-        print_comparison(found)
+        print_comparison(comparison)
     note(f"wrote {out / JSON}, {PAGE}, {POLICIES} and {FIGURE}")
     for name, reason in failed.items():
         note(f"not compared: {name}, refused {reason}")
@@ -97,7 +100,9 @@ def compare(
         raise typer.Exit(BadInput.exit_code)
 
 
-def _run(plan: Plan, path: Path, workers: int, failed: dict[str, str], quiet: bool) -> list[Record]:
+def _run(
+    plan: ComparePlan, path: Path, workers: int, failed: dict[str, str], quiet: bool
+) -> list[Record]:
     from flyball.app import warm
     from flyball.experiments.compare.runs import run_plan
     from flyball.experiments.run_file import RunFile
@@ -107,11 +112,25 @@ def _run(plan: Plan, path: Path, workers: int, failed: dict[str, str], quiet: bo
     with RunFile(path, note) as runs, progress("comparing", len(tasks), quiet) as advance:
         before = len(runs.records)
         try:
-            return run_plan(plan, runs, workers or None, lambda each: advance(_label(each)), failed)
+            return run_plan(
+                plan, runs, workers or None, lambda record: advance(_label(record)), failed
+            )
         except KeyboardInterrupt:
-            made = len(runs.records) - before
-            note(f"broken off after {made} new runs, kept in {path}; the same command goes on")
+            count = len(runs.records) - before
+            note(f"broken off after {count} new runs, kept in {path}; the same command goes on")
             raise
+
+
+def _note_left_out(plan: ComparePlan, records: list[Record]) -> None:
+    """Note the jobs of each scenario that fit nowhere, over all seeds."""
+    from flyball.experiments.compare.summary import left_out
+    from flyball.experiments.unfit import left_out_text
+
+    for scenario in plan.scenarios:
+        rows = [row for row in records if row["scenario"] == scenario.name and "bounds" in row]
+        text = left_out_text(left_out(scenario.name, rows), sum(row["jobs"] for row in rows))
+        if text:
+            note(f"note: {scenario.name}: {text}")
 
 
 def _label(record: Record) -> str:
@@ -119,10 +138,10 @@ def _label(record: Record) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder unless it is there.
+    """Create the folder unless it exists.
 
     Raises:
-        BadInput: something else is in its place, or it may not be made.
+        BadInput: something else is in its place, or it may not be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +150,7 @@ def make_folder(folder: Path) -> None:
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """The two tables that say most."""
+    """Print the two tables that sum it up."""
     from flyball.experiments.compare.report import change_table, relative_table
 
     for table in (relative_table(comparison), change_table(comparison)):
@@ -139,7 +158,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def show(table: Table) -> None:
-    """A table on stdout, its title on one line however narrow the table is."""
+    """Print a table, its title on one line however narrow the table is."""
     typer.echo(f"{table.title}\n")
     print_table("", table.header, table.rows)
 
@@ -165,17 +184,17 @@ def _write(comparison: Comparison, out: Path, command: str) -> None:
 
 def _print_scenarios(scenarios: list[Scenario], as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
-    for each in scenarios:
-        cluster = each.make_cluster()
+    for scenario in scenarios:
+        cluster = scenario.make_cluster()
         groups = [f"{g.count} x {g.devices} {g.device}" for g in cluster.groups]
         rows.append(
             {
-                "scenario": each.name,
+                "scenario": scenario.name,
                 "devices": cluster.device_count,
-                "jobs": each.jobs,
-                "load": each.load,
+                "jobs": scenario.jobs,
+                "load": scenario.load,
                 "groups": groups,
-                "about": each.about,
+                "about": scenario.about,
             }
         )
     if as_json:

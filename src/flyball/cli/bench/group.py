@@ -1,4 +1,4 @@
-"""`flyball bench`: how fast this is here, and how policies compare."""
+"""`flyball bench`: measures speed on this machine, and compares policies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PARTS = {
 
 
 class Bench(LazyGroup):
-    """All of `flyball bench`."""
+    """Loads the commands of `flyball bench`."""
 
     parts = PARTS
 

@@ -1,4 +1,4 @@
-"""`flyball bench monitor`: what monitoring costs here, and whether its figures are right."""
+"""`flyball bench monitor`: what monitoring costs on this machine, and whether it is accurate."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from flyball.cli.bench.figures import print_figures
 from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
-from flyball.cli.output import note, print_json, print_table, whole_number
+from flyball.cli.output import note, print_json, whole_number
 from flyball.cli.progress import progress
 
 EXAMPLES = """\b
@@ -42,14 +43,12 @@ def monitor(
 
 
 def _print(figures: dict[str, Any], processes: int, seconds: int) -> None:
-    rows = [
-        (each["name"], f"{each['value']:.3g}", f"{each['bar']:g}", "yes" if each["holds"] else "NO")
-        for each in figures["bars"]
-    ]
+    from flyball.bench.figure import figure_of
+
     title = (
         f"{figures['jobs']} jobs of {processes} processes, {figures['cores']} cores, "
         f"{seconds} s at each rate"
     )
-    print_table(title, ("figure", "value", "bar", "holds"), rows)
+    print_figures(title, [figure_of(row, "name") for row in figures["bars"]])
     for name, why in figures["modes"].get("default", {}).get("absent", {}).items():
         note(f"not here: {name}: {why}")

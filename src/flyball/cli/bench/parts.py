@@ -1,13 +1,15 @@
-"""`flyball bench parts`: what single parts take here."""
+"""`flyball bench parts`: CPU time of single parts on this machine."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from flyball.cli.bench.figures import print_figures
 from flyball.cli.options import AsJson
-from flyball.cli.output import note, print_json, print_table
+from flyball.cli.output import note, print_json
+from flyball.cli.progress import progress
 
 EXAMPLES = """\b
 Examples:
@@ -26,16 +28,12 @@ def parts(
     as_json: AsJson = False,
 ) -> None:
     """CPU time of single parts, from the start of `flyball` to a round of caps, with bars."""
-    from flyball.bench.parts import run
+    from flyball.bench.figure import figure_of
+    from flyball.bench.parts import PARTS, run
 
-    rows = run(note, only or ())
+    with progress("measuring", len(only or PARTS), as_json) as advance:
+        rows = run(note, only or (), done=advance)
     if as_json:
         print_json({"rows": rows})
         return
-    header = ("part", "value", "unit", "bar", "holds")
-    print_table("The quickest of five runs each", header, [_cells(row) for row in rows])
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    holds = "yes" if row["holds"] else "NO"
-    return row["part"], f"{row['value']:,.3g}", row["unit"], f"{row['bar']:g}", holds
+    print_figures("The quickest of five runs each", [figure_of(row, "part") for row in rows])

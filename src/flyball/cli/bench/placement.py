@@ -1,4 +1,4 @@
-"""`flyball bench placement`: devices that a place rule leaves stranded on a full cluster."""
+"""`flyball bench placement`: devices that a place rule strands on a full cluster."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ def placement(
         f"{over:.0%} is asked for, {seeds} draws"
     )
     header = ("rule", "unallocated", "range", "published", "pods", "placed", "pods per CPU-s")
-    print_table(title, header, [_row(each) for each in figures["rules"]])
-    build_s = max(each["build_cpu_s"] for each in figures["rules"])
+    print_table(title, header, [_row(rule) for rule in figures["rules"]])
+    build_s = max(rule["build_cpu_s"] for rule in figures["rules"])
     note(f"CPU time of the compiled run; building a twin takes another {build_s:.2g} s at most")
 
 
 def _rules(text: str) -> list[str]:
-    """The rules named, each once.
+    """Return the rules named, each once.
 
     Raises:
-        BadInput: none, or one that does not exist.
+        BadInput: none is named, or one does not exist.
     """
     from flyball.core.errors import BadInput, UnknownName
     from flyball.core.knobs import Place, choices
 
-    names = list(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise BadInput("--rules names no rule", f"e.g. {DEFAULT_RULES}")
     for name in names:

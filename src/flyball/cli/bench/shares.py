@@ -1,4 +1,4 @@
-"""`flyball bench shares`: what the policies that solve programmes cost."""
+"""`flyball bench shares`: cost of the policies that solve linear programmes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.bench.figures import print_figures
 from flyball.cli.options import AsJson
-from flyball.cli.output import note, print_json, print_table
+from flyball.cli.output import note, print_json
+from flyball.cli.progress import progress
 
 EXAMPLES = """\b
 Examples:
@@ -21,37 +23,13 @@ Policies = Annotated[
 
 def shares(policies: Policies = "", as_json: AsJson = False) -> None:
     """Time of a decision with 1,000 and 10,000 active jobs, and of a replayed week."""
-    from flyball.bench.shares import run
+    from flyball.bench.shares import figures, run, share_policies, steps
 
-    figures = run(policies, note)
+    chosen = share_policies(policies)
+    with progress("measuring", steps(chosen), as_json) as advance:
+        result = run(chosen, note, advance)
     if as_json:
-        print_json(figures)
+        print_json(result)
         return
-    print_table(
-        "One decision: targets and round",
-        ("policy", "active jobs", "decision (ms)", "of that targets (ms)"),
-        [
-            (
-                each["policy"],
-                f"{each['active']:,}",
-                f"{each['decision_ms']:,.1f}",
-                f"{each['targets_ms']:,.1f}",
-            )
-            for each in figures["decisions"]
-        ],
-    )
-    print_table(
-        "A week of 10,000 jobs on 1,000 nodes of four types",
-        ("policy", "wall (s)", "decisions", "mean completion (h)", "utilisation", "preemptions"),
-        [
-            (
-                each["policy"],
-                f"{each['wall_s']:,.1f}",
-                f"{each['decisions']:,}",
-                f"{each['completion_h']:,.2f}",
-                f"{each['utilisation']:.3f}",
-                f"{each['preemptions']:,}",
-            )
-            for each in figures["weeks"]
-        ],
-    )
+    title = "One decision (targets and round), and a week on 1,000 nodes of four types"
+    print_figures(title, figures(result), ("policy",))

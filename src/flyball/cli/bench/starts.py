@@ -1,4 +1,4 @@
-"""`flyball bench starts`: whether forecast start times of live jobs come true on this machine."""
+"""`flyball bench starts`: accuracy of forecast start times of live jobs on this machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.bench.figures import print_figures
 from flyball.cli.options import AsJson
-from flyball.cli.output import note, print_json, print_table, whole_number
+from flyball.cli.output import note, print_json, whole_number
 from flyball.core.errors import BadInput
 
 EXAMPLES = """\b
@@ -31,27 +32,19 @@ def starts(
     whole_number(runs, "--runs", 1, 1000)
     if not 0.01 <= scale <= 100:
         raise BadInput(f"--scale {scale:g} is out of range", "use 0.01 to 100")
+    from flyball.bench.figure import figure_of
     from flyball.bench.starts import run
 
     figures = run(note, runs, scale, fresh=not one_state)
     if as_json:
         print_json(figures)
         return
-    rows = [
-        (
-            bar["name"],
-            f"{bar['value']:.3g}",
-            f"{bar['bar'][0]:g} to {bar['bar'][1]:.3g}",
-            "yes" if bar["holds"] else "NO",
-        )
-        for bar in figures["bars"]
-    ]
     where = "one state folder" if one_state else "an empty state folder each"
     title = (
         f"{figures['jobs']} jobs that waited in {runs} runs on {where}, "
         f"median wait {figures['median_wait_s']:.0f} s"
     )
-    print_table(title, ("figure", "value", "bar", "holds"), rows)
+    print_figures(title, [figure_of(row, "name") for row in figures["bars"]])
     note(
         f"p50 was kept by {figures['p50_kept_percent']:.0f} % of the jobs, the start by "
         f"reservations alone by {figures['reserved_kept_percent']:.0f} %"

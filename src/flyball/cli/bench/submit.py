@@ -1,4 +1,4 @@
-"""`flyball bench submit`: how fast the live system is here, and what it takes."""
+"""`flyball bench submit`: speed and resource use of the live system on this machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from flyball.cli.bench.figures import print_figures
 from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
-from flyball.cli.output import note, print_json, print_table
+from flyball.cli.output import note, print_json
 from flyball.cli.progress import progress
 
 EXAMPLES = """\b
@@ -35,6 +36,7 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submits, decisions, memory, short and long jobs, recovery: each figure with its bar."""
+    from flyball.bench.figure import figure_of
     from flyball.bench.submit.parts import PARTS, run
 
     with kept_results(resume, "submit") as runs:
@@ -44,18 +46,12 @@ def submit(
             missing = outcome.missing()
             print_json({"rows": outcome.rows, "machine": machine, "not_run": missing})
         else:
-            header = ("figure", "value", "unit", "bar", "holds")
-            print_table(_title(machine), header, [_cells(row) for row in outcome.rows])
+            figures = [figure_of(row, "figure") for row in outcome.rows]
+            print_figures(_title(machine), figures)
             for row in outcome.rows:
                 if row.get("about"):
                     note(f"{row['figure']}: {row['about']}")
         end(outcome)
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    bar = "" if row["bar"] is None else f"{row['bar']:,g}"
-    holds = {None: "", True: "yes", False: "NO"}[row["holds"]]
-    return row["figure"], f"{row['value']:,.4g}", row["unit"], bar, holds
 
 
 def _title(machine: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flyball.cli.bench.figures import print_figures
 from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table, whole_number
@@ -13,7 +14,7 @@ from flyball.cli.progress import progress
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from flyball.experiments.tuning.families import Plan
+    from flyball.experiments.tuning.families import FamilyPlan
 
 EXAMPLES = """\b
 Examples:
@@ -61,12 +62,12 @@ def tune(
         plan.check()
         _families(plan, workers, resume, as_json)
         return
-    if joined or any(each is not None for each in (workloads, load, seeds)):
+    if joined or any(value is not None for value in (workloads, load, seeds)):
         raise BadInput(
             "--workloads, --joined, --load and --seeds say how families are run",
             "name one with --family, or --family all",
         )
-    from flyball.bench.tune.parts import PARTS, run
+    from flyball.bench.tune.parts import PARTS, figure_of, run
 
     with kept_results(resume, "tune") as runs:
         with progress("measuring", len(only or PARTS), as_json) as advance:
@@ -74,13 +75,13 @@ def tune(
         if as_json:
             print_json({"rows": outcome.rows, "not_run": outcome.missing()})
         else:
-            header = ("case", "load", "baseline", "metric", "value", "low", "high", "bar", "holds")
-            cells = [_cells(row) for row in outcome.rows]
-            print_table("What tuning is worth (changes in percent)", header, cells)
+            figures = [figure_of(row) for row in outcome.rows]
+            labels = ("case", "load", "baseline")
+            print_figures("What tuning is worth (changes in percent)", figures, labels)
         end(outcome)
 
 
-def _families(plan: Plan, workers: int, resume: Any, as_json: bool) -> None:
+def _families(plan: FamilyPlan, workers: int, resume: Any, as_json: bool) -> None:
     from flyball.app import warm
     from flyball.experiments.tuning.families import measure, rows_of
 
@@ -101,7 +102,8 @@ def _families(plan: Plan, workers: int, resume: Any, as_json: bool) -> None:
 
 
 def family_cells(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """A line for each family, load and kind of baseline; the best plain one differs by metric."""
+    """Return a line for each family, load and kind of baseline; the best plain one may differ by
+    metric."""
     lines: dict[tuple[str, float, bool], dict[str, dict[str, Any]]] = {}
     for row in rows:
         best = row["baseline"].startswith("best")
@@ -116,7 +118,7 @@ def family_cells(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _gain_text(row: dict[str, Any], best: bool) -> str:
-    """`+17.5 (+9.1..+25.9; +4.6 to +39.8)`, and the policy where it was chosen afterwards."""
+    """Return `+17.5 (+9.1..+25.9; +4.6 to +39.8)`, and the policy if it was chosen afterwards."""
     interval = "" if row["n"] < 2 else f"{row['low']:+.1f}..{row['high']:+.1f}; "
     span = "" if row["n"] < 2 else f" ({interval}{row['least']:+.1f} to {row['most']:+.1f})"
     _, _, policy = row["baseline"].partition(": ")
@@ -126,8 +128,8 @@ def _gain_text(row: dict[str, Any], best: bool) -> str:
 
 def _plan(
     family: str, workloads: str | None, joined: bool, load: str | None, seeds: int | None
-) -> Plan:
-    from flyball.experiments.tuning.families import FAMILIES, LOADS, SEEDS, Plan
+) -> FamilyPlan:
+    from flyball.experiments.tuning.families import FAMILIES, LOADS, SEEDS, FamilyPlan
 
     names = tuple(FAMILIES) if family == "all" else tuple(n for n in family.split(",") if n)
     loads = LOADS if load is None else tuple(_load(text) for text in load.split(","))
@@ -135,7 +137,7 @@ def _plan(
     count = SEEDS if seeds is None else whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     if not names:
         raise BadInput("no family is named", f"use {', '.join(FAMILIES)} or all")
-    return Plan(names, numbers, loads, joined, count)
+    return FamilyPlan(names, numbers, loads, joined, count)
 
 
 def _load(text: str) -> float:
@@ -149,7 +151,7 @@ def _load(text: str) -> float:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """`1-6,8` as numbers."""
+    """Parse `1-6,8`."""
     out: dict[int, None] = {}
     for piece in text.split(","):
         first, dash, last = piece.partition("-")
@@ -160,13 +162,3 @@ def _numbers(text: str) -> tuple[int, ...]:
             raise BadInput(f"--workloads {piece} is out of range", "they are numbered from 1 on")
         out |= dict.fromkeys(range(low, high + 1))
     return tuple(out)
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    from flyball.bench.tune.parts import holds
-
-    shown = {None: "", True: "yes", False: "NO"}[holds(row)]
-    numbers = [row[name] for name in ("value", "low", "high", "bar")]
-    load = "" if row["load"] is None else f"{row['load']:g}"
-    texts = ["" if each is None else f"{each:,.4g}" for each in numbers]
-    return row["case"], load, row["baseline"] or "", row["metric"], *texts, shown

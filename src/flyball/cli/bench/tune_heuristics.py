@@ -1,4 +1,4 @@
-"""`flyball bench tune-heuristics`: the setting of the knobs that does best over many scenarios."""
+"""`flyball bench tune-heuristics`: finds the knobs that do best over many scenarios."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tune_heuristics(
     out: Annotated[
         Path | None, typer.Option(help="Write the setting here, for --policy tuned:FILE.")
     ] = None,
-    search_seed: Annotated[int, typer.Option(help="Of the random settings.")] = 0,
+    search_seed: Annotated[int, typer.Option(help="Seed of the random settings.")] = 0,
     workers: Workers = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -55,14 +55,18 @@ def tune_heuristics(
     from flyball.experiments.knob_search import search as tuning
     from flyball.experiments.scenarios import TRAINING_SEED, find_scenarios
 
-    chosen, shelf = find_scenarios(scenarios), policy_settings(starts, [])
-    shelf = [each for each in shelf if each.allocator is None]  # shares are not knobs
+    chosen = find_scenarios(scenarios)
+    policies = [
+        p for p in policy_settings(starts, []) if p.allocator is None
+    ]  # shares are not knobs
     training = range(TRAINING_SEED, TRAINING_SEED + seeds)
     # 2. Search, then judge.
     warm(note)
     with progress("tuning", budget, as_json) as advance:
-        tuned = tuning.tune(chosen, shelf, training, budget, search_seed, workers or None, advance)
-    judged = tuning.held_out(chosen, shelf, tuned.knobs, range(held_out), workers or None)
+        tuned = tuning.tune(
+            chosen, policies, training, budget, search_seed, workers or None, advance
+        )
+    judged = tuning.held_out(chosen, policies, tuned.knobs, range(held_out), workers or None)
     # 3. Write, then print.
     command = (
         f"flyball bench tune-heuristics --scenarios {scenarios} --starts {starts} "
@@ -80,7 +84,7 @@ def tune_heuristics(
 
 
 def _content(tuned: Tuned, judged: Comparison, command: str, training: list[int]) -> dict[str, Any]:
-    """What the file holds: the knobs, and how they came about."""
+    """Return the content of the file: the knobs, and how they were found."""
     import datetime
 
     from flyball.experiments.knob_search.search import WINNER
@@ -127,7 +131,7 @@ def _print(tuned: Tuned, judged: Comparison) -> None:
     plain = Knobs().as_dict()
     knobs = [(k, f"{v}") for k, v in tuned.knobs.as_dict().items() if v != plain[k]]
     show(Table("The setting found; other knobs at their default", ("knob", "value"), knobs))
-    starts = sorted(tuned.starts.items(), key=lambda each: each[1])
+    starts = sorted(tuned.starts.items(), key=lambda item: item[1])
     rows = [(name, f"{value:+.4f}") for name, value in (("found", tuned.objective), *starts)]
     title = "On the training seeds: mean log of the completion time over the best start's"
     show(Table(title, ("policy", "objective"), rows))

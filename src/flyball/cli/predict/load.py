@@ -197,16 +197,18 @@ def cost(
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
     """A table of measured rows, each against its bar."""
-    cells = [
-        (
-            *(row["target"], row["metric"], _baseline_text(row["baseline"]), row["horizon"]),
-            *(f"{row['value']:.3f}", _bar_text(row["bar"]), f"{row['n']:,}"),
-            {None: "", True: "yes", False: "NO"}[row["holds"]],
+    from flyball.bench.figure import figure_of
+    from flyball.cli.bench.figures import print_figures
+
+    figures = [
+        figure_of(
+            row,
+            "metric",
+            (row["target"], row["horizon"], _baseline_text(row["baseline"]), f"{row['n']:,}"),
         )
         for row in rows
     ]
-    header = ("target", "metric", "baseline", "ahead", "value", "bar", "n", "holds")
-    print_table("", header, cells, 3)
+    print_figures("", figures, ("target", "ahead", "baseline", "n"))
 
 
 def seconds_of(text: str, option: str) -> float:
@@ -292,12 +294,6 @@ def _baseline_text(baseline: Any) -> str:
     if baseline is None:
         return ""
     return baseline if isinstance(baseline, str) else f"{baseline:.4g}"
-
-
-def _bar_text(bar: Any) -> str:
-    if bar is None:
-        return ""
-    return f"{bar[0]:g}-{bar[1]:g}" if isinstance(bar, list) else f"{bar:g}"
 
 
 # One forecast ------------------------------------------------------------------

@@ -63,7 +63,7 @@ def demo(
     from flyball.cli.replay import report
     from flyball.cli.replay.replay import run_with_progress
     from flyball.core.effects import Effects
-    from flyball.experiments.replay import Case
+    from flyball.experiments.replay import ReplayCase
     from flyball.twin.generate import generate
     from flyball.twin.inputs.cluster_file import load_cluster
     from flyball.twin.inputs.recorded_on import scalings, sentences
@@ -75,7 +75,9 @@ def demo(
         for seed in range(seeds)
     )
     write_trace(weeks[0], trace)
-    case = Case(target, weeks, tuple(policy_settings(POLICIES, [])), Effects(), seeds, "first")
+    case = ReplayCase(
+        target, weeks, tuple(policy_settings(POLICIES, [])), Effects(), seeds, "first"
+    )
     for text in sentences(scalings(weeks[0], target)):
         note(f"note: {text}")
     runs = run_with_progress(case, quiet=as_json)

@@ -11,13 +11,13 @@ from flyball.cli.output import print_table
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.units import duration_text
 from flyball.experiments.recorded import Closeness, Record, closest, over_seeds, record_of
-from flyball.experiments.replay import Case, Run, by_policy
+from flyball.experiments.replay import ReplayCase, Run, by_policy
 
 NAME = "recorded"
 UNKNOWN = "-"
 
 
-def check_site_policy(case: Case, site_policy: str | None) -> None:
+def check_site_policy(case: ReplayCase, site_policy: str | None) -> None:
     """Refuse a site's policy that is not among those run, or that has nothing to stand beside.
 
     Raises:
@@ -37,7 +37,7 @@ def check_site_policy(case: Case, site_policy: str | None) -> None:
         raise UnknownName("policy of this run", site_policy, names)
 
 
-def record_rows(case: Case, times: int, uses: int) -> tuple[list[list[str]], list[list[str]]]:
+def record_rows(case: ReplayCase, times: int, uses: int) -> tuple[list[list[str]], list[list[str]]]:
     """The first row of the tables of times and of use; none where nothing is on record.
 
     Args:
@@ -56,7 +56,7 @@ def record_rows(case: Case, times: int, uses: int) -> tuple[list[list[str]], lis
     )
 
 
-def record_lines(runs: Sequence[Run], case: Case, site_policy: str | None) -> list[str]:
+def record_lines(runs: Sequence[Run], case: ReplayCase, site_policy: str | None) -> list[str]:
     """Which policy comes closest to the record and how close; and the site's own, if named."""
     record, found = _record(case), distances(runs)
     if record is None or not found:
@@ -70,7 +70,7 @@ def record_lines(runs: Sequence[Run], case: Case, site_policy: str | None) -> li
     return lines
 
 
-def print_record(runs: Sequence[Run], case: Case, site_policy: str | None) -> None:
+def print_record(runs: Sequence[Run], case: ReplayCase, site_policy: str | None) -> None:
     """A table of the record of its own, for reports whose columns are others."""
     record = _record(case)
     if record is None:
@@ -84,7 +84,9 @@ def print_record(runs: Sequence[Run], case: Case, site_policy: str | None) -> No
         typer.echo(line)
 
 
-def record_json(runs: Sequence[Run], case: Case, site_policy: str | None) -> dict[str, Any] | None:
+def record_json(
+    runs: Sequence[Run], case: ReplayCase, site_policy: str | None
+) -> dict[str, Any] | None:
     """The record, the distance of every policy from it and the nearest one; None without one."""
     record, found = _record(case), distances(runs)
     if record is None or not found:
@@ -106,7 +108,7 @@ def distances(runs: Sequence[Run]) -> dict[str, Closeness]:
     }
 
 
-def _record(case: Case) -> Record | None:
+def _record(case: ReplayCase) -> Record | None:
     return record_of(case.workloads[0], case.cluster) if case.with_record else None
 
 

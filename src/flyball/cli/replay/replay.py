@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flyball.core.cluster import Cluster
     from flyball.core.effects import Effects
     from flyball.core.workload import Workload
-    from flyball.experiments.replay import Case, Run
+    from flyball.experiments.replay import ReplayCase, Run
 
 MAX_SEEDS = 1000
 FIGURE_ENDINGS = (".png", ".svg", ".pdf")
@@ -135,7 +135,7 @@ def replay(
     from flyball.app import policy_settings
     from flyball.cli.replay.record import check_site_policy
     from flyball.core.effects import Effects
-    from flyball.experiments.replay import Case
+    from flyball.experiments.replay import ReplayCase
     from flyball.twin.inputs.cluster_file import load_cluster
 
     named = policy or (tuning.DEFAULT_POLICY if asked.tuned else "all")
@@ -175,7 +175,9 @@ def replay(
     keep = "all" if per_job else "first" if figure and not pareto else "none"
     policies = tuple(chosen) if arms is None else arms.policies
     watch = adjustments is not None
-    case = Case(target, workloads, policies, effects, seeds, keep, watch, tuple(notes), record)
+    case = ReplayCase(
+        target, workloads, policies, effects, seeds, keep, watch, tuple(notes), record
+    )
     check_site_policy(case, site_policy)
     runs = run_with_progress(case, workers, quiet=as_json)
     # 4. Write, then print.
@@ -195,7 +197,7 @@ def replay(
         report.print_runs(runs, case, site_policy)
 
 
-def run_with_progress(case: Case, workers: int = 0, quiet: bool = False) -> list[Run]:
+def run_with_progress(case: ReplayCase, workers: int = 0, quiet: bool = False) -> list[Run]:
     """All runs of a case, with progress on stderr unless `quiet`."""
     from flyball.experiments.replay import run_all
 

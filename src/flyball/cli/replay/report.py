@@ -18,7 +18,7 @@ from flyball.core.codes import Status
 from flyball.core.metrics import WINDOW_BEGINS, Summary
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, US_PER_S, duration_text
 from flyball.core.workload import Workload
-from flyball.experiments.replay import Case, Run, differences
+from flyball.experiments.replay import ReplayCase, Run, differences
 
 TIME_COLUMNS = (
     "policy",
@@ -60,7 +60,9 @@ PER_JOB_COLUMNS = (
 )
 
 
-def as_json(runs: Sequence[Run], case: Case, site_policy: str | None = None) -> dict[str, Any]:
+def as_json(
+    runs: Sequence[Run], case: ReplayCase, site_policy: str | None = None
+) -> dict[str, Any]:
     """All of it, for machines."""
     out: dict[str, Any] = {
         "trace": {
@@ -116,7 +118,7 @@ def describe_cluster(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def title(case: Case) -> str:
+def title(case: ReplayCase) -> str:
     """What was run, in a line."""
     trace, cluster = describe_trace(case.workloads[0]), describe_cluster(case.cluster)
     line = (
@@ -126,7 +128,7 @@ def title(case: Case) -> str:
     return f"{line}, means of {case.seeds} seeds" if case.seeds > 1 else line
 
 
-def window_text(case: Case) -> str:
+def window_text(case: ReplayCase) -> str:
     """Which span each column of the second table is of, in a line."""
     begin_s, end_s = describe_trace(case.workloads[0])["window_s"]
     window = f"{duration_text(begin_s)} to {duration_text(end_s)}"
@@ -136,7 +138,7 @@ def window_text(case: Case) -> str:
     )
 
 
-def print_runs(runs: Sequence[Run], case: Case, site_policy: str | None = None) -> None:
+def print_runs(runs: Sequence[Run], case: ReplayCase, site_policy: str | None = None) -> None:
     """A table with a line per policy (means over the seeds), and the differences if there are."""
     times, uses = record_rows(case, len(TIME_COLUMNS), len(USE_COLUMNS))
     for setting in case.policies:
@@ -200,7 +202,7 @@ def change(gap: dict[str, Any], digits: int = 0) -> str:
     return f"{mean} ({low}..{high})" if math.isfinite(gap["percent"][1]) else mean
 
 
-def write_per_job(path: Path, runs: Sequence[Run], case: Case) -> None:
+def write_per_job(path: Path, runs: Sequence[Run], case: ReplayCase) -> None:
     """The CSV with a row per policy, seed and job; whole or not there."""
     from flyball.twin.inputs.traces.files import replacing
 
@@ -211,7 +213,7 @@ def write_per_job(path: Path, runs: Sequence[Run], case: Case) -> None:
             writer.writerows(_per_job(run, case))
 
 
-def _per_job(run: Run, case: Case) -> Iterator[tuple[object, ...]]:
+def _per_job(run: Run, case: ReplayCase) -> Iterator[tuple[object, ...]]:
     from flyball.core.metrics import waits_s
 
     results = run.results

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flyball.app import PolicySetting, TuningSetting
     from flyball.core.workload import Workload
     from flyball.experiments.pareto import Aim, Point
-    from flyball.experiments.replay import Case, Run
+    from flyball.experiments.replay import ReplayCase, Run
     from flyball.experiments.tuning.tuned import Arms
 
 DEFAULT_POLICY = "easy"
@@ -214,7 +214,7 @@ def _able(chosen: Sequence[PolicySetting], tuning: TuningSetting) -> list[Policy
 def show(
     asked: Asked,
     runs: Sequence[Run],
-    case: Case,
+    case: ReplayCase,
     arms: Arms,
     figure: Path | None,
     as_json: bool,

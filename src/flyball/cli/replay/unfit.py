@@ -1,35 +1,18 @@
-"""`--skip-unfit`: jobs of a trace that fit nowhere on a cluster are left out, and said to be."""
+"""`--skip-unfit`: jobs of a trace that fit nowhere on a cluster are left out, with a note."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from flyball.cli.output import note
-from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
     from flyball.app import PolicySetting
     from flyball.core.cluster import Cluster
     from flyball.core.effects import Effects
     from flyball.core.workload import Workload
-
-
-class Fitting(NamedTuple):
-    """The jobs that can run, and how many cannot, by the reason."""
-
-    workload: Workload
-    left_out: dict[str, int]
-
-    @property
-    def text(self) -> str:
-        """What was left out, in a sentence; empty if nothing was."""
-        if not self.left_out:
-            return ""
-        count = sum(self.left_out.values())
-        reasons = "; ".join(f"{number:,} x {reason}" for reason, number in self.left_out.items())
-        whole = len(self.workload) + count
-        return f"left out {count:,} of {whole:,} jobs that fit nowhere on this cluster: {reasons}"
+    from flyball.experiments.unfit import Fitting
 
 
 def without_unfit(
@@ -40,21 +23,9 @@ def without_unfit(
     Raises:
         BadInput: no job is left.
     """
-    import numpy as np
+    from flyball.experiments.unfit import fitting
 
-    from flyball.twin.build import unfit_jobs
-
-    fits = np.ones(len(workload), bool)
-    left_out: dict[str, int] = {}
-    for knobs in {policy.knobs.cap: policy.knobs for policy in policies}.values():
-        for reason, rows in unfit_jobs(cluster, workload, knobs, effects).items():
-            fresh = rows[fits[rows]]
-            fits[fresh] = False
-            if len(fresh):
-                left_out[reason] = left_out.get(reason, 0) + len(fresh)
-    found = Fitting(workload.take(np.flatnonzero(fits)) if left_out else workload, left_out)
-    if not fits.any():
-        raise BadInput(f"{found.text}; none is left", "choose a larger cluster or budget")
-    if found.text:
-        note(f"note: {found.text}")
-    return found
+    result = fitting(workload, cluster, policies, effects)
+    if result.text:
+        note(f"note: {result.text}")
+    return result

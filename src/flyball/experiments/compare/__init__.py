@@ -1,1 +1,1 @@
-"""Policies compared over scenarios and seeds, with lower bounds beside."""
+"""Compares policies over scenarios and seeds, and with lower bounds."""

@@ -1,7 +1,7 @@
-"""Lower bounds on the mean completion time: no policy, however clever, can do better.
+"""Lower bounds on the mean completion time, which no policy can beat.
 
-Regret is measured against the best of three bounds. All speak of the same few facts. Job j
-is there from its release r_j (its submission, or later if a predecessor cannot have ended before).
+Regret is measured against the best of three bounds. All use the same few facts. Job j is
+present from its release r_j (its submission, or later if a predecessor cannot have ended before).
 Its share is s_j devices. Alone in pool p it needs d_jp: its work over its rate there (packed or
 spread, whichever is higher), or its limit if that is shorter; infinite where it cannot run.
 d_j is the least of these. Pool p has D_p devices.
@@ -11,7 +11,7 @@ t, counting only progress that is kept. It integrates to 1 by the completion C_j
 and in pool p it is at most 1 / d_jp while s_j devices of that pool are held. (A job that is killed
 by its limit spent its last attempt, at least d_jp, on its devices: take f_j = 1 / limit there.)
 Restarts, lost work, failures, waking nodes, caps, fragmentation, array limits and power budgets
-only make things worse and are left out.
+only delay completions and are left out.
 
 `solo`: C_j >= r_j + d_j, as f_j never exceeds 1 / d_j.
 
@@ -22,7 +22,7 @@ So the schedule is also one on a single machine of that speed with works a_j. Th
 "shortest remaining work first" has at every instant completed at least as many jobs as any
 other schedule, shared machine included (Schrage 1968); hence the k-th completion of any
 schedule is not before the k-th of that rule. Nor is it before the k-th smallest r_j + d_j. The
-larger of the two, summed over k, is a bound. Any weights will do; good ones are looked for.
+larger of the two, summed over k, is a bound. Any weights are valid; a search finds good ones.
 
 `priced`: capacity has a price by pool and time, see `priced_bound`.
 """
@@ -44,17 +44,17 @@ from flyball.core.workload import Workload
 from flyball.twin.build import build_state
 
 WEIGHT_STEPS = (2.0, 1.3)
-"""Factors by which pool weights are moved, in turn."""
+"""Factors that pool weights are multiplied and divided by, in turn."""
 
 
 @dataclass(frozen=True)
-class Demand:
-    """What jobs need and pools have, in seconds and devices.
+class JobNeeds:
+    """Holds what jobs need and what pools have, in seconds and devices.
 
     Attributes:
-        submit_s: of each job, from the first submission.
-        release_s: when it can start at the earliest.
-        share: devices it holds.
+        submit_s: submission of each job, since the first one.
+        release_s: earliest start of each job.
+        share: devices that each job holds.
         need_s: run time of each job (row) alone in each pool (column); infinite = cannot run.
         devices: of each pool.
     """
@@ -71,8 +71,8 @@ class Demand:
         least: Floats = self.need_s.min(axis=1)
         return least
 
-    def only(self, jobs: npt.NDArray[np.bool_]) -> Demand:
-        """The same for some of the jobs."""
+    def only(self, jobs: npt.NDArray[np.bool_]) -> JobNeeds:
+        """Return the same for some of the jobs."""
         return replace(
             self,
             submit_s=self.submit_s[jobs],
@@ -95,7 +95,7 @@ class Bounds:
         return max(self.solo_s, self.shared_s, self.priced_s)
 
     def as_dict(self) -> dict[str, float]:
-        """One entry of the JSON's `bounds`."""
+        """Return one entry of the JSON's `bounds`."""
         return {
             "solo_s": self.solo_s,
             "shared_s": self.shared_s,
@@ -105,7 +105,7 @@ class Bounds:
 
 
 def lower_bounds(cluster: Cluster, workload: Workload, effects: Effects) -> Bounds:
-    """Every bound for a problem; `effects` matter only for the speed of spread gangs."""
+    """Compute every bound; `effects` matter only for the speed of spread gangs."""
     from flyball.experiments.compare.priced_bound import priced_s
 
     demand = demand_of(cluster, workload, effects)
@@ -113,8 +113,8 @@ def lower_bounds(cluster: Cluster, workload: Workload, effects: Effects) -> Boun
     return Bounds(solo_s(demand), shared, priced_s(demand, weights))
 
 
-def demand_of(cluster: Cluster, workload: Workload, effects: Effects) -> Demand:
-    """The few facts that bounds are about.
+def demand_of(cluster: Cluster, workload: Workload, effects: Effects) -> JobNeeds:
+    """Return the facts that bounds are computed from.
 
     Raises:
         BadInput: a job that no pool could ever hold.
@@ -131,7 +131,7 @@ def demand_of(cluster: Cluster, workload: Workload, effects: Effects) -> Demand:
     need_us = np.where(np.isfinite(need_us), np.minimum(need_us, limit_us), np.inf)
     submit_s = (jobs.submit_us - jobs.submit_us[0]) / US_PER_S
     need_s = need_us / US_PER_S
-    return Demand(
+    return JobNeeds(
         submit_s=submit_s,
         release_s=_releases(workload, submit_s, need_s.min(axis=1)),
         share=jobs.devices * jobs.milli / MILLI_PER_DEVICE,
@@ -141,9 +141,9 @@ def demand_of(cluster: Cluster, workload: Workload, effects: Effects) -> Demand:
 
 
 def _releases(workload: Workload, submit_s: Floats, solo_s: Floats) -> Floats:
-    """Submissions, or the earliest end of the last predecessor if that is later."""
+    """Return submissions, or the earliest end of the last predecessor if that is later."""
     release_s = submit_s.copy()
-    while True:  # as often as the longest chain is long
+    while True:  # one pass for each job of the longest chain
         later = release_s.copy()
         ends = (release_s + solo_s)[workload.after_on]
         np.maximum.at(later, workload.after_job, ends)
@@ -152,21 +152,21 @@ def _releases(workload: Workload, submit_s: Floats, solo_s: Floats) -> Floats:
         release_s = later
 
 
-def solo_s(demand: Demand) -> float:
-    """Every job alone on the cluster."""
+def solo_s(demand: JobNeeds) -> float:
+    """Return the bound of every job alone on the cluster."""
     return float(np.mean(demand.release_s + demand.solo_s - demand.submit_s))
 
 
-def shared_s(demand: Demand, weights: Floats) -> float:
-    """All jobs on one machine as strong as all pools together, at these weights of the pools."""
+def shared_s(demand: JobNeeds, weights: Floats) -> float:
+    """Return the bound of one machine as fast as all pools together, at these weights."""
     works = (weights * demand.need_s).min(axis=1) * demand.share / float(weights @ demand.devices)
     ends = np.sort(_shortest_remaining_ends(demand.release_s, works))
     alone = np.sort(demand.release_s + demand.solo_s)
     return float(np.mean(np.maximum(ends, alone)) - np.mean(demand.submit_s))
 
 
-def best_shared(demand: Demand) -> tuple[Floats, float]:
-    """Weights of the pools that make `shared_s` large, and what it then is.
+def best_shared(demand: JobNeeds) -> tuple[Floats, float]:
+    """Return weights of the pools that make `shared_s` large, and its value there.
 
     Starts from each pool's mean relative speed, which is best if all jobs see the pools alike.
     """
@@ -174,7 +174,7 @@ def best_shared(demand: Demand) -> tuple[Floats, float]:
     mean_speed = np.average(speed, axis=0, weights=demand.share * demand.solo_s + 1e-9)
     starts = [np.ones(len(demand.devices)), np.maximum(mean_speed, 1e-3)]
     best, weights = max(
-        ((shared_s(demand, each), each) for each in starts), key=lambda each: each[0]
+        ((shared_s(demand, start), start) for start in starts), key=lambda pair: pair[0]
     )
     if len(weights) == 1:
         return weights, best
@@ -190,7 +190,7 @@ def best_shared(demand: Demand) -> tuple[Floats, float]:
 
 
 def _shortest_remaining_ends(release_s: Floats, works_s: Floats) -> Floats:
-    """Completions on one machine that always does the job with the least work left."""
+    """Return completions on one machine that always runs the job with the least work left."""
     order = np.argsort(release_s, kind="stable")
     ends = np.zeros(len(order))
     left: list[tuple[float, int]] = []

@@ -1,4 +1,4 @@
-"""The figure of a comparison: who is how far from the best, where; and from the baseline."""
+"""The figure of a comparison: each policy against the best one and against the baseline."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 HEAT = LinearSegmentedColormap.from_list("heat", ["#f7fbff", "#9ecae1", "#2171b5", "#08306b"])
 DARKEST = 4.0
-"""Times the best at which a cell is darkest."""
+"""Multiple of the best at which a cell is darkest."""
 BOUND_COLOUR = "#555555"
 TICKS = (-95, -90, -80, -60, -40, -20, 0, 30, 100, 200, 400, 900, 1900)
 TICK_ROOM = 0.16
-"""Least distance of two ticks, as a part of the axis."""
+"""Minimum distance of two ticks, as a part of the axis."""
 BETTER, UNCLEAR, WORSE = "#009e73", "#8c8c8c", "#d55e00"
 
 
 def compare_figure(comparison: Comparison, kind: str = "png") -> bytes:
-    """Heat map of policies x scenarios, and the change from the baseline beside it.
+    """Draw a heat map of policies x scenarios, and the change from the baseline next to it.
 
     Args:
         comparison: to draw.
@@ -45,7 +45,7 @@ def compare_figure(comparison: Comparison, kind: str = "png") -> bytes:
 
 
 def compare_drawing(comparison: Comparison) -> Figure:
-    """The same, not written yet; as wide and high as the names need."""
+    """Return the figure before it is rendered, as wide and high as the names need."""
     scenarios = len(comparison.scenarios)
     names = [wrapped(_short(row["policy"])) for row in comparison.overall]
     lines = max(1 + name.count("\n") for name in names)
@@ -64,7 +64,7 @@ def _draw_heat(axes: Axes, comparison: Comparison) -> None:
     names = [wrapped(_short(row["policy"])) for row in comparison.overall]
     values = np.array(
         [
-            [comparison.mean(each, row["policy"])["relative"] for each in scenarios]
+            [comparison.mean(name, row["policy"])["relative"] for name in scenarios]
             + [row["relative"]]
             for row in comparison.overall
         ]
@@ -83,7 +83,7 @@ def _draw_heat(axes: Axes, comparison: Comparison) -> None:
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    # White lines between the cells, wider before the column and the row that sum up.
+    # White lines between the cells, a wider one before the overall column.
     axes.set_xticks(np.arange(len(scenarios)) + 0.5, minor=True)
     axes.set_yticks(np.arange(len(names)) + 0.5, minor=True)
     axes.grid(which="minor", color="white", linewidth=1.5)
@@ -94,7 +94,7 @@ def _draw_heat(axes: Axes, comparison: Comparison) -> None:
 
 
 def _short(policy: str) -> str:
-    """A policy's name; of one in a file (`tuned:FILE`), without the folders."""
+    """Return a policy's name; of one in a file (`tuned:FILE`), without the folders."""
     kind, colon, path = policy.partition(":")
     return f"{kind}:{path.rpartition('/')[2]}" if colon else policy
 
@@ -108,13 +108,13 @@ def _write(
 
 
 def _draw_changes(axes: Axes, comparison: Comparison) -> None:
-    """Percent from the baseline with the 95 % interval; on the rows of the heat map.
+    """Draw percent from the baseline with the 95 % interval, on the rows of the heat map.
 
-    The axis is that of ratios: half is as far to the left as double is to the right.
+    The axis shows ratios: half is as far to the left as double is to the right.
     """
     axes.axvline(0.0, color="#444444", linewidth=1)
-    for row, each in enumerate(comparison.overall):
-        change = each["change"].get(comparison.baseline)
+    for row, policy in enumerate(comparison.overall):
+        change = policy["change"].get(comparison.baseline)
         if change is None:  # the baseline itself
             continue
         mean, low, high = (math.nan if value is None else _ratio(value) for value in change)
@@ -134,9 +134,9 @@ def _draw_changes(axes: Axes, comparison: Comparison) -> None:
     axes.set_ylim(len(comparison.overall) + 0.5, -0.5)
     axes.set_yticks([])
     low, high = axes.get_xlim()
-    seen = _apart([each for each in TICKS if low <= _ratio(each) <= high], high - low)
+    seen = _apart([tick for tick in TICKS if low <= _ratio(tick) <= high], high - low)
     axes.set_xticks(
-        [_ratio(each) for each in seen], [f"{each:+d}" if each else "0" for each in seen]
+        [_ratio(tick) for tick in seen], [f"{tick:+d}" if tick else "0" for tick in seen]
     )
     axes.set_xlabel("percent, all scenarios, 95 % interval")
     axes.set_title(f"Change from {comparison.baseline}", fontsize=11, pad=12)
@@ -145,7 +145,7 @@ def _draw_changes(axes: Axes, comparison: Comparison) -> None:
 
 
 def _apart(ticks: list[int], width: float) -> list[int]:
-    """Those ticks that leave each other room, from no change outwards."""
+    """Return ticks that leave each other room, from no change outwards."""
     kept: list[int] = []
     for tick in sorted(ticks, key=abs):
         if all(abs(_ratio(tick) - _ratio(other)) >= TICK_ROOM * width for other in kept):

@@ -1,7 +1,7 @@
-"""The page of all policies: each one's rule, knobs, source and figures.
+"""Writes the page of all policies: the rule, knobs and figures of each.
 
-The words are the policies' own (the docstrings of their files), the figures those of a
-comparison: `docs/guide/policies.md` is what `flyball bench compare` last wrote as `policies.md`.
+The texts are the docstrings of the policies' modules, the figures those of a comparison:
+`docs/guide/policies.md` is what `flyball bench compare` last wrote as `policies.md`.
 """
 
 from __future__ import annotations
@@ -42,37 +42,43 @@ there is, see fairness and makespan in the tables it writes.
 """
 
 
-def policy_page(found: Comparison, command: str) -> str:
-    """The whole page, in Markdown, for the policies of the shelf that were compared.
+def policy_page(comparison: Comparison, command: str) -> str:
+    """Return the page in Markdown, for the registered policies that were compared.
 
     Args:
-        found: the comparison.
-        command: that made it.
+        comparison: with the figures.
+        command: that wrote it.
     """
-    told = FIGURES.format(
-        scenarios=len(found.scenarios), seeds=len(found.seeds), command=command.strip()
+    figures = FIGURES.format(
+        scenarios=len(comparison.scenarios), seeds=len(comparison.seeds), command=command.strip()
     )
-    shown = [name for name in names() if name in found.policies]
-    return HEAD + told + "".join(_section(name, found) for name in shown)
+    shown = [name for name in names() if name in comparison.policies]
+    return HEAD + figures + "".join(_section(name, comparison) for name in shown)
 
 
-def _section(name: str, found: Comparison) -> str:
+def _section(name: str, comparison: Comparison) -> str:
     policy = get_policy(name)
     text = rule_text(name)
     knobs = _knobs_text(policy.knobs)
-    return f"\n## {name}\n\n*{policy.summary}*\n\n{text}\n\n{knobs}\n\n{_figures(name, found)}\n"
+    return (
+        f"\n## {name}\n\n*{policy.summary}*\n\n{text}\n\n{knobs}\n\n{_figures(name, comparison)}\n"
+    )
 
 
 def rule_text(name: str) -> str:
-    """What the policy's own file says about it."""
+    """Return the docstring of the policy's module."""
     module = sys.modules[location(name).partition(":")[0]]
     assert module.__doc__, f"{module.__name__} says nothing about its policy"
     return module.__doc__.strip()
 
 
 def _knobs_text(knobs: Knobs) -> str:
-    plain, own = Knobs().as_dict(), knobs.as_dict()
-    set_ = [f"`{knob}={_short(value)}`" for knob, value in own.items() if value != plain[knob]]
+    defaults = Knobs().as_dict()
+    set_ = [
+        f"`{knob}={_short(value)}`"
+        for knob, value in knobs.as_dict().items()
+        if value != defaults[knob]
+    ]
     return "Set: " + (", ".join(set_) if set_ else "nothing, all knobs at their defaults") + "."
 
 
@@ -80,11 +86,13 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _figures(name: str, found: Comparison) -> str:
-    by_scenario = {each: found.mean(each, name)["relative"] for each in found.scenarios}
-    best = min(by_scenario, key=lambda each: by_scenario[each])
-    worst = max(by_scenario, key=lambda each: by_scenario[each])
-    overall = next(row for row in found.overall if row["policy"] == name)
+def _figures(name: str, comparison: Comparison) -> str:
+    by_scenario = {
+        scenario: comparison.mean(scenario, name)["relative"] for scenario in comparison.scenarios
+    }
+    best = min(by_scenario, key=lambda scenario: by_scenario[scenario])
+    worst = max(by_scenario, key=lambda scenario: by_scenario[scenario])
+    overall = next(row for row in comparison.overall if row["policy"] == name)
     changes = [
         f"{mean:+.0f} % ({low:+.0f}..{high:+.0f}) from `{base}`"
         for base, (mean, low, high) in overall["change"].items()

@@ -1,4 +1,4 @@
-"""A comparison as tables: the same rows for the screen and for Markdown."""
+"""Tables of a comparison: the same rows for the screen and for Markdown."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ class Table(NamedTuple):
 
 
 def relative_table(comparison: Comparison) -> Table:
-    """Policies x scenarios: completion over the scenario's best policy, and what could be."""
+    """Return policies x scenarios: completion over the best policy's, and the lower bound."""
     scenarios = list(comparison.scenarios)
     rows = [
         (
             row["policy"],
-            *(f"{comparison.mean(each, row['policy'])['relative']:.2f}" for each in scenarios),
+            *(f"{comparison.mean(name, row['policy'])['relative']:.2f}" for name in scenarios),
             f"{row['relative']:.2f}",
-            _share(row["regret"]),
+            _percent(row["regret"]),
         )
         for row in comparison.overall
     ]
-    rows.append(("lower bound", *(f"{each:.2f}" for each in bound_row(comparison)), ""))
+    rows.append(("lower bound", *(f"{ratio:.2f}" for ratio in bound_row(comparison)), ""))
     return Table(
-        "Mean completion time, 1.00 = best policy of the scenario; regret: over the lower bound",
-        ("policy", *scenarios, "overall", "regret"),
+        "Mean completion time in multiples (x) of the best policy of the scenario; regret: percent "
+        "over the lower bound",
+        ("policy", *(f"{name} (x)" for name in scenarios), "overall (x)", "regret (%)"),
         rows,
     )
 
 
 def bound_row(comparison: Comparison) -> list[float]:
-    """For each scenario, then overall: the lower bound over what the best policy reached."""
-    row = [_bound_over_best(comparison, each) for each in comparison.scenarios]
+    """Return the lower bound over the best policy's result, for each scenario and overall."""
+    row = [_bound_over_best(comparison, name) for name in comparison.scenarios]
     return [*row, _geometric_mean(row)]
 
 
 def _bound_over_best(comparison: Comparison, scenario: str) -> float:
     policies = list(comparison.policies)
-    best = min(policies, key=lambda each: float(comparison.mean(scenario, each)["relative"]))
-    bounds = {each["seed"]: each["best_s"] for each in comparison.scenarios[scenario]["bounds"]}
-    own = [r for r in comparison.results if r["scenario"] == scenario and r["policy"] == best]
-    return _geometric_mean([bounds[r["seed"]] / r["completion_s"]["mean"] for r in own])
+    best = min(policies, key=lambda name: float(comparison.mean(scenario, name)["relative"]))
+    bounds = {row["seed"]: row["best_s"] for row in comparison.scenarios[scenario]["bounds"]}
+    rows = [r for r in comparison.results if r["scenario"] == scenario and r["policy"] == best]
+    return _geometric_mean([bounds[r["seed"]] / r["completion_s"]["mean"] for r in rows])
 
 
 def _geometric_mean(values: Sequence[float]) -> float:
@@ -58,21 +59,21 @@ def _geometric_mean(values: Sequence[float]) -> float:
 
 
 def change_table(comparison: Comparison) -> Table:
-    """Each policy against the baselines, over all scenarios, with intervals."""
+    """Return each policy against the baselines, over all scenarios, with intervals."""
     rows = [
-        (row["policy"], *(_change(row["change"].get(each)) for each in comparison.against))
+        (row["policy"], *(_change(row["change"].get(base)) for base in comparison.against))
         for row in comparison.overall
     ]
     return Table(
         "Change of the completion time in percent over all scenarios, paired by seed, with a "
         "95 % interval",
-        ("policy", *(f"from {each}" for each in comparison.against)),
+        ("policy", *(f"from {base} (%)" for base in comparison.against)),
         rows,
     )
 
 
 def scenario_table(comparison: Comparison, scenario: str) -> Table:
-    """One scenario: means over the seeds, and the change from the baseline."""
+    """Return one scenario: means over the seeds, and the change from the baseline."""
     about = comparison.scenarios[scenario]
     changes = {
         row["policy"]: row["completion_s"].get("percent")
@@ -91,7 +92,7 @@ def scenario_table(comparison: Comparison, scenario: str) -> Table:
                 _number(mean["slowdown_p95"]),
                 _number(mean["fairness_jain"]),
                 _number(mean["preemptions"]),
-                _share(mean["regret"]),
+                _percent(mean["regret"]),
                 _change(changes.get(policy)),
             )
         )
@@ -100,18 +101,18 @@ def scenario_table(comparison: Comparison, scenario: str) -> Table:
         f"{scenario}: {about['about']} ({about['jobs']} jobs, {about['devices']} devices, {load})"
     )
     header = (
-        *("policy", "completion", "p95", "makespan", "slowdown p95", "fairness", "preempted"),
-        *("regret", f"% from {comparison.baseline}"),
+        *("policy", "completion", "p95", "makespan", "slowdown p95 (x)", "fairness (Jain)"),
+        *("preemptions", "regret (%)", f"from {comparison.baseline} (%)"),
     )
     return Table(title, header, rows)
 
 
 def markdown(comparison: Comparison, command: str, figure: str) -> str:
-    """The whole comparison as a page.
+    """Return the comparison as a page of Markdown.
 
     Args:
         comparison: to show.
-        command: that made it.
+        command: that wrote it.
         figure: path of the figure, as seen from the page.
     """
     seeds = f"{len(comparison.seeds)} seeds of each scenario"
@@ -122,7 +123,7 @@ def markdown(comparison: Comparison, command: str, figure: str) -> str:
         _as_markdown(relative_table(comparison)),
         _as_markdown(change_table(comparison)),
         "## By scenario",
-        *(_as_markdown(scenario_table(comparison, each)) for each in comparison.scenarios),
+        *(_as_markdown(scenario_table(comparison, name)) for name in comparison.scenarios),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -134,7 +135,7 @@ def _as_markdown(table: Table) -> str:
 
 
 def _change(percent: Sequence[float | None] | None) -> str:
-    """`-62 (-80..-44)`: the mean and its interval, if there is one."""
+    """Return `-62 (-80..-44)`: the mean and its interval, if there is one."""
     if percent is None or not _is_number(percent[0]):
         return "-"
     mean, low, high = percent
@@ -143,8 +144,8 @@ def _change(percent: Sequence[float | None] | None) -> str:
     return f"{mean:+.0f} ({low:+.0f}..{high:+.0f})"
 
 
-def _share(value: float | None) -> str:
-    return f"{100 * value:.0f} %" if value is not None and _is_number(value) else "-"
+def _percent(value: float | None) -> str:
+    return f"{100 * value:.0f}" if value is not None and _is_number(value) else "-"
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Comparisons: what the runs of scenarios x policies x seeds come to, and the file that says so.
+"""Summarises the runs of scenarios x policies x seeds, and reads and writes the summary.
 
 `compare.json` is a JSON object (see `docs/guide/compare.md`); `load_comparison` reads it again.
 Completion times are averaged as logarithms, over seeds and over scenarios: a scenario with long
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.metrics import Spread, Summary, paired, without_nan
-from flyball.experiments.compare.runs import Plan, code_version
+from flyball.experiments.compare.runs import ComparePlan, code_version
 from flyball.experiments.replay import Run, differences
 from flyball.experiments.run_file import Record
 
@@ -31,7 +32,7 @@ MEANS = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare.json` holds, key by key.
+    """Holds the content of `compare.json`, key by key.
 
     Attributes:
         format: of the file.
@@ -40,7 +41,8 @@ class Comparison:
         against: the policies that every other is compared with, where present: the
             baseline, strict FIFO, EASY and tuned heuristics.
         seeds: of each scenario.
-        scenarios: by name: about, cluster, devices, jobs, and `bounds` with a row a seed.
+        scenarios: by name: about, cluster, devices, jobs, `bounds` with a row a seed, and where
+            unfit jobs were skipped `left_out`, their number by reason.
         policies: by name: the knobs.
         results: a row per scenario, policy and seed: every metric, and `regret`.
         means: a row per scenario and policy: means over the seeds; `relative` is the completion
@@ -69,13 +71,13 @@ class Comparison:
         return plain
 
     def mean(self, scenario: str, policy: str) -> dict[str, Any]:
-        """The row of `means`."""
+        """Return the row of `means`."""
         rows = self.means
         return next(r for r in rows if r["scenario"] == scenario and r["policy"] == policy)
 
 
 def load_comparison(path: Path | str) -> Comparison:
-    """The comparison in a file, or in the `compare.json` of a folder.
+    """Read the comparison in a file, or in the `compare.json` of a folder.
 
     Raises:
         BadInput: no such file, or not one of this layout.
@@ -89,7 +91,7 @@ def load_comparison(path: Path | str) -> Comparison:
         raise BadInput(f"{path}: {error.strerror}", remedy) from None
     except ValueError as error:
         raise BadInput(f"{path} is not JSON: {error}", remedy) from None
-    names = [each.name for each in fields(Comparison)]
+    names = [item.name for item in fields(Comparison)]
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise BadInput(f"{path} is not a comparison of format {FORMAT}", remedy)
     missing = [name for name in names if name not in content]
@@ -98,8 +100,8 @@ def load_comparison(path: Path | str) -> Comparison:
     return Comparison(**{name: content[name] for name in names})
 
 
-def compare(plan: Plan, records: Sequence[Record], baseline: str = BASELINE) -> Comparison:
-    """What the runs of a plan come to.
+def compare(plan: ComparePlan, records: Sequence[Record], baseline: str = BASELINE) -> Comparison:
+    """Summarise the runs of a plan.
 
     Args:
         plan: that was run.
@@ -109,11 +111,13 @@ def compare(plan: Plan, records: Sequence[Record], baseline: str = BASELINE) -> 
     Raises:
         UnknownName: the baseline is not one of the plan's policies.
     """
-    names = [each.name for each in plan.policies]
+    names = [policy.name for policy in plan.policies]
     against = baselines(names, baseline)
     runs = {scenario.name: _runs(scenario.name, names, records) for scenario in plan.scenarios}
     bounds = {
-        (each["scenario"], each["seed"]): each["bounds"] for each in records if "bounds" in each
+        (record["scenario"], record["seed"]): record["bounds"]
+        for record in records
+        if "bounds" in record
     }
     logs = _Logs(runs)
     return Comparison(
@@ -123,7 +127,7 @@ def compare(plan: Plan, records: Sequence[Record], baseline: str = BASELINE) -> 
         against=against,
         seeds=list(plan.seeds),
         scenarios=_scenarios(plan, records),
-        policies={each.name: each.knobs.as_dict() for each in plan.policies},
+        policies={policy.name: policy.knobs.as_dict() for policy in plan.policies},
         results=_results(runs, bounds),
         means=_means(runs, bounds, logs),
         changes=_changes(runs, against),
@@ -132,7 +136,7 @@ def compare(plan: Plan, records: Sequence[Record], baseline: str = BASELINE) -> 
 
 
 def baselines(policies: Sequence[str], baseline: str) -> list[str]:
-    """Whom every policy is compared with: the baseline, then strict FIFO, EASY and tuned ones.
+    """Return what every policy is compared with: the baseline, strict FIFO, EASY and tuned ones.
 
     Raises:
         UnknownName: the baseline is not one of the policies.
@@ -148,13 +152,15 @@ BoundsBySeed = dict[tuple[str, int], dict[str, float]]
 
 
 class _Logs:
-    """Log completion times by scenario, policy and seed."""
+    """Holds log completion times by scenario, policy and seed."""
 
     def __init__(self, runs: Runs) -> None:
         self._logs = {
-            (scenario, policy): [math.log(max(r.summary.completion_s.mean, 1e-6)) for r in own]
+            (scenario, policy): [
+                math.log(max(r.summary.completion_s.mean, 1e-6)) for r in policy_runs
+            ]
             for scenario, by_policy in runs.items()
-            for policy, own in by_policy.items()
+            for policy, policy_runs in by_policy.items()
         }
         self._best = {
             scenario: min(fmean(self._logs[scenario, policy]) for policy in by_policy)
@@ -163,29 +169,30 @@ class _Logs:
         self._scenarios = list(runs)
 
     def relative(self, scenario: str, policy: str) -> float:
-        """Completion time over the best policy's in this scenario."""
+        """Return the completion time over the best policy's in this scenario."""
         return math.exp(fmean(self._logs[scenario, policy]) - self._best[scenario])
 
     def by_seed(self, policy: str) -> list[float]:
-        """Means over the scenarios, for each seed."""
+        """Return means over the scenarios, for each seed."""
         logs = (self._logs[scenario, policy] for scenario in self._scenarios)
-        return [fmean(each) for each in zip(*logs, strict=True)]
+        return [fmean(values) for values in zip(*logs, strict=True)]
 
 
 def _runs(
     scenario: str, policies: Sequence[str], records: Sequence[Record]
 ) -> dict[str, list[Run]]:
-    """The runs of a scenario by policy, from their records."""
+    """Return the runs of a scenario by policy, from their records."""
     runs: dict[str, list[Run]] = {name: [] for name in policies}
-    for each in records:
-        if each["scenario"] == scenario and "summary" in each:
-            run = Run(each["policy"], each["seed"], summary_of(each["summary"]), each["run_s"])
+    for record in records:
+        if record["scenario"] == scenario and "summary" in record:
+            summary = summary_of(record["summary"])
+            run = Run(record["policy"], record["seed"], summary, record["run_s"])
             runs[run.policy].append(run)
     return runs
 
 
 def summary_of(plain: dict[str, Any]) -> Summary:
-    """The summary that `Summary.as_dict` made plain."""
+    """Return the summary that `Summary.as_dict` wrote."""
     values: dict[str, Any] = {}
     for name, value in plain.items():
         part = {k: _number(v) for k, v in value.items()} if isinstance(value, dict) else None
@@ -197,8 +204,8 @@ def _number(value: Any) -> Any:
     return math.nan if value is None else value
 
 
-def _scenarios(plan: Plan, records: Sequence[Record]) -> dict[str, dict[str, Any]]:
-    """What each scenario is, and its lower bounds."""
+def _scenarios(plan: ComparePlan, records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+    """Describe each scenario, with its lower bounds."""
     out: dict[str, dict[str, Any]] = {}
     for scenario in plan.scenarios:
         cluster = scenario.make_cluster()
@@ -211,7 +218,18 @@ def _scenarios(plan: Plan, records: Sequence[Record]) -> dict[str, dict[str, Any
             "load": scenario.load,
             "bounds": [{"seed": row["seed"], **row["bounds"]} for row in rows],
         }
+        if plan.must_fit:
+            out[scenario.name]["left_out"] = left_out(scenario.name, records)
     return out
+
+
+def left_out(scenario: str, records: Sequence[Record]) -> dict[str, int]:
+    """Return how many jobs of a scenario were left out over all seeds, by the reason."""
+    counts: Counter[str] = Counter()
+    for record in records:
+        if record["scenario"] == scenario:
+            counts.update(record.get("left_out", {}))
+    return dict(counts)
 
 
 def _regret(run: Run, scenario: str, bounds: BoundsBySeed) -> float:
@@ -223,27 +241,27 @@ def _results(runs: Runs, bounds: BoundsBySeed) -> list[dict[str, Any]]:
     return [
         {"scenario": scenario, **run.as_dict(), "regret": _regret(run, scenario, bounds)}
         for scenario, by_policy in runs.items()
-        for own in by_policy.values()
-        for run in own
+        for policy_runs in by_policy.values()
+        for run in policy_runs
     ]
 
 
 def _means(runs: Runs, bounds: BoundsBySeed, logs: _Logs) -> list[dict[str, Any]]:
     rows = []
     for scenario, by_policy in runs.items():
-        for policy, own in by_policy.items():
-            summaries = [run.summary for run in own]
+        for policy, policy_runs in by_policy.items():
+            summaries = [run.summary for run in policy_runs]
             rows.append(
                 {
                     "scenario": scenario,
                     "policy": policy,
                     "relative": logs.relative(scenario, policy),
-                    "regret": fmean(_regret(run, scenario, bounds) for run in own),
-                    "completion_s": fmean(each.completion_s.mean for each in summaries),
-                    "completion_p95_s": fmean(each.completion_s.p95 for each in summaries),
-                    "wait_s": fmean(each.wait_s.mean for each in summaries),
-                    **{name: fmean(getattr(each, name) for each in summaries) for name in MEANS},
-                    "run_s": fmean(run.run_s for run in own),
+                    "regret": fmean(_regret(run, scenario, bounds) for run in policy_runs),
+                    "completion_s": fmean(s.completion_s.mean for s in summaries),
+                    "completion_p95_s": fmean(s.completion_s.p95 for s in summaries),
+                    "wait_s": fmean(s.wait_s.mean for s in summaries),
+                    **{name: fmean(getattr(s, name) for s in summaries) for name in MEANS},
+                    "run_s": fmean(run.run_s for run in policy_runs),
                 }
             )
     return rows
@@ -254,8 +272,8 @@ def _changes(runs: Runs, against: Sequence[str]) -> list[dict[str, Any]]:
     for scenario, by_policy in runs.items():
         for base in against:
             first = by_policy[base]
-            others = [own for policy, own in by_policy.items() if policy != base]
-            for gap in differences([*first, *(run for own in others for run in own)]):
+            others = [run for name in by_policy if name != base for run in by_policy[name]]
+            for gap in differences([*first, *others]):
                 rows.append({"scenario": scenario, **gap})
     return rows
 
@@ -268,7 +286,7 @@ def _overall(
         relatives = [math.log(logs.relative(scenario, name)) for scenario in runs]
         regrets = [fmean(_regret(r, s, bounds) for r in runs[s][name]) for s in runs]
         change = {
-            base: [_percent(each) for each in paired(logs.by_seed(name), logs.by_seed(base))]
+            base: [_percent(log) for log in paired(logs.by_seed(name), logs.by_seed(base))]
             for base in against
             if base != name
         }

@@ -1,7 +1,7 @@
-"""The settings that the tuner may try: read off `Knobs`, so that new knobs and choices join in.
+"""The settings that a search may try, derived from `Knobs`, so that new knobs are included.
 
 Every combination that `Knobs` accepts is in the space, except for a few knobs that serve other
-ends than completion times.
+aims than completion times.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import numpy as np
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 
-LEFT_ALONE = ("priority_s", "cap", "sleep_s", "solve_s")
-"""What a level of priority is worth is the owner's word; caps and sleep save energy, not time."""
+NOT_SEARCHED = ("priority_s", "cap", "sleep_s", "solve_s")
+"""Knobs that are not searched: the owner decides what a level of priority is worth, and caps and
+sleep save energy, not time."""
 
 NOT_ALONE: dict[str, tuple[IntEnum, ...]] = {"order": (Order.SHARES,)}
-"""Choices that knobs alone do not make a policy of: somebody must set the shares."""
+"""Choices that need more than knobs: an allocator must set the shares."""
 
 USUAL = {
     "depth": (10.0, 3_000.0),
@@ -31,7 +32,7 @@ USUAL = {
     "margin_s": (1.0, 100_000.0),
     "attained_s": (60.0, 1_000_000.0),
 }
-"""Where random values of a number are drawn from. A knob that is not here: around its default."""
+"""Ranges that random numbers are drawn from; other knobs are drawn around their defaults."""
 
 MATTERS: dict[str, Callable[[Knobs], bool]] = {
     "depth": lambda knobs: knobs.backfill == Backfill.EASY or knobs.place == Place.HOLD,
@@ -40,29 +41,29 @@ MATTERS: dict[str, Callable[[Knobs], bool]] = {
     "margin_s": lambda knobs: knobs.preempt != Preempt.NEVER,
     "attained_s": lambda knobs: knobs.order == Order.ATTAINED,
 }
-"""When a knob makes a difference; one that is not here always may."""
+"""Tells when a knob makes a difference; a knob that is not here always may."""
 
 OFF_SHARE = 0.4
-"""How often a number that may be 0 (off) is drawn as 0."""
+"""Probability that a number that may be 0 (off) is drawn as 0."""
 MOST_DRAWS = 1_000
 
 
 def searched() -> list[Field[Any]]:
-    """The knobs that are tried."""
-    return [each for each in fields(Knobs) if each.name not in LEFT_ALONE]
+    """Return the knobs that are searched."""
+    return [knob for knob in fields(Knobs) if knob.name not in NOT_SEARCHED]
 
 
 def normal(knobs: Knobs) -> Knobs:
-    """The same setting with every knob that makes no difference at its default."""
+    """Return the same setting with every knob that makes no difference at its default."""
     plain = Knobs()
     idle = {name: getattr(plain, name) for name, matters in MATTERS.items() if not matters(knobs)}
     return replace(knobs, **idle)
 
 
 def draw(rng: np.random.Generator) -> Knobs:
-    """A random setting that `Knobs` accepts."""
+    """Draw a random setting that `Knobs` accepts."""
     for _ in range(MOST_DRAWS):
-        values: dict[str, Any] = {each.name: _drawn(each, rng) for each in searched()}
+        values: dict[str, Any] = {knob.name: _drawn(knob, rng) for knob in searched()}
         try:
             return normal(Knobs(**values))
         except BadInput:
@@ -71,13 +72,13 @@ def draw(rng: np.random.Generator) -> Knobs:
 
 
 def neighbours(knobs: Knobs, factor: float) -> Iterator[Knobs]:
-    """Settings that differ in one knob: any other choice, or a number times or over `factor`."""
-    for each in searched():
-        if each.name in MATTERS and not MATTERS[each.name](knobs):
+    """Yield settings that differ in one knob: another choice, a number times or over `factor`."""
+    for knob in searched():
+        if knob.name in MATTERS and not MATTERS[knob.name](knobs):
             continue
-        for value in _others(each, getattr(knobs, each.name), factor):
+        for value in _others(knob, getattr(knobs, knob.name), factor):
             try:
-                yield normal(replace(knobs, **{each.name: value}))
+                yield normal(replace(knobs, **{knob.name: value}))
             except BadInput:
                 continue
 
@@ -94,24 +95,25 @@ def _drawn(knob: Field[Any], rng: np.random.Generator) -> Any:
 
 def _choices(knob: Field[Any]) -> list[IntEnum]:
     kind: Any = type(knob.default)
-    return [each for each in kind if each not in NOT_ALONE.get(knob.name, ())]
+    return [choice for choice in kind if choice not in NOT_ALONE.get(knob.name, ())]
 
 
 def _others(knob: Field[Any], value: Any, factor: float) -> list[Any]:
     if isinstance(value, IntEnum):
-        return [each for each in _choices(knob) if each != value]
+        return [choice for choice in _choices(knob) if choice != value]
     low, high = knob.metadata["low"], knob.metadata["high"]
     if value == 0:
         usual_low, usual_high = _usual(knob)
         return [_rounded(knob, usual_low), _rounded(knob, math.sqrt(usual_low * usual_high))]
-    moved = [_rounded(knob, min(max(each, low), high)) for each in (value / factor, value * factor)]
+    steps = (value / factor, value * factor)
+    moved = [_rounded(knob, min(max(step, low), high)) for step in steps]
     if knob.default == 0:
         moved.append(type(knob.default)(0))
-    return [each for each in dict.fromkeys(moved) if each != value]
+    return [other for other in dict.fromkeys(moved) if other != value]
 
 
 def _usual(knob: Field[Any]) -> tuple[float, float]:
-    """The range of random values; both ends above 0."""
+    """Return the range of random values; both ends are above 0."""
     if knob.name in USUAL:
         return USUAL[knob.name]
     low, high = float(knob.metadata["low"]), float(knob.metadata["high"])
@@ -121,6 +123,6 @@ def _usual(knob: Field[Any]) -> tuple[float, float]:
 
 
 def _rounded(knob: Field[Any], value: float) -> Any:
-    """Three figures are enough, and easier to read."""
+    """Round to three figures, which is enough and easier to read."""
     short = float(f"{value:.3g}")
     return round(short) if isinstance(knob.default, int) else short

@@ -3,7 +3,7 @@
 The tuners' settings were chosen on `newtrace/1` to `5`. A family is judged workload by workload
 or *joined*: its workloads one after the other as one long history, because 160 jobs are over
 before a queue has settled. Every row has the gain over EASY and over the best policy without
-tuners, found afterwards for that family, load and metric: the strongest baseline there is.
+tuners, chosen afterwards for that family, load and metric: the strongest baseline there is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,13 +25,13 @@ from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning.mixed import (
     CLUSTER,
     CODE,
-    Case,
     Measured,
-    Row,
+    MixedCase,
     plain_run,
     stretched,
     tuned_run,
 )
+from flyball.experiments.tuning.rows import Row, tuning_row
 from flyball.experiments.tuning.tuned import made_elastic
 from flyball.experiments.workers import Workers
 from flyball.twin.inputs.traces import sia
@@ -43,17 +43,17 @@ POLICIES = ("easy", "sjf", "saf", "srtf", "las", "ect", "tuned")
 PLAIN = tuple((name, *more) for name in POLICIES for more in ((), (SLEEPS,)))
 """Policies without tuners, each as it is and with idle nodes asleep."""
 METRICS = {"work": 1, "energy_per_work": -1, "completion": -1}
-"""What is compared; 1 = more is better, -1 = less is better."""
+"""Metrics that are compared; 1 = more is better, -1 = less is better."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Workloads alike.
+    """A family of similar workloads.
 
     Attributes:
         path: of the file, in the shared data.
         part: name of a workload within the file, from its number.
-        count: how many there are, from 1 on.
+        count: number of workloads, numbered from 1.
         set_with: numbers of those that the tuners' settings were chosen on.
     """
 
@@ -77,14 +77,14 @@ Task = tuple[str, tuple[int, ...], float, int]
 
 
 @dataclass(frozen=True)
-class Plan:
+class FamilyPlan:
     """What to run.
 
     Attributes:
         families: names in `FAMILIES`.
         numbers: workloads of each family; none = all there are.
-        loads: as `tune_mixed` defines load.
-        joined: whether the workloads of a family are joined to one.
+        loads: as `tuning.mixed` defines load.
+        joined: whether the workloads of a family are joined into one.
         seeds: draws of the jobs that are elastic (and, joined, of the workloads' order).
     """
 
@@ -95,26 +95,26 @@ class Plan:
     seeds: int = SEEDS
 
     def check(self) -> None:
-        """Refuse what cannot be run, before anything is.
+        """Refuse what cannot be run, before the first run.
 
         Raises:
             UnknownName: no such family.
             BadInput: a family without a workload of that number.
-            DataAbsent: the workloads are not there.
+            DataAbsent: the workloads are not on this machine.
         """
         for name in self.families:
             if name not in FAMILIES:
                 raise UnknownName("family", name, FAMILIES)
             shared_data(*FAMILIES[name].path)
-            over = [number for number in self.numbers if number > FAMILIES[name].count]
-            if over:
+            too_large = [number for number in self.numbers if number > FAMILIES[name].count]
+            if too_large:
                 raise BadInput(
-                    f"{name} has no workload {over[0]}",
+                    f"{name} has no workload {too_large[0]}",
                     f"it has 1 to {FAMILIES[name].count}; name other --workloads",
                 )
 
     def tasks(self) -> list[Task]:
-        """Every run, load by load and seed by seed."""
+        """Return every run, load by load and seed by seed."""
         return [
             (family, group, load, seed)
             for load in self.loads
@@ -124,13 +124,13 @@ class Plan:
         ]
 
     def groups(self, family: str) -> list[tuple[int, ...]]:
-        """The workloads of a family, each alone or all in one."""
+        """Return the workloads of a family, each alone or all in one group."""
         numbers = self.numbers or tuple(range(1, FAMILIES[family].count + 1))
         return [numbers] if self.joined else [(number,) for number in numbers]
 
 
 def join(parts: Sequence[Workload]) -> Workload:
-    """One workload after the other: each begins where the one before had its last arrival."""
+    """Join workloads: each begins at the last arrival of the one before."""
     models: list[str] = []
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     begin_us = 0
@@ -142,11 +142,11 @@ def join(parts: Sequence[Workload]) -> Workload:
         columns["model"][-1] = part.model + len(models)
         models += part.models
         begin_us += part.span_us
-    whole: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items()}
-    # The same model under one code, however many workloads name it.
+    joined: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items()}
+    # Give a model one code, however many workloads name it.
     names = tuple(dict.fromkeys(models))
-    whole["model"] = np.array([names.index(model) for model in models])[whole["model"]]
-    return replace(parts[0], name=" + ".join(p.name for p in parts), models=names, **whole)
+    joined["model"] = np.array([names.index(model) for model in models])[joined["model"]]
+    return replace(parts[0], name=" + ".join(p.name for p in parts), models=names, **joined)
 
 
 @cache
@@ -156,7 +156,7 @@ def _read(family: str, number: int) -> Workload:
 
 
 def workload(family: str, numbers: tuple[int, ...], load: float, seed: int) -> Workload:
-    """A workload at a load; several are joined, in an order drawn by seed (0: as numbered)."""
+    """Return a workload at a load; several are joined in an order drawn by seed (0: as is)."""
     order: list[int] = list(numbers)
     if seed and len(order) > 1:
         np.random.default_rng([seed, 11]).shuffle(order)
@@ -164,31 +164,31 @@ def workload(family: str, numbers: tuple[int, ...], load: float, seed: int) -> W
     return stretched(fitting(parts[0] if len(parts) == 1 else join(parts)), load)
 
 
-def fitting(whole: Workload) -> Workload:
-    """Without the jobs that no pool of the cluster is large enough for (a few of Pollux's)."""
+def fitting(jobs: Workload) -> Workload:
+    """Leave out jobs that no pool of the cluster is large enough for (a few of Pollux's)."""
     largest = max(group.count * group.devices for group in CLUSTER.groups)
-    return whole.take(np.flatnonzero(whole.devices <= largest))
+    return jobs.take(np.flatnonzero(jobs.devices <= largest))
 
 
 class Runner:
-    """Runs tasks; sent to workers."""
+    """Runs tasks in worker processes."""
 
     def run(self, family: str, numbers: tuple[int, ...], load: float, seed: int) -> Row:
-        """The tuned run and every policy without tuners, on one workload."""
-        case = Case("families", load)
-        mine = workload(family, numbers, load, seed)
+        """Run the tuners and every policy without them on one workload."""
+        case = MixedCase("families", load)
+        jobs = workload(family, numbers, load, seed)
         effects = Effects(restart_s=(case.resize_s,) * 3, adaptive_batch=case.adaptive, seed=seed)
-        arms: dict[str, Measured] = {" ".join(p): plain_run(p, mine, effects) for p in PLAIN}
-        elastic = made_elastic(mine, case.elastic, seed)
+        arms: dict[str, Measured] = {" ".join(p): plain_run(p, jobs, effects) for p in PLAIN}
+        elastic = made_elastic(jobs, case.elastic, seed)
         asked = sum(len(_read(family, number)) for number in numbers)
-        counts = {"jobs": len(mine), "left_out": asked - len(mine)}
+        counts = {"jobs": len(jobs), "left_out": asked - len(jobs)}
         return {"tuned": tuned_run(case, elastic, effects), "plain": arms, **counts}
 
 
 def measure(
-    plan: Plan, runs: RunFile, done: Callable[[str], None], workers: int | None = None
+    plan: FamilyPlan, runs: RunFile, done: Callable[[str], None], workers: int | None = None
 ) -> dict[Task, Row]:
-    """Every run of the plan, made or found in the file."""
+    """Return every run of the plan, from the file or run now."""
     keys = {task: key_of("families", source_version(CODES), task) for task in plan.tasks()}
     left = [task for task, key in keys.items() if key not in runs.records]
     for task in keys.keys() - set(left):
@@ -201,7 +201,7 @@ def measure(
 
 
 def label(task: Task) -> str:
-    """The task as people say it."""
+    """Return the task for people."""
     family, numbers, load, seed = task
     which = str(numbers[0]) if len(numbers) == 1 else "joined"
     return f"{family}/{which} at load {load:g}, seed {seed}"
@@ -210,8 +210,8 @@ def label(task: Task) -> str:
 # Rows ------------------------------------------------------------------------------------
 
 
-def rows_of(plan: Plan, results: dict[Task, Row]) -> list[Row]:
-    """Gains by load, family, baseline and metric; then over all families not set with."""
+def rows_of(plan: FamilyPlan, results: dict[Task, Row]) -> list[Row]:
+    """Return gains by load, family, baseline and metric; then over all families not set with."""
     out: list[Row] = []
     for load in plan.loads:
         pooled: dict[tuple[str, str], list[float]] = {}
@@ -219,7 +219,8 @@ def rows_of(plan: Plan, results: dict[Task, Row]) -> list[Row]:
             for seen in (False, True):
                 groups = [g for g in plan.groups(family) if _set_with(family, g) is seen]
                 if groups:
-                    out += _family_rows(plan, results, load, family, groups, seen, pooled)
+                    part = _Part(results, family, groups, load, plan.seeds)
+                    out += _family_rows(part, seen, pooled)
         if len(plan.families) > 1:
             for (baseline, metric), changes in pooled.items():
                 mark = "not set with" if not plan.joined else "not set with, joined"
@@ -231,31 +232,57 @@ def _set_with(family: str, group: tuple[int, ...]) -> bool:
     return bool(set(group) & set(FAMILIES[family].set_with))
 
 
-def _family_rows(
-    plan: Plan,
-    results: dict[Task, Row],
-    load: float,
-    family: str,
-    groups: list[tuple[int, ...]],
-    seen: bool,
-    pooled: dict[tuple[str, str], list[float]],
-) -> list[Row]:
-    """Two rows for each metric: against EASY and against the best of all without tuners."""
+class _Part(NamedTuple):
+    """The runs that a row is about: groups of a family's workloads at one load."""
+
+    results: dict[Task, Row]
+    family: str
+    groups: list[tuple[int, ...]]
+    load: float
+    seeds: int
+
+    def best_plain(self, metric: str, sign: int) -> str:
+        """Return the policy that is best by a metric, by the mean of logarithms over the runs."""
+        runs = [self._run(group, seed) for group in self.groups for seed in range(self.seeds)]
+
+        def score(name: str) -> float:
+            return fmean(float(np.log(run["plain"][name][metric])) for run in runs)
+
+        return max((" ".join(p) for p in PLAIN), key=lambda name: sign * score(name))
+
+    def changes(self, metric: str, baseline: str) -> list[float]:
+        """Return percent by workload, mean over seeds; joined: by seed, as the order differs."""
+
+        def change(group: tuple[int, ...], seed: int) -> float:
+            run = self._run(group, seed)
+            return 100.0 * float(run["tuned"][metric] / run["plain"][baseline][metric] - 1.0)
+
+        seeds = range(self.seeds)
+        if len(self.groups) == 1:
+            return [change(self.groups[0], seed) for seed in seeds]
+        return [fmean(change(group, seed) for seed in seeds) for group in self.groups]
+
+    def _run(self, group: tuple[int, ...], seed: int) -> Row:
+        return self.results[self.family, group, self.load, seed]
+
+
+def _family_rows(part: _Part, seen: bool, pooled: dict[tuple[str, str], list[float]]) -> list[Row]:
+    """Return two rows for each metric: against EASY and against the best policy without tuners."""
     out = []
     for metric, sign in METRICS.items():
-        best = _best_plain(plan, results, load, family, groups, metric, sign)
+        best = part.best_plain(metric, sign)
         for title, baseline in ((EASY, EASY), ("best plain", best)):
-            changes = _changes(plan, results, load, family, groups, metric, baseline)
-            if not FAMILIES[family].set_with:
+            changes = part.changes(metric, baseline)
+            if not FAMILIES[part.family].set_with:
                 pooled.setdefault((title, metric), []).extend(changes)
             named = title if title == baseline else f"{title}: {baseline}"
-            mark = _mark(family, groups, seen)
-            out.append(_row(family, mark, load, named, metric, changes))
+            mark = _mark(part.groups, seen)
+            out.append(_row(part.family, mark, part.load, named, metric, changes))
     return out
 
 
-def _mark(family: str, groups: list[tuple[int, ...]], seen: bool) -> str:
-    """Which workloads a row is about, and whether the settings were chosen on them."""
+def _mark(groups: list[tuple[int, ...]], seen: bool) -> str:
+    """Name the workloads of a row, and whether the settings were chosen on them."""
     numbers = [number for group in groups for number in group]
     text = f"{min(numbers)}-{max(numbers)}" if len(numbers) > 1 else str(numbers[0])
     if len(groups) == 1 and len(numbers) > 1:
@@ -263,59 +290,10 @@ def _mark(family: str, groups: list[tuple[int, ...]], seen: bool) -> str:
     return f"{text}, set with" if seen else text
 
 
-def _best_plain(
-    plan: Plan,
-    results: dict[Task, Row],
-    load: float,
-    family: str,
-    groups: list[tuple[int, ...]],
-    metric: str,
-    sign: int,
-) -> str:
-    """The policy that does best by a metric, on the mean of logarithms over the same runs."""
-    tasks = [(family, group, load, seed) for group in groups for seed in range(plan.seeds)]
-
-    def score(name: str) -> float:
-        return fmean(float(np.log(results[task]["plain"][name][metric])) for task in tasks)
-
-    return max((" ".join(p) for p in PLAIN), key=lambda name: sign * score(name))
-
-
-def _changes(
-    plan: Plan,
-    results: dict[Task, Row],
-    load: float,
-    family: str,
-    groups: list[tuple[int, ...]],
-    metric: str,
-    baseline: str,
-) -> list[float]:
-    """Percent by workload, mean over seeds; joined: by seed, as each joins in another order."""
-    seeds = range(plan.seeds)
-
-    def change(group: tuple[int, ...], seed: int) -> float:
-        row = results[family, group, load, seed]
-        return 100.0 * float(row["tuned"][metric] / row["plain"][baseline][metric] - 1.0)
-
-    if len(groups) == 1:
-        return [change(groups[0], seed) for seed in seeds]
-    return [fmean(change(group, seed) for seed in seeds) for group in groups]
-
-
 def _row(
     family: str, mark: str, load: float, baseline: str, metric: str, changes: list[float]
 ) -> Row:
-    value, low, high = paired(changes, [0.0] * len(changes))
-    return {
-        "case": f"{family} ({mark})",
-        "load": load,
-        "baseline": baseline,
-        "metric": f"{metric}_pct",
-        "value": value,
-        "low": low,
-        "high": high,
-        "least": min(changes),
-        "most": max(changes),
-        "n": len(changes),
-        "bar": None,
-    }
+    """Return the row of a mean change with its interval, its range and the number of changes."""
+    estimate = paired(changes, [0.0] * len(changes))
+    row = tuning_row(f"{family} ({mark})", load, baseline, f"{metric}_pct", estimate)
+    return {**row, "least": min(changes), "most": max(changes), "n": len(changes)}

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from flyball.core.results import Floats
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import Workload
 from flyball.experiments.run_file import RunFile, key_of, source_version
+from flyball.experiments.tuning.rows import Row, tuning_row
 from flyball.experiments.tuning.tuned import made_elastic
 from flyball.experiments.workers import Workers
 from flyball.schedule.policies.preset import Preset
@@ -43,8 +43,8 @@ CLUSTER = Cluster(
     ),
 )
 WORKLOADS = tuple(f"newtrace/{number}" for number in range(6, 11))
-"""48 hours and 960 jobs each; those of 160 jobs are over before a queue has settled. Settings were
-chosen on the first five of this family; these are the others."""
+"""Workloads of 48 hours and 960 jobs each; those of 160 jobs are over before a queue has settled.
+Settings were chosen on the first five of this family; these are the others."""
 TUNERS: tuple[Tuner, ...] = (
     Elastic(energy=0.3),
     Power(slowdown=0.12, spare=0, round_s=120.0),
@@ -52,29 +52,28 @@ TUNERS: tuple[Tuner, ...] = (
 ROUND_S = 120.0
 RESIZE_S = 60.0
 SLEEPS = "sleep_s=300"
-Row = dict[str, Any]
 Measured = dict[str, float]
 CODE = (
     *("core/**/*.py", "physics/**/*.py", "schedule/**/*.py", "twin/**/*.py", "tune/**/*.py"),
     *("experiments/tuning/mixed.py", "experiments/tuning/tuned.py", "data/*.toml", "data/*.csv"),
 )
-"""Sources that a run depends on."""
+"""Patterns of the sources that a run depends on."""
 
 
 @dataclass(frozen=True)
-class Case:
-    """One setting, compared with a policy that does without tuning.
+class MixedCase:
+    """One setting, compared with a policy without tuning.
 
     Attributes:
-        load: see above.
+        load: see the top of this module.
         baseline: a policy, with settings after it.
-        bars: least work gain and, if stated, most change of energy per work and of completion, in
-            percent; None = none.
+        work: least gain of work in percent; None = no bar.
+        energy, completion: most change of energy per work and of completion, in percent.
         elastic: part of the jobs that may be resized.
         adaptive: whether the batch follows the devices.
-        error: spread of what is believed of speeds.
+        error: spread of the errors of believed speeds.
         resize_s: set-up time after a resize.
-        rigid: another policy without tuning in place of the tuned one.
+        rigid: a policy without tuning that takes the place of the tuned one.
     """
 
     name: str
@@ -91,49 +90,49 @@ class Case:
 
 
 CASES = (
-    Case("saturated, adaptive batch", 1.3, work=25.0, energy=-30.0),
-    Case("saturated, batch as the user set it", 1.3, work=25.0, energy=-30.0, adaptive=False),
-    Case("saturated, rigid shortest-first", 1.3, rigid="sjf"),
-    Case("saturated, rigid jobs", 1.3, elastic=0.0),
-    Case("far above, adaptive batch", 1.6, work=38.7, energy=-42.3),
-    Case("far above, batch as the user set it", 1.6, adaptive=False),
-    Case("far above, rigid shortest-first", 1.6, rigid="sjf"),
-    Case("against strict FIFO, adaptive batch", 1.2, ("fifo",), 38.7, -42.3),
-    Case("against strict FIFO, batch as the user set it", 1.2, ("fifo",), adaptive=False),
-    Case("half-loaded, adaptive batch", 0.5, energy=-25.0, completion=0.0),
-    Case("half-loaded, baseline sleeps too", 0.5, ("easy", SLEEPS)),
-    Case("half elastic, speeds 25 % off, 120 s a resize", 1.3, ("easy",), 14.0, -20.0, None,
+    MixedCase("saturated, adaptive batch", 1.3, work=25.0, energy=-30.0),
+    MixedCase("saturated, batch as the user set it", 1.3, work=25.0, energy=-30.0, adaptive=False),
+    MixedCase("saturated, rigid shortest-first", 1.3, rigid="sjf"),
+    MixedCase("saturated, rigid jobs", 1.3, elastic=0.0),
+    MixedCase("far above, adaptive batch", 1.6, work=38.7, energy=-42.3),
+    MixedCase("far above, batch as the user set it", 1.6, adaptive=False),
+    MixedCase("far above, rigid shortest-first", 1.6, rigid="sjf"),
+    MixedCase("against strict FIFO, adaptive batch", 1.2, ("fifo",), 38.7, -42.3),
+    MixedCase("against strict FIFO, batch as the user set it", 1.2, ("fifo",), adaptive=False),
+    MixedCase("half-loaded, adaptive batch", 0.5, energy=-25.0, completion=0.0),
+    MixedCase("half-loaded, baseline sleeps too", 0.5, ("easy", SLEEPS)),
+    MixedCase("half elastic, speeds 25 % off, 120 s a resize", 1.3, ("easy",), 14.0, -20.0, None,
          0.5, True, 0.25, 120.0),
-    Case("resize 180 s", 1.3, resize_s=180.0),
-    Case("resize 30 s", 1.3, resize_s=30.0),
+    MixedCase("resize 180 s", 1.3, resize_s=180.0),
+    MixedCase("resize 30 s", 1.3, resize_s=30.0),
 )  # fmt: skip
 
 
 @cache
 def workload(part: str, load: float) -> Workload:
-    """A workload of Sia's with its arrivals stretched to a load."""
+    """Return a workload of Sia's with its arrivals stretched to a load."""
     return stretched(sia.read(shared_data("sia_pollux", "workloads.csv.gz"), [], part), load)
 
 
-def stretched(found: Workload, load: float) -> Workload:
-    """The same jobs with their arrivals stretched to a load."""
-    since_us = found.submit_us - found.submit_us[0]
-    stretch = _least_us(found) / (load * float(since_us[-1]))
-    return replace(found, submit_us=np.rint(since_us * stretch).astype(np.int64))
+def stretched(jobs: Workload, load: float) -> Workload:
+    """Return the same jobs with their arrivals stretched to a load."""
+    since_us = jobs.submit_us - jobs.submit_us[0]
+    stretch = _least_us(jobs) / (load * float(since_us[-1]))
+    return replace(jobs, submit_us=np.rint(since_us * stretch).astype(np.int64))
 
 
-def _least_us(found: Workload) -> float:
-    """How long a rigid cluster that takes any device needs for all of it."""
-    profiles = find_profiles(found)
+def _least_us(jobs: Workload) -> float:
+    """Return how long a rigid cluster that takes any device needs for all jobs."""
+    profiles = find_profiles(jobs)
     devices: Floats = np.array([group.count * group.devices for group in CLUSTER.groups], float)
     rates = rate_table(profiles, CLUSTER, True).packed.reshape(-1, len(devices))
-    own_us = (found.devices * found.duration_us)[:, None] / rates[profiles.of_job]
-    return float(len(found) / (devices / own_us.mean(axis=0)).sum())
+    need_us = (jobs.devices * jobs.duration_us)[:, None] / rates[profiles.of_job]
+    return float(len(jobs) / (devices / need_us.mean(axis=0)).sum())
 
 
-def measure(case: Case, part: str) -> tuple[Measured, Measured]:
-    """What a case and its baseline come to on one workload."""
-    mine = workload(part, case.load)
+def measure(case: MixedCase, part: str) -> tuple[Measured, Measured]:
+    """Measure a case and its baseline on one workload."""
+    jobs = workload(part, case.load)
     seed = WORKLOADS.index(part) if part in WORKLOADS else 0
     effects = Effects(
         restart_s=(case.resize_s,) * 3,
@@ -141,24 +140,23 @@ def measure(case: Case, part: str) -> tuple[Measured, Measured]:
         speed_error=case.error,
         seed=seed,
     )
-    return tuned_run(case, made_elastic(mine, case.elastic, seed), effects), plain_run(
-        case.baseline, mine, effects
-    )
+    elastic = made_elastic(jobs, case.elastic, seed)
+    return tuned_run(case, elastic, effects), plain_run(case.baseline, jobs, effects)
 
 
-def plain_run(policy: tuple[str, ...], mine: Workload, effects: Effects) -> Measured:
-    """What a policy without tuners comes to."""
+def plain_run(policy: tuple[str, ...], jobs: Workload, effects: Effects) -> Measured:
+    """Measure a policy without tuners."""
     knobs = policy_settings(policy[0], list(policy[1:]))[0].knobs
-    return _figures(Twin(CLUSTER, mine, knobs, effects))
+    return _figures(Twin(CLUSTER, jobs, knobs, effects))
 
 
-def tuned_run(case: Case, mine: Workload, effects: Effects) -> Measured:
-    """What the tuners (or the rigid policy of a case) come to."""
+def tuned_run(case: MixedCase, jobs: Workload, effects: Effects) -> Measured:
+    """Measure the tuners, or the rigid policy of a case."""
     if case.rigid:
-        return plain_run((case.rigid,), mine, effects)
+        return plain_run((case.rigid,), jobs, effects)
     knobs = policy_settings("easy", [])[0].knobs
     tuning = Tuning(TUNERS, Preset("easy", "", knobs), ROUND_S, between=False)
-    return _figures(Twin(CLUSTER, mine, knobs, effects, tuning=tuning))
+    return _figures(Twin(CLUSTER, jobs, knobs, effects, tuning=tuning))
 
 
 def _figures(twin: Twin) -> Measured:
@@ -176,22 +174,22 @@ def _figures(twin: Twin) -> Measured:
 
 
 class _Runner:
-    """What a worker process runs."""
+    """Runs single cases in worker processes."""
 
     def run(self, case: int, part: str) -> tuple[Measured, Measured]:
-        """One case on one workload."""
+        """Run one case on one workload."""
         return measure(CASES[case], part)
 
 
 def rows(
     progress: Callable[[str], None], workers: int | None = None, runs: RunFile | None = None
 ) -> list[Row]:
-    """Every case over every workload, as gains in percent with their paired intervals.
+    """Run every case on every workload; rows are gains in percent with their paired intervals.
 
     Args:
-        progress: told of each run.
+        progress: receives the name of each run.
         workers: processes at most; None = as many as cores.
-        runs: keeps each run, and has those of an earlier try.
+        runs: keeps each run, and has those of an earlier attempt.
 
     Raises:
         DataAbsent: the workloads are not there.
@@ -200,20 +198,20 @@ def rows(
     tasks = [(at, part) for at in range(len(CASES)) for part in WORKLOADS]
     keys = {(at, part): key_of(source_version(CODE), asdict(CASES[at]), part) for at, part in tasks}
     kept = {} if runs is None else runs.records
-    found = {task: tuple(kept[key]["result"]) for task, key in keys.items() if key in kept}
+    pairs = {task: tuple(kept[key]["result"]) for task, key in keys.items() if key in kept}
     with Workers(_Runner(), workers) as crew:
-        for task, pair in crew.run([task for task in tasks if task not in found]):
-            found[task] = pair
+        for task, pair in crew.run([task for task in tasks if task not in pairs]):
+            pairs[task] = pair
             if runs is not None:
                 runs.append({"key": keys[task], "result": pair})
             progress(f"{CASES[task[0]].name} at load {CASES[task[0]].load:g}, {task[1]}")
     out: list[Row] = []
     for at, case in enumerate(CASES):
-        out += _rows_of(case, [found[at, part] for part in WORKLOADS])
+        out += _rows_of(case, [pairs[at, part] for part in WORKLOADS])
     return out
 
 
-def _rows_of(case: Case, pairs: list[tuple[Measured, Measured]]) -> list[Row]:
+def _rows_of(case: MixedCase, pairs: list[tuple[Measured, Measured]]) -> list[Row]:
     bars = {"work": case.work, "energy_per_work": case.energy, "completion": case.completion}
     out = [_gain(case, name, bar, pairs) for name, bar in bars.items()]
     for name in ("most_changes", "mean_changes", "worst_fairness", "unfinished"):
@@ -223,21 +221,17 @@ def _rows_of(case: Case, pairs: list[tuple[Measured, Measured]]) -> list[Row]:
     return out
 
 
-def _gain(case: Case, name: str, bar: float | None, pairs: list[tuple[Measured, Measured]]) -> Row:
-    """The change in percent, workload by workload."""
+def _gain(
+    case: MixedCase, name: str, bar: float | None, pairs: list[tuple[Measured, Measured]]
+) -> Row:
+    """Return the row of a change in percent, paired by workload."""
     changes = [100.0 * (mine[name] / base[name] - 1.0) for mine, base in pairs]
     value, low, high = paired(changes, [0.0] * len(changes))
     return _row(case, f"{name}_pct", value, low, high, bar)
 
 
-def _row(case: Case, metric: str, value: float, low: float, high: float, bar: float | None) -> Row:
-    return {
-        "case": case.name,
-        "load": case.load,
-        "baseline": " ".join(case.baseline),
-        "metric": metric,
-        "value": round(value, 3),
-        "low": round(low, 3),
-        "high": round(high, 3),
-        "bar": bar,
-    }
+def _row(
+    case: MixedCase, metric: str, value: float, low: float, high: float, bar: float | None
+) -> Row:
+    estimate = (round(value, 3), round(low, 3), round(high, 3))
+    return tuning_row(case.name, case.load, " ".join(case.baseline), metric, estimate, bar)

@@ -1,15 +1,15 @@
-"""What each class pathway does for its own class, against the common setting, in the twin.
+"""What each class pathway does for its class, against the common setting, in the twin.
 
 The common setting is EASY with exclusive, rigid jobs. Every case is a workload of one class (the
-latency-sensitive one has other jobs beside them, else there would be nobody to set aside), run
-under both over the same seeds. The pathways' settings are those of `tune.pathways` as they ship.
+latency-sensitive one also has other jobs, else there would be none to preempt), run under both
+over the same seeds. The pathways' settings are those of `tune.pathways` as they ship.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from flyball.core.metrics import paired, waits_s, work_per_window
 from flyball.core.results import Floats, Ints, Results
 from flyball.core.units import MIB_PER_GIB, US_PER_S
 from flyball.core.workload import JobClass, Workload
+from flyball.experiments.tuning.rows import Row, tuning_row
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy
 from flyball.tune.pathways import (
@@ -40,7 +41,7 @@ DAYS = 1.0
 DAY_S = 86_400.0
 CHECKPOINT_S = 5.0
 TRANSFER = 0.35
-"""Of a bandwidth-limited job's time: the parallel part of the class is 50 to 80 %."""
+"""Share of transfers in a bandwidth-limited job's time; 50 to 80 % of the class is parallel."""
 COMMON = "EASY, exclusive"
 
 V100 = Cluster("v100", (NodeGroup("v", 6, "V100", 8),))
@@ -48,12 +49,12 @@ MIXED = Cluster("mixed", (NodeGroup("a", 2, "A100-40GB", 8), NodeGroup("t", 8, "
 
 
 class Jobs(NamedTuple):
-    """A kind of jobs in a workload.
+    """One kind of jobs in a workload.
 
     Attributes:
         part: of the device time asked for.
         models: drawn from these; none = not stated.
-        sizes: gangs, drawn alike.
+        sizes: of the gangs, drawn with equal chances.
         median_s, sigma: of their log-normal run time, at most half the span.
         memory_gib: on each device, 0 = not stated.
     """
@@ -76,7 +77,7 @@ SPEECH = ("deepspeech2", "yolov3", "transformer")
 
 
 @dataclass(frozen=True)
-class Case:
+class PathwayCase:
     """A class, its workload and what it is judged by.
 
     Attributes:
@@ -84,8 +85,8 @@ class Case:
         jobs: what the workload is made of; the first are those of the class.
         load: device time asked for over what the cluster has, on the type durations are for.
         metric: name of what is compared.
-        score: of a run and the rows of the class's jobs.
-        more_is_better: else the gain is what it fell by.
+        score: returns it, given a run and the rows of the class's jobs.
+        more_is_better: else the gain is the decrease.
     """
 
     kind: JobClass
@@ -98,15 +99,15 @@ class Case:
 
     @property
     def pathway(self) -> Pathway:
-        """The one of the class."""
+        """The pathway of the class."""
         return pathway_of(self.kind)
 
     def workload(self, seed: int) -> Workload:
-        """The jobs of a seed."""
+        """Return the jobs of a seed."""
         rng = np.random.default_rng([seed, 64, int(self.kind)])
         asked_s = self.load * self.cluster.device_count * DAYS * DAY_S
-        names = sorted({model for each in self.jobs for model in each.models})
-        rows = [row for each in self.jobs for row in _drawn(each, asked_s, names, rng)]
+        names = sorted({model for jobs in self.jobs for model in jobs.models})
+        rows = [row for jobs in self.jobs for row in _drawn(jobs, asked_s, names, rng)]
         kind, size, time_s, model, memory = (list(column) for column in zip(*rows, strict=True))
         return Workload.of(
             f"{self.kind.label}-{seed}",
@@ -125,7 +126,7 @@ class Case:
 def _drawn(
     jobs: Jobs, asked_s: float, names: Sequence[str], rng: np.random.Generator
 ) -> list[tuple[int, int, float, int, int]]:
-    """Jobs of a kind until they ask for their part: class, gang, time, model, memory."""
+    """Draw jobs of a kind until they ask for their part: class, gang, time, model, memory."""
     rows, left_s = [], jobs.part * asked_s
     longest_s = DAYS * DAY_S / 2
     while left_s > 0:
@@ -159,7 +160,7 @@ def _late_wait(results: Results, mine: Ints) -> float:
 
 
 _CASES = (
-    Case(
+    PathwayCase(
         JobClass.COMPUTE_INTENSIVE,
         (
             Jobs(JobClass.COMPUTE_INTENSIVE, 0.6, RESNETS, (1,), 3600.0, 1.0),
@@ -170,14 +171,14 @@ _CASES = (
         _work,
         more_is_better=True,
     ),
-    Case(
+    PathwayCase(
         JobClass.MEMORY_BOUND,
         (Jobs(JobClass.MEMORY_BOUND, 1.0, RECOMMENDERS, (1, 1, 2, 4), 1200.0, 1.5, 12.0),),
         1.2,
         "mean completion",
         _completion,
     ),
-    Case(
+    PathwayCase(
         JobClass.LATENCY_SENSITIVE,
         (
             Jobs(JobClass.LATENCY_SENSITIVE, 0.2, ("A3C",), (1,), 180.0, 0.7),
@@ -187,7 +188,7 @@ _CASES = (
         "p95 wait",
         _late_wait,
     ),
-    Case(
+    PathwayCase(
         JobClass.BANDWIDTH_LIMITED,
         (
             Jobs(JobClass.BANDWIDTH_LIMITED, 0.6, LANGUAGE, (4, 8), 3600.0, 1.0),
@@ -197,7 +198,7 @@ _CASES = (
         "mean completion",
         _completion,
     ),
-    Case(
+    PathwayCase(
         JobClass.MIXED,
         (Jobs(JobClass.MIXED, 1.0, SPEECH, (1, 1, 2, 4), 3600.0, 1.0),),
         0.9,
@@ -207,25 +208,25 @@ _CASES = (
     ),
 )
 CASES = {case.kind: case for case in _CASES}
-"""By class."""
+"""The case of each class."""
 
 
 # Runs ---------------------------------------------------------------------------------
 
 
 class Trial(NamedTuple):
-    """A setting on a case, against another.
+    """A setting tried on a case, against the common setting.
 
     Attributes:
         name: what is tried.
-        case: on what.
+        case: what it is tried on.
         setting: of the pathway, or a part of it.
-        bar: percent that the gain must exceed; None = shown for what it is.
+        bar: percent that the gain must exceed; None = no bar.
         span: whether the common setting lets gangs gather devices from several nodes.
     """
 
     name: str
-    case: Case
+    case: PathwayCase
     setting: Setting
     bar: float | None = None
     span: Span = Span.WHOLE
@@ -237,15 +238,15 @@ class Trial(NamedTuple):
 
 
 def trials() -> list[Trial]:
-    """Every pathway as it ships on its class, then what its parts do, and lighter load."""
-    whole = [
-        Trial(f"{each.pathway.label} pathway", each, settings(each.pathway), 0.0) for each in _CASES
+    """Return every pathway as it ships on its class, then its parts, and a lighter load."""
+    complete = [
+        Trial(f"{case.pathway.label} pathway", case, settings(case.pathway), 0.0) for case in _CASES
     ]
     memory, chain = CASES[JobClass.MEMORY_BOUND], CASES[JobClass.BANDWIDTH_LIMITED]
     pipeline = settings(Pathway.PIPELINE)
     apart, near = replace(pipeline, tuners=()), replace(pipeline, change=Change())
     return [
-        *whole,
+        *complete,
         Trial("temporal pathway", replace(memory, load=0.9), settings(Pathway.TEMPORAL)),
         Trial(
             "transfers off the devices, all first", chain, replace(apart, change=Change(chunks=1))
@@ -256,19 +257,19 @@ def trials() -> list[Trial]:
     ]
 
 
-class Outcome(NamedTuple):
-    """What came of a run, the rows of the class's jobs in it, and those of the others."""
+class PathwayRun(NamedTuple):
+    """Results of a run, the rows of the class's jobs in it, and those of the others."""
 
     results: Results
     mine: Ints
     others: Ints
 
 
-def run(case: Case, seed: int, setting: Setting, common: Knobs) -> Outcome:
-    """One run under a setting."""
+def run(case: PathwayCase, seed: int, setting: Setting, common: Knobs) -> PathwayRun:
+    """Run a case under a setting."""
     workload = case.workload(seed)
     rows, mine = np.arange(len(workload)), workload.kind == case.kind
-    changes = {case.pathway: setting.change}  # the others' own pathways do not lead here
+    changes = {case.pathway: setting.change}  # the other jobs do not follow their pathways
     pathways = choose(workload.kind)
     changed = prepare(workload, pathways, changes)
     transfer = np.where(mine, TRANSFER, 0.0)
@@ -276,13 +277,13 @@ def run(case: Case, seed: int, setting: Setting, common: Knobs) -> Outcome:
         changed, rows = pipelined(changed, pathways, transfer, changes)
     effects = Effects(checkpoint_s=CHECKPOINT_S, seed=seed, share_limit=setting.together)
     results = build(case.cluster, changed, setting, common, effects).replay()
-    return Outcome(results, rows[mine], rows[~mine])
+    return PathwayRun(results, rows[mine], rows[~mine])
 
 
 def build(
     cluster: Cluster, workload: Workload, setting: Setting, common: Knobs, effects: Effects
 ) -> Twin:
-    """A twin under a pathway's knobs and tuners."""
+    """Return a twin under a pathway's knobs and tuners."""
     knobs = setting.apply(common)
     if not setting.tuners:
         return Twin(cluster, workload, knobs, effects)
@@ -291,46 +292,36 @@ def build(
     return Twin(cluster, workload, knobs, effects, tuning=tuning)
 
 
-def rows(progress: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
-    """The rows of `flyball bench tune` about pathways."""
-    made = []
+def rows(progress: Callable[[str], None] | None = None) -> list[Row]:
+    """Measure the rows of `flyball bench tune` about pathways."""
+    table = []
     for trial in trials():
-        made += judge(trial)
+        table += judge(trial)
         if progress is not None:
             progress(f"{trial.case.kind.label}: {trial.name}")
-    return made
+    return table
 
 
-def judge(trial: Trial, seeds: int = SEEDS) -> list[dict[str, Any]]:
-    """The gain of a setting on a case, and what it means for jobs of other classes beside."""
+def judge(trial: Trial, seeds: int = SEEDS) -> list[Row]:
+    """Return the gain of a setting on a case, and the effect on jobs of other classes."""
     case, easy = trial.case, get_policy("easy").knobs
     common = replace(easy, span=trial.span)
     ours = [run(case, seed, trial.setting, common) for seed in range(seeds)]
     theirs = [run(case, seed, Setting(), common) for seed in range(seeds)]
-    scores = [[case.score(each.results, each.mine) for each in arm] for arm in (ours, theirs)]
-    made = [_row(trial, case.metric, scores, case.more_is_better, trial.bar)]
+    scores = [[case.score(done.results, done.mine) for done in arm] for arm in (ours, theirs)]
+    table = [_row(trial, case.metric, scores, case.more_is_better, trial.bar)]
     if len(ours[0].others):
         others = [
-            [_completion(each.results, each.others) for each in arm] for arm in (ours, theirs)
+            [_completion(done.results, done.others) for done in arm] for arm in (ours, theirs)
         ]
-        made.append(_row(trial, "mean completion of the others", others, False, None))
-    return made
+        table.append(_row(trial, "mean completion of the others", others, False, None))
+    return table
 
 
-def _row(
-    trial: Trial, metric: str, arms: list[list[float]], more: bool, bar: float | None
-) -> dict[str, Any]:
-    """Gains in percent with their paired interval."""
+def _row(trial: Trial, metric: str, arms: list[list[float]], more: bool, bar: float | None) -> Row:
+    """Return the row of gains in percent with their paired interval."""
     sign = 1.0 if more else -1.0
     gains = [sign * 100.0 * (a - b) / b for a, b in zip(*arms, strict=True)]
-    value, low, high = paired(gains, [0.0] * len(gains))
-    return {
-        "case": f"{trial.case.kind.label}: {trial.name}",
-        "load": trial.case.load,
-        "baseline": trial.baseline,
-        "metric": metric,
-        "value": value,
-        "low": low,
-        "high": high,
-        "bar": bar,
-    }
+    estimate = paired(gains, [0.0] * len(gains))
+    case = f"{trial.case.kind.label}: {trial.name}"
+    return tuning_row(case, trial.case.load, trial.baseline, metric, estimate, bar)

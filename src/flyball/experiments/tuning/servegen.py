@@ -1,4 +1,4 @@
-"""ServeGen: request rates, burstiness and lengths of three production services over two weeks."""
+"""Reads ServeGen: rates, burstiness and lengths of three production services over two weeks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from flyball.physics.serving import Lengths, lengths_from, scaled
 STEP_S = 600.0
 
 
-class Case(NamedTuple):
-    """A recorded service and what is assumed of it.
+class ServiceCase(NamedTuple):
+    """A recorded service and what is assumed about it.
 
     Attributes:
-        replica: whose figures serve for it; the models' real sizes are not published.
-        clump: requests simulated as one: arrivals are at least so bursty (the median dispersion
-            recorded is 8, 54 and 11 for m-large, m-mid and m-small).
-        bar: percent of device-hours to save at least.
+        replica: model whose figures stand in for it; the real sizes are not published.
+        clump: requests simulated as one, which sets the least burstiness of arrivals (the median
+            dispersion recorded is 8, 54 and 11 for m-large, m-mid and m-small).
+        bar: highest change of device-hours, in percent.
     """
 
     replica: str
@@ -34,14 +34,14 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "m-large": Case("llama-70b", 8, -40.0),
-    "m-mid": Case("qwen-32b", 64, -15.0),
-    "m-small": Case("llama-8b", 32, -40.0),
+    "m-large": ServiceCase("llama-70b", 8, -40.0),
+    "m-mid": ServiceCase("qwen-32b", 64, -15.0),
+    "m-small": ServiceCase("llama-8b", 32, -40.0),
 }
 
 
-class Record(NamedTuple):
-    """What was recorded of one service, by steps of ten minutes over two weeks."""
+class ServiceRecord(NamedTuple):
+    """Record of one service, in steps of ten minutes over two weeks."""
 
     rates_rps: Floats
     dispersion: Floats
@@ -55,11 +55,11 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
 
 
 @cache
-def recorded() -> dict[str, Record]:
-    """The three services.
+def recorded() -> dict[str, ServiceRecord]:
+    """Return the records of the three services.
 
     Raises:
-        DataAbsent: the data are not on this machine.
+        DataAbsent: the data is not on this machine.
     """
     steps = round(2 * S_PER_WEEK / STEP_S)
     rates = {name: np.zeros(steps) for name in CASES}
@@ -80,12 +80,12 @@ def recorded() -> dict[str, Record]:
             means[key] = float(row["value"])
         else:
             quantiles.setdefault(key, {})[float(row["quantile"])] = float(row["value"])
-    made = {}
+    services = {}
     for name, (total, varied) in spread.items():
         keys = (name, "input_tokens"), (name, "output_tokens")
         lengths = scaled(
             lengths_from(*(quantiles[key] for key in keys)), *(means[key] for key in keys)
         )
         dispersion = np.where(total > 0, varied / np.maximum(total, 1e-9), 1.0)
-        made[name] = Record(rates[name], dispersion, lengths)
-    return made
+        services[name] = ServiceRecord(rates[name], dispersion, lengths)
+    return services

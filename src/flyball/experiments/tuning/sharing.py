@@ -8,10 +8,9 @@ Two ways, over several workloads each:
   every pair, G is that of the best mix of pairs and time alone (a linear program).
 * *In the twin*: a saturated cluster of one type under EASY, with and without the tuner.
 
-Pairs are predicted exactly (oracle), by the rank-one model for good, or by the model until the twin
-has seen the pair (learned), with its error on top or without; pairs that turn out beyond the limit
-are parted. The settings of the
-tuner were chosen on workloads of other seeds.
+Pairs are predicted exactly (oracle), by the rank-one model throughout, or by the model until the
+twin has seen the pair (learned), with its error on top or without; pairs that turn out to be beyond
+the limit are separated. The settings of the tuner were chosen on workloads of other seeds.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ import numpy as np
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
-from flyball.core.metrics import student_95
 from flyball.core.protocols import Forecast
 from flyball.core.records import Records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import US_PER_S
 from flyball.core.workload import JobClass, Workload
+from flyball.experiments.tuning.rows import Row, mean_95, tuning_row
 from flyball.experiments.workers import Workers
 from flyball.physics import catalogue, measured
 from flyball.physics.sharing import Sharer, cluster_gain, guessed_beside, hoped_beside, speed_beside
@@ -44,65 +43,54 @@ from flyball.twin.twin import Twin
 
 LIMIT = 0.2
 SHARE = 0.37
-"""Device time of one-device jobs, as a part of all."""
+"""Share of the device time that one-device jobs use."""
 OFFERED = 0.335
-"""The same as a part of what is submitted: EASY fills gaps with them, so that they get more."""
+"""The same share of what is submitted: EASY fills gaps with them, so that they get more."""
 BARS = {"V100": 12.0, "P100": None, "K80": 0.0}
 IN_TWIN = ("V100", "K80")
 SEEDS = range(100, 112)
 DRAWN = 200
-"""Jobs of a matching on paper."""
+"""Number of jobs in a matching on paper."""
 LOAD = 1.5
 NODES, PER_NODE = 8, 8
 DAYS = 2.0
 MEDIAN_S, SIGMA, LONGEST_S = 3600.0, 1.0, 6 * 3600.0
 GANGS = (2, 4, 8)
 GANG_MODELS = ("ResNet-18", "ResNet-50", "Transformer", "LM")
-"""Measured on several devices without entries of 0."""
+"""Models that were measured on several devices, without entries of 0."""
 ROUND_S = 120.0
 STAY_S = 3600.0
 
 
-def rows(progress: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
-    """The rows of `flyball bench tune` about sharing."""
+def rows(progress: Callable[[str], None] | None = None) -> list[Row]:
+    """Measure the rows of `flyball bench tune` about sharing."""
     note = progress or (lambda _: None)
-    made = []
+    table: list[Row] = []
     for device in BARS:
-        made += on_paper(device)
+        table += on_paper(device)
         note(f"sharing on {device}, on paper")
     arms = (None, *range(len(ARMS)))
     tasks = [(device, seed, arm) for device in IN_TWIN for arm in arms for seed in SEEDS]
-    found: dict[tuple[str, int, int | None], Outcome] = {}
+    runs: dict[tuple[str, int, int | None], SharingRun] = {}
     with Workers(_Runner()) as crew:
         for (device, seed, arm), outcome in crew.run(tasks):
-            found[device, seed, arm] = outcome
+            runs[device, seed, arm] = outcome
             name = "exclusive" if arm is None else ARMS[arm].name
             note(f"sharing on {device}, {name}, workload {seed}")
     for device in IN_TWIN:
-        plain = [found[device, seed, None] for seed in SEEDS]
-        single = [100 * each.single for each in plain]
-        made.append(_row(f"no sharing on {device}", LOAD, single, "one-device share", None))
+        plain = [runs[device, seed, None] for seed in SEEDS]
+        single = [100 * run.single for run in plain]
+        table.append(_row(f"no sharing on {device}", LOAD, single, "one-device share", None))
         for at, arm in enumerate(ARMS):
-            shared = [found[device, seed, at] for seed in SEEDS]
-            made += _in_twin(device, arm, list(zip(shared, plain, strict=True)))
-    return made
+            shared = [runs[device, seed, at] for seed in SEEDS]
+            table += _in_twin(device, arm, list(zip(shared, plain, strict=True)))
+    return table
 
 
-def _row(case: str, load: float | None, values: Sequence[float], metric: str, bar: Any) -> Any:
-    """A row: the mean over workloads and its 95 % interval."""
-    spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    half = student_95(len(values) - 1) * spread / np.sqrt(len(values)) if len(values) > 1 else 0.0
-    mean = float(np.mean(values))
-    return {
-        "case": case,
-        "load": load,
-        "baseline": "exclusive, EASY" if load else "exclusive",
-        "metric": metric,
-        "value": mean,
-        "low": mean - float(half),
-        "high": mean + float(half),
-        "bar": bar,
-    }
+def _row(case: str, load: float | None, values: Sequence[float], metric: str, bar: Any) -> Row:
+    """Return the row of a mean over workloads."""
+    baseline = "exclusive, EASY" if load else "exclusive"
+    return tuning_row(case, load, baseline, metric, mean_95(values), bar)
 
 
 # On paper -----------------------------------------------------------------------------
@@ -110,7 +98,7 @@ def _row(case: str, load: float | None, values: Sequence[float], metric: str, ba
 
 @cache
 def _speeds(device: str, by_model: bool) -> Floats:
-    """Speed of each measured configuration beside each; 0 = not together."""
+    """Return the speed of each measured configuration next to each; 0 = not together."""
     rule = guessed_beside if by_model else speed_beside
     kind = catalogue.get(device)
     sharers = [Sharer(key.text, JobClass.MIXED) for key in measured.models()]
@@ -118,8 +106,8 @@ def _speeds(device: str, by_model: bool) -> Floats:
     return table * ((table > 0) & (table.T > 0))
 
 
-def on_paper(device: str) -> list[dict[str, Any]]:
-    """What matchings promise on a type of device."""
+def on_paper(device: str) -> list[Row]:
+    """Return the rows of what matchings promise on a type of device."""
     true, guess = _speeds(device, False), _speeds(device, True)
     gains: dict[str, list[float]] = {"oracle": [], "by model": [], "over running time": []}
     for seed in SEEDS:
@@ -132,7 +120,7 @@ def on_paper(device: str) -> list[dict[str, Any]]:
         _row(
             f"sharing on {device}, on paper, {name}",
             None,
-            [100 * (cluster_gain(SHARE, each) - 1) for each in values],
+            [100 * (cluster_gain(SHARE, gain) - 1) for gain in values],
             "work",
             BARS[device] if name != "by model" else None,
         )
@@ -140,12 +128,12 @@ def on_paper(device: str) -> list[dict[str, Any]]:
     ]
 
 
-def matched_gain(true: Floats, known: Floats, drawn: Ints) -> float:
-    """Work a device of jobs drawn from these profiles, paired by what is known of them.
+def matched_gain(true: Floats, believed: Floats, drawn: Ints) -> float:
+    """Return the work per device of jobs drawn from these profiles, paired by believed speeds.
 
-    Pairs beyond the limit in truth are parted at once.
+    Pairs whose true speeds are beyond the limit are separated at once.
     """
-    seen = known[np.ix_(drawn, drawn)]
+    seen = believed[np.ix_(drawn, drawn)]
     sums = seen + seen.T
     fine = (np.minimum(seen, seen.T) >= 1 - LIMIT) & (sums > 1)
     work, devices = float(len(drawn)), float(len(drawn))
@@ -158,7 +146,7 @@ def matched_gain(true: Floats, known: Floats, drawn: Ints) -> float:
 
 
 def fluid_gain(true: Floats, counts: Ints, limit: float) -> float:
-    """Work a device when each profile's mean speed stays within the limit.
+    """Return the work per device when each profile's mean speed stays within the limit.
 
     Least device time for the work of `counts`: y alone, x together, so that each profile gets its
     work done and spends at most `1 / (1 - limit)` of it on devices.
@@ -185,24 +173,24 @@ def fluid_gain(true: Floats, counts: Ints, limit: float) -> float:
 
 
 class Arm(NamedTuple):
-    """A setting of the tuner and what it knows."""
+    """A setting of the tuner and of what it knows about pairs."""
 
     name: str
     share: Share
     first: Rule = speed_beside
     learns: bool = False
     promised: bool = True
-    """Whether the bar is meant for it: not for those that show what a part of it is worth."""
+    """Whether the bar applies; not for arms that show what a part of the tuner is worth."""
 
 
 class Stubborn(NamedTuple):
-    """The tuner as it would be if it never learned: the twin's memory of pairs is kept from it."""
+    """The tuner without learning: the twin's memory of pairs is hidden from it."""
 
     share: Share
     guesses: Floats
 
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        """As `Share` does, by the first guesses."""
+        """Adjust as `Share` does, by the first guesses."""
         return self.share.adjust(state._replace(pair_guesses=self.guesses), forecast, plan)
 
 
@@ -222,7 +210,7 @@ ARMS = _arms()
 
 
 def workload(seed: int, device: str, devices: int) -> Workload:
-    """One-device jobs for the part `OFFERED` of device time and gangs for the rest."""
+    """Return one-device jobs for the part `OFFERED` of device time and gangs for the rest."""
     rng = np.random.default_rng([seed, 63])
     asked_s = LOAD * devices * DAYS * 86_400
     keys = measured.models()
@@ -249,12 +237,12 @@ def workload(seed: int, device: str, devices: int) -> Workload:
     )
 
 
-class Outcome(NamedTuple):
-    """What a run came to in its window.
+class SharingRun(NamedTuple):
+    """Results of a run in its window.
 
     Attributes:
-        slowest: what the job that ended slowest lost of its speed by sharing and moving.
-        single: device time of one-device jobs as a part of all.
+        slowest: part of its speed that the slowest ended job lost by sharing and moving.
+        single: share of the device time that one-device jobs used.
     """
 
     work: float
@@ -264,8 +252,8 @@ class Outcome(NamedTuple):
     single: float
 
 
-def replay(device: str, seed: int, arm: Arm | None) -> Outcome:
-    """Run a workload to the end of its arrivals, exclusive if there is no arm."""
+def replay(device: str, seed: int, arm: Arm | None) -> SharingRun:
+    """Run a workload to the end of its arrivals; exclusive without an arm."""
     cluster = Cluster("sharing", (NodeGroup("n", NODES, device, PER_NODE),))
     jobs = workload(seed, device, cluster.device_count)
     easy: Any = get_policy("easy")
@@ -279,7 +267,7 @@ def replay(device: str, seed: int, arm: Arm | None) -> Outcome:
     return _measure(twin)
 
 
-def _measure(twin: Twin) -> Outcome:
+def _measure(twin: Twin) -> SharingRun:
     begin_us, end_us = twin.window_us()
     twin.run(begin_us)
     first = twin.mark(begin_us)
@@ -294,19 +282,19 @@ def _measure(twin: Twin) -> Outcome:
     slowest = float((1 - alone_us / runs.service_us[ended]).max())
     energy = (last.energy_j - first.energy_j) / work
     single = float(runs.service_us[jobs.devices == 1].sum() / runs.service_us.sum())
-    return Outcome(work, energy, slowest, float(runs.preemptions.mean()), single)
+    return SharingRun(work, energy, slowest, float(runs.preemptions.mean()), single)
 
 
 class _Runner:
-    """What a worker process runs."""
+    """Runs single workloads in worker processes."""
 
-    def run(self, device: str, seed: int, arm: int | None) -> Outcome:
-        """One workload under an arm by its number; None = exclusive."""
+    def run(self, device: str, seed: int, arm: int | None) -> SharingRun:
+        """Run one workload under an arm given by its number; None = exclusive."""
         return replay(device, seed, None if arm is None else ARMS[arm])
 
 
-def _in_twin(device: str, arm: Arm, pairs: list[tuple[Outcome, Outcome]]) -> list[dict[str, Any]]:
-    """The rows of an arm: its runs beside those of the same workloads without sharing."""
+def _in_twin(device: str, arm: Arm, pairs: list[tuple[SharingRun, SharingRun]]) -> list[Row]:
+    """Return the rows of an arm: its runs against the same workloads without sharing."""
     case = f"sharing on {device}, in the twin, {arm.name}"
     energy = [100 * (1 - a.energy_per_work / b.energy_per_work) for a, b in pairs]
     work = [100 * (a.work / b.work - 1) for a, b in pairs]

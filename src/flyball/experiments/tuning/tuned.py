@@ -1,4 +1,4 @@
-"""Tuned policies beside the same without tuners, and the table of what each tuner adds."""
+"""Compares tuned policies with the same without tuners, and tells what each tuner adds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flyball.core.workload import Workload
 from flyball.experiments.replay import Run, by_policy, changes
 
 USUAL_RANGE = -1
-"""As `Workload.most`: the range of a job that may be resized and states none."""
+"""Value of `Workload.most` for a job that may be resized and states no range."""
 
 SHOWN: tuple[str, ...] = (
     "work_per_window",
@@ -26,11 +26,11 @@ SHOWN: tuple[str, ...] = (
     "preemptions",
     "finish_fairness_p95",
 )
-"""Of a summary, besides completion and wait."""
+"""Metrics that are shown besides completion and wait."""
 
 
 def made_elastic(workload: Workload, share: float, seed: int) -> Workload:
-    """The workload with some jobs elastic, drawn by seed; one that states ranges is left alone.
+    """Make some jobs elastic, drawn by seed; a workload that states ranges is returned as it is.
 
     Args:
         workload: of any kind.
@@ -48,10 +48,10 @@ def made_elastic(workload: Workload, share: float, seed: int) -> Workload:
 
 @dataclass(frozen=True)
 class Arms:
-    """Policies to be run, and what each of them is compared with.
+    """Holds the policies to run, and what each of them is compared with.
 
     Attributes:
-        policies: the first of them is the one to beat.
+        policies: the first one is the one to beat.
         against: the name of a policy -> the name of the one it is compared with.
         left_out: the name of a policy -> the tuner it goes without.
     """
@@ -62,17 +62,17 @@ class Arms:
 
 
 def beside(policies: Sequence[PolicySetting], tuning: TuningSetting) -> Arms:
-    """Every policy as it is, and tuned."""
-    both = [(each, tuned(each, tuning)) for each in policies]
+    """Return every policy as it is, and tuned."""
+    both = [(policy, tuned(policy, tuning)) for policy in policies]
     return Arms(
-        tuple(each for pair in both for each in pair),
+        tuple(policy for pair in both for policy in pair),
         {after.name: before.name for before, after in both},
         {},
     )
 
 
 def ablation(policy: PolicySetting, tuning: TuningSetting, names: Sequence[str]) -> Arms:
-    """The policy, all tuners on, and each of `names` left out in turn.
+    """Return the policy, the same with all tuners, and with each of `names` left out in turn.
 
     Raises:
         BadInput: a name that is not among the tuners.
@@ -83,12 +83,12 @@ def ablation(policy: PolicySetting, tuning: TuningSetting, names: Sequence[str])
                 f"{name} cannot be left out: it is not among the tuners",
                 f"tuners: {','.join(tuning.names)}",
             )
-    whole = tuned(policy, tuning)
+    complete = tuned(policy, tuning)
     less = {f"without {name}": _less(policy, tuning, name) for name in names}
-    named = tuple(replace(each, name=name) for name, each in less.items())
-    against = {whole.name: policy.name, **dict.fromkeys(less, whole.name)}
+    named = tuple(replace(arm, name=name) for name, arm in less.items())
+    against = {complete.name: policy.name, **dict.fromkeys(less, complete.name)}
     left_out = {f"without {name}": name for name in names}
-    return Arms((policy, whole, *named), against, left_out)
+    return Arms((policy, complete, *named), against, left_out)
 
 
 def _less(policy: PolicySetting, tuning: TuningSetting, name: str) -> PolicySetting:
@@ -97,16 +97,16 @@ def _less(policy: PolicySetting, tuning: TuningSetting, name: str) -> PolicySett
 
 
 def rows(runs: Sequence[Run], arms: Arms) -> list[dict[str, Any]]:
-    """A row per arm: means over the seeds, and the change from what it is compared with."""
-    own = by_policy(runs)
-    moved = {each["policy"]: each for each in changes(runs, arms.against)}
+    """Return a row per arm: means over the seeds, and the change from its baseline."""
+    runs_of = by_policy(runs)
+    moved = {change["policy"]: change for change in changes(runs, arms.against)}
     out = []
     for policy in arms.policies:
         row: dict[str, Any] = {
             "policy": policy.name,
             "tuners": policy.tuning.names if policy.tuning else [],
             "left_out": arms.left_out.get(policy.name),
-            **means([run.summary for run in own[policy.name]]),
+            **means([run.summary for run in runs_of[policy.name]]),
             "against": arms.against.get(policy.name),
             "change": None,
         }
@@ -118,9 +118,9 @@ def rows(runs: Sequence[Run], arms: Arms) -> list[dict[str, Any]]:
 
 
 def means(summaries: Sequence[Summary]) -> dict[str, float]:
-    """What tuned policies are judged by, means over the seeds."""
+    """Return the metrics that tuned policies are judged by, as means over the seeds."""
     return {
-        "completion_s": fmean(each.completion_s.mean for each in summaries),
-        "wait_s": fmean(each.wait_s.mean for each in summaries),
-        **{name: fmean(getattr(each, name) for each in summaries) for name in SHOWN},
+        "completion_s": fmean(summary.completion_s.mean for summary in summaries),
+        "wait_s": fmean(summary.wait_s.mean for summary in summaries),
+        **{name: fmean(getattr(summary, name) for summary in summaries) for name in SHOWN},
     }
