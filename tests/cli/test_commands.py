@@ -212,7 +212,7 @@ def test_trace_round_trip(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     jobs = [json_of(capsys, "trace", "describe", each)["jobs"] for each in (made, swf, back)]
     assert jobs[0] == jobs[1] == jobs[2] > 10
     assert run(["trace", "describe", str(back)]) == 0
-    assert "jobs a day" in capsys.readouterr().out
+    assert "jobs per day" in capsys.readouterr().out
 
 
 def test_generated_span_is_as_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_generated_span_is_as_asked(capsys: pytest.CaptureFixture[str], tmp_path
     options = ("--days", "3", "--devices", "40", "--load", "1.3")
     assert run(["trace", "generate", "mixed", str(week), *options]) == 0
     said = capsys.readouterr().err
-    assert "3.0 d" in said and "load 1.3 on 40 devices" in said
+    assert "3.0 d" in said and "load 1.3 on 40 GPUs" in said
     facts = json_of(capsys, "trace", "describe", week)
     assert facts["span_s"] == pytest.approx(3 * 86_400, rel=1e-3)
 

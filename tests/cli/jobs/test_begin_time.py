@@ -52,7 +52,7 @@ NOW = datetime(2026, 11, 17, 15, 30, 10)
 )
 def test_moments(text: str, moment: datetime | None) -> None:
     if moment is None:
-        with pytest.raises(BadInput, match="is not a time to begin"):
+        with pytest.raises(BadInput, match="is not a start time"):
             begin_time(text, NOW)
     else:
         assert begin_time(text, NOW) == moment.timestamp()

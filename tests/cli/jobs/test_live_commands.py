@@ -269,7 +269,7 @@ def test_interrupting(server: Path) -> None:
             process.kill()
         assert process.returncode == code
         assert "Traceback" not in err
-        assert ("goes on; flyball cancel" in err) == (code == 130)
+        assert ("jobs continue; flyball cancel" in err) == (code == 130)
     done = subprocess.run(
         [*flyball, "cancel", "--all"], env=environ, capture_output=True, text=True, check=True
     )
@@ -320,7 +320,7 @@ def test_steering_a_job_that_runs(ask: Ask) -> None:
     assert json.loads(ask("cap", job, "50%", "--json")) == {"id": int(job), "share": 0.5}
     if (os.cpu_count() or 1) > 1:
         assert json.loads(ask("resize", job, "2", "--json")) == {"id": int(job), "devices": 2}
-        assert "2 cores, kept to 50%" in ask("show", job)
+        assert "2 cores, limited to 50%" in ask("show", job)
     assert json.loads(ask("checkpoint", job, "--json")) == {"id": int(job)}
     assert "asked for a checkpoint: ordered" in ask("why", job)
     assert json.loads(ask("receipt", job, "--json"))["tuning"]["sizes"]

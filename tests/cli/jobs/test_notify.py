@@ -106,7 +106,7 @@ def test_every_way_to_submit(
     capsys.readouterr()
     assert run(["show", "3"]) == 0
     shown = capsys.readouterr().out
-    assert f"{hook.url}/...: told, HTTP 204" in shown
+    assert f"{hook.url}/...: sent, HTTP 204" in shown
     assert "sh tell.sh three: FAILED, exit code 1" in shown
     up.end()
     assert run(["replay", "--decisions", str(up.state)]) == 0

@@ -38,7 +38,7 @@ def test_shares(text: str, share: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "4%", "101%", "2", "-1", "half", "50 %%", "nan", "1e0"])
 def test_what_is_no_share(text: str) -> None:
-    with pytest.raises(BadInput, match="is no share"):
+    with pytest.raises(BadInput, match="is not a share"):
         share_of(text)
 
 
@@ -56,13 +56,13 @@ def test_what_was_measured_of_it() -> None:
 
 def test_show() -> None:
     facts = list(show.facts(tuned(), 300.0, {}))
-    assert ("has now", "1 core, kept to 50% (quota)") in facts
+    assert ("has now", "1 core, limited to 50% (quota)") in facts
     assert [value for name, value in facts if name == "tuned"] == [
         "after 0:10: from 2 to 1 core: shrank, predicted gain 0.25, measured -41% steps a second"
         " (tuner)",
         "after 1:10: cap of 50%: ordered",
         "after 1:11: asked for a checkpoint (api ::1)",
-        "after 2:10: cap taken off",
+        "after 2:10: cap removed",
     ]
     assert "elastic from 1 to 4" in dict(facts)["asks for"]
 
@@ -104,7 +104,7 @@ def test_elastic_in_a_job_file(tmp_path: Path) -> None:
 def test_what_is_no_range(tmp_path: Path, text: str) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(f"command: [a]\nelastic: {text}\n")
-    with pytest.raises(BadInput, match="is no range"):
+    with pytest.raises(BadInput, match="is not a range"):
         read_jobs(path)
 
 

@@ -128,14 +128,14 @@ def test_slurm_has_several_words_for_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("nodes", "2", "there is one node here; use -N 1"),
-        ("ntasks", "0", "--ntasks: '0' is no use"),
-        ("cpus_per_task", "x", "--cpus-per-task: 'x' is no use"),
+        ("nodes", "2", "there is only one node; use -N 1"),
+        ("ntasks", "0", "--ntasks: '0' is not valid"),
+        ("cpus_per_task", "x", "--cpus-per-task: 'x' is not valid"),
         ("time", "soon", "--time: 'soon' is not a time"),
         ("mem", "big", "--mem: 'big' is not a size"),
         ("array", "9-1", "--array: array '9-1'"),
-        ("dependency", "after:3", "--dependency: dependency 'after' cannot be had"),
-        ("nice", "100", "--nice: '100' is no use; use a whole number from 0 to 19"),
+        ("dependency", "after:3", "--dependency: dependency 'after' is not supported"),
+        ("nice", "100", "--nice: '100' is not valid; use a whole number from 0 to 19"),
         ("chdir", "absent", "--chdir: no folder"),
         ("job_name", "a\x1b[2J", "is not a name"),
         ("class", "mixd", "--class: unknown class 'mixd'; did you mean 'mixed'?"),
@@ -205,7 +205,7 @@ def test_no_server(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
-        "note: --partition has no effect: there is one queue here",
+        "note: --partition has no effect: there is only one queue",
         "note: --comment has no effect",
         "flyball: no control plane is running; start one with `flyball up`",
     ]

@@ -131,7 +131,7 @@ def test_trace_without_starts_has_no_row(
     assert "recorded" not in json_of(capsys, path, "-p", "fifo")
     command = ["replay", str(path), "-c", CLUSTER, "-p", "fifo", "--site-policy", "fifo"]
     assert run(command) == 2
-    assert "holds no starts" in capsys.readouterr().err
+    assert "has no start times" in capsys.readouterr().err
 
 
 def test_figure_and_per_job_go_with_a_record(

@@ -8,9 +8,9 @@ from tests.cli.jobs.test_queue import job, task
 
 from flyball.cli.server.top import (
     LETTERS,
-    MOST_LOOKED_AT,
+    MAX_RATED,
     Rates,
-    Seen,
+    Snapshot,
     blocks,
     frame,
     letters_of,
@@ -27,10 +27,10 @@ def node(held: list[list[int]], up: bool = True) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def seen(queue: list[dict[str, Any]], *nodes: dict[str, Any]) -> Seen:
+def seen(queue: list[dict[str, Any]], *nodes: dict[str, Any]) -> Snapshot:
     waiting = sum(each["state"] == "PENDING" for each in queue)
     rates, sensors = Rates(3, 2, 1, 4.5), {"compute.total_percent": 93.4}
-    return Seen(1100.0, nodes, queue, len(queue), waiting, rates, sensors)
+    return Snapshot(1100.0, nodes, queue, len(queue), waiting, rates, sensors)
 
 
 def test_a_frame() -> None:
@@ -134,7 +134,7 @@ def test_rates() -> None:
     ]
     assert rates_of(jobs, 1100.0) == Rates(2, 2, 1, 60.0)
     assert rates_of([], 0.0) == Rates(0, 0, 0, None)
-    many = seen([])._replace(rates=rates_of([job(4)] * MOST_LOOKED_AT, 1100.0))
+    many = seen([])._replace(rates=rates_of([job(4)] * MAX_RATED, 1100.0))
     assert frame(many, 24)[1].plain == (
         "last 5 min, the newest 1,000 jobs: 1,000 submitted, 0 started, 0 ended"
     )

@@ -112,7 +112,7 @@ def test_from_start_to_the_next_start(
         until(lambda: client.job(job)["state"] == "RUNNING")
         until(lambda: client.job(done)["state"] == "FAILED")
     code, said = first.interrupt()
-    assert (code, "running jobs run on" in said) == (0, True)
+    assert (code, "running jobs keep running" in said) == (0, True)
     assert not (state / "endpoint.json").exists()
     assert not mark.exists()
 

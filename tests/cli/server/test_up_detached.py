@@ -69,7 +69,7 @@ def test_up_in_the_background_and_down(state: Path, tmp_path: Path) -> None:
     assert down.returncode == 0, down.stderr
     assert down.stdout == f"stopped the control plane of {state}; 1 job runs on\n"
     assert not (state / "endpoint.json").exists()
-    assert "stopping; running jobs run on" in log.read_text()
+    assert "stopping; running jobs keep running" in log.read_text()
 
     # 4. Stopping what does not run says so.
     again = flyball("down", "--state", str(state))
@@ -97,7 +97,8 @@ def test_start_that_fails_shows_the_end_of_its_log(state: Path) -> None:
     assert (up.returncode, up.stdout) == (2, "")
     lines = up.stderr.splitlines()
     assert "journal.db is damaged" in lines[-2]
-    assert lines[-1] == f"flyball: it did not come up (exit code 2); its log is {state / 'up.log'}"
+    log = state / "up.log"
+    assert lines[-1] == f"flyball: the server did not start (exit code 2); its log is {log}"
     assert "earlier start" not in up.stderr
     assert "journal.db is damaged" in (state / "up.log").read_text()
 

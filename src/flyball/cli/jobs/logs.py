@@ -1,4 +1,4 @@
-"""`flyball logs`: what a job printed."""
+"""`flyball logs`: prints a job's output."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ Examples:
 
 def logs(
     job: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing until it ends.")
+    ] = False,
     tail: Annotated[int | None, typer.Option("--tail", "-n", help="Only the last N lines.")] = None,
-    attempt: Annotated[int, typer.Option(help="Which try; 0 = the last one.")] = 0,
+    attempt: Annotated[int, typer.Option(help="Which attempt; 0 = the last one.")] = 0,
     stderr: Annotated[
-        bool, typer.Option("--stderr", "-e", help="Its error output, if that has a file.")
+        bool,
+        typer.Option("--stderr", "-e", help="Print its error output, if it has a separate file."),
     ] = False,
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Print what a job printed, as it is; with --stderr its error file."""
+    """Print a job's output; with --stderr, its error file."""
     whole_number(attempt, "--attempt", 0, 1_000_000)
     if tail is not None:
         whole_number(tail, "--tail", 0, 1_000_000)

@@ -1,4 +1,4 @@
-"""`--skip-unfit`: jobs of a trace that fit nowhere on a cluster are left out, and said to be."""
+"""`--skip-unfit`: leaves out jobs of a trace that fit nowhere on a cluster, and reports them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 
 class Fitting(NamedTuple):
-    """The jobs that can run, and how many cannot, by the reason."""
+    """Holds the jobs that can run, and the number that cannot, by reason."""
 
     workload: Workload
     left_out: dict[str, int]
 
     @property
     def text(self) -> str:
-        """What was left out, in a sentence; empty if nothing was."""
+        """Return a sentence on what was left out; empty if nothing was."""
         if not self.left_out:
             return ""
         count = sum(self.left_out.values())
         reasons = "; ".join(f"{number:,} x {reason}" for reason, number in self.left_out.items())
-        whole = len(self.workload) + count
-        return f"left out {count:,} of {whole:,} jobs that fit nowhere on this cluster: {reasons}"
+        total = len(self.workload) + count
+        return f"left out {count:,} of {total:,} jobs that fit nowhere on this cluster: {reasons}"
 
 
 def without_unfit(
     workload: Workload, cluster: Cluster, policies: Sequence[PolicySetting], effects: Effects
 ) -> Fitting:
-    """Leave out the jobs that one of the policies could never start, and note how many these are.
+    """Leave out the jobs that some policy could never start, and print how many there are.
 
     Raises:
         BadInput: no job is left.
@@ -52,9 +52,9 @@ def without_unfit(
             fits[fresh] = False
             if len(fresh):
                 left_out[reason] = left_out.get(reason, 0) + len(fresh)
-    found = Fitting(workload.take(np.flatnonzero(fits)) if left_out else workload, left_out)
+    fitting = Fitting(workload.take(np.flatnonzero(fits)) if left_out else workload, left_out)
     if not fits.any():
-        raise BadInput(f"{found.text}; none is left", "choose a larger cluster or budget")
-    if found.text:
-        note(f"note: {found.text}")
-    return found
+        raise BadInput(f"{fitting.text}; none is left", "choose a larger cluster or budget")
+    if fitting.text:
+        note(f"note: {fitting.text}")
+    return fitting

@@ -1,4 +1,4 @@
-"""What the commands of the live system share: options, the connection, words for times."""
+"""Shared by commands of the live system: options, the connection, formats of values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flyball.sdk.client import Client
 
 Job = Mapping[str, Any]
-"""A job as the server shows it."""
+"""A job as the server returns it."""
 
 State = Annotated[
     Path | None,
@@ -31,18 +31,21 @@ State = Annotated[
     ),
 ]
 CORE = "CPU1"
-"""The device type of which one is a core."""
+"""Device type of a single core."""
 JOB_ID = re.compile(r"[1-9][0-9]{0,14}(?:_[0-9]{1,7})?")
-"""As people write a job: `12`, or `12_3` for a task of an array."""
-JobId = Annotated[str, typer.Argument(metavar="ID", help="Job: 12, or 12_3 for a task.")]
+"""Number of a job as users write it: `12`, or `12_3` for a task of an array."""
+JobId = Annotated[
+    str, typer.Argument(metavar="ID", help="Job number: 12, or 12_3 for an array task.")
+]
 
 
 @contextmanager
 def connected(state: Path | None) -> Iterator[Client]:
-    """The server of a state folder, for a while.
+    """Connect to the server of a state folder.
 
     Raises:
-        FlyballError: no server runs (75), or it refused what was asked (2).
+        Unavailable: no server runs.
+        BadInput: the server refused the request.
     """
     from flyball.sdk.client import Client
     from flyball.sdk.errors import ApiError
@@ -62,22 +65,22 @@ def show_job(
     ask: Callable[[Client, str], Mapping[str, Any]],
     lines: Callable[[Mapping[str, Any], Job], Iterable[str]],
 ) -> None:
-    """Ask the server something about one job, and print it as JSON or as lines."""
+    """Query the server about one job, and print the answer as JSON or as lines."""
     number = job_id(job)
     with connected(state) as client:
         answer = ask(client, number)
         if as_json:
             print_json(answer)
             return
-        found = client.job(number)
-    for line in lines(answer, found):
+        row = client.job(number)
+    for line in lines(answer, row):
         typer.echo(line)
 
 
 def unit_of(nodes: Iterable[Mapping[str, Any]]) -> str:
-    """What the devices of these nodes are: `core` or `GPU`, or `device` where there are both.
+    """Return the unit of these nodes: `core` or `GPU`, or `device` if there are both.
 
-    A machine of many cores has devices of several cores each: these are not called cores.
+    On a machine with many cores, a device stands for several cores and is not called a core.
     """
     units = set()
     for node in nodes:
@@ -87,31 +90,31 @@ def unit_of(nodes: Iterable[Mapping[str, Any]]) -> str:
 
 
 def job_id(text: str) -> str:
-    """The number of a job as the server takes it.
+    """Return a job number if it is one.
 
     Raises:
-        BadInput: it is none.
+        BadInput: it is not.
     """
     if not JOB_ID.fullmatch(text):
-        raise BadInput(f"{text[:40]!r} is not the number of a job", "see flyball queue --all")
+        raise BadInput(f"{text[:40]!r} is not a job number", "see flyball queue --all")
     return text
 
 
 def states_of(text: str | None) -> list[str]:
-    """States of a list such as `PENDING,running` or Slurm's `PD,R`; empty = any.
+    """Return the states of a list such as `PENDING,running` or Slurm's `PD,R`; empty = any.
 
     Raises:
-        BadInput: no such state.
+        BadInput: unknown state.
     """
-    found = []
+    chosen = []
     for word in (text or "").split(","):
         name = SHORT_STATES.get(word.strip().upper(), word.strip().upper())
         if name and name not in tuple(JobState):
-            known = ", ".join(JobState)
-            raise BadInput(f"unknown state {word.strip()!r}", f"known: {known}")
+            valid = ", ".join(JobState)
+            raise BadInput(f"unknown state {word.strip()!r}", f"known: {valid}")
         if name:
-            found.append(str(name))
-    return found
+            chosen.append(str(name))
+    return chosen
 
 
 SHORT_STATES = {
@@ -132,13 +135,13 @@ SHORT_STATES = {
 
 
 def clean(value: object) -> str:
-    """One printable line: a job's own words must not steer the terminal."""
+    """Return one printable line, so that a job's texts cannot control the terminal."""
     text = " ".join(str(value).split())
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def clock_text(seconds: float | None) -> str:
-    """A span as Slurm writes it: `5:03`, `2:05:03`, `1-02:05:03`."""
+    """Format a duration as Slurm does: `5:03`, `2:05:03`, `1-02:05:03`."""
     if seconds is None:
         return "-"
     total = max(0, int(seconds))
@@ -151,64 +154,64 @@ def clock_text(seconds: float | None) -> str:
 
 
 def moment_text(seconds: float | None) -> str:
-    """An instant in local time."""
+    """Format an instant in local time."""
     if seconds is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def size_text(mib: float | None) -> str:
-    """A size for people; nothing where none is stated."""
+    """Format a size in MiB as `512M` or `1.5G`; `-` if none is stated."""
     if not mib:
         return "-"
     return f"{mib / MIB_PER_GIB:.1f}G" if mib >= MIB_PER_GIB else f"{mib:.0f}M"
 
 
 def soon_text(seconds: float) -> str:
-    """`now` if nothing is in the way, or `in 3.5 min`."""
+    """Return `now` for 0 s, or `in 3.5 min`."""
     if not seconds:
         return "now"
     return "in less than 1 s" if seconds < 1 else f"in {duration_text(seconds)}"
 
 
-def start_text(found: Mapping[str, Any], where: str = "") -> str:
-    """When something starts and how that is known: `in 40 s, 9 times out of 10 within ...`."""
-    p90_s = found.get("p90_s") or 0.0
+def start_text(forecast: Mapping[str, Any], where: str = "") -> str:
+    """Return a predicted start and its method: `in 40 s, 9 times out of 10 within ...`."""
+    p90_s = forecast.get("p90_s") or 0.0
     within = f", 9 times out of 10 within {duration_text(p90_s)}" if p90_s >= 1 else ""
-    method = f" ({clean(found['method'])})" if found.get("method") else ""
-    return f"{soon_text(found['p50_s'])}{where}{within}{method}"
+    method = f" ({clean(forecast['method'])})" if forecast.get("method") else ""
+    return f"{soon_text(forecast['p50_s'])}{where}{within}{method}"
 
 
 def span_s(job: Job, now: float) -> float | None:
-    """How long it has run, or waits."""
+    """Return how long a job has run, or has waited."""
     begin = job["start_time"] if job["start_time"] is not None else job["submit_time"]
     return None if begin is None else max(0.0, (job["end_time"] or now) - begin)
 
 
 def count_text(count: int, what: str) -> str:
-    """`1 job`, `3 jobs`."""
+    """Return `1 job`, `3 jobs`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def heading(job: Job) -> str:
-    """A job in a few words: `12 train: RUNNING`."""
+    """Return a job's title: `12 train: RUNNING`."""
     return f"{job['label']} {clean(job['name'])}: {job['state']}"
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL`, or `signal 40` for one without a name."""
-    names = {int(each): each.name for each in signal.Signals}
+    """Return `SIGKILL`, or `signal 40` for a signal without a name."""
+    names = {int(entry): entry.name for entry in signal.Signals}
     return names.get(number, f"signal {number}")
 
 
 def ending_text(job: Job) -> str:
-    """How the job's process ended: `exit code 3`, or `SIGKILL`; empty if that is not known."""
+    """Return how the job's process ended: `exit code 3` or `SIGKILL`; empty if unknown."""
     if number := job.get("signal"):
         return signal_name(int(number))
     return "" if job["exit_code"] is None else f"exit code {job['exit_code']}"
 
 
 def counts_by_state(jobs: Iterable[Job]) -> dict[str, int]:
-    """How many are in each state, in the order of a job's life."""
-    found = [job["state"] for job in jobs]
-    return {str(each): found.count(each) for each in JobState if each in found}
+    """Count jobs by state, in the order of a job's life cycle."""
+    states = [job["state"] for job in jobs]
+    return {str(state): states.count(state) for state in JobState if state in states}
