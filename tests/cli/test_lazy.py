@@ -20,7 +20,7 @@ from flyball.cli.main import app, run
 
 FRAME = {"lazy", "main", "suggest"}
 """Modules of `flyball.cli` that every call loads."""
-SHARED = {"options", "output"}
+SHARED = {"formats", "live", "options", "output"}
 MODULES = {
     info.name: info.ispkg for info in pkgutil.walk_packages(flyball.cli.__path__, "flyball.cli.")
 }
@@ -86,18 +86,17 @@ def test_what_is_no_command_loads_none(argument: str, code: int) -> None:
 @pytest.mark.parametrize(
     ("command", "needed"),
     [
-        ("queue", {"jobs.queue", "jobs.hold", "server.live_options"}),
+        ("queue", {"jobs.queue", "jobs.hold"}),
         ("policies", {"catalogue"}),
-        ("doctor", {"server.doctor", "server.live_options"}),
+        ("doctor", {"server.doctor"}),
         (
             "submit",
             {"jobs.submit", "jobs.parse_job", "jobs.job_file", "jobs.sbatch", "jobs.batch_script"}
-            | {"jobs.slurm_options", "jobs.program_check", "jobs.begin_time"}
-            | {"server.live_options"},
+            | {"jobs.slurm_options", "jobs.program_check", "jobs.begin_time"},
         ),
         ("demo", {"replay.demo"}),
         ("trace describe", {"trace.group"}),
-        ("trace export", {"trace.group", "trace.export", "server.live_options"}),
+        ("trace export", {"trace.group", "trace.export"}),
     ],
 )
 def test_a_command_loads_what_it_needs(command: str, needed: set[str]) -> None:

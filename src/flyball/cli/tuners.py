@@ -26,7 +26,7 @@ def tuners(
     """List the tuners for `replay --tune`, or one tuner's settings for `--tune-set`."""
     from flyball.tune.registry import loadable_names
 
-    rows = [described(tuner) for tuner in ([name] if name else loadable_names())]
+    rows = [describe(tuner_name) for tuner_name in ([name] if name else loadable_names())]
     if as_json:
         print_json({"tuners": rows})
     elif name:
@@ -37,7 +37,7 @@ def tuners(
                     cells, 3)  # fmt: skip
 
 
-def described(name: str) -> dict[str, Any]:
+def describe(name: str) -> dict[str, Any]:
     """Return a tuner's summary and settings, for JSON."""
     from flyball.tune.registry import location, needs, settings, summary
 

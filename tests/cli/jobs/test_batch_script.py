@@ -45,7 +45,7 @@ def test_script(tmp_path: Path) -> None:
         "output": "logs/out %j.txt",
     }
     [late] = script.notes
-    [ignored] = notes_of(script.options, script.wheres)
+    [ignored] = notes_of(script.options, script.origins)
     assert ignored.endswith("line 6: --partition has no effect: there is only one queue")
     assert late.endswith("1 #SBATCH lines after the first command have no effect")
 
@@ -67,7 +67,7 @@ def test_options_that_slurm_knows_and_this_does_not(tmp_path: Path) -> None:
         "qos": "high",
         "constraint": "fast",
     }
-    notes = notes_of(script.options, script.wheres)
+    notes = notes_of(script.options, script.origins)
     assert [each.rpartition(": --")[2].split()[0] for each in notes] == list(script.options)
 
 

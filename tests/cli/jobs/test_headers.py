@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flyball.cli.jobs import parse_job
-from flyball.cli.jobs.parse_job import Request, described
+from flyball.cli.jobs.parse_job import Request, parse_command
 from flyball.cli.main import run
 from flyball.core.errors import BadInput
 
@@ -27,7 +27,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def read(header: str, body: str = "python train.py", **options: str) -> Request:
     lines = "".join(f"#SBATCH {line}\n" for line in header.splitlines())
     Path("job.sh").write_text(f"#!/bin/bash\n{lines}\n{body}\n")
-    return described(["job.sh"], options, dashes=False)
+    return parse_command(["job.sh"], options, dashes=False)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_slurms_other_options_on_the_command_line(capsys: pytest.CaptureFixture[
 
 
 def test_a_line_for_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [draft] = parse_job.wrapped("echo $HOME | wc", {"cpus-per-task": "2"}).drafts
+    [draft] = parse_job.parse_wrapped("echo $HOME | wc", {"cpus-per-task": "2"}).drafts
     assert draft.values == {
         "argv": ["/bin/sh", "-c", "echo $HOME | wc"],
         "name": "wrap",

@@ -8,17 +8,11 @@ from typing import Any
 import pytest
 from tests.cli.jobs.test_queue import job
 
+from flyball.cli.formats import clock_text, moment_text, size_text, soon_text, start_text
 from flyball.cli.jobs import cancel, logs, receipt, show, why
-from flyball.cli.jobs.sensor_words import uses_text
+from flyball.cli.jobs.sensor_text import uses_text
 from flyball.cli.main import run
 from flyball.cli.server import nodes, top
-from flyball.cli.server.live_options import (
-    clock_text,
-    moment_text,
-    size_text,
-    soon_text,
-    start_text,
-)
 
 ANSWER: dict[str, Any] = {
     "state": "PENDING",
@@ -181,10 +175,10 @@ def test_words_for_times() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["show", "x"], "'x' is not the number of a job; see flyball queue --all"),
-        (["why", "0"], "'0' is not the number of a job"),
-        (["receipt", "12_"], "'12_' is not the number of a job"),
-        (["logs", "../1"], "'../1' is not the number of a job"),
+        (["show", "x"], "'x' is not a job number; see flyball queue --all"),
+        (["why", "0"], "'0' is not a job number"),
+        (["receipt", "12_"], "'12_' is not a job number"),
+        (["logs", "../1"], "'../1' is not a job number"),
         (["logs", "1", "-f", "--json"], "--follow and --json do not go together"),
         (["logs", "1", "--tail", "-2"], "--tail -2 is out of range"),
         (["logs", "1", "--attempt", "-2"], "--attempt -2 is out of range"),

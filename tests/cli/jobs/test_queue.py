@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from flyball.cli.jobs.queue import cells, grouped, label_of, nothing_text, print_jobs, summary
+from flyball.cli.live import states_of
 from flyball.cli.main import run
-from flyball.cli.server.live_options import states_of
 from flyball.core.errors import BadInput
 from flyball.sdk.client import Client
 

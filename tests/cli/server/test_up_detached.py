@@ -67,7 +67,7 @@ def test_up_in_the_background_and_down(state: Path, tmp_path: Path) -> None:
         until(lambda: client.job(job)["state"] == "RUNNING")
     down = flyball("down", "--state", str(state))
     assert down.returncode == 0, down.stderr
-    assert down.stdout == f"stopped the control plane of {state}; 1 job runs on\n"
+    assert down.stdout == f"stopped the control plane of {state}; 1 job keeps running\n"
     assert not (state / "endpoint.json").exists()
     assert "stopping; running jobs keep running" in log.read_text()
 
@@ -128,7 +128,7 @@ def test_down_while_one_is_starting(state: Path) -> None:
     with locked(open_state(state)):
         down = flyball("down", "--state", str(state))
     assert (down.returncode, down.stdout) == (75, "")
-    assert "has not said yet where it is; try again" in down.stderr
+    assert "has not published its address yet; try again" in down.stderr
 
 
 def test_background_keeps_none_of_the_callers_files_open(state: Path) -> None:

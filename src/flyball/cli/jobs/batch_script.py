@@ -26,7 +26,7 @@ class Script(NamedTuple):
         path: absolute path of the script.
         interpreter: the words before its path in the command.
         options: options of its `#SBATCH` lines, by long name.
-        wheres: the line of each option, for messages.
+        origins: the line of each option, for messages.
         notes: messages for the user.
         srun: the first line that calls srun; "" = none does.
     """
@@ -34,7 +34,7 @@ class Script(NamedTuple):
     path: Path
     interpreter: tuple[str, ...]
     options: dict[str, str]
-    wheres: dict[str, str]
+    origins: dict[str, str]
     notes: list[str]
     srun: str
 
@@ -62,7 +62,7 @@ def read_script(path: Path) -> Script:
         # As the kernel reads it: a program and at most one argument.
         interpreter = tuple(lines[0][2:].strip().split(None, 1))
     options: dict[str, str] = {}
-    wheres: dict[str, str] = {}
+    origins: dict[str, str] = {}
     notes: list[str] = []
     body = next((i for i, line in enumerate(lines) if _is_command(line)), len(lines))
     for number, line in enumerate(lines[:body], start=1):
@@ -70,13 +70,13 @@ def read_script(path: Path) -> Script:
             where = f"{path} line {number}"
             line_options = read_words(_words(line, where), where)
             options = joined(options, line_options)
-            wheres |= dict.fromkeys(line_options, where)
+            origins |= dict.fromkeys(line_options, where)
     late = sum(line.split(None, 1)[:1] == [MARK] for line in lines[body:])
     if late:
         notes.append(f"{path}: {late} {MARK} lines after the first command have no effect")
     calls = next((i for i, line in enumerate(lines[body:], body + 1) if _calls_srun(line)), 0)
     srun = f"{path} line {calls}" if calls else ""
-    return Script(path.resolve(), interpreter, options, wheres, notes, srun)
+    return Script(path.resolve(), interpreter, options, origins, notes, srun)
 
 
 def _lines(path: Path) -> list[str]:

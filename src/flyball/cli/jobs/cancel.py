@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from flyball.cli.formats import clean, count_text
 from flyball.cli.jobs.queue import ranges_text
+from flyball.cli.live import State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import State, clean, connected, count_text, job_id
 from flyball.core.errors import BadInput
 from flyball.sdk.errors import ApiError
 

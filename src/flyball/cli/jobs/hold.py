@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.formats import Job, clean
+from flyball.cli.live import State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import Job, State, clean, connected, job_id
 from flyball.core.units import duration_text
 from flyball.sdk.submitter import user_name
 

@@ -31,7 +31,7 @@ from flyball.cli.jobs.sbatch import (
     memory_mib,
     time_s,
 )
-from flyball.cli.server.live_options import JOB_ID
+from flyball.cli.live import JOB_ID
 from flyball.core.errors import BadInput, UnknownName
 
 ENDINGS = (".yaml", ".yml")
@@ -73,7 +73,7 @@ def text(value: str) -> str:
     return value.strip()
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
+def integer(low: int, high: int) -> Callable[[str], int]:
     """Return a reader of whole numbers in a range."""
 
     def read(value: str) -> int:
@@ -131,11 +131,11 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "name": ("name", text),
     "tenant": ("tenant", text),
     "model": ("model", text),
-    "cpus": ("cpus", whole(1, MAX_CPUS)),
-    "milli": ("milli", whole(1, 1000)),
+    "cpus": ("cpus", integer(1, MAX_CPUS)),
+    "milli": ("milli", integer(1, 1000)),
     "memory": ("memory_mib", memory_mib),
-    "memory_mib": ("memory_mib", whole(0, 2**40)),
-    "max_processes": ("max_processes", whole(0, 2**22)),
+    "memory_mib": ("memory_mib", integer(0, 2**40)),
+    "max_processes": ("max_processes", integer(0, 2**22)),
     "limit": ("limit_s", time_s),
     "limit_s": ("limit_s", SECONDS),
     "estimate": ("estimate_s", time_s),
@@ -146,12 +146,12 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "requeue": ("requeue", yes_or_no),
     "preemptible": ("preemptible", yes_or_no),
     "grace_s": ("grace_s", number(0, 86_400)),
-    "nice": ("nice", whole(0, 19)),
+    "nice": ("nice", integer(0, 19)),
     "hold": ("hold", yes_or_no),
     "begin": ("begin_time", begin_time),
     "begin_time": ("begin_time", number(0, 1e11)),
-    "least": ("least", whole(1, MAX_CPUS)),
-    "most": ("most", whole(1, MAX_CPUS)),
+    "least": ("least", integer(1, MAX_CPUS)),
+    "most": ("most", integer(1, MAX_CPUS)),
 }
 """Keys with a single value: the field that each sets, and the reader of the value."""
 OTHER_KEYS = (
@@ -173,16 +173,16 @@ def read_jobs(path: Path) -> list[Draft]:
     folder = path.resolve().parent
     content = _load(path)
     rows: Any = [content]
-    wheres = [str(path)]
+    origins = [str(path)]
     if isinstance(content, dict) and "jobs" in content:
         _known_keys(content, ("jobs",), str(path))
         content = content["jobs"]
     if isinstance(content, list):
         if not content or len(content) > MAX_JOBS:
             raise BadInput(f"{path}: {len(content)} jobs", f"list 1 to {MAX_JOBS:,}")
-        rows, wheres = content, [f"{path}: jobs[{i}]" for i in range(len(content))]
-    drafts = [_draft(row, where, folder) for row, where in zip(rows, wheres, strict=True)]
-    _check_names(drafts, wheres)
+        rows, origins = content, [f"{path}: jobs[{i}]" for i in range(len(content))]
+    drafts = [_draft(row, where, folder) for row, where in zip(rows, origins, strict=True)]
+    _check_names(drafts, origins)
     return drafts
 
 
@@ -333,10 +333,10 @@ def _pairs(value: Any) -> Iterator[tuple[str, str]]:
         raise BadInput(f"is {_kind(value)}", "e.g. prepare, or {afterok: [prepare, 12]}")
 
 
-def _check_names(drafts: list[Draft], wheres: list[str]) -> None:
+def _check_names(drafts: list[Draft], origins: list[str]) -> None:
     """Check that every job waits for a job number, or for one earlier name of the file."""
     earlier: list[str] = []
-    for draft, where in zip(drafts, wheres, strict=True):
+    for draft, where in zip(drafts, origins, strict=True):
         for _how, job in draft.after:
             if JOB_ID.fullmatch(job):
                 continue

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.formats import clean
+from flyball.cli.live import JobId, State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, whole_number
-from flyball.cli.server.live_options import JobId, State, clean, connected, job_id
 from flyball.core.errors import BadInput
 
 EXAMPLES = """\b

@@ -14,12 +14,12 @@ from flyball.cli.jobs.job_file import (
     MAX_CPUS,
     MAX_PRIORITY,
     Draft,
+    integer,
     job_class,
     number,
     read_jobs,
     size_range,
     text,
-    whole,
 )
 from flyball.cli.jobs.program_check import check_program
 from flyball.cli.jobs.slurm_options import FLAGS, IGNORED, SEPARATOR, notes_of
@@ -51,7 +51,7 @@ class Request(NamedTuple):
     flags: frozenset[str] = frozenset()
 
 
-def described(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Request:
+def parse_command(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Request:
     """Return the jobs that a command line describes, with notes for the user.
 
     Args:
@@ -62,21 +62,21 @@ def described(command: Sequence[str], options: Mapping[str, str], dashes: bool) 
     Raises:
         BadInput: something is not understood; names the option and the line of the script.
     """
-    request = _described(command, options, dashes)
+    request = _parse(command, options, dashes)
     for draft in request.drafts:
         check_program(draft.values["argv"], Path(draft.values["cwd"]))
     return request
 
 
-def _described(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Request:
+def _parse(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Request:
     file = Path(command[0])
     if not dashes and file.suffix in ENDINGS:
-        return _of_file(file, command[1:], options)
+        return _parse_file(file, command[1:], options)
     here = Path.cwd()
     if not dashes and file.suffix in batch_script.SCRIPT_ENDINGS and not file.is_file():
         raise BadInput(f"{file}: no such script", "name one, or put -- before a command")
     if not dashes and batch_script.is_script(file):
-        return _of_script(file, command[1:], options, here)
+        return _parse_script(file, command[1:], options, here)
     draft = draft_of(command, options, here)
     notes = remarks(options, {})
     if "/" not in command[0] and shutil.which(command[0]) is None:
@@ -84,14 +84,14 @@ def _described(command: Sequence[str], options: Mapping[str, str], dashes: bool)
     return Request([draft], notes, _flags(options))
 
 
-def wrapped(line: str, options: Mapping[str, str]) -> Request:
+def parse_wrapped(line: str, options: Mapping[str, str]) -> Request:
     """Return the job of `--wrap`, a line for the shell."""
     asked = {"job-name": "wrap", **options}
     draft = draft_of([*SHELL, line], asked, Path.cwd())
     return Request([draft], remarks(options, {}), _flags(options))
 
 
-def _of_file(file: Path, rest: Sequence[str], options: Mapping[str, str]) -> Request:
+def _parse_file(file: Path, rest: Sequence[str], options: Mapping[str, str]) -> Request:
     extra = [f"--{name}" for name in options if name not in IGNORED and name not in FLAGS]
     if rest or extra:
         what = rest[0] if rest else extra[0]
@@ -99,12 +99,14 @@ def _of_file(file: Path, rest: Sequence[str], options: Mapping[str, str]) -> Req
     return Request(read_jobs(file), notes_of(options, {}), _flags(options))
 
 
-def _of_script(file: Path, rest: Sequence[str], options: Mapping[str, str], here: Path) -> Request:
+def _parse_script(
+    file: Path, rest: Sequence[str], options: Mapping[str, str], here: Path
+) -> Request:
     script = batch_script.read_script(file)
     asked = {"job-name": file.name, **merged(script.options, options)}
-    wheres = {name: line for name, line in script.wheres.items() if name not in options}
-    draft = draft_of([*script.interpreter, str(script.path), *rest], asked, here, wheres, True)
-    notes = [*remarks(asked, wheres), *script.notes]
+    origins = {name: line for name, line in script.origins.items() if name not in options}
+    draft = draft_of([*script.interpreter, str(script.path), *rest], asked, here, origins, True)
+    notes = [*remarks(asked, origins), *script.notes]
     if script.srun and shutil.which("srun") is None:
         notes.append(f"{script.srun} calls srun, and there is none on your PATH; {NO_SRUN}")
     return Request([draft], notes, _flags(asked))
@@ -123,13 +125,13 @@ def merged(script: Mapping[str, str], line: Mapping[str, str]) -> dict[str, str]
     return {key: value for key, value in script.items() if key not in hidden} | dict(line)
 
 
-def remarks(options: Mapping[str, str], wheres: Mapping[str, str]) -> list[str]:
+def remarks(options: Mapping[str, str], origins: Mapping[str, str]) -> list[str]:
     """Return notes on options that do less here than in Slurm, or nothing."""
 
     def remark(name: str, words: str) -> str:
-        return f"{wheres[name]}: --{name}: {words}" if name in wheres else f"--{name}: {words}"
+        return f"{origins[name]}: --{name}: {words}" if name in origins else f"--{name}: {words}"
 
-    notes = notes_of(options, wheres)
+    notes = notes_of(options, origins)
     gpus, others = sbatch.gres(options.get("gres", ""))
     if others:
         notes.append(remark("gres", f"{', '.join(others)} not managed here, and ignored"))
@@ -151,9 +153,9 @@ def remarks(options: Mapping[str, str], wheres: Mapping[str, str]) -> list[str]:
 class Reader:
     """Reads options one by one; its errors name the option and its line."""
 
-    def __init__(self, options: Mapping[str, str], wheres: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], origins: Mapping[str, str]) -> None:
         self.options = options
-        self.wheres = wheres
+        self.origins = origins
 
     def __call__(self, name: str, reader: Callable[[str], Value]) -> Value | None:
         """Return the value of an option; None = not stated."""
@@ -166,7 +168,7 @@ class Reader:
 
     def place(self, name: str) -> str:
         """Return the option's name for messages, with its line in the script."""
-        return f"{self.wheres[name]}: --{name}" if name in self.wheres else f"--{name}"
+        return f"{self.origins[name]}: --{name}" if name in self.origins else f"--{name}"
 
 
 class Size(NamedTuple):
@@ -188,7 +190,7 @@ def size_of(read: Reader) -> Size:
     if read("nodes", lambda count: count.strip().partition("-")[0] != "1"):
         nodes = read.options["nodes"]
         raise BadInput(f"{read.place('nodes')} {nodes}: there is only one node", "use -N 1")
-    some = whole(1, MAX_CPUS)
+    some = integer(1, MAX_CPUS)
     tasks = read("ntasks", some) or read("ntasks-per-node", some)
     gpus, milli = (
         read("gpus", sbatch.gpu_share)
@@ -216,20 +218,20 @@ def draft_of(
     argv: Sequence[str],
     options: Mapping[str, str],
     folder: Path,
-    wheres: Mapping[str, str] | None = None,
+    origins: Mapping[str, str] | None = None,
     is_script: bool = False,
 ) -> Draft:
     """Return the job that options describe.
 
     Args:
         folder: working folder of the submitter.
-        wheres: the script's line of each option that comes from a script.
+        origins: the script's line of each option that comes from a script.
         is_script: the command is a batch script.
 
     Raises:
         BadInput: a value is not understood; names the option and its line.
     """
-    read = Reader(options, wheres or {})
+    read = Reader(options, origins or {})
     size = size_of(read)
     least, most = read("elastic", size_range) or (None, None)
     signal = read("signal", sbatch.limit_signal)
@@ -248,7 +250,7 @@ def draft_of(
         "least": least,
         "most": most,
         "memory_mib": size.memory_mib,
-        "max_processes": read("max-processes", whole(1, 2**22)),
+        "max_processes": read("max-processes", integer(1, 2**22)),
         "limit_s": read("time", sbatch.time_s),
         "estimate_s": read("estimate", sbatch.time_s),
         "stdout": str(cwd / output) if output else None,
@@ -288,6 +290,6 @@ def _variables(read: Reader, size: Size, folder: Path, cwd: Path) -> dict[str, s
 
 def _niceness(value: str) -> int:
     try:
-        return whole(0, 19)(value)
+        return integer(0, 19)(value)
     except BadInput as error:
         raise BadInput(str(error), "for a later place in the queue use --priority=-1") from None

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flyball.cli.jobs.hold import held_text
-from flyball.cli.options import AsJson
-from flyball.cli.output import print_json, print_table, whole_number
-from flyball.cli.server.live_options import (
+from flyball.cli.formats import (
     Job,
-    State,
     clean,
     clock_text,
-    connected,
     counts_by_state,
     ending_text,
     size_text,
     span_s,
-    states_of,
 )
+from flyball.cli.jobs.hold import held_text
+from flyball.cli.live import State, connected, states_of
+from flyball.cli.options import AsJson
+from flyball.cli.output import print_json, print_table, whole_number
 from flyball.core.errors import BadInput
 from flyball.core.jobs import ACTIVE, JobState
 

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flyball.cli.jobs.tuning_words import change_text, unit_of_job
+from flyball.cli.formats import Job, clean, count_text, heading, size_text
+from flyball.cli.jobs.tuning_text import change_text, unit_of_job
+from flyball.cli.live import JobId, State, show_job
 from flyball.cli.options import AsJson
-from flyball.cli.server.live_options import (
-    Job,
-    JobId,
-    State,
-    clean,
-    count_text,
-    heading,
-    show_job,
-    size_text,
-)
 from flyball.core.units import J_PER_KWH, duration_text
 
 EXAMPLES = """\b

@@ -9,26 +9,23 @@ from typing import Any
 
 import typer
 
-from flyball.cli.jobs.hold import held_text
-from flyball.cli.jobs.sensor_words import uses_text
-from flyball.cli.jobs.tuning_words import changes, now_text, unit_of_job
-from flyball.cli.options import AsJson
-from flyball.cli.output import print_json
-from flyball.cli.server.live_options import (
+from flyball.cli.formats import (
     Job,
-    JobId,
-    State,
     clean,
     clock_text,
-    connected,
     count_text,
     ending_text,
     heading,
-    job_id,
     moment_text,
     signal_name,
     size_text,
 )
+from flyball.cli.jobs.hold import held_text
+from flyball.cli.jobs.sensor_text import uses_text
+from flyball.cli.jobs.tuning_text import changes, now_text, unit_of_job
+from flyball.cli.live import JobId, State, connected, job_id
+from flyball.cli.options import AsJson
+from flyball.cli.output import print_json
 from flyball.core.jobs import JobState
 
 EXAMPLES = """\b

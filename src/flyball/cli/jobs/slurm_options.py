@@ -247,16 +247,16 @@ def take(args: Sequence[str], listed: Mapping[str, bool]) -> tuple[list[str], di
     return [*kept, *args[at:]], taken
 
 
-def notes_of(options: Mapping[str, str], wheres: Mapping[str, str]) -> list[str]:
+def notes_of(options: Mapping[str, str], origins: Mapping[str, str]) -> list[str]:
     """Return notes on options that have no effect here.
 
     Args:
-        wheres: the script's line of each option that comes from a script.
+        origins: the script's line of each option that comes from a script.
     """
-    return [_note(name, wheres) for name in options if name in IGNORED]
+    return [_note(name, origins) for name in options if name in IGNORED]
 
 
-def _note(name: str, wheres: Mapping[str, str]) -> str:
+def _note(name: str, origins: Mapping[str, str]) -> str:
     why = IGNORED[name]
     text = f"--{name} has no effect" + (f": {why}" if why else "")
-    return f"{wheres[name]}: {text}" if name in wheres else text
+    return f"{origins[name]}: {text}" if name in origins else text

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from flyball.cli.jobs.tuning_words import unit_of_job
+from flyball.cli.formats import count_text
+from flyball.cli.jobs.tuning_text import unit_of_job
+from flyball.cli.live import JobId, State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import JobId, State, connected, count_text, job_id
 from flyball.core.errors import BadInput
 
 RESIZE_EXAMPLES = """\b

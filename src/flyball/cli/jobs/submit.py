@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from flyball.cli.formats import clean, count_text, heading, start_text
 from flyball.cli.jobs import sbatch, slurm_options
 from flyball.cli.jobs.job_file import ENDINGS, Draft
-from flyball.cli.jobs.parse_job import described, wrapped
+from flyball.cli.jobs.parse_job import parse_command, parse_wrapped
+from flyball.cli.live import JOB_ID, State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import (
-    JOB_ID,
-    State,
-    clean,
-    connected,
-    count_text,
-    heading,
-    start_text,
-)
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobState
 from flyball.sdk.submitter import user_name
@@ -197,9 +190,9 @@ def submit(
         what = "both a command and --wrap" if command else "no command"
         raise BadInput(what, "e.g. flyball submit -- python train.py")
     request = (
-        wrapped(wrap, options)
+        parse_wrapped(wrap, options)
         if wrap is not None
-        else described(command or [], options, bool(ctx.meta.get(DASHES)))
+        else parse_command(command or [], options, bool(ctx.meta.get(DASHES)))
     )
     drafts = request.drafts
     for remark in request.notes:

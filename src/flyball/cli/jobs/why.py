@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flyball.cli.jobs.tuning_words import changes
+from flyball.cli.formats import Job, clean, count_text, heading, soon_text, start_text
+from flyball.cli.jobs.tuning_text import changes
+from flyball.cli.live import JobId, State, show_job
 from flyball.cli.options import AsJson
-from flyball.cli.server.live_options import (
-    Job,
-    JobId,
-    State,
-    clean,
-    count_text,
-    heading,
-    show_job,
-    soon_text,
-    start_text,
-)
 
 EXAMPLES = """\b
 Examples:

@@ -8,9 +8,10 @@ from typing import Any
 
 import typer
 
+from flyball.cli.formats import clean, count_text
+from flyball.cli.live import State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
-from flyball.cli.server.live_options import State, clean, connected, count_text
 from flyball.core.units import duration_text
 
 EXAMPLES = """\b

@@ -171,13 +171,8 @@ def replay(
         workload = fitting.workload
         notes += [fitting.text] if fitting.text else []
     workloads = tuning_options.workloads(workload, seeds)
-    if seeds > 1 and not (_chance(workload, effects) or tuning_options.chance(workloads)):
-        notes.append(
-            f"nothing here is random: all {seeds} seeds would give the same, so each policy runs "
-            "once and there is no interval; see --estimates noisy:SIGMA and --mtbf-h"
-        )
-        note(f"note: {notes[-1]}")
-        seeds = 1
+    if not (_is_random(workload, effects) or tuning_options.chance(workloads)):
+        seeds = _single_seed(seeds, notes)
     # 3. Run.
     keep = "all" if per_job else "first" if figure and not pareto else "none"
     policies = tuple(chosen) if arms is None else arms.policies
@@ -282,7 +277,18 @@ def estimate_sigma(estimates: str) -> float:
     return sigma
 
 
-def _chance(workload: Workload, effects: Effects) -> bool:
+def _single_seed(seeds: int, notes: list[str]) -> int:
+    """Return 1, as more seeds change nothing; explain that if more were requested."""
+    if seeds > 1:
+        notes.append(
+            f"nothing here is random: all {seeds} seeds would give the same, so each policy runs "
+            "once and there is no interval; see --estimates noisy:SIGMA and --mtbf-h"
+        )
+        note(f"note: {notes[-1]}")
+    return 1
+
+
+def _is_random(workload: Workload, effects: Effects) -> bool:
     """Return whether the seed can make a difference."""
     import numpy as np
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.live import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import State
 from flyball.core.units import US_PER_S
 
 BACKUP_EXAMPLES = """\b

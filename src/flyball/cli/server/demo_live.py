@@ -12,22 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flyball.cli.formats import Job, clean, count_text, counts_by_state, soon_text, start_text
 from flyball.cli.jobs import receipt, why
 from flyball.cli.jobs.job_file import Draft
 from flyball.cli.jobs.sbatch import array_tasks
 from flyball.cli.jobs.submit import send
+from flyball.cli.live import State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
-from flyball.cli.server.live_options import (
-    Job,
-    State,
-    clean,
-    connected,
-    count_text,
-    counts_by_state,
-    soon_text,
-    start_text,
-)
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.jobs import JobState
 from flyball.core.units import duration_text

@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flyball.cli.live import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
-from flyball.cli.server.live_options import State
 from flyball.core.errors import FlyballError
 from flyball.core.shared_data import shared_data
 

@@ -11,9 +11,10 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.formats import count_text
+from flyball.cli.live import State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
-from flyball.cli.server.live_options import State, connected, count_text
 from flyball.core.errors import BadInput, FlyballError, Unavailable
 
 EXAMPLES = """\b

@@ -7,9 +7,10 @@ from typing import Any
 
 import typer
 
+from flyball.cli.formats import clean, size_text
+from flyball.cli.live import State, connected, unit_of
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
-from flyball.cli.server.live_options import State, clean, connected, size_text, unit_of
 
 EXAMPLES = """\b
 Examples:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from flyball.cli.live import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
-from flyball.cli.server.live_options import State
 from flyball.core.errors import BadInput, Unavailable
 
 app = typer.Typer(

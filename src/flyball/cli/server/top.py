@@ -12,21 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from flyball.cli.formats import Job, clean, clock_text, size_text, span_s
 from flyball.cli.jobs.queue import grouped, label_of, why_text
-from flyball.cli.jobs.sensor_words import device_lines, uses_text
+from flyball.cli.jobs.sensor_text import device_lines, uses_text
 from flyball.cli.jobs.show import progress_text
+from flyball.cli.live import State, connected, unit_of
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
-from flyball.cli.server.live_options import (
-    Job,
-    State,
-    clean,
-    clock_text,
-    connected,
-    size_text,
-    span_s,
-    unit_of,
-)
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobState
 from flyball.core.units import duration_text

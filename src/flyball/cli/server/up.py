@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from flyball.cli.kernels import ensure_compiled
+from flyball.cli.live import State
 from flyball.cli.output import note
-from flyball.cli.server.live_options import State
 from flyball.cli.server.up_agent import AgentKeeper, agent_command, trim
 from flyball.cli.server.up_detached import LOG, Ready, detach
 from flyball.cli.server.up_greeting import greeting

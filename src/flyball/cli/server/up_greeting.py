@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from flyball.cli.live import CORE
 from flyball.core.live import LiveNode
 
-CORE = "CPU1"
 COMMANDS = """\
   flyball submit -- sleep 10      flyball queue      flyball top
   flyball logs ID -f              flyball why ID     flyball receipt ID

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.live import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import check_writable, note, print_json
-from flyball.cli.server.live_options import State
 from flyball.core.errors import BadInput
 
 EXAMPLES = """\b

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flyball.cli.server.live_options import size_text
+from flyball.cli.formats import size_text
 
 Sensors = Mapping[str, Any]
 """The newest value of each series, by name; None = not a number."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flyball.cli.server.live_options import Job, clean, clock_text, count_text
+from flyball.cli.formats import Job, clean, clock_text, count_text
 
 SHOWN = 8
 """Maximum number of changes listed, the newest of a longer log."""
