@@ -20,7 +20,7 @@ GOOD = f"{HEADER}\na,0,10,1\nb,5,10,2\n"
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 2) -> str:
     """The one line on stderr of a command that must fail."""
-    assert run([str(each) for each in arguments]) == code
+    assert run([str(argument) for argument in arguments]) == code
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("\n") == 1, shown.err
@@ -66,7 +66,7 @@ def test_bad_traces(
     assert "jobs.csv" in line
     for word in words:
         assert word in line
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["c.yaml", "jobs.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.yaml", "jobs.csv"]
 
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

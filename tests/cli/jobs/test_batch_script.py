@@ -68,7 +68,7 @@ def test_options_that_slurm_knows_and_this_does_not(tmp_path: Path) -> None:
         "constraint": "fast",
     }
     notes = notes_of(script.options, script.origins)
-    assert [each.rpartition(": --")[2].split()[0] for each in notes] == list(script.options)
+    assert [text.rpartition(": --")[2].split()[0] for text in notes] == list(script.options)
 
 
 @pytest.mark.parametrize(

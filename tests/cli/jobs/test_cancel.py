@@ -19,11 +19,11 @@ from flyball.sdk.errors import ApiError
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A control plane that only does what tests tell it, found by the commands."""
-    made = World(tmp_path / "state")
-    monkeypatch.setenv("FLYBALL_STATE", str(made.folder))
-    with made.server():
-        yield made
-    made.plane.close()
+    new_world = World(tmp_path / "state")
+    monkeypatch.setenv("FLYBALL_STATE", str(new_world.folder))
+    with new_world.server():
+        yield new_world
+    new_world.plane.close()
 
 
 def submitted(world: World, count: int, **asked: Any) -> list[int]:

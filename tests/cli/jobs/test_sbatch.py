@@ -89,8 +89,8 @@ def test_what_is_no_size(text: str) -> None:
     ],
 )
 def test_arrays(text: str, indices: tuple[int, ...], limit: int) -> None:
-    made = sbatch.array_tasks(text)
-    assert made == (indices, limit, text.replace(" ", ""))
+    tasks = sbatch.array_tasks(text)
+    assert tasks == (indices, limit, text.replace(" ", ""))
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_weights_are_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     again = {"w": np.zeros(3, np.float32)}
     assert load(again) == 7
     assert again["w"].tolist() == [0.0, 1.0, 2.0]
-    assert [each.name for each in tmp_path.iterdir()] == ["weights.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.npz"]
 
 
 def test_ten_lines_a_run() -> None:

@@ -23,8 +23,8 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Up]]:
         return begun[-1]
 
     yield start_one
-    for each in begun:
-        each.kill()
+    for process in begun:
+        process.kill()
 
 
 def completed(client: Client, job: int) -> bool:

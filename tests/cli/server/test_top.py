@@ -28,7 +28,7 @@ def node(held: list[list[int]], up: bool = True) -> dict[str, Any]:
 
 
 def seen(queue: list[dict[str, Any]], *nodes: dict[str, Any]) -> Snapshot:
-    waiting = sum(each["state"] == "PENDING" for each in queue)
+    waiting = sum(row["state"] == "PENDING" for row in queue)
     rates, sensors = Rates(3, 2, 1, 4.5), {"compute.total_percent": 93.4}
     return Snapshot(1100.0, nodes, queue, len(queue), waiting, rates, sensors)
 
@@ -60,7 +60,9 @@ def test_a_frame() -> None:
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    queue = [job(each, "RUNNING") for each in range(1, 31)] + [job(each) for each in range(31, 91)]
+    queue = [job(number, "RUNNING") for number in range(1, 31)] + [
+        job(number) for number in range(31, 91)
+    ]
     lines = [line.plain for line in frame(seen(queue, node([[]] * 4)), 20)]
     assert len(lines) <= 20 + 1
     assert "    and 24 more" in lines

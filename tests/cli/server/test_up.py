@@ -70,8 +70,8 @@ def starts(tmp_path: Path) -> Iterator[Callable[..., Up]]:
         return begun[-1]
 
     yield start
-    for each in begun:
-        each.kill()
+    for process in begun:
+        process.kill()
 
 
 def mode(path: Path) -> int:
@@ -129,8 +129,8 @@ def test_from_start_to_the_next_start(
     # 5. What was decided can be decided again.
     capsys.readouterr()
     assert run(["replay", "--decisions", str(state), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["differ"], found["decisions"] >= 1) == (0, True)
+    report = json.loads(capsys.readouterr().out)
+    assert (report["differ"], report["decisions"] >= 1) == (0, True)
     assert run(["replay", "--decisions", str(state)]) == 0
     assert ": 0 differ" in capsys.readouterr().err
 
@@ -163,12 +163,12 @@ def test_removed_claim_survives_a_restart(starts: Callable[..., Up], tmp_path: P
     again = starts("--no-foresight")
     with Client(again.state) as client:
         until((up.state / "engine" / f"{job}.1").exists)
-        found = client.job(job)
-        assert (found["state"], found["attempts"]) == ("RUNNING", 1)
+        row = client.job(job)
+        assert (row["state"], row["attempts"]) == ("RUNNING", 1)
         (tmp_path / "go").write_text("x\n")
         until(lambda: client.job(job)["state"] not in ("RUNNING", "COMPLETING"))
-        found = client.job(job)
-        assert (found["state"], found["exit_code"], found["attempts"]) == ("FAILED", 6, 1)
+        row = client.job(job)
+        assert (row["state"], row["exit_code"], row["attempts"]) == ("FAILED", 6, 1)
     assert (tmp_path / "runs").read_text() == "run\n"
 
 

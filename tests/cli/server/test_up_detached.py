@@ -78,8 +78,8 @@ def test_up_in_the_background_and_down(state: Path, tmp_path: Path) -> None:
     # 5. The next one takes the job up.
     assert flyball("up", "-d", "--state", str(state), *QUIET).returncode == 0
     with Client(state) as client:
-        found = client.job(job)
-        assert (found["state"], found["attempts"]) == ("RUNNING", 1)
+        row = client.job(job)
+        assert (row["state"], row["attempts"]) == ("RUNNING", 1)
         go.touch()
         until(lambda: client.job(job)["state"] == "FAILED")
         assert client.job(job)["exit_code"] == 5
