@@ -1,4 +1,4 @@
-"""Whatever a user gets wrong: one line, exit code 2, no traceback, nothing half-written."""
+"""User errors give one line and exit code 2, no traceback and no partial files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOOD = f"{HEADER}\na,0,10,1\nb,5,10,2\n"
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 2) -> str:
-    """The one line on stderr of a command that must fail."""
+    """Return the one line on stderr of a command that must fail."""
     assert run([str(argument) for argument in arguments]) == code
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -179,7 +179,7 @@ def test_a_broken_pipe_is_silent(arguments: list[str]) -> None:
 
 
 def _opened_by_a_reader(path: Path) -> int:
-    """Wait until somebody has a pipe open for reading; our end of it."""
+    """Wait until a pipe is open for reading, and return its write end."""
     for _ in range(600):
         try:
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""What commands print and write when all is well."""
+"""What commands print and write when they succeed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    """Only JSON may be on stdout."""
+    """Return the JSON of a command, which must be all of its stdout."""
     assert run([*map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 

@@ -83,13 +83,13 @@ def test_a_tuner_gives_a_job_what_is_free_and_takes_it_back() -> None:
 
 
 def checkpoints(here: Stage, job: int) -> list[int]:
-    """The steps at which it saved."""
+    """Return the steps at which the job saved."""
     folder: Path = here.folder / "checkpoints" / str(job)
     return sorted(int(path.name[5:]) for path in folder.glob("step-*"))
 
 
 def test_a_control_plane_that_comes_back_keeps_sizes_and_caps(tmp_path: Path) -> None:
-    """The supervisor has not noticed, and the new one says it all again."""
+    """The supervisor keeps running, and the new control plane repeats sizes and caps to it."""
     with live_runs.stage() as here:
         job = here.submit(("sleep", "60"), cpus=2, least=1, most=2)
         here.until(lambda: here.job(job).started_us, "its start")

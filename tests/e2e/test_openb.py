@@ -21,7 +21,7 @@ def setting() -> placement.Setting:
 
 @pytest.fixture(scope="module")
 def left(setting: placement.Setting) -> dict[str, float]:
-    """The unallocated share by rule, as the mean of the draws."""
+    """Return the unallocated share by rule, as the mean of the draws."""
     rules = list(placement.PUBLISHED)
     figures = placement.compare(setting, rules, placement.PUBLISHED_OVER, SEEDS, lambda text: None)
     return {row["rule"]: row["unallocated_mean"] for row in figures["rules"]}

@@ -137,7 +137,7 @@ PARTS = {
 
 
 class Flyball(LazyGroup):
-    """The group of all commands."""
+    """Groups all commands of `flyball`."""
 
     parts = PARTS
 

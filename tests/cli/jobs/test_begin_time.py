@@ -1,4 +1,4 @@
-"""When a job may begin, as Slurm writes it."""
+"""The earliest start of a job, in Slurm's notation."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from flyball.sdk.errors import ApiError
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A control plane that only does what tests tell it, found by the commands."""
+    """Serve a control plane that acts only when tests say so, and point commands at it."""
     new_world = World(tmp_path / "state")
     monkeypatch.setenv("FLYBALL_STATE", str(new_world.folder))
     with new_world.server():

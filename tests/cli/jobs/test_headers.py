@@ -1,4 +1,4 @@
-"""Headers as people write them for Slurm: the job that comes of each, or why none does."""
+"""Typical headers of Slurm scripts: the job that each describes, or why it is refused."""
 
 from __future__ import annotations
 

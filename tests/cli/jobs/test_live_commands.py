@@ -1,4 +1,4 @@
-"""The live commands against a real server: real jobs, real files, nothing stands in."""
+"""The live commands against a real server: real jobs, real files, no fakes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ask = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state folder of a server that runs for these tests."""
+    """Yield the state folder of a server that runs for these tests."""
     state = tmp_path_factory.mktemp("state", numbered=True)
     state.chmod(0o700)
     command = [sys.executable, "-m", "flyball", "up", "--state", str(state), "--no-agent"]
@@ -50,7 +50,7 @@ def ask(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[Ask]:
-    """Run a command from an empty folder; what it printed on stdout. Leaves no job behind."""
+    """Run a command from an empty folder and return its stdout; cancel all jobs afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLYBALL_STATE", str(server))
 
@@ -245,9 +245,9 @@ def test_unknown_jobs(ask: Ask) -> None:
 
 
 def test_interrupting(server: Path) -> None:
-    """Ctrl-C ends what goes on for ever, without a trace of Python; jobs go on.
+    """Ctrl-C ends endless commands without a traceback; jobs continue.
 
-    A background shell has its children ignore SIGINT: here it is as in a terminal.
+    Children of a background shell ignore SIGINT, so it is restored here as in a terminal.
     """
     environ = {**os.environ, "FLYBALL_STATE": str(server)}
     flyball = [sys.executable, "-m", "flyball"]

@@ -1,4 +1,4 @@
-"""What `show`, `why`, `receipt` and `nodes` say, and how live commands refuse."""
+"""Output of `show`, `why`, `receipt` and `nodes`, and errors of live commands."""
 
 from __future__ import annotations
 

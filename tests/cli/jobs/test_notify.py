@@ -23,7 +23,7 @@ def hook() -> Iterator[Hook]:
 
 
 class Up:
-    """A control plane in a process of its own, one after the other on the same folder."""
+    """Runs control planes in separate processes, one after the other on the same folder."""
 
     def __init__(self, state: Path) -> None:
         self.state = state
@@ -57,7 +57,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Up]:
 
 
 def answered(client: Client, job: int) -> list[dict[str, Any]]:
-    """What came of every target, once it is known."""
+    """Wait for the result of every notification, and return them."""
     await_true(
         lambda: all(target["ok"] is not None for target in client.job(job)["notify"]), f"job {job}"
     )

@@ -1,4 +1,4 @@
-"""Slurm's words: times, sizes, arrays, dependencies, signals, devices, variables."""
+"""Slurm's notation: times, sizes, arrays, dependencies, signals, GPUs, variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `resize`, `cap` and `checkpoint` take, and how tuning is told in words."""
+"""Arguments of `resize`, `cap` and `checkpoint`, and tuning as text."""
 
 from __future__ import annotations
 

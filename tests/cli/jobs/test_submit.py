@@ -1,4 +1,4 @@
-"""`flyball submit`: from a command line to what the server is sent."""
+"""`flyball submit`: from a command line to the request that the server gets."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    """The one line on stderr with which a command is refused."""
+    """Return the one line on stderr with which a command is refused."""
     assert run(["explain", *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -1,4 +1,4 @@
-"""The row `recorded`: what really happened, beside what the twin makes of each policy."""
+"""The row `recorded`: the trace's history, next to the twin's result of each policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def workload() -> Workload:
 
 @pytest.fixture(scope="module")
 def history(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The journal of a cluster that is under `easy`."""
+    """Write the journal of a cluster that runs `easy`."""
     cluster = load_cluster(CLUSTER)
     twin = build_twin(cluster, workload, policy_settings("easy", [])[0], Effects())
     path = tmp_path_factory.mktemp("history") / "history.jsonl"

@@ -1,4 +1,4 @@
-"""A recorded duration holds on the hardware it was recorded on, and every change of it is said."""
+"""Durations hold on the hardware they were recorded on, and every scaling is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cluster_file(folder: Path, text: str) -> Path:
 
 
 def replayed(capsys: Captured, *arguments: object) -> tuple[Any, str]:
-    """The JSON of a replay under fifo, and what stood on stderr."""
+    """Return the JSON of a replay under fifo, and its stderr."""
     command = ["replay", *map(str, arguments), "--policy", "fifo", "--json"]
     assert run(command) == 0
     shown = capsys.readouterr()

@@ -35,7 +35,7 @@ def replay(*arguments: object) -> list[str]:
 
 
 def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    """Only JSON may be on stdout."""
+    """Return the JSON of a command, which must be all of its stdout."""
     assert run([*replay(*arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 

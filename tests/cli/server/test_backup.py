@@ -20,7 +20,7 @@ from flyball.control.journal.job_numbers import JobNumbers
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
-    """A journal with one job, open for writing."""
+    """Yield a journal with one job, open for writing."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     kept_journal = Kept(state / "journal.db")

@@ -1,4 +1,4 @@
-"""`flyball up` as a real process: starts, refuses, stops, and is taken up by the next one."""
+"""`flyball up` as a real process: starts, refuses, stops, and hands over to the next one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from flyball.sdk.errors import NoControlPlane
 
 FLYBALL = (sys.executable, "-m", "flyball")
 WAIT_S = 120.0
-"""Long only where the kernels are compiled first."""
+"""Maximum time to start; long only if the kernels must be compiled first."""
 
 
 class Up:
-    """A control plane in a process of its own."""
+    """Runs a control plane in a separate process."""
 
     def __init__(self, state: Path, *options: str) -> None:
         self.state = state
@@ -41,7 +41,7 @@ class Up:
         self.first_line = self.process.stdout.readline().strip()
 
     def interrupt(self, number: int = signal.SIGINT) -> tuple[int, str]:
-        """Ctrl-C; the exit code and what it said."""
+        """Send Ctrl-C; return the exit code and the output."""
         self.process.send_signal(number)
         _out, said = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, said
@@ -62,7 +62,7 @@ def until(done: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def starts(tmp_path: Path) -> Iterator[Callable[..., Up]]:
-    """Starts control planes, and sees to it that none is left."""
+    """Start control planes, and kill them afterwards."""
     begun: list[Up] = []
 
     def start(*options: str, state: Path | None = None) -> Up:
@@ -150,7 +150,7 @@ def test_whoever_listens_where_a_killed_one_was_gets_no_token(starts: Callable[.
 
 
 def test_removed_claim_survives_a_restart(starts: Callable[..., Up], tmp_path: Path) -> None:
-    """The job goes on, is never run a second time, and its end is its own."""
+    """The job continues, runs only once, and its own exit code is reported."""
     up = starts("--no-foresight")
     script = 'echo run >> "$0/runs"; read x < "$0/go"; exit 6'
     os.mkfifo(tmp_path / "go")
@@ -193,7 +193,7 @@ def test_nodes_that_only_pass_time(
         job = client.submit_many([asked])[0]
         until(lambda: client.job(job)["state"] == "COMPLETED")
     assert up.interrupt()[0] == 0
-    # Whoever tampers with what was decided is found out.
+    # A changed decision in the journal is detected.
     assert run(["replay", "--decisions", str(up.state)]) == 0
     with contextlib.closing(sqlite3.connect(up.state / "journal.db")) as database:
         database.execute("update decisions set digest = '00' where number = 1")

@@ -1,4 +1,4 @@
-"""The agent that `flyball up` keeps: its settings, how often it starts again, its log."""
+"""The agent of `flyball up`: its settings, its restarts, its log."""
 
 from __future__ import annotations
 

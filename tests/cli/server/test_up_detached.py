@@ -24,13 +24,13 @@ WAIT_S = 240.0
 
 
 def flyball(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end. Output comes by pipe: whoever keeps that open is found out."""
+    """Run a command to its end; its output is a pipe, so a child that keeps it open is noticed."""
     return subprocess.run([*FLYBALL, *arguments], capture_output=True, text=True, timeout=WAIT_S)
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
-    """A state folder; what runs in it in the end is stopped."""
+    """Yield a state folder; a server that still runs in it afterwards is stopped."""
     folder = tmp_path / "state"
     yield folder
     pid = find_process(folder)
@@ -110,7 +110,7 @@ def test_bad_option_is_refused_in_the_background_too(state: Path) -> None:
 
 
 def test_down_leaves_a_stranger_alone(state: Path) -> None:
-    """A killed control plane's number may belong to another process since."""
+    """The pid of a killed control plane may belong to another process by now."""
     state.mkdir(mode=0o700)
     stranger = subprocess.Popen(["sleep", "600"])
     try:
@@ -132,7 +132,7 @@ def test_down_while_one_is_starting(state: Path) -> None:
 
 
 def test_background_keeps_none_of_the_callers_files_open(state: Path) -> None:
-    """A lock or a pipe of the script that starts it must not live as long as it does."""
+    """The server must not keep a lock or a pipe of its calling script open."""
     heard, told = os.pipe()
     try:
         command = [*FLYBALL, "up", "-d", "--state", str(state), *QUIET]

@@ -1,4 +1,4 @@
-"""What `flyball up` says: sizes that are true, lines that can be copied, no secret into files."""
+"""The greeting of `flyball up`: correct sizes, commands to copy, no secret in files."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ PARTS = {
 
 
 class Predict(LazyGroup):
-    """The group of all commands of `flyball predict`."""
+    """Groups all commands of `flyball predict`."""
 
     parts = PARTS
 

@@ -92,10 +92,10 @@ def top(
         raise BadInput("--json needs --once", "use flyball top --once --json")
     with connected(state) as client:
         if as_json:
-            snapshot = look(client, recent(client))
+            snapshot = take_snapshot(client, recent_rates(client))
             print_json({**snapshot._asdict(), "rates": snapshot.rates._asdict()})
         elif once:
-            _print_frame(look(client, recent(client)))
+            _print_frame(take_snapshot(client, recent_rates(client)))
         else:
             _show(client, every_s)
 
@@ -103,7 +103,7 @@ def top(
 # Querying --------------------------------------------------------------------------
 
 
-def look(client: Client, rates: Rates) -> Snapshot:
+def take_snapshot(client: Client, rates: Rates) -> Snapshot:
     """Query the server for everything that a frame shows."""
     page, nodes, sensors = client.queue_page(MAX_ACTIVE), client.nodes(), client.telemetry()
     return Snapshot(
@@ -111,7 +111,7 @@ def look(client: Client, rates: Rates) -> Snapshot:
     )
 
 
-def recent(client: Client) -> Rates:
+def recent_rates(client: Client) -> Rates:
     """Query the server for the newest jobs and count their recent events."""
     now = time.time()
     jobs = client.jobs(since=now - LOOK_BACK_S, limit=MAX_RATED)
@@ -286,9 +286,9 @@ def _show(client: Client, every_s: float) -> None:
 
 def _moments(client: Client, every_s: float) -> Iterator[Snapshot]:
     """Yield snapshots forever; rates, which cost more, are refreshed less often."""
-    rates, counted = recent(client), time.monotonic()
+    rates, counted = recent_rates(client), time.monotonic()
     while True:
         if time.monotonic() - counted >= RATES_EVERY_S:
-            rates, counted = recent(client), time.monotonic()
-        yield look(client, rates)
+            rates, counted = recent_rates(client), time.monotonic()
+        yield take_snapshot(client, rates)
         time.sleep(every_s)
