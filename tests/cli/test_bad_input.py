@@ -1,4 +1,4 @@
-"""Whatever a user gets wrong: one line, exit code 2, no traceback, nothing half-written."""
+"""User errors give one line and exit code 2, no traceback and no partial files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ GOOD = f"{HEADER}\na,0,10,1\nb,5,10,2\n"
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 2) -> str:
-    """The one line on stderr of a command that must fail."""
-    assert run([str(each) for each in arguments]) == code
+    """Return the one line on stderr of a command that must fail."""
+    assert run([str(argument) for argument in arguments]) == code
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("\n") == 1, shown.err
@@ -66,7 +66,7 @@ def test_bad_traces(
     assert "jobs.csv" in line
     for word in words:
         assert word in line
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["c.yaml", "jobs.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.yaml", "jobs.csv"]
 
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_broken_pipe_is_silent(arguments: list[str]) -> None:
 
 
 def _opened_by_a_reader(path: Path) -> int:
-    """Wait until somebody has a pipe open for reading; our end of it."""
+    """Wait until a pipe is open for reading, and return its write end."""
     for _ in range(600):
         try:
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK)

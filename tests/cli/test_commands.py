@@ -1,4 +1,4 @@
-"""What commands print and write when all is well."""
+"""What commands print and write when they succeed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    """Only JSON may be on stdout."""
+    """Return the JSON of a command, which must be all of its stdout."""
     assert run([*map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -74,22 +74,22 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_replay_json(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
-    made = json_of(capsys, "replay", trace, "--cluster", "philly-8x8", "--policy", "fifo,easy")
-    assert made["trace"]["jobs"] == 4
-    assert made["cluster"] == {
+    report = json_of(capsys, "replay", trace, "--cluster", "philly-8x8", "--policy", "fifo,easy")
+    assert report["trace"]["jobs"] == 4
+    assert report["cluster"] == {
         "name": "philly-8x8",
         "nodes": 8,
         "devices": 64,
         "power_budget_kw": None,
         "groups": [{"name": "n", "count": 8, "device": "V100", "devices": 8}],
     }
-    assert [each["policy"] for each in made["results"]] == ["fifo", "easy"]
+    assert [result["policy"] for result in report["results"]] == ["fifo", "easy"]
     promised = {
         "policy", "seed", "jobs", "completion_s", "wait_s", "slowdown_p95", "makespan_s",
         "work_per_window", "jobs_per_window", "utilisation", "energy_kwh", "energy_per_work",
         "peak_power_kw", "cost", "balance", "preemptions", "fairness_jain", "events", "run_s",
     }  # fmt: skip
-    first = made["results"][0]
+    first = report["results"][0]
     assert promised <= set(first)
     assert first["completion_s"]["mean"] == pytest.approx((100 + 50.5 + 20 + 30) / 4)
     assert first["wait_s"]["p99"] == 0
@@ -106,6 +106,7 @@ def test_replay_table_and_files(
     assert run(arguments) == 0
     shown = capsys.readouterr()
     assert "fifo" in shown.out
+    assert "(5 nodes, 40 GPUs)" in shown.out
     assert "paired by seed" in shown.out
     assert figure.read_bytes().startswith(b"\x89PNG")
     with rows.open(newline="") as file:
@@ -119,7 +120,7 @@ def test_replay_table_and_files(
     assert first["start_s"] == "0"
     assert first["status"] == "done"
     assert first["pool"]
-    assert {each.name for each in tmp_path.iterdir()} == {"jobs.csv", "out.csv", "out.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"jobs.csv", "out.csv", "out.png"}
 
 
 def test_per_job_times_are_exact(
@@ -128,28 +129,28 @@ def test_per_job_times_are_exact(
     rows = tmp_path / "out.csv"
     json_of(capsys, "replay", trace, "-c", "philly-8x8", "-p", "fifo", "--per-job", rows)
     with rows.open(newline="") as file:
-        ends = {each["job"]: each["end_s"] for each in csv.DictReader(file)}
+        ends = {row["job"]: row["end_s"] for row in csv.DictReader(file)}
     assert ends == {"a": "100", "b": "50.5", "c": "30", "d": "230"}
 
 
 def test_replay_settings_reach_the_twin(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
-    made = json_of(
+    report = json_of(
         capsys, "replay", trace, "-c", "five-mixed", "-p", "easy", "--set", "depth=3",
         "--set", "place=spread", "--limit-jobs", 3, "--load", 0.1, "--restart-s", 1,
     )  # fmt: skip
-    assert made["policies"]["easy"]["depth"] == 3
-    assert made["policies"]["easy"]["place"] == "spread"
-    assert made["trace"]["jobs"] == 3
+    assert report["policies"]["easy"]["depth"] == 3
+    assert report["policies"]["easy"]["place"] == "spread"
+    assert report["trace"]["jobs"] == 3
 
 
 def test_failures_are_drawn_by_seed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text("job,submit_s,duration_s,num_gpus\na,0,90000,8\nb,90000,90000,8\n")
-    made = json_of(
+    report = json_of(
         capsys, "replay", path, "-c", "philly-8x8", "-p", "fifo", "--seeds", 3, "--mtbf-h", 10,
         "--repair-h", 1, "--checkpoint-every-s", 600, "--checkpoint-s", 5,
     )  # fmt: skip
-    assert len({each["makespan_s"] for each in made["results"]}) > 1
+    assert len({result["makespan_s"] for result in report["results"]}) > 1
 
 
 def test_seeds_without_chance_run_once(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
@@ -159,13 +160,13 @@ def test_seeds_without_chance_run_once(capsys: pytest.CaptureFixture[str], trace
     assert "nothing here is random: all 3 seeds would give the same" in shown.err
     assert "95 %" not in shown.out and "seeds" not in shown.out
     assert run([*command, "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert [(each["policy"], each["seed"]) for each in made["results"]] == [
+    report = json.loads(capsys.readouterr().out)
+    assert [(result["policy"], result["seed"]) for result in report["results"]] == [
         ("fifo", 0),
         ("easy", 0),
     ]
-    assert "differences" not in made
-    assert any("nothing here is random" in text for text in made["notes"])
+    assert "differences" not in report
+    assert any("nothing here is random" in text for text in report["notes"])
 
 
 def test_tables_say_their_units_and_window(
@@ -203,16 +204,16 @@ def test_exact_estimates_replace_the_traces(
 
 
 def test_trace_round_trip(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    made, swf, back = tmp_path / "w.csv.gz", tmp_path / "w.swf", tmp_path / "back.csv"
-    generate = ["trace", "generate", "mixed", str(made), "--days", "1", "--devices", "40"]
+    generated, swf, back = tmp_path / "w.csv.gz", tmp_path / "w.swf", tmp_path / "back.csv"
+    generate = ["trace", "generate", "mixed", str(generated), "--days", "1", "--devices", "40"]
     assert run([*generate, "--load", "0.5", "--seed", "1"]) == 0
-    assert run(["trace", "convert", str(made), str(swf)]) == 0
+    assert run(["trace", "convert", str(generated), str(swf)]) == 0
     assert run(["trace", "convert", str(swf), str(back)]) == 0
     capsys.readouterr()
-    jobs = [json_of(capsys, "trace", "describe", each)["jobs"] for each in (made, swf, back)]
+    jobs = [json_of(capsys, "trace", "describe", path)["jobs"] for path in (generated, swf, back)]
     assert jobs[0] == jobs[1] == jobs[2] > 10
     assert run(["trace", "describe", str(back)]) == 0
-    assert "jobs a day" in capsys.readouterr().out
+    assert "jobs per day" in capsys.readouterr().out
 
 
 def test_generated_span_is_as_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_generated_span_is_as_asked(capsys: pytest.CaptureFixture[str], tmp_path
     options = ("--days", "3", "--devices", "40", "--load", "1.3")
     assert run(["trace", "generate", "mixed", str(week), *options]) == 0
     said = capsys.readouterr().err
-    assert "3.0 d" in said and "load 1.3 on 40 devices" in said
+    assert "3.0 d" in said and "load 1.3 on 40 GPUs" in said
     facts = json_of(capsys, "trace", "describe", week)
     assert facts["span_s"] == pytest.approx(3 * 86_400, rel=1e-3)
 
@@ -237,10 +238,10 @@ def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 
 def test_policies(capsys: pytest.CaptureFixture[str]) -> None:
-    made = json_of(capsys, "policies")
-    names = {each["policy"] for each in made["policies"]}
+    report = json_of(capsys, "policies")
+    names = {policy["policy"] for policy in report["policies"]}
     assert {"fifo", "fifo-skip", "easy", "sjf", "saf", "srtf", "las", "ect"} <= names
-    assert {"name", "unit", "low", "high", "meaning", "default"} == set(made["knobs"][0])
+    assert {"name", "unit", "low", "high", "meaning", "default"} == set(report["knobs"][0])
     assert run(["policies"]) == 0
     assert run(["policies", "--knobs"]) == 0
     shown = capsys.readouterr().out
@@ -249,16 +250,16 @@ def test_policies(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_clusters(capsys: pytest.CaptureFixture[str]) -> None:
-    made = json_of(capsys, "clusters")
-    five = next(each for each in made["clusters"] if each["cluster"] == "five-mixed")
+    report = json_of(capsys, "clusters")
+    five = next(cluster for cluster in report["clusters"] if cluster["cluster"] == "five-mixed")
     assert five["nodes"] == 5
     assert run(["clusters"]) == 0
     assert "gavel-mixed" in capsys.readouterr().out
 
 
 def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
-    made = json_of(capsys, "devices")
-    reference = next(each for each in made["devices"] if each["device"] == "V100")
+    report = json_of(capsys, "devices")
+    reference = next(device for device in report["devices"] if device["device"] == "V100")
     assert reference["acu"] == 1.0
     assert set(reference["acu_by_class"].values()) == {1.0}
     assert run(["devices"]) == 0
@@ -266,8 +267,8 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
-    made = json_of(capsys, "doctor")
-    names = {each["name"] for each in made["findings"]}
+    report = json_of(capsys, "doctor")
+    names = {finding["name"] for finding in report["findings"]}
     assert {
         "python",
         "cores",
@@ -277,7 +278,7 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
         "nvidia gpu",
         "slurm",
     } <= names
-    for each in made["findings"]:
-        assert each["state"] == "ok" or each["remedy"]
+    for finding in report["findings"]:
+        assert finding["state"] == "ok" or finding["remedy"]
     assert run(["doctor"]) == 0
     assert "This machine" in capsys.readouterr().out

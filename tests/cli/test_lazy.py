@@ -1,4 +1,4 @@
-"""Commands are imported when they are called, and the tables of them say what they are."""
+"""Commands are imported when they are called, and their tables match their help."""
 
 from __future__ import annotations
 
@@ -18,39 +18,45 @@ import flyball.cli
 from flyball.cli.lazy import LazyCommand
 from flyball.cli.main import app, run
 
-FRAME = {"flyball.cli", "flyball.cli.lazy", "flyball.cli.main", "flyball.cli.suggest"}
-SHARED = {"flyball.cli.options", "flyball.cli.output"}
+FRAME = {"lazy", "main", "suggest"}
+"""Modules of `flyball.cli` that every call loads."""
+SHARED = {"formats", "live", "options", "output"}
+MODULES = {
+    info.name: info.ispkg for info in pkgutil.walk_packages(flyball.cli.__path__, "flyball.cli.")
+}
+"""Every module below `flyball.cli`, and whether it is a package."""
 HEAVY = {
     "alembic", "fastapi", "httpx", "lightgbm", "matplotlib", "numba", "numpy", "pandas", "polars",
     "psutil", "pyarrow", "rich", "scipy", "sqlalchemy", "torch", "uvicorn", "yaml",
 }  # fmt: skip
 CHECKS = {"pydantic"}
-"""Typer loads it as soon as there are arguments to check."""
+"""Typer loads these as soon as there are arguments to check."""
 LIMITS = (20, 45, 60, 80, 1000)
-"""Columns that the help may leave for what a command does."""
+"""Widths, in columns, that the help may leave for a command's summary."""
 PROGRAM = """
 import json, sys
 from flyball.cli.main import run
-code = max(run(each.split()) for each in sys.argv[1:])
+code = max(run(command.split()) for command in sys.argv[1:])
 print(json.dumps({"code": code, "modules": sorted(sys.modules)}), file=sys.stderr)
 """
 
 
 def loaded(*commands: str, code: int = 0) -> set[str]:
-    """Modules that a process has in the end which ran these commands."""
+    """Return the modules that a process has loaded after it ran these commands."""
     program = [sys.executable, "-c", PROGRAM, *commands]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
-    found = json.loads(done.stderr.splitlines()[-1])
-    assert found["code"] == code
-    return set(found["modules"])
+    report = json.loads(done.stderr.splitlines()[-1])
+    assert report["code"] == code
+    return set(report["modules"])
 
 
 def of_cli(modules: set[str]) -> set[str]:
-    return {each for each in modules if each.startswith("flyball.cli")}
+    """Return the modules below `flyball.cli` without that prefix; packages are left out."""
+    return {name.removeprefix("flyball.cli.") for name in modules if MODULES.get(name) is False}
 
 
 def commands(group: TyperGroup, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(name, the command as the help has it, the command itself) of all there are."""
+    """Yield (name, the command as the help lists it, the command itself) for all commands."""
     for name, shown in group.commands.items():
         real = shown.part.load(name) if isinstance(shown, LazyCommand) else shown
         yield f"{path}{name}", shown, real
@@ -65,45 +71,45 @@ ALL = {name: (shown, real) for name, shown, real in commands(get_group(app))}
 
 
 def test_help_loads_no_command() -> None:
-    found = loaded("--help")
-    assert of_cli(found) == FRAME
-    assert not found & (HEAVY | CHECKS)
+    modules = loaded("--help")
+    assert of_cli(modules) == FRAME
+    assert not modules & (HEAVY | CHECKS)
 
 
 @pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("quee", 2)])
 def test_what_is_no_command_loads_none(argument: str, code: int) -> None:
-    found = loaded(argument, code=code)
-    assert of_cli(found) == FRAME
-    assert not found & HEAVY
+    modules = loaded(argument, code=code)
+    assert of_cli(modules) == FRAME
+    assert not modules & HEAVY
 
 
 @pytest.mark.parametrize(
     ("command", "needed"),
     [
-        ("queue", {"queue", "live_options", "holding"}),
+        ("queue", {"jobs.queue", "jobs.hold"}),
         ("policies", {"catalogue"}),
-        ("doctor", {"doctor", "live_options"}),
+        ("doctor", {"server.doctor"}),
         (
             "submit",
-            {"submit", "drafts", "job_file", "sbatch", "batch_script", "slurm_options"}
-            | {"live_options", "program_check", "begin_time"},
+            {"jobs.submit", "jobs.parse_job", "jobs.job_file", "jobs.sbatch", "jobs.batch_script"}
+            | {"jobs.slurm_options", "jobs.program_check", "jobs.begin_time"},
         ),
-        ("demo", {"demo"}),
-        ("trace describe", {"trace"}),
-        ("trace export", {"trace", "export", "live_options"}),
+        ("demo", {"replay.demo"}),
+        ("trace describe", {"trace.group"}),
+        ("trace export", {"trace.group", "trace.export"}),
     ],
 )
 def test_a_command_loads_what_it_needs(command: str, needed: set[str]) -> None:
-    found = loaded(f"{command} --help")
-    assert of_cli(found) - SHARED == FRAME | {f"flyball.cli.{each}" for each in needed}
-    assert not found & HEAVY
+    modules = loaded(f"{command} --help")
+    assert of_cli(modules) - SHARED == FRAME | needed
+    assert not modules & HEAVY
 
 
 @pytest.mark.parametrize("group", ["bench", "predict"])
 def test_help_of_a_group_loads_none_of_its_commands(group: str) -> None:
-    found = loaded(f"{group} --help")
-    assert of_cli(found) == FRAME | {f"flyball.cli.{group}"}
-    assert not found & HEAVY
+    modules = loaded(f"{group} --help")
+    assert of_cli(modules) == FRAME | {f"{group}.group"}
+    assert not modules & HEAVY
 
 
 def test_help_of_all_commands_loads_nothing_heavy() -> None:
@@ -124,13 +130,12 @@ def test_the_help_says_of_a_command_what_it_says_itself(name: str) -> None:
 
 
 def test_no_command_is_forgotten() -> None:
-    """Whatever has examples shows them in its help."""
+    """A module that has examples shows them in its help."""
     epilogs = {real.epilog for _shown, real in ALL.values()}
-    for found in pkgutil.iter_modules(flyball.cli.__path__):
-        module = import_module(f"flyball.cli.{found.name}")
-        for name, value in vars(module).items():
+    for path in MODULES:
+        for name, value in vars(import_module(path)).items():
             if name.endswith("EXAMPLES"):
-                assert value in epilogs, f"{found.name}.{name}"
+                assert value in epilogs, f"{path}.{name}"
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -30,7 +30,7 @@ THEIRS = {
     "min-makespan": "min_total_duration_perf",
     "max-throughput": "max_sum_throughput_perf",
 }
-"""Our name, and Gavel's."""
+"""Our names of policies, and Gavel's."""
 
 
 def shared(name: str) -> str:

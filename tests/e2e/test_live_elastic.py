@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(len(own_cores()) < 2, reason="one core only")
 
 
 def curve(here: Stage, job: int) -> dict[int, float]:
-    return {each.step: each.loss for each in here.curve(job)}
+    return {point.step: point.loss for point in here.curve(job)}
 
 
 def test_an_elastic_job_loses_nothing() -> None:
@@ -44,20 +44,20 @@ def test_an_elastic_job_loses_nothing() -> None:
         done = here.ended(job)
         # 2. Every step is there, and nothing from before the checkpoint was done again.
         points = here.curve(job)
-        again = [each for each in points if each.attempt == 2]
+        again = [point for point in points if point.attempt == 2]
         assert done.state == JobState.COMPLETED
         assert done.attempt == 2
         assert asked_at < saved <= asked_at + 20, "saved soon, between two steps"
         assert again[0].step == saved
         assert sorted(curve(here, job)) == list(range(STEPS))
-        first = [each.step for each in points if each.attempt == 1]
+        first = [point.step for point in points if point.attempt == 1]
         assert first == list(range(len(first))), "sizes cost no step"
         # 3. It learned the same.
         assert curve(here, job) == pytest.approx(curve(here, plain), rel=1e-3)
         # 4. The receipt tells of it, and the decisions replay.
         tuning = here.plane.receipt(job)["tuning"]
-        assert [each["devices"] for each in tuning["sizes"]] == [2, 1, 2]
-        assert [each["what"] for each in tuning["log"]] == ["resized", "checkpointed", "resized"]
+        assert [point["devices"] for point in tuning["sizes"]] == [2, 1, 2]
+        assert [point["what"] for point in tuning["log"]] == ["resized", "checkpointed", "resized"]
         verdict = Verifier().follow(here.plane.journal.events(0, 10_000))
         assert (verdict.decisions > 0, verdict.differing) == (True, [])
 
@@ -72,24 +72,24 @@ def test_a_tuner_gives_a_job_what_is_free_and_takes_it_back() -> None:
         other = here.submit(("sleep", "600"), cpus=1, estimate_s=600.0)
         here.until(lambda: here.job(other).started_us, "the other's start")
         here.until(lambda: here.curve(job)[-1].threads == 1, "one core")
-        found = here.job(job)
-        log = found.values["tuned"]["log"]
-        assert [each["reason"] for each in log][:2] == ["grew", "shrank"]
-        assert found.attempt == 1, "it ran on all the time"
-        steps = [each.step for each in here.curve(job)]
+        row = here.job(job)
+        log = row.values["tuned"]["log"]
+        assert [entry["reason"] for entry in log][:2] == ["grew", "shrank"]
+        assert row.attempt == 1, "it ran on all the time"
+        steps = [entry.step for entry in here.curve(job)]
         assert steps == list(range(len(steps)))
         verdict = Verifier(make_tuners).follow(here.plane.journal.events(0, 10_000))
         assert (verdict.decisions > 1, verdict.differing) == (True, [])
 
 
 def checkpoints(here: Stage, job: int) -> list[int]:
-    """The steps at which it saved."""
+    """Return the steps at which the job saved."""
     folder: Path = here.folder / "checkpoints" / str(job)
-    return sorted(int(each.name[5:]) for each in folder.glob("step-*"))
+    return sorted(int(path.name[5:]) for path in folder.glob("step-*"))
 
 
 def test_a_control_plane_that_comes_back_keeps_sizes_and_caps(tmp_path: Path) -> None:
-    """The supervisor has not noticed, and the new one says it all again."""
+    """The supervisor keeps running, and the new control plane repeats sizes and caps to it."""
     with live_runs.stage() as here:
         job = here.submit(("sleep", "60"), cpus=2, least=1, most=2)
         here.until(lambda: here.job(job).started_us, "its start")
@@ -103,8 +103,8 @@ def test_a_control_plane_that_comes_back_keeps_sizes_and_caps(tmp_path: Path) ->
         here.live.engine.close()
         again = live_runs.open_stage(here.folder)
         try:
-            found = again.job(job)
-            assert (found.rows[0].mask.bit_count(), found.values["tuned"]["share"]) == (1, 0.5)
+            row = again.job(job)
+            assert (row.rows[0].mask.bit_count(), row.values["tuned"]["share"]) == (1, 0.5)
             again.until(lambda: again.plane.loop._ordered, "orders said again")
             assert json.loads(path.read_text()) == said
         finally:

@@ -21,10 +21,10 @@ def setting() -> placement.PlacementSetting:
 
 @pytest.fixture(scope="module")
 def left(setting: placement.PlacementSetting) -> dict[str, float]:
-    """The unallocated share by rule, as the mean of the draws."""
+    """Return the unallocated share by rule, as the mean of the draws."""
     rules = list(placement.PUBLISHED)
     figures = placement.compare(setting, rules, placement.PUBLISHED_OVER, SEEDS, lambda text: None)
-    return {each["rule"]: each["unallocated_mean"] for each in figures["rules"]}
+    return {row["rule"]: row["unallocated_mean"] for row in figures["rules"]}
 
 
 def test_the_cluster_and_the_pods_are_those_published(setting: placement.PlacementSetting) -> None:

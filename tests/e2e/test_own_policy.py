@@ -1,4 +1,4 @@
-"""The guide's policy in plain Python runs as it stands there."""
+"""The guide's policy in plain Python runs as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Against a simulator nobody here wrote: HeliosArtifact's, run unchanged on Philly jobs.
+"""Against an independent simulator: HeliosArtifact's, run unchanged on Philly jobs.
 
 Its start and end of every job are in the shared data (`peer_runs`); rules in the README there.
 """
@@ -26,7 +26,7 @@ SRTF_MEAN_S = 6_967.23
 
 
 def columns(name: str) -> dict[str, npt.NDArray[np.str_]]:
-    """The columns of a file of peer runs, as text."""
+    """Return the columns of a file of peer runs, as text."""
     try:
         path = shared_data("peer_runs", name)
     except DataAbsent as absent:
@@ -37,7 +37,7 @@ def columns(name: str) -> dict[str, npt.NDArray[np.str_]]:
 
 
 def replay(trace: str, policy: str) -> Twin:
-    """The trace on its cluster of V100 nodes, to the end."""
+    """Replay the trace on its cluster of V100 nodes, to the end."""
     jobs = columns(f"philly_{trace}_jobs.csv.gz")
     workload = Workload.of(
         f"philly {trace}",

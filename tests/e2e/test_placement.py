@@ -18,11 +18,11 @@ LEAST_PODS_PER_CPU_S = 20_000
 @pytest.fixture(scope="module")
 def setting() -> placement.PlacementSetting:
     try:
-        made = placement.load(None, None, lambda _note: None)
+        loaded = placement.load(None, None, lambda _note: None)
     except DataAbsent as absent:
         pytest.skip(f"the trace is not on this machine: {absent}")
     warm()
-    return made
+    return loaded
 
 
 def test_the_cluster_is_the_published_one(setting: placement.PlacementSetting) -> None:
@@ -39,9 +39,9 @@ def test_the_cluster_is_the_published_one(setting: placement.PlacementSetting) -
 def test_unallocated_is_as_published(
     setting: placement.PlacementSetting, rule: str, low: float, high: float
 ) -> None:
-    found = placement.compare(setting, [rule], 1.3, 2, lambda _done: None)["rules"][0]
-    assert low <= found["unallocated_mean"] <= high
-    assert found["published"] == placement.PUBLISHED[rule]
+    result = placement.compare(setting, [rule], 1.3, 2, lambda _done: None)["rules"][0]
+    assert low <= result["unallocated_mean"] <= high
+    assert result["published"] == placement.PUBLISHED[rule]
     # The best of a few: other work on the machine can only slow one down.
     workload = placement.draw(setting, 1.3, 0)
     least_s = min(placement.fill(setting, workload, rule)["run_cpu_s"] for _ in range(3))

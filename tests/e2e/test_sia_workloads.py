@@ -47,7 +47,7 @@ def test_speeds_between_these_types_are_measured() -> None:
     table = rate_table(profiles, load_cluster("sia-mixed"), with_network=True)
     shape = len(profiles.profiles), 3  # T4, RTX 2080 Ti, A100
     estimated, packed = table.estimated.reshape(shape), table.packed.reshape(shape)
-    yolov3 = np.array(["yolov3" in (each.model or "") for each in profiles.profiles])
+    yolov3 = np.array(["yolov3" in (profile.model or "") for profile in profiles.profiles])
     assert not estimated[~yolov3].any()
     assert estimated[yolov3].tolist() == [[False, False, True]]  # a poor fit on A100
     assert (packed[:, 0] == 1.0).all()  # T4, which the run times are for
@@ -61,6 +61,8 @@ def test_the_pools_own_nodes_decide_whether_a_packed_gang_crosses_them() -> None
     nodes = (NodeGroup("whole", 1, "A100-40GB", 8), NodeGroup("half", 2, "A100-40GB", 4))
     table = rate_table(profiles, Cluster("two", nodes), with_network=False)
     base_s = step_time_s("bert", "T4", 8, True, 48)
-    inside_s, across_s = (step_time_s("bert", "A100-40GB", 8, each, 48) for each in (False, True))
+    inside_s, across_s = (
+        step_time_s("bert", "A100-40GB", 8, across, 48) for across in (False, True)
+    )
     assert base_s and inside_s and across_s
     assert table.packed.tolist() == pytest.approx([base_s / inside_s, base_s / across_s])

@@ -1,7 +1,7 @@
-"""The command line: thin, over `app` and `bench`. One file per command or group of commands.
+"""The command line: a thin layer over `app` and `experiments`, one file per command or group.
 
-A new command is its file and a line in the table of `main.py`, or of its group (`bench.py`,
-`predict.py`, ...): only the module of the command that is called is imported. Modules here import
-only Typer and the errors at the top, everything else inside the command, so that help answers at
-once.
+A new command is a file and a line in the table of `main.py`, or of its group (`bench/group.py`,
+`predict/group.py`, ...). Only the module of the command that is called is imported. Modules here
+import only Typer and light modules at the top, and everything else inside the command, so that
+`--help` is fast.
 """

@@ -1,4 +1,4 @@
-"""`flyball policies`, `clusters` and `devices`: what there is to name in other commands."""
+"""`flyball policies`, `clusters` and `devices`: lists of names for other commands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
-
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
 
 POLICIES_EXAMPLES = """\b
 Examples:
@@ -34,8 +33,8 @@ Examples:
 
 
 def policies(
-    knobs: Annotated[bool, typer.Option("--knobs", help="Say what each knob means.")] = False,
-    as_json: JsonOption = False,
+    knobs: Annotated[bool, typer.Option("--knobs", help="Describe each knob.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the policies and their knobs."""
     from flyball.schedule.policies.registry import loadable_policies
@@ -43,23 +42,29 @@ def policies(
     listed = list(loadable_policies().values())
     if as_json:
         rows = [
-            {"policy": each.name, "summary": each.summary, "knobs": each.knobs.as_dict()}
-            for each in listed
+            {"policy": policy.name, "summary": policy.summary, "knobs": policy.knobs.as_dict()}
+            for policy in listed
         ]
         print_json({"policies": rows, "knobs": _knobs()})
     elif knobs:
         table = [
-            (each["name"], each["unit"], _range(each), str(each["default"]), each["meaning"])
-            for each in _knobs()
+            (
+                policy["name"],
+                policy["unit"],
+                _range(policy),
+                str(policy["default"]),
+                policy["meaning"],
+            )
+            for policy in _knobs()
         ]
         print_table("Knobs, for --set", ("knob", "unit", "range", "default", "meaning"), table, 5)
     else:
-        cells = [(each.name, each.summary, _changed(each.knobs)) for each in listed]
+        cells = [(policy.name, policy.summary, _changed(policy.knobs)) for policy in listed]
         print_table("Policies", ("policy", "what it does", "knobs"), cells, 3)
 
 
-def clusters(as_json: JsonOption = False) -> None:
-    """List the clusters that can be named instead of a file."""
+def clusters(as_json: AsJson = False) -> None:
+    """List the preset clusters, which can be named instead of a cluster file."""
     from flyball.twin.inputs.cluster_file import load_cluster, presets
 
     rows: list[dict[str, Any]] = []
@@ -80,19 +85,19 @@ def clusters(as_json: JsonOption = False) -> None:
         return
     cells = [
         (
-            each["cluster"],
-            each["about"],
-            ", ".join(each["groups"]),
-            f"{each['nodes']:,}",
-            f"{each['devices']:,}",
+            row["cluster"],
+            row["about"],
+            ", ".join(row["groups"]),
+            f"{row['nodes']:,}",
+            f"{row['devices']:,}",
         )
-        for each in rows
+        for row in rows
     ]
     header = ("cluster", "what it is", "nodes x devices", "nodes", "devices")
     print_table("Clusters", header, cells, 3)
 
 
-def devices(as_json: JsonOption = False) -> None:
+def devices(as_json: AsJson = False) -> None:
     """List the device types with their capability in V100s (ACU) and their power."""
     from flyball.core.workload import JobClass
     from flyball.physics import catalogue
@@ -102,39 +107,41 @@ def devices(as_json: JsonOption = False) -> None:
     if as_json:
         rows = [
             {
-                "device": each.name,
-                "label": each.label,
-                "kind": each.kind,
-                "acu": acu(each),
-                "acu_by_class": {kind.label: acu(each, kind) for kind in JobClass},
-                "peak_tflops": dict(each.peak_tflops),
-                "memory_gib": each.memory_gib,
-                "bandwidth_gb_s": each.bandwidth_gb_s,
-                "idle_w": each.idle_w,
-                "peak_w": each.peak_w,
-                "sources": dict(each.sources),
+                "device": device.name,
+                "label": device.label,
+                "kind": device.kind,
+                "acu": acu(device),
+                "acu_by_class": {kind.label: acu(device, kind) for kind in JobClass},
+                "peak_tflops": dict(device.peak_tflops),
+                "memory_gib": device.memory_gib,
+                "bandwidth_gb_s": device.bandwidth_gb_s,
+                "idle_w": device.idle_w,
+                "peak_w": device.peak_w,
+                "sources": dict(device.sources),
             }
-            for each in types
+            for device in types
         ]
         print_json({"devices": rows, "sources": dict(catalogue.sources())})
         return
     cells = [
         (
-            each.name,
-            each.label,
-            each.kind,
-            f"{acu(each):.2f}",
-            *(f"{acu(each, kind):.2f}" for kind in JobClass),
-            f"{each.memory_gib:g}",
-            f"{each.bandwidth_gb_s:g}",
-            f"{each.idle_w:g}",
-            f"{each.peak_w:g}",
+            device.name,
+            device.label,
+            device.kind,
+            f"{acu(device):.2f}",
+            *(f"{acu(device, kind):.2f}" for kind in JobClass),
+            f"{device.memory_gib:g}",
+            f"{device.bandwidth_gb_s:g}",
+            f"{device.idle_w:g}",
+            f"{device.peak_w:g}",
         )
-        for each in types
+        for device in types
     ]
     classes = tuple(kind.label.split("-")[0] for kind in JobClass)
     header = ("device", "what it is", "kind", "ACU", *classes, "GiB", "GB/s", "idle W", "peak W")
-    print_table("Device types; ACU = its speed in V100s, in all and by class", header, cells, 3)
+    print_table(
+        "Device types; ACU = speed in V100s, overall and by workload class", header, cells, 3
+    )
 
 
 def _knobs() -> list[dict[str, Any]]:
@@ -144,8 +151,8 @@ def _knobs() -> list[dict[str, Any]]:
 
     defaults = Knobs().as_dict()
     return [
-        {"name": each.name, "default": defaults[each.name], **each.metadata}
-        for each in fields(Knobs)
+        {"name": knob.name, "default": defaults[knob.name], **knob.metadata}
+        for knob in fields(Knobs)
     ]
 
 
@@ -154,9 +161,9 @@ def _range(knob: dict[str, Any]) -> str:
 
 
 def _changed(knobs: Any) -> str:
-    """The knobs a policy sets differently from the default."""
+    """Return the knobs that a policy sets differently from the default."""
     from flyball.core.knobs import Knobs
 
-    plain = Knobs().as_dict()
-    own = knobs.as_dict()
-    return ", ".join(f"{name}={value}" for name, value in own.items() if value != plain[name])
+    defaults = Knobs().as_dict()
+    values = knobs.as_dict()
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value != defaults[name])

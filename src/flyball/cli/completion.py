@@ -1,7 +1,7 @@
 """`flyball completion`: scripts that complete commands, options and job numbers in a shell.
 
 A script calls `flyball __complete WORDS` and gets one candidate per line. Only the command that is
-being completed is imported, and the server is asked only where a job's number is wanted.
+being completed is imported, and the server is queried only where a job number is expected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Examples:
   flyball completion fish > ~/.config/fish/completions/flyball.fish
 """
 
-MOST_JOBS = 100
+MAX_JOBS = 100
+"""Maximum number of job numbers offered."""
 
 BASH = """\
 _flyball() {
@@ -61,20 +62,20 @@ complete -c flyball -a '(__flyball_complete)'
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 Candidate = tuple[str, str]
-"""A word, and what it means."""
+"""A completion, and its description."""
 
 
 def completion(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
-    """Print a script that has a shell complete commands, options, job numbers and policies."""
+    """Print a shell script that completes commands, options, job numbers and policies."""
     if shell not in SCRIPTS:
         raise BadInput(f"no completion for {shell!r}", f"choose one of {', '.join(SCRIPTS)}")
     typer.echo(SCRIPTS[shell], nl=False)
 
 
 def print_candidates(root: Any, words: Sequence[str]) -> int:
-    """Answer a script: `word<TAB>meaning`, a line each. Whatever is wrong, nothing is printed.
+    """Print `word<TAB>meaning` lines for the script and return an exit code; nothing on errors.
 
     Args:
         root: the group of all commands.
@@ -82,7 +83,7 @@ def print_candidates(root: Any, words: Sequence[str]) -> int:
     """
     try:
         lines = [f"{word}\t{meaning}" for word, meaning in candidates(root, words or [""])]
-    except Exception:  # a traceback in the middle of a line that is being typed helps nobody
+    except Exception:  # a traceback must not disturb the line that is being typed
         return 1
     if lines:
         typer.echo("\n".join(lines))
@@ -90,7 +91,7 @@ def print_candidates(root: Any, words: Sequence[str]) -> int:
 
 
 def candidates(root: Any, words: Sequence[str]) -> Iterator[Candidate]:
-    """The words that may stand in the place of the last one."""
+    """Yield completions of the last word."""
     *before, typed = words
     command, rest = _command_of(root, before)
     if "--" in rest:
@@ -101,7 +102,7 @@ def candidates(root: Any, words: Sequence[str]) -> Iterator[Candidate]:
 
 
 def _command_of(root: Any, words: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """The command that the words name, and the words after its name."""
+    """Return the command that the words name, and the words after its name."""
     command, rest = root, list(words)
     while rest and not isinstance(command, LazyCommand) and rest[0] in _commands(command):
         command = _commands(command)[rest.pop(0)]
@@ -111,23 +112,23 @@ def _command_of(root: Any, words: Sequence[str]) -> tuple[Any, Sequence[str]]:
 
 
 def _commands(command: Any) -> dict[str, Any]:
-    found: dict[str, Any] = getattr(command, "commands", {})
-    return found
+    commands: dict[str, Any] = getattr(command, "commands", {})
+    return commands
 
 
 def _possible(command: Any, rest: Sequence[str], typed: str) -> Iterable[Candidate]:
-    """Candidates by what stands before: a value of an option, an option, a command, a job."""
-    options = [each for each in command.params if each.param_type_name == "option"]
-    last = next((each for each in options if rest and rest[-1] in each.opts), None)
+    """Return candidates by context: values of an option, options, commands or jobs."""
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    last = next((parameter for parameter in options if rest and rest[-1] in parameter.opts), None)
     if last is not None and not last.is_flag:
         return _values(rest[-1])
     if typed.startswith("-"):
-        return [(name, each.help or "") for each in options for name in _names(each)]
+        return [(name, parameter.help or "") for parameter in options for name in _names(parameter)]
     if children := _commands(command):
-        return [(name, each.get_short_help_str(80)) for name, each in children.items()]
+        return [(name, parameter.get_short_help_str(80)) for name, parameter in children.items()]
     if any(
-        each.param_type_name == "argument" and "ID" in (each.metavar or "")
-        for each in command.params
+        parameter.param_type_name == "argument" and "ID" in (parameter.metavar or "")
+        for parameter in command.params
     ):
         return _jobs(command.name)
     if command.name == "completion":
@@ -160,18 +161,18 @@ VALUES: dict[str, Callable[[], Iterable[Candidate]]] = {
     "--policy": _policies,
     "--states": _states,
 }
-"""Values of options that are cheap to list."""
+"""Options whose values can be completed, and the functions that list them."""
 
 
 def _jobs(command: str) -> Iterable[Candidate]:
-    """Numbers of jobs: those that can be changed, or the newest for commands that only look."""
+    """Return job numbers: active jobs for commands that change jobs, else the newest."""
     from itertools import islice
 
     from flyball.sdk.client import Client
 
     with Client() as client:
         if command in ("cancel", "resize", "cap", "checkpoint"):
-            jobs = client.queue(MOST_JOBS)
+            jobs = client.queue(MAX_JOBS)
         else:
-            jobs = list(islice(client.jobs(limit=MOST_JOBS), MOST_JOBS))
+            jobs = list(islice(client.jobs(limit=MAX_JOBS), MAX_JOBS))
     return [(str(job["label"]), f"{job['name']} {job['state']}") for job in jobs]

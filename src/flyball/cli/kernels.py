@@ -1,4 +1,4 @@
-"""`flyball compile`: make the compiled kernels now, so that nothing has to wait for them later."""
+"""`flyball compile`: compile the kernels now, so that later commands need not wait for it."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ PARTS = (
     "from flyball.app import warm; warm()",
     "from flyball.app import warm_live; warm_live()",
 )
-"""What replays need, and what a live system needs: a process each, and its memory goes with it."""
+"""Programs that compile what replays need and what a live system needs.
+
+Each runs in its own process, which returns its memory when it ends.
+"""
 
 
 class CannotCompile(FlyballError):
-    """A kernel does not compile here."""
+    """A kernel does not compile on this machine."""
 
 
 def compile_kernels() -> None:
-    """Compile the kernels ahead of their first use; about a minute on two cores, once."""
+    """Compile the kernels before their first use; about a minute on two cores, once."""
     ensure_compiled(again=True)
 
 
 def ensure_compiled(again: bool = False) -> None:
-    """Compile all that is not in the cache, in processes of their own.
+    """Compile every kernel that is not in the cache, in separate processes.
 
     Args:
-        again: look at everything, even if it was all compiled before.
+        again: check every kernel, even if all were compiled before.
 
     Raises:
-        CannotCompile: it did not work.
+        CannotCompile: a kernel failed to compile.
     """
     from flyball.physics.compile import compiled_mark
 
@@ -48,7 +51,7 @@ def ensure_compiled(again: bool = False) -> None:
         note("compiling the kernels (first run only, about a minute)")
     began = time.monotonic()
     running = [subprocess.Popen([sys.executable, "-c", part]) for part in PARTS]
-    codes = [each.wait() for each in running]
+    codes = [process.wait() for process in running]
     if any(codes):
         raise CannotCompile("the kernels do not compile", "see the messages above")
     mark.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Commands that are imported when they are called: help of all of them loads none."""
+"""Commands that are imported only when they are called: listing them imports none."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from typer.main import get_group
 
 
 class Part(NamedTuple):
-    """A command, or a group of commands, and where it is found."""
+    """Names a command or a group of commands, and where to import it from."""
 
     source: str
-    """`module:name` in this folder; the name of a function or of a Typer."""
+    """`module:name` below `flyball.cli`; the name of a function or of a `typer.Typer`."""
     summary: str
-    """What the first line of its docstring, or of a group's help, says."""
+    """First line of its docstring, or of a group's help."""
     examples: str = "EXAMPLES"
-    """Name of a function's examples in its module."""
+    """Name, in the module, of the examples that a function's help ends with."""
     kind: str = ""
-    """Name of a function's command class in its module, if it has one of its own."""
+    """Name, in the module, of the function's command class; "" = Typer's."""
 
     def load(self, name: str) -> Any:
-        """Import it, and build the command of this name as Typer would at the start."""
-        place, _, attribute = self.source.partition(":")
-        module = import_module(f"flyball.cli.{place}")
-        found = getattr(module, attribute)
+        """Import the command and build it under this name, as Typer would at start-up."""
+        path, _, attribute = self.source.partition(":")
+        module = import_module(f"flyball.cli.{path}")
+        command = getattr(module, attribute)
         holder = typer.Typer(rich_markup_mode=None, add_completion=False)
-        if isinstance(found, typer.Typer):
-            holder.add_typer(found, name=name)
+        if isinstance(command, typer.Typer):
+            holder.add_typer(command, name=name)
         else:
             cls = getattr(module, self.kind) if self.kind else None
-            holder.command(name, cls=cls, epilog=getattr(module, self.examples))(found)
+            holder.command(name, cls=cls, epilog=getattr(module, self.examples))(command)
         return get_group(holder).commands[name]
 
 
 class LazyCommand(TyperCommand):
-    """Stands for a command in the help of its group; becomes it when it is called."""
+    """Stands for a command in its group's help, and loads it when it is called."""
 
     def __init__(self, name: str, part: Part) -> None:
         super().__init__(name, help=part.summary, rich_markup_mode=None)
@@ -47,13 +47,13 @@ class LazyCommand(TyperCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """The context of the command it stands for, which is thus what is run."""
+        """Return the context of the real command, so that Typer runs that one."""
         command = self.part.load(self.called)
         return command.make_context(info_name, args, parent=parent, **extra)
 
 
 class LazyGroup(TyperGroup):
-    """A group with a table of its commands; those that are imported already come first."""
+    """Lists the commands of a table, after those that are already imported."""
 
     parts: ClassVar[Mapping[str, Part]]
 

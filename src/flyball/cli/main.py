@@ -1,4 +1,7 @@
-"""The `flyball` command: its parts, and the one place where errors become a line and a code."""
+"""The `flyball` command: its table of commands, and error handling.
+
+All errors become one line on stderr and an exit code here, in `run`.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,17 @@ COMPLETE = "__complete"
 
 PARTS = {
     "up": Part("server.up:up", "Queue and run jobs on this machine."),
-    "down": Part("server.down:down", "Stop the server in order; running jobs run on."),
+    "down": Part("server.down:down", "Stop the server cleanly; running jobs keep running."),
     "submit": Part("jobs.submit:submit", "Submit a job; print its number.", kind="Command"),
-    "queue": Part("jobs.queue:queue", "List jobs: those that run and wait, or all with --all."),
+    "queue": Part("jobs.queue:queue", "List running and waiting jobs, or all jobs with --all."),
     "show": Part(
         "jobs.show:show",
-        "Say everything about one job: what it asked for, where it stands, what it last reported.",
+        "Show everything about one job: its request, its state, what it last reported.",
     ),
-    "logs": Part(
-        "jobs.logs:logs", "Print what a job printed, as it is; with --stderr its error file."
-    ),
+    "logs": Part("jobs.logs:logs", "Print a job's output; with --stderr, its error file."),
     "cancel": Part(
         "jobs.cancel:cancel",
-        "Cancel jobs: those that wait at once, those that run with SIGTERM and, later, SIGKILL.",
+        "Cancel jobs: waiting ones at once, running ones with SIGTERM and, later, SIGKILL.",
     ),
     "hold": Part(
         "jobs.hold:hold",
@@ -45,24 +46,26 @@ PARTS = {
     ),
     "resize": Part(
         "jobs.steer:resize",
-        "Let an elastic job go on with another number of cores or GPUs.",
+        "Change the number of cores or GPUs of a running elastic job.",
         "RESIZE_EXAMPLES",
     ),
     "cap": Part(
-        "jobs.steer:cap", "Keep a job to a part of what its cores or GPUs could do.", "CAP_EXAMPLES"
+        "jobs.steer:cap",
+        "Limit a job to a fraction of its cores' time or its GPUs' power.",
+        "CAP_EXAMPLES",
     ),
     "checkpoint": Part(
         "jobs.steer:checkpoint",
-        "Have a running job save what it has, and go on.",
+        "Ask a running job to save a checkpoint and continue.",
         "CHECKPOINT_EXAMPLES",
     ),
     "why": Part(
         "jobs.why:why",
-        "Say why a job waits, who is ahead, when it will start, and what would help.",
+        "Explain why a job waits, which jobs are ahead, when it will start and what would help.",
     ),
     "receipt": Part(
         "jobs.receipt:receipt",
-        "Say what a job took: time, cores or GPUs, energy, cost, carbon; what to ask next time.",
+        "Show what a job used: time, cores or GPUs, energy, cost, carbon; what to request next.",
     ),
     "nodes": Part(
         "server.nodes:nodes", "List the nodes: what each has, what is used, and by which jobs."
@@ -76,18 +79,18 @@ PARTS = {
     ),
     "explain": Part(
         "replay.explain:explain",
-        "Stop a replay at an instant and say why each waiting job waits, and what would help.",
+        "Stop a replay at an instant; explain why each waiting job waits and what would help.",
     ),
     "policies": Part(
         "catalogue:policies", "List the policies and their knobs.", "POLICIES_EXAMPLES"
     ),
     "tuners": Part(
         "tuners:tuners",
-        "List the tuners, for `replay --tune`; the settings of one, for `--tune-set`.",
+        "List the tuners for `replay --tune`, or one tuner's settings for `--tune-set`.",
     ),
     "clusters": Part(
         "catalogue:clusters",
-        "List the clusters that can be named instead of a file.",
+        "List the preset clusters, which can be named instead of a cluster file.",
         "CLUSTERS_EXAMPLES",
     ),
     "devices": Part(
@@ -96,50 +99,50 @@ PARTS = {
         "DEVICES_EXAMPLES",
     ),
     "doctor": Part(
-        "server.doctor:doctor", "Say what this machine offers, what is missing and how to get it."
+        "server.doctor:doctor", "Show what this machine offers, what is missing and how to get it."
     ),
     "completion": Part(
         "completion:completion",
-        "Print a script that has a shell complete commands, options, job numbers and policies.",
+        "Print a shell script that completes commands, options, job numbers and policies.",
     ),
     "backup": Part(
         "server.backup:backup",
-        "Copy the journal to a file, consistent and checked, also while the server runs.",
+        "Copy the journal to a file, consistent and verified, even while the server runs.",
         "BACKUP_EXAMPLES",
     ),
     "restore": Part(
         "server.backup:restore",
-        "Put a backup in the place of the journal, which is kept. Not while the server runs.",
+        "Replace the journal with a backup; the old journal is kept. The server must be stopped.",
         "RESTORE_EXAMPLES",
     ),
     "service": Part(
-        "server.service:app", "Have systemd run the server for this user, from login on."
+        "server.service:app", "Run the server as a systemd service of this user, from login on."
     ),
-    "token": Part("server.token:app", "Replace the API's token, the secret of the state folder."),
+    "token": Part("server.token:app", "Replace the API token, a secret kept in the state folder."),
     "compile": Part(
         "kernels:compile_kernels",
-        "Compile the kernels ahead of their first use; about a minute on two cores, once.",
+        "Compile the kernels before their first use; about a minute on two cores, once.",
     ),
     "demo": Part(
         "replay.demo:app",
-        "Replay a generated week on five mixed nodes under eight policies; `live`: run real jobs.",
+        "Replay a generated week on five mixed nodes under eight policies; `live` runs real jobs.",
     ),
-    "trace": Part("trace.group:app", "Look at traces, convert them, make them."),
+    "trace": Part("trace.group:app", "Describe, convert, generate and export traces."),
     "predict": Part(
-        "predict.group:app", "Predict load, run times and demand, with bands that are checked."
+        "predict.group:app", "Predict load, run times and demand, with calibrated bands."
     ),
     "bench": Part("bench.group:app", "Measure this machine, this code and the policies."),
 }
-"""Every command, in the order of the help."""
+"""Every command, in the order in which the help lists them."""
 
 
-class Top(LazyGroup):
-    """All of `flyball`."""
+class Flyball(LazyGroup):
+    """Groups all commands of `flyball`."""
 
     parts = PARTS
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is called; of one that another tool has, what ours is called."""
+        """Return the command that is called; for another tool's name, suggest ours."""
         meant = instead_of_command(args[0]) if args and args[0] not in self.commands else None
         if meant:
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
@@ -148,8 +151,8 @@ class Top(LazyGroup):
 
 app = typer.Typer(
     name="flyball",
-    cls=Top,
-    help="Which job runs where, when and at what power: run jobs, replay history, compare.",
+    cls=Flyball,
+    help="Schedule AI jobs on mixed hardware: run jobs, replay traces, compare policies.",
     epilog="Start with: flyball up, or flyball demo",
     no_args_is_help=True,
     add_completion=False,
@@ -159,8 +162,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"flyball {__version__}")
         raise typer.Exit
 
@@ -178,7 +181,7 @@ def _top(
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command; the process's exit code. Whatever a user can mend is one line."""
+    """Run one command and return the exit code; report errors that a user can fix in one line."""
     if arguments[:1] == [COMPLETE]:
         from flyball.cli.completion import print_candidates
 
@@ -188,28 +191,32 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except FlyballError as error:
-        return _say(str(error), error.exit_code)
+        return _report(str(error), error.exit_code)
     except typer.TyperException as error:
         where = getattr(getattr(error, "ctx", None), "command_path", "flyball")
         message = message_of(error).removesuffix(".")
-        return _say(f"{message}; see {where} --help" if message else "", 2)
+        return _report(f"{message}; see {where} --help" if message else "", 2)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # Whoever read our output has gone (Typer and Rich then exit by themselves, and for
-        # nothing else). Let nothing complain about it when Python flushes at the end.
+        # The reader of our output has gone; Typer and Rich raise SystemExit only then. Discard
+        # the rest of the output, so that Python's final flush does not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return BROKEN_PIPE
     except MemoryError:
-        return _say("not enough memory; use --limit-jobs, fewer --seeds or --workers 1", TRY_LATER)
+        return _report(
+            "not enough memory; use --limit-jobs, fewer --seeds or --workers 1", TRY_LATER
+        )
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
-        return _say(f"{what}{error.strerror or error}; check the path and the disk", 2)
+        return _report(f"{what}{error.strerror or error}; check the path and the disk", 2)
 
 
-def _say(message: str, code: int) -> int:
-    """One line on stderr, whatever the message holds."""
-    line = "".join(each if each.isprintable() else " " for each in " ".join(message.split()))
+def _report(message: str, code: int) -> int:
+    """Print one line on stderr, without control characters, and return the exit code."""
+    line = "".join(
+        character if character.isprintable() else " " for character in " ".join(message.split())
+    )
     if line:
         typer.echo(f"flyball: {line}", err=True)
     return code

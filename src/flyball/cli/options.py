@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share: one help text each."""
+"""Arguments and options that several commands share, with their help texts."""
 
 from __future__ import annotations
 
@@ -22,15 +22,19 @@ ClusterName = Annotated[str, typer.Option("--cluster", "-c", help=CLUSTER_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")]
 Estimates = Annotated[
     str,
-    typer.Option(help="Run times policies see: trace (its own, else exact), exact or noisy:SIGMA."),
+    typer.Option(
+        help="Run times that policies see: trace (stated in it, else exact), exact, noisy:SIGMA."
+    ),
 ]
-MtbfHours = Annotated[float, typer.Option(help="Mean time between failures of a node; 0 = never.")]
-RepairHours = Annotated[float, typer.Option(help="Mean time to repair.")]
+MtbfHours = Annotated[
+    float, typer.Option(help="Hours between failures of a node, on average; 0 = none.")
+]
+RepairHours = Annotated[float, typer.Option(help="Hours to repair a node, on average.")]
 RecordedOn = Annotated[
     str | None,
     typer.Option(
         metavar="TYPE",
-        help="Device type on which jobs that name none were recorded. "
+        help="Device type on which jobs were recorded that name none. "
         "[default: the cluster's `recorded_on`, its only type, or its commonest]",
     ),
 ]
@@ -43,13 +47,15 @@ TraceFormat = Annotated[
 ]
 SkipUnfit = Annotated[
     bool,
-    typer.Option("--skip-unfit", help="Leave out jobs that fit nowhere; say how many and why."),
+    typer.Option(
+        "--skip-unfit", help="Leave out jobs that fit on no node; report how many and why."
+    ),
 ]
 StaticBatch = Annotated[
     bool,
     typer.Option(
         "--static-batch",
-        help="Read a Gavel trace's jobs that grow their batch (gns, accordion) as if they kept it.",
+        help="Gavel traces: read jobs that grow their batch (gns, accordion) as if it were fixed.",
     ),
 ]
 WrittenFormat = Annotated[

@@ -1,4 +1,4 @@
-"""What commands share: tables, JSON, notes, and files that are whole or not there."""
+"""Output that commands share: tables, JSON, notes, and checks of files and numbers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import typer
 from flyball.core.errors import BadInput
 
 WIDE = 160
-"""Columns of a table that goes to a file or a pipe."""
+"""Width, in columns, of a table that goes to a file or a pipe."""
 MANY_ROWS = 500
-"""A table with more is written plainly: to measure and fold each cell takes long."""
+"""Longer tables are printed without folding: measuring and folding each cell is slow."""
 
 
 def note(message: str) -> None:
-    """A word to the person, never in the way of the output."""
+    """Print a message for people on stderr, so that stdout holds only the output."""
     typer.echo(message, err=True)
 
 
 def print_json(value: Any) -> None:
-    """Only JSON on stdout; NaN becomes null."""
+    """Print a value as JSON on stdout; NaN becomes null."""
     from flyball.core.metrics import without_nan
 
     typer.echo(json.dumps(without_nan(value), indent=2, allow_nan=False))
@@ -34,7 +34,7 @@ def print_json(value: Any) -> None:
 def print_table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
 ) -> None:
-    """A table on stdout; the first `left` columns are text, the rest numbers."""
+    """Print a table on stdout; the first `left` columns are text, the rest numbers."""
     if len(rows) > MANY_ROWS and not title:
         for line in long_table(header, rows, left):
             typer.echo(line)
@@ -48,21 +48,21 @@ def print_table(
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.padding = (0, 1, 0, 0)
     for index, name in enumerate(header):
-        # Text may be folded; names and numbers may not: rather a line too long than one cut off.
-        whole = index == 0 or index >= left
+        # Text may be folded, names and numbers may not: a line may be too long, never cut off.
+        unfolded = index == 0 or index >= left
         widest = max(len(name), *(len(row[index]) for row in rows), 0)
         table.add_column(
             name,
             justify="left" if index < left else "right",
             overflow="fold",
-            no_wrap=whole,
-            min_width=widest if whole else None,
+            no_wrap=unfolded,
+            min_width=widest if unfolded else None,
         )
     for row in rows:
         table.add_row(*row)
     console = Console(highlight=False, markup=False, emoji=False)
-    least = Measurement.get(console, console.options.update(width=1000), table).minimum
-    console.width = max(console.width if sys.stdout.isatty() else WIDE, least)
+    minimum_width = Measurement.get(console, console.options.update(width=1000), table).minimum
+    console.width = max(console.width if sys.stdout.isatty() else WIDE, minimum_width)
     with console.capture() as capture:
         console.print(table)
     lines = [line.rstrip() for line in capture.get().splitlines()]
@@ -70,7 +70,7 @@ def print_table(
 
 
 def long_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:
-    """The lines of the same table where nothing is folded, which costs far less."""
+    """Yield the lines of a table in which nothing is folded, which is much faster."""
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
@@ -90,7 +90,7 @@ def long_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) 
 
 
 def check_writable(path: Path | None, endings: tuple[str, ...] = ()) -> None:
-    """Refuse an output file that could not be written, before the long run and not after it.
+    """Check before a long run that an output file can be written.
 
     Raises:
         BadInput: no such folder, no permission, a folder in its place, an unknown ending.
@@ -111,10 +111,10 @@ def check_writable(path: Path | None, endings: tuple[str, ...] = ()) -> None:
 
 
 def whole_number(value: int, name: str, low: int, high: int) -> int:
-    """An option's value if it is in range.
+    """Return an option's value if it is in range.
 
     Raises:
-        BadInput: it is not.
+        BadInput: the value is out of range.
     """
     if not low <= value <= high:
         raise BadInput(f"{name} {value} is out of range", f"use {low} to {high}")

@@ -1,6 +1,6 @@
-"""How far long work is and how long it still takes: a bar on a terminal, else a line now and then.
+"""Progress and remaining time of long work: a bar on a terminal, else a line at intervals.
 
-Always on stderr. With `--json` nothing is shown: whoever asked for JSON is a program.
+Always on stderr. With `--json` nothing is shown, since the caller is a program.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import typer
 from flyball.core.units import duration_text
 
 LINE_EVERY_S = 15.0
-"""Between two lines where there is no terminal; shorter work says nothing."""
+"""Interval between lines where there is no terminal; shorter work prints nothing."""
 
 Advance = Callable[[str], None]
 
 
 @dataclass
 class Meter:
-    """Counts what is done and estimates the rest.
+    """Counts finished tasks and estimates the remaining time.
 
     Attributes:
         label: what is being done.
-        total: pieces of work in all.
-        began_s: reading of the clock at the beginning.
-        done: pieces done.
-        last: the piece that was done last.
+        total: number of tasks.
+        began_s: reading of the clock at the start.
+        done: number of finished tasks.
+        last: name of the task that finished last.
     """
 
     label: str
@@ -41,13 +41,13 @@ class Meter:
     last: str = ""
 
     def left_s(self, now_s: float) -> float | None:
-        """The remaining time if the rest goes as fast as what is done; None = nothing is yet."""
+        """Return the remaining time at the mean speed so far; None = no task has finished."""
         if not self.done:
             return None
         return (now_s - self.began_s) / self.done * max(self.total - self.done, 0)
 
     def line(self, now_s: float) -> str:
-        """`replaying: 3 of 12 done (easy), 40 s gone, about 2 min left`."""
+        """Return `replaying: 3 of 12 done (easy), 40 s gone, about 2 min left`."""
         last = f" ({self.last})" if self.last else ""
         left_s = self.left_s(now_s)
         left = "no estimate yet" if left_s is None else f"about {duration_text(left_s)} left"
@@ -57,11 +57,11 @@ class Meter:
 
 @contextlib.contextmanager
 def progress(label: str, total: int, quiet: bool = False) -> Iterator[Advance]:
-    """Show how far `total` pieces of work are; call what is yielded with each that is done.
+    """Show progress over `total` tasks; call the yielded function with each finished task.
 
     Args:
         label: what is being done.
-        total: pieces of work.
+        total: number of tasks.
         quiet: show nothing, as with `--json`.
     """
     if quiet:
@@ -90,7 +90,7 @@ def _bar(label: str, total: int) -> Iterator[Advance]:
         *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
         *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
     )
-    # The estimate looks back over all pieces: those of replays differ a hundredfold in length.
+    # The estimate averages over all tasks, since replays differ a hundredfold in length.
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, speed_estimate_period=86_400) as bar:
         task = bar.add_task(label, total=total)
@@ -99,21 +99,21 @@ def _bar(label: str, total: int) -> Iterator[Advance]:
 
 @contextlib.contextmanager
 def _lines(label: str, total: int) -> Iterator[Advance]:
-    """A thread writes the lines: a single piece may take minutes."""
+    """Print lines from a thread, since a single task may take minutes."""
     meter = Meter(label, total, time.monotonic())
     over = threading.Event()
 
     def advance(done: str) -> None:
         meter.done, meter.last = meter.done + 1, done
 
-    def speak() -> None:
+    def print_lines() -> None:
         while not over.wait(LINE_EVERY_S):
             typer.echo(meter.line(time.monotonic()), err=True)
 
-    speaker = threading.Thread(target=speak, daemon=True)
-    speaker.start()
+    printer = threading.Thread(target=print_lines, daemon=True)
+    printer.start()
     try:
         yield advance
     finally:
         over.set()
-        speaker.join()
+        printer.join()

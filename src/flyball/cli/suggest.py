@@ -1,4 +1,4 @@
-"""What was probably meant by a command or an option that does not exist."""
+"""Suggestions for commands and options that do not exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMANDS = {
     "generate": "trace generate",
     "help": "--help",
 }
-"""What other tools call our commands."""
+"""Names of commands in other tools, and our commands."""
 
 OPTIONS = {
     **dict.fromkeys(("--cpu", "--cpus", "--core", "--cores", "--threads"), "--cpus-per-task"),
@@ -39,20 +39,21 @@ OPTIONS = {
     "--follow": "--watch",
     "--job": "--name",
 }
-"""What other tools call our options; for a command that has them."""
+"""Names of options in other tools, and ours; suggested if the command has the option."""
 CLOSENESS = 0.7
+"""Minimum similarity, from 0 to 1, of an option that is suggested."""
 
 
 def instead_of_command(typed: str) -> str | None:
-    """The command line that does what another tool calls `typed`; None = not known."""
+    """Return our command line for another tool's command `typed`; None = unknown."""
     return f"flyball {COMMANDS[typed]}" if typed in COMMANDS else None
 
 
 def instead_of_option(typed: str, valid: Sequence[str]) -> str | None:
-    """The option of a command that was probably meant; None = none is close.
+    """Return the option that was probably meant; None = none is close.
 
     Args:
-        valid: all options of the command, also the short ones.
+        valid: all options of the command, including the short ones.
     """
     other = OPTIONS.get(typed)
     if other in valid:
@@ -66,10 +67,14 @@ def instead_of_option(typed: str, valid: Sequence[str]) -> str | None:
 
 
 def message_of(error: Any) -> str:
-    """A usage error's message; of an unknown option, with the one that was probably meant."""
+    """Return a usage error's message; for an unknown option, with a suggestion."""
     typed, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if typed is None or context is None or not hasattr(error, "possibilities"):
         return str(error.format_message()).strip()
-    valid = [name for each in context.command.params for name in (*each.opts, *each.secondary_opts)]
+    valid = [
+        name
+        for parameter in context.command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    ]
     meant = instead_of_option(typed, valid)
     return f"No such option '{typed}'." + (f" Did you mean '{meant}'?" if meant else "")

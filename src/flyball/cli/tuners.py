@@ -1,4 +1,4 @@
-"""`flyball tuners`: who may change what a policy decides."""
+"""`flyball tuners`: the tuners, which adjust what a policy decides."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ Examples:
 
 
 def tuners(
-    name: Annotated[str | None, typer.Argument(help="One of them, with its settings.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show only this tuner, with its settings.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the tuners, for `replay --tune`; the settings of one, for `--tune-set`."""
+    """List the tuners for `replay --tune`, or one tuner's settings for `--tune-set`."""
     from flyball.tune.registry import loadable_names
 
-    found = [described(each) for each in ([name] if name else loadable_names())]
+    rows = [describe(tuner_name) for tuner_name in ([name] if name else loadable_names())]
     if as_json:
-        print_json({"tuners": found})
+        print_json({"tuners": rows})
     elif name:
-        print_one(found[0])
+        print_one(rows[0])
     else:
-        cells = [(each["tuner"], each["summary"], _short(each)) for each in found]
+        cells = [(tuner["tuner"], tuner["summary"], _short(tuner)) for tuner in rows]
         print_table("Tuners, in the order in which they act", ("tuner", "what it does", "settings"),
                     cells, 3)  # fmt: skip
 
 
-def described(name: str) -> dict[str, Any]:
-    """A tuner for machines."""
+def describe(name: str) -> dict[str, Any]:
+    """Return a tuner's summary and settings, for JSON."""
     from flyball.tune.registry import location, needs, settings, summary
 
     return {
@@ -50,7 +52,7 @@ def described(name: str) -> dict[str, Any]:
 
 
 def print_one(tuner: dict[str, Any]) -> None:
-    """A tuner's settings with what they mean."""
+    """Print a tuner's settings and their meanings."""
     typer.echo(f"{tuner['tuner']}: {tuner['summary']}\n")
     cells = [
         (f"{tuner['tuner']}.{key}", f"{value:g}" if value is not True else "true", meaning)
@@ -59,29 +61,29 @@ def print_one(tuner: dict[str, Any]) -> None:
     ]
     print_table("Settings, for --tune-set", ("setting", "default", "meaning"), cells, 3)
     if tuner["needs"]:
-        typer.echo(f"It must be told {', '.join(tuner['needs'])}, so `replay` cannot use it.")
+        typer.echo(f"It needs {', '.join(tuner['needs'])}, so `replay` cannot use it.")
 
 
 def _short(tuner: dict[str, Any]) -> str:
     if tuner["needs"]:
-        return "of a service; not for `replay`"
+        return "for services; not for `replay`"
     return ", ".join(f"{key}={value}" for key, value in tuner["settings"].items())
 
 
 def _meanings(name: str) -> dict[str, str]:
-    """What the settings mean, from the `Attributes` of the class's docstring."""
+    """Return the meanings of the settings, from `Attributes` in the class's docstring."""
     import inspect
 
     from flyball.tune.registry import get_tuner
 
     text = inspect.getdoc(get_tuner(name)) or ""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     key = ""
     for line in text.partition("Attributes:")[2].splitlines():
         head, colon, rest = line.strip().partition(": ")
         if colon and head.isidentifier() and len(line) - len(line.lstrip()) <= 4:
             key = head
-            found[key] = rest
+            meanings[key] = rest
         elif key and line.strip():
-            found[key] += f" {line.strip()}"
-    return found
+            meanings[key] += f" {line.strip()}"
+    return meanings

@@ -45,8 +45,8 @@ def test_script(tmp_path: Path) -> None:
         "output": "logs/out %j.txt",
     }
     [late] = script.notes
-    [ignored] = notes_of(script.options, script.wheres)
-    assert ignored.endswith("line 6: --partition has no effect: there is one queue here")
+    [ignored] = notes_of(script.options, script.origins)
+    assert ignored.endswith("line 6: --partition has no effect: there is only one queue")
     assert late.endswith("1 #SBATCH lines after the first command have no effect")
 
 
@@ -67,8 +67,8 @@ def test_options_that_slurm_knows_and_this_does_not(tmp_path: Path) -> None:
         "qos": "high",
         "constraint": "fast",
     }
-    notes = notes_of(script.options, script.wheres)
-    assert [each.rpartition(": --")[2].split()[0] for each in notes] == list(script.options)
+    notes = notes_of(script.options, script.origins)
+    assert [text.rpartition(": --")[2].split()[0] for text in notes] == list(script.options)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_options_that_slurm_knows_and_this_does_not(tmp_path: Path) -> None:
         ("--time", "line 2: --time needs a value"),
         ('--job-name="x', "line 2: No closing quotation"),
         ("--begin", "line 2: --begin needs a value"),
-        ("hetjob", "line 2: jobs of several parts cannot be had; submit a script for each"),
+        ("hetjob", "line 2: heterogeneous jobs are not supported; submit a script for each"),
     ],
 )
 def test_lines_that_are_not_understood(tmp_path: Path, line: str, why: str) -> None:
@@ -109,7 +109,7 @@ def test_a_script_has_a_size(tmp_path: Path) -> None:
 def test_line_ends_of_windows_are_refused_as_slurm_does(tmp_path: Path) -> None:
     path = tmp_path / "dos.sh"
     path.write_bytes(b"#!/bin/sh\r\n#SBATCH -c 2\r\necho\r\n")
-    with pytest.raises(BadInput, match="line ends of Windows; try sed"):
+    with pytest.raises(BadInput, match="Windows line ends; try sed"):
         batch_script.read_script(path)
 
 
@@ -163,7 +163,9 @@ def test_options_that_the_command_does_not_list(
 def test_what_is_taken_needs_its_value() -> None:
     with pytest.raises(BadInput, match="the command line: --gres needs a value"):
         take(["--gres"], OWN)
-    with pytest.raises(BadInput, match="the command line: --input: a job reads nothing"):
+    with pytest.raises(
+        BadInput, match="the command line: --input: a job's standard input is empty"
+    ):
         take(["--input", "data"], OWN)
 
 

@@ -1,4 +1,4 @@
-"""When a job may begin, as Slurm writes it."""
+"""The earliest start of a job, in Slurm's notation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from flyball.cli.jobs.begin_time import begin_time
-from flyball.cli.jobs.parse_job import described
+from flyball.cli.jobs.parse_job import parse_command
 from flyball.core.errors import BadInput
 
 NOW = datetime(2026, 11, 17, 15, 30, 10)
@@ -52,7 +52,7 @@ NOW = datetime(2026, 11, 17, 15, 30, 10)
 )
 def test_moments(text: str, moment: datetime | None) -> None:
     if moment is None:
-        with pytest.raises(BadInput, match="is not a time to begin"):
+        with pytest.raises(BadInput, match="is not a start time"):
             begin_time(text, NOW)
     else:
         assert begin_time(text, NOW) == moment.timestamp()
@@ -60,7 +60,7 @@ def test_moments(text: str, moment: datetime | None) -> None:
 
 def test_options_of_the_job() -> None:
     options = {"begin": "2030-01-20", "hold": "", "signal": "USR1@90", "time": "10"}
-    asked = described(["python"], options, dashes=True)
+    asked = parse_command(["python"], options, dashes=True)
     [draft] = asked.drafts
     values = draft.values
     assert values["begin_time"] == datetime(2030, 1, 20).timestamp()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.api.world import SLEEP, World
 
-from flyball.cli.jobs.cancel import Done, lines
+from flyball.cli.jobs.cancel import Cancellation, lines
 from flyball.cli.main import run
 from flyball.sdk.client import Client
 from flyball.sdk.errors import ApiError
@@ -18,12 +18,12 @@ from flyball.sdk.errors import ApiError
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A control plane that only does what tests tell it, found by the commands."""
-    made = World(tmp_path / "state")
-    monkeypatch.setenv("FLYBALL_STATE", str(made.folder))
-    with made.server():
-        yield made
-    made.plane.close()
+    """Serve a control plane that acts only when tests say so, and point commands at it."""
+    new_world = World(tmp_path / "state")
+    monkeypatch.setenv("FLYBALL_STATE", str(new_world.folder))
+    with new_world.server():
+        yield new_world
+    new_world.plane.close()
 
 
 def submitted(world: World, count: int, **asked: Any) -> list[int]:
@@ -85,14 +85,14 @@ def test_what_may_help_later_has_its_own_exit_code(
 
 
 def test_what_was_done_in_a_line() -> None:
-    assert list(lines(Done([1, 2, 3, 7], [], {}))) == ["cancelled 4 jobs: 1-3,7"]
-    (many,) = lines(Done(list(range(1, 1000, 2)), [], {}))
+    assert list(lines(Cancellation([1, 2, 3, 7], [], {}))) == ["cancelled 4 jobs: 1-3,7"]
+    (many,) = lines(Cancellation(list(range(1, 1000, 2)), [], {}))
     assert many.startswith("cancelled 500 jobs: 1,3,5,")
     assert many.endswith(",37,39,...")
 
 
 def test_nothing_done() -> None:
-    assert list(lines(Done([], [], {}))) == ["nothing to cancel: no such job runs or waits"]
+    assert list(lines(Cancellation([], [], {}))) == ["nothing to cancel: no such job runs or waits"]
 
 
 def test_the_queue_says_why(world: World, capsys: pytest.CaptureFixture[str]) -> None:

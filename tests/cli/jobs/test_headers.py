@@ -1,4 +1,4 @@
-"""Headers as people write them for Slurm: the job that comes of each, or why none does."""
+"""Typical headers of Slurm scripts: the job that each describes, or why it is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flyball.cli.jobs import parse_job
-from flyball.cli.jobs.parse_job import Described, described
+from flyball.cli.jobs.parse_job import Request, parse_command
 from flyball.cli.main import run
 from flyball.core.errors import BadInput
 
@@ -24,10 +24,10 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", {"python": "/bin/python"}.get)
 
 
-def read(header: str, body: str = "python train.py", **options: str) -> Described:
+def read(header: str, body: str = "python train.py", **options: str) -> Request:
     lines = "".join(f"#SBATCH {line}\n" for line in header.splitlines())
     Path("job.sh").write_text(f"#!/bin/bash\n{lines}\n{body}\n")
-    return described(["job.sh"], options, dashes=False)
+    return parse_command(["job.sh"], options, dashes=False)
 
 
 @pytest.mark.parametrize(
@@ -96,16 +96,15 @@ def test_headers_about_files_tasks_and_variables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "note"),
     [
-        ("--gres=gpu:1,tmpdisk:10", "--gres: tmpdisk not given out here, and not looked at"),
+        ("--gres=gpu:1,tmpdisk:10", "--gres: tmpdisk not managed here, and ignored"),
         ("--gres=gpu:a100:1", "--gres: the type of GPU has no effect: there is one type here"),
         ("-G a100:2", "--gpus: the type of GPU has no effect: there is one type here"),
         ("-t 1 --signal=USR1@60",
          "--signal: sent at the start: its limit of 60 s is not above 60 s"),
-        ("--signal=USR1@60", "--signal: without --time, sent only when the job is set aside"),
-        ("--exclusive", "--exclusive has no effect: its cores and GPUs are its own;"
-         " -c and -G ask for all that it needs"),
-        ("--hint=nomultithread", "--hint has no effect: a job has the cores it is given to itself,"
-         " and may use them as it likes"),
+        ("--signal=USR1@60", "--signal: without --time, sent only when the job is preempted"),
+        ("--exclusive", "--exclusive has no effect: a job has exclusive use of its"
+         " cores and GPUs; request them with -c and -G"),
+        ("--hint=nomultithread", "--hint has no effect: a job has exclusive use of its cores"),
     ],
 )  # fmt: skip
 def test_what_does_less_than_in_slurm_is_said_with_its_line(header: str, note: str) -> None:
@@ -115,14 +114,15 @@ def test_what_does_less_than_in_slurm_is_said_with_its_line(header: str, note: s
 @pytest.mark.parametrize(
     ("header", "why"),
     [
-        ("-c 2\n--nodes=4", "job.sh line 3: --nodes 4: there is one node here; use -N 1"),
+        ("-c 2\n--nodes=4", "job.sh line 3: --nodes 4: there is only one node; use -N 1"),
         ("--time=tomorrow", "job.sh line 2: --time: 'tomorrow' is not a time; use minutes"),
         ("--mem=lots", "job.sh line 2: --mem: 'lots' is not a size; use MiB"),
-        ("--cpus-per-task=x", "job.sh line 2: --cpus-per-task: 'x' is no use; use a whole number"),
+        ("--cpus-per-task=x",
+         "job.sh line 2: --cpus-per-task: 'x' is not valid; use a whole number"),
         ("--cpus-per-gpu=4", "job.sh line 2: --cpus-per-gpu: no GPUs are asked for; add --gpus"),
-        ("--begin=now-1hour", "job.sh line 2: --begin: 'now-1hour' is not a time to begin"),
+        ("--begin=now-1hour", "job.sh line 2: --begin: 'now-1hour' is not a start time"),
         ("--dependency=singleton",
-         "job.sh line 2: --dependency: dependency 'singleton' cannot be had; use afterany:ID"),
+         "job.sh line 2: --dependency: dependency 'singleton' is not supported; use afterany:ID"),
         ("--nice=1000", "for a later place in the queue use --priority=-1"),
         ("--array=9-1", "job.sh line 2: --array: array '9-1'"),
         ("--gres=gpu:2x", "job.sh line 2: --gres: '2x' is not a number of GPUs"),
@@ -163,16 +163,16 @@ def test_slurms_other_options_on_the_command_line(capsys: pytest.CaptureFixture[
     line = "submit --gres=gpu:1,tmpdisk:1 --mem-per-cpu 1G -e err.txt --ntasks-per-node=2 -- python"
     assert run(line.split()) == 75
     assert capsys.readouterr().err.splitlines()[:-1] == [
-        "note: --gres: tmpdisk not given out here, and not looked at",
+        "note: --gres: tmpdisk not managed here, and ignored",
     ]
     assert run(["submit", "--gres"]) == 2
     assert "the command line: --gres needs a value" in capsys.readouterr().err
     assert run(["submit", "--begin=whenever", "--", "python"]) == 2
-    assert "--begin: 'whenever' is not a time to begin" in capsys.readouterr().err
+    assert "--begin: 'whenever' is not a start time" in capsys.readouterr().err
 
 
 def test_a_line_for_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [draft] = parse_job.wrapped("echo $HOME | wc", {"cpus-per-task": "2"}).drafts
+    [draft] = parse_job.parse_wrapped("echo $HOME | wc", {"cpus-per-task": "2"}).drafts
     assert draft.values == {
         "argv": ["/bin/sh", "-c", "echo $HOME | wc"],
         "name": "wrap",
@@ -182,6 +182,6 @@ def test_a_line_for_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert run(["submit", "--wrap", "echo"]) == 75
     capsys.readouterr()
     assert run(["submit", "--wrap", "echo", "--", "true"]) == 2
-    assert capsys.readouterr().err.startswith("flyball: a command as well as --wrap; e.g.")
+    assert capsys.readouterr().err.startswith("flyball: both a command and --wrap; e.g.")
     assert run(["submit"]) == 2
     assert capsys.readouterr().err.startswith("flyball: no command; e.g. flyball submit -- python")

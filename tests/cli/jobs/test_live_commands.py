@@ -1,4 +1,4 @@
-"""The live commands against a real server: real jobs, real files, nothing stands in."""
+"""The live commands against a real server: real jobs, real files, no fakes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ask = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state folder of a server that runs for these tests."""
+    """Yield the state folder of a server that runs for these tests."""
     state = tmp_path_factory.mktemp("state", numbered=True)
     state.chmod(0o700)
     command = [sys.executable, "-m", "flyball", "up", "--state", str(state), "--no-agent"]
@@ -50,15 +50,15 @@ def ask(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[Ask]:
-    """Run a command from an empty folder; what it printed on stdout. Leaves no job behind."""
+    """Run a command from an empty folder and return its stdout; cancel all jobs afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLYBALL_STATE", str(server))
 
     def asked(*arguments: str, code: int = 0) -> str:
         capsys.readouterr()
-        found = run(list(arguments))
+        exit_code = run(list(arguments))
         printed = capsys.readouterr()
-        assert found == code, printed.err
+        assert exit_code == code, printed.err
         if code == 2:
             assert printed.err.count("\n") == 1
         return printed.out if code != 2 else printed.err
@@ -72,8 +72,8 @@ def submitted(ask: Ask, *arguments: str) -> int:
 
 
 def shown(ask: Ask, job: int | str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(ask("show", str(job), "--json"))
-    return found
+    row: dict[str, Any] = json.loads(ask("show", str(job), "--json"))
+    return row
 
 
 def test_a_job_from_start_to_end(ask: Ask, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_an_array(ask: Ask, tmp_path: Path) -> None:
             "touch $SLURM_ARRAY_TASK_ID")
     )  # fmt: skip
     assert out == {"id": out["id"], "ids": list(range(out["id"], out["id"] + 4))}
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["1", "3", "5", "7"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3", "5", "7"]
     assert shown(ask, f"{out['id']}_7")["id"] == out["ids"][3]
     assert f"{out['id']}_3 sweep: COMPLETED" in ask("show", f"{out['id']}_3")
 
@@ -162,9 +162,9 @@ jobs:
   - {name: check, command: [cat, sum], after: train, env: {A: 1}}
 """
     )
-    made = json.loads(ask("submit", "chain.yaml", "--wait", "--json"))["jobs"]
-    assert [sorted(each) for each in made] == [["id"], ["id", "ids"], ["id"]]
-    assert ask("logs", str(made[2]["id"])) == "1\n1\n"
+    rows = json.loads(ask("submit", "chain.yaml", "--wait", "--json"))["jobs"]
+    assert [sorted(row) for row in rows] == [["id"], ["id", "ids"], ["id"]]
+    assert ask("logs", str(rows[2]["id"])) == "1\n1\n"
     assert len(ask("submit", "chain.yaml").splitlines()) == 3
     assert "'cpu'" in ask("submit", _written("x.yaml", "{command: [a], cpu: 1}"), code=2)
 
@@ -178,8 +178,8 @@ def test_a_script(ask: Ask, tmp_path: Path) -> None:
     text = "#!/bin/sh\n#SBATCH -J scripted -t 2\n#SBATCH --comment=x\necho $1 $0\n"
     job = int(ask("submit", "--wait", _written("train.sh", text), "--fast"))
     assert ask("logs", str(job)) == f"--fast {tmp_path}/train.sh\n"
-    found = shown(ask, job)
-    assert (found["name"], found["spec"]["limit_s"]) == ("scripted", 120.0)
+    row = shown(ask, job)
+    assert (row["name"], row["spec"]["limit_s"]) == ("scripted", 120.0)
 
 
 def test_output_goes_where_it_is_asked_to(ask: Ask, tmp_path: Path) -> None:
@@ -245,9 +245,9 @@ def test_unknown_jobs(ask: Ask) -> None:
 
 
 def test_interrupting(server: Path) -> None:
-    """Ctrl-C ends what goes on for ever, without a trace of Python; jobs go on.
+    """Ctrl-C ends endless commands without a traceback; jobs continue.
 
-    A background shell has its children ignore SIGINT: here it is as in a terminal.
+    Children of a background shell ignore SIGINT, so it is restored here as in a terminal.
     """
     environ = {**os.environ, "FLYBALL_STATE": str(server)}
     flyball = [sys.executable, "-m", "flyball"]
@@ -269,7 +269,7 @@ def test_interrupting(server: Path) -> None:
             process.kill()
         assert process.returncode == code
         assert "Traceback" not in err
-        assert ("goes on; flyball cancel" in err) == (code == 130)
+        assert ("jobs continue; flyball cancel" in err) == (code == 130)
     done = subprocess.run(
         [*flyball, "cancel", "--all"], env=environ, capture_output=True, text=True, check=True
     )
@@ -283,15 +283,15 @@ def test_job_with_too_many_processes_says_why(ask: Ask) -> None:
         "submit", "--wait", "--max-processes", "20", "--", "sh", "-c", many, code=137
     )  # fmt: skip
     job = printed.split()[0]
-    found = shown(ask, job)
-    assert found["state"] == "FAILED"
-    assert found["reason"].startswith("process-limit: wanted ")
-    assert "its limit is 20; start fewer or submit with a higher --max-processes" in found["reason"]
+    row = shown(ask, job)
+    assert row["state"] == "FAILED"
+    assert row["reason"].startswith("process-limit: wanted ")
+    assert "its limit is 20; start fewer or submit with a higher --max-processes" in row["reason"]
     assert "at most 20 processes and threads" in ask("show", job)
     assert "process-limit: wanted" in ask("show", job)
     assert "process-limit: wanted" in ask("queue", "--all")
     assert "process-limit: wanted" in ask("receipt", job)
-    assert json.loads(ask("receipt", job, "--json"))["reason"] == found["reason"]
+    assert json.loads(ask("receipt", job, "--json"))["reason"] == row["reason"]
 
 
 def test_history_becomes_a_trace(ask: Ask, tmp_path: Path) -> None:
@@ -303,15 +303,15 @@ def test_history_becomes_a_trace(ask: Ask, tmp_path: Path) -> None:
 
 
 def test_the_demonstration(ask: Ask) -> None:
-    found = json.loads(ask("demo", "live", "--scale", "0.02", "--json"))
-    assert len(found["jobs"]) == 13
-    assert {job["state"] for job in found["jobs"]} == {"COMPLETED"}
-    assert all(job["last_line"].startswith("step ") for job in found["jobs"])
-    rates = {job["last_line"].split()[5] for job in found["jobs"] if job["name"] == "sweep"}
+    outcome = json.loads(ask("demo", "live", "--scale", "0.02", "--json"))
+    assert len(outcome["jobs"]) == 13
+    assert {job["state"] for job in outcome["jobs"]} == {"COMPLETED"}
+    assert all(job["last_line"].startswith("step ") for job in outcome["jobs"])
+    rates = {job["last_line"].split()[5] for job in outcome["jobs"] if job["name"] == "sweep"}
     assert rates == {"0.03", "0.01", "0.003", "0.001"}
-    assert found["why"]["token"]
-    assert found["receipt"]["device_hours"] > 0
-    assert found["prediction"]["actual_s"] is not None
+    assert outcome["why"]["token"]
+    assert outcome["receipt"]["device_hours"] > 0
+    assert outcome["prediction"]["actual_s"] is not None
 
 
 def test_steering_a_job_that_runs(ask: Ask) -> None:
@@ -320,7 +320,7 @@ def test_steering_a_job_that_runs(ask: Ask) -> None:
     assert json.loads(ask("cap", job, "50%", "--json")) == {"id": int(job), "share": 0.5}
     if (os.cpu_count() or 1) > 1:
         assert json.loads(ask("resize", job, "2", "--json")) == {"id": int(job), "devices": 2}
-        assert "2 cores, kept to 50%" in ask("show", job)
+        assert "2 cores, limited to 50%" in ask("show", job)
     assert json.loads(ask("checkpoint", job, "--json")) == {"id": int(job)}
     assert "asked for a checkpoint: ordered" in ask("why", job)
     assert json.loads(ask("receipt", job, "--json"))["tuning"]["sizes"]

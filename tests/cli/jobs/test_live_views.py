@@ -1,4 +1,4 @@
-"""What `show`, `why`, `receipt` and `nodes` say, and how live commands refuse."""
+"""Output of `show`, `why`, `receipt` and `nodes`, and errors of live commands."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ from typing import Any
 import pytest
 from tests.cli.jobs.test_queue import job
 
+from flyball.cli.formats import clock_text, moment_text, size_text, soon_text, start_text
 from flyball.cli.jobs import cancel, logs, receipt, show, why
-from flyball.cli.jobs.sensor_words import uses_text
+from flyball.cli.jobs.sensor_text import uses_text
 from flyball.cli.main import run
 from flyball.cli.server import nodes, top
-from flyball.cli.server.live_options import (
-    clock_text,
-    moment_text,
-    size_text,
-    soon_text,
-    start_text,
-)
 
 ANSWER: dict[str, Any] = {
     "state": "PENDING",
@@ -54,7 +48,7 @@ def test_why_of_a_job_that_does_not_wait() -> None:
 
 
 def test_receipt() -> None:
-    found = {
+    content = {
         "run_s": 12.0,
         "wait_s": 0.5,
         "attempts": 1,
@@ -70,7 +64,7 @@ def test_receipt() -> None:
         "carbon_g": 0.05,
         "suggestion": {"cpus": 1, "text": "next time: -c 1"},
     }
-    assert list(receipt.lines(found, job(7, "COMPLETED"))) == [
+    assert list(receipt.lines(content, job(7, "COMPLETED"))) == [
         "7 job7: COMPLETED",
         "  waited       0.5 s",
         "  ran          12 s in 1 attempt",
@@ -104,8 +98,15 @@ def test_receipt() -> None:
     ],
 )
 def test_whose_memory_it_was(peak: dict[str, Any], said: str) -> None:
-    found = {"run_s": 1, "wait_s": 0, "attempts": 1, "device_hours": 0, "max_rss_mib": 1024, **peak}
-    assert f"  memory       {said}" in list(receipt.lines(found, job(7)))
+    content = {
+        "run_s": 1,
+        "wait_s": 0,
+        "attempts": 1,
+        "device_hours": 0,
+        "max_rss_mib": 1024,
+        **peak,
+    }
+    assert f"  memory       {said}" in list(receipt.lines(content, job(7)))
 
 
 def test_show() -> None:
@@ -168,23 +169,23 @@ def test_nodes() -> None:
 
 
 def test_words_for_times() -> None:
-    assert [clock_text(each) for each in (None, 3, 303, 7503, 93_903)] == [
+    assert [clock_text(value) for value in (None, 3, 303, 7503, 93_903)] == [
         *("-", "0:03", "5:03", "2:05:03", "1-02:05:03")
     ]
     assert moment_text(None) == "-"
     assert len(moment_text(1.7e9)) == 19
-    assert [size_text(each) for each in (None, 0, 5, 2048)] == ["-", "-", "5M", "2.0G"]
-    assert [soon_text(each) for each in (0, 0.4, 12)] == ["now", "in less than 1 s", "in 12 s"]
+    assert [size_text(value) for value in (None, 0, 5, 2048)] == ["-", "-", "5M", "2.0G"]
+    assert [soon_text(value) for value in (0, 0.4, 12)] == ["now", "in less than 1 s", "in 12 s"]
     assert start_text({"p50_s": 3.0, "p90_s": None}) == "in 3 s"
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["show", "x"], "'x' is not the number of a job; see flyball queue --all"),
-        (["why", "0"], "'0' is not the number of a job"),
-        (["receipt", "12_"], "'12_' is not the number of a job"),
-        (["logs", "../1"], "'../1' is not the number of a job"),
+        (["show", "x"], "'x' is not a job number; see flyball queue --all"),
+        (["why", "0"], "'0' is not a job number"),
+        (["receipt", "12_"], "'12_' is not a job number"),
+        (["logs", "../1"], "'../1' is not a job number"),
         (["logs", "1", "-f", "--json"], "--follow and --json do not go together"),
         (["logs", "1", "--tail", "-2"], "--tail -2 is out of range"),
         (["logs", "1", "--attempt", "-2"], "--attempt -2 is out of range"),

@@ -18,12 +18,12 @@ from flyball.sdk.client import ApiError, Client
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    with hook_server() as made:
-        yield made
+    with hook_server() as server:
+        yield server
 
 
 class Up:
-    """A control plane in a process of its own, one after the other on the same folder."""
+    """Runs control planes in separate processes, one after the other on the same folder."""
 
     def __init__(self, state: Path) -> None:
         self.state = state
@@ -50,19 +50,19 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Up]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLYBALL_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("FLYBALL_TOKEN", "of-the-server")
-    made = Up(tmp_path / "state")
-    made.start()
-    yield made
-    made.end(kill=True)
+    server = Up(tmp_path / "state")
+    server.start()
+    yield server
+    server.end(kill=True)
 
 
 def answered(client: Client, job: int) -> list[dict[str, Any]]:
-    """What came of every target, once it is known."""
+    """Wait for the result of every notification, and return them."""
     await_true(
-        lambda: all(each["ok"] is not None for each in client.job(job)["notify"]), f"job {job}"
+        lambda: all(target["ok"] is not None for target in client.job(job)["notify"]), f"job {job}"
     )
-    found: list[dict[str, Any]] = client.job(job)["notify"]
-    return found
+    targets: list[dict[str, Any]] = client.job(job)["notify"]
+    return targets
 
 
 def test_every_way_to_submit(
@@ -90,8 +90,8 @@ def test_every_way_to_submit(
         client.cancel(pending)
         good, bad = ["HTTP 204", "exit code 0"], ["HTTP 204", "exit code 1"]
         for job, messages in ((1, good), (2, good), (3, bad), (pending, ["HTTP 204"])):
-            assert [each["message"] for each in answered(client, job)] == messages
-    paths = {each.path: each.body["state"] for each in hook.posted}
+            assert [entry["message"] for entry in answered(client, job)] == messages
+    paths = {entry.path: entry.body["state"] for entry in hook.posted}
     assert paths == {
         "/line": "COMPLETED", "/script": "COMPLETED", "/file": "FAILED", "/client": "CANCELLED"
     }  # fmt: skip
@@ -101,12 +101,12 @@ def test_every_way_to_submit(
         assert token not in printed
         assert "of-the-server" not in printed
         assert json.loads((tmp_path / f"{name}.json").read_text())["attempts"] == 1
-    assert all(token not in json.dumps(each) for each in hook.posted)
+    assert all(token not in json.dumps(entry) for entry in hook.posted)
 
     capsys.readouterr()
     assert run(["show", "3"]) == 0
     shown = capsys.readouterr().out
-    assert f"{hook.url}/...: told, HTTP 204" in shown
+    assert f"{hook.url}/...: sent, HTTP 204" in shown
     assert "sh tell.sh three: FAILED, exit code 1" in shown
     up.end()
     assert run(["replay", "--decisions", str(up.state)]) == 0
@@ -127,8 +127,8 @@ def test_killed_server_tells_again_after_its_restart(up: Up, hook: Hook, tmp_pat
     hook.opened.set()
     up.start()
     with Client(up.state) as client:
-        assert [each["message"] for each in answered(client, posted)] == ["HTTP 204"]
-        assert [each["message"] for each in answered(client, ran)] == ["exit code 0"]
+        assert [target["message"] for target in answered(client, posted)] == ["HTTP 204"]
+        assert [target["message"] for target in answered(client, ran)] == ["exit code 0"]
     assert hook.ids() == [posted, posted]
     assert len((tmp_path / "runs").read_text().split()) == 2
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.jobs.parse_job import described
+from flyball.cli.jobs.parse_job import parse_command
 from flyball.cli.main import run
 from flyball.core.errors import BadInput
 
@@ -33,7 +33,7 @@ def test_script_in_place_of_a_program(
     command: list[str], dashes: bool, problem: str, meant: str
 ) -> None:
     with pytest.raises(BadInput) as caught:
-        described(command, {}, dashes)
+        parse_command(command, {}, dashes)
     assert problem in str(caught.value)
     assert "did you mean: " in str(caught.value)
     assert meant in str(caught.value)
@@ -50,18 +50,18 @@ def test_the_command_line_says_it_before_it_looks_for_a_server(
 def test_executable_without_an_interpreter_line() -> None:
     Path("train.py").chmod(0o755)
     with pytest.raises(BadInput, match=r"has no #! line .*did you mean: python \./train\.py"):
-        described(["./train.py"], {}, dashes=False)
+        parse_command(["./train.py"], {}, dashes=False)
 
 
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(BadInput, match=r"gone\.py: no such file in"):
-        described(["gone.py"], {}, dashes=False)
+        parse_command(["gone.py"], {}, dashes=False)
 
 
 def test_job_files_are_checked_as_well() -> None:
     Path("job.yaml").write_text("command: [./train.py]\n")
     with pytest.raises(BadInput, match=r"did you mean: python \./train\.py"):
-        described(["job.yaml"], {}, dashes=False)
+        parse_command(["job.yaml"], {}, dashes=False)
 
 
 def test_what_can_run_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_what_can_run_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (["plain.sh"], False),
         (["python3", "train.py"], False),
     ):
-        [draft] = described(command, {}, dashes).drafts
+        [draft] = parse_command(command, {}, dashes).drafts
         assert draft.values["argv"]
 
 
@@ -85,4 +85,4 @@ def test_relative_paths_are_resolved_where_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "run.py").write_text("pass\n")
     with pytest.raises(BadInput, match=r"did you mean: python run\.py"):
-        described(["run.py"], {"chdir": "sub"}, dashes=True)
+        parse_command(["run.py"], {"chdir": "sub"}, dashes=True)

@@ -1,4 +1,4 @@
-"""`flyball queue`: which lines there are and what they say. Also the jobs other tests draw."""
+"""`flyball queue`: its lines. Also defines the jobs that other tests use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 
 from flyball.cli.jobs.queue import cells, grouped, label_of, nothing_text, print_jobs, summary
+from flyball.cli.live import states_of
 from flyball.cli.main import run
-from flyball.cli.server.live_options import states_of
 from flyball.core.errors import BadInput
 from flyball.sdk.client import Client
 
 
 def job(number: int, state: str = "PENDING", **more: Any) -> dict[str, Any]:
-    """A job as a server shows it; `more` replaces what is usual."""
+    """Return a job as a server returns it; `more` replaces defaults."""
     shown = {
         "id": number,
         "label": str(number),
@@ -43,7 +43,7 @@ def job(number: int, state: str = "PENDING", **more: Any) -> dict[str, Any]:
 
 
 def task(array: int, index: int, state: str = "PENDING", **more: Any) -> dict[str, Any]:
-    """A task of an array."""
+    """Return a task of an array."""
     label = f"{array}_{index}"
     return job(array + index, state, label=label, array_id=array, name="sweep") | more
 
@@ -123,7 +123,7 @@ def test_what_is_said_below() -> None:
 
 
 class Others:
-    """A server on which nothing was found, with some other jobs."""
+    """Stands for a server with other jobs than those asked for."""
 
     def __init__(self, active: int, ended: int = 0) -> None:
         self.active, self.ended = active, ended

@@ -1,4 +1,4 @@
-"""Slurm's words: times, sizes, arrays, dependencies, signals, devices, variables."""
+"""Slurm's notation: times, sizes, arrays, dependencies, signals, GPUs, variables."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_what_is_no_size(text: str) -> None:
     ],
 )
 def test_arrays(text: str, indices: tuple[int, ...], limit: int) -> None:
-    made = sbatch.array_tasks(text)
-    assert made == (indices, limit, text.replace(" ", ""))
+    tasks = sbatch.array_tasks(text)
+    assert tasks == (indices, limit, text.replace(" ", ""))
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_dependencies() -> None:
         ("afterok:1?afterok:2", "'any one of' is not supported"),
         ("afterok", "no job after 'afterok'"),
         ("afterok:", "no job after 'afterok'"),
-        ("singleton", "'singleton' cannot be had; use afterany:ID"),
-        ("after:3", "'after' cannot be had; use afterany:ID"),
+        ("singleton", "'singleton' is not supported; use afterany:ID"),
+        ("after:3", "'after' is not supported; use afterany:ID"),
         ("aftrok:3", "did you mean 'afterok'"),
         ("", "unknown dependency"),
     ],

@@ -1,4 +1,4 @@
-"""What `resize`, `cap` and `checkpoint` take, and how tuning is told in words."""
+"""Arguments of `resize`, `cap` and `checkpoint`, and tuning as text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_shares(text: str, share: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "4%", "101%", "2", "-1", "half", "50 %%", "nan", "1e0"])
 def test_what_is_no_share(text: str) -> None:
-    with pytest.raises(BadInput, match="is no share"):
+    with pytest.raises(BadInput, match="is not a share"):
         share_of(text)
 
 
@@ -49,20 +49,20 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str], command: str) -> 
 
 
 def test_what_was_measured_of_it() -> None:
-    known = {**TUNING, "share": 1.0, "parallel": 0.72}
-    facts = dict(show.facts(tuned() | {"tuning": known}, 300.0, {}))
+    tuning = {**TUNING, "share": 1.0, "parallel": 0.72}
+    facts = dict(show.facts(tuned() | {"tuning": tuning}, 300.0, {}))
     assert facts["has now"] == "1 core, cores share 72% of a step (measured)"
 
 
 def test_show() -> None:
     facts = list(show.facts(tuned(), 300.0, {}))
-    assert ("has now", "1 core, kept to 50% (quota)") in facts
+    assert ("has now", "1 core, limited to 50% (quota)") in facts
     assert [value for name, value in facts if name == "tuned"] == [
         "after 0:10: from 2 to 1 core: shrank, predicted gain 0.25, measured -41% steps a second"
         " (tuner)",
         "after 1:10: cap of 50%: ordered",
         "after 1:11: asked for a checkpoint (api ::1)",
-        "after 2:10: cap taken off",
+        "after 2:10: cap removed",
     ]
     assert "elastic from 1 to 4" in dict(facts)["asks for"]
 
@@ -78,12 +78,12 @@ def test_receipt() -> None:
         {"time": 100.0, "devices": 2, "seconds": 10.0, "steps_per_s": 12.5},
         {"time": 110.0, "devices": 1, "seconds": 90.0, "steps_per_s": None},
     ]
-    found = {
+    content = {
         "wait_s": 1.0, "attempts": 1, "run_s": 100.0, "device_hours": 0.03,
         "tuning": {"sizes": sizes, "log": LOG, "capped_s": 60.0, "cap_by": "quota",
                    "capped_share": 0.497},
     }  # fmt: skip
-    text = "\n".join(receipt.lines(found, tuned()))
+    text = "\n".join(receipt.lines(content, tuned()))
     assert "size         2 cores for 10 s, 12.5 steps a second" in text
     assert "size         1 core for 90 s\n" in text
     assert "capped       for 60 s by quota, used 50%" in text
@@ -96,7 +96,7 @@ def test_elastic_in_a_job_file(tmp_path: Path) -> None:
         "jobs:\n  - {command: [a], cpus: 2, elastic: 1-4}\n"
         "  - {command: [b], cpus: 2, least: 2, most: 8}\n"
     )
-    sizes = [(each.values["least"], each.values["most"]) for each in read_jobs(path)]
+    sizes = [(draft.values["least"], draft.values["most"]) for draft in read_jobs(path)]
     assert sizes == [(1, 4), (2, 8)]
 
 
@@ -104,7 +104,7 @@ def test_elastic_in_a_job_file(tmp_path: Path) -> None:
 def test_what_is_no_range(tmp_path: Path, text: str) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(f"command: [a]\nelastic: {text}\n")
-    with pytest.raises(BadInput, match="is no range"):
+    with pytest.raises(BadInput, match="is not a range"):
         read_jobs(path)
 
 

@@ -1,4 +1,4 @@
-"""`flyball submit`: from a command line to what the server is sent."""
+"""`flyball submit`: from a command line to the request that the server gets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from flyball.cli.jobs.job_file import Draft
-from flyball.cli.jobs.parse_job import described, draft_of, merged
+from flyball.cli.jobs.parse_job import draft_of, merged, parse_command
 from flyball.cli.jobs.submit import DASHES, Command, dry_run_text, exit_code
 from flyball.cli.main import run
 from flyball.core.errors import BadInput
@@ -25,7 +25,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def one(command: list[str], **options: str) -> Draft:
     stated = {name.replace("_", "-"): value for name, value in options.items()}
-    [draft] = described(command, stated, dashes=True).drafts
+    [draft] = parse_command(command, stated, dashes=True).drafts
     return draft
 
 
@@ -128,14 +128,14 @@ def test_slurm_has_several_words_for_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("nodes", "2", "there is one node here; use -N 1"),
-        ("ntasks", "0", "--ntasks: '0' is no use"),
-        ("cpus_per_task", "x", "--cpus-per-task: 'x' is no use"),
+        ("nodes", "2", "there is only one node; use -N 1"),
+        ("ntasks", "0", "--ntasks: '0' is not valid"),
+        ("cpus_per_task", "x", "--cpus-per-task: 'x' is not valid"),
         ("time", "soon", "--time: 'soon' is not a time"),
         ("mem", "big", "--mem: 'big' is not a size"),
         ("array", "9-1", "--array: array '9-1'"),
-        ("dependency", "after:3", "--dependency: dependency 'after' cannot be had"),
-        ("nice", "100", "--nice: '100' is no use; use a whole number from 0 to 19"),
+        ("dependency", "after:3", "--dependency: dependency 'after' is not supported"),
+        ("nice", "100", "--nice: '100' is not valid; use a whole number from 0 to 19"),
         ("chdir", "absent", "--chdir: no folder"),
         ("job_name", "a\x1b[2J", "is not a name"),
         ("class", "mixd", "--class: unknown class 'mixd'; did you mean 'mixed'?"),
@@ -153,7 +153,7 @@ def test_bad_values(name: str, value: str, why: str) -> None:
 def test_a_script(tmp_path: Path) -> None:
     Path("train.sh").write_text("#!/bin/bash\n#SBATCH -c 4 --time=5 --mem-per-cpu=1G\necho\n")
     options = {"time": "1:00", "mem": "2G"}
-    [draft] = described(["train.sh", "--fast"], options, dashes=False).drafts
+    [draft] = parse_command(["train.sh", "--fast"], options, dashes=False).drafts
     assert draft.values == {
         "argv": ["/bin/bash", str(tmp_path / "train.sh"), "--fast"],
         "name": "train.sh",
@@ -175,21 +175,21 @@ def test_the_command_line_wins() -> None:
 
 def test_a_job_file() -> None:
     Path("two.yaml").write_text("jobs: [{command: [a]}, {command: [b]}]")
-    drafts, notes, _flags = described(["two.yaml"], {}, False)
+    drafts, notes, _flags = parse_command(["two.yaml"], {}, False)
     assert [draft.name for draft in drafts] == ["a", "b"]
     assert notes == []
     with pytest.raises(BadInput, match="'--time' does not go with a job file"):
-        described(["two.yaml"], {"time": "5"}, False)
+        parse_command(["two.yaml"], {"time": "5"}, False)
     with pytest.raises(BadInput, match="'more' does not go with a job file"):
-        described(["two.yaml", "more"], {}, False)
+        parse_command(["two.yaml", "more"], {}, False)
 
 
 def test_what_is_not_there() -> None:
     with pytest.raises(BadInput, match="no such script"):
-        described(["absent.sh"], {}, False)
+        parse_command(["absent.sh"], {}, False)
     with pytest.raises(BadInput, match="cannot be read"):
-        described(["absent.yaml"], {}, False)
-    notes = described(["nosuchprogram-7"], {}, True).notes
+        parse_command(["absent.yaml"], {}, False)
+    notes = parse_command(["nosuchprogram-7"], {}, True).notes
     assert notes == ["no program 'nosuchprogram-7' on your PATH"]
 
 
@@ -205,7 +205,7 @@ def test_no_server(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
-        "note: --partition has no effect: there is one queue here",
+        "note: --partition has no effect: there is only one queue",
         "note: --comment has no effect",
         "flyball: no control plane is running; start one with `flyball up`",
     ]
@@ -239,4 +239,4 @@ def test_dry_run_in_words() -> None:
 
 
 def test_python_is_found_where_it_was() -> None:
-    assert described([sys.executable, "-V"], {}, True).notes == []
+    assert parse_command([sys.executable, "-V"], {}, True).notes == []

@@ -20,7 +20,7 @@ LEAD = {
     "coverage_90": 0.895,
     "n": 1240,
 }
-FOUND: dict[str, Any] = {
+REPORT: dict[str, Any] = {
     "loads": [
         {"series": "running", "unit": "devices", "leads": [LEAD], "drift": [], "note": ""},
         {
@@ -53,12 +53,12 @@ FOUND: dict[str, Any] = {
 
 
 def test_a_line_for_each_time_ahead() -> None:
-    rows = [row for each in FOUND["loads"] for row in status.load_rows(each)]
+    rows = [row for series in REPORT["loads"] for row in status.load_rows(series)]
     assert rows == [("running", "60.0 min", "smoothing", "last", "0.91", "90%", "1,240")]
 
 
 def test_sentences() -> None:
-    assert list(status.lines(FOUND)) == [
+    assert list(status.lines(REPORT)) == [
         "running (devices): no pattern",
         "pending (jobs): too short to be fitted repeats every day (40%)",
         "run times: like jobs, learnt from 230 jobs; of 200 predictions: median error a factor of "
@@ -66,7 +66,7 @@ def test_sentences() -> None:
         "  the stored model is not used: bad",
         "start times: p50 kept by 50% of 40, p90 by - of 0; 1 forecast open",
     ]
-    assert status.worker_line(FOUND["worker"]) == (
+    assert status.worker_line(REPORT["worker"]) == (
         "worker: runs, started 2 times; the last one ended with -9"
     )
     assert status.worker_line({}) == "worker: none"
@@ -77,7 +77,7 @@ def test_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     with world.server():
         status.status(state=world.folder)
         assert "nothing is forecast" in capsys.readouterr().out
-        world.plane.worker.receive({"status": FOUND})
+        world.plane.worker.receive({"status": REPORT})
         status.status(state=world.folder)
         out = capsys.readouterr().out
         assert "smoothing" in out

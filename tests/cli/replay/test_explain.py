@@ -31,7 +31,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    """The one line on stderr with which a command is refused."""
+    """Return the one line on stderr with which a command is refused."""
     assert run(["explain", *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -116,11 +116,11 @@ def test_one_job_in_full(capsys: pytest.CaptureFixture[str], files: list[str]) -
 
 def test_json(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
     assert run(["explain", *files, "-p", "sjf", "--at", "0.05h", "--json"]) == 0
-    made: Any = json.loads(capsys.readouterr().out)
-    assert (made["policy"], made["at_s"], made["decided_s"]) == ("sjf", 180, 60)
-    assert made["running"] == 2
-    assert made["tokens"] == {"behind-head": 2, "no-free-devices": 1}
-    first = made["jobs"][0]
+    report: Any = json.loads(capsys.readouterr().out)
+    assert (report["policy"], report["at_s"], report["decided_s"]) == ("sjf", 180, 60)
+    assert report["running"] == 2
+    assert report["tokens"] == {"behind-head": 2, "no-free-devices": 1}
+    first = report["jobs"][0]
     assert first["job"] == "short"
     assert (first["submit_s"], first["waits_s"], first["status"]) == (60, 0, "pending")
     assert first["numbers"]["expected_in_s"] == 1740
@@ -134,8 +134,8 @@ def test_knobs_and_effects(capsys: pytest.CaptureFixture[str], files: list[str])
     arguments = ["explain", *files, "-p", "srtf", "--set", "margin_s=1", "--at", "70", "--json"]
     arguments += ["--estimates", "noisy:0.1", "--mtbf-h", "100000", "--seed", "3"]
     assert run(arguments) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made["tokens"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["tokens"]
 
 
 def test_bad_input(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The row `recorded`: what really happened, beside what the twin makes of each policy."""
+"""The row `recorded`: the trace's history, next to the twin's result of each policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def workload() -> Workload:
 
 @pytest.fixture(scope="module")
 def history(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The journal of a cluster that is under `easy`."""
+    """Write the journal of a cluster that runs `easy`."""
     cluster = load_cluster(CLUSTER)
     twin = build_twin(cluster, workload, policy_settings("easy", [])[0], Effects())
     path = tmp_path_factory.mktemp("history") / "history.jsonl"
@@ -53,9 +53,9 @@ def text_of(capsys: Captured, *arguments: object) -> str:
 
 
 def test_record_of_a_run_is_that_run(capsys: Captured, history: Path) -> None:
-    found = json_of(capsys, history, "-p", "fifo,easy,sjf")
-    easy = next(each for each in found["results"] if each["policy"] == "easy")
-    recorded = found["recorded"]
+    report = json_of(capsys, history, "-p", "fifo,easy,sjf")
+    easy = next(result for result in report["results"] if result["policy"] == "easy")
+    recorded = report["recorded"]
     assert recorded["jobs"] == recorded["of"] == 400
     assert recorded["closest"] == "easy"
     assert recorded["policies"]["easy"]["start_error_s"] == 0
@@ -74,9 +74,9 @@ def test_policy_is_found_though_its_estimates_were_others(capsys: Captured, tmp_
     twin = build_twin(cluster, workload, policy_settings("easy", [])[0], effects)
     path = tmp_path / "history.jsonl"
     write(workload, path, twin.replay(), cluster)
-    found = json_of(capsys, path, "-p", "fifo,easy,sjf,saf")["recorded"]
-    assert found["policies"]["easy"]["start_error_s"] > 0
-    assert found["closest"] == "easy"
+    recorded = json_of(capsys, path, "-p", "fifo,easy,sjf,saf")["recorded"]
+    assert recorded["policies"]["easy"]["start_error_s"] > 0
+    assert recorded["closest"] == "easy"
 
 
 def test_tables_and_sentence(capsys: Captured, history: Path) -> None:
@@ -105,10 +105,10 @@ def test_unknown_site_policy_is_refused(capsys: Captured, history: Path) -> None
 def test_sacct_history_and_jobs_not_on_record(capsys: Captured, tmp_path: Path) -> None:
     path = tmp_path / "jobs.txt"
     path.write_text(SACCT)
-    found = json_of(capsys, path, "-p", "fifo")["recorded"]
-    assert (found["jobs"], found["of"]) == (2, 3)
-    assert found["wait_s"]["mean"] == 9000 / 2  # 0 h and 2.5 h
-    assert found["policies"]["fifo"]["start_error_s"] == 3600 / 2  # it could start at 10 h
+    recorded = json_of(capsys, path, "-p", "fifo")["recorded"]
+    assert (recorded["jobs"], recorded["of"]) == (2, 3)
+    assert recorded["wait_s"]["mean"] == 9000 / 2  # 0 h and 2.5 h
+    assert recorded["policies"]["fifo"]["start_error_s"] == 3600 / 2  # it could start at 10 h
     shown = text_of(capsys, path, "-p", "fifo")
     assert "on record are 2 of 3 jobs" in shown
 
@@ -131,7 +131,7 @@ def test_trace_without_starts_has_no_row(
     assert "recorded" not in json_of(capsys, path, "-p", "fifo")
     command = ["replay", str(path), "-c", CLUSTER, "-p", "fifo", "--site-policy", "fifo"]
     assert run(command) == 2
-    assert "holds no starts" in capsys.readouterr().err
+    assert "has no start times" in capsys.readouterr().err
 
 
 def test_figure_and_per_job_go_with_a_record(

@@ -35,7 +35,7 @@ def replay(*arguments: object) -> list[str]:
 
 
 def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    """Only JSON may be on stdout."""
+    """Return the JSON of a command, which must be all of its stdout."""
     assert run([*replay(*arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -52,18 +52,18 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 
 def test_tuned_beside_the_policy_alone(capsys: pytest.CaptureFixture[str], files: Path) -> None:
-    made = json_of(
+    report = json_of(
         capsys, "--tune", "power,elastic", "--tune-set", "elastic.eta=0.7", "--seeds", 2,
         "--tune-every", 120, "--speed-error", 0.25, "--adaptive-batch",
     )  # fmt: skip
     name = "easy+elastic+power"
-    assert list(made["policies"]) == ["easy", name]
-    assert made["tuning"]["easy"] is None
-    assert made["tuning"][name]["every_s"] == 120
-    assert made["tuning"][name]["tuners"]["elastic"]["eta"] == 0.7
-    assert made["tuning"][name]["tuners"]["power"]["round_s"] == 120
-    assert len(made["results"]) == 4
-    before, after = made["rows"]
+    assert list(report["policies"]) == ["easy", name]
+    assert report["tuning"]["easy"] is None
+    assert report["tuning"][name]["every_s"] == 120
+    assert report["tuning"][name]["tuners"]["elastic"]["eta"] == 0.7
+    assert report["tuning"][name]["tuners"]["power"]["round_s"] == 120
+    assert len(report["results"]) == 4
+    before, after = report["rows"]
     assert before["change"] is None
     assert after["tuners"] == ["elastic", "power"]
     assert after["against"] == "easy"
@@ -75,8 +75,10 @@ def test_tuned_beside_the_policy_alone(capsys: pytest.CaptureFixture[str], files
     gap = after["change"]["energy_per_work"]
     assert gap["low"] <= gap["mean"] <= gap["high"]
     assert gap["mean"] == pytest.approx(after["energy_per_work"] - before["energy_per_work"])
-    energies = {each["energy_per_work"] for each in made["results"] if each["policy"] == name}
-    assert len(energies) == 2  # who is elastic is drawn anew by each seed
+    energies = {
+        result["energy_per_work"] for result in report["results"] if result["policy"] == name
+    }
+    assert len(energies) == 2  # each seed draws which jobs are elastic
 
 
 def test_tuned_as_a_table(capsys: pytest.CaptureFixture[str], files: Path) -> None:
@@ -147,9 +149,9 @@ def test_every_adjustment_has_its_reason_and_gain(
 ) -> None:
     written = files / "out.jsonl"
     json_of(capsys, "--tune", "elastic,power", "--adjustments", written, "--optimise")
-    found = lines(written)
-    assert {line["action"] for line in found} >= {"start", "cap", "sleep"}
-    for line in found:
+    adjustments = lines(written)
+    assert {line["action"] for line in adjustments} >= {"start", "cap", "sleep"}
+    for line in adjustments:
         assert line["policy"] == "easy+elastic+power"
         assert line["seed"] == 0
         assert line["time_s"] % 60 == 0
@@ -157,14 +159,14 @@ def test_every_adjustment_has_its_reason_and_gain(
         assert line["from"] != line["to"]
         assert isinstance(line["gain"], float)
         assert line["unit"] in ("W", "reference devices")
-    cap = next(line for line in found if line["action"] == "cap" and line["from"])
+    cap = next(line for line in adjustments if line["action"] == "cap" and line["from"])
     assert cap["from"]["cap"] != cap["to"]["cap"]
     assert {**cap["from"], "cap": 0} == {**cap["to"], "cap": 0}
-    start = next(line for line in found if line["reason"] == "sized")
+    start = next(line for line in adjustments if line["reason"] == "sized")
     assert start["from"] is None
     assert set(start["to"]) == {"type", "devices", "nodes", "cap"}
     assert start["subject"].startswith("j")
-    sleep = next(line for line in found if line["action"] == "sleep")
+    sleep = next(line for line in adjustments if line["action"] == "sleep")
     assert (sleep["from"], sleep["to"]) == ("awake", "asleep")
     assert sleep["subject"] in ("t0", "t1", "a0")
 
@@ -173,18 +175,18 @@ def test_every_adjustment_has_its_reason_and_gain(
 
 
 def test_ablation(capsys: pytest.CaptureFixture[str], files: Path) -> None:
-    made = json_of(capsys, "--tune", "elastic,power", "--without", "elastic,power", "--seeds", 2)
-    assert [row["policy"] for row in made["rows"]] == [
+    report = json_of(capsys, "--tune", "elastic,power", "--without", "elastic,power", "--seeds", 2)
+    assert [row["policy"] for row in report["rows"]] == [
         "easy", "easy+elastic+power", "without elastic", "without power",
     ]  # fmt: skip
-    assert [row["left_out"] for row in made["rows"]] == [None, None, "elastic", "power"]
-    assert [row["tuners"] for row in made["rows"][2:]] == [["power"], ["elastic"]]
-    for row in made["rows"][2:]:
+    assert [row["left_out"] for row in report["rows"]] == [None, None, "elastic", "power"]
+    assert [row["tuners"] for row in report["rows"][2:]] == [["power"], ["elastic"]]
+    for row in report["rows"][2:]:
         assert row["against"] == "easy+elastic+power"
         mean, low, high = row["change"]["energy_per_work"]["percent"]
         assert low <= mean <= high
     # Caps and sleep save energy: leaving them out costs it.
-    assert made["rows"][3]["change"]["energy_per_work"]["mean"] > 0
+    assert report["rows"][3]["change"]["energy_per_work"]["mean"] > 0
 
 
 def test_ablation_of_all(capsys: pytest.CaptureFixture[str], files: Path) -> None:
@@ -198,16 +200,16 @@ def test_ablation_of_all(capsys: pytest.CaptureFixture[str], files: Path) -> Non
 
 
 def test_front(capsys: pytest.CaptureFixture[str], files: Path) -> None:
-    made = json_of(capsys, "--pareto", "energy,completion", "--pareto-points", 7)
-    assert made["aims"] == ["energy", "completion"]
-    assert len(made["rows"]) == 8
-    base, first = made["rows"][:2]
+    report = json_of(capsys, "--pareto", "energy,completion", "--pareto-points", 7)
+    assert report["aims"] == ["energy", "completion"]
+    assert len(report["rows"]) == 8
+    base, first = report["rows"][:2]
     assert (base["policy"], base["settings"]) == ("easy", {})
     assert first["settings"]["elastic.eta"] == settings("elastic")["eta"]
-    front = [row for row in made["rows"] if row["on_front"]]
+    front = [row for row in report["rows"] if row["on_front"]]
     assert front
     for row in front:
-        for other in made["rows"]:
+        for other in report["rows"]:
             better = (other["energy"] <= row["energy"], other["completion"] <= row["completion"])
             same = (other["energy"], other["completion"]) == (row["energy"], row["completion"])
             assert same or not all(better)
@@ -276,11 +278,11 @@ def test_tuners_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "power.slowdown" in shown
     assert "how much longer a job may take" in shown
     assert run(["tuners", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["tuners"]
-    assert found[0]["tuner"] == "elastic"
-    assert found[0]["settings"] == settings("elastic")
-    assert "eta" in found[0]["meanings"]
-    assert found[-1]["needs"]
+    tuners = json.loads(capsys.readouterr().out)["tuners"]
+    assert tuners[0]["tuner"] == "elastic"
+    assert tuners[0]["settings"] == settings("elastic")
+    assert "eta" in tuners[0]["meanings"]
+    assert tuners[-1]["needs"]
 
 
 def test_an_unknown_tuner(capsys: pytest.CaptureFixture[str]) -> None:

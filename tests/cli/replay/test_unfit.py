@@ -50,8 +50,8 @@ def test_explain_leaves_out_what_fits_nowhere(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["explain", *files, "--policy", "fifo", "--at", "15", "--skip-unfit", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert sum(found["left_out"].values()) == 3
+    report = json.loads(capsys.readouterr().out)
+    assert sum(report["left_out"].values()) == 3
 
 
 def test_nothing_left(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

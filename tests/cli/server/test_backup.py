@@ -20,13 +20,13 @@ from flyball.control.journal.job_numbers import JobNumbers
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
-    """A journal with one job, open for writing."""
+    """Yield a journal with one job, open for writing."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
-    made = Kept(state / "journal.db")
-    made.journal.append([submitted(1)]).wait()
-    yield made
-    made.journal.close()
+    kept_journal = Kept(state / "journal.db")
+    kept_journal.journal.append([submitted(1)]).wait()
+    yield kept_journal
+    kept_journal.journal.close()
 
 
 def flyball(command: str, file: Path, *options: str) -> int:
@@ -54,7 +54,7 @@ def test_backup_of_a_journal_in_use(
     assert jobs_in(out) == [1]
     assert flyball("backup", out, "--force") == 0
     assert jobs_in(out) == [1, 2]
-    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["copy.db"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["copy.db"]
 
 
 def test_backup_refuses_what_is_no_place_or_no_journal(

@@ -1,4 +1,4 @@
-"""`flyball demo live`: its programs learn, go on from checkpoints, and are described rightly."""
+"""`flyball demo live`: its programs learn, resume from checkpoints, and are reported correctly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flyball.data.live_demo.progress import checkpoint_file, load, save, trainin
 
 
 def losses(capsys: pytest.CaptureFixture[str]) -> list[float]:
-    """What the program told, in order."""
+    """Return the losses that the program reported, in order."""
     words = [line.split() for line in capsys.readouterr().out.splitlines()]
     return [float(line[3]) for line in words if line[:1] == ["step"]]
 
@@ -66,7 +66,7 @@ def test_the_ranking_learns_with_torch(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_gang_learns_as_one() -> None:
-    """In a process of its own: it forks, and this one has threads."""
+    """Runs in a separate process: it forks, and the test process has threads."""
     command = [sys.executable, "-m", gang.__name__, "--steps", "20"]
     environ = os.environ | demo_live.ONE_THREAD
     done = subprocess.run(
@@ -102,7 +102,7 @@ def test_weights_are_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     again = {"w": np.zeros(3, np.float32)}
     assert load(again) == 7
     assert again["w"].tolist() == [0.0, 1.0, 2.0]
-    assert [each.name for each in tmp_path.iterdir()] == ["weights.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.npz"]
 
 
 def test_ten_lines_a_run() -> None:

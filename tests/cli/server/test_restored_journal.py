@@ -1,4 +1,4 @@
-"""A journal is put back from a backup: new jobs never meet what jobs of the lost time left."""
+"""After a restore, new jobs never see what jobs submitted after the backup left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flyball.sdk.client import Client
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[], Up]]:
-    """Starts control planes on one state folder, and sees to it that none is left."""
+    """Start control planes on one state folder, and kill them afterwards."""
     begun: list[Up] = []
 
     def start_one() -> Up:
@@ -23,8 +23,8 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Up]]:
         return begun[-1]
 
     yield start_one
-    for each in begun:
-        each.kill()
+    for process in begun:
+        process.kill()
 
 
 def completed(client: Client, job: int) -> bool:

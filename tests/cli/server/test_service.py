@@ -1,4 +1,4 @@
-"""`flyball service` with a program in systemd's place that writes down how it is called."""
+"""`flyball service` with a fake systemctl that records its calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ case " {failing} " in *" $2 "*) echo "Unit is masked." >&2; exit 1;; esac
 
 @dataclass
 class Machine:
-    """A home folder, and a PATH with nothing on it but what a test puts there."""
+    """Holds a home folder, and a PATH with only what a test puts there."""
 
     folder: Path
 

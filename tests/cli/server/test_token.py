@@ -1,4 +1,4 @@
-"""`flyball token rotate`, with a control plane that runs and without one."""
+"""`flyball token rotate`, with and without a running control plane."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def status(url: str, token: str) -> int:
 
 
 def step_of(client: Client, job: int) -> object:
-    """The step that the job last reported."""
+    """Return the step that the job last reported."""
     return client.progress(job).get("step")
 
 

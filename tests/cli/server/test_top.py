@@ -8,9 +8,9 @@ from tests.cli.jobs.test_queue import job, task
 
 from flyball.cli.server.top import (
     LETTERS,
-    MOST_LOOKED_AT,
+    MAX_RATED,
     Rates,
-    Seen,
+    Snapshot,
     blocks,
     frame,
     letters_of,
@@ -27,10 +27,10 @@ def node(held: list[list[int]], up: bool = True) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def seen(queue: list[dict[str, Any]], *nodes: dict[str, Any]) -> Seen:
-    waiting = sum(each["state"] == "PENDING" for each in queue)
+def seen(queue: list[dict[str, Any]], *nodes: dict[str, Any]) -> Snapshot:
+    waiting = sum(row["state"] == "PENDING" for row in queue)
     rates, sensors = Rates(3, 2, 1, 4.5), {"compute.total_percent": 93.4}
-    return Seen(1100.0, nodes, queue, len(queue), waiting, rates, sensors)
+    return Snapshot(1100.0, nodes, queue, len(queue), waiting, rates, sensors)
 
 
 def test_a_frame() -> None:
@@ -60,7 +60,9 @@ def test_a_frame() -> None:
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    queue = [job(each, "RUNNING") for each in range(1, 31)] + [job(each) for each in range(31, 91)]
+    queue = [job(number, "RUNNING") for number in range(1, 31)] + [
+        job(number) for number in range(31, 91)
+    ]
     lines = [line.plain for line in frame(seen(queue, node([[]] * 4)), 20)]
     assert len(lines) <= 20 + 1
     assert "    and 24 more" in lines
@@ -134,7 +136,7 @@ def test_rates() -> None:
     ]
     assert rates_of(jobs, 1100.0) == Rates(2, 2, 1, 60.0)
     assert rates_of([], 0.0) == Rates(0, 0, 0, None)
-    many = seen([])._replace(rates=rates_of([job(4)] * MOST_LOOKED_AT, 1100.0))
+    many = seen([])._replace(rates=rates_of([job(4)] * MAX_RATED, 1100.0))
     assert frame(many, 24)[1].plain == (
         "last 5 min, the newest 1,000 jobs: 1,000 submitted, 0 started, 0 ended"
     )

@@ -1,4 +1,4 @@
-"""`flyball up` as a real process: starts, refuses, stops, and is taken up by the next one."""
+"""`flyball up` as a real process: starts, refuses, stops, and hands over to the next one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from flyball.sdk.errors import NoControlPlane
 
 FLYBALL = (sys.executable, "-m", "flyball")
 WAIT_S = 120.0
-"""Long only where the kernels are compiled first."""
+"""Maximum time to start; long only if the kernels must be compiled first."""
 
 
 class Up:
-    """A control plane in a process of its own."""
+    """Runs a control plane in a separate process."""
 
     def __init__(self, state: Path, *options: str) -> None:
         self.state = state
@@ -41,7 +41,7 @@ class Up:
         self.first_line = self.process.stdout.readline().strip()
 
     def interrupt(self, number: int = signal.SIGINT) -> tuple[int, str]:
-        """Ctrl-C; the exit code and what it said."""
+        """Send Ctrl-C; return the exit code and the output."""
         self.process.send_signal(number)
         _out, said = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, said
@@ -62,7 +62,7 @@ def until(done: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def starts(tmp_path: Path) -> Iterator[Callable[..., Up]]:
-    """Starts control planes, and sees to it that none is left."""
+    """Start control planes, and kill them afterwards."""
     begun: list[Up] = []
 
     def start(*options: str, state: Path | None = None) -> Up:
@@ -70,8 +70,8 @@ def starts(tmp_path: Path) -> Iterator[Callable[..., Up]]:
         return begun[-1]
 
     yield start
-    for each in begun:
-        each.kill()
+    for process in begun:
+        process.kill()
 
 
 def mode(path: Path) -> int:
@@ -112,7 +112,7 @@ def test_from_start_to_the_next_start(
         until(lambda: client.job(job)["state"] == "RUNNING")
         until(lambda: client.job(done)["state"] == "FAILED")
     code, said = first.interrupt()
-    assert (code, "running jobs run on" in said) == (0, True)
+    assert (code, "running jobs keep running" in said) == (0, True)
     assert not (state / "endpoint.json").exists()
     assert not mark.exists()
 
@@ -129,8 +129,8 @@ def test_from_start_to_the_next_start(
     # 5. What was decided can be decided again.
     capsys.readouterr()
     assert run(["replay", "--decisions", str(state), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["differ"], found["decisions"] >= 1) == (0, True)
+    report = json.loads(capsys.readouterr().out)
+    assert (report["differ"], report["decisions"] >= 1) == (0, True)
     assert run(["replay", "--decisions", str(state)]) == 0
     assert ": 0 differ" in capsys.readouterr().err
 
@@ -150,7 +150,7 @@ def test_whoever_listens_where_a_killed_one_was_gets_no_token(starts: Callable[.
 
 
 def test_removed_claim_survives_a_restart(starts: Callable[..., Up], tmp_path: Path) -> None:
-    """The job goes on, is never run a second time, and its end is its own."""
+    """The job continues, runs only once, and its own exit code is reported."""
     up = starts("--no-foresight")
     script = 'echo run >> "$0/runs"; read x < "$0/go"; exit 6'
     os.mkfifo(tmp_path / "go")
@@ -163,12 +163,12 @@ def test_removed_claim_survives_a_restart(starts: Callable[..., Up], tmp_path: P
     again = starts("--no-foresight")
     with Client(again.state) as client:
         until((up.state / "engine" / f"{job}.1").exists)
-        found = client.job(job)
-        assert (found["state"], found["attempts"]) == ("RUNNING", 1)
+        row = client.job(job)
+        assert (row["state"], row["attempts"]) == ("RUNNING", 1)
         (tmp_path / "go").write_text("x\n")
         until(lambda: client.job(job)["state"] not in ("RUNNING", "COMPLETING"))
-        found = client.job(job)
-        assert (found["state"], found["exit_code"], found["attempts"]) == ("FAILED", 6, 1)
+        row = client.job(job)
+        assert (row["state"], row["exit_code"], row["attempts"]) == ("FAILED", 6, 1)
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
@@ -193,7 +193,7 @@ def test_nodes_that_only_pass_time(
         job = client.submit_many([asked])[0]
         until(lambda: client.job(job)["state"] == "COMPLETED")
     assert up.interrupt()[0] == 0
-    # Whoever tampers with what was decided is found out.
+    # A changed decision in the journal is detected.
     assert run(["replay", "--decisions", str(up.state)]) == 0
     with contextlib.closing(sqlite3.connect(up.state / "journal.db")) as database:
         database.execute("update decisions set digest = '00' where number = 1")

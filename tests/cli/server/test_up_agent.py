@@ -1,4 +1,4 @@
-"""The agent that `flyball up` keeps: its settings, how often it starts again, its log."""
+"""The agent of `flyball up`: its settings, its restarts, its log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.server.up_agent import LIVED_S, AgentKeeper, agent_command, next_pause_s, trim
+from flyball.cli.server.up_agent import HEALTHY_S, AgentKeeper, agent_command, next_pause_s, trim
 from flyball.core.errors import BadInput
 
 
@@ -45,7 +45,7 @@ def test_an_agent_that_ends_early_is_started_less_and_less_often() -> None:
         pause_s = next_pause_s(pause_s, 0.1)
         pauses.append(pause_s)
     assert pauses == [2, 4, 8, 16, 32, 64, 120, 120, 120]
-    assert next_pause_s(120.0, LIVED_S) == 2.0
+    assert next_pause_s(120.0, HEALTHY_S) == 2.0
 
 
 def test_the_log_stays_small(tmp_path: Path) -> None:

@@ -24,13 +24,13 @@ WAIT_S = 240.0
 
 
 def flyball(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end. Output comes by pipe: whoever keeps that open is found out."""
+    """Run a command to its end; its output is a pipe, so a child that keeps it open is noticed."""
     return subprocess.run([*FLYBALL, *arguments], capture_output=True, text=True, timeout=WAIT_S)
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
-    """A state folder; what runs in it in the end is stopped."""
+    """Yield a state folder; a server that still runs in it afterwards is stopped."""
     folder = tmp_path / "state"
     yield folder
     pid = find_process(folder)
@@ -67,9 +67,9 @@ def test_up_in_the_background_and_down(state: Path, tmp_path: Path) -> None:
         until(lambda: client.job(job)["state"] == "RUNNING")
     down = flyball("down", "--state", str(state))
     assert down.returncode == 0, down.stderr
-    assert down.stdout == f"stopped the control plane of {state}; 1 job runs on\n"
+    assert down.stdout == f"stopped the control plane of {state}; 1 job keeps running\n"
     assert not (state / "endpoint.json").exists()
-    assert "stopping; running jobs run on" in log.read_text()
+    assert "stopping; running jobs keep running" in log.read_text()
 
     # 4. Stopping what does not run says so.
     again = flyball("down", "--state", str(state))
@@ -78,8 +78,8 @@ def test_up_in_the_background_and_down(state: Path, tmp_path: Path) -> None:
     # 5. The next one takes the job up.
     assert flyball("up", "-d", "--state", str(state), *QUIET).returncode == 0
     with Client(state) as client:
-        found = client.job(job)
-        assert (found["state"], found["attempts"]) == ("RUNNING", 1)
+        row = client.job(job)
+        assert (row["state"], row["attempts"]) == ("RUNNING", 1)
         go.touch()
         until(lambda: client.job(job)["state"] == "FAILED")
         assert client.job(job)["exit_code"] == 5
@@ -97,7 +97,8 @@ def test_start_that_fails_shows_the_end_of_its_log(state: Path) -> None:
     assert (up.returncode, up.stdout) == (2, "")
     lines = up.stderr.splitlines()
     assert "journal.db is damaged" in lines[-2]
-    assert lines[-1] == f"flyball: it did not come up (exit code 2); its log is {state / 'up.log'}"
+    log = state / "up.log"
+    assert lines[-1] == f"flyball: the server did not start (exit code 2); its log is {log}"
     assert "earlier start" not in up.stderr
     assert "journal.db is damaged" in (state / "up.log").read_text()
 
@@ -109,7 +110,7 @@ def test_bad_option_is_refused_in_the_background_too(state: Path) -> None:
 
 
 def test_down_leaves_a_stranger_alone(state: Path) -> None:
-    """A killed control plane's number may belong to another process since."""
+    """The pid of a killed control plane may belong to another process by now."""
     state.mkdir(mode=0o700)
     stranger = subprocess.Popen(["sleep", "600"])
     try:
@@ -127,11 +128,11 @@ def test_down_while_one_is_starting(state: Path) -> None:
     with locked(open_state(state)):
         down = flyball("down", "--state", str(state))
     assert (down.returncode, down.stdout) == (75, "")
-    assert "has not said yet where it is; try again" in down.stderr
+    assert "has not published its address yet; try again" in down.stderr
 
 
 def test_background_keeps_none_of_the_callers_files_open(state: Path) -> None:
-    """A lock or a pipe of the script that starts it must not live as long as it does."""
+    """The server must not keep a lock or a pipe of its calling script open."""
     heard, told = os.pipe()
     try:
         command = [*FLYBALL, "up", "-d", "--state", str(state), *QUIET]

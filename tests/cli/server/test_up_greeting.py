@@ -1,4 +1,4 @@
-"""What `flyball up` says: sizes that are true, lines that can be copied, no secret into files."""
+"""The greeting of `flyball up`: correct sizes, commands to copy, no secret in files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_line_for_curl_can_be_copied(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "token").write_text("secret")
     lines = list(greeting(URL, folder, folder, "easy", [], ""))
-    line = next(each for each in lines if "curl -H" in each)
+    line = next(text for text in lines if "curl -H" in text)
     script = f'curl() {{ printf "%s|" "$@"; }}; {line}'
     out = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
     assert out == f"-H|Authorization: Bearer secret|{URL}/api/v1/queue|"

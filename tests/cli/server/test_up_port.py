@@ -1,4 +1,4 @@
-"""`flyball up` comes back on the port it had, and says so when it cannot."""
+"""`flyball up` returns to the port it had, and says so if that is taken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["starts"]
 
 
 def port_of(up: Up) -> int:
-    """The port that clients are told."""
+    """Return the port of the endpoint file."""
     url = str(json.loads((up.state / "endpoint.json").read_text())["url"])
     port = urlsplit(url).port
     assert port is not None

@@ -47,6 +47,17 @@ def test_a_single_job_can_be_described(capsys: pytest.CaptureFixture[str], tmp_p
     assert "nan" not in capsys.readouterr().out.split()
 
 
+def test_what_jobs_run_on_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A trace that names GPU types has GPUs; one that names no type has devices."""
+    path = tmp_path / "week.csv"
+    assert run(["trace", "generate", "mixed", str(path), "--days", "1"]) == 0
+    assert run(["trace", "describe", str(path)]) == 0
+    assert "GPUs needed on average" in capsys.readouterr().out
+    path.write_text("job,submit_s,duration_s,num_gpus\na,0,60,1\nb,60,60,1\n")
+    assert run(["trace", "describe", str(path)]) == 0
+    assert "devices needed on average" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("sample", ["sacct.txt", "sacct-json.json", "kubernetes.jsonl"])
 @pytest.mark.parametrize("out", ["jobs.csv", "jobs.jsonl.gz", "jobs.swf"])
 def test_convert(capsys: pytest.CaptureFixture[str], tmp_path: Path, sample: str, out: str) -> None:

@@ -1,1 +1,1 @@
-"""Commands about jobs: submit, queue, show, logs, cancel, why, receipt, steer."""
+"""Commands on jobs: submit, queue, show, logs, cancel, hold, resize, cap, why, receipt."""

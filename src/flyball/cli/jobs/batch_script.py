@@ -1,4 +1,4 @@
-"""Batch scripts: what runs them, what their `#SBATCH` lines say, whether they call srun."""
+"""Batch scripts: their interpreter, their `#SBATCH` options, and whether they call srun."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ SRUN = re.compile(
 
 
 class Script(NamedTuple):
-    """A batch script as read.
+    """Holds what was read from a batch script.
 
     Attributes:
-        interpreter: what runs it, in front of its path.
-        options: of its `#SBATCH` lines, by long name.
-        wheres: the line of each option.
-        notes: what else is to be said about it.
-        srun: the line that first calls srun, "" = none does.
+        path: absolute path of the script.
+        interpreter: the words before its path in the command.
+        options: options of its `#SBATCH` lines, by long name.
+        origins: the line of each option, for messages.
+        notes: messages for the user.
+        srun: the first line that calls srun; "" = none does.
     """
 
     path: Path
     interpreter: tuple[str, ...]
     options: dict[str, str]
-    wheres: dict[str, str]
+    origins: dict[str, str]
     notes: list[str]
     srun: str
 
 
 def is_script(path: Path) -> bool:
-    """Whether a file is a text to be run by an interpreter."""
+    """Return whether a file is a text that an interpreter runs."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -50,10 +51,10 @@ def is_script(path: Path) -> bool:
 
 
 def read_script(path: Path) -> Script:
-    """A script's interpreter and its options.
+    """Read a script's interpreter and its options.
 
     Raises:
-        BadInput: too large, or an option that is not understood, with the line.
+        BadInput: too large, or an option is not understood; names the line.
     """
     lines = _lines(path)
     interpreter: tuple[str, ...] = ("/bin/sh",)
@@ -61,29 +62,29 @@ def read_script(path: Path) -> Script:
         # As the kernel reads it: a program and at most one argument.
         interpreter = tuple(lines[0][2:].strip().split(None, 1))
     options: dict[str, str] = {}
-    wheres: dict[str, str] = {}
+    origins: dict[str, str] = {}
     notes: list[str] = []
     body = next((i for i, line in enumerate(lines) if _is_command(line)), len(lines))
     for number, line in enumerate(lines[:body], start=1):
         if line.split(None, 1)[:1] == [MARK]:
             where = f"{path} line {number}"
-            found = read_words(_words(line, where), where)
-            options = joined(options, found)
-            wheres |= dict.fromkeys(found, where)
+            line_options = read_words(_words(line, where), where)
+            options = joined(options, line_options)
+            origins |= dict.fromkeys(line_options, where)
     late = sum(line.split(None, 1)[:1] == [MARK] for line in lines[body:])
     if late:
         notes.append(f"{path}: {late} {MARK} lines after the first command have no effect")
     calls = next((i for i, line in enumerate(lines[body:], body + 1) if _calls_srun(line)), 0)
     srun = f"{path} line {calls}" if calls else ""
-    return Script(path.resolve(), interpreter, options, wheres, notes, srun)
+    return Script(path.resolve(), interpreter, options, origins, notes, srun)
 
 
 def _lines(path: Path) -> list[str]:
     if path.stat().st_size > MAX_SCRIPT_BYTES:
         raise BadInput(f"{path}: larger than a script can be", "name the program that runs it")
     content = path.read_bytes()
-    if b"\r\n" in content:  # as in Slurm: the shell would take the \r for a part of every word
-        raise BadInput(f"{path}: has the line ends of Windows", f"try sed -i 's/\\r$//' {path}")
+    if b"\r\n" in content:  # refused as in Slurm: the shell would read \r as part of each last word
+        raise BadInput(f"{path}: has Windows line ends", f"try sed -i 's/\\r$//' {path}")
     return content.decode("utf-8", errors="replace").splitlines()
 
 
@@ -101,5 +102,5 @@ def _words(line: str, where: str) -> list[str]:
     except ValueError as error:
         raise BadInput(f"{where}: {error}", "close the quotation") from None
     if words[:1] in (["hetjob"], ["packjob"]):
-        raise BadInput(f"{where}: jobs of several parts cannot be had", "submit a script for each")
+        raise BadInput(f"{where}: heterogeneous jobs are not supported", "submit a script for each")
     return words

@@ -1,4 +1,4 @@
-"""The forms in which Slurm writes when a job may begin (`--begin`)."""
+"""Parser of Slurm's notation for the earliest start of a job (`--begin`)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ REMEDY = "use e.g. now+1hour, 16:00, tomorrow, 2030-01-20T12:34:00"
 
 
 def begin_time(text: str, now: datetime | None = None) -> float:
-    """When a job may begin, in seconds since 1970, by the clock of this machine.
+    """Return the earliest start in seconds since 1970, in local time.
 
-    `now`, `now+60` (seconds), `now+2hours`; `16:00`, `4:30pm`, `noon`, which is tomorrow if it has
-    passed today; `today`, `tomorrow`; `2030-01-20`, `01/20/30`, `0120` or `012030`; and a date with
-    a time after `T` or a space.
+    `now`, `now+60` (seconds), `now+2hours`; `16:00`, `4:30pm`, `noon`, which mean tomorrow if the
+    time has passed today; `today`, `tomorrow`; `2030-01-20`, `01/20/30`, `0120` or `012030`; and a
+    date with a time after `T` or a space.
 
     Args:
         now: local time without a zone; None = the clock.
@@ -32,15 +32,15 @@ def begin_time(text: str, now: datetime | None = None) -> float:
     Raises:
         BadInput: anything else, or a day that does not exist.
     """
-    now = now or datetime.now()  # without a zone: what people write is local time
+    now = now or datetime.now()  # without a zone, since users write local time
     word = " ".join(text.strip().lower().split())
     try:
-        found = _moment(word, now)
+        moment = _moment(word, now)
     except (ValueError, OverflowError) as error:
-        raise BadInput(f"{text[:40]!r} is not a time to begin: {error}", REMEDY) from None
-    if found is None:
-        raise BadInput(f"{text[:40]!r} is not a time to begin", REMEDY)
-    return found.timestamp()
+        raise BadInput(f"{text[:40]!r} is not a start time: {error}", REMEDY) from None
+    if moment is None:
+        raise BadInput(f"{text[:40]!r} is not a start time", REMEDY)
+    return moment.timestamp()
 
 
 def _moment(word: str, now: datetime) -> datetime | None:
@@ -63,27 +63,27 @@ def _moment(word: str, now: datetime) -> datetime | None:
 def _clock(word: str) -> time | None:
     if word in CLOCKS:
         return CLOCKS[word]
-    found = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))? ?(am|pm)?", word)
-    if not found:
+    match = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))? ?(am|pm)?", word)
+    if not match:
         return None
-    hour = int(found[1])
-    if found[4]:
+    hour = int(match[1])
+    if match[4]:
         if not 1 <= hour <= 12:
             raise ValueError("hour must be in 1..12")
-        hour = hour % 12 + 12 * (found[4] == "pm")
-    return time(hour, int(found[2]), int(found[3] or 0))
+        hour = hour % 12 + 12 * (match[4] == "pm")
+    return time(hour, int(match[2]), int(match[3] or 0))
 
 
 def _day(word: str, today: date) -> date | None:
     if word in ("today", "tomorrow"):
         return today + timedelta(days=word == "tomorrow")
-    if found := re.fullmatch(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", word):
-        return date(int(found[1]), int(found[2]), int(found[3]))
-    found = re.fullmatch(r"([0-9]{2})[/.]?([0-9]{2})(?:[/.]?([0-9]{2}))?", word)
-    if not found:
+    if match := re.fullmatch(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", word):
+        return date(int(match[1]), int(match[2]), int(match[3]))
+    match = re.fullmatch(r"([0-9]{2})[/.]?([0-9]{2})(?:[/.]?([0-9]{2}))?", word)
+    if not match:
         return None
-    month, day_of_month = int(found[1]), int(found[2])
-    if found[3]:
-        return date(2000 + int(found[3]), month, day_of_month)
+    month, day_of_month = int(match[1]), int(match[2])
+    if match[3]:
+        return date(2000 + int(match[3]), month, day_of_month)
     this_year = date(today.year, month, day_of_month)
     return this_year if this_year >= today else this_year.replace(year=today.year + 1)

@@ -1,4 +1,4 @@
-"""`flyball cancel`: have jobs end."""
+"""`flyball cancel`: cancels jobs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from flyball.cli.formats import clean, count_text
 from flyball.cli.jobs.queue import ranges_text
+from flyball.cli.live import State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import State, clean, connected, count_text, job_id
 from flyball.core.errors import BadInput
 from flyball.sdk.errors import ApiError
 
@@ -25,14 +26,14 @@ Examples:
   flyball cancel --name sweep
   flyball cancel --all
 \b
-The number of an array means all its tasks. Each job is told, whatever becomes of the others;
-the exit code is 2 if there is one that does not exist.
+The number of an array means all its tasks. Each job is cancelled independently of the others;
+the exit code is 2 if one of them does not exist.
 """
 
 SHOWN = 20
-"""Ranges of numbers that are named; --json has all."""
+"""Maximum number of ranges of job numbers printed; --json has all."""
 AT_A_TIME = 16
-"""Requests: each waits until it is durable, and those that wait together share one write."""
+"""Number of concurrent requests. Each waits until it is durable; concurrent ones share a write."""
 
 
 def cancel(
@@ -40,24 +41,26 @@ def cancel(
         list[str] | None, typer.Argument(metavar="[ID]...", help="Jobs: 12, or 12_3 for a task.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every job that runs or waits.")
+        bool, typer.Option("--all", help="All running and waiting jobs.")
     ] = False,
-    name: Annotated[str | None, typer.Option("--name", "-n", help="All with this name.")] = None,
-    user: Annotated[str | None, typer.Option("--user", "-u", help="All of this user's.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="All jobs with this name.")
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", "-u", help="All jobs of this user.")] = None,
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Cancel jobs: those that wait at once, those that run with SIGTERM and, later, SIGKILL."""
-    chosen = [job_id(each) for each in jobs or ()]
+    """Cancel jobs: waiting ones at once, running ones with SIGTERM and, later, SIGKILL."""
+    chosen = [job_id(job) for job in jobs or ()]
     if not chosen and not everything and name is None and user is None:
         raise BadInput("no job to cancel", "name its number, or use --name, --user or --all")
     if chosen and (everything or name is not None or user is not None):
-        raise BadInput("jobs are named, and chosen by an option as well", "use one of the two")
+        raise BadInput("both job numbers and an option select jobs", "use one of the two")
     with connected(state) as client:
         if chosen:
             done = cancel_each(client, list(dict.fromkeys(chosen)))
         else:
-            done = Done(sorted(client.cancel_all(user, name)), [], {})
+            done = Cancellation(sorted(client.cancel_all(user, name)), [], {})
     if as_json:
         print_json(done.as_dict())
     else:
@@ -67,13 +70,13 @@ def cancel(
         raise typer.Exit(max(error.exit_code for error in done.failed.values()))
 
 
-class Done(NamedTuple):
-    """What became of a wish that jobs end.
+class Cancellation(NamedTuple):
+    """Holds the result of a request to cancel jobs.
 
     Attributes:
-        cancelled: the jobs that were told to.
-        ended: those asked for that had ended already.
-        failed: those asked for that could not be told, and why.
+        cancelled: ids of the jobs that were cancelled.
+        ended: requested jobs that had ended already.
+        failed: requested jobs that could not be cancelled, and why.
     """
 
     cancelled: list[int]
@@ -81,13 +84,13 @@ class Done(NamedTuple):
     failed: dict[str, ApiError]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the result for JSON."""
         failed = [{"job": job, "error": str(error)} for job, error in self.failed.items()]
         return {**self._asdict(), "failed": failed}
 
 
-def cancel_each(client: Client, jobs: Sequence[str]) -> Done:
-    """Cancel jobs by their numbers; one that is not there keeps no other from ending."""
+def cancel_each(client: Client, jobs: Sequence[str]) -> Cancellation:
+    """Cancel jobs by number, each independently of the others."""
 
     def one(job: str) -> list[int] | ApiError:
         try:
@@ -97,14 +100,14 @@ def cancel_each(client: Client, jobs: Sequence[str]) -> Done:
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         answers = dict(zip(jobs, pool.map(one, jobs), strict=True))
-    told = {job: ids for job, ids in answers.items() if not isinstance(ids, ApiError)}
+    accepted = {job: ids for job, ids in answers.items() if not isinstance(ids, ApiError)}
     failed = {job: error for job, error in answers.items() if isinstance(error, ApiError)}
-    cancelled = sorted({each for ids in told.values() for each in ids})
-    return Done(cancelled, [job for job, ids in told.items() if not ids], failed)
+    cancelled = sorted({job_id for ids in accepted.values() for job_id in ids})
+    return Cancellation(cancelled, [job for job, ids in accepted.items() if not ids], failed)
 
 
-def lines(done: Done) -> Iterator[str]:
-    """What is said of it."""
+def lines(done: Cancellation) -> Iterator[str]:
+    """Yield the result in sentences."""
     if done.cancelled:
         ranges = ranges_text(done.cancelled).split(",")
         rest = ",..." if len(ranges) > SHOWN else ""

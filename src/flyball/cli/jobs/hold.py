@@ -1,4 +1,4 @@
-"""`flyball hold` and `flyball release`: keep waiting jobs from starting, and let them start."""
+"""`flyball hold` keeps waiting jobs from starting, `flyball release` lets them start."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.formats import Job, clean
+from flyball.cli.live import State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import Job, State, clean, connected, job_id
 from flyball.core.units import duration_text
 from flyball.sdk.submitter import user_name
 
@@ -19,7 +20,7 @@ Examples:
   flyball hold 12_3 14
   flyball submit --hold -- python train.py    (held from the start)
 \b
-The number of an array means all its tasks that wait. flyball release lets them start.
+The number of an array means all its waiting tasks. flyball release lets them start.
 """
 RELEASE_EXAMPLES = """\b
 Examples:
@@ -29,14 +30,16 @@ Examples:
 A job that was submitted with --begin still waits for its time.
 """
 
-Jobs = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs: 12, or 12_3 for a task.")]
+Jobs = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="Job numbers: 12, or 12_3 for an array task.")
+]
 
 
 def hold(jobs: Jobs, as_json: AsJson = False, state: State = None) -> None:
     """Keep waiting jobs from starting until they are released."""
-    numbers = [job_id(each) for each in jobs]
+    numbers = [job_id(job) for job in jobs]
     with connected(state) as client:
-        ids = [each for number in numbers for each in client.hold(number, user_name())]
+        ids = [held_id for number in numbers for held_id in client.hold(number, user_name())]
     if as_json:
         print_json({"ids": ids})
     else:
@@ -45,10 +48,10 @@ def hold(jobs: Jobs, as_json: AsJson = False, state: State = None) -> None:
 
 def release(jobs: Jobs, as_json: AsJson = False, state: State = None) -> None:
     """Let held jobs start as soon as they can."""
-    numbers = [job_id(each) for each in jobs]
+    numbers = [job_id(job) for job in jobs]
     with connected(state) as client:
         done = {number: client.release(number) for number in numbers}
-    ids = [each for released in done.values() for each in released]
+    ids = [released_id for released in done.values() for released_id in released]
     if as_json:
         print_json({"ids": ids})
         return
@@ -60,7 +63,7 @@ def release(jobs: Jobs, as_json: AsJson = False, state: State = None) -> None:
 
 
 def held_text(job: Job, now: float) -> str:
-    """Why a job may not start yet: `held by you; flyball release 7`; empty if it may."""
+    """Return why a job may not start yet: `held by you; flyball release 7`; empty if it may."""
     held = job.get("held")
     if not held:
         return ""

@@ -6,9 +6,9 @@
     memory: 4G
     limit: 1:30:00
 
-Several stand in a list under `jobs:`; `after: NAME` waits for an earlier one of the file.
-Every value is read as the text it is written as, so `1:30:00` is a time, `no` an argument
-and `3` the argument "3". docs/reference/jobs.md lists the keys.
+Several jobs are listed under `jobs:`; `after: NAME` waits for an earlier job of the file.
+Every value is read as text, so `1:30:00` is a time, `no` an argument and `3` the argument
+"3". docs/reference/jobs.md lists the keys.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flyball.cli.jobs.sbatch import (
     memory_mib,
     time_s,
 )
-from flyball.cli.server.live_options import JOB_ID
+from flyball.cli.live import JOB_ID
 from flyball.core.errors import BadInput, UnknownName
 
 ENDINGS = (".yaml", ".yml")
@@ -43,13 +43,13 @@ MAX_PRIORITY = 1e6
 
 @dataclass
 class Draft:
-    """A job as described, before it is known which numbers others have.
+    """Holds a job before submission, when other jobs of the file may have no number yet.
 
     Attributes:
-        values: fields of `core.jobs.JobSpec`, but for those below.
-        after: (how, job or name) pairs.
-        tasks: of an array, None = a single job.
-        export: variables it is given from ours, as in `sbatch.exported`.
+        values: fields of `core.jobs.JobSpec`, except those below.
+        after: (how, job number or name) pairs.
+        tasks: tasks of an array; None = a single job.
+        export: variables taken from the submitter's environment, as in `sbatch.exported`.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Draft:
 
     @property
     def name(self) -> str:
-        """For people: as stated, else the program's own name."""
+        """Return the stated name, else the name of the program."""
         return str(self.values.get("name") or Path(self.values["argv"][0]).name)
 
 
@@ -67,40 +67,42 @@ class Draft:
 
 
 def text(value: str) -> str:
-    """A name: something printable of at most 200 characters."""
+    """Return a name if it is printable and has at most 200 characters."""
     if not value.strip() or len(value) > 200 or not value.isprintable():
         raise BadInput(f"{value[:40]!r} is not a name", "use 1 to 200 printable characters")
     return value.strip()
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
-    """A whole number in a range."""
+def integer(low: int, high: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers in a range."""
 
     def read(value: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()) or not low <= int(value) <= high:
-            raise BadInput(f"{value[:40]!r} is no use", f"use a whole number from {low} to {high}")
+            raise BadInput(
+                f"{value[:40]!r} is not valid", f"use a whole number from {low} to {high}"
+            )
         return int(value)
 
     return read
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
-    """A number in a range."""
+    """Return a reader of numbers in a range."""
 
     def read(value: str) -> float:
         try:
-            found = float(value)
+            result = float(value)
         except ValueError:
-            found = float("nan")
-        if not low <= found <= high:
-            raise BadInput(f"{value[:40]!r} is no use", f"use a number from {low:g} to {high:g}")
-        return found
+            result = float("nan")
+        if not low <= result <= high:
+            raise BadInput(f"{value[:40]!r} is not valid", f"use a number from {low:g} to {high:g}")
+        return result
 
     return read
 
 
 def yes_or_no(value: str) -> bool:
-    """`true` or `false`, or a word for one of them."""
+    """Return the value of `true`, `yes`, `on`, `false`, `no` or `off`."""
     words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
     if value.strip().lower() not in words:
         raise BadInput(f"{value[:40]!r} is neither true nor false", "use true or false")
@@ -108,15 +110,15 @@ def yes_or_no(value: str) -> bool:
 
 
 def size_range(value: str) -> tuple[int, int]:
-    """Fewest and most devices of an elastic job: `1-4`."""
-    found = re.fullmatch(r"([1-9][0-9]{0,4})-([1-9][0-9]{0,4})", value.strip())
-    if not found or int(found[1]) > int(found[2]):
-        raise BadInput(f"{value[:40]!r} is no range", "write e.g. 1-4")
-    return int(found[1]), int(found[2])
+    """Return the minimum and maximum number of cores or GPUs of an elastic job: `1-4`."""
+    match = re.fullmatch(r"([1-9][0-9]{0,4})-([1-9][0-9]{0,4})", value.strip())
+    if not match or int(match[1]) > int(match[2]):
+        raise BadInput(f"{value[:40]!r} is not a range", "write e.g. 1-4")
+    return int(match[1]), int(match[2])
 
 
 def job_class(value: str) -> str:
-    """One of the five workload classes."""
+    """Return the value if it is one of the five workload classes."""
     from flyball.core.workload import CLASS_LABELS
 
     if value not in CLASS_LABELS:
@@ -129,11 +131,11 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "name": ("name", text),
     "tenant": ("tenant", text),
     "model": ("model", text),
-    "cpus": ("cpus", whole(1, MAX_CPUS)),
-    "milli": ("milli", whole(1, 1000)),
+    "cpus": ("cpus", integer(1, MAX_CPUS)),
+    "milli": ("milli", integer(1, 1000)),
     "memory": ("memory_mib", memory_mib),
-    "memory_mib": ("memory_mib", whole(0, 2**40)),
-    "max_processes": ("max_processes", whole(0, 2**22)),
+    "memory_mib": ("memory_mib", integer(0, 2**40)),
+    "max_processes": ("max_processes", integer(0, 2**22)),
     "limit": ("limit_s", time_s),
     "limit_s": ("limit_s", SECONDS),
     "estimate": ("estimate_s", time_s),
@@ -144,14 +146,14 @@ KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "requeue": ("requeue", yes_or_no),
     "preemptible": ("preemptible", yes_or_no),
     "grace_s": ("grace_s", number(0, 86_400)),
-    "nice": ("nice", whole(0, 19)),
+    "nice": ("nice", integer(0, 19)),
     "hold": ("hold", yes_or_no),
     "begin": ("begin_time", begin_time),
     "begin_time": ("begin_time", number(0, 1e11)),
-    "least": ("least", whole(1, MAX_CPUS)),
-    "most": ("most", whole(1, MAX_CPUS)),
+    "least": ("least", integer(1, MAX_CPUS)),
+    "most": ("most", integer(1, MAX_CPUS)),
 }
-"""Keys whose value stands for itself: the field it sets, and how it is read."""
+"""Keys with a single value: the field that each sets, and the reader of the value."""
 OTHER_KEYS = (
     *("argv", "command", "cwd", "env", "export", "gpus", "after", "array", "signal"),
     *("output", "stdout", "error", "stderr", "elastic", "notify"),
@@ -163,24 +165,24 @@ ALL_KEYS = (*KEYS, *OTHER_KEYS)
 
 
 def read_jobs(path: Path) -> list[Draft]:
-    """The jobs of a file, in order.
+    """Return the jobs of a file, in order.
 
     Raises:
-        BadInput: not such a file, or something in it that is not understood: where, and why.
+        BadInput: not a job file, or something in it is not understood; names where and why.
     """
     folder = path.resolve().parent
     content = _load(path)
     rows: Any = [content]
-    wheres = [str(path)]
+    origins = [str(path)]
     if isinstance(content, dict) and "jobs" in content:
         _known_keys(content, ("jobs",), str(path))
         content = content["jobs"]
     if isinstance(content, list):
         if not content or len(content) > MAX_JOBS:
             raise BadInput(f"{path}: {len(content)} jobs", f"list 1 to {MAX_JOBS:,}")
-        rows, wheres = content, [f"{path}: jobs[{i}]" for i in range(len(content))]
-    drafts = [_draft(row, where, folder) for row, where in zip(rows, wheres, strict=True)]
-    _check_names(drafts, wheres)
+        rows, origins = content, [f"{path}: jobs[{i}]" for i in range(len(content))]
+    drafts = [_draft(row, where, folder) for row, where in zip(rows, origins, strict=True)]
+    _check_names(drafts, origins)
     return drafts
 
 
@@ -188,14 +190,14 @@ def _load(path: Path) -> Any:
     import yaml
 
     class Plain(yaml.BaseLoader):
-        """Every scalar is a text, and no key may stand twice."""
+        """Reads every scalar as text, and refuses a repeated key."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             keys = [self.construct_object(key, deep) for key, _ in node.value]
-            for each in keys:
-                if isinstance(each, str) and keys.count(each) > 1:
+            for name in keys:
+                if isinstance(name, str) and keys.count(name) > 1:
                     line = node.start_mark.line + 1
-                    raise BadInput(f"{path}: {each!r} stands twice below line {line}", "keep one")
+                    raise BadInput(f"{path}: {name!r} appears twice below line {line}", "keep one")
             return super().construct_mapping(node, deep)
 
     try:
@@ -204,7 +206,7 @@ def _load(path: Path) -> Any:
         return yaml.load(path.read_text("utf-8"), Loader=Plain)  # noqa: S506 - texts only
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise BadInput(f"{path}{line}: not YAML: {error.problem}", "mend that line") from None
+        raise BadInput(f"{path}{line}: not YAML: {error.problem}", "correct that line") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, TypeError):
         raise BadInput(f"{path}: not a YAML text file", "see docs/reference/jobs.md") from None
     except OSError as error:
@@ -231,7 +233,7 @@ def _draft(row: Any, where: str, folder: Path) -> Draft:
 
 
 def _take(draft: Draft, key: str, value: Any, folder: Path) -> None:
-    """Put what one key says into the draft."""
+    """Store the value of one key in the draft."""
     values = draft.values
     if key in KEYS:
         name, read = KEYS[key]
@@ -259,7 +261,9 @@ def _take(draft: Draft, key: str, value: Any, folder: Path) -> None:
             values[name] = size
     elif key == "notify":
         targets = value if isinstance(value, list) else [value]
-        values["notify"] = [each if isinstance(each, str) else _words(each) for each in targets]
+        values["notify"] = [
+            target if isinstance(target, str) else _words(target) for target in targets
+        ]
     elif key == "array":
         draft.tasks = array_tasks(_scalar(value))
     elif key == "export":
@@ -280,14 +284,14 @@ def _scalar(value: Any) -> str:
 
 
 def _words(value: Any) -> list[str]:
-    """A command: a list, or a line that is split at spaces and quotes; no shell sees it."""
+    """Return a command from a list, or from a line split at spaces and quotes, without a shell."""
     words = value
     if isinstance(value, str):
         try:
             words = shlex.split(value)
         except ValueError as error:
             raise BadInput(str(error), "close the quotation") from None
-    if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise BadInput("is not a list of words", "e.g. [python, train.py, --epochs, 3]")
     if not words or not words[0]:
         raise BadInput("is empty", "e.g. [python, train.py]")
@@ -298,8 +302,8 @@ def _variables(value: Any) -> dict[str, str]:
     good = isinstance(value, dict) and all(
         isinstance(name, str)
         and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
-        and isinstance(each, str)
-        for name, each in value.items()
+        and isinstance(content, str)
+        for name, content in value.items()
     )
     if not good:
         raise BadInput("is not a list of variables", "write e.g. {OMP_NUM_THREADS: 2}")
@@ -307,7 +311,7 @@ def _variables(value: Any) -> dict[str, str]:
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, str]]:
-    """(how, job) of `prepare`, `afterany:prepare`, a list of such, or `{afterok: [a, b]}`."""
+    """Yield (how, job) of `prepare`, `afterany:prepare`, a list of such, or `{afterok: [a, b]}`."""
     if isinstance(value, str):
         if value.split(":", 1)[0] in HOW:
             yield from dependencies(value)
@@ -318,21 +322,21 @@ def _pairs(value: Any) -> Iterator[tuple[str, str]]:
             for job in jobs if isinstance(jobs, list) else [jobs]:
                 yield from dependencies(f"{how}:{_scalar(job)}")
     elif isinstance(value, list):
-        for each in value:
-            if isinstance(each, list) and len(each) == 2:
-                yield from dependencies(":".join(map(_scalar, each)))
-            elif isinstance(each, str | dict):
-                yield from _pairs(each)
+        for item in value:
+            if isinstance(item, list) and len(item) == 2:
+                yield from dependencies(":".join(map(_scalar, item)))
+            elif isinstance(item, str | dict):
+                yield from _pairs(item)
             else:
-                raise BadInput(f"holds {_kind(each)}", "e.g. [prepare, afterany:12]")
+                raise BadInput(f"holds {_kind(item)}", "e.g. [prepare, afterany:12]")
     else:
         raise BadInput(f"is {_kind(value)}", "e.g. prepare, or {afterok: [prepare, 12]}")
 
 
-def _check_names(drafts: list[Draft], wheres: list[str]) -> None:
-    """A job may wait for one with a number, or for one name that stands before it."""
+def _check_names(drafts: list[Draft], origins: list[str]) -> None:
+    """Check that every job waits for a job number, or for one earlier name of the file."""
     earlier: list[str] = []
-    for draft, where in zip(drafts, wheres, strict=True):
+    for draft, where in zip(drafts, origins, strict=True):
         for _how, job in draft.after:
             if JOB_ID.fullmatch(job):
                 continue
@@ -344,10 +348,10 @@ def _check_names(drafts: list[Draft], wheres: list[str]) -> None:
             earlier.append(draft.name)
 
 
-def _known_keys(row: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+def _known_keys(row: dict[str, Any], allowed: tuple[str, ...], where: str) -> None:
     for key in row:
-        if key not in known:
-            raise UnknownName(f"key in {where}:", str(key), known)
+        if key not in allowed:
+            raise UnknownName(f"key in {where}:", str(key), allowed)
 
 
 def _kind(value: Any) -> str:

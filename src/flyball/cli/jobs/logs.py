@@ -1,4 +1,4 @@
-"""`flyball logs`: what a job printed."""
+"""`flyball logs`: prints a job's output."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.formats import clean
+from flyball.cli.live import JobId, State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, whole_number
-from flyball.cli.server.live_options import JobId, State, clean, connected, job_id
 from flyball.core.errors import BadInput
 
 EXAMPLES = """\b
@@ -23,16 +24,19 @@ Examples:
 
 def logs(
     job: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing until it ends.")
+    ] = False,
     tail: Annotated[int | None, typer.Option("--tail", "-n", help="Only the last N lines.")] = None,
-    attempt: Annotated[int, typer.Option(help="Which try; 0 = the last one.")] = 0,
+    attempt: Annotated[int, typer.Option(help="Which attempt; 0 = the last one.")] = 0,
     stderr: Annotated[
-        bool, typer.Option("--stderr", "-e", help="Its error output, if that has a file.")
+        bool,
+        typer.Option("--stderr", "-e", help="Print its error output, if it has a separate file."),
     ] = False,
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Print what a job printed, as it is; with --stderr its error file."""
+    """Print a job's output; with --stderr, its error file."""
     whole_number(attempt, "--attempt", 0, 1_000_000)
     if tail is not None:
         whole_number(tail, "--tail", 0, 1_000_000)

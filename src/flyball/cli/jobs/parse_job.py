@@ -1,4 +1,4 @@
-"""From the words of a command line, or of a script, to the jobs that they describe."""
+"""Parses a command line, a batch script or a job file into the jobs that it describes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from flyball.cli.jobs.job_file import (
     MAX_CPUS,
     MAX_PRIORITY,
     Draft,
+    integer,
     job_class,
     number,
     read_jobs,
     size_range,
     text,
-    whole,
 )
 from flyball.cli.jobs.program_check import check_program
 from flyball.cli.jobs.slurm_options import FLAGS, IGNORED, SEPARATOR, notes_of
@@ -33,15 +33,16 @@ ALTERNATIVES = (
     ("ntasks", "ntasks-per-node", "ntasks-per-gpu"),
     ("cpus-per-task", "cpus-per-gpu"),
 )
-"""Several ways to say the same thing: one on the command line replaces all of the script."""
+"""Options that exclude each other: one on the command line replaces all of the script's."""
 SHELL = ("/bin/sh", "-c")
 
 
-class Described(NamedTuple):
-    """What a command line asks for.
+class Request(NamedTuple):
+    """Holds what a command line asks for.
 
     Attributes:
-        notes: what is to be said about it.
+        drafts: the jobs.
+        notes: messages for the user.
         flags: options without a value that concern the submission, not the job.
     """
 
@@ -50,65 +51,65 @@ class Described(NamedTuple):
     flags: frozenset[str] = frozenset()
 
 
-def described(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Described:
-    """The jobs that a command line describes, and what is to be said about it.
+def parse_command(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Request:
+    """Return the jobs that a command line describes, with notes for the user.
 
     Args:
-        command: all after the options.
+        command: all words after the options.
         options: by long name.
-        dashes: whether a `--` stood before the command: then it is one, whatever it is called.
+        dashes: whether `--` preceded the command; then it is never a script or a job file.
 
     Raises:
-        BadInput: something that is not understood, with the option and the line of the script.
+        BadInput: something is not understood; names the option and the line of the script.
     """
-    found = _described(command, options, dashes)
-    for draft in found.drafts:
+    request = _parse(command, options, dashes)
+    for draft in request.drafts:
         check_program(draft.values["argv"], Path(draft.values["cwd"]))
-    return found
+    return request
 
 
-def _described(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Described:
+def _parse(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Request:
     file = Path(command[0])
     if not dashes and file.suffix in ENDINGS:
-        return _of_file(file, command[1:], options)
+        return _parse_file(file, command[1:], options)
     here = Path.cwd()
     if not dashes and file.suffix in batch_script.SCRIPT_ENDINGS and not file.is_file():
         raise BadInput(f"{file}: no such script", "name one, or put -- before a command")
     if not dashes and batch_script.is_script(file):
-        return _of_script(file, command[1:], options, here)
+        return _parse_script(file, command[1:], options, here)
     draft = draft_of(command, options, here)
     notes = remarks(options, {})
     if "/" not in command[0] and shutil.which(command[0]) is None:
         notes.append(f"no program {command[0]!r} on your PATH")
-    return Described([draft], notes, _flags(options))
+    return Request([draft], notes, _flags(options))
 
 
-def wrapped(line: str, options: Mapping[str, str]) -> Described:
-    """The job of `--wrap`: a line for the shell."""
+def parse_wrapped(line: str, options: Mapping[str, str]) -> Request:
+    """Return the job of `--wrap`, a line for the shell."""
     asked = {"job-name": "wrap", **options}
     draft = draft_of([*SHELL, line], asked, Path.cwd())
-    return Described([draft], remarks(options, {}), _flags(options))
+    return Request([draft], remarks(options, {}), _flags(options))
 
 
-def _of_file(file: Path, rest: Sequence[str], options: Mapping[str, str]) -> Described:
+def _parse_file(file: Path, rest: Sequence[str], options: Mapping[str, str]) -> Request:
     extra = [f"--{name}" for name in options if name not in IGNORED and name not in FLAGS]
     if rest or extra:
         what = rest[0] if rest else extra[0]
         raise BadInput(f"{what!r} does not go with a job file", f"write it into {file}")
-    return Described(read_jobs(file), notes_of(options, {}), _flags(options))
+    return Request(read_jobs(file), notes_of(options, {}), _flags(options))
 
 
-def _of_script(
+def _parse_script(
     file: Path, rest: Sequence[str], options: Mapping[str, str], here: Path
-) -> Described:
+) -> Request:
     script = batch_script.read_script(file)
     asked = {"job-name": file.name, **merged(script.options, options)}
-    wheres = {name: each for name, each in script.wheres.items() if name not in options}
-    draft = draft_of([*script.interpreter, str(script.path), *rest], asked, here, wheres, True)
-    notes = [*remarks(asked, wheres), *script.notes]
+    origins = {name: line for name, line in script.origins.items() if name not in options}
+    draft = draft_of([*script.interpreter, str(script.path), *rest], asked, here, origins, True)
+    notes = [*remarks(asked, origins), *script.notes]
     if script.srun and shutil.which("srun") is None:
         notes.append(f"{script.srun} calls srun, and there is none on your PATH; {NO_SRUN}")
-    return Described([draft], notes, _flags(asked))
+    return Request([draft], notes, _flags(asked))
 
 
 NO_SRUN = "drop the word srun (mpirun, torchrun and the like start several processes)"
@@ -119,45 +120,45 @@ def _flags(options: Mapping[str, str]) -> frozenset[str]:
 
 
 def merged(script: Mapping[str, str], line: Mapping[str, str]) -> dict[str, str]:
-    """A script's options with those of the command line, which win."""
-    hidden = {each for group in ALTERNATIVES if line.keys() & set(group) for each in group}
+    """Merge a script's options with those of the command line, which take precedence."""
+    hidden = {name for group in ALTERNATIVES if line.keys() & set(group) for name in group}
     return {key: value for key, value in script.items() if key not in hidden} | dict(line)
 
 
-def remarks(options: Mapping[str, str], wheres: Mapping[str, str]) -> list[str]:
-    """What is to be said about options that do less here than in Slurm, or nothing."""
+def remarks(options: Mapping[str, str], origins: Mapping[str, str]) -> list[str]:
+    """Return notes on options that do less here than in Slurm, or nothing."""
 
-    def said(name: str, words: str) -> str:
-        return f"{wheres[name]}: --{name}: {words}" if name in wheres else f"--{name}: {words}"
+    def remark(name: str, words: str) -> str:
+        return f"{origins[name]}: --{name}: {words}" if name in origins else f"--{name}: {words}"
 
-    notes = notes_of(options, wheres)
+    notes = notes_of(options, origins)
     gpus, others = sbatch.gres(options.get("gres", ""))
     if others:
-        notes.append(said("gres", f"{', '.join(others)} not given out here, and not looked at"))
+        notes.append(remark("gres", f"{', '.join(others)} not managed here, and ignored"))
     for name in ("gpus", "gpus-per-node", "gpus-per-task", "gres"):
-        asked = gpus if name == "gres" else [options.get(name, "")]
-        if any(":" in each for each in asked):
-            notes.append(said(name, "the type of GPU has no effect: there is one type here"))
+        requests = gpus if name == "gres" else [options.get(name, "")]
+        if any(":" in request for request in requests):
+            notes.append(remark(name, "the type of GPU has no effect: there is one type here"))
     if "signal" in options:
         limit_s = sbatch.time_s(options.get("time", "0"))
         before_s = sbatch.limit_signal(options["signal"]).before_s or sbatch.SIGNAL_BEFORE_S
         if not limit_s:
-            notes.append(said("signal", "without --time, sent only when the job is set aside"))
+            notes.append(remark("signal", "without --time, sent only when the job is preempted"))
         elif before_s >= limit_s:
             words = f"sent at the start: its limit of {limit_s:g} s is not above {before_s:g} s"
-            notes.append(said("signal", words))
+            notes.append(remark("signal", words))
     return notes
 
 
 class Reader:
-    """Options, read one by one; what is wrong with one is said with its name and its line."""
+    """Reads options one by one; its errors name the option and its line."""
 
-    def __init__(self, options: Mapping[str, str], wheres: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], origins: Mapping[str, str]) -> None:
         self.options = options
-        self.wheres = wheres
+        self.origins = origins
 
     def __call__(self, name: str, reader: Callable[[str], Value]) -> Value | None:
-        """The value of an option, None = not stated."""
+        """Return the value of an option; None = not stated."""
         if name not in self.options:
             return None
         try:
@@ -166,12 +167,12 @@ class Reader:
             raise BadInput(f"{self.place(name)}: {error}") from None
 
     def place(self, name: str) -> str:
-        """An option as it is named to people."""
-        return f"{self.wheres[name]}: --{name}" if name in self.wheres else f"--{name}"
+        """Return the option's name for messages, with its line in the script."""
+        return f"{self.origins[name]}: --{name}" if name in self.origins else f"--{name}"
 
 
 class Size(NamedTuple):
-    """How much is asked for; None = not stated."""
+    """Holds the resources that a job asks for; None = not stated."""
 
     tasks: int
     cpus: int
@@ -181,15 +182,15 @@ class Size(NamedTuple):
 
 
 def size_of(read: Reader) -> Size:
-    """How much is asked for, in whatever words.
+    """Return the resources that the options ask for, in any of Slurm's forms.
 
     Raises:
-        BadInput: a number that is none, more than one node, or so much for each of no devices.
+        BadInput: not a number, more than one node, or an amount per GPU without GPUs.
     """
-    if read("nodes", lambda given: given.strip().partition("-")[0] != "1"):
+    if read("nodes", lambda count: count.strip().partition("-")[0] != "1"):
         nodes = read.options["nodes"]
-        raise BadInput(f"{read.place('nodes')} {nodes}: there is one node here", "use -N 1")
-    some = whole(1, MAX_CPUS)
+        raise BadInput(f"{read.place('nodes')} {nodes}: there is only one node", "use -N 1")
+    some = integer(1, MAX_CPUS)
     tasks = read("ntasks", some) or read("ntasks-per-node", some)
     gpus, milli = (
         read("gpus", sbatch.gpu_share)
@@ -197,8 +198,8 @@ def size_of(read: Reader) -> Size:
         or read("gres", sbatch.gres_share)
         or (None, None)
     )
-    if gpus is None and (each := read("gpus-per-task", sbatch.gpu_share)):
-        gpus, milli = each[0] * (tasks or 1), each[1]
+    if gpus is None and (per_task := read("gpus-per-task", sbatch.gpu_share)):
+        gpus, milli = per_task[0] * (tasks or 1), per_task[1]
     for name in ("ntasks-per-gpu", "cpus-per-gpu", "mem-per-gpu"):
         if name in read.options and not gpus:
             raise BadInput(f"{read.place(name)}: no GPUs are asked for", "add --gpus")
@@ -208,8 +209,8 @@ def size_of(read: Reader) -> Size:
         cpus = max(cpus, (read("cpus-per-gpu", some) or 0) * (gpus or 0))
     memory_mib = read("mem", sbatch.memory_mib)
     for name, count in (("mem-per-gpu", gpus), ("mem-per-cpu", cpus)):
-        if each_mib := read(name, sbatch.memory_mib):
-            memory_mib = each_mib * (count or 0)
+        if unit_mib := read(name, sbatch.memory_mib):
+            memory_mib = unit_mib * (count or 0)
     return Size(tasks, cpus, gpus, milli, memory_mib)
 
 
@@ -217,20 +218,20 @@ def draft_of(
     argv: Sequence[str],
     options: Mapping[str, str],
     folder: Path,
-    wheres: Mapping[str, str] | None = None,
+    origins: Mapping[str, str] | None = None,
     is_script: bool = False,
 ) -> Draft:
-    """The job that options describe.
+    """Return the job that options describe.
 
     Args:
-        folder: where the submitter stands.
-        wheres: the lines of a script from which options are.
+        folder: working folder of the submitter.
+        origins: the script's line of each option that comes from a script.
         is_script: the command is a batch script.
 
     Raises:
-        BadInput: a value that is not understood; names the option and its line.
+        BadInput: a value is not understood; names the option and its line.
     """
-    read = Reader(options, wheres or {})
+    read = Reader(options, origins or {})
     size = size_of(read)
     least, most = read("elastic", size_range) or (None, None)
     signal = read("signal", sbatch.limit_signal)
@@ -238,7 +239,7 @@ def draft_of(
     if not cwd.is_dir():
         raise BadInput(f"{read.place('chdir')}: no folder {str(cwd)!r}", "make it or name another")
     output, error = read("output", text), read("error", text)
-    asked: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "argv": list(argv),
         "name": read("job-name", text),
         "cwd": str(cwd),
@@ -249,7 +250,7 @@ def draft_of(
         "least": least,
         "most": most,
         "memory_mib": size.memory_mib,
-        "max_processes": read("max-processes", whole(1, 2**22)),
+        "max_processes": read("max-processes", integer(1, 2**22)),
         "limit_s": read("time", sbatch.time_s),
         "estimate_s": read("estimate", sbatch.time_s),
         "stdout": str(cwd / output) if output else None,
@@ -261,34 +262,34 @@ def draft_of(
         "preemptible": False if "no-preempt" in options else None,
         "hold": True if "hold" in options else None,
         "begin_time": read("begin", begin_time),
-        "notify": read("notify", lambda given: given.split(SEPARATOR)),
+        "notify": read("notify", lambda targets: targets.split(SEPARATOR)),
         "kind": read("class", job_class),
         "model": read("model", text),
     }
-    values = {key: value for key, value in asked.items() if value is not None}
+    values = {key: value for key, value in fields.items() if value is not None}
     values |= signal.as_values(is_script) if signal else {}
     after = read("dependency", sbatch.dependencies) or []
     return Draft(values, after, read("array", sbatch.array_tasks), options.get("export"))
 
 
 def _variables(read: Reader, size: Size, folder: Path, cwd: Path) -> dict[str, str]:
-    """What a job would see in Slurm and only we can know; the engine knows the rest."""
-    found = {}
+    """Return the variables of Slurm that only the submission knows; the engine sets the rest."""
+    variables = {}
     if size.tasks > 1:
         tasks = str(size.tasks)
-        found = dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"), tasks)
-        found["SLURM_CPUS_PER_TASK"] = str(size.cpus // size.tasks)
+        variables = dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"), tasks)
+        variables["SLURM_CPUS_PER_TASK"] = str(size.cpus // size.tasks)
     if "ntasks-per-node" in read.options:
-        found["SLURM_NTASKS_PER_NODE"] = str(size.tasks)
+        variables["SLURM_NTASKS_PER_NODE"] = str(size.tasks)
     if partition := read("partition", text):
-        found["SLURM_JOB_PARTITION"] = partition
+        variables["SLURM_JOB_PARTITION"] = partition
     if folder.resolve() != cwd:
-        found["SLURM_SUBMIT_DIR"] = str(folder)
-    return found
+        variables["SLURM_SUBMIT_DIR"] = str(folder)
+    return variables
 
 
-def _niceness(given: str) -> int:
+def _niceness(value: str) -> int:
     try:
-        return whole(0, 19)(given)
+        return integer(0, 19)(value)
     except BadInput as error:
         raise BadInput(str(error), "for a later place in the queue use --priority=-1") from None

@@ -1,4 +1,4 @@
-"""Catches commands that name a script as if it were a program, before a job is made of them."""
+"""Refuses commands that name a script as if it were a program, before they are submitted."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from flyball.core.errors import BadInput
 
 INTERPRETERS = {".py": "python", ".sh": "bash", ".bash": "bash"}
-"""What runs a file with this ending."""
+"""Interpreter of a file, by its ending."""
 
 
 def check_program(argv: Sequence[str], cwd: Path) -> None:
-    """Refuse a Python or shell file that the kernel could not execute.
+    """Check that the kernel can execute a Python or shell file named as the program.
 
     Args:
         argv: the command and its arguments.
         cwd: where the job runs; a relative path is resolved there.
 
     Raises:
-        BadInput: names the command that was probably meant.
+        BadInput: it cannot; names the command that was probably meant.
     """
     program = argv[0]
     ending = Path(program).suffix
@@ -35,14 +35,14 @@ def check_program(argv: Sequence[str], cwd: Path) -> None:
     if not file.is_file():
         if is_bare:
             raise BadInput(f"{program}: no such file in {cwd}", "name a file that is there")
-        return  # a job before it may still write the file
+        return  # an earlier job may still write the file
     problem = "is not on your PATH" if is_bare else _problem(file)
     if problem:
         raise BadInput(f"{program} {problem}", f"did you mean: {_meant(argv, ending)}")
 
 
 def _problem(file: Path) -> str:
-    """Why the kernel would not execute this file; empty if it would."""
+    """Return why the kernel would not execute this file; empty if it would."""
     if not os.access(file, os.X_OK):
         return "is not executable"
     with file.open("rb") as content:

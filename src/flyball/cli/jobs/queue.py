@@ -1,4 +1,4 @@
-"""`flyball queue`: which jobs there are, and where they stand."""
+"""`flyball queue`: lists jobs and their states."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flyball.cli.jobs.hold import held_text
-from flyball.cli.options import AsJson
-from flyball.cli.output import print_json, print_table, whole_number
-from flyball.cli.server.live_options import (
+from flyball.cli.formats import (
     Job,
-    State,
     clean,
     clock_text,
-    connected,
     counts_by_state,
     ending_text,
     size_text,
     span_s,
-    states_of,
 )
+from flyball.cli.jobs.hold import held_text
+from flyball.cli.live import State, connected, states_of
+from flyball.cli.options import AsJson
+from flyball.cli.output import print_json, print_table, whole_number
 from flyball.core.errors import BadInput
 from flyball.core.jobs import ACTIVE, JobState
 
@@ -43,41 +41,52 @@ Examples:
 
 COLUMNS = ("job", "name", "user", "state", "node or reason", "time", "cpus", "gpus", "memory")
 ACCOUNT_AFTER = COLUMNS.index("user") + 1
-"""Where --long puts the column of accounts."""
+"""Index of the column of accounts that --long adds."""
 WATCH_S = 1.0
 PAGE = 1000
-"""Jobs that are asked for at a time, with --all."""
+"""Number of jobs per request, with --all."""
 CLEAR = "\x1b[H\x1b[2J"
-"""Empties a terminal."""
+"""Escape sequence that clears a terminal."""
 
 
 def queue(
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also jobs that have ended.")
+        bool, typer.Option("--all", "-a", help="Include jobs that have ended.")
     ] = False,
-    user: Annotated[str | None, typer.Option("--user", "-u", help="Only this user's.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", "-u", help="Only jobs of this user.")
+    ] = None,
     account: Annotated[
-        str | None, typer.Option("--account", "-A", help="Only on this account.")
+        str | None, typer.Option("--account", "-A", help="Only jobs on this account.")
     ] = None,
     states: Annotated[
-        str | None, typer.Option("--states", "-t", help="Only in these states: PENDING,RUNNING.")
+        str | None,
+        typer.Option("--states", "-t", help="Only jobs in these states: PENDING,RUNNING."),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", "-n", help="Only with this name.")] = None,
-    limit: Annotated[int, typer.Option(help="The newest N at most, with --all; 0 = no limit.")] = 0,
-    long: Annotated[bool, typer.Option("--long", "-l", help="Also a column of accounts.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")] = False,
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="Only jobs with this name.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(help="At most N jobs, with --all the newest ones; 0 = no limit.")
+    ] = 0,
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Add a column with the account.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Refresh every second until interrupted.")
+    ] = False,
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """List jobs: those that run and wait, or all with --all."""
+    """List running and waiting jobs, or all jobs with --all."""
     whole_number(limit, "--limit", 0, 10_000_000)
     if state is not None and str(state).upper() in tuple(JobState):
         raise BadInput(f"--state {state} is not a state folder", f"use --states {state}")
     if watch and as_json:
         raise BadInput("--watch and --json do not go together", "use flyball queue --json")
-    wanted = states_of(states)
-    filters = {"user": user, "tenant": account, "name": name, "state": wanted}
-    everything = everything or not all(each in ACTIVE for each in wanted)
+    chosen = states_of(states)
+    filters = {"user": user, "tenant": account, "name": name, "state": chosen}
+    everything = everything or not all(job_state in ACTIVE for job_state in chosen)
 
     def show(client: Client) -> None:
         jobs = find(client, everything, filters, limit)
@@ -96,14 +105,14 @@ def queue(
 
 
 def find(client: Client, everything: bool, filters: Mapping[str, Any], limit: int) -> list[Job]:
-    """The jobs asked for: active ones, what runs first, else all, the oldest first."""
+    """Return the requested jobs: active ones, running ones first; or all, the oldest first."""
     if not everything:
         active: list[Job] = []
         active += client.queue(limit, **filters)
         return active
-    given = {key: value for key, value in filters.items() if value}
+    active_filters = {key: value for key, value in filters.items() if value}
     jobs: list[Job] = []
-    for job in client.jobs(**given, limit=min(limit or PAGE, PAGE)):
+    for job in client.jobs(**active_filters, limit=min(limit or PAGE, PAGE)):
         jobs.append(job)
         if len(jobs) == limit:
             break
@@ -111,10 +120,10 @@ def find(client: Client, everything: bool, filters: Mapping[str, Any], limit: in
 
 
 def print_jobs(jobs: Sequence[Job], long: bool = False) -> None:
-    """Print the table, and a line below it.
+    """Print the table, and a summary below it.
 
     Args:
-        long: also a column of accounts.
+        long: add a column of accounts.
     """
     groups = grouped(jobs)
     rows = [cells(group, time.time()) for group in groups]
@@ -131,7 +140,7 @@ def print_jobs(jobs: Sequence[Job], long: bool = False) -> None:
 
 
 def nothing_text(client: Client, everything: bool, filters: Mapping[str, Any]) -> str:
-    """Say that no job was found, and how many others there are if only some were asked for."""
+    """Return a sentence that no job matches, with the number of other jobs if filters are set."""
     parts = [
         f" {word} {clean(value)}"
         for key, word in (("user", "of user"), ("tenant", "on account"), ("name", "named"))
@@ -146,23 +155,23 @@ def nothing_text(client: Client, everything: bool, filters: Mapping[str, Any]) -
     elif which:
         others = client.queue_page(1)["total"]
     if not others:
-        return f"{nothing}; flyball submit -- COMMAND makes one."
+        return f"{nothing}; flyball submit -- COMMAND submits one."
     count = f"{others:,}{' or more' if everything and others == PAGE else ''}"
     jobs = "other job is" if others == 1 else "other jobs are"
     return f"{nothing}; {count} {jobs} there: flyball queue{' --all' if everything else ''}"
 
 
 def summary(jobs: Sequence[Job]) -> str:
-    """`3 RUNNING, 2 PENDING; ...`."""
+    """Return `3 RUNNING, 2 PENDING; ...`."""
     counts = counts_by_state(jobs)
-    said = ", ".join(f"{count:,} {state}" for state, count in counts.items())
+    counted = ", ".join(f"{count:,} {state}" for state, count in counts.items())
     if waiting := next((job for job in jobs if job["state"] == JobState.PENDING), None):
-        return f"{said}; flyball why {waiting['label']} says why {waiting['label']} waits."
-    return f"{said}."
+        return f"{counted}; flyball why {waiting['label']} says why {waiting['label']} waits."
+    return f"{counted}."
 
 
 def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Neighbours that wait in the same array for the same reason count as one line."""
+    """Group neighbours that wait in the same array for the same reason into one line."""
     groups: list[list[Job]] = []
     last = None
     for job in jobs:
@@ -177,7 +186,7 @@ def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def label_of(group: Sequence[Job]) -> str:
-    """`12`, `12_3`, or `12_[3-7,9]` for several tasks."""
+    """Return `12`, `12_3`, or `12_[3-7,9]` for several tasks."""
     if len(group) == 1:
         return str(group[0]["label"])
     numbers = sorted(int(str(job["label"]).partition("_")[2]) for job in group)
@@ -185,25 +194,25 @@ def label_of(group: Sequence[Job]) -> str:
 
 
 def ranges_text(numbers: Iterable[int]) -> str:
-    """Rising numbers in short: `3-7,9`."""
+    """Abbreviate ascending numbers: `3-7,9`."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
             ranges[-1] = [ranges[-1][0], number]
         else:
             ranges.append([number])
-    return ",".join("-".join(map(str, each)) for each in ranges)
+    return ",".join("-".join(map(str, ends)) for ends in ranges)
 
 
 def why_text(job: Job) -> str:
-    """What happened to it, and why it waits: `requeued-lost, no-free-devices`."""
+    """Return what happened to a job and why it waits: `requeued-lost, no-free-devices`."""
     ending = ending_text(job) if job["state"] == JobState.FAILED else ""
     waits = held_text(job, time.time()) or job.get("token")
-    return ", ".join(clean(each) for each in (job["reason"], waits, ending) if each)
+    return ", ".join(clean(part) for part in (job["reason"], waits, ending) if part)
 
 
 def cells(group: Sequence[Job], now: float) -> tuple[str, ...]:
-    """One line of the table."""
+    """Return the cells of one line of the table."""
     job = group[0]
     reason = why_text(job)
     where = clean(job["node"] or "") or (f"({reason})" if reason else "")
@@ -221,7 +230,7 @@ def cells(group: Sequence[Job], now: float) -> tuple[str, ...]:
 
 
 def watch_jobs(show: Callable[[], None]) -> None:
-    """Show the queue each second until interrupted; on a terminal in place."""
+    """Show the queue every second until interrupted; on a terminal, in place."""
     try:
         while True:
             if sys.stdout.isatty():

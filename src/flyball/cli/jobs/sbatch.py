@@ -1,4 +1,4 @@
-"""The forms in which Slurm writes times, sizes, arrays, devices and the like.
+"""Parsers of Slurm's notation for times, sizes, arrays, GPUs and the like.
 
 Everything here is a pure function of text.
 """
@@ -16,33 +16,33 @@ from flyball.core.jobs import Dependency
 from flyball.core.units import MIB_PER_GIB
 from flyball.sdk.submitter import carried
 
-HOW = tuple(each.value for each in Dependency)
-"""The ways in which a job may follow another."""
-NOT_HAD = {
+HOW = tuple(dependency.value for dependency in Dependency)
+"""Kinds of dependency of a job on another."""
+UNSUPPORTED = {
     "singleton": "use afterany:ID with the number of the job before it",
     "after": "use afterany:ID: when the other has ended",
     "aftercorr": "use afterok:ID: when all tasks of the other have succeeded",
     "afterburstbuffer": "use afterany:ID",
 }
-"""Ways of Slurm that this does not know, and what comes nearest."""
+"""Dependencies of Slurm that are not supported, and the nearest alternative."""
 MAX_TASKS = 10_000
 MAX_INDEX = 4_000_000
 MAX_TIME_S = 10 * 366 * 86_400.0
 MAX_MIB = 2**40
 SIGNAL_BEFORE_S = 60.0
-"""How long before the time limit a signal is sent if that is not stated, as in Slurm."""
+"""Default time between a signal and the time limit, as in Slurm."""
 
 UNITS_S = {"d": 86_400.0, "h": 3_600.0, "min": 60.0, "m": 60.0, "sec": 1.0, "s": 1.0}
 UNITS_MIB = {"K": 1 / 1024, "M": 1.0, "G": float(MIB_PER_GIB), "T": float(MIB_PER_GIB**2)}
 
 
 class Tasks(NamedTuple):
-    """An array.
+    """Holds the tasks of an array.
 
     Attributes:
-        indices: the numbers of its tasks, in order.
-        limit: how many may run at a time, 0 = any number.
-        text: the same as it was written, without spaces.
+        indices: the task numbers, in order.
+        limit: maximum number that may run at a time, 0 = no limit.
+        text: the array as it was written, without spaces.
     """
 
     indices: tuple[int, ...]
@@ -51,7 +51,7 @@ class Tasks(NamedTuple):
 
 
 def time_s(text: str) -> float:
-    """A time as Slurm writes it, or with units, in seconds; 0 = none.
+    """Return a time in Slurm's notation, or with units, in seconds; 0 = none.
 
     `90` is minutes; then `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`; `UNLIMITED`;
     and `45s`, `90m`, `1h30m`, `2d`.
@@ -59,22 +59,22 @@ def time_s(text: str) -> float:
     Raises:
         BadInput: anything else.
     """
-    word = text.strip().lower()
-    if word in ("unlimited", "infinite"):
+    value = text.strip().lower()
+    if value in ("unlimited", "infinite"):
         return 0.0
-    found = _clock_s(word) if re.fullmatch(r"[0-9:-]+", word) else _units_s(word)
-    if found is None or found > MAX_TIME_S:
+    seconds = _clock_s(value) if re.fullmatch(r"[0-9:-]+", value) else _units_s(value)
+    if seconds is None or seconds > MAX_TIME_S:
         remedy = "use minutes, HH:MM:SS, D-HH:MM, or units: 90s, 1h30m, 2d"
         raise BadInput(f"{text!r} is not a time", remedy)
-    return found
+    return seconds
 
 
-def _clock_s(word: str) -> float | None:
-    days, dash, clock = word.rpartition("-")
+def _clock_s(value: str) -> float | None:
+    days, dash, clock = value.rpartition("-")
     parts = clock.split(":")
-    if not all(re.fullmatch(r"[0-9]{1,9}", each) for each in [*parts, *([days] if dash else [])]):
+    if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in [*parts, *([days] if dash else [])]):
         return None
-    numbers = [float(each) for each in parts]
+    numbers = [float(part) for part in parts]
     if dash and len(numbers) <= 3:
         hours, minutes, seconds = [*numbers, 0.0, 0.0][:3]
         return float(days) * 86_400 + hours * 3_600 + minutes * 60 + seconds
@@ -87,28 +87,28 @@ def _clock_s(word: str) -> float | None:
     return None
 
 
-def _units_s(word: str) -> float | None:
+def _units_s(value: str) -> float | None:
     one = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(d|h|min|m|sec|s)"
-    if not re.fullmatch(f"(?:{one})+", word):
+    if not re.fullmatch(f"(?:{one})+", value):
         return None
-    return sum(float(number) * UNITS_S[unit] for number, unit in re.findall(one, word))
+    return sum(float(number) * UNITS_S[unit] for number, unit in re.findall(one, value))
 
 
 def memory_mib(text: str) -> int:
-    """A size as Slurm writes it (`512` = MiB, `4G`, `1.5T`), in MiB, upwards; 0 = not stated.
+    """Return a size such as `512` (MiB), `4G` or `1.5T` in MiB, rounded up; 0 = not stated.
 
     Raises:
         BadInput: anything else.
     """
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)(?:I?B)?", text.strip().upper())
-    size = float(found[1]) * UNITS_MIB[found[2] or "M"] if found else math.inf
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)(?:I?B)?", text.strip().upper())
+    size = float(match[1]) * UNITS_MIB[match[2] or "M"] if match else math.inf
     if size > MAX_MIB:
         raise BadInput(f"{text!r} is not a size", "use MiB, or e.g. 512M, 4G, 1.5T")
     return math.ceil(size)
 
 
 def array_tasks(text: str) -> Tasks:
-    """The tasks of an array: `0-9`, `1,3,5-7`, `0-30:10`, and `%4` for four at a time.
+    """Return the tasks of an array: `0-9`, `1,3,5-7`, `0-30:10`, and `%4` for four at a time.
 
     Raises:
         BadInput: anything else.
@@ -119,11 +119,11 @@ def array_tasks(text: str) -> Tasks:
         raise BadInput(f"array {text!r} has no number of tasks after '%'", example)
     indices: set[int] = set()
     for part in ranges.split(","):
-        found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", part.strip())
-        if not found:
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", part.strip())
+        if not match:
             raise BadInput(f"array {text!r}: {part!r} is not a range of tasks", example)
-        first, last = int(found[1]), int(found[2] or found[1])
-        step = int(found[3] or 1)
+        first, last = int(match[1]), int(match[2] or match[1])
+        step = int(match[3] or 1)
         if last < first or step < 1 or last > MAX_INDEX:
             raise BadInput(
                 f"array {text!r}: {part!r} is empty, or goes beyond {MAX_INDEX:,}", example
@@ -137,33 +137,33 @@ def array_tasks(text: str) -> Tasks:
 
 
 def dependencies(text: str) -> list[tuple[str, str]]:
-    """Pairs (how, job as written) of `afterok:12:13,afterany:14_2`.
+    """Return the pairs (how, job as written) of `afterok:12:13,afterany:14_2`.
 
     Raises:
-        BadInput: anything else, also what Slurm knows and this does not.
+        BadInput: anything else, including dependencies of Slurm that are not supported.
     """
     if "?" in text:
         raise BadInput(f"dependency {text!r}: 'any one of' is not supported", "use ',' (all of)")
     pairs = []
     for part in text.split(","):
         how, *jobs = part.strip().split(":")
-        if how.lower() in NOT_HAD:
-            raise BadInput(f"dependency {how!r} cannot be had", NOT_HAD[how.lower()])
+        if how.lower() in UNSUPPORTED:
+            raise BadInput(f"dependency {how!r} is not supported", UNSUPPORTED[how.lower()])
         if how.lower() not in HOW:
             raise UnknownName(f"dependency in {text!r}:", how, HOW)
-        if not jobs or not all(each.strip() for each in jobs):
+        if not jobs or not all(job.strip() for job in jobs):
             raise BadInput(f"dependency {text!r}: no job after {how!r}", f"use {how}:ID")
-        pairs += [(how.lower(), each.strip()) for each in jobs]
+        pairs += [(how.lower(), job.strip()) for job in jobs]
     return pairs
 
 
 class Signal(NamedTuple):
-    """What `--signal` asks for.
+    """Holds the signal that `--signal` asks for.
 
     Attributes:
-        number: of the signal.
-        before_s: how long before the time limit it is sent; None = not stated.
-        to_shell: `B:` was stated: only the process of the batch script gets it.
+        number: number of the signal.
+        before_s: seconds before the time limit at which it is sent; None = not stated.
+        to_shell: `B:` was stated, so that only the process of the batch script gets it.
     """
 
     number: int
@@ -171,11 +171,11 @@ class Signal(NamedTuple):
     to_shell: bool
 
     def as_values(self, is_script: bool) -> dict[str, Any]:
-        """Fields of the job.
+        """Return the job's fields for this signal.
 
         Args:
-            is_script: the job is a batch script: without `B:` the programs it has started get the
-                signal, as the steps of a job do in Slurm.
+            is_script: the job is a batch script: without `B:` the programs that it started get
+                the signal, as the steps of a job do in Slurm.
         """
         grace = {} if self.before_s is None else {"grace_s": self.before_s}
         children = {"signal_children": True} if is_script and not self.to_shell else {}
@@ -189,28 +189,28 @@ class Signal(NamedTuple):
 
 
 def limit_signal(text: str) -> Signal:
-    """The signal of `[B:]USR1[@60]`.
+    """Return the signal of `[B:]USR1[@60]`.
 
     Raises:
         BadInput: no such signal.
     """
-    found = re.fullmatch(r"(?:([BR]+):)?([A-Za-z0-9]+)(?:@([0-9]{1,5}))?", text.strip())
-    name = found[2].upper().removeprefix("SIG") if found else ""
-    known = {each.name.removeprefix("SIG"): int(each) for each in signal.Signals}
-    number = known.get(name, int(name) if name.isascii() and name.isdigit() else 0)
-    if not found or number not in known.values():
+    match = re.fullmatch(r"(?:([BR]+):)?([A-Za-z0-9]+)(?:@([0-9]{1,5}))?", text.strip())
+    name = match[2].upper().removeprefix("SIG") if match else ""
+    numbers = {entry.name.removeprefix("SIG"): int(entry) for entry in signal.Signals}
+    number = numbers.get(name, int(name) if name.isascii() and name.isdigit() else 0)
+    if not match or number not in numbers.values():
         raise BadInput(f"--signal {text!r} is not a signal", "use e.g. USR1 or USR1@60")
-    return Signal(number, float(found[3]) if found[3] else None, "B" in (found[1] or ""))
+    return Signal(number, float(match[3]) if match[3] else None, "B" in (match[1] or ""))
 
 
 def gpu_share(text: str) -> tuple[int, int]:
-    """Devices, and thousandths of each: `2`, or `0.25` for a quarter of one; also `a100:2`.
+    """Return GPUs, and thousandths of each: `2`, or `0.25` for a quarter of one; also `a100:2`.
 
     Raises:
         BadInput: anything else.
     """
-    found = re.fullmatch(r"(?:[A-Za-z][\w.-]*:){0,2}([0-9.]+)", text.strip())
-    number = found[1] if found else ""
+    match = re.fullmatch(r"(?:[A-Za-z][\w.-]*:){0,2}([0-9.]+)", text.strip())
+    number = match[1] if match else ""
     if re.fullmatch(r"[0-9]{1,4}", number):
         return int(number), 1000
     if re.fullmatch(r"0?\.[0-9]{1,3}", number) and float(number) > 0:
@@ -219,12 +219,12 @@ def gpu_share(text: str) -> tuple[int, int]:
 
 
 def gres(text: str) -> tuple[list[str], list[str]]:
-    """What `--gres` lists, with commas between: devices as in `gpu_share`, and all else.
+    """Split the list of `--gres` into GPUs, in the form that `gpu_share` reads, and the rest.
 
-    `gpu`, `gpu:2`, `gpu:a100` and `gpu:a100:2` are devices; `tmpdisk:10` is something else.
+    `gpu`, `gpu:2`, `gpu:a100` and `gpu:a100:2` are GPUs; `tmpdisk:10` is another resource.
 
     Returns:
-        Devices (`2`, `a100:2`), and the names of what else is wanted.
+        GPUs (`2`, `a100:2`), and the names of the other resources.
     """
     gpus, others = [], []
     for part in re.sub(r"\([^)]*\)", "", text).split(","):  # (S:0-1): which sockets
@@ -239,12 +239,12 @@ def gres(text: str) -> tuple[list[str], list[str]]:
 
 
 def gres_share(text: str) -> tuple[int, int]:
-    """The devices of `--gres`, as `gpu_share` gives them; none is 0.
+    """Return the GPUs of `--gres`, in the form of `gpu_share`; 0 if there are none.
 
     Raises:
-        BadInput: no number of devices.
+        BadInput: not a number of GPUs.
     """
-    shares = [gpu_share(each) for each in gres(text)[0]]
+    shares = [gpu_share(device) for device in gres(text)[0]]
     if len(shares) == 1:
         return shares[0]
     if any(milli < 1000 for _count, milli in shares):
@@ -253,20 +253,20 @@ def gres_share(text: str) -> tuple[int, int]:
 
 
 def exported(text: str | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables a job is given: `ALL`, `NONE`, `NAME`, `NAME=value`, with commas between.
+    """Return a job's variables, from a comma-separated list of `ALL`, `NONE`, `NAME`, `NAME=value`.
 
     Raises:
-        BadInput: a name that cannot be one.
+        BadInput: not the name of a variable.
     """
     if text is None:
         return carried(environ)
     chosen: dict[str, str] = {}
-    for part in (each for each in text.split(",") if each.strip()):
+    for part in filter(str.strip, text.split(",")):
         name, equals, value = part.strip().partition("=")
         if name.upper() == "ALL" and not equals:
-            # Submitted from within a job: who that one is must not be told to this one.
+            # If this runs within a job, that job's SLURM_ variables do not apply to the new one.
             chosen |= {
-                each: value for each, value in environ.items() if not each.startswith("SLURM_")
+                key: content for key, content in environ.items() if not key.startswith("SLURM_")
             }
         elif name.upper() == "NONE" and not equals:
             continue

@@ -1,4 +1,4 @@
-"""`flyball show`: everything about one job."""
+"""`flyball show`: prints everything about one job."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ from typing import Any
 
 import typer
 
-from flyball.cli.jobs.hold import held_text
-from flyball.cli.jobs.sensor_words import uses_text
-from flyball.cli.jobs.tuning_words import changes, now_text, unit_of_job
-from flyball.cli.options import AsJson
-from flyball.cli.output import print_json
-from flyball.cli.server.live_options import (
+from flyball.cli.formats import (
     Job,
-    JobId,
-    State,
     clean,
     clock_text,
-    connected,
     count_text,
     ending_text,
     heading,
-    job_id,
     moment_text,
     signal_name,
     size_text,
 )
+from flyball.cli.jobs.hold import held_text
+from flyball.cli.jobs.sensor_text import uses_text
+from flyball.cli.jobs.tuning_text import changes, now_text, unit_of_job
+from flyball.cli.live import JobId, State, connected, job_id
+from flyball.cli.options import AsJson
+from flyball.cli.output import print_json
 from flyball.core.jobs import JobState
 
 EXAMPLES = """\b
@@ -37,7 +34,8 @@ Examples:
   flyball show 12_3 --json
 """
 
-WIDTH = 12
+NAME_WIDTH = 12
+"""Width, in columns, of the names of facts."""
 
 
 def show(
@@ -45,31 +43,31 @@ def show(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Say everything about one job: what it asked for, where it stands, what it last reported."""
+    """Show everything about one job: its request, its state, what it last reported."""
     number = job_id(job)
     with connected(state) as client:
-        found = client.job(number)
-        runs = found["state"] in (JobState.RUNNING, JobState.COMPLETING)
+        row = client.job(number)
+        runs = row["state"] in (JobState.RUNNING, JobState.COMPLETING)
         sensors = client.telemetry() if runs and not as_json else {}
     if as_json:
-        print_json(found)
+        print_json(row)
         return
-    typer.echo(heading(found))
-    for name, value in facts(found, time.time(), sensors):
-        typer.echo(f"  {name:{WIDTH}} {value}")
+    typer.echo(heading(row))
+    for name, value in facts(row, time.time(), sensors):
+        typer.echo(f"  {name:{NAME_WIDTH}} {value}")
 
 
 def facts(job: Job, now: float, sensors: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names and values, in the order in which one reads them; what is not stated is left out.
+    """Yield names and values in reading order, without those that are not stated.
 
     Args:
-        sensors: the newest of everything that is measured.
+        sensors: the newest measured values.
     """
     spec = job["spec"]
     yield "command", clean(shlex.join(spec["argv"]))
     yield "folder", clean(spec.get("cwd", "/"))
     if job["user"] or job["tenant"]:
-        yield "owner", clean(" of ".join(each for each in (job["user"], job["tenant"]) if each))
+        yield "owner", clean(" of ".join(name for name in (job["user"], job["tenant"]) if name))
     yield "asks for", ", ".join(_request(job))
     if spec.get("after"):
         yield "after", ", ".join(f"{how} {other}" for how, other in spec["after"])
@@ -129,11 +127,11 @@ def _request(job: Job) -> Iterator[str]:
 
 
 def _notified(job: Job, target: Mapping[str, Any]) -> str:
-    """Who is told of its end, and what came of it."""
+    """Return a notification's target and its result."""
     if target["ok"] is None:
-        how = "at its end" if job["end_time"] is None else "not told yet"
+        how = "when it ends" if job["end_time"] is None else "not sent yet"
     else:
-        how = ("told, " if target["ok"] else "FAILED, ") + clean(target["message"])
+        how = ("sent, " if target["ok"] else "FAILED, ") + clean(target["message"])
     return f"{clean(target['to'])}: {how}"
 
 
@@ -145,16 +143,16 @@ def _how_it_ended(job: Job) -> str:
 
 
 def number_text(value: float) -> str:
-    """Whole numbers in full, others to four places: a step is not `1.06e+04`."""
+    """Format whole numbers in full, others to four digits: a step is not `1.06e+04`."""
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
 
 
 def progress_text(job: Job) -> str:
-    """What the job last said of itself: `step 40, loss 0.31`."""
-    said = job.get("progress") or {}
+    """Return the job's last report: `step 40, loss 0.31`."""
+    report = job.get("progress") or {}
     return ", ".join(
         f"{clean(name)} {number_text(value)}"
         if isinstance(value, float)
         else f"{clean(name)} {clean(value)}"
-        for name, value in said.items()
+        for name, value in report.items()
     )

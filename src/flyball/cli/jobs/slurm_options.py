@@ -1,7 +1,7 @@
-"""The options of Slurm's `sbatch`: which mean something here, which do not, which cannot be had.
+"""The options of Slurm's `sbatch`: which are supported, ignored or refused here.
 
 An option is kept as it was written, under its long name, whether it came from a script or from the
-command line; `drafts` makes a job of them.
+command line; `parse_job` turns options into a job.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SHORT = {
     "v": "verbose",
 }
 SAME = {"tasks-per-node": "ntasks-per-node", "workdir": "chdir", "test-only": "dry-run"}
-"""Other words, and what they are called here."""
+"""Synonyms of options."""
 VALUED = (
     *("job-name", "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task"),
     *("cpus-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "mem", "mem-per-cpu"),
@@ -75,17 +75,17 @@ FLAGS = (
     "quiet",
     "verbose",
 )
-"""The last three: only a number is printed anyway."""
+"""Options without a value. The last three change nothing: only a number is printed anyway."""
 REPEATABLE = ("notify",)
-"""Options of which every one counts, not the last; their values are kept as one text."""
+"""Options that may be repeated; their values are kept as one text."""
 SEPARATOR = "\0"
-"""Between those: no argument of a command can hold it."""
+"""Separates the values of a repeated option; no command-line argument can contain it."""
 
-ONE_NODE = "there is one node here"
-ITS_CORES = "a job has the cores it is given to itself, and may use them as it likes"
-NO_SUCH = "there are none here"
+ONE_NODE = "there is only one node"
+ITS_CORES = "a job has exclusive use of its cores"
+NO_SUCH = "not supported"
 IGNORED = {
-    "partition": "there is one queue here",
+    "partition": "there is only one queue",
     "comment": "",
     "qos": "use --priority or --account",
     "constraint": ONE_NODE,
@@ -99,10 +99,10 @@ IGNORED = {
     "use-min-nodes": ONE_NODE,
     "no-kill": ONE_NODE,
     "wait-all-nodes": ONE_NODE,
-    "clusters": "there is one cluster here",
+    "clusters": "there is only one cluster",
     "reservation": NO_SUCH,
     "licenses": NO_SUCH,
-    "exclusive": "its cores and GPUs are its own; -c and -G ask for all that it needs",
+    "exclusive": "a job has exclusive use of its cores and GPUs; request them with -c and -G",
     "oversubscribe": "cores are not shared",
     "overcommit": "cores are not shared",
     "hint": ITS_CORES,
@@ -120,65 +120,67 @@ IGNORED = {
     "core-spec": ITS_CORES,
     "thread-spec": ITS_CORES,
     "mincpus": "use -c",
-    "tmp": "the room on disks is not given out",
+    "tmp": "disk space is not managed",
     "mail-type": "no mail is sent; see --notify",
     "mail-user": "no mail is sent; see --notify",
     "open-mode": "output is appended by every attempt",
     "get-user-env": "see --export",
-    "propagate": "limits are not carried over",
-    "profile": "all jobs are watched: flyball top, flyball receipt",
-    "acctg-freq": "all jobs are watched: flyball top, flyball receipt",
-    "cpu-freq": "flyball cap keeps a job to a part of its power",
-    "gpu-freq": "flyball cap keeps a job to a part of its power",
+    "propagate": "resource limits are not propagated",
+    "profile": "all jobs are monitored: flyball top, flyball receipt",
+    "acctg-freq": "all jobs are monitored: flyball top, flyball receipt",
+    "cpu-freq": "flyball cap limits a job's power",
+    "gpu-freq": "flyball cap limits a job's power",
     "time-min": "use --estimate",
     "deadline": "use --priority",
     "wckey": "use --account",
-    "kill-on-invalid-dep": "a job whose dependency cannot hold is cancelled",
+    "kill-on-invalid-dep": "a job whose dependency can never be met is cancelled",
 }
-"""Options that change nothing here, and why."""
+"""Options that have no effect here, and why."""
 BARE = frozenset(
     {
         *("contiguous", "spread-job", "use-min-nodes", "no-kill", "exclusive", "oversubscribe"),
         *("overcommit", "get-user-env", "propagate"),
     }
 )
-"""Ignored options that have no value, or one that stands after `=` only."""
+"""Ignored options that take no value, or only one after `=`."""
 REFUSED = {
-    "input": ("a job reads nothing", "write '< FILE' after the command in the script"),
-    "gpus-per-socket": ("sockets are not told apart", "use --gpus"),
-    "wrap": ("it goes on the command line", "write the command into the script"),
+    "input": ("a job's standard input is empty", "write '< FILE' after the command in the script"),
+    "gpus-per-socket": ("sockets are not distinguished", "use --gpus"),
+    "wrap": ("allowed only on the command line", "write the command into the script"),
 }
-"""Options that would change what happens and cannot be had: why, and what to do."""
+"""Options that would matter and are not supported: why, and what to do instead."""
 EVERY = (*VALUED, *FLAGS, *(name for name in IGNORED if name not in VALUED), *SAME, *REFUSED)
 
 
 def long_name(word: str, where: str) -> tuple[str, str | None]:
-    """The long name of an option and its value, if the same word holds it.
+    """Return the long name of an option and its value, if the same word holds it.
 
     Args:
-        where: the line of the script.
+        where: the line of the script, for messages.
 
     Raises:
-        BadInput: no option of Slurm, or one that cannot be had here.
+        UnknownName: not an option of Slurm.
     """
     if word.startswith("--"):
         name, equals, rest = word[2:].partition("=")
         value = rest if equals else None
         if name not in EVERY:
-            raise UnknownName(f"option in {where}:", f"--{name}", [f"--{each}" for each in EVERY])
+            raise UnknownName(
+                f"option in {where}:", f"--{name}", [f"--{option}" for option in EVERY]
+            )
     else:
         letter = word[1:2]
         if not word.startswith("-") or letter not in SHORT:
-            raise UnknownName(f"option in {where}:", word, [f"-{each}" for each in SHORT])
+            raise UnknownName(f"option in {where}:", word, [f"-{option}" for option in SHORT])
         name, value = SHORT[letter], word[2:].removeprefix("=") or None
     return SAME.get(name, name), value
 
 
 def read_words(words: Sequence[str], where: str) -> dict[str, str]:
-    """The options of a line of a script, by long name; a flag's value is "".
+    """Return the options of a script's line by long name; a flag's value is "".
 
     Raises:
-        BadInput: not understood, or not to be had here; names the line.
+        BadInput: not understood, or not supported; names the line.
     """
     options: dict[str, str] = {}
     rest = iter(words)
@@ -195,7 +197,7 @@ def read_words(words: Sequence[str], where: str) -> dict[str, str]:
 
 
 def joined(earlier: Mapping[str, str], later: Mapping[str, str]) -> dict[str, str]:
-    """Options of which the later ones win, except where every one counts."""
+    """Merge options: later ones take precedence, repeatable ones add up."""
     both = {
         name: f"{earlier[name]}{SEPARATOR}{later[name]}"
         for name in REPEATABLE
@@ -212,18 +214,18 @@ def _needed(value: str | None, rest: Iterator[str], word: str, where: str) -> st
     return value
 
 
-def take(args: Sequence[str], own: Mapping[str, bool]) -> tuple[list[str], dict[str, str]]:
-    """A command line without those options of Slurm that the command does not list itself.
+def take(args: Sequence[str], listed: Mapping[str, bool]) -> tuple[list[str], dict[str, str]]:
+    """Split a command line into what Typer parses and options of Slurm that the help does not list.
 
     Args:
-        args: up to the first word that is no option; what follows is the job's own.
-        own: options of the command, with their dashes: whether each has a value.
+        args: read up to the first word that is not an option; the rest is the job's command.
+        listed: the options that the help lists, with their dashes, and whether each has a value.
 
     Returns:
-        What is left, and what was taken out.
+        The remaining words, and the options that were taken out.
 
     Raises:
-        BadInput: an option that cannot be had here.
+        BadInput: an option that is not supported.
     """
     kept: list[str] = []
     taken: dict[str, str] = {}
@@ -231,30 +233,30 @@ def take(args: Sequence[str], own: Mapping[str, bool]) -> tuple[list[str], dict[
     while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
         word = args[at]
         name = word.partition("=")[0] if word.startswith("--") else word[:2]
-        known = name[2:] in EVERY if name.startswith("--") else name[1:] in SHORT
+        of_slurm = name[2:] in EVERY if name.startswith("--") else name[1:] in SHORT
         count = 1
-        if name in own or not known:
-            count += bool(own.get(name)) and name == word
+        if name in listed or not of_slurm:
+            count += bool(listed.get(name)) and name == word
             kept += args[at : at + count]
         else:
-            found = long_name(word, "")[0]
-            alone = found in FLAGS or found in BARE or name != word
+            long = long_name(word, "")[0]
+            alone = long in FLAGS or long in BARE or name != word
             count += not alone
             taken |= read_words(args[at : at + count], "the command line")
         at += count
     return [*kept, *args[at:]], taken
 
 
-def notes_of(options: Mapping[str, str], wheres: Mapping[str, str]) -> list[str]:
-    """What is to be said about options that have no effect here.
+def notes_of(options: Mapping[str, str], origins: Mapping[str, str]) -> list[str]:
+    """Return notes on options that have no effect here.
 
     Args:
-        wheres: the line of the script from which an option is, if it is from one.
+        origins: the script's line of each option that comes from a script.
     """
-    return [_said(name, wheres) for name in options if name in IGNORED]
+    return [_note(name, origins) for name in options if name in IGNORED]
 
 
-def _said(name: str, wheres: Mapping[str, str]) -> str:
+def _note(name: str, origins: Mapping[str, str]) -> str:
     why = IGNORED[name]
-    said = f"--{name} has no effect" + (f": {why}" if why else "")
-    return f"{wheres[name]}: {said}" if name in wheres else said
+    text = f"--{name} has no effect" + (f": {why}" if why else "")
+    return f"{origins[name]}: {text}" if name in origins else text

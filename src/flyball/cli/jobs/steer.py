@@ -1,4 +1,4 @@
-"""`flyball resize`, `cap` and `checkpoint`: orders about jobs that run."""
+"""`flyball resize`, `cap` and `checkpoint`: change running jobs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from flyball.cli.jobs.tuning_words import unit_of_job
+from flyball.cli.formats import count_text
+from flyball.cli.jobs.tuning_text import unit_of_job
+from flyball.cli.live import JobId, State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import JobId, State, connected, count_text, job_id
 from flyball.core.errors import BadInput
 
 RESIZE_EXAMPLES = """\b
@@ -19,22 +20,22 @@ Examples:
   flyball resize 12 1
   flyball resize 12 4 --json
 \b
-On cores at once, between two steps; on GPUs by a new start from the last checkpoint.
+On cores it takes effect between two steps; on GPUs the job restarts from its last checkpoint.
 """
 CAP_EXAMPLES = """\b
 Examples:
   flyball cap 12 50%
   flyball cap 12 0.8
-  flyball cap 12 100%                      (no cap any more)
+  flyball cap 12 100%                      (removes the cap)
 \b
-Of cores it is a part of their time, of GPUs a power limit where the driver permits one.
+On cores it limits their time; on GPUs it limits power, where the driver permits that.
 """
 CHECKPOINT_EXAMPLES = """\b
 Examples:
   flyball checkpoint 12
   flyball checkpoint 12_3 --json
 \b
-A job hears it through flyball.TorchCallback or flyball.elastic(); see docs/guide/elastic.md.
+A job receives the request by flyball.TorchCallback or flyball.elastic(); see docs/guide/elastic.md.
 """
 
 
@@ -46,11 +47,11 @@ def resize(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Let an elastic job go on with another number of cores or GPUs."""
+    """Change the number of cores or GPUs of a running elastic job."""
     with connected(state) as client:
-        found = client.resize(job_id(job), devices)
+        answer = client.resize(job_id(job), devices)
         unit = unit_of_job(client.job(job_id(job)))
-    _say(found, as_json, f"job {job} goes on with {count_text(devices, unit)}")
+    _report(answer, as_json, f"job {job} continues with {count_text(devices, unit)}")
 
 
 def cap(
@@ -59,13 +60,13 @@ def cap(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Keep a job to a part of what its cores or GPUs could do."""
+    """Limit a job to a fraction of its cores' time or its GPUs' power."""
     part = share_of(share)
     with connected(state) as client:
-        found = client.cap(job_id(job), part)
+        answer = client.cap(job_id(job), part)
         unit = unit_of_job(client.job(job_id(job)))
-    what = "has no cap" if part == 1.0 else f"is kept to {part:.0%} of its {unit}s"
-    _say(found, as_json, f"job {job} {what}")
+    what = "has no cap" if part == 1.0 else f"is limited to {part:.0%} of its {unit}s"
+    _report(answer, as_json, f"job {job} {what}")
 
 
 def checkpoint(
@@ -73,27 +74,27 @@ def checkpoint(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Have a running job save what it has, and go on."""
+    """Ask a running job to save a checkpoint and continue."""
     with connected(state) as client:
-        found = client.checkpoint(job_id(job))
-    _say(found, as_json, f"job {job} was asked for a checkpoint")
+        answer = client.checkpoint(job_id(job))
+    _report(answer, as_json, f"job {job} was asked for a checkpoint")
 
 
 def share_of(text: str) -> float:
-    """A part: `50%` or `0.5`.
+    """Return the fraction that `50%` or `0.5` means.
 
     Raises:
-        BadInput: it is none.
+        BadInput: anything else, or out of range.
     """
-    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?|\.[0-9]{1,6})(%?)", text.strip())
-    value = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?|\.[0-9]{1,6})(%?)", text.strip())
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0.05 <= value <= 1.0:
-        raise BadInput(f"{text[:40]!r} is no share", "write 5% to 100%, or 0.05 to 1")
+        raise BadInput(f"{text[:40]!r} is not a share", "write 5% to 100%, or 0.05 to 1")
     return value
 
 
-def _say(found: dict[str, Any], as_json: bool, text: str) -> None:
+def _report(answer: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json:
-        print_json(found)
+        print_json(answer)
     else:
         note(text)

@@ -1,4 +1,4 @@
-"""`flyball submit`: a command, a script with `#SBATCH` lines, or a job file becomes jobs."""
+"""`flyball submit`: submits a command, a script with `#SBATCH` lines, or a job file."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from flyball.cli.formats import clean, count_text, heading, start_text
 from flyball.cli.jobs import sbatch, slurm_options
 from flyball.cli.jobs.job_file import ENDINGS, Draft
-from flyball.cli.jobs.parse_job import described, wrapped
+from flyball.cli.jobs.parse_job import parse_command, parse_wrapped
+from flyball.cli.live import JOB_ID, State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import (
-    JOB_ID,
-    State,
-    clean,
-    connected,
-    count_text,
-    heading,
-    start_text,
-)
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobState
 from flyball.sdk.submitter import user_name
@@ -42,46 +35,47 @@ Examples:
   flyball submit --wrap "python train.py | tee log.txt"
   flyball submit --dry-run -c 2 -- python train.py
 \b
-Keys of job files and all options: docs/reference/jobs.md. Most others of Slurm's
-are known too: --gres, --mem-per-cpu, --ntasks-per-node, --gpus-per-task, ...
+Keys of job files and all options: docs/reference/jobs.md. Most other options of
+sbatch work too: --gres, --mem-per-cpu, --ntasks-per-node, --gpus-per-task, ...
 """
 
-TIME_LIMIT = 124
+TIME_LIMIT_CODE = 124
+"""Exit code of --wait if a job reached its time limit, as `timeout` has it."""
 DASHES = "flyball.dashes"
 TAKEN = "flyball.taken"
 
 
 class Command(TyperCommand):
-    """Options come before the command, whose own are not ours; a job file may stand anywhere."""
+    """Takes options only before the command, except for a job file, which may come first."""
 
     allow_interspersed_args = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note whether a `--` stands before the command; put options after a job file in front.
+        """Record whether `--` precedes the command; move options after a job file before it.
 
-        Slurm's options that are not listed here are taken out and noted as well.
+        Options of Slurm that this command does not list are taken out and recorded as well.
         """
-        args, ctx.meta[TAKEN] = slurm_options.take(args, self._own())
-        found, _left, _order = self.make_parser(ctx).parse_args(args=list(args))
-        rest = list(found.get("command") or ())
+        args, ctx.meta[TAKEN] = slurm_options.take(args, self._listed_options())
+        values, _left, _order = self.make_parser(ctx).parse_args(args=list(args))
+        rest = list(values.get("command") or ())
         before = args[: len(args) - len(rest)]
         ctx.meta[DASHES] = before[-1:] == ["--"]
         if len(rest) > 1 and rest[0].endswith(ENDINGS) and not ctx.meta[DASHES]:
             args = [*before, *rest[1:], rest[0]]
         return super().parse_args(ctx, args)
 
-    def _own(self) -> dict[str, bool]:
-        """Options that are listed here: whether each has a value."""
-        options = [each for each in self.params if each.param_type_name == "option"]
+    def _listed_options(self) -> dict[str, bool]:
+        """Return the options that the help lists, and whether each takes a value."""
+        options = [parameter for parameter in self.params if parameter.param_type_name == "option"]
         return {
-            name: not getattr(each, "is_flag", False)
-            for each in options
-            for name in (*each.opts, *each.secondary_opts)
+            name: not getattr(parameter, "is_flag", False)
+            for parameter in options
+            for name in (*parameter.opts, *parameter.secondary_opts)
         } | {"--help": False}
 
 
 def option(names: str, help: str, metavar: str = "TEXT") -> Any:
-    """An option of the job: kept as it is written, and read where scripts' options are read."""
+    """Declare an option whose text is parsed later, together with the options of scripts."""
     return typer.Option(*names.split(), help=help, metavar=metavar, show_default=False)
 
 
@@ -94,75 +88,89 @@ def submit(
         list[str] | None,
         typer.Argument(metavar="[--] COMMAND...", help="A command, a script or a job file."),
     ] = None,
-    name: Annotated[Text, option("--job-name --name -J", "Name, for people.")] = None,
-    nodes: Annotated[Text, option("--nodes -N", "Nodes; only 1 here.", "N")] = None,
-    ntasks: Annotated[Text, option("--ntasks -n", "Tasks; cores are -n times -c.", "N")] = None,
-    cpus: Annotated[Text, option("--cpus-per-task -c", "Cores of a task.", "N")] = None,
-    gpus: Annotated[Text, option("--gpus -G", "GPUs, or a share of one: 0.25.", "N")] = None,
-    elastic: Annotated[
-        Text, option("--elastic", "It can go on with this many cores or GPUs.", "MIN-MAX")
+    name: Annotated[Text, option("--job-name --name -J", "Name shown in lists.")] = None,
+    nodes: Annotated[
+        Text, option("--nodes -N", "Number of nodes; only 1 is supported.", "N")
     ] = None,
-    mem: Annotated[Text, option("--mem", "Host memory, a limit: 512M, 4G.", "SIZE")] = None,
+    ntasks: Annotated[
+        Text, option("--ntasks -n", "Tasks; the job gets -n times -c cores.", "N")
+    ] = None,
+    cpus: Annotated[Text, option("--cpus-per-task -c", "Cores per task.", "N")] = None,
+    gpus: Annotated[Text, option("--gpus -G", "GPUs, or a fraction of one: 0.25.", "N")] = None,
+    elastic: Annotated[
+        Text,
+        option("--elastic", "It can run on any number of cores or GPUs in this range.", "MIN-MAX"),
+    ] = None,
+    mem: Annotated[Text, option("--mem", "Host memory limit: 512M, 4G.", "SIZE")] = None,
     max_processes: Annotated[
-        Text, option("--max-processes", "Processes and threads at a time, a limit.", "N")
+        Text, option("--max-processes", "Limit of processes and threads at a time.", "N")
     ] = None,
     time_limit: Annotated[
-        Text, option("--time -t", "Limit: minutes, HH:MM:SS, D-HH:MM, 90s, 2h.", "TIME")
+        Text, option("--time -t", "Time limit: minutes, HH:MM:SS, D-HH:MM, 90s, 2h.", "TIME")
     ] = None,
-    estimate: Annotated[Text, option("--estimate", "What it will take, about.", "TIME")] = None,
+    estimate: Annotated[Text, option("--estimate", "Estimated run time.", "TIME")] = None,
     dependency: Annotated[
         Text, option("--dependency -d", "afterok:ID[:ID], afterany:..., afternotok:...")
     ] = None,
     array: Annotated[
-        Text, option("--array -a", "Tasks: 0-9, 1,3,5-7:2; %4 = four at a time.")
+        Text, option("--array -a", "Task numbers: 0-9, 1,3,5-7:2; %4 = at most four at a time.")
     ] = None,
-    chdir: Annotated[Text, option("--chdir -D", "Where it runs. [default: here]", "DIR")] = None,
+    chdir: Annotated[
+        Text, option("--chdir -D", "Folder it runs in. [default: the current one]", "DIR")
+    ] = None,
     output: Annotated[
         Text, option("--output -o", "File for its output; %j job, %A array, %a task, %x name.")
     ] = None,
     error: Annotated[
-        Text, option("--error -e", "File for its stderr alone, named as for --output.", "FILE")
+        Text, option("--error -e", "Separate file for its stderr; % as in --output.", "FILE")
     ] = None,
     export: Annotated[
-        Text, option("--export", "Variables it gets: ALL, NONE, A,B=2. [default: PATH and such]")
+        Text,
+        option(
+            "--export", "Environment variables: ALL, NONE, A,B=2. [default: PATH and a few others]"
+        ),
     ] = None,
     nice: Annotated[Text, option("--nice", "Niceness of its processes, 0 to 19.", "N")] = None,
-    account: Annotated[Text, option("--account -A", "On whose account (tenant).")] = None,
-    priority: Annotated[Text, option("--priority", "Higher goes first.", "N")] = None,
+    account: Annotated[
+        Text, option("--account -A", "Account (tenant) that the job counts for.")
+    ] = None,
+    priority: Annotated[
+        Text, option("--priority", "Jobs with a higher priority go first.", "N")
+    ] = None,
     requeue: Annotated[
         bool | None,
-        typer.Option("--requeue/--no-requeue", help="Run again if its node is lost, or not."),
+        typer.Option("--requeue/--no-requeue", help="Whether to run it again if its node is lost."),
     ] = None,
-    no_preempt: Annotated[
-        bool, typer.Option("--no-preempt", help="It may not be set aside.")
-    ] = False,
+    no_preempt: Annotated[bool, typer.Option("--no-preempt", help="Never preempt it.")] = False,
     begin: Annotated[
-        Text, option("--begin -b", "Not before: now+1hour, 16:00, tomorrow, 2030-01-20T12:34.")
+        Text, option("--begin -b", "Earliest start: now+1hour, 16:00, tomorrow, 2030-01-20T12:34.")
     ] = None,
     hold: Annotated[
-        bool, typer.Option("--hold", "-H", help="Not before flyball release ID.")
+        bool, typer.Option("--hold", "-H", help="Do not start it before flyball release ID.")
     ] = False,
     signal: Annotated[
-        Text, option("--signal", "Sent before its time limit: [B:]USR1[@60] (seconds).")
+        Text, option("--signal", "Signal to send before its time limit: [B:]USR1[@60] (seconds).")
     ] = None,
     notify: Annotated[
         list[str] | None,
-        option("--notify", "Told of its end; may be given several times.", "URL|COMMAND"),
+        option("--notify", "Notify this when it ends; may be repeated.", "URL|COMMAND"),
     ] = None,
-    kind: Annotated[Text, option("--class", "compute-intensive, memory-bound, ...")] = None,
-    model: Annotated[Text, option("--model", "What it trains.")] = None,
-    wrap: Annotated[Text, option("--wrap", "A line for the shell, instead of a command.")] = None,
+    kind: Annotated[
+        Text, option("--class", "Workload class: compute-intensive, memory-bound, ...")
+    ] = None,
+    model: Annotated[Text, option("--model", "Model it trains.")] = None,
+    wrap: Annotated[Text, option("--wrap", "Shell command line to run instead of COMMAND.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say where and when it would run; submit nothing.")
+        bool, typer.Option("--dry-run", help="Print where and when it would run; submit nothing.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", "-W", help="Wait for its end; exit with its exit code.")
+        bool, typer.Option("--wait", "-W", help="Wait until it ends; exit with its exit code.")
     ] = False,
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
     """Submit a job; print its number."""
-    # 1. What was asked for, as it was written.
+    # 1. Collect the options as they were written.
     stated = {
         "job-name": name, "nodes": nodes, "ntasks": ntasks, "cpus-per-task": cpus, "gpus": gpus,
         "elastic": elastic,
@@ -177,29 +185,29 @@ def submit(
     }  # fmt: skip
     options = {key: value for key, value in stated.items() if value is not None}
     options |= ctx.meta.get(TAKEN, {})
-    # 2. What that means.
+    # 2. Parse them.
     if bool(command) == (wrap is not None):
-        what = "a command as well as --wrap" if command else "no command"
+        what = "both a command and --wrap" if command else "no command"
         raise BadInput(what, "e.g. flyball submit -- python train.py")
-    asked = (
-        wrapped(wrap, options)
+    request = (
+        parse_wrapped(wrap, options)
         if wrap is not None
-        else described(command or [], options, bool(ctx.meta.get(DASHES)))
+        else parse_command(command or [], options, bool(ctx.meta.get(DASHES)))
     )
-    drafts = asked.drafts
-    for each in asked.notes:
-        note(f"note: {each}")
+    drafts = request.drafts
+    for remark in request.notes:
+        note(f"note: {remark}")
     # 3. Send it.
     with connected(state) as client:
-        if dry_run or "dry-run" in asked.flags:
+        if dry_run or "dry-run" in request.flags:
             _print_dry_run(client, drafts, as_json)
             return
         ids = send(client, drafts)
         try:
             _print_ids(drafts, ids, as_json)
-            code = wait_for(client, ids) if wait or "wait" in asked.flags else 0
+            code = wait_for(client, ids) if wait or "wait" in request.flags else 0
         except KeyboardInterrupt:
-            note(f"what was submitted goes on; flyball cancel {ids[0][0]} ends {ids[0][0]}")
+            note(f"submitted jobs continue; flyball cancel {ids[0][0]} ends {ids[0][0]}")
             raise
     raise typer.Exit(code)
 
@@ -208,7 +216,7 @@ def submit(
 
 
 def send(client: Client, drafts: Sequence[Draft]) -> list[list[int]]:
-    """Submit drafts; the ids of each. Those that wait for a name go after it has a number."""
+    """Submit drafts and return the ids of each; a job goes after those it waits for by name."""
     ids: list[list[int]] = [[] for _ in drafts]
     named = {draft.name: at for at, draft in enumerate(drafts) if "name" in draft.values}
     left = list(range(len(drafts)))
@@ -218,15 +226,15 @@ def send(client: Client, drafts: Sequence[Draft]) -> list[list[int]]:
             singles = [at for at in ready if drafts[at].tasks is None]
             if singles:
                 jobs = [as_job(client, drafts[at], named, ids) for at in singles]
-                for at, each in zip(singles, client.submit_many(jobs), strict=True):
-                    ids[at] = [each]
+                for at, job_id in zip(singles, client.submit_many(jobs), strict=True):
+                    ids[at] = [job_id]
             for at in ready:
                 if tasks := drafts[at].tasks:
                     first = client.submit_job(as_job(client, drafts[at], named, ids))
                     ids[at] = list(range(first, first + len(tasks.indices)))
             left = [at for at in left if not ids[at]]
     except BaseException:
-        if accepted := [each for made in ids for each in made]:
+        if accepted := [job_id for job_ids in ids for job_id in job_ids]:
             note(f"submitted before that: {', '.join(map(str, accepted))}")
         raise
     return ids
@@ -239,45 +247,45 @@ def _is_ready(draft: Draft, named: Mapping[str, int], ids: Sequence[list[int]]) 
 def as_job(
     client: Client, draft: Draft, named: Mapping[str, int], ids: Sequence[list[int]]
 ) -> dict[str, Any]:
-    """What the server is sent."""
-    given = sbatch.exported(draft.export, os.environ)
+    """Return the job as it is sent to the server."""
+    exported = sbatch.exported(draft.export, os.environ)
     job: dict[str, Any] = {"user": user_name(), **draft.values}
-    job["env"] = {**given, **draft.values.get("env", {})}
+    job["env"] = {**exported, **draft.values.get("env", {})}
     if draft.tasks:
         job["array"] = draft.tasks.text
         job["env"] |= array_variables(draft.tasks)
     after = []
     for how, other in draft.after:
         numbers = ids[named[other]] if other in named else numbers_of(client, other)
-        after += [[how, each] for each in numbers]
+        after += [[how, number] for number in numbers]
     if after:
         job["after"] = after
     return job
 
 
 def array_variables(tasks: sbatch.Tasks) -> dict[str, str]:
-    """What each task is told of all of them."""
+    """Return the variables that describe the whole array to each of its tasks."""
     first, last, count = tasks.indices[0], tasks.indices[-1], len(tasks.indices)
     values = {"COUNT": count, "MIN": first, "MAX": last}
     return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in values.items()}
 
 
 def numbers_of(client: Client, job: str) -> list[int]:
-    """The ids that a number means: that of an array means all its tasks."""
-    found = client.job(job)
-    if "_" in job or not found["array_id"] or found["array_id"] != found["id"]:
-        return [found["id"]]
-    return sorted(int(each["id"]) for each in client.jobs(array=found["id"]))
+    """Return the ids that a job number stands for: an array's number means all its tasks."""
+    row = client.job(job)
+    if "_" in job or not row["array_id"] or row["array_id"] != row["id"]:
+        return [row["id"]]
+    return sorted(int(task["id"]) for task in client.jobs(array=row["id"]))
 
 
 def _print_ids(drafts: Sequence[Draft], ids: Sequence[list[int]], as_json: bool) -> None:
     if not as_json:
-        for each in ids:
-            typer.echo(each[0])
+        for job_ids in ids:
+            typer.echo(job_ids[0])
         return
     rows = [
-        {"id": made[0], "ids": made} if draft.tasks else {"id": made[0]}
-        for draft, made in zip(drafts, ids, strict=True)
+        {"id": job_ids[0], "ids": job_ids} if draft.tasks else {"id": job_ids[0]}
+        for draft, job_ids in zip(drafts, ids, strict=True)
     ]
     print_json(rows[0] if len(rows) == 1 else {"jobs": rows})
 
@@ -289,7 +297,7 @@ def _print_dry_run(client: Client, drafts: Sequence[Draft], as_json: bool) -> No
         alone = Draft(draft.values, outside, draft.tasks, draft.export)
         rows.append({"name": draft.name, **client.dry_run(as_job(client, alone, {}, []))})
         if len(outside) < len(draft.after):
-            note(f"note: {draft.name}: without the jobs of this file it would wait for")
+            note(f"note: {draft.name}: its dependencies within this file are ignored")
     if as_json:
         print_json(rows[0] if len(rows) == 1 else rows)
         return
@@ -298,7 +306,7 @@ def _print_dry_run(client: Client, drafts: Sequence[Draft], as_json: bool) -> No
 
 
 def dry_run_text(row: Mapping[str, Any]) -> str:
-    """Where and when a job would run, in a sentence."""
+    """Return a sentence on where and when a job would run."""
     devices = row.get("devices")
     where = f" on {_devices_text(devices, row)}" if devices else ""
     if not row.get("would_start"):
@@ -307,7 +315,7 @@ def dry_run_text(row: Mapping[str, Any]) -> str:
 
 
 def _devices_text(count: int, row: Mapping[str, Any]) -> str:
-    """`2 cores`, or `2 x A100`."""
+    """Return `2 cores`, or `2 x A100`."""
     is_core = row.get("unit") == "core"
     return count_text(count, "core") if is_core else f"{count} x {row.get('device')}"
 
@@ -316,10 +324,10 @@ def _devices_text(count: int, row: Mapping[str, Any]) -> str:
 
 
 def wait_for(client: Client, ids: Sequence[list[int]]) -> int:
-    """Wait until all have ended; the exit code: that of the job, or the highest of several."""
+    """Wait until all jobs have ended; return the exit code, the highest of several."""
     codes = []
-    for each in (each for made in ids for each in made):
-        job = client.wait(each)
+    for job_id in (job_id for job_ids in ids for job_id in job_ids):
+        job = client.wait(job_id)
         codes.append(exit_code(job))
         if job["state"] != JobState.COMPLETED:
             note(heading(job) + (f" ({clean(job['reason'])})" if job["reason"] else ""))
@@ -327,9 +335,9 @@ def wait_for(client: Client, ids: Sequence[list[int]]) -> int:
 
 
 def exit_code(job: Mapping[str, Any]) -> int:
-    """A job's own exit code; 124 after its time limit, 128 + n after signal n."""
+    """Return a job's exit code; 124 after its time limit, 128 + n after signal n."""
     if job["state"] == JobState.TIMEOUT:
-        return TIME_LIMIT
+        return TIME_LIMIT_CODE
     if job["state"] == JobState.COMPLETED:
         return 0
     if job.get("signal"):

@@ -1,23 +1,14 @@
-"""`flyball why`: why a job waits, when it will start, and what would change that."""
+"""`flyball why`: explains why a job waits, when it will start, and what would help."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flyball.cli.jobs.tuning_words import changes
+from flyball.cli.formats import Job, clean, count_text, heading, soon_text, start_text
+from flyball.cli.jobs.tuning_text import changes
+from flyball.cli.live import JobId, State, show_job
 from flyball.cli.options import AsJson
-from flyball.cli.server.live_options import (
-    Job,
-    JobId,
-    State,
-    clean,
-    count_text,
-    heading,
-    show_job,
-    soon_text,
-    start_text,
-)
 
 EXAMPLES = """\b
 Examples:
@@ -33,12 +24,12 @@ def why(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Say why a job waits, who is ahead, when it will start, and what would help."""
+    """Explain why a job waits, which jobs are ahead, when it will start and what would help."""
     show_job(job, state, as_json, lambda client, number: client.why(number), lines)
 
 
 def lines(answer: Mapping[str, Any], job: Job) -> Iterator[str]:
-    """The answer in sentences."""
+    """Yield the answer in sentences."""
     yield heading({**job, "state": answer.get("state") or job["state"]})
     yield f"  {answer['token']}: {clean(answer['sentence'])}"
     if (start := prediction(answer)) is not None:
@@ -46,18 +37,18 @@ def lines(answer: Mapping[str, Any], job: Job) -> Iterator[str]:
     for line in changes(job):
         yield f"  Tuned {line}."
     if answer.get("ahead_count"):
-        shown = [clean(each) for each in answer["ahead"]]
+        shown = [clean(label) for label in answer["ahead"]]
         more = answer["ahead_count"] - len(shown)
         names = ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
         yield f"  Ahead of it: {count_text(answer['ahead_count'], 'job')}: {names}."
     for remedy in answer.get("remedies", ()):
         yield f"  {clean(remedy)}"
-    for each in answer.get("counterfactuals", ()):
-        yield f"  What if: {clean(each['change'])}: {soon_text(each['p50_s'])}."
+    for what_if in answer.get("counterfactuals", ()):
+        yield f"  What if: {clean(what_if['change'])}: {soon_text(what_if['p50_s'])}."
 
 
 def prediction(answer: Mapping[str, Any]) -> str | None:
-    """When it starts, in a sentence, and how that is known; None if it is not."""
+    """Return a sentence on the predicted start and its method; None if there is none."""
     if answer.get("p50_s") is None:
         return None
     return f"Expected to start {start_text(answer)}."

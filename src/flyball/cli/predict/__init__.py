@@ -1,1 +1,1 @@
-"""`flyball predict`: one file a group of commands."""
+"""`flyball predict`: one file per group of commands."""

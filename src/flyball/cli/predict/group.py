@@ -1,4 +1,4 @@
-"""`flyball predict`: what is coming, how long a job runs, what it asks of a device."""
+"""`flyball predict`: predicts load, run times, and what a job demands of a device."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from flyball.cli.lazy import LazyGroup, Part
 PARTS = {
     "status": Part(
         "predict.status:status",
-        "Say for loads, run times and start times which model is used and how good it has been.",
+        "Show which models predict loads, run times and start times, and how accurate they are.",
     ),
     "load": Part(
         "predict.load:load",
-        "Forecast a series with a calibrated band; say which model speaks and how well it does.",
+        "Forecast a series with a calibrated band; show the model in use and its accuracy.",
         "LOAD_EXAMPLES",
     ),
     "backtest": Part(
@@ -32,19 +32,19 @@ PARTS = {
         "RECORD_EXAMPLES",
     ),
     "demand": Part(
-        "predict.jobs:demand", "Operations, step time, memory and utilisation of a job."
+        "predict.jobs:demand", "Predict operations, step time, memory and utilisation of a job."
     ),
 }
 
 
 class Predict(LazyGroup):
-    """All of `flyball predict`."""
+    """Groups all commands of `flyball predict`."""
 
     parts = PARTS
 
 
 app = typer.Typer(
-    help="Predict load, run times and demand, with bands that are checked.",
+    help="Predict load, run times and demand, with calibrated bands.",
     cls=Predict,
     no_args_is_help=True,
 )

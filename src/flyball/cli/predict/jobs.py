@@ -1,4 +1,4 @@
-"""`flyball predict runtime` and `flyball predict demand`: how long, and how much of a device."""
+"""`flyball predict runtime` and `flyball predict demand`: run times, and demand on a device."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ Examples:
 """
 
 demand = typer.Typer(
-    help="Operations, step time, memory and utilisation of a job.", no_args_is_help=True
+    help="Predict operations, step time, memory and utilisation of a job.", no_args_is_help=True
 )
 Tasks = Annotated[
-    list[str] | None, typer.Option("--task", help="Only this one; may be repeated. [default: all]")
+    list[str] | None, typer.Option("--task", help="Only this task; may be repeated. [default: all]")
 ]
 FIELDS = (
     *("model_type", "parameters", "batch_size", "input_size", "layers", "iterations"),
     *("precision", "optimizer", "regularization", "augmentation", "learning_rate", "model"),
 )
-"""Of a description; those that change nothing here are taken and not used."""
+"""Fields of a job's description; some are accepted but have no effect."""
 
 
 def runtime(
@@ -63,19 +63,21 @@ def runtime(
     """Predict how long jobs run, from jobs that ended before each was submitted."""
     whole_number(test_days, "--test-days", 1, 10_000)
     if backtest == (save is not None):
-        raise BadInput("nothing to do, or two things", "use either --backtest or --save FOLDER")
+        raise BadInput(
+            "--backtest or --save is needed", "use exactly one of --backtest, --save FOLDER"
+        )
     if save is not None:
         _save(trace, save, as_json)
         return
     from flyball.bench.predict.jobs import runtime as run
 
-    found = run(trace, test_days, note)
+    result = run(trace, test_days, note)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    title = f"{found['trace']}: run times of {found['jobs']:,} jobs of the last {test_days} days"
-    print_table(title, ("metric", "value", "bar", "best plain", "holds"), _cells(found["rows"]))
-    band = found["figures"]["flyball"]["band_factor"]
+    title = f"{result['trace']}: run times of {result['jobs']:,} jobs of the last {test_days} days"
+    print_table(title, ("metric", "value", "bar", "best plain", "holds"), _cells(result["rows"]))
+    band = result["figures"]["flyball"]["band_factor"]
     typer.echo(f"The upper edge of the median band is {band:.0f} times the lower one.")
 
 
@@ -100,43 +102,49 @@ def demand_one(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help=f"field=value of: {', '.join(FIELDS)}.")
     ] = None,
-    devices: Annotated[int, typer.Option(help="In the gang; they share the batch.")] = 1,
+    devices: Annotated[int, typer.Option(help="Devices in the gang; they share the batch.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate one job from its description; what is missing makes the band wider."""
+    """Estimate one job from its description; missing fields make the band wider."""
     whole_number(devices, "--devices", 1, 100_000)
     from flyball.predict.demand.describe import one
 
-    made = one(_description(settings or []), device, devices)
+    estimated = one(_description(settings or []), device, devices)
     if as_json:
-        print_json(_as_json(made))
+        print_json(_as_json(estimated))
         return
     rows = [
-        (name, f"{each.value:.4g}", f"{each.low:.4g}", f"{each.high:.4g}", each.basis)
-        for name, each in _estimates(made).items()
+        (
+            name,
+            f"{estimate.value:.4g}",
+            f"{estimate.low:.4g}",
+            f"{estimate.high:.4g}",
+            estimate.basis,
+        )
+        for name, estimate in _estimates(estimated).items()
     ]
     header = ("what", "where it comes from", "estimate", "low", "high")
     print_table("", header, [(row[0], row[4], *row[1:4]) for row in rows], 2)
-    for remark in made.remarks:
+    for remark in estimated.remarks:
         typer.echo(f"Note: {remark}.")
 
 
 @demand.command("fit")
 def demand_fit(
-    folder: Annotated[Path, typer.Argument(help="Where the models go.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write the models to.")],
     tasks: Tasks = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit the demand models on the shared measurements and save them with their cards."""
     from flyball.bench.predict.jobs import fit
 
-    found = fit(folder, _tasks(tasks), note)
+    result = fit(folder, _tasks(tasks), note)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
     rows = [
-        (name, each["chosen"], f"{each['rows']:,}", f"{each['errors'][each['chosen']]:.1%}")
-        for name, each in found.items()
+        (name, fitted["chosen"], f"{fitted['rows']:,}", f"{fitted['errors'][fitted['chosen']]:.1%}")
+        for name, fitted in result.items()
     ]
     print_table("", ("model", "on the formula", "rows", "error, held out"), rows, 2)
 
@@ -145,19 +153,19 @@ def demand_fit(
 def demand_compare(
     tasks: Tasks = None,
     splits: Annotated[
-        int, typer.Option(help="Random splits 70/30; 0 = three, and ten of our own set.")
+        int, typer.Option(help="Random 70/30 splits; 0 = three, and ten for our own set.")
     ] = 0,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--method", help="On our own set only this one; may be repeated."),
+        typer.Option("--method", help="Only this method, on our own set; may be repeated."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare ours with other methods, on shared measurements and on the set of our own.
+    """Compare our method with others, on shared measurements and on our own set.
 
-    On our own set (own-step, own-memory) with the BiGRU and Transformer, ExtraTrees, CatBoost,
-    XGBoost and LightGBM, those that are installed; elsewhere with the formula alone, ridge,
-    LightGBM and ExtraTrees.
+    On our own set (own-step, own-memory), the others are BiGRU and Transformer, ExtraTrees,
+    CatBoost, XGBoost and LightGBM, if installed; elsewhere the formula alone, ridge, LightGBM
+    and ExtraTrees.
     """
     whole_number(splits, "--splits", 0, 100)
     from flyball.bench.predict.jobs import OWN, compare, own_compare
@@ -165,55 +173,55 @@ def demand_compare(
     from flyball.experiments.demand.tasks import SPLITS
 
     names = _tasks(tasks)
-    own = [name.removeprefix(OWN) for name in names if name.startswith(OWN)]
-    for each in methods or ():
-        check(each, "step")
+    own_targets = [name.removeprefix(OWN) for name in names if name.startswith(OWN)]
+    for method in methods or ():
+        check(method, "step")
     shared = [name for name in names if not name.startswith(OWN)]
     first, count = SPLITS[0], splits or len(SPLITS)
     seeds = range(SEEDS[0], SEEDS[0] + (splits or len(SEEDS)))
     rows = compare(shared, range(first, first + count), note) if shared else []
-    found = own_compare(own, seeds, methods or METHODS, note) if own else {}
+    own_result = own_compare(own_targets, seeds, methods or METHODS, note) if own_targets else {}
     if as_json:
-        print_json({"rows": rows, "own": found})
+        print_json({"rows": rows, "own": own_result})
         return
     if rows:
         header = ("task", "method", "mean error", "median", "bar", "test rows")
         print_table("", header, _shared_cells(rows), 2)
-    if found:
-        _print_own(found)
+    if own_result:
+        _print_own(own_result)
 
 
 def _shared_cells(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     return [
-        (each["task"], each["method"], "not installed", "", "", "")
-        if "absent" in each
+        (row["task"], row["method"], "not installed", "", "", "")
+        if "absent" in row
         else (
-            each["task"],
-            each["method"],
-            f"{each['mape']:.1%}",
-            f"{each['median']:.1%}",
-            f"{each['bar']:.0%}",
-            f"{each['n']:,}",
+            row["task"],
+            row["method"],
+            f"{row['mape']:.1%}",
+            f"{row['median']:.1%}",
+            f"{row['bar']:.0%}",
+            f"{row['n']:,}",
         )
-        for each in rows
+        for row in rows
     ]
 
 
-def _print_own(found: dict[str, Any]) -> None:
-    """Both tables of our own set, what others published, and which method is best."""
+def _print_own(result: dict[str, Any]) -> None:
+    """Print both tables of our own set, published results, and the best methods."""
     header = ("task", "method", "MSE", "RMSE", "MAE", "MAPE", "R2", "+-", "band covers")
     for title, key in (
         ("Our own set, random 70/30 (errors of logarithms; MAPE of values)", "random"),
         ("Our own set, each type of model estimated from the others", "unseen_type"),
     ):
-        print_table(title, header, [_own_cells(each) for each in found[key]], 2)
+        print_table(title, header, [_own_cells(row) for row in result[key]], 2)
     published = [
         (name, *(f"{row[part]:g}" if part in row else "" for part in ("mse", "rmse", "mae", "r2")))
-        for name, row in found["published"].items()
+        for name, row in result["published"].items()
     ]
     title = "Published for 517 rows that are not public: another set, another target"
     print_table(title, ("method", "MSE", "RMSE", "MAE", "R2"), published)
-    for task, best in found["best"].items():
+    for task, best in result["best"].items():
         for columns, method in best.items():
             typer.echo(f"{task}, {columns}: best is {method}.")
 
@@ -235,11 +243,13 @@ def _own_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 @demand.command("measure")
 def demand_measure(
-    out: Annotated[Path, typer.Argument(help="The table (.csv); its card goes beside it.")],
+    out: Annotated[
+        Path, typer.Argument(help="Table to write (.csv); its card is written next to it.")
+    ],
     rows: Annotated[int, typer.Option(help="Nets to measure.")] = 720,
-    seed: Annotated[int, typer.Option(help="Of the nets that are drawn.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random nets.")] = 1,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on after the rows that are there.")
+        bool, typer.Option("--resume", help="Continue after the rows that the table has.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -264,54 +274,54 @@ def _tasks(names: list[str] | None) -> list[str]:
     from flyball.experiments.demand.tasks import TASKS
     from flyball.predict.demand.own_steps import TARGETS
 
-    known = [*TASKS, *(f"{OWN}{target}" for target in TARGETS)]
+    valid = [*TASKS, *(f"{OWN}{target}" for target in TARGETS)]
     for name in names or ():
-        if name not in known:
-            raise UnknownName("demand task", name, known)
-    return names or known
+        if name not in valid:
+            raise UnknownName("demand task", name, valid)
+    return names or valid
 
 
 def _description(settings: list[str]) -> dict[str, object]:
-    """`field=value` pairs as a description.
+    """Return the description that `field=value` pairs make up.
 
     Raises:
-        BadInput: no `=`, or a field there is not.
+        BadInput: no `=`, or an unknown field.
     """
-    made: dict[str, object] = {}
-    for each in settings:
-        field, sign, value = each.partition("=")
+    description: dict[str, object] = {}
+    for setting in settings:
+        field, sign, value = setting.partition("=")
         if not sign or field not in FIELDS:
-            raise BadInput(f"--set {each!r}", f"use field=value with one of {', '.join(FIELDS)}")
-        made[field] = value
-    return made
+            raise BadInput(f"--set {setting!r}", f"use field=value with one of {', '.join(FIELDS)}")
+        description[field] = value
+    return description
 
 
-def _estimates(made: Demand) -> dict[str, Any]:
-    found = {
-        "flops": made.flops,
-        "step_s": made.step_s,
-        "memory_mib": made.memory_mib,
-        "utilisation": made.utilisation,
-        "run_s": made.run_s,
+def _estimates(estimated: Demand) -> dict[str, Any]:
+    estimates = {
+        "flops": estimated.flops,
+        "step_s": estimated.step_s,
+        "memory_mib": estimated.memory_mib,
+        "utilisation": estimated.utilisation,
+        "run_s": estimated.run_s,
     }
-    return {name: each for name, each in found.items() if each is not None}
+    return {name: estimate for name, estimate in estimates.items() if estimate is not None}
 
 
-def _as_json(made: Demand) -> dict[str, Any]:
-    values = {name: each._asdict() for name, each in _estimates(made).items()}
-    return {**values, "remarks": list(made.remarks)}
+def _as_json(estimated: Demand) -> dict[str, Any]:
+    values = {name: estimate._asdict() for name, estimate in _estimates(estimated).items()}
+    return {**values, "remarks": list(estimated.remarks)}
 
 
 def _cells(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     return [
         (
-            each["metric"],
-            f"{each['value']:.3f}",
-            " to ".join(f"{edge:g}" for edge in each["bar"])
-            if isinstance(each["bar"], list)
-            else f"{each['bar']:g}",
-            "" if each["baseline"] is None else f"{each['baseline']:.3f}",
-            "yes" if each["holds"] else "NO",
+            row["metric"],
+            f"{row['value']:.3f}",
+            " to ".join(f"{edge:g}" for edge in row["bar"])
+            if isinstance(row["bar"], list)
+            else f"{row['bar']:g}",
+            "" if row["baseline"] is None else f"{row['baseline']:.3f}",
+            "yes" if row["holds"] else "NO",
         )
-        for each in rows
+        for row in rows
     ]

@@ -1,4 +1,4 @@
-"""`flyball predict load`, `backtest` and `record`: forecasts of a series, and their proof."""
+"""`flyball predict load`, `backtest` and `record`: forecasts of a series, and their accuracy."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Examples:
   flyball predict backtest mission --resume table.jsonl
   flyball predict backtest mine.json --json
 \b
-A SPEC is JSON: {"file", "column", "horizons": ["10m", "1h"]} and, if wanted, "time", "where",
+A SPEC is JSON: {"file", "column", "horizons": ["10m", "1h"]} and, optionally, "time", "where",
 "also", "zone", "step", "test_part" (0.2: the last fifth is the test), "budget" (30s: CPU time for
-fitting; nets, if installed, join from about 2m on).
+fitting; neural nets, if installed, join from about 2m on).
 """
 RECORD_EXAMPLES = """\b
 Examples:
@@ -60,7 +60,7 @@ SPEC_FIELDS = (
     "budget",
 )
 SHOWN = 12
-"""Steps in the table at most."""
+"""Maximum number of steps in the table."""
 
 
 def load(
@@ -71,30 +71,33 @@ def load(
         str | None, typer.Option("--time", help="The column of times. [default: time, t_s, ...]")
     ] = None,
     where: Annotated[
-        list[str] | None, typer.Option(help="column=value: only such rows; may be repeated.")
+        list[str] | None, typer.Option(help="column=value: only matching rows; may be repeated.")
     ] = None,
     step: Annotated[
-        str | None, typer.Option(help="The grid. [default: the usual distance of the times]")
+        str | None,
+        typer.Option(help="Interval of the series. [default: the usual one in the file]"),
     ] = None,
     until: Annotated[
         str | None, typer.Option(help="Leave out rows dated after this date and time.")
     ] = None,
-    zone: Annotated[str, typer.Option(help="Time zone people live by; times are then UTC.")] = "",
+    zone: Annotated[
+        str, typer.Option(help="Time zone of daily patterns; times in the file are then UTC.")
+    ] = "",
     figure: Annotated[
-        Path | None, typer.Option(help="Draw it: band, past forecasts, past errors.")
+        Path | None, typer.Option(help="Write a figure: band, past forecasts, past errors.")
     ] = None,
     budget: Annotated[
-        str, typer.Option(help="CPU time for fitting; nets, if installed, join from 60s on.")
+        str, typer.Option(help="CPU time for fitting; neural nets, if installed, join from 60s on.")
     ] = "30s",
     as_json: AsJson = False,
 ) -> None:
-    """Forecast a series with a calibrated band; say which model speaks and how well it does."""
-    # 1. Refuse what can be refused before the long part.
+    """Forecast a series with a calibrated band; show the model in use and its accuracy."""
+    # 1. Check the options before the long part.
     horizon_s = seconds_of(horizon, "--horizon")
     step_s = None if step is None else seconds_of(step, "--step")
     now_s = None if until is None else _instant(until)
     budget_s = seconds_of(budget, "--budget")
-    chosen = dict(_pair(each) for each in where or [])
+    chosen = dict(_pair(condition) for condition in where or [])
     check_writable(figure, ENDINGS)
     from flyball.predict.load.ahead import Ahead
     from flyball.predict.load.table import read_series
@@ -124,7 +127,7 @@ def backtest(
         list[str] | None, typer.Option(help="Only this part of the table; may be repeated.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes. [default: as many as cores]")
+        int | None, typer.Option(min=1, help="Number of processes. [default: one per core]")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -145,7 +148,7 @@ def backtest(
 
 
 def _show(rows: list[dict[str, Any]], outcome: Outcome | None, as_json: bool) -> None:
-    """The rows, and in JSON which parts are without."""
+    """Print the rows; in JSON also the parts that were not run."""
     if as_json:
         print_json({"rows": rows, "not_run": [] if outcome is None else outcome.missing()})
     else:
@@ -159,9 +162,9 @@ def record(
         typer.Option(help="bursty or iterative; may be repeated. [default: both]"),
     ] = None,
     pid: Annotated[int | None, typer.Option(help="Record this process instead.")] = None,
-    duration: Annotated[str, typer.Option("--for", help="How long, each.")] = "5m",
-    step: Annotated[str, typer.Option(help="Between two readings, 10ms or more.")] = "50ms",
-    seed: Annotated[int, typer.Option(help="Of the random lengths.")] = 1,
+    duration: Annotated[str, typer.Option("--for", help="Duration of each recording.")] = "5m",
+    step: Annotated[str, typer.Option(help="Interval between readings, 10ms or more.")] = "50ms",
+    seed: Annotated[int, typer.Option(help="Seed of the random lengths.")] = 1,
 ) -> None:
     """Record how much of a core a process uses, from a nanosecond counter."""
     from flyball.predict.load.record import card_of, use_of, write
@@ -173,9 +176,9 @@ def record(
     if pid is None:
         rows = run_workloads(workload or list(KINDS), seconds, step_s, seed, note)
     else:
-        rows = [(f"pid {pid}", *each) for each in use_of(pid, seconds, step_s)]
+        rows = [(f"pid {pid}", *reading) for reading in use_of(pid, seconds, step_s)]
     card = write(out, rows, card_of(rows, seconds, step_s, seed))
-    typer.echo(f"{len(rows):,} rows in {out}, about them in {card}")
+    typer.echo(f"{len(rows):,} rows in {out}, their description in {card}")
 
 
 def cost(
@@ -196,7 +199,7 @@ def cost(
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
-    """A table of measured rows, each against its bar."""
+    """Print a table of measured rows, each with its bar."""
     from flyball.bench.figure import figure_of
     from flyball.cli.bench.figures import print_figures
 
@@ -212,7 +215,7 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
 
 
 def seconds_of(text: str, option: str) -> float:
-    """`500ms`, `10m`, `1.5h`, `2d` or plain seconds.
+    """Return `500ms`, `10m`, `1.5h`, `2d` or plain seconds, in seconds.
 
     Raises:
         BadInput: anything else, or not above zero.
@@ -244,11 +247,11 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-# A back-test of one's own ------------------------------------------------------
+# A user's back-test -------------------------------------------------------------
 
 
 def _target(path: Path) -> tuple[str, Target]:
-    """The target that a SPEC file describes."""
+    """Return the name and the target that a SPEC file describes."""
     values = _json_of(path)
     unknown = sorted(set(values) - set(SPEC_FIELDS))
     if unknown or not {"file", "column", "horizons"} <= set(values):
@@ -257,7 +260,7 @@ def _target(path: Path) -> tuple[str, Target]:
     part = values.get("test_part", 0.2)
     if not isinstance(part, int | float) or not 0 < part <= 0.5:
         raise BadInput(f"{path}: test_part {part!r}", "use a number above 0, at most 0.5")
-    horizons = tuple(seconds_of(str(each), "horizons") for each in values["horizons"])
+    horizons = tuple(seconds_of(str(value), "horizons") for value in values["horizons"])
     if not horizons:
         raise BadInput(f"{path}: no horizons", 'use e.g. "horizons": ["10m", "1h"]')
     from flyball.bench.predict.load import Target, parts
@@ -272,7 +275,7 @@ def _target(path: Path) -> tuple[str, Target]:
         {str(name): str(value) for name, value in values.get("where", {}).items()},
         None if step is None else seconds_of(str(step), "step"),
         zone=str(values.get("zone", "")),
-        also=[str(each) for each in values.get("also", [])],
+        also=[str(value) for value in values.get("also", [])],
     )
     bars = {"rMAE": (math.nan,) * len(horizons)}
     budget_s = seconds_of(str(values.get("budget", "30s")), "budget")
@@ -311,7 +314,7 @@ def _as_json(
         "points": len(series),
         "notes": [*series.notes, *ahead.notes],
         "patterns": asdict(patterns),
-        "skill": [each._asdict() for each in ahead.skill()],
+        "skill": [skill._asdict() for skill in ahead.skill()],
         "levels": list(forecast.levels),
         "times_s": [first + index * series.step_s for index in range(len(forecast.mean))],
         "mean": forecast.mean.tolist(),
@@ -330,17 +333,21 @@ def _print(series: Series, ahead: Ahead, forecast: Forecast, patterns: Patterns)
     for at in steps:
         low, middle, high = (forecast.quantiles[level, at - 1] for level in (0, 3, 6))
         numbers = (middle, forecast.mean[at - 1], low, high)
-        rows.append((duration_text(at * series.step_s), *(f"{each:.4g}" for each in numbers)))
+        rows.append((duration_text(at * series.step_s), *(f"{value:.4g}" for value in numbers)))
     title = f"{series.name}: {len(series):,} points every {duration_text(series.step_s)}"
     print_table(title, ("ahead", "median", "mean", "5 %", "95 %"), rows)
     done = [
         (
-            duration_text(each.lead_s),
-            *(each.model, each.naive, f"{each.rmae:.2f}", f"{each.coverage:.1f}", f"{each.n:,}"),
+            duration_text(skill.lead_s),
+            skill.model,
+            skill.naive,
+            f"{skill.rmae:.2f}",
+            f"{skill.coverage:.1f}",
+            f"{skill.n:,}",
         )
-        for each in ahead.skill()
+        for skill in ahead.skill()
     ]
     if done:
         header = ("ahead", "model", "best naive", "rMAE", "band holds %", "checks")
-        print_table("How this has done on the last part of the file", header, done, 3)
+        print_table("Accuracy on the last part of the file", header, done, 3)
     typer.echo("Patterns: " + "; ".join(patterns.sentences(series.step_s)) + ".")

@@ -1,4 +1,4 @@
-"""`flyball predict status`: what is used to predict, and how good it has been."""
+"""`flyball predict status`: shows the models in use, and how accurate they have been."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import typer
 
+from flyball.cli.formats import clean, count_text
+from flyball.cli.live import State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
-from flyball.cli.server.live_options import State, clean, connected, count_text
 from flyball.core.units import duration_text
 
 EXAMPLES = """\b
@@ -18,54 +19,56 @@ Examples:
   flyball predict status
   flyball predict status --json
 \b
-rMAE: mean absolute error / that of the best naive forecast; below 1 is skill.
-In band: part of what came that lay in the 90 % band (p50, p90: kept that edge).
+rMAE: mean absolute error / that of the best naive forecast; below 1 is better.
+In band: fraction of outcomes within the 90 % band (p50, p90: at most that quantile).
 """
 
 COLUMNS = ("series", "ahead", "model", "best naive", "rMAE", "in band", "n")
 
-Found = Mapping[str, Any]
+Report = Mapping[str, Any]
 
 
 def status(as_json: AsJson = False, state: State = None) -> None:
-    """Say for loads, run times and start times which model is used and how good it has been."""
+    """Show which models predict loads, run times and start times, and how accurate they are."""
     with connected(state) as client:
-        found = client.forecast()["predictions"]
+        report = client.forecast()["predictions"]
     if as_json:
-        print_json(found)
+        print_json(report)
         return
-    if "loads" not in found:
-        typer.echo(clean(found.get("note") or "nothing is known yet"))
+    if "loads" not in report:
+        typer.echo(clean(report.get("note") or "nothing is known yet"))
     else:
-        rows = [row for each in found["loads"] for row in load_rows(each)]
+        rows = [row for series in report["loads"] for row in load_rows(series)]
         if rows:
             print_table("", COLUMNS, rows, 4)
-        for line in lines(found):
+        for line in lines(report):
             typer.echo(line)
-    typer.echo(worker_line(found.get("worker", {})))
+    typer.echo(worker_line(report.get("worker", {})))
 
 
-def load_rows(series: Found) -> Iterator[tuple[str, ...]]:
-    """The lines of one series, one for each time ahead that is followed."""
-    for each in series["leads"]:
+def load_rows(series: Report) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of one series, one per lead time."""
+    for lead in series["leads"]:
         yield (
             clean(series["series"]),
-            duration_text(each["ahead_s"]),
-            clean(each["model"]),
-            clean(each["naive"]),
-            _number(each["rmae"], "{:.2f}"),
-            _number(each["coverage_90"], "{:.0%}"),
-            f"{each['n']:,}",
+            duration_text(lead["ahead_s"]),
+            clean(lead["model"]),
+            clean(lead["naive"]),
+            _number(lead["rmae"], "{:.2f}"),
+            _number(lead["coverage_90"], "{:.0%}"),
+            f"{lead['n']:,}",
         )
 
 
-def lines(found: Found) -> Iterator[str]:
-    """What does not fit the table, in sentences."""
-    for series in found["loads"]:
-        about = "; ".join(clean(each) for each in series["drift"])
-        told = " ".join(each for each in (clean(series.get("note", "")), about) if each)
-        yield f"{clean(series['series'])} ({clean(series['unit'])}): {told or 'no pattern'}"
-    runs = found["run_times"]
+def lines(report: Report) -> Iterator[str]:
+    """Yield sentences on what does not fit the table."""
+    for series in report["loads"]:
+        drift = "; ".join(clean(sentence) for sentence in series["drift"])
+        remark = " ".join(
+            sentence for sentence in (clean(series.get("note", "")), drift) if sentence
+        )
+        yield f"{clean(series['series'])} ({clean(series['unit'])}): {remark or 'no pattern'}"
+    runs = report["run_times"]
     yield (
         f"run times: {clean(runs['model'])}, learnt from {count_text(runs['learnt'], 'job')}; "
         f"of {runs['n']:,} predictions: median error a factor of "
@@ -76,7 +79,7 @@ def lines(found: Found) -> Iterator[str]:
     for note in (runs.get("note"), runs.get("fit_error")):
         if note:
             yield f"  {clean(note)}"
-    starts = found["starts"]
+    starts = report["starts"]
     yield (
         f"start times: p50 kept by {_number(starts['coverage_p50'], '{:.0%}')} of "
         f"{starts['n_p50']:,}, p90 by {_number(starts['coverage_p90'], '{:.0%}')} of "
@@ -84,8 +87,8 @@ def lines(found: Found) -> Iterator[str]:
     )
 
 
-def worker_line(worker: Found) -> str:
-    """How the process beside is."""
+def worker_line(worker: Report) -> str:
+    """Return a line on the state of the worker process."""
     if not worker:
         return "worker: none"
     how = "runs" if worker["alive"] else "does not run"

@@ -1,1 +1,1 @@
-"""Commands over the twin: replay, explain, demo."""
+"""Commands that run the twin: replay, explain, demo."""

@@ -1,4 +1,4 @@
-"""An explanation in three lines: the job with its reason, what blocks it, and what would help."""
+"""Explanations in three lines: the job with its reason, what blocks it, and what would help."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 
 CUT = " ..."
 OR = "; or "
-"""What stands between two remedies."""
+"""Separator between two remedies."""
 
 
 def line_width() -> int:
-    """The columns of the terminal; of a wide one if the output goes to a file or a pipe."""
+    """Return the width of the terminal, or `WIDE` if the output goes to a file or a pipe."""
     return shutil.get_terminal_size((WIDE, 24)).columns
 
 
-def brief_lines(found: Explanation, job: str, request: str, width: int) -> Iterator[str]:
+def brief_lines(explanation: Explanation, job: str, request: str, width: int) -> Iterator[str]:
     """Yield three lines on a job, none longer than `width`.
 
     Args:
-        found: why the job waits.
-        job: what users call it.
+        explanation: why the job waits.
+        job: its name.
         request: its size and age, such as `8 GPUs, submitted 3 min ago`.
-        width: columns of a line.
+        width: width of a line, in columns.
     """
-    yield fitted(f"{job}: {found.token} ({request})", width)
-    yield "  " + fitted(found.sentence, width - 2)
-    yield "  " + fitted(first_remedies(found.remedy, width - 2), width - 2)
+    yield fitted(f"{job}: {explanation.token} ({request})", width)
+    yield "  " + fitted(explanation.sentence, width - 2)
+    yield "  " + fitted(first_remedies(explanation.remedy, width - 2), width - 2)
 
 
 def first_remedies(text: str, width: int) -> str:
-    """As many of the remedies as fit in the line, at least one."""
+    """Return as many of the remedies as fit in the line, at least one."""
     remedies = text.removesuffix(".").split(OR)
     for count in range(len(remedies), 1, -1):
         kept = OR.join(remedies[:count]) + "."
@@ -46,13 +46,13 @@ def first_remedies(text: str, width: int) -> str:
 
 
 def fitted(text: str, width: int) -> str:
-    """The text if it fits in the line, else its first words and an ellipsis."""
+    """Return the text if it fits in the line, else its first words and an ellipsis."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= width:
         return text
     room = max(1, width - len(CUT))
     start = set_cell_size(text, room)
-    if text[len(start)] != " ":  # not in the middle of a word, unless it is a very long one
+    if text[len(start)] != " ":  # cut between words, unless a word is very long
         start = start.rsplit(" ", 1)[0]
     return start.rstrip(" ,;:(") + CUT

@@ -1,4 +1,4 @@
-"""`flyball replay --decisions STATE`: make every recorded decision again, and compare."""
+"""`flyball replay --decisions STATE`: repeats every recorded decision, and compares."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from flyball.cli.output import note, print_json, print_table
 from flyball.core.errors import FlyballError
 
 SHOWN = 20
+"""Maximum number of differences printed; --json has all."""
 PAGE = 1_000
+"""Number of events read at a time."""
 
 
 class Differ(FlyballError):
-    """Decisions that do not come out as they are on record."""
+    """Repeated decisions that differ from the recorded ones."""
 
     exit_code = 1
 
 
 def verify(state: Path, as_json: bool) -> None:
-    """Make again what the journal of a state folder says was decided.
+    """Repeat the decisions that the journal of a state folder records.
 
     Raises:
-        Differ: some came out otherwise.
+        Differ: some differ from the record.
     """
     from flyball.app import make_tuners
     from flyball.control.decide.verify import Verifier
@@ -33,19 +35,19 @@ def verify(state: Path, as_json: bool) -> None:
 
     warm(note)
     with History(state / JOURNAL) as history:
-        found = Verifier(make_tuners).follow(_events(history))
-    differing = [{"number": number, "what": what} for number, what in found.differing]
+        result = Verifier(make_tuners).follow(_events(history))
+    differing = [{"number": number, "what": what} for number, what in result.differing]
     if as_json:
-        head = {"decisions": found.decisions, "actions": found.actions}
+        head = {"decisions": result.decisions, "actions": result.actions}
         print_json({**head, "differ": len(differing), "differing": differing})
     else:
-        title = f"{found.decisions:,} decisions with {found.actions:,} actions made again"
+        title = f"{result.decisions:,} decisions with {result.actions:,} actions repeated"
         note(f"{title}: {len(differing)} differ")
         if differing:
-            rows = [(str(each["number"]), str(each["what"])) for each in differing[:SHOWN]]
+            rows = [(str(row["number"]), str(row["what"])) for row in differing[:SHOWN]]
             print_table("", ("decision", "what differs"), rows)
     if differing:
-        raise Differ(f"{len(differing)} of {found.decisions} decisions differ", "see above")
+        raise Differ(f"{len(differing)} of {result.decisions} decisions differ", "see above")
 
 
 def _events(history: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""`flyball demo`: the main job in one go."""
+"""`flyball demo`: generates a week of jobs and compares policies on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTS = {
 
 
 class Demo(LazyGroup):
-    """What there is besides the week."""
+    """Adds the subcommands of `flyball demo`."""
 
     parts = PARTS
 
@@ -44,15 +44,15 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the trace and the figure.")] = Path(
         "demo-out"
     ),
-    seeds: Annotated[int, typer.Option(help="Weeks to generate, seeds 0, 1, ...")] = 5,
-    days: Annotated[float, typer.Option(help="Length of each.")] = 7.0,
-    load: Annotated[float, typer.Option(help="Offered load; 1 = all devices always busy.")] = 1.2,
+    seeds: Annotated[int, typer.Option(help="Weeks to generate, with seeds 0, 1, ...")] = 5,
+    days: Annotated[float, typer.Option(help="Length of each week, in days.")] = 7.0,
+    load: Annotated[float, typer.Option(help="Offered load; 1 = all GPUs always busy.")] = 1.2,
     cluster: Annotated[
         str, typer.Option("--cluster", "-c", help="Cluster file or preset.")
     ] = CLUSTER,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a generated week on five mixed nodes under eight policies; `live`: run real jobs."""
+    """Replay a generated week on five mixed nodes under eight policies; `live` runs real jobs."""
     if context.invoked_subcommand is not None:
         return
     whole_number(seeds, "--seeds", 1, 100)

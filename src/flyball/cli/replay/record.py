@@ -1,4 +1,4 @@
-"""What really happened, beside the policies: rows, a sentence and JSON of a trace's own history."""
+"""The trace's recorded history next to the policies: rows, sentences and JSON."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ UNKNOWN = "-"
 
 
 def check_site_policy(case: ReplayCase, site_policy: str | None) -> None:
-    """Refuse a site's policy that is not among those run, or that has nothing to stand beside.
+    """Check that the site's policy is one of those run, and that there is a record.
 
     Raises:
-        BadInput: the trace holds no starts, or the record is switched off.
-        UnknownName: no such policy in this run.
+        BadInput: the trace has no start times, or the record is switched off.
+        UnknownName: this run has no such policy.
     """
     if site_policy is None:
         return
     if _record(case) is None:
-        why = "holds no starts" if case.with_record else "is not compared (--no-record)"
+        why = "has no start times" if case.with_record else "is not compared (--no-record)"
         raise BadInput(
             f"--site-policy {site_policy}: {case.workloads[0].name} {why}",
-            "leave it out, or give a trace with starts and no --load",
+            "leave it out, or give a trace with start times and no --load",
         )
     names = [setting.name for setting in case.policies]
     if site_policy not in names:
@@ -38,11 +38,11 @@ def check_site_policy(case: ReplayCase, site_policy: str | None) -> None:
 
 
 def record_rows(case: ReplayCase, times: int, uses: int) -> tuple[list[list[str]], list[list[str]]]:
-    """The first row of the tables of times and of use; none where nothing is on record.
+    """Return the first rows of the tables of times and of use; none without a record.
 
     Args:
         case: what was run.
-        times, uses: columns of the two tables.
+        times, uses: number of columns of the two tables.
     """
     record = _record(case)
     if record is None:
@@ -57,21 +57,23 @@ def record_rows(case: ReplayCase, times: int, uses: int) -> tuple[list[list[str]
 
 
 def record_lines(runs: Sequence[Run], case: ReplayCase, site_policy: str | None) -> list[str]:
-    """Which policy comes closest to the record and how close; and the site's own, if named."""
-    record, found = _record(case), distances(runs)
-    if record is None or not found:
+    """Return sentences on the policy closest to the record, and on the site's, if named."""
+    record, closeness = _record(case), distances(runs)
+    if record is None or not closeness:
         return []
-    nearest = closest(found)
-    lines = [f"closest to the record: {nearest}, {_distance(found[nearest])}"]
+    nearest = closest(closeness)
+    lines = [f"closest to the record: {nearest}, {_distance(closeness[nearest])}"]
     if site_policy is not None and site_policy != nearest:
-        lines.insert(0, f"the site's own policy: {site_policy}, {_distance(found[site_policy])}")
+        lines.insert(
+            0, f"the site's own policy: {site_policy}, {_distance(closeness[site_policy])}"
+        )
     if record.jobs < record.of:
         lines.append(f"on record are {record.jobs:,} of {record.of:,} jobs")
     return lines
 
 
 def print_record(runs: Sequence[Run], case: ReplayCase, site_policy: str | None) -> None:
-    """A table of the record of its own, for reports whose columns are others."""
+    """Print the record as a separate table, for reports with other columns."""
     record = _record(case)
     if record is None:
         return
@@ -87,24 +89,24 @@ def print_record(runs: Sequence[Run], case: ReplayCase, site_policy: str | None)
 def record_json(
     runs: Sequence[Run], case: ReplayCase, site_policy: str | None
 ) -> dict[str, Any] | None:
-    """The record, the distance of every policy from it and the nearest one; None without one."""
-    record, found = _record(case), distances(runs)
-    if record is None or not found:
+    """Return the record, every policy's distance to it and the closest; None without a record."""
+    record, closeness = _record(case), distances(runs)
+    if record is None or not closeness:
         return None
     return {
         **record.as_dict(),
-        "policies": {name: distance.as_dict() for name, distance in found.items()},
-        "closest": closest(found),
+        "policies": {name: distance.as_dict() for name, distance in closeness.items()},
+        "closest": closest(closeness),
         "site_policy": site_policy,
     }
 
 
 def distances(runs: Sequence[Run]) -> dict[str, Closeness]:
-    """How close each policy comes to the record, over its seeds."""
+    """Return how close each policy comes to the record, over its seeds."""
     return {
-        name: over_seeds(found)
+        name: over_seeds(seeds)
         for name, of_policy in by_policy(runs).items()
-        if (found := [run.closeness for run in of_policy if run.closeness is not None])
+        if (seeds := [run.closeness for run in of_policy if run.closeness is not None])
     }
 
 
@@ -112,14 +114,15 @@ def _record(case: ReplayCase) -> Record | None:
     return record_of(case.workloads[0], case.cluster) if case.with_record else None
 
 
-def _distance(found: Closeness) -> str:
+def _distance(closeness: Closeness) -> str:
     return (
-        f"mean wait {duration_text(found.wait_s)} against {duration_text(found.recorded_wait_s)}; "
-        f"starts are off by {duration_text(found.start_error_p50_s)} in the median, "
-        f"{duration_text(found.start_error_s)} on average ({found.jobs:,} jobs)"
+        f"mean wait {duration_text(closeness.wait_s)} against "
+        f"{duration_text(closeness.recorded_wait_s)}; "
+        f"starts are off by {duration_text(closeness.start_error_p50_s)} in the median, "
+        f"{duration_text(closeness.start_error_s)} on average ({closeness.jobs:,} jobs)"
     )
 
 
 def _percent(record: Record) -> str:
-    known = record.utilisation == record.utilisation  # not NaN
-    return f"{100 * record.utilisation:.1f} %" if known else UNKNOWN
+    measured = record.utilisation == record.utilisation  # not NaN
+    return f"{100 * record.utilisation:.1f} %" if measured else UNKNOWN

@@ -1,4 +1,4 @@
-"""`flyball replay`: a trace on a cluster under one or more policies."""
+"""`flyball replay`: replays a trace on a cluster under one or more policies."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ def replay(
         typer.Option(
             "--policy",
             "-p",
-            help="Policies, by comma, or `all`; see `policies`. [default: all; tuned: easy]",
+            help="Policies, separated by commas, or `all`; see `policies`. "
+            "[default: all; with tuners: easy]",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="knob=value for every policy named; may be repeated."),
+        typer.Option("--set", help="knob=value, for every policy that is run; may be repeated."),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs per policy, under seeds 0, 1, ...")] = 1,
+    seeds: Annotated[int, typer.Option(help="Runs per policy, with seeds 0, 1, ...")] = 1,
     as_json: AsJson = False,
     per_job: Annotated[
         Path | None, typer.Option(help="Write one row per policy, seed and job to this CSV.")
@@ -75,29 +76,31 @@ def replay(
     estimates: Estimates = "trace",
     mtbf_h: MtbfHours = 0.0,
     repair_h: RepairHours = 4.0,
-    checkpoint_s: Annotated[float, typer.Option(help="Time to write a checkpoint.")] = 0.0,
+    checkpoint_s: Annotated[float, typer.Option(help="Seconds to write a checkpoint.")] = 0.0,
     checkpoint_every_s: Annotated[
-        float, typer.Option(help="Periodic checkpoints that survive failures; 0 = none.")
+        float, typer.Option(help="Seconds between checkpoints that survive failures; 0 = none.")
     ] = 0.0,
     restart_s: Annotated[
         float | None,
-        typer.Option(help="Set-up time of a restart. [default: by gang size, 7/30/60]"),
+        typer.Option(help="Seconds to set up a restart. [default: by gang size, 7/30/60]"),
     ] = None,
     recorded_on: RecordedOn = None,
     record: Annotated[
         bool,
-        typer.Option(help="Show what really happened, where the trace holds starts."),
+        typer.Option(help="Show what was recorded, if the trace has start times."),
     ] = True,
     site_policy: Annotated[
         str | None,
-        typer.Option(help="Of the policies run, the one the recorded cluster is under."),
+        typer.Option(help="Which of these policies the recorded cluster used."),
     ] = None,
     load: Load = None,
     limit_jobs: FirstJobs = None,
     trace_format: TraceFormat = None,
     static_batch: StaticBatch = False,
     skip_unfit: SkipUnfit = False,
-    workers: Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Maximum number of processes; 0 = one per core.")
+    ] = 0,
     tune: tuning.Tune = None,
     tune_every: tuning.TuneEvery = None,
     tune_set: tuning.TuneSet = None,
@@ -112,14 +115,16 @@ def replay(
     adjustments: tuning.Adjustments = None,
     decisions: Annotated[
         Path | None,
-        typer.Option(metavar="STATE", help="Instead: make a live system's decisions again."),
+        typer.Option(
+            metavar="STATE", help="Instead: repeat a live system's decisions and compare."
+        ),
     ] = None,
 ) -> None:
     """Replay a trace on a cluster's twin and compare policies."""
     if decisions is not None:
         verify(decisions, as_json)
         return
-    # 1. Refuse what can be refused before the long part.
+    # 1. Check the options before the long part.
     if trace is None or cluster is None:
         missing = "TRACE" if trace is None else "--cluster"
         raise BadInput(f"{missing} is missing", "see flyball replay --help")
@@ -127,20 +132,22 @@ def replay(
     check_writable(figure or (tuning.PARETO_FILE if pareto else None), FIGURE_ENDINGS)
     whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     whole_number(workers, "--workers", 0, 1024)
-    asked = tuning.Asked(
+    tuning_options = tuning.TuningOptions(
         *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
         *(share_limit, speed_error, without, pareto, pareto_points, adjustments),
     )
-    asked.check()
+    tuning_options.check()
     from flyball.app import policy_settings
     from flyball.cli.replay.record import check_site_policy
     from flyball.core.effects import Effects
     from flyball.experiments.replay import ReplayCase
     from flyball.twin.inputs.cluster_file import load_cluster
 
-    named = policy or (tuning.DEFAULT_POLICY if asked.tuned else "all")
+    named = policy or (tuning.DEFAULT_POLICY if tuning_options.tuned else "all")
     chosen = policy_settings(named, settings or [])
-    arms = tuning.arms_of(asked, chosen, "all" not in named) if asked.tuned else None
+    arms = (
+        tuning.arms_of(tuning_options, chosen, "all" not in named) if tuning_options.tuned else None
+    )
     target = load_cluster(cluster)
     effects = Effects(
         checkpoint_s=checkpoint_s,
@@ -149,7 +156,7 @@ def replay(
         repair_h=repair_h,
         estimate_sigma=estimate_sigma(estimates),
         restart_s=Effects.restart_s if restart_s is None else (restart_s,) * 3,
-        **asked.effects(),
+        **tuning_options.effects(),
     )
     # 2. Read.
     notes: list[str] = []
@@ -163,14 +170,9 @@ def replay(
         fitting = without_unfit(workload, target, chosen, effects)
         workload = fitting.workload
         notes += [fitting.text] if fitting.text else []
-    workloads = asked.workloads(workload, seeds)
-    if seeds > 1 and not (_chance(workload, effects) or asked.chance(workloads)):
-        notes.append(
-            f"nothing here is random: all {seeds} seeds would give the same, so each policy runs "
-            "once and there is no interval; see --estimates noisy:SIGMA and --mtbf-h"
-        )
-        note(f"note: {notes[-1]}")
-        seeds = 1
+    workloads = tuning_options.workloads(workload, seeds)
+    if not (_is_random(workload, effects) or tuning_options.chance(workloads)):
+        seeds = _single_seed(seeds, notes)
     # 3. Run.
     keep = "all" if per_job else "first" if figure and not pareto else "none"
     policies = tuple(chosen) if arms is None else arms.policies
@@ -190,7 +192,7 @@ def replay(
     if figure is not None and pareto is None:
         report.write_figure(figure, runs, f"{workload.name} on {target.name}")
     if arms is not None:
-        tuning.show(asked, runs, case, arms, figure, as_json, site_policy)
+        tuning.show(tuning_options, runs, case, arms, figure, as_json, site_policy)
     elif as_json:
         print_json(report.as_json(runs, case, site_policy))
     else:
@@ -198,7 +200,7 @@ def replay(
 
 
 def run_with_progress(case: ReplayCase, workers: int = 0, quiet: bool = False) -> list[Run]:
-    """All runs of a case, with progress on stderr unless `quiet`."""
+    """Run all runs of a case, with progress on stderr unless `quiet`."""
     from flyball.experiments.replay import run_all
 
     with progress("replaying", len(case.tasks()), quiet) as advance:
@@ -216,17 +218,17 @@ def read_workload(
     notes: list[str] | None = None,
     static_batch: bool = False,
 ) -> Workload:
-    """Read a trace for a cluster, and say what was left out, assumed and scaled.
+    """Read a trace for a cluster, and print notes on what was left out, assumed and scaled.
 
     Args:
         path: the trace.
-        trace_format: a name in `READERS`; None looks at the file.
-        cluster: where it is to be run.
+        trace_format: a name in `READERS`; None = detect it.
+        cluster: the cluster it will run on.
         load: stretch or compress arrivals to this load.
-        limit_jobs: take the first jobs only.
-        drop_estimates: ignore what users said their jobs would take.
+        limit_jobs: take only the first jobs.
+        drop_estimates: ignore the run times that users stated.
         recorded_on: device type of the jobs that name none; "" = see `settle_recorded_on`.
-        notes: gets what is printed on stderr.
+        notes: the notes are appended to this list.
         static_batch: read jobs that grow their batch as if they kept it.
     """
     from dataclasses import replace
@@ -237,8 +239,8 @@ def read_workload(
     from flyball.twin.inputs.recorded_on import scalings, sentences, settle_recorded_on
     from flyball.twin.inputs.traces import read_trace
 
-    said: list[str] = []
-    workload = read_trace(path, trace_format, said, static_batch)
+    remarks: list[str] = []
+    workload = read_trace(path, trace_format, remarks, static_batch)
     if limit_jobs is not None:
         whole_number(limit_jobs, "--limit-jobs", 1, 10**9)
         workload = workload.take(np.arange(min(limit_jobs, len(workload))))
@@ -246,23 +248,23 @@ def read_workload(
         raise BadInput(f"{path} holds no jobs", "check the file")
     recording = settle_recorded_on(workload, cluster, recorded_on)
     workload = recording.workload
-    said += [recording.assumption] if recording.assumption else []
-    said += sentences(scalings(workload, cluster))
+    remarks += [recording.assumption] if recording.assumption else []
+    remarks += sentences(scalings(workload, cluster))
     if load is not None:
         if not 0 < load < 1000:
             raise BadInput(f"--load {load} is out of range", "use e.g. 0.9; 1 = the whole cluster")
         workload = rescale(workload, load, cluster.device_count)
     if drop_estimates:
         workload = replace(workload, estimate_us=np.full(len(workload), np.nan))
-    for text in said:
+    for text in remarks:
         note(f"note: {text}")
     if notes is not None:
-        notes += said
+        notes += remarks
     return workload
 
 
 def estimate_sigma(estimates: str) -> float:
-    """The spread of the errors that `exact` or `noisy:SIGMA` asks for."""
+    """Return the spread of the errors that `exact` or `noisy:SIGMA` asks for."""
     if estimates in ("trace", "exact"):
         return 0.0
     kind, _, text = estimates.partition(":")
@@ -277,8 +279,19 @@ def estimate_sigma(estimates: str) -> float:
     return sigma
 
 
-def _chance(workload: Workload, effects: Effects) -> bool:
-    """Whether the seed can make a difference."""
+def _single_seed(seeds: int, notes: list[str]) -> int:
+    """Return 1, as more seeds change nothing; explain that if more were requested."""
+    if seeds > 1:
+        notes.append(
+            f"nothing here is random: all {seeds} seeds would give the same, so each policy runs "
+            "once and there is no interval; see --estimates noisy:SIGMA and --mtbf-h"
+        )
+        note(f"note: {notes[-1]}")
+    return 1
+
+
+def _is_random(workload: Workload, effects: Effects) -> bool:
+    """Return whether the seed can make a difference."""
     import numpy as np
 
     noisy: Any = effects.estimate_sigma > 0 and np.isnan(workload.estimate_us).any()

@@ -1,4 +1,4 @@
-"""Runs as a table, as JSON, as a CSV with a row per job, and as a figure."""
+"""Reports of runs: tables, JSON, a CSV with a row per job, and a figure."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ PER_JOB_COLUMNS = (
 def as_json(
     runs: Sequence[Run], case: ReplayCase, site_policy: str | None = None
 ) -> dict[str, Any]:
-    """All of it, for machines."""
+    """Return the whole report for JSON."""
     out: dict[str, Any] = {
         "trace": {
             **describe_trace(case.workloads[0]),
             **recording(case.workloads[0], case.cluster),
         },
         "cluster": describe_cluster(case.cluster),
-        "policies": {each.name: each.knobs.as_dict() for each in case.policies},
+        "policies": {policy.name: policy.knobs.as_dict() for policy in case.policies},
         "results": [run.as_dict() for run in runs],
     }
     if history := record_json(runs, case, site_policy):
@@ -83,7 +83,7 @@ def as_json(
 
 
 def describe_trace(workload: Workload) -> dict[str, Any]:
-    """A trace in a few numbers."""
+    """Summarise a trace in a few numbers."""
     asked = workload.devices * (workload.milli / MILLI_PER_DEVICE)
     return {
         "name": workload.name,
@@ -97,33 +97,41 @@ def describe_trace(workload: Workload) -> dict[str, Any]:
 
 
 def recording(workload: Workload, cluster: Cluster) -> dict[str, Any]:
-    """On which device types durations were recorded, and how they are scaled to others."""
+    """Return the device types that durations were recorded on, and the scaling to others."""
     from flyball.twin.inputs.recorded_on import recorded_counts, scalings
 
-    scaled = [each.as_dict() for each in scalings(workload, cluster)]
+    scaled = [scaling.as_dict() for scaling in scalings(workload, cluster)]
     return {"recorded_on": recorded_counts(workload), "scaled": scaled}
 
 
 def describe_cluster(cluster: Cluster) -> dict[str, Any]:
-    """A cluster in a few numbers."""
+    """Summarise a cluster in a few numbers."""
     return {
         "name": cluster.name,
         "nodes": cluster.node_count,
         "devices": cluster.device_count,
         "power_budget_kw": cluster.power_budget_w / 1000 or None,
         "groups": [
-            {"name": each.name, "count": each.count, "device": each.device, "devices": each.devices}
-            for each in cluster.groups
+            {
+                "name": group.name,
+                "count": group.count,
+                "device": group.device,
+                "devices": group.devices,
+            }
+            for group in cluster.groups
         ],
     }
 
 
 def title(case: ReplayCase) -> str:
-    """What was run, in a line."""
+    """Return one line on what was run."""
+    from flyball.physics.catalogue import unit_of
+
     trace, cluster = describe_trace(case.workloads[0]), describe_cluster(case.cluster)
+    unit = unit_of(case.cluster.groups)
     line = (
         f"{trace['name']}: {trace['jobs']} jobs over {duration_text(trace['span_s'])} on "
-        f"{cluster['name']} ({cluster['nodes']} nodes, {cluster['devices']} devices)"
+        f"{cluster['name']} ({cluster['nodes']} nodes, {cluster['devices']} {unit}s)"
     )
     return f"{line}, means of {case.seeds} seeds" if case.seeds > 1 else line
 
@@ -139,12 +147,12 @@ def window_text(case: ReplayCase) -> str:
 
 
 def print_runs(runs: Sequence[Run], case: ReplayCase, site_policy: str | None = None) -> None:
-    """A table with a line per policy (means over the seeds), and the differences if there are."""
+    """Print a line per policy (means over the seeds) and, with several seeds, the differences."""
     times, uses = record_rows(case, len(TIME_COLUMNS), len(USE_COLUMNS))
     for setting in case.policies:
-        own = [run for run in runs if run.policy == setting.name]
-        summaries = [run.summary for run in own]
-        run_s = sum(run.run_s for run in own) / len(own)
+        of_policy = [run for run in runs if run.policy == setting.name]
+        summaries = [run.summary for run in of_policy]
+        run_s = sum(run.run_s for run in of_policy) / len(of_policy)
         times.append([setting.name, *_time_cells(summaries)])
         uses.append([setting.name, *_use_cells(summaries), f"{run_s:.3f}"])
     print_table(title(case), TIME_COLUMNS, times)
@@ -157,22 +165,22 @@ def print_runs(runs: Sequence[Run], case: ReplayCase, site_policy: str | None = 
 
 def _time_cells(summaries: Sequence[Summary]) -> Iterator[str]:
     for part in ("mean", "p50", "p95"):
-        yield duration_text(fmean(getattr(each.completion_s, part) for each in summaries))
-    yield duration_text(fmean(each.wait_s.mean for each in summaries))
-    yield number(fmean(each.slowdown_p95 for each in summaries))
-    yield f"{fmean(each.fairness_jain for each in summaries):.3f}"
-    yield f"{fmean(each.preemptions for each in summaries):,.0f}"
+        yield duration_text(fmean(getattr(summary.completion_s, part) for summary in summaries))
+    yield duration_text(fmean(summary.wait_s.mean for summary in summaries))
+    yield number(fmean(summary.slowdown_p95 for summary in summaries))
+    yield f"{fmean(summary.fairness_jain for summary in summaries):.3f}"
+    yield f"{fmean(summary.preemptions for summary in summaries):,.0f}"
 
 
 def _use_cells(summaries: Sequence[Summary]) -> Iterator[str]:
-    yield f"{100 * fmean(each.utilisation for each in summaries):.1f} %"
+    yield f"{100 * fmean(summary.utilisation for summary in summaries):.1f} %"
     for name in ("work_per_window", "energy_kwh", "energy_per_work", "peak_power_kw", "cost"):
-        yield number(fmean(getattr(each, name) for each in summaries))
-    yield f"{fmean(each.balance for each in summaries):.3f}"
+        yield number(fmean(getattr(summary, name) for summary in summaries))
+    yield f"{fmean(summary.balance for summary in summaries):.3f}"
 
 
 def number(value: float) -> str:
-    """Three figures that matter, thousands apart."""
+    """Format a number with three significant digits and thousands separators."""
     if not math.isfinite(value):
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -195,15 +203,15 @@ def _print_differences(runs: Sequence[Run]) -> None:
 
 
 def change(gap: dict[str, Any], digits: int = 0) -> str:
-    """`-62 (-80..-44)`: the mean and its interval, if there is one."""
+    """Return the mean and its interval, if there is one: `-62 (-80..-44)`."""
     if "percent" not in gap:
         return "-"
-    mean, low, high = (f"{each:+.{digits}f}" for each in gap["percent"])
+    mean, low, high = (f"{value:+.{digits}f}" for value in gap["percent"])
     return f"{mean} ({low}..{high})" if math.isfinite(gap["percent"][1]) else mean
 
 
 def write_per_job(path: Path, runs: Sequence[Run], case: ReplayCase) -> None:
-    """The CSV with a row per policy, seed and job; whole or not there."""
+    """Write the CSV with a row per policy, seed and job, atomically."""
     from flyball.twin.inputs.traces.files import replacing
 
     with replacing(path) as out:
@@ -235,7 +243,7 @@ def _per_job(run: Run, case: ReplayCase) -> Iterator[tuple[object, ...]]:
         results.energy_j,
         results.status,
     )
-    for row in zip(*(each.tolist() for each in columns), strict=True):
+    for row in zip(*(column.tolist() for column in columns), strict=True):
         job, submit, start, end, devices, milli, pool, *counts, energy, status = row
         final = status >= Status.DONE
         yield (
@@ -256,13 +264,13 @@ def _per_job(run: Run, case: ReplayCase) -> Iterator[tuple[object, ...]]:
 
 
 def _seconds(microseconds: int) -> str:
-    """Microseconds as seconds, to the last digit and no further."""
-    whole, rest = divmod(microseconds, US_PER_S)
-    return f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)
+    """Format microseconds as seconds, exactly and without trailing zeros."""
+    seconds, rest = divmod(microseconds, US_PER_S)
+    return f"{seconds}.{rest:06d}".rstrip("0") if rest else str(seconds)
 
 
 def write_figure(path: Path, runs: Sequence[Run], title: str) -> None:
-    """The figure of the first seed's runs; whole or not there."""
+    """Write the figure of the first seed's runs, atomically."""
     from flyball.experiments.figures import replay_figure
     from flyball.twin.inputs.traces.files import replacing
 

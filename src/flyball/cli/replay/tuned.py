@@ -1,4 +1,4 @@
-"""`flyball replay` with tuners: beside the policy alone, with each left out, or as a front."""
+"""`flyball replay` with tuners: against the policy alone, each left out in turn, or a front."""
 
 from __future__ import annotations
 
@@ -30,48 +30,52 @@ PARETO_TUNERS = "elastic,power"
 
 Tune = Annotated[
     str | None,
-    typer.Option(help="Run each policy with these tuners too, by comma, or `all`; see `tuners`."),
+    typer.Option(help="Also run each policy with these tuners, separated by commas, or `all`."),
 ]
 TuneEvery = Annotated[
     float | None, typer.Option(help="Seconds between two rounds of the tuners. [default: 60]")
 ]
 TuneSet = Annotated[
-    list[str] | None, typer.Option(help="tuner.setting=value, e.g. elastic.eta=0.7; repeatable.")
+    list[str] | None,
+    typer.Option(help="tuner.setting=value, e.g. elastic.eta=0.7; may be repeated."),
 ]
 Feedback = Annotated[
     bool,
-    typer.Option("--optimise", help="Follow each tuner as far as the gains it predicts come true."),
+    typer.Option(
+        "--optimise", help="Follow each tuner only as far as its predicted gains come true."
+    ),
 ]
 ElasticShare = Annotated[
     float | None,
-    typer.Option(help="Part of the jobs that may be resized, drawn by seed. [default: 0.8]"),
+    typer.Option(help="Fraction of jobs that may be resized, drawn by seed. [default: 0.8]"),
 ]
 AdaptiveBatch = Annotated[
-    bool, typer.Option("--adaptive-batch", help="Batches follow the number of devices.")
+    bool, typer.Option("--adaptive-batch", help="Batch sizes follow the number of GPUs.")
 ]
 ShareLimit = Annotated[
-    int | None, typer.Option(help="Jobs on a device at most. [default: 2 with the tuner share]")
+    int | None,
+    typer.Option(help="Maximum number of jobs on one GPU. [default: 2 with tuner share]"),
 ]
 SpeedError = Annotated[
-    float | None, typer.Option(help="Spread (log) of the error of the speeds that tuners know.")
+    float | None, typer.Option(help="Error (log, sigma) of the speeds that tuners see.")
 ]
 Without = Annotated[
     str | None,
-    typer.Option(help="What each of these tuners adds: leave them out in turn; or `all`."),
+    typer.Option(help="Measure what each of these tuners adds, by leaving it out; or `all`."),
 ]
 Pareto = Annotated[
     str | None,
-    typer.Option(help="Weigh two aims by the tuners' settings, e.g. energy,completion."),
+    typer.Option(help="Trade off two aims by the tuners' settings, e.g. energy,completion."),
 ]
 ParetoPoints = Annotated[int | None, typer.Option(help="Settings to try. [default: 24]")]
 Adjustments = Annotated[
-    Path | None, typer.Option(help="Write what the tuners did and why to this .jsonl file.")
+    Path | None, typer.Option(help="Write what the tuners did, and why, to this .jsonl file.")
 ]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the options say of tuning, as they were given; None = not."""
+class TuningOptions:
+    """Holds the options on tuning as they were given; None = not given."""
 
     tune: str | None = None
     every_s: float | None = None
@@ -88,16 +92,16 @@ class Asked:
 
     @property
     def tuned(self) -> bool:
-        """Whether anybody tunes."""
-        return any(each is not None for each in (self.tune, self.without, self.pareto))
+        """Return whether any tuner runs."""
+        return any(option is not None for option in (self.tune, self.without, self.pareto))
 
     def check(self) -> None:
-        """Refuse what does not go together.
+        """Check that the options go together.
 
         Raises:
-            BadInput: an option that has no meaning beside the others.
+            BadInput: an option that has no meaning with the others.
         """
-        alone = {
+        dependent = {
             "--tune-every": self.every_s is not None,
             "--tune-set": bool(self.settings),
             "--optimise": self.feedback,
@@ -107,8 +111,8 @@ class Asked:
             "--speed-error": self.speed_error is not None,
             "--adjustments": self.adjustments is not None,
         }
-        for option, given in alone.items():
-            if given and not self.tuned:
+        for option, is_set in dependent.items():
+            if is_set and not self.tuned:
                 raise BadInput(f"{option} needs tuners", "add e.g. --tune elastic,power")
         if self.points is not None and self.pareto is None:
             raise BadInput("--pareto-points needs --pareto", "add e.g. --pareto energy,completion")
@@ -120,16 +124,16 @@ class Asked:
         check_writable(self.adjustments)
 
     def tuning(self) -> TuningSetting:
-        """The tuners that are asked for, all on."""
+        """Return the requested tuners, all enabled."""
         from flyball.app import tuning_setting
 
-        usual = PARETO_TUNERS if self.pareto is not None else "all"
+        default = PARETO_TUNERS if self.pareto is not None else "all"
         every_s = EVERY_S if self.every_s is None else self.every_s
-        made = tuning_setting(self.tune or usual, list(self.settings), every_s)
-        return replace(made, feedback=self.feedback)
+        setting = tuning_setting(self.tune or default, list(self.settings), every_s)
+        return replace(setting, feedback=self.feedback)
 
     def effects(self) -> dict[str, Any]:
-        """What the twin must play out for the tuners, as settings of `Effects`."""
+        """Return the settings of `Effects` that the tuners need."""
         shares = self.tuned and "share" in self.tuning().names
         if self.share_limit is not None:
             whole_number(self.share_limit, "--share-limit", 1, 64)
@@ -142,7 +146,7 @@ class Asked:
         }
 
     def workloads(self, workload: Workload, seeds: int) -> tuple[Workload, ...]:
-        """The jobs of each seed, some of them elastic; one for all seeds if nothing is drawn."""
+        """Return a workload per seed, with elastic jobs drawn; one for all if nothing is drawn."""
         from flyball.experiments.tuning.tuned import made_elastic
 
         if not self.tuned or "elastic" not in self.tuning().names or workload.most.any():
@@ -156,63 +160,63 @@ class Asked:
 
         if not any(growth(name, self.adaptive_batch) for name in workload.models):
             note(
-                "note: no job's model has a known speed on other numbers of devices, so none can"
-                " be resized; `elastic` still chooses types"
+                "note: no job's model has a known speed on other numbers of GPUs, so none can be"
+                " resized; `elastic` still chooses types"
             )
 
     def chance(self, workloads: Sequence[Workload]) -> bool:
-        """Whether the seed can make a difference to the tuners."""
+        """Return whether the seed can make a difference to the tuners."""
         return len(workloads) > 1 or bool(self.speed_error)
 
 
 # What to run ---------------------------------------------------------------------------
 
 
-def arms_of(asked: Asked, chosen: Sequence[PolicySetting], explicit: bool) -> Arms:
-    """The policies to run, tuned and not.
+def arms_of(options: TuningOptions, chosen: Sequence[PolicySetting], explicit: bool) -> Arms:
+    """Return the policies to run, with and without tuners.
 
     Args:
-        asked: for what.
-        chosen: the policies as they are.
-        explicit: whether each was named: one that cannot be tuned is then refused, else left out.
+        options: the options on tuning.
+        chosen: the policies without tuners.
+        explicit: the policies were named: one that cannot be tuned is refused, not left out.
     """
     from flyball.experiments.pareto import parse_aims, sweep
     from flyball.experiments.tuning.tuned import Arms, ablation, beside
 
-    tuning = asked.tuning()
-    if asked.without is None and asked.pareto is None:
-        able = chosen if explicit else _able(chosen, tuning)
-        return beside(able, tuning)
+    tuning = options.tuning()
+    if options.without is None and options.pareto is None:
+        tunable = chosen if explicit else _tunable(chosen, tuning)
+        return beside(tunable, tuning)
     if len(chosen) != 1:
-        option = "--without" if asked.pareto is None else "--pareto"
+        option = "--without" if options.pareto is None else "--pareto"
         raise BadInput(f"{option} takes one policy, not {len(chosen)}", "e.g. --policy easy")
-    if asked.without is not None:
-        named = [each.strip() for each in asked.without.split(",") if each.strip()]
+    if options.without is not None:
+        named = [name.strip() for name in options.without.split(",") if name.strip()]
         names = tuning.names if named == ["all"] else list(dict.fromkeys(named))
         return ablation(chosen[0], tuning, names)
-    parse_aims(asked.pareto or "")
-    return Arms(tuple(sweep(chosen[0], tuning, asked.points or POINTS)), {}, {})
+    parse_aims(options.pareto or "")
+    return Arms(tuple(sweep(chosen[0], tuning, options.points or POINTS)), {}, {})
 
 
-def _able(chosen: Sequence[PolicySetting], tuning: TuningSetting) -> list[PolicySetting]:
-    """The policies that can be tuned; a word about the others."""
+def _tunable(chosen: Sequence[PolicySetting], tuning: TuningSetting) -> list[PolicySetting]:
+    """Return the policies that can be tuned, and print a note on the others."""
     from flyball.app import tuned
 
-    able = []
-    for each in chosen:
+    tunable = []
+    for policy in chosen:
         try:
-            tuned(each, tuning)
-            able.append(each)
+            tuned(policy, tuning)
+            tunable.append(policy)
         except FlyballError as error:
             note(f"note: {error}")
-    return able
+    return tunable
 
 
 # What came of it -----------------------------------------------------------------------
 
 
 def show(
-    asked: Asked,
+    options: TuningOptions,
     runs: Sequence[Run],
     case: ReplayCase,
     arms: Arms,
@@ -220,22 +224,22 @@ def show(
     as_json: bool,
     site_policy: str | None = None,
 ) -> None:
-    """Print tables or JSON; draw the front."""
+    """Print tables or JSON, and write the figure of the front."""
     from flyball.cli.replay import report
     from flyball.cli.replay.record import print_record
     from flyball.experiments.pareto import judged, parse_aims
     from flyball.experiments.tuning.tuned import rows
 
     head = report.as_json(runs, case, site_policy)
-    head["tuning"] = {each.name: _described(each) for each in case.policies}
-    if asked.pareto is not None:
-        aims = parse_aims(asked.pareto)
+    head["tuning"] = {policy.name: _described(policy) for policy in case.policies}
+    if options.pareto is not None:
+        aims = parse_aims(options.pareto)
         points = judged(runs, case.policies, aims)
         title = f"{case.policies[0].name}: {report.title(case)}"
         _write_front(figure or PARETO_FILE, points, aims, title)
         if as_json:
-            front = [each.as_dict(aims) for each in points]
-            print_json({**head, "aims": [each.name for each in aims], "rows": front})
+            front = [point.as_dict(aims) for point in points]
+            print_json({**head, "aims": [aim.name for aim in aims], "rows": front})
         else:
             _print_front(points, aims, report.title(case))
         return
@@ -248,25 +252,26 @@ def show(
 
 
 def write_adjustments(path: Path, runs: Sequence[Run]) -> None:
-    """A line of JSON for everything that tuners did; whole or not there."""
+    """Write a line of JSON per adjustment of the tuners, atomically."""
     from flyball.core.metrics import without_nan
     from flyball.twin.inputs.traces.files import replacing
 
     with replacing(path) as out:
         for run in runs:
-            for each in run.adjustments:
-                line = {"policy": run.policy, "seed": run.seed, **each.as_dict()}
+            for adjustment in run.adjustments:
+                line = {"policy": run.policy, "seed": run.seed, **adjustment.as_dict()}
                 out.write(json.dumps(without_nan(line), allow_nan=False) + "\n")
 
 
 def _described(policy: PolicySetting) -> dict[str, Any] | None:
-    """The tuners of a policy with all their settings."""
+    """Return the tuners of a policy with all their settings."""
     from flyball.tune.registry import settings
 
     if policy.tuning is None:
         return None
     tuners = {
-        each.name: {**settings(each.name), **dict(each.changed)} for each in policy.tuning.tuners
+        tuner.name: {**settings(tuner.name), **dict(tuner.changed)}
+        for tuner in policy.tuning.tuners
     }
     head = {"every_s": policy.tuning.every_s, "optimise": policy.tuning.feedback}
     return {**head, "tuners": tuners}
@@ -316,16 +321,16 @@ def _print_front(points: Sequence[Point], aims: tuple[Aim, Aim], title: str) -> 
     from flyball.cli.replay.report import number
 
     keys = list(points[-1].settings)
-    order = sorted(points, key=lambda each: (not each.on_front, aims[0].cost(each.values[0])))
+    order = sorted(points, key=lambda point: (not point.on_front, aims[0].cost(point.values[0])))
     cells = [
         (
-            each.name,
-            ", ".join(_marks(each)),
-            *(f"{each.settings[key]:g}" if key in each.settings else "" for key in keys),
-            *(number(value) for value in each.values),
-            _weights(each.weights),
+            point.name,
+            ", ".join(_marks(point)),
+            *(f"{point.settings[key]:g}" if key in point.settings else "" for key in keys),
+            *(number(value) for value in point.values),
+            _weights(point.weights),
         )
-        for each in order
+        for point in order
     ]
     header = ("policy", "", *keys, *(aim.label for aim in aims), f"best if {aims[0].name} weighs")
     print_table(title, header, cells, 2)

@@ -1,4 +1,4 @@
-"""`--skip-unfit`: jobs of a trace that fit nowhere on a cluster are left out, with a note."""
+"""`--skip-unfit`: leaves out jobs of a trace that fit nowhere on a cluster, and reports them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def without_unfit(
     workload: Workload, cluster: Cluster, policies: Sequence[PolicySetting], effects: Effects
 ) -> Fitting:
-    """Leave out the jobs that one of the policies could never start, and note how many these are.
+    """Leave out the jobs that some policy could never start, and print how many there are.
 
     Raises:
         BadInput: no job is left.

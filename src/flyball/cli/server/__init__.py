@@ -1,1 +1,1 @@
-"""Commands that run the control plane and look after it: up, down, service, token, top."""
+"""Commands that run and inspect the control plane: up, down, service, token, backup, top."""

@@ -1,4 +1,4 @@
-"""`flyball backup` and `flyball restore`: a copy of the journal, and putting one back."""
+"""`flyball backup` copies the journal, and `flyball restore` puts a copy back."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.live import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import State
 from flyball.core.units import US_PER_S
 
 BACKUP_EXAMPLES = """\b
 Examples:
   flyball backup journal-monday.db         (also while the server runs)
   flyball backup --force latest.db --state ~/queue
-  flyball restore journal-monday.db        (while it does not)
+  flyball restore journal-monday.db        (stop the server first)
 """
 
 RESTORE_EXAMPLES = """\b
@@ -35,7 +35,7 @@ def backup(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Copy the journal to a file, consistent and checked, also while the server runs."""
+    """Copy the journal to a file, consistent and verified, even while the server runs."""
     from flyball.control.journal.backup import write_backup
     from flyball.sdk.endpoint import state_folder
 
@@ -49,14 +49,14 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `flyball backup` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `flyball backup` wrote.")],
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Put a backup in the place of the journal, which is kept. Not while the server runs.
+    """Replace the journal with a backup; the old journal is kept. The server must be stopped.
 
-    Jobs that came after the backup are forgotten; their numbers are not given again. At the next
-    start, those of them that still run are ended.
+    Jobs submitted after the backup are forgotten; their numbers are not used again. Those that
+    still run are ended at the next start.
     """
     from flyball.api.state_folder import locked, open_state
     from flyball.control.journal.backup import put_back
@@ -71,11 +71,11 @@ def restore(
         return
     note(f"restored {contents.jobs:,} jobs, {contents.events:,} events{_until(contents.last_us)}")
     if kept is not None:
-        note(f"the journal that was there is now {kept}")
+        note(f"the old journal is now {kept}")
 
 
 def _until(last_us: int) -> str:
-    """`, up to 2026-03-01 12:30:00`; nothing where there is no event."""
+    """Return `, up to 2026-03-01 12:30:00`; empty if there is no event."""
     if not last_us:
         return ""
     return time.strftime(", up to %Y-%m-%d %H:%M:%S", time.localtime(last_us / US_PER_S))

@@ -1,4 +1,4 @@
-"""`flyball demo live`: a dozen small programs that really learn, through a running server."""
+"""`flyball demo live`: runs a dozen small training programs through a running server."""
 
 from __future__ import annotations
 
@@ -12,22 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flyball.cli.formats import Job, clean, count_text, counts_by_state, soon_text, start_text
 from flyball.cli.jobs import receipt, why
 from flyball.cli.jobs.job_file import Draft
 from flyball.cli.jobs.sbatch import array_tasks
 from flyball.cli.jobs.submit import send
+from flyball.cli.live import State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
-from flyball.cli.server.live_options import (
-    Job,
-    State,
-    clean,
-    connected,
-    count_text,
-    counts_by_state,
-    soon_text,
-    start_text,
-)
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.jobs import JobState
 from flyball.core.units import duration_text
@@ -42,13 +34,13 @@ Examples:
   flyball demo live --scale 0.3
   flyball demo live --json
 \b
-What the programs do is in src/flyball/data/live_demo.
+The programs are in src/flyball/data/live_demo.
 """
 
 PROGRAMS = "flyball.data.live_demo"
 POLL_S = 0.2
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Linear algebra would otherwise use every core, whatever the job asked for."""
+"""Variables that keep linear algebra to one thread; by default it would use every core."""
 COLUMNS = ("job", "name", "class", "state", "last line it printed", "waited", "ran")
 
 
@@ -66,18 +58,18 @@ def demo_live(
         cores = max((int(node["cpus"]) for node in client.nodes()), default=1)
         drafts = jobs_of(Path(work), scale, cores)
         began = time.monotonic()
-        ids = [each for made in send(client, drafts) for each in made]
+        ids = [job_id for job_ids in send(client, drafts) for job_id in job_ids]
         try:
-            found = _follow(client, ids, began, note if as_json else typer.echo)
+            outcome = _follow(client, ids, began, note if as_json else typer.echo)
         except BaseException:
             _cancel(client, ids)
             raise
-        found["seconds"] = time.monotonic() - began
+        outcome["seconds"] = time.monotonic() - began
     if as_json:
-        print_json(found)
+        print_json(outcome)
     else:
-        _print_end(found)
-    failed = [job for job in found["jobs"] if job["state"] != JobState.COMPLETED]
+        _print_end(outcome)
+    failed = [job for job in outcome["jobs"] if job["state"] != JobState.COMPLETED]
     if failed:
         raise DemoFailed(
             f"{count_text(len(failed), 'job')} did not complete", f"flyball logs {failed[0]['id']}"
@@ -94,12 +86,12 @@ class DemoFailed(FlyballError):
 
 
 def jobs_of(work: Path, scale: float, cores: int) -> list[Draft]:
-    """Jobs of the five classes: an array, a chain, a gang and two that go first.
+    """Return jobs of the five classes: an array, a chain, a gang and two of high priority.
 
     Args:
-        work: where the chain keeps its files.
-        scale: length of the jobs.
-        cores: of the largest node; the gang takes two where there are two.
+        work: folder for the files of the chain.
+        scale: length of the jobs, relative to the default.
+        cores: cores of the largest node; the gang takes two if there are two.
     """
     data, weights = work / "data.npz", work / "weights.npz"
     gang = min(2, cores)
@@ -164,7 +156,7 @@ def jobs_of(work: Path, scale: float, cores: int) -> list[Draft]:
 def _follow(
     client: Client, ids: Sequence[int], began: float, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Watch the jobs until all have ended; everything worth telling, by name."""
+    """Watch the jobs until all have ended; return everything worth reporting, by name."""
     say(f"Submitted {count_text(len(ids), 'job')}: {min(ids)} to {max(ids)}.")
     forecasts = _forecasts(client, ids, began)
     asked, answer, would = _ask(client, ids, say)
@@ -173,10 +165,10 @@ def _follow(
     while True:
         for line in changes(_moved(client, ids, states), states, time.monotonic() - began):
             say(line)
-        if all(states.get(each) in FINAL for each in ids):
+        if all(states.get(job_id) in FINAL for job_id in ids):
             break
         time.sleep(POLL_S)
-    ended = [client.job(each) for each in ids]
+    ended = [client.job(job_id) for job_id in ids]
     last_lines = {job["id"]: _last_line(client, job) for job in ended}
     by_name = {job["name"]: job for job in ended}
     chosen = by_name.get("train", ended[0])
@@ -199,11 +191,11 @@ def _follow(
     }
 
 
-FINAL = tuple(str(each) for each in JobState if each.final)
+FINAL = tuple(str(job_state) for job_state in JobState if job_state.final)
 
 
 def _forecasts(client: Client, ids: Sequence[int], began: float) -> dict[str, dict[str, float]]:
-    """Start times of the jobs that wait, and how long after the submission they were given."""
+    """Return predicted starts of waiting jobs, and when after the submission they were made."""
     asked_s = time.monotonic() - began
     starts = client.forecast()["starts"]
     return {
@@ -213,11 +205,11 @@ def _forecasts(client: Client, ids: Sequence[int], began: float) -> dict[str, di
     }
 
 
-def started_in_time(told: Mapping[str, Any]) -> tuple[int, int]:
-    """Count the jobs that were forecast, and those that started within their p90."""
+def started_in_time(outcome: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the jobs with a forecast, and those that started within their p90."""
     kept, judged = 0, 0
-    for job in told["jobs"]:
-        forecast = told["forecasts"].get(str(job["id"]))
+    for job in outcome["jobs"]:
+        forecast = outcome["forecasts"].get(str(job["id"]))
         if forecast is not None and job["start_time"] is not None:
             judged += 1
             wait_s = job["start_time"] - job["submit_time"]
@@ -228,7 +220,7 @@ def started_in_time(told: Mapping[str, Any]) -> tuple[int, int]:
 def _ask(
     client: Client, ids: Sequence[int], say: Callable[[str], None]
 ) -> tuple[int, dict[str, Any], dict[str, Any]]:
-    """Why does the last job in the queue wait, and when would one more start?"""
+    """Ask why the last job in the queue waits, and when one more job would start."""
     waiting = [job for job in client.queue() if job["id"] in ids and job["state"] == "PENDING"]
     asked = waiting[-1] if waiting else client.job(ids[-1])
     answer = client.why(asked["id"])
@@ -242,19 +234,19 @@ def _ask(
 
 
 def _moved(client: Client, ids: Sequence[int], states: Mapping[int, str]) -> list[Job]:
-    """The jobs as they stand, those that have just ended first: they made room for the others."""
+    """Return the unfinished jobs; those that just ended come first, since they made room."""
     active: dict[int, Job] = {job["id"]: job for job in client.queue()}
-    left = [each for each in ids if states.get(each) not in FINAL]
-    ended: list[Job] = [client.job(each) for each in left if each not in active]
-    return ended + [active[each] for each in left if each in active]
+    left = [job_id for job_id in ids if states.get(job_id) not in FINAL]
+    ended: list[Job] = [client.job(job_id) for job_id in left if job_id not in active]
+    return ended + [active[job_id] for job_id in left if job_id in active]
 
 
 def changes(jobs: Sequence[Job], states: dict[int, str], at_s: float) -> Iterator[str]:
-    """A line for each job that stands elsewhere than before; keeps `states` up to date."""
+    """Yield a line for each job whose state changed, and update `states`."""
     for job in jobs:
         before, states[job["id"]] = states.get(job["id"]), job["state"]
         if job["state"] != (before or JobState.PENDING):
-            counts = counts_by_state([{"state": each} for each in states.values()])
+            counts = counts_by_state([{"state": job_state} for job_state in states.values()])
             now = ", ".join(f"{count} {state.lower()}" for state, count in counts.items())
             head = f"{at_s:6.1f} s  {job['label']:>6} {job['name']:10}"
             yield f"{head} {job['state']:10} {now}"
@@ -273,39 +265,39 @@ def _last_line(client: Client, job: Job) -> str:
 
 
 def _cancel(client: Client, ids: Sequence[int]) -> None:
-    """Leave nothing behind, as far as that can be done."""
+    """Cancel all jobs if the server still answers."""
     from flyball.sdk.errors import ApiError
 
     note("cancelling the jobs of the demonstration")
     with suppress(ApiError):
-        for each in ids:
-            client.cancel(each)
+        for job_id in ids:
+            client.cancel(job_id)
 
 
-def _print_end(found: Mapping[str, Any]) -> None:
+def _print_end(outcome: Mapping[str, Any]) -> None:
     rows = [
         (
             str(job["label"]), clean(job["name"]), clean(job["spec"].get("kind", "")),
             str(job["state"]), job["last_line"], _span(job, "submit_time", "start_time"),
             _span(job, "start_time", "end_time"),
         )
-        for job in found["jobs"]
+        for job in outcome["jobs"]
     ]  # fmt: skip
     print_table("", COLUMNS, rows, 5)
-    told = found["prediction"]
-    if told["p50_s"] is not None and told["actual_s"] is not None:
+    prediction = outcome["prediction"]
+    if prediction["p50_s"] is not None and prediction["actual_s"] is not None:
         typer.echo(
-            f"Job {told['id']} was expected to start {start_text(told)}; "
-            f"it took {duration_text(told['actual_s'])}."
+            f"Job {prediction['id']} was expected to start {start_text(prediction)}; "
+            f"it took {duration_text(prediction['actual_s'])}."
         )
-    judged, kept = started_in_time(found)
+    judged, kept = started_in_time(outcome)
     if judged:
         typer.echo(f"{kept} of {count_text(judged, 'job')} that waited started within their p90.")
-    shown = next(job for job in found["jobs"] if job["id"] == found["receipt"]["id"])
+    shown = next(job for job in outcome["jobs"] if job["id"] == outcome["receipt"]["id"])
     typer.echo(f"$ flyball receipt {shown['label']}")
-    for line in receipt.lines(found["receipt"], shown):
+    for line in receipt.lines(outcome["receipt"], shown):
         typer.echo(line)
-    typer.echo(f"All done in {duration_text(found['seconds'])}.")
+    typer.echo(f"All done in {duration_text(outcome['seconds'])}.")
 
 
 def _span(job: Job, first: str, last: str) -> str:

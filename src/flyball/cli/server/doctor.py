@@ -1,4 +1,4 @@
-"""`flyball doctor`: what this machine offers, what is missing and how to get it."""
+"""`flyball doctor`: shows what this machine offers, what is missing and how to get it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flyball.cli.live import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
-from flyball.cli.server.live_options import State
 from flyball.core.errors import FlyballError
 from flyball.core.shared_data import shared_data
 
@@ -29,10 +29,13 @@ Examples:
 
 
 class Finding(NamedTuple):
-    """One thing looked for.
+    """Holds the result of one check.
 
     Attributes:
-        state: `ok`; `absent`: not here, and only what is named in `remedy` needs it; or `damaged`.
+        name: what was checked.
+        state: `ok`; `absent`: missing, and only what `remedy` names needs it; or `damaged`.
+        found: what is there.
+        remedy: how to get what is missing, or what it is needed for.
     """
 
     name: str
@@ -45,16 +48,16 @@ def doctor(
     state: State = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what this machine offers, what is missing and how to get it."""
+    """Show what this machine offers, what is missing and how to get it."""
     findings = list(examine(state))
     if as_json:
-        print_json({"findings": [each._asdict() for each in findings]})
+        print_json({"findings": [finding._asdict() for finding in findings]})
     else:
         print_table("This machine", Finding._fields, findings, 4)
 
 
 def examine(state: Path | None = None) -> Iterator[Finding]:
-    """Look at everything, one after the other; nothing here raises or takes long."""
+    """Yield the result of every check; no check raises or takes long."""
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.system()}")
     yield Finding("cores", "ok", str(len(os.sched_getaffinity(0))))
     yield _memory()
@@ -88,15 +91,15 @@ def _cache() -> Finding:
     folder = cache_folder()
     kernels = sum(1 for _ in folder.rglob("*.nbi")) if folder.is_dir() else 0
     if kernels:
-        return Finding("compiled kernels", "ok", f"{kernels} in {_homely(folder)}")
-    remedy = "made by the first replay, once, in about half a minute"
-    return Finding("compiled kernels", "absent", f"none in {_homely(folder)}", remedy)
+        return Finding("compiled kernels", "ok", f"{kernels} in {_short_path(folder)}")
+    remedy = "the first replay compiles them, once, in about half a minute"
+    return Finding("compiled kernels", "absent", f"none in {_short_path(folder)}", remedy)
 
 
 def _gpu() -> Finding:
-    found = _output(("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"))
-    if found:
-        names = [line.strip() for line in found.splitlines() if line.strip()]
+    listing = _output(("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"))
+    if listing:
+        names = [line.strip() for line in listing.splitlines() if line.strip()]
         return Finding("nvidia gpu", "ok", f"{len(names)}: {names[0]}" if names else "0")
     remedy = "not needed for replays; to use one, install its driver (nvidia-smi)"
     return Finding("nvidia gpu", "absent", "no nvidia-smi that answers", remedy)
@@ -113,21 +116,21 @@ def _rapl() -> Finding:
 
 
 def _state(state: Path | None) -> Finding:
-    """The folder of the live system, and whether it can be trusted."""
+    """Check the state folder of the live system and its permissions."""
     from flyball.api.state_folder import default_state, open_state
 
     try:
         folder = state or default_state()
         if not folder.exists():
-            return Finding("state folder", "absent", _homely(folder), "made by flyball up")
-        return Finding("state folder", "ok", _homely(open_state(folder)))
+            return Finding("state folder", "absent", _short_path(folder), "flyball up creates it")
+        return Finding("state folder", "ok", _short_path(open_state(folder)))
     except FlyballError as error:
-        found, _, remedy = str(error).partition("; ")
-        return Finding("state folder", "absent", found, remedy)
+        problem, _, remedy = str(error).partition("; ")
+        return Finding("state folder", "absent", problem, remedy)
 
 
 def _journal(state: Path | None) -> Iterator[Finding]:
-    """The journal, if there is one: whether it is whole, and of a version that can be read."""
+    """Check that the journal, if there is one, is intact and of a supported version."""
     from flyball.api.state_folder import default_state
     from flyball.control.journal.history import check_whole
 
@@ -142,16 +145,16 @@ def _journal(state: Path | None) -> Iterator[Finding]:
 
 
 def _control_plane(state: Path | None) -> Iterator[Finding]:
-    """The server, and the sensors of its agent."""
+    """Check the server, and the sensors of its agent."""
     from flyball.sdk.client import Client
     from flyball.sdk.errors import ApiError
 
     try:
         with Client(state) as client:
-            well = client.health()
-            found = "answers" if well["ok"] else f"is not well: {well['checks']}"
-            remedy = "" if well["ok"] else "see what it printed"
-            findings = [Finding("control plane", "absent" if remedy else "ok", found, remedy)]
+            health = client.health()
+            health_text = "answers" if health["ok"] else f"is unhealthy: {health['checks']}"
+            remedy = "" if health["ok"] else "see its log"
+            findings = [Finding("control plane", "absent" if remedy else "ok", health_text, remedy)]
             findings += _monitoring(client.sensors())
     except (ApiError, OSError):
         remedy = "start one: flyball up"
@@ -159,31 +162,35 @@ def _control_plane(state: Path | None) -> Iterator[Finding]:
     yield from findings
 
 
-def _monitoring(told: Mapping[str, Any]) -> Iterator[Finding]:
-    """The agent, then one line for each collector."""
-    lost = f"{told['lost']} writes lost, {told['store_failures']} failures of the store"
-    if told["alive"]:
+def _monitoring(report: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the state of the agent, then one line per collector."""
+    lost = f"{report['lost']} writes lost, {report['store_failures']} failures of the store"
+    if report["alive"]:
         yield Finding("agent", "ok", lost)
     else:
         yield Finding("agent", "absent", "does not publish", "see agent.log in the state folder")
-    for each in told["sensors"]:
-        name = f"sensor {each['name']}"
-        if each["absent"]:
-            yield Finding(name, "absent", each["family"], each["absent"])
+    for sensor in report["sensors"]:
+        name = f"sensor {sensor['name']}"
+        if sensor["absent"]:
+            yield Finding(name, "absent", sensor["family"], sensor["absent"])
             continue
-        found = f"{each['family']}, {each['kind']}, every {each['period_s']:g} s"
-        if each["took_us"] is not None:
-            found += f", {each['took_us']} us a reading"
-        trouble = f"failed {each['failures']} times: {each['error']}" if each["failures"] else ""
-        yield Finding(name, "ok", found, trouble or each["source"] * (each["kind"] != "measured"))
+        details = f"{sensor['family']}, {sensor['kind']}, every {sensor['period_s']:g} s"
+        if sensor["took_us"] is not None:
+            details += f", {sensor['took_us']} us a reading"
+        trouble = (
+            f"failed {sensor['failures']} times: {sensor['error']}" if sensor["failures"] else ""
+        )
+        yield Finding(
+            name, "ok", details, trouble or sensor["source"] * (sensor["kind"] != "measured")
+        )
 
 
 def _cgroup() -> Finding:
     roots = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")]
     if any((root / "cgroup.procs").exists() and os.access(root, os.W_OK) for root in roots):
         return Finding("memory limits", "ok", "by cgroup")
-    remedy = "limits of jobs are kept by watching them twice a second, which also works"
-    return Finding("memory limits", "absent", "no cgroup that may be written", remedy)
+    remedy = "without it, limits are enforced by checking each job twice a second"
+    return Finding("memory limits", "absent", "no writable cgroup", remedy)
 
 
 def _browser() -> Finding:
@@ -194,17 +201,17 @@ def _browser() -> Finding:
 
 
 def _data() -> Finding:
-    """Public traces and measurements are not part of the package; some checks use them."""
+    """Look for public traces and measurements, which the package lacks and some checks use."""
     try:
-        return Finding("trace data", "ok", _homely(shared_data()))
-    except FlyballError as absent:
-        found, _, remedy = str(absent).partition("; ")
-        return Finding("trace data", "absent", found, f"needed only for some checks: {remedy}")
+        return Finding("trace data", "ok", _short_path(shared_data()))
+    except FlyballError as error:
+        problem, _, remedy = str(error).partition("; ")
+        return Finding("trace data", "absent", problem, f"needed only for some checks: {remedy}")
 
 
 def _program(name: str, command: tuple[str, ...], remedy: str) -> Finding:
-    found = _output(command)
-    return Finding(name, "ok", found) if found else Finding(name, "absent", "not found", remedy)
+    output = _output(command)
+    return Finding(name, "ok", output) if output else Finding(name, "absent", "not found", remedy)
 
 
 def _package(name: str, remedy: str) -> Finding:
@@ -215,7 +222,7 @@ def _package(name: str, remedy: str) -> Finding:
 
 
 def _output(command: tuple[str, ...]) -> str:
-    """What a program prints, or "" if it is not there, fails or hangs."""
+    """Return a program's output; "" if it is not installed, fails or hangs."""
     path = shutil.which(command[0])
     if path is None:
         return ""
@@ -228,7 +235,7 @@ def _output(command: tuple[str, ...]) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _homely(path: Path) -> str:
-    """A path with ~ for the home folder."""
+def _short_path(path: Path) -> str:
+    """Abbreviate the home folder of a path to ~."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

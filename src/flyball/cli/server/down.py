@@ -11,9 +11,10 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.formats import count_text
+from flyball.cli.live import State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
-from flyball.cli.server.live_options import State, connected, count_text
 from flyball.core.errors import BadInput, FlyballError, Unavailable
 
 EXAMPLES = """\b
@@ -27,11 +28,11 @@ Examples:
 def down(
     state: State = None,
     wait_s: Annotated[
-        float, typer.Option("--wait-s", min=0.0, help="Seconds to wait for its end.")
+        float, typer.Option("--wait-s", min=0.0, help="Seconds to wait until it has ended.")
     ] = 120.0,
     as_json: AsJson = False,
 ) -> None:
-    """Stop the server in order; running jobs run on."""
+    """Stop the server cleanly; running jobs keep running."""
     from flyball.api.state_folder import default_state, is_locked
     from flyball.sdk.endpoint import find_process
 
@@ -40,28 +41,28 @@ def down(
     if pid is None:
         if is_locked(folder):
             raise Unavailable(
-                f"a control plane uses {folder}, but it has not said yet where it is",
-                "try again in some seconds",
+                f"a control plane uses {folder}, but has not published its address yet",
+                "try again in a few seconds",
             )
-        _say(folder, as_json, stopped=False)
+        _report(folder, as_json, stopped=False)
         return
     running = _count_running(folder)
     _stop(pid, folder, wait_s)
-    _say(folder, as_json, stopped=True, pid=pid, running=running)
+    _report(folder, as_json, stopped=True, pid=pid, running=running)
 
 
 def _count_running(folder: Path) -> int | None:
-    """Ask how many jobs will run on; None if it does not answer."""
+    """Return the number of running jobs; None if the server does not answer."""
     with contextlib.suppress(FlyballError), connected(folder) as client:
         return len(client.queue(state=["RUNNING"]))
     return None
 
 
 def _stop(pid: int, folder: Path, wait_s: float) -> None:
-    """Tell the process to end, and wait until it has.
+    """Send SIGTERM to the process, and wait until it has ended.
 
     Raises:
-        BadInput: it is another user's.
+        BadInput: the process belongs to another user.
         Unavailable: it has not ended in time.
     """
     from flyball.sdk.endpoint import find_process
@@ -71,13 +72,13 @@ def _stop(pid: int, folder: Path, wait_s: float) -> None:
     except ProcessLookupError:
         return
     try:
-        if find_process(folder) != pid:  # it ended since, and its number may be another's
+        if find_process(folder) != pid:  # it has ended, and its pid may be reused
             return
         signal.pidfd_send_signal(process, signal.SIGTERM)
         if not select.select([process], [], [], wait_s)[0]:
             raise Unavailable(
                 f"the control plane (process {pid}) has not ended within {wait_s:g} s",
-                "it was told to; try flyball down again, or look at its log",
+                "it is stopping; try flyball down again, or read its log",
             )
     except ProcessLookupError:
         return
@@ -89,7 +90,7 @@ def _stop(pid: int, folder: Path, wait_s: float) -> None:
         os.close(process)
 
 
-def _say(
+def _report(
     folder: Path, as_json: bool, stopped: bool, pid: int | None = None, running: int | None = None
 ) -> None:
     if as_json:
@@ -97,6 +98,6 @@ def _say(
     elif not stopped:
         typer.echo(f"no control plane runs in {folder}")
     else:
-        jobs = "running jobs run" if running is None else f"{count_text(running, 'job')} run"
+        jobs = "running jobs keep" if running is None else f"{count_text(running, 'job')} keep"
         jobs += "s" if running == 1 else ""
-        typer.echo(f"stopped the control plane of {folder}; {jobs} on")
+        typer.echo(f"stopped the control plane of {folder}; {jobs} running")

@@ -1,4 +1,4 @@
-"""`flyball nodes`: what there is to run on, and who is on it."""
+"""`flyball nodes`: lists the nodes, and the jobs on each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import typer
 
+from flyball.cli.formats import clean, size_text
+from flyball.cli.live import State, connected, unit_of
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
-from flyball.cli.server.live_options import State, clean, connected, size_text, unit_of
 
 EXAMPLES = """\b
 Examples:
@@ -19,7 +20,7 @@ Examples:
 
 COLUMNS = ("node", "state", "device", "jobs", "used", "devices", "cores", "memory")
 SHOWN = 12
-"""Jobs named per node."""
+"""Maximum number of jobs listed per node."""
 
 Node = Mapping[str, Any]
 
@@ -30,17 +31,17 @@ def nodes(
 ) -> None:
     """List the nodes: what each has, what is used, and by which jobs."""
     with connected(state) as client:
-        found = client.nodes()
+        rows = client.nodes()
     if as_json:
-        print_json(found)
+        print_json(rows)
         return
-    print_table("", COLUMNS, [cells(node) for node in found], 4)
-    used, total = (sum(int(node[each]) for node in found) for each in ("used", "devices"))
-    typer.echo(f"{used:,} of {total:,} {unit_of(found)}s in use.")
+    print_table("", COLUMNS, [cells(node) for node in rows], 4)
+    used, total = (sum(int(node[field]) for node in rows) for field in ("used", "devices"))
+    typer.echo(f"{used:,} of {total:,} {unit_of(rows)}s in use.")
 
 
 def cells(node: Node) -> tuple[str, ...]:
-    """One line of the table."""
+    """Return the cells of one line of the table."""
     jobs = list(dict.fromkeys(node["jobs"]))
     more = f" and {len(jobs) - SHOWN} more" if len(jobs) > SHOWN else ""
     return (

@@ -1,4 +1,4 @@
-"""`flyball service`: has systemd run the control plane for this user."""
+"""`flyball service`: runs the control plane as a systemd service of this user."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from flyball.cli.live import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
-from flyball.cli.server.live_options import State
 from flyball.cli.server.service_unit import (
     UNIT,
     find_systemctl,
@@ -24,7 +24,7 @@ from flyball.core.errors import BadInput, Unavailable
 LINGER = "loginctl enable-linger"
 
 app = typer.Typer(
-    help="Have systemd run the server for this user, from login on.",
+    help="Run the server as a systemd service of this user, from login on.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -71,21 +71,21 @@ def install(
         print_json({"unit": str(path), "installed": True, "restart_needed": changed, "text": text})
         return
     typer.echo(f"installed and started {path}")
-    typer.echo(f"  look at it: systemctl --user status {UNIT}, journalctl --user -u {UNIT}")
-    typer.echo(f"  have it run while you are not logged in: {LINGER}")
+    typer.echo(f"  inspect it: systemctl --user status {UNIT}, journalctl --user -u {UNIT}")
+    typer.echo(f"  to keep it running while you are not logged in: {LINGER}")
     if changed:
-        typer.echo(f"  if it ran before, use the changes: systemctl --user restart {UNIT}")
+        typer.echo(f"  if it ran before, apply the changes: systemctl --user restart {UNIT}")
 
 
 @app.command(
     epilog="""\b
 Examples:
-  flyball service uninstall                (running jobs run on)
+  flyball service uninstall                (running jobs keep running)
   flyball service uninstall --json
 """
 )
 def uninstall(as_json: AsJson = False) -> None:
-    """Stop the systemd user service and remove its unit; running jobs run on."""
+    """Stop the systemd user service and remove its unit; running jobs keep running."""
     path = unit_path()
     installed = read_unit(path) is not None
     if installed:
@@ -98,16 +98,16 @@ def uninstall(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"unit": str(path), "removed": installed})
     elif installed:
-        typer.echo(f"stopped the service and removed {path}; running jobs run on")
+        typer.echo(f"stopped the service and removed {path}; running jobs keep running")
     else:
         typer.echo(f"no service is installed: there is no {path}")
 
 
 def _checked(options: list[str]) -> list[str]:
-    """The options of `up`, if it would take them: a service that refuses them is seen by nobody.
+    """Check the options of `up` here, since errors of a service are easily missed.
 
     Raises:
-        BadInput: one that a service must not have, or that names a file by a relative path.
+        BadInput: an option that a service must not have, or a file named by a relative path.
     """
     from flyball.cli.lazy import Part
 
@@ -121,29 +121,29 @@ def _checked(options: list[str]) -> list[str]:
         value = context.params[name]
         if value and Path(value).exists() and not Path(value).is_absolute():
             raise BadInput(
-                f"{value} means another file where systemd starts the service",
+                f"{value} is a relative path, and systemd starts the service in another folder",
                 f"give the whole path: {Path(value).absolute()}",
             )
     return options
 
 
 def _check_free(folder: Path) -> None:
-    """Refuse a folder that is in use: the service would fail, and be tried again for ever.
+    """Check that the folder is not in use: the service would fail and be restarted for ever.
 
     Raises:
-        Unavailable: a control plane that is no service uses it.
+        Unavailable: a control plane that is not a service uses it.
     """
     from flyball.api.state_folder import is_locked
 
     if is_locked(folder):
         raise Unavailable(
             f"a control plane runs in {folder}",
-            f"stop it first: flyball down --state {folder}; running jobs run on",
+            f"stop it first: flyball down --state {folder}; running jobs keep running",
         )
 
 
 def _show(text: str, as_json: bool, explain: bool) -> None:
-    """Print the unit; `explain` says what to do with it where no systemd does that."""
+    """Print the unit; with `explain`, also how to install it by hand."""
     if as_json:
         print_json({"unit": str(unit_path()), "installed": False, "text": text})
         return
@@ -151,8 +151,8 @@ def _show(text: str, as_json: bool, explain: bool) -> None:
     if not explain:
         return
     why = "no systemd" if shutil.which("systemctl") is None else "no systemd user manager answers"
-    note(f"{why} here, so nothing was installed. Where there is one:")
+    note(f"{why} here, so nothing was installed. On a machine with systemd:")
     note(f"  write the lines above to {unit_path()}")
     note(f"  systemctl --user daemon-reload && systemctl --user enable --now {UNIT}")
-    note(f"  {LINGER}      (to have it run while you are not logged in)")
+    note(f"  {LINGER}      (to keep it running while you are not logged in)")
     note("here, use: flyball up -d")

@@ -1,4 +1,4 @@
-"""The systemd user unit of the control plane, and the program that handles it."""
+"""The systemd user unit of the control plane, and `systemctl`, which manages it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from flyball.core.errors import BadInput, Unavailable
 
 UNIT = "flyball.service"
-ANSWER_S = 120.0
+TIMEOUT_S = 120.0
+"""Maximum time that a command of systemctl may take."""
 TEMPLATE = """\
 [Unit]
 Description=Flyball control plane of {folder}
@@ -44,7 +45,7 @@ def unit_text(folder: Path, options: Sequence[str]) -> str:
     """Return the unit: this installation's Python, this state folder, these options of `up`.
 
     Raises:
-        BadInput: a word that no unit can hold.
+        BadInput: a word that a unit cannot hold.
     """
     command = [sys.executable, "-m", "flyball", "up", "--state", str(folder), *options]
     for word in (*command, str(folder)):
@@ -55,13 +56,13 @@ def unit_text(folder: Path, options: Sequence[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word of a command line as systemd reads it: no specifier, no variable, one word."""
+    """Quote a word of a command line, so that systemd expands nothing in it."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return text if text and not set(text) & set(" '\";\\") else f'"{text}"'
 
 
 def read_unit(path: Path) -> str | None:
-    """Return the unit that is installed; None if there is none."""
+    """Return the text of the installed unit; None if there is none."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -69,7 +70,7 @@ def read_unit(path: Path) -> str | None:
 
 
 def write_unit(path: Path, text: str) -> None:
-    """Write the unit, whole or not at all."""
+    """Write the unit atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.new")
     draft.write_text(text, encoding="utf-8")
@@ -86,18 +87,18 @@ class Systemctl:
         """Run one of its commands.
 
         Raises:
-            Unavailable: it failed; with what it said.
+            Unavailable: it failed; with its error message.
         """
         done = self._call(*arguments)
         if done.returncode:
-            said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+            reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
             raise Unavailable(
-                f"systemctl --user {' '.join(arguments)} failed: {said}",
+                f"systemctl --user {' '.join(arguments)} failed: {reason}",
                 f"see journalctl --user -u {UNIT}",
             )
 
     def answers(self) -> bool:
-        """Tell whether a user manager runs: there may be the program and no manager."""
+        """Return whether a user manager runs; the program may exist without one."""
         return self._call("show-environment").returncode == 0
 
     def _call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -107,12 +108,12 @@ class Systemctl:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=ANSWER_S,
+            timeout=TIMEOUT_S,
         )
 
 
 def find_systemctl() -> Systemctl | None:
-    """Return the systemd user manager's program; None where there is none, or it does not run."""
+    """Return `systemctl`; None if it is not installed, or no user manager runs."""
     program = shutil.which("systemctl")
     if program is None:
         return None

@@ -1,4 +1,4 @@
-"""`flyball token`: replaces the API's secret."""
+"""`flyball token`: replaces the API token."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from flyball.cli.live import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
-from flyball.cli.server.live_options import State
 from flyball.core.errors import BadInput, Unavailable
 
 app = typer.Typer(
-    help="Replace the API's token, the secret of the state folder.",
+    help="Replace the API token, a secret kept in the state folder.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -27,17 +27,17 @@ def _group() -> None:
 @app.command(
     epilog="""\b
 Examples:
-  flyball token rotate                     (also while the server runs; jobs run on)
+  flyball token rotate                     (also while the server runs; jobs keep running)
   flyball token rotate --state ~/queue --json
-  flyball token rotate --show              (prints the new token, too)
+  flyball token rotate --show              (also prints the new token)
 """
 )
 def rotate(
-    show: Annotated[bool, typer.Option("--show", help="Print the new token as well.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Also print the new token.")] = False,
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Replace the token; the old one is refused from then on, also by a running server."""
+    """Replace the token; a running server refuses the old one from then on."""
     from flyball.api.state_folder import default_state, open_state
     from flyball.api.token import NAME, replace_token
 
@@ -48,7 +48,7 @@ def rotate(
         )
     folder = open_state(folder)
     token = replace_token(folder)
-    running = _is_taken(folder)
+    running = _is_adopted(folder)
     if as_json:
         answer: dict[str, Any] = {"token_file": str(folder / NAME), "running": running}
         print_json(answer | ({"token": token} if show else {}))
@@ -57,16 +57,16 @@ def rotate(
     if show:
         typer.echo(token)
     if running:
-        typer.echo("the running control plane has taken it, and refuses the old one")
+        typer.echo("the running control plane uses it, and refuses the old one")
     else:
-        typer.echo("no control plane runs; the next one takes it")
+        typer.echo("no control plane runs; the next one will use it")
 
 
-def _is_taken(folder: Path) -> bool:
-    """Have the running control plane take the token of the file; False if none runs.
+def _is_adopted(folder: Path) -> bool:
+    """Check that the running control plane uses the new token; False if none runs.
 
     Raises:
-        Unavailable: it does not answer, or goes on with the old one.
+        Unavailable: it does not answer, or still uses the old one.
     """
     from flyball.sdk.client import Client
     from flyball.sdk.errors import ApiError, NoControlPlane
@@ -77,9 +77,9 @@ def _is_taken(folder: Path) -> bool:
     except NoControlPlane:
         return False
     except ApiError as error:
-        why = "refuses it" if error.status == 401 else f"does not answer well ({error.detail})"
+        why = "refuses it" if error.status == 401 else f"answers with an error ({error.detail})"
         raise Unavailable(
             f"{folder / 'token'} holds a new token, but the running control plane {why}",
-            "restart it: `flyball down`, then `flyball up -d`; running jobs run on",
+            "restart it: `flyball down`, then `flyball up -d`; running jobs keep running",
         ) from error
     return True

@@ -1,4 +1,4 @@
-"""`flyball top`: the cluster at a glance, each second anew."""
+"""`flyball top`: shows the cluster at a glance, refreshed every second."""
 
 from __future__ import annotations
 
@@ -12,21 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from flyball.cli.formats import Job, clean, clock_text, size_text, span_s
 from flyball.cli.jobs.queue import grouped, label_of, why_text
-from flyball.cli.jobs.sensor_words import device_lines, uses_text
+from flyball.cli.jobs.sensor_text import device_lines, uses_text
 from flyball.cli.jobs.show import progress_text
+from flyball.cli.live import State, connected, unit_of
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
-from flyball.cli.server.live_options import (
-    Job,
-    State,
-    clean,
-    clock_text,
-    connected,
-    size_text,
-    span_s,
-    unit_of,
-)
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobState
 from flyball.core.units import duration_text
@@ -48,19 +40,19 @@ LETTERS = string.ascii_uppercase + string.ascii_lowercase
 COLOURS = ("blue", "green", "magenta", "cyan", "yellow", "red")
 IDLE, SHARED, DOWN = ".", "+", "x"
 WINDOW_S = 300.0
-"""Over which rates are counted."""
+"""Length of the window over which rates are counted."""
 LOOK_BACK_S = 86_400.0
-MOST_LOOKED_AT = 1000
-"""Jobs that are looked at for the rates: the newest of the last day."""
-MOST_SHOWN = 1000
-"""Active jobs that are asked for; of the others only the number."""
+MAX_RATED = 1000
+"""Maximum number of jobs that rates are computed from: the newest of the last day."""
+MAX_ACTIVE = 1000
+"""Maximum number of active jobs requested; the others are only counted."""
 RATES_EVERY_S = 5.0
 LINES_OFF_SCREEN = 24
-"""Lines of a frame that goes to no terminal."""
+"""Lines of a frame that does not go to a terminal."""
 
 
 class Rates(NamedTuple):
-    """What happened in the last minutes; to the newest jobs only if it is partial."""
+    """Counts of the last minutes; `partial` if they cover only the newest jobs."""
 
     submitted: int
     started: int
@@ -69,13 +61,13 @@ class Rates(NamedTuple):
     partial: bool = False
 
 
-class Seen(NamedTuple):
-    """The cluster as it was at one moment.
+class Snapshot(NamedTuple):
+    """Holds the state of the cluster at one moment.
 
     Attributes:
-        queue: the first of the active jobs: more than any terminal shows.
-        total, waiting: how many are active, and how many of these wait.
-        sensors: the newest of everything that is measured.
+        queue: the first active jobs, more than any terminal shows.
+        total, waiting: number of active jobs, and of those that wait.
+        sensors: the newest measured values.
     """
 
     now: float
@@ -88,7 +80,7 @@ class Seen(NamedTuple):
 
 
 def top(
-    once: Annotated[bool, typer.Option("--once", help="One frame, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
     every_s: Annotated[float, typer.Option("--every", help="Seconds between frames.")] = 1.0,
     as_json: AsJson = False,
     state: State = None,
@@ -100,43 +92,45 @@ def top(
         raise BadInput("--json needs --once", "use flyball top --once --json")
     with connected(state) as client:
         if as_json:
-            seen = look(client, recent(client))
-            print_json({**seen._asdict(), "rates": seen.rates._asdict()})
+            snapshot = take_snapshot(client, recent_rates(client))
+            print_json({**snapshot._asdict(), "rates": snapshot.rates._asdict()})
         elif once:
-            _print_frame(look(client, recent(client)))
+            _print_frame(take_snapshot(client, recent_rates(client)))
         else:
             _show(client, every_s)
 
 
-# Looking ---------------------------------------------------------------------------
+# Querying --------------------------------------------------------------------------
 
 
-def look(client: Client, rates: Rates) -> Seen:
-    """Ask the server for everything a frame shows."""
-    page, nodes, sensors = client.queue_page(MOST_SHOWN), client.nodes(), client.telemetry()
-    return Seen(time.time(), nodes, page["jobs"], page["total"], page["pending"], rates, sensors)
+def take_snapshot(client: Client, rates: Rates) -> Snapshot:
+    """Query the server for everything that a frame shows."""
+    page, nodes, sensors = client.queue_page(MAX_ACTIVE), client.nodes(), client.telemetry()
+    return Snapshot(
+        time.time(), nodes, page["jobs"], page["total"], page["pending"], rates, sensors
+    )
 
 
-def recent(client: Client) -> Rates:
-    """Ask the server for the newest jobs and count what they did lately."""
+def recent_rates(client: Client) -> Rates:
+    """Query the server for the newest jobs and count their recent events."""
     now = time.time()
-    jobs = client.jobs(since=now - LOOK_BACK_S, limit=MOST_LOOKED_AT)
-    return rates_of(list(itertools.islice(jobs, MOST_LOOKED_AT)), now)
+    jobs = client.jobs(since=now - LOOK_BACK_S, limit=MAX_RATED)
+    return rates_of(list(itertools.islice(jobs, MAX_RATED)), now)
 
 
 def rates_of(jobs: Sequence[Job], now: float) -> Rates:
-    """What happened to these jobs in the window that ends now."""
+    """Count the events of these jobs in the window that ends now."""
 
-    def lately(moment: float | None) -> bool:
+    def in_window(moment: float | None) -> bool:
         return moment is not None and moment >= now - WINDOW_S
 
-    waits = [job["start_time"] - job["submit_time"] for job in jobs if lately(job["start_time"])]
+    waits = [job["start_time"] - job["submit_time"] for job in jobs if in_window(job["start_time"])]
     return Rates(
-        sum(lately(job["submit_time"]) for job in jobs),
+        sum(in_window(job["submit_time"]) for job in jobs),
         len(waits),
-        sum(lately(job["end_time"]) for job in jobs),
+        sum(in_window(job["end_time"]) for job in jobs),
         sum(waits) / len(waits) if waits else None,
-        len(jobs) >= MOST_LOOKED_AT,
+        len(jobs) >= MAX_RATED,
     )
 
 
@@ -144,17 +138,17 @@ def rates_of(jobs: Sequence[Job], now: float) -> Rates:
 
 
 def letters_of(jobs: Sequence[int]) -> dict[int, str]:
-    """A letter for each job: the same from frame to frame as far as that can be."""
+    """Assign a letter to each job, the same from frame to frame where possible."""
     taken: dict[str, int] = {}
     for job in sorted(jobs):
         places = (LETTERS[(job + step) % len(LETTERS)] for step in range(len(LETTERS)))
-        taken.setdefault(next((each for each in places if each not in taken), "*"), job)
-    found = {job: letter for letter, job in taken.items()}
-    return {job: found.get(job, "*") for job in jobs}
+        taken.setdefault(next((letter for letter in places if letter not in taken), "*"), job)
+    letters = {job: letter for letter, job in taken.items()}
+    return {job: letters.get(job, "*") for job in jobs}
 
 
 def blocks(node: Mapping[str, Any], letters: Mapping[int, str]) -> Text:
-    """A node's devices, one block each: whose it is."""
+    """Return one block per device of a node, with the letter of the job that holds it."""
     from rich.text import Text
 
     row = Text()
@@ -171,59 +165,61 @@ def blocks(node: Mapping[str, Any], letters: Mapping[int, str]) -> Text:
     return row
 
 
-def frame(seen: Seen, height: int) -> list[Text]:
-    """The lines of one picture, `height` at most; what does not fit is counted."""
+def frame(snapshot: Snapshot, height: int) -> list[Text]:
+    """Return the lines of one frame, at most `height`; what does not fit is counted."""
     from rich.text import Text
 
-    running = [job for job in seen.queue if job["state"] != JobState.PENDING]
-    waiting = grouped([job for job in seen.queue if job["state"] == JobState.PENDING])
+    running = [job for job in snapshot.queue if job["state"] != JobState.PENDING]
+    waiting = grouped([job for job in snapshot.queue if job["state"] == JobState.PENDING])
     letters = letters_of([job["id"] for job in running])
-    lines = [Text(each) for each in (_head(seen), _rates(seen.rates))]
-    if sensors := sensors_text(seen.sensors):
+    lines = [Text(line) for line in (_head(snapshot), _rates(snapshot.rates))]
+    if sensors := sensors_text(snapshot.sensors):
         lines.append(Text(sensors))
-    lines += [Text(each) for each in device_lines(seen.sensors)]
-    width = max((len(clean(node["name"])) for node in seen.nodes), default=0)
-    for node in seen.nodes:
+    lines += [Text(line) for line in device_lines(snapshot.sensors)]
+    width = max((len(clean(node["name"])) for node in snapshot.nodes), default=0)
+    for node in snapshot.nodes:
         row = Text(f"{clean(node['name']):{width}}  {clean(node['device'])} ")
         row.append_text(blocks(node, letters))
         lines.append(row.append(f" {node['used']}/{node['devices']}"))
     room = max(4, height - len(lines) - 4)
     shown = min(len(running), room if not waiting else max(room // 2, room - len(waiting)))
-    lines.append(Text(f"running ({seen.total - seen.waiting:,})", "bold"))
+    lines.append(Text(f"running ({snapshot.total - snapshot.waiting:,})", "bold"))
     for job in running[:shown]:
         colour = COLOURS[job["id"] % len(COLOURS)]
         row = Text("  ").append(letters[job["id"]], f"black on {colour}")
-        lines.append(row.append(f" {_line(job, seen)}"))
-    lines += [Text(each) for each in _more(seen.total - seen.waiting - shown)]
-    lines.append(Text(f"waiting ({seen.waiting:,})", "bold"))
+        lines.append(row.append(f" {_line(job, snapshot)}"))
+    lines += [Text(line) for line in _more(snapshot.total - snapshot.waiting - shown)]
+    lines.append(Text(f"waiting ({snapshot.waiting:,})", "bold"))
     fits = max(1, room - shown)
-    lines += [Text(f"    {_waiting(group, seen.now)}") for group in waiting[:fits]]
-    lines += [Text(each) for each in _more(seen.waiting - sum(map(len, waiting[:fits])))]
+    lines += [Text(f"    {_waiting(group, snapshot.now)}") for group in waiting[:fits]]
+    lines += [Text(line) for line in _more(snapshot.waiting - sum(map(len, waiting[:fits])))]
     return lines
 
 
-def _head(seen: Seen) -> str:
-    used, total = (sum(int(node[each]) for node in seen.nodes) for each in ("used", "devices"))
-    clock = time.strftime("%H:%M:%S", time.localtime(seen.now))
-    busy = f"{used:,} of {total:,} {unit_of(seen.nodes)}s busy"
-    running = seen.total - seen.waiting
-    return f"flyball top  {clock}  {busy}, {running:,} running, {seen.waiting:,} waiting"
+def _head(snapshot: Snapshot) -> str:
+    used, total = (
+        sum(int(node[field]) for node in snapshot.nodes) for field in ("used", "devices")
+    )
+    clock = time.strftime("%H:%M:%S", time.localtime(snapshot.now))
+    busy = f"{used:,} of {total:,} {unit_of(snapshot.nodes)}s busy"
+    running = snapshot.total - snapshot.waiting
+    return f"flyball top  {clock}  {busy}, {running:,} running, {snapshot.waiting:,} waiting"
 
 
 def _rates(rates: Rates) -> str:
     wait = "" if rates.mean_wait_s is None else f", mean wait {duration_text(rates.mean_wait_s)}"
     minutes = f"{WINDOW_S / 60:.0f} min"
     counts = f"{rates.submitted:,} submitted, {rates.started:,} started, {rates.ended:,} ended"
-    whose = f", the newest {MOST_LOOKED_AT:,} jobs" if rates.partial else ""
+    whose = f", the newest {MAX_RATED:,} jobs" if rates.partial else ""
     return f"last {minutes}{whose}: {counts}{wait}"
 
 
 def sensors_text(sensors: Mapping[str, Any]) -> str:
-    """Use, memory and power, as far as they are measured."""
+    """Return use, memory and power, if measured."""
     parts = []
     if (percent := sensors.get("compute.total_percent")) is not None:
         parts.append(f"cores {percent:.0f} %")
-    total, free = (sensors.get(f"memory.{each}_bytes") for each in ("total", "available"))
+    total, free = (sensors.get(f"memory.{part}_bytes") for part in ("total", "available"))
     if total and free is not None:
         parts.append(f"memory {size_text((total - free) / 2**20)} of {size_text(total / 2**20)}")
     power = [
@@ -235,13 +231,15 @@ def sensors_text(sensors: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _line(job: Job, seen: Seen) -> str:
-    said = "  ".join(filter(None, (uses_text(seen.sensors, job["id"]), progress_text(job))))
-    now = seen.now
+def _line(job: Job, snapshot: Snapshot) -> str:
+    details = "  ".join(filter(None, (uses_text(snapshot.sensors, job["id"]), progress_text(job))))
+    now = snapshot.now
     size = f"{job['gpus']} gpu" if job["gpus"] else f"{job['cpus']} cpu"
     name = clean(job["name"])[:24]
     ending = "" if job["state"] == JobState.RUNNING else f" {job['state']}"
-    return f"{job['label']:>8} {name:24} {size:>7} {clock_text(span_s(job, now)):>9}{ending} {said}"
+    return (
+        f"{job['label']:>8} {name:24} {size:>7} {clock_text(span_s(job, now)):>9}{ending} {details}"
+    )
 
 
 def _waiting(group: Sequence[Job], now: float) -> str:
@@ -257,40 +255,40 @@ def _more(count: int) -> Iterator[str]:
         yield f"    and {count:,} more"
 
 
-def _print_frame(seen: Seen) -> None:
+def _print_frame(snapshot: Snapshot) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, emoji=False, soft_wrap=True)
     height = shutil.get_terminal_size().lines - 1 if sys.stdout.isatty() else LINES_OFF_SCREEN
-    for line in frame(seen, height):
+    for line in frame(snapshot, height):
         line.rstrip()
         console.print(line)
 
 
 def _show(client: Client, every_s: float) -> None:
-    """Frame after frame: in place on a terminal, else one below the other."""
+    """Show frame after frame: in place on a terminal, else one below the other."""
     from rich.console import Group
     from rich.live import Live
 
     try:
         if not sys.stdout.isatty():
-            for seen in _moments(client, every_s):
-                _print_frame(seen)
+            for snapshot in _moments(client, every_s):
+                _print_frame(snapshot)
                 typer.echo()
             return
         with Live(screen=True, auto_refresh=False) as live:
-            for seen in _moments(client, every_s):
-                lines = frame(seen, shutil.get_terminal_size().lines - 1)
+            for snapshot in _moments(client, every_s):
+                lines = frame(snapshot, shutil.get_terminal_size().lines - 1)
                 live.update(Group(*lines), refresh=True)
     except KeyboardInterrupt:
         return
 
 
-def _moments(client: Client, every_s: float) -> Iterator[Seen]:
-    """The cluster again and again; rates, which cost more, not each time."""
-    rates, counted = recent(client), time.monotonic()
+def _moments(client: Client, every_s: float) -> Iterator[Snapshot]:
+    """Yield snapshots forever; rates, which cost more, are refreshed less often."""
+    rates, counted = recent_rates(client), time.monotonic()
     while True:
         if time.monotonic() - counted >= RATES_EVERY_S:
-            rates, counted = recent(client), time.monotonic()
-        yield look(client, rates)
+            rates, counted = recent_rates(client), time.monotonic()
+        yield take_snapshot(client, rates)
         time.sleep(every_s)

@@ -1,4 +1,4 @@
-"""`flyball up`: the control plane and its agent, in the foreground."""
+"""`flyball up`: runs the control plane and its monitoring agent, in the foreground."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Annotated, Any
 import typer
 
 from flyball.cli.kernels import ensure_compiled
+from flyball.cli.live import State
 from flyball.cli.output import note
-from flyball.cli.server.live_options import State
 from flyball.cli.server.up_agent import AgentKeeper, agent_command, trim
 from flyball.cli.server.up_detached import LOG, Ready, detach
 from flyball.cli.server.up_greeting import greeting
-from flyball.cli.server.up_port import serve_kept
+from flyball.cli.server.up_port import serve_on_kept_port
 from flyball.core.errors import BadInput, Unavailable
 from flyball.sdk.endpoint import start_of
 
@@ -34,44 +34,49 @@ Examples:
   flyball up --policy srtf --set round_s=120 --state ~/queue
   flyball up --engine twin --cluster five-mixed --port 8700
   flyball up --rate compute=50ms --rate network=1s --keep-days 30 --keep-mib 2048
-  flyball up --max-processes 2000          (of each job that states no limit)
-  flyball up --host-watts 60:200           (draw idle and at full use, if not measured)
+  flyball up --max-processes 2000          (for jobs that state no limit)
+  flyball up --host-watts 60:200           (power idle and at full load, if not measured)
   flyball submit -- python train.py        (in another terminal)
 """
 
-COLLECT = 100_000, 20, 20
-"""New objects before garbage is looked for. A long queue is not garbage: looking through it after
-every few hundred objects took a quarter of the time of a batch of submits."""
+GC_THRESHOLDS = 100_000, 20, 20
+"""Thresholds of the garbage collector. With the defaults it scanned the long-lived queue after
+every few hundred new objects, which took a quarter of the time of a batch of submits."""
 
-PUBLISH_S = 2.0
-"""How often it is checked that the endpoint file is still there, and ours, and the log small."""
+TEND_S = 2.0
+"""Interval at which the endpoint file is restored if needed, and the log trimmed."""
 
 
 def up(
     state: State = None,
     detached: Annotated[
         bool,
-        typer.Option("--detach", "-d", help="Return once it is up; it goes on in the background."),
+        typer.Option(
+            "--detach", "-d", help="Return once it is up; it keeps running in the background."
+        ),
     ] = False,
     port: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="Port of the API, kept for the next start; 0 = any free one. "
+            help="Port of the API, kept for the next start; 0 = any free port. "
             "[default: that of the last start]",
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address; other than loopback needs TLS.")
+        str, typer.Option(help="Address to listen on; all but loopback need TLS.")
     ] = "127.0.0.1",
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
-    policy: Annotated[str, typer.Option("--policy", "-p", help="See `policies`.")] = "easy",
+    tls_cert: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).")] = None,
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="Scheduling policy; see `policies`.")
+    ] = "easy",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KNOB=VALUE", help="Set a knob.")
+        list[str] | None,
+        typer.Option("--set", metavar="KNOB=VALUE", help="Set a knob; may be repeated."),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="local: this machine; twin: nodes that only pass time.")
+        str, typer.Option(help="local: run on this machine; twin: simulate nodes.")
     ] = "local",
     cluster: Annotated[
         str, typer.Option(help="With --engine twin: a preset or a cluster file.")
@@ -82,44 +87,49 @@ def up(
         typer.Option(
             "--rate",
             metavar="FAMILY=PERIOD",
-            help="Sample compute, memory, network, power or application this often: compute=50ms.",
+            help="Sampling interval of compute, memory, network, power or application: "
+            "compute=50ms.",
         ),
     ] = None,
     host_watts: Annotated[
         str,
         typer.Option(
             metavar="IDLE:PEAK",
-            help="The host's draw, where it is not measured. [default: the catalogue's]",
+            help="Power of the host in W, where it is not measured. [default: from the catalogue]",
         ),
     ] = "",
-    keep_days: Annotated[float, typer.Option(help="Days that measurements are kept.")] = 7.0,
-    keep_mib: Annotated[float, typer.Option(help="MiB of measurements that are kept.")] = 512.0,
+    keep_days: Annotated[float, typer.Option(help="Days to keep measurements.")] = 7.0,
+    keep_mib: Annotated[float, typer.Option(help="MiB of measurements to keep.")] = 512.0,
     max_processes: Annotated[
         int | None,
         typer.Option(
             min=0,
             metavar="N",
-            help="Processes and threads of a job that states no limit; 0 = any number. "
+            help="Limit of processes and threads for jobs that state none; 0 = no limit. "
             "[default: a quarter of the kernel's, at most 16384]",
         ),
     ] = None,
     foresight: Annotated[
-        bool, typer.Option(help="Learn run times and loads, in a process beside.")
+        bool, typer.Option(help="Learn run times and loads, in a separate process.")
     ] = True,
     tune: Annotated[
-        str, typer.Option(help="Tuners, by comma: elastic, power, ...; none = off.")
+        str, typer.Option(help="Tuners, separated by commas: elastic, power, ...; none = off.")
     ] = "",
     tune_set: Annotated[
         list[str] | None,
-        typer.Option("--tune-set", metavar="TUNER.SETTING=VALUE", help="Set one; see `tuners`."),
+        typer.Option(
+            "--tune-set", metavar="TUNER.SETTING=VALUE", help="Change a setting; see `tuners`."
+        ),
     ] = None,
     tune_s: Annotated[float, typer.Option(help="Seconds between two rounds of tuners.")] = 60.0,
-    price: Annotated[float, typer.Option(help="Of a core-hour or GPU-hour, for receipts.")] = 0.0,
-    energy_price: Annotated[float, typer.Option(help="Of a kWh, for receipts.")] = 0.0,
+    price: Annotated[
+        float, typer.Option(help="Price of a core-hour or GPU-hour, for receipts.")
+    ] = 0.0,
+    energy_price: Annotated[float, typer.Option(help="Price of a kWh, for receipts.")] = 0.0,
     carbon: Annotated[float, typer.Option(help="Grams of CO2 per kWh, for receipts.")] = 0.0,
-    currency: Annotated[str, typer.Option(help="Of the prices.")] = "USD",
+    currency: Annotated[str, typer.Option(help="Currency of the prices.")] = "USD",
 ) -> None:
-    """Queue and run jobs on this machine. Ctrl-C stops deciding; running jobs run on."""
+    """Queue and run jobs on this machine. Ctrl-C stops the server; running jobs keep running."""
     if engine not in ("local", "twin"):
         raise BadInput(f"--engine {engine} is unknown", "use local or twin")
     ready = _in_background(state) if detached else None
@@ -132,7 +142,7 @@ def up(
     from flyball.control.decide.tuning_rounds import Tuning
     from flyball.twin.inputs.cluster_file import load_cluster
 
-    # 1. Refuse what can be refused at once.
+    # 1. Check the options.
     check_exposure(host, tls_cert or "", tls_key or "")
     chosen = policy_settings(policy, settings or [])
     if len(chosen) != 1:
@@ -150,18 +160,20 @@ def up(
         # 2. Compile, recover, serve.
         token = make_token(folder)
         ensure_compiled()
-        gc.set_threshold(*COLLECT)
+        gc.set_threshold(*GC_THRESHOLDS)
         prices = Prices(price, energy_price, currency, carbon)
         live = build_live(
             folder, chosen[0], prices, simulated, tuning=tuning, max_processes=max_processes
         )
         if live.recovered:
-            note(f"recovered: {live.recovered} attempts had ended meanwhile")
+            note(f"recovered: {live.recovered} attempts had ended in the meantime")
         api, certificate = ApiSettings(token, folder), (tls_cert or "", tls_key or "")
-        server = serve_kept(folder, port, lambda at: serve(live.plane, api, host, at, *certificate))
-        live.driver.start()  # nothing runs before we know that the port is ours
-        # 3. Say where, watch, and wait to be stopped.
-        stopped = _told_to_stop()
+        server = serve_on_kept_port(
+            folder, port, lambda at: serve(live.plane, api, host, at, *certificate)
+        )
+        live.driver.start()  # only now that the port is ours
+        # 3. Publish the endpoint, start the agent and the worker, and wait for a signal.
+        stopped = _stop_event()
         with (
             _endpoint(folder, server.url, tls_cert) as publish,
             _agent(command, folder / "agent.log", agent and not simulated),
@@ -169,7 +181,7 @@ def up(
         ):
             if ready is not None:
                 ready(server.url)
-            # The token is a secret: people may see it, files that keep what we print may not.
+            # The token is a secret: show it on a terminal, but do not write it to a file or pipe.
             secret = token if sys.stdout.isatty() else ""
             nodes = live.plane.nodes_
 
@@ -185,13 +197,13 @@ def up(
                 typer.echo(line)
             sys.stdout.flush()
             _until_stopped(server, stopped, tend)
-        note("stopping; running jobs run on")
+        note("stopping; running jobs keep running")
         server.stop()
         live.close()
 
 
 def _in_background(state: Path | None) -> Ready:
-    """Go on in a process of our own; before anything heavy is imported, which starts threads."""
+    """Continue in a background process; called before heavy imports, which start threads."""
     from flyball.api.state_folder import default_state, open_state
 
     return detach(open_state(state or default_state()), named=state is not None)
@@ -199,16 +211,18 @@ def _in_background(state: Path | None) -> Ready:
 
 @contextlib.contextmanager
 def _endpoint(folder: Path, url: str, tls_cert: Path | None) -> Iterator[Callable[[], None]]:
-    """Tell clients where we are, for as long as we are; what is yielded tells them again."""
+    """Publish the endpoint file while the server runs; the yielded function restores it."""
     path = folder / "endpoint.json"
-    who = {"pid": os.getpid(), "start": start_of(os.getpid())}
-    text = json.dumps({"url": url, **who, "ca": str(tls_cert.resolve()) if tls_cert else ""})
+    process = {"pid": os.getpid(), "start": start_of(os.getpid())}
+    text = json.dumps({"url": url, **process, "ca": str(tls_cert.resolve()) if tls_cert else ""})
 
     def publish() -> None:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if path.read_text(encoding="utf-8") == text:
                 return
-        draft = folder / "endpoint.json.new"  # one name: a start that is killed leaves one file
+        draft = (
+            folder / "endpoint.json.new"
+        )  # a fixed name, so that killed starts leave at most one file
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(text)
         os.replace(draft, path)
@@ -221,9 +235,9 @@ def _endpoint(folder: Path, url: str, tls_cert: Path | None) -> Iterator[Callabl
 
 
 @contextlib.contextmanager
-def _agent(command: Sequence[str], log: Path, wanted: bool) -> Iterator[None]:
-    """The monitoring agent, started again if it ends."""
-    if not wanted:
+def _agent(command: Sequence[str], log: Path, enabled: bool) -> Iterator[None]:
+    """Run the monitoring agent, restarted if it ends."""
+    if not enabled:
         yield
         return
     keeper = AgentKeeper(command, log)
@@ -249,32 +263,32 @@ def _worker(plane: Any, command: Sequence[str], enabled: bool) -> Iterator[None]
 
 
 def _tuner_names(text: str) -> list[str]:
-    """Names by comma; `none` alone is no tuner."""
-    names = [each.strip() for each in text.split(",") if each.strip()]
+    """Split names at commas; `none` alone means no tuner."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
     return [] if names == ["none"] else names
 
 
-def _told_to_stop() -> int:
-    """What can be read from as soon as Ctrl-C, SIGTERM or the end of our terminal says so."""
+def _stop_event() -> int:
+    """Return an eventfd that becomes readable on Ctrl-C, SIGTERM or a hang-up of the terminal."""
     stopped = os.eventfd(0, os.EFD_CLOEXEC)
-    wanted = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # started with nohup
-        wanted.remove(signal.SIGHUP)
-    for number in wanted:
+        signals.remove(signal.SIGHUP)
+    for number in signals:
         signal.signal(number, lambda _number, _frame: os.eventfd_write(stopped, 1))
     return stopped
 
 
 def _until_stopped(server: Any, stopped: int, tend: Callable[[], None]) -> None:
-    """Wait to be told, or for the server's own end; meanwhile tend to the folder's files."""
+    """Wait for a signal or the server's end; meanwhile call `tend` every `TEND_S` seconds."""
 
     def watch() -> None:
         server.join()
         os.eventfd_write(stopped, 1)
 
     threading.Thread(target=watch, name="api-watch", daemon=True).start()
-    while not select.select([stopped], [], [], PUBLISH_S)[0]:
-        with contextlib.suppress(OSError):  # a full disk: it may pass
+    while not select.select([stopped], [], [], TEND_S)[0]:
+        with contextlib.suppress(OSError):  # the disk may be full for a while
             tend()
     if not server.alive:
-        raise Unavailable("the API has stopped by itself", "see the messages above")
+        raise Unavailable("the API server has stopped unexpectedly", "see the messages above")

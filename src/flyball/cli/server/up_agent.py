@@ -1,4 +1,4 @@
-"""The monitoring agent of `flyball up`: its settings, its life and its log."""
+"""The monitoring agent of `flyball up`: its command line, its restarts and its log."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 120.0
-"""Between the end of an agent and the start of the next; it doubles while they end early."""
-LIVED_S = 60.0
-"""An agent that lived for so long was well: the next one starts after the first pause again."""
+"""Pauses before a restart of the agent; the pause doubles while agents end early."""
+HEALTHY_S = 60.0
+"""After an agent that ran for this long, the pause starts again at the first one."""
 END_S = 5.0
-"""How long an agent that is told to end is waited for; one that takes longer ends all the same."""
-LOG_LOOK_S = 60.0
-MOST_LOG_BYTES = 1 << 20
+"""Maximum time to wait for an agent that was asked to end."""
+LOG_CHECK_S = 60.0
+"""Interval at which the size of the log is checked."""
+MAX_LOG_BYTES = 1 << 20
 
 
 def agent_command(
     folder: Path, rates: Sequence[str], host_watts: str, keep_days: float, keep_mib: float
 ) -> list[str]:
-    """The agent's command line, its settings checked here: nobody would see it refuse them.
+    """Return the agent's command line; check its settings here, where errors are seen.
 
     Raises:
-        BadInput: no such family, or a value out of range.
+        BadInput: unknown family, or a value out of range.
     """
     from flyball.monitor.host_power import host_power
     from flyball.monitor.keep import checked_keep
@@ -38,7 +39,7 @@ def agent_command(
     parse_rates(rates)
     keep = checked_keep(keep_days, keep_mib)
     command = [sys.executable, "-m", "flyball.monitor.agent", "--state", str(folder)]
-    command += [f"--rate={each}" for each in rates]
+    command += [f"--rate={rate}" for rate in rates]
     if host_watts:
         host_power(host_watts)
         command.append(f"--host-watts={host_watts}")
@@ -46,14 +47,14 @@ def agent_command(
 
 
 def next_pause_s(pause_s: float, lived_s: float) -> float:
-    """The pause after an agent that lived for so long; `pause_s` came before it, 0 = none yet."""
-    if lived_s >= LIVED_S or not pause_s:
+    """Return the pause after an agent that ran for `lived_s`; `pause_s` preceded it, 0 = none."""
+    if lived_s >= HEALTHY_S or not pause_s:
         return FIRST_PAUSE_S
     return min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-def trim(log: Path, most_bytes: int = MOST_LOG_BYTES) -> None:
-    """Keep a log that others append to, and the one before it, below a size."""
+def trim(log: Path, most_bytes: int = MAX_LOG_BYTES) -> None:
+    """Rotate a log that other processes append to, if it exceeds a size."""
     try:
         if log.stat().st_size > most_bytes:
             shutil.copyfile(log, log.with_name(f"{log.name}.1"))
@@ -61,11 +62,11 @@ def trim(log: Path, most_bytes: int = MOST_LOG_BYTES) -> None:
     except FileNotFoundError:
         pass
     except OSError:
-        os.truncate(log, 0)  # no room for a copy: rather no log than a full disk
+        os.truncate(log, 0)  # no space for a copy: drop the log rather than fill the disk
 
 
 class AgentKeeper:
-    """Runs the agent, and starts it again when it ends, less and less often."""
+    """Runs the agent, and restarts it when it ends, with growing pauses."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._command, self._log = list(command), log
@@ -77,7 +78,7 @@ class AgentKeeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Have it end, and wait a while for that."""
+        """Ask the agent to end, and wait for at most `END_S` seconds."""
         self._stopped.set()
         with self._changing:
             if self._running is not None:
@@ -88,19 +89,19 @@ class AgentKeeper:
         pause_s = 0.0
         while not self._stopped.is_set():
             began_s = time.monotonic()
-            with contextlib.suppress(OSError):  # a full disk, no more processes: it may pass
+            with contextlib.suppress(OSError):  # a full disk or too many processes may be temporary
                 self._live()
             pause_s = next_pause_s(pause_s, time.monotonic() - began_s)
             self._stopped.wait(pause_s)
 
     def _live(self) -> None:
-        """One agent from its start to its end."""
+        """Run one agent until it ends."""
         process = self._begin()
         while process is not None and not _ended(process):
             trim(self._log)
 
     def _begin(self) -> subprocess.Popen[bytes] | None:
-        """The next agent; None once it is to be no more."""
+        """Start the next agent; None if the keeper was stopped."""
         trim(self._log)
         with self._changing, open(self._log, "ab") as file:
             if self._stopped.is_set():
@@ -112,15 +113,15 @@ class AgentKeeper:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it ends within the time after which the log is looked at.
+    """Return whether the process ends within `LOG_CHECK_S` seconds.
 
-    Asleep meanwhile: `Popen.wait` with a time limit looks twenty times a second.
+    Sleeps on a pidfd, since `Popen.wait` with a timeout polls twenty times a second.
     """
     if process.poll() is not None:
         return True
     ends = os.pidfd_open(process.pid)
     try:
-        if not select.select([ends], (), (), LOG_LOOK_S)[0]:
+        if not select.select([ends], (), (), LOG_CHECK_S)[0]:
             return False
     finally:
         os.close(ends)

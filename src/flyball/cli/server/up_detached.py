@@ -1,4 +1,4 @@
-"""`flyball up -d`: goes on in the background, and returns once it is up."""
+"""`flyball up -d`: runs the server in the background, and returns once it is up."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from flyball.cli.output import note
 from flyball.cli.server.up_agent import trim
 
 LOG = "up.log"
-LOOK_S = 0.2
-"""How often the log is looked at for what is to be shown until it is up."""
+LOG_POLL_S = 0.2
+"""Interval at which new lines of the log are shown until the server is up."""
 
 Ready = Callable[[str], None]
-"""To be called with the address once the control plane is up."""
+"""Called with the URL once the control plane is up."""
 
 
 def detach(folder: Path, named: bool) -> Ready:
-    """Go on in a process of its own session whose output goes to the log of the folder.
+    """Fork; return in a child with its own session, whose output goes to the folder's log.
 
-    Only that process returns. The one that called waits until it is up or has ended, says so and
-    exits. It must not have any other thread yet.
+    The parent waits until the server is up or has ended, prints the result and exits. The process
+    must not have any other thread yet.
 
     Args:
-        named: the folder was named, so that `flyball down` must be told which one.
+        named: the folder was named by an option, so `flyball down` needs the option too.
     """
     log = folder / LOG
     trim(log)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     first_byte = os.fstat(output).st_size
-    heard, told = os.pipe()
+    read_end, write_end = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
-        os.close(told)
+        os.close(write_end)
         os.close(output)
-        raise typer.Exit(_Start(pid, folder, log, first_byte, named).wait(heard))
-    os.close(heard)
+        raise typer.Exit(_Start(pid, folder, log, first_byte, named).wait(read_end))
+    os.close(read_end)
     _leave_terminal(output)
 
     def ready(url: str) -> None:
-        with contextlib.suppress(OSError):  # nobody waits for it any more
-            os.write(told, json.dumps({"url": url, "end": os.fstat(1).st_size}).encode())
-        os.close(told)
+        with contextlib.suppress(OSError):  # the parent may have gone
+            os.write(write_end, json.dumps({"url": url, "end": os.fstat(1).st_size}).encode())
+        os.close(write_end)
 
     return ready
 
 
 def _leave_terminal(output: int) -> None:
-    """Take a session of our own, write to the log, and let go of what the caller had open."""
+    """Start a new session, write to the log, and close the files that the caller had open."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -66,25 +66,25 @@ def _leave_terminal(output: int) -> None:
     os.dup2(output, 2)
     for name in os.listdir("/proc/self/fd"):
         number = int(name)
-        # What Python opens is not inheritable: the others came from the caller, whose locks and
-        # pipes must not stay open for as long as the control plane lives.
+        # Files that Python opened are not inheritable; the others came from the caller, whose
+        # locks and pipes must not stay open for as long as the control plane runs.
         with contextlib.suppress(OSError):
             if number > 2 and os.get_inheritable(number):
                 os.close(number)
 
 
 class _Start:
-    """The start of a control plane, as the process sees it that waits for it."""
+    """Waits, in the parent, for the control plane to start."""
 
     def __init__(self, pid: int, folder: Path, log: Path, first_byte: int, named: bool) -> None:
         self._pid, self._folder, self._log = pid, folder, log
         self._shown = first_byte
         self._option = f" --state {shlex.quote(str(folder))}" if named else ""
 
-    def wait(self, heard: int) -> int:
-        """Wait until it is up or has ended; returns the exit code of the command."""
+    def wait(self, read_end: int) -> int:
+        """Wait until the server is up or has ended; return the exit code of the command."""
         try:
-            message = self._listen(heard)
+            message = self._listen(read_end)
         except KeyboardInterrupt:
             self._interrupt()
             raise
@@ -98,20 +98,20 @@ class _Start:
         typer.echo(f"  stop it with: flyball down{self._option}")
         return 0
 
-    def _listen(self, heard: int) -> bytes:
-        """What it says when it is up; nothing if it ends before."""
+    def _listen(self, read_end: int) -> bytes:
+        """Return the child's message when it is up; empty if it ends before."""
         message = b""
         while True:
-            if not select.select([heard], [], [], LOOK_S)[0]:
+            if not select.select([read_end], [], [], LOG_POLL_S)[0]:
                 self._show()
                 continue
-            part = os.read(heard, 4096)
+            part = os.read(read_end, 4096)
             if not part:
                 return message
             message += part
 
     def _show(self, end: int | None = None) -> None:
-        """Show what came to the log since the last time, but nothing after `end`."""
+        """Show what was added to the log since the last call, up to byte `end`."""
         with open(self._log, "rb") as file:
             file.seek(self._shown)
             new = file.read(-1 if end is None else max(0, end - self._shown))
@@ -124,16 +124,16 @@ class _Start:
         code = os.waitstatus_to_exitcode(status)
         self._show()
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        note(f"flyball: it did not come up ({how}); its log is {self._log}")
+        note(f"flyball: the server did not start ({how}); its log is {self._log}")
         if code < 0:
             return 128 - code
-        return code or 1  # ended in order, but before it was up: for the caller a failure
+        return code or 1  # a clean exit before it was up is a failure for the caller
 
     def _interrupt(self) -> None:
-        """Do what Ctrl-C would have done to it in the foreground."""
+        """Pass on Ctrl-C, as if the server ran in the foreground."""
         with contextlib.suppress(ProcessLookupError):
             try:
                 os.killpg(self._pid, signal.SIGINT)
-            except ProcessLookupError:  # it has no session of its own yet
+            except ProcessLookupError:  # it has not called setsid yet
                 os.kill(self._pid, signal.SIGINT)
         os.waitpid(self._pid, 0)

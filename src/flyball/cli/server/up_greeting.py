@@ -1,4 +1,4 @@
-"""What `flyball up` says once it is up: where it is, and lines that can be copied as they are."""
+"""The greeting of `flyball up`: its address, and commands that can be copied."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from flyball.cli.live import CORE
 from flyball.core.live import LiveNode
 
-CORE = "CPU1"
 COMMANDS = """\
   flyball submit -- sleep 10      flyball queue      flyball top
   flyball logs ID -f              flyball why ID     flyball receipt ID
@@ -27,12 +27,12 @@ def greeting(
     secret: str,
     ca: Path | None = None,
 ) -> Iterator[str]:
-    """The lines, the first with the address.
+    """Yield the lines, the first with the address.
 
     Args:
-        state: the folder if it was named, so that the other commands must be told too.
-        secret: the token if it may be shown; "" where what is printed may be kept.
-        ca: the certificate that a client is to trust.
+        state: the folder if it was named by an option, so that other commands need it too.
+        secret: the token if it may be shown; "" where the output may be stored.
+        ca: the certificate that clients must trust.
     """
     yield f"flyball is up: {url}"
     yield f"  {_size(nodes)}; policy {policy}"
@@ -49,23 +49,23 @@ def greeting(
     yield COMMANDS
 
 
-def path_line(found: str | None, python: Path) -> str:
-    """What makes `flyball` mean this program in a shell, "" if it does already.
+def path_line(on_path: str | None, python: Path) -> str:
+    """Return the shell line that makes `flyball` run this program; "" if it already does.
 
     Args:
-        found: what a shell finds under that name.
+        on_path: path that a shell finds for `flyball`.
         python: the interpreter that runs this program.
     """
-    own = python.parent / "flyball"
-    if not own.exists():
+    program = python.parent / "flyball"
+    if not program.exists():
         return f"alias flyball={shlex.quote(f'{shlex.quote(str(python))} -m flyball')}"
-    if found is not None and os.path.samefile(found, own):
+    if on_path is not None and os.path.samefile(on_path, program):
         return ""
-    return f"export PATH={shlex.quote(str(own.parent))}:$PATH"
+    return f"export PATH={shlex.quote(str(program.parent))}:$PATH"
 
 
 def _size(nodes: Sequence[LiveNode]) -> str:
-    """How large the cluster is. A device may stand for several cores, so cores are counted."""
+    """Return the cluster's size; counts cores, since a device may stand for several of them."""
     cores = sum(node.cpus for node in nodes)
     devices = sum(node.devices for node in nodes if node.device != CORE)
     words = [f"{len(nodes)} node{'s' * (len(nodes) != 1)}"]

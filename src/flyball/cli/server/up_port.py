@@ -1,4 +1,4 @@
-"""The port of a state folder's API: kept in the folder, and used again by the next start."""
+"""The API's port: stored in the state folder, and reused by the next start."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from flyball.api.serve import Server
 
 NAME = "port"
-MOST_PORT = 65_535
+MAX_PORT = 65_535
 
 
-def serve_kept(folder: Path, port: int | None, serve_at: Callable[[int], Server]) -> Server:
-    """Serve on the requested port, else on that of the last start, else on any; keep which.
+def serve_on_kept_port(folder: Path, port: int | None, serve_at: Callable[[int], Server]) -> Server:
+    """Serve on the requested port, else on that of the last start, else on any; store the port.
 
     Args:
-        port: as requested, 0 = any free one; None = the one that the folder keeps.
+        port: as requested, 0 = any free one; None = the one stored in the folder.
         serve_at: starts the server on a port, 0 = any free one.
 
     Raises:
@@ -46,17 +46,17 @@ def serve_kept(folder: Path, port: int | None, serve_at: Callable[[int], Server]
 
 
 def read_port(folder: Path) -> int:
-    """Return the port that a state folder keeps; 0 if there is none, or nothing usable."""
+    """Return the port stored in a state folder; 0 if there is none, or it is not a port."""
     try:
         text = (folder / NAME).read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return 0
-    port = int(text) if text.isdecimal() and len(text) <= len(str(MOST_PORT)) else 0
-    return port if port <= MOST_PORT else 0
+    port = int(text) if text.isdecimal() and len(text) <= len(str(MAX_PORT)) else 0
+    return port if port <= MAX_PORT else 0
 
 
 def _keep_port(folder: Path, port: int) -> None:
-    """Write the port for the next start, whole or not at all."""
+    """Store the port for the next start, atomically."""
     if read_port(folder) == port:
         return
     draft = folder / f"{NAME}.new"

@@ -1,4 +1,4 @@
-"""`flyball trace export`: a live system's own history, as a trace to be replayed."""
+"""`flyball trace export`: writes a live system's history as a trace that can be replayed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from flyball.cli.live import State
 from flyball.cli.options import AsJson
 from flyball.cli.output import check_writable, note, print_json
-from flyball.cli.server.live_options import State
 from flyball.core.errors import BadInput
 
 EXAMPLES = """\b
@@ -28,7 +28,7 @@ def export(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Write the jobs that ran here as a trace. Only reads; the server may run or not."""
+    """Write the jobs that ran here as a trace. The server may run or not; nothing is changed."""
     if not out.name.endswith(ENDINGS):
         raise BadInput(f"{out}: cannot write this kind of file", f"use {' or '.join(ENDINGS)}")
     check_writable(out)
@@ -40,6 +40,6 @@ def export(
     if as_json:
         print_json({"out": str(out), "notes": notes})
         return
-    for each in notes:
-        note(f"note: {each}")
+    for remark in notes:
+        note(f"note: {remark}")
     note(f"wrote {out}")

@@ -1,9 +1,9 @@
-"""`flyball trace`: look at traces, convert them, make them."""
+"""`flyball trace`: describes, converts, generates and exports traces."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,17 +13,20 @@ from flyball.cli.output import check_writable, note, print_json, print_table
 from flyball.core.errors import BadInput
 from flyball.core.units import US_PER_S, duration_text
 
+if TYPE_CHECKING:
+    from flyball.core.workload import Workload
+
 PARTS = {"export": Part("trace.export:export", "Write the jobs that ran here as a trace.")}
 
 
 class Trace(LazyGroup):
-    """The command that is not here."""
+    """Adds the command that is in another module."""
 
     parts = PARTS
 
 
 app = typer.Typer(
-    help="Look at traces, convert them, make them.",
+    help="Describe, convert, generate and export traces.",
     cls=Trace,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -44,20 +47,30 @@ def describe(
     static_batch: StaticBatch = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is in a trace: arrivals, run times, sizes, workload classes, tenants."""
+    """Describe a trace: arrivals, run times, sizes, workload classes, tenants."""
     from flyball.twin.inputs.traces import read_trace
     from flyball.twin.inputs.traces.describe import describe as describe_workload
 
     notes: list[str] = []
-    facts = describe_workload(read_trace(trace, trace_format, notes, static_batch))
-    for each in notes:
-        note(f"note: {each}")
+    workload = read_trace(trace, trace_format, notes, static_batch)
+    facts = describe_workload(workload)
+    for remark in notes:
+        note(f"note: {remark}")
     if as_json:
         print_json(facts)
     else:
         from flyball.cli.trace.report import print_description
 
-        print_description(facts)
+        print_description(facts, _unit_of(workload))
+
+
+def _unit_of(workload: Workload) -> str:
+    """Return `GPU` if every device type that the trace names is one, else `device`."""
+    from flyball.physics import catalogue
+    from flyball.twin.inputs.recorded_on import recorded_counts
+
+    kinds = {catalogue.get(name).kind for name in recorded_counts(workload)}
+    return "GPU" if kinds == {"gpu"} else "device"
 
 
 @app.command(
@@ -82,8 +95,8 @@ def convert(
     notes: list[str] = []
     workload = read_trace(trace, trace_format, notes, static_batch)
     write_trace(workload, out, to)
-    for each in notes:
-        note(f"note: {each}")
+    for remark in notes:
+        note(f"note: {remark}")
     note(f"wrote {len(workload)} jobs to {out}")
 
 
@@ -101,18 +114,23 @@ def generate(
         Path | None, typer.Argument(help="File to write; .gz is compressed.", show_default=False)
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Compare the preset with the real data; no file.")
+        bool,
+        typer.Option("--compare", help="Compare the preset with the real data; write no file."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --compare: JSON.")] = False,
-    days: Annotated[float, typer.Option(help="Span of the arrivals, at any load.")] = 7.0,
-    seed: Annotated[int, typer.Option(help="Same seed, same trace.")] = 0,
-    devices: Annotated[int, typer.Option(help="Devices of the cluster it is meant for.")] = 64,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --compare: JSON on stdout.")
+    ] = False,
+    days: Annotated[float, typer.Option(help="Days over which jobs arrive, at any load.")] = 7.0,
+    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same trace.")] = 0,
+    devices: Annotated[
+        int, typer.Option(help="Number of GPUs of the cluster it is meant for.")
+    ] = 64,
     load: Annotated[
-        float, typer.Option(help="Offered load on those devices; the number of jobs follows.")
+        float, typer.Option(help="Offered load on those GPUs; it sets the number of jobs.")
     ] = 0.9,
     to: WrittenFormat = None,
 ) -> None:
-    """Make a trace that has the statistics of a real cluster's."""
+    """Generate a trace with the statistics of a real cluster's."""
     if compare:
         _compare(preset, as_json)
         return
@@ -125,7 +143,7 @@ def generate(
     workload = make(preset, seed=seed, days=days, devices=devices, load=load)
     write_trace(workload, out, to)
     span = duration_text(workload.span_us / US_PER_S)
-    note(f"wrote {len(workload)} jobs over {span} to {out}: load {load:g} on {devices} devices")
+    note(f"wrote {len(workload)} jobs over {span} to {out}: load {load:g} on {devices} GPUs")
 
 
 def _compare(preset: str, as_json: bool) -> None:

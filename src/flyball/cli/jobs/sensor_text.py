@@ -1,4 +1,4 @@
-"""Words for what is measured now: of accelerators, and of what a job uses."""
+"""Current measurements as text: of GPUs, and of a job's processes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flyball.cli.server.live_options import size_text
+from flyball.cli.formats import size_text
 
 Sensors = Mapping[str, Any]
-"""The newest value under each name; None = not a number."""
+"""The newest value of each series, by name; None = not a number."""
 DEVICE = re.compile(r"(nvidia|amd)\.gpu([0-9]{1,4})\.([a-z0-9_]+)")
 MIB = 2**20
 
 
 def device_lines(sensors: Sensors) -> Iterator[str]:
-    """A line for each accelerator: use, memory, draw, and what others than our jobs hold."""
-    found: dict[tuple[str, int], dict[str, float]] = {}
+    """Yield a line per GPU: use, memory, power, and memory held by processes that are not jobs."""
+    devices: dict[tuple[str, int], dict[str, float]] = {}
     for name, value in sensors.items():
         if value is not None and (parts := DEVICE.fullmatch(name)):
-            found.setdefault((parts[1], int(parts[2])), {})[parts[3]] = value
-    for (maker, number), values in sorted(found.items()):
+            devices.setdefault((parts[1], int(parts[2])), {})[parts[3]] = value
+    for (maker, number), values in sorted(devices.items()):
         yield f"{maker} gpu{number}  {', '.join(_device(values))}"
 
 
@@ -28,8 +28,8 @@ def _device(values: Mapping[str, float]) -> Iterator[str]:
     if "use_percent" in values:
         yield f"{values['use_percent']:.0f} %"
     if "memory_used_bytes" in values:
-        whole = f" of {_bytes(values['memory_bytes'])}" if values.get("memory_bytes") else ""
-        yield f"memory {_bytes(values['memory_used_bytes'])}{whole}"
+        total = f" of {_bytes(values['memory_bytes'])}" if values.get("memory_bytes") else ""
+        yield f"memory {_bytes(values['memory_used_bytes'])}{total}"
     if "power_w" in values:
         yield f"{values['power_w']:.0f} W"
     if values.get("outsiders_bytes", 0) > 0:
@@ -37,7 +37,7 @@ def _device(values: Mapping[str, float]) -> Iterator[str]:
 
 
 def uses_text(sensors: Sensors, job: int) -> str:
-    """What a job's processes use now, as far as it is measured: `1.8 cores, 3.2G`."""
+    """Return what a job's processes use now, if measured: `1.8 cores, 3.2G`."""
     cores = sensors.get(f"jobs.{job}.cpu_s_per_s")
     memory = sensors.get(f"jobs.{job}.memory_bytes")
     parts = [] if cores is None else [f"{cores:.1f} cores"]
