@@ -41,16 +41,18 @@ class Watched(VirtualEngine):
 
     @property
     def launched(self) -> list[tuple[int, int]]:
-        return [(each.job, each.attempt) for each in self.actions if isinstance(each, Launch)]
+        return [
+            (action.job, action.attempt) for action in self.actions if isinstance(action, Launch)
+        ]
 
     @property
     def steered(self) -> list[Resize | Cap | Checkpoint]:
-        return [each for each in self.actions if isinstance(each, Resize | Cap | Checkpoint)]
+        return [action for action in self.actions if isinstance(action, Resize | Cap | Checkpoint)]
 
     @property
     def stopped(self) -> list[tuple[int, int, str]]:
-        stops = [each for each in self.actions if isinstance(each, Stop)]
-        return [(each.job, each.attempt, each.why) for each in stops]
+        stops = [action for action in self.actions if isinstance(action, Stop)]
+        return [(action.job, action.attempt, action.why) for action in stops]
 
 
 def course(spec: JobSpec, job: int, attempt: int) -> tuple[float, int]:
@@ -128,7 +130,7 @@ class Rig:
         return self.plane.job(job)
 
     def states(self, *jobs: int) -> list[JobState]:
-        return [self.job(each).state for each in jobs]
+        return [self.job(job).state for job in jobs]
 
     def start_s(self, job: int) -> float:
         """Seconds from the beginning of all until a job first started."""
@@ -136,14 +138,14 @@ class Rig:
 
     def events(self) -> list[tuple[int, Event]]:
         """Everything on record."""
-        found: list[tuple[int, Event]] = []
-        while page := self.plane.journal.events(found[-1][0] if found else 0, 1000):
-            found += page
-        return found
+        events: list[tuple[int, Event]] = []
+        while page := self.plane.journal.events(events[-1][0] if events else 0, 1000):
+            events += page
+        return events
 
     def verdict(self) -> Verdict:
         """Every decision, made again."""
-        return Verifier(lambda names, settings: {each: self.tuners[each] for each in names}).follow(
+        return Verifier(lambda names, settings: {name: self.tuners[name] for name in names}).follow(
             self.events()
         )
 
@@ -253,8 +255,8 @@ class FakeSensors:
         return list(self.stored)
 
     def series(self, name: str, seconds: float) -> tuple[Any, Any]:
-        found = np.array(self.stored.get(name, []))
-        return np.arange(len(found), dtype=float), found
+        points = np.array(self.stored.get(name, []))
+        return np.arange(len(points), dtype=float), points
 
     def features(self, name: str) -> list[Any]:
         return []

@@ -46,10 +46,10 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
 @pytest.fixture
 def driver(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(driving, "PAUSE_S", 0.01)
-    made = Driver(plane, plane.engine)  # type: ignore[arg-type]
-    made.start()
-    yield made
-    made.stop()
+    running = Driver(plane, plane.engine)  # type: ignore[arg-type]
+    running.start()
+    yield running
+    running.stop()
 
 
 @pytest.mark.usefixtures("driver")
@@ -94,17 +94,17 @@ def test_a_failed_cycle_is_counted_and_tried_again(
     until(lambda: plane.job(job).state == JobState.COMPLETED)
     assert plane.pulse.failures == 2
     assert plane.pulse.last_error == "OSError: odd"
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["a cycle failed: full; free", "a cycle failed"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["a cycle failed: full; free", "a cycle failed"]
 
 
 def test_stopping_ends_the_threads_and_leaves_jobs_alone(plane: Plane) -> None:
-    made = Driver(plane, plane.engine)  # type: ignore[arg-type]
-    made.start()
+    driver = Driver(plane, plane.engine)  # type: ignore[arg-type]
+    driver.start()
     (job,) = plane.submit([spec_of(estimate_s=60.0)])
     until(lambda: plane.job(job).state == JobState.RUNNING)
-    made.stop()
-    assert "loop" not in {each.name for each in threading.enumerate()}
+    driver.stop()
+    assert "loop" not in {thread.name for thread in threading.enumerate()}
     cycles = plane.pulse.cycles
     assert plane.job(job).state == JobState.RUNNING
     assert plane.pulse.cycles == cycles
@@ -115,10 +115,12 @@ def test_the_agent_is_told_how_the_queue_is(plane: Plane, tmp_path: Path) -> Non
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
         agent.bind(str(tmp_path / "telemetry" / "report.sock"))
         agent.settimeout(WAIT_S)
-        plane.submit([spec_of(cpus=4, estimate_s=60.0, priority=each) for each in (3.0, 2.0)])
+        plane.submit(
+            [spec_of(cpus=4, estimate_s=60.0, priority=priority) for priority in (3.0, 2.0)]
+        )
         plane.step()
-        made = Driver(plane, plane.engine)  # type: ignore[arg-type]
-        made.start()
-        told = json.loads(agent.recv(1000))
-        made.stop()
-    assert told == {"queue_length": 1, "running": 1, "completed_total": 0, "priority_max": 2.0}
+        driver = Driver(plane, plane.engine)  # type: ignore[arg-type]
+        driver.start()
+        values = json.loads(agent.recv(1000))
+        driver.stop()
+    assert values == {"queue_length": 1, "running": 1, "completed_total": 0, "priority_max": 2.0}

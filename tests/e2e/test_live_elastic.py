@@ -105,7 +105,7 @@ def test_a_control_plane_that_comes_back_keeps_sizes_and_caps(tmp_path: Path) ->
         try:
             found = again.job(job)
             assert (found.rows[0].mask.bit_count(), found.values["tuned"]["share"]) == (1, 0.5)
-            again.until(lambda: again.plane.loop._ordered, "orders said again")
+            again.until(lambda: again.plane.loop._orders_sent, "orders said again")
             assert json.loads(path.read_text()) == said
         finally:
             here.live = again.live

@@ -60,7 +60,7 @@ def test_a_full_disk_refuses_jobs_and_loses_none(small_disk: Path, tmp_path: Pat
             time.sleep(3.0)  # the running job ends while nothing can be written
             (small_disk / "filler").unlink()
             until(lambda: not client.queue(), "all done")
-            states = {client.job(each)["state"] for each in [running, *accepted]}
+            states = {client.job(job)["state"] for job in [running, *accepted]}
             assert states == {"COMPLETED"}
             assert client.job(client.submit(["true"]))["id"] > running
     finally:

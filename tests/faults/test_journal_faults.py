@@ -40,19 +40,19 @@ ROOT = Path(__file__).parents[2]
 
 def check_whole(history: History) -> list[tuple[int, Event]]:
     """No gap in the numbers, no append in part, and the table of states is the events' fold."""
-    found = everything(history)
-    assert [seq for seq, _ in found] == list(range(1, len(found) + 1))
-    assert every_job(history) == folded(found)
-    return found
+    events = everything(history)
+    assert [seq for seq, _ in events] == list(range(1, len(events) + 1))
+    assert every_job(history) == folded(events)
+    return events
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
-    made = Kept(tmp_path / "journal.db", inline=False)
+    opened = Kept(tmp_path / "journal.db", inline=False)
     for events in islice(life(3), 20):
-        made.journal.append(events).wait(30)
-    yield made
-    made.journal.close()
+        opened.journal.append(events).wait(30)
+    yield opened
+    opened.journal.close()
 
 
 # Disks -----------------------------------------------------------------------------
@@ -100,11 +100,11 @@ def test_a_disk_that_fails_at_the_commit(kept: Kept) -> None:
             raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
 
     hook.listen(journal._writer, "commit", fail)
-    told = len(kept.told)
+    count = len(kept.told)
     for _ in range(3):
         with pytest.raises(JournalUnavailable, match=r"disk I/O error\); check the disk"):
             journal.append([submitted(20_000)]).wait(30)
-    assert len(kept.told) == told
+    assert len(kept.told) == count
     assert journal.append([submitted(20_000)]).wait(30) == before + 1
     check_whole(journal)
 
@@ -157,11 +157,11 @@ def test_a_torn_log_loses_only_its_end(kept: Kept, tmp_path: Path) -> None:
         shutil.copy(f"{path}-wal", folder)
         os.truncate(folder / "journal.db-wal", cut)
         again = Kept(folder / "journal.db")
-        found = check_whole(again.journal)
-        assert found == before[: len(found)]
-        assert again.journal.append([submitted(40_000)]).wait() == len(found) + 1
+        events = check_whole(again.journal)
+        assert events == before[: len(events)]
+        assert again.journal.append([submitted(40_000)]).wait() == len(events) + 1
         again.journal.close()
-        lengths.append(len(found))
+        lengths.append(len(events))
     assert lengths == sorted(lengths)
     assert len(set(lengths)) > 3
 
@@ -170,11 +170,11 @@ def test_a_damaged_file_is_refused(kept: Kept, tmp_path: Path) -> None:
     kept.journal.close()
     path = kept.journal.path
     backup = tmp_path / "journal.db.before-0002"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:8192] + b"\xff" * 4096 + whole[12_288:])
+    intact = path.read_bytes()
+    path.write_bytes(intact[:8192] + b"\xff" * 4096 + intact[12_288:])
     with pytest.raises(BadInput, match=r"is damaged .*sqlite3 journal\.db \.recover"):
         Journal(path, lambda events: {})
-    backup.write_bytes(whole)
+    backup.write_bytes(intact)
     with pytest.raises(BadInput, match=r"is damaged .*put back journal\.db\.before-0002"):
         Journal(path, lambda events: {})
     path.write_text("This is no database at all. " * 200)
@@ -271,13 +271,13 @@ def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
         writer.stdout.close()
         assert writer.wait() == -signal.SIGKILL
         kept = Kept(path)
-        found = check_whole(kept.journal)
+        events = check_whole(kept.journal)
         sizes: dict[str, int] = {}
-        for _, event in found:
+        for _, event in events:
             sizes[event["append"]] = sizes.get(event["append"], 0) + 1
             assert event["time_us"] > START_US - 1
-        assert all(sizes[event["append"]] == event["of"] for _, event in found)
-        last = {event["append"]: seq for seq, event in found}
+        assert all(sizes[event["append"]] == event["of"] for _, event in events)
+        last = {event["append"]: seq for seq, event in events}
         assert {name: last[name] for name in confirmed} == confirmed
         for name in sizes:
             answer = kept.journal.answer(name)
@@ -295,7 +295,7 @@ def test_a_file_size_limit_of_the_system(tmp_path: Path) -> None:
     assert "journal.db cannot be used (" in refused
     assert "copy.db cannot be written (" in no_copy
     assert number == "999"
-    assert {each.name for each in tmp_path.iterdir()} == {"journal.db"}
+    assert {file.name for file in tmp_path.iterdir()} == {"journal.db"}
     kept = Kept(tmp_path / "journal.db")
     assert len(check_whole(kept.journal)) == 999
     kept.journal.close()

@@ -123,12 +123,12 @@ def is_done(client: Client) -> bool:
 def check(state: Path, out: Path, accepted: dict[int, int]) -> None:
     """Every accepted job ran once, from its beginning to its end, and is on record as such."""
     with History(state / JOURNAL) as history:
-        found = {each: history.job(each) for each in accepted}
+        jobs = {job_id: history.job(job_id) for job_id in accepted}
         ended = Counter(
             event["job"] for _seq, event in every_event(history) if event["kind"] == "ended"
         )
     for job_id, number in accepted.items():
-        kept = found[job_id]
+        kept = jobs[job_id]
         assert kept is not None
         lines = (out / str(number)).read_text().split("\n")[:-1]
         assert len(lines) == 2 and lines[0].startswith("begin"), (job_id, lines, kept)

@@ -32,12 +32,12 @@ def start_and_stop(state: Path) -> None:
         assert process.stdout is not None
         first_line = process.stdout.readline()
         process.terminate()
-        _out, said = process.communicate(timeout=WAIT_S)
+        _out, errors = process.communicate(timeout=WAIT_S)
     finally:
         process.kill()
         process.wait()
-    assert first_line.startswith("flyball is up: "), said
-    assert process.returncode == 0, said
+    assert first_line.startswith("flyball is up: "), errors
+    assert process.returncode == 0, errors
     with closing(sqlite3.connect(state / "journal.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         kinds = database.execute("SELECT kind FROM events").fetchall()
@@ -61,8 +61,8 @@ def killed_at(folder: Path, number: int) -> Path:
     """A state folder whose first start was killed at this point."""
     state = folder / f"state-{number}"
     process = start(state, folder / f"points-{number}", number)
-    _out, said = process.communicate(timeout=WAIT_S)
-    assert process.returncode == -signal.SIGKILL, said
+    _out, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == -signal.SIGKILL, errors
     return state
 
 

@@ -25,13 +25,13 @@ SRC = Path(__file__).parents[2] / "src"
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path / "state", patience_s=0.5)
-    yield made
-    made.close()
+    opened = Rig(tmp_path / "state", patience_s=0.5)
+    yield opened
+    opened.close()
 
 
 def whats(reports: list[Report]) -> list[str]:
-    return [each.what for each in reports]
+    return [report.what for report in reports]
 
 
 # The supervisor ----------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_killed_control_plane(rig: Rig) -> None:
     assert rig.report("void", job=6)
     for job in range(1, 6):
         mark = rig.state / f"runs.{job}"
-        if any((each.job, each.what) == (job, "void") for each in rig.seen):
+        if any((report.job, report.what) == (job, "void") for report in rig.seen):
             assert not mark.exists()
             continue
         rig.report("started", job=job)
@@ -278,10 +278,10 @@ def test_reconcile_kills_what_nobody_expects(tmp_path: Path) -> None:
     first.engine.close()
     second = Rig(tmp_path)
     reports = second.engine.reconcile([(2, 1)])
-    assert [(each.job, each.what) for each in reports] == [(2, "started")]
+    assert [(report.job, report.what) for report in reports] == [(2, "started")]
     assert all(gone(pid) for pid in pids)
     assert second.claims() == ["2.1"]
-    assert sorted((each.job, each.what) for each in second.engine.strays) == [
+    assert sorted((report.job, report.what) for report in second.engine.strays) == [
         (1, "lost"),
         (3, "ended"),
     ]
@@ -316,12 +316,12 @@ def test_a_token_is_claimed_once(tmp_path: Path) -> None:
     command += [str(SRC / "flyball" / "engines"), str(tmp_path)]
     rivals = [subprocess.Popen(command, stdin=hear, stdout=subprocess.PIPE) for _ in range(4)]
     os.write(tell, b"go!!")
-    assert sum(int(each.communicate()[0]) for each in rivals) == 20
+    assert sum(int(rival.communicate()[0]) for rival in rivals) == 20
     os.close(hear)
     os.close(tell)
     data = (tmp_path / "1.1").read_bytes()
     assert len(data) == claim.SIZE
-    assert json.loads(data[: claim.HEAD])["pid"] in [each.pid for each in rivals]
+    assert json.loads(data[: claim.HEAD])["pid"] in [rival.pid for rival in rivals]
 
 
 def test_void_and_launch_race(rig: Rig, tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ BARE = """
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path / "state")
-    yield made
-    made.close()
+    opened = Rig(tmp_path / "state")
+    yield opened
+    opened.close()
 
 
 def supervised(
@@ -80,10 +80,10 @@ def claimed(folder: Path, number: int = 1) -> Claim | None:
 
 
 def end_of(folder: Path, number: int = 1) -> dict[str, Any]:
-    found = claimed(folder, number)
-    assert found is not None
-    assert found.exit is not None
-    return found.exit
+    record = claimed(folder, number)
+    assert record is not None
+    assert record.exit is not None
+    return record.exit
 
 
 # The disk ----------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_a_disk_that_does_not_take_the_start_ends_no_job(tmp_path: Path) -> None
     """Only the claim does not say yet that it runs."""
     fault = "fails(claim, 'write_head', 2)"
     process = supervised(tmp_path, "sleep", "60", fault=fault)
-    while (found := claimed(tmp_path)) is None or not found.child:
+    while (record := claimed(tmp_path)) is None or not record.child:
         select.select((), (), (), 0.005)
     os.kill(process.pid, signal.SIGUSR2)
     process.communicate(timeout=60)
@@ -173,13 +173,13 @@ def test_a_disk_that_does_not_take_the_end_is_asked_again(tmp_path: Path) -> Non
 )
 def test_what_cannot_run_now_is_given_back(tmp_path: Path, fault: str) -> None:
     """Neither the claim nor anything open is left, and the supervisor is free for others."""
-    said = []
-    for number, each in enumerate(("", fault), 1):
-        process = supervised(tmp_path, "true", fault=each, number=number)
-        said.append(process.communicate(timeout=60)[0].splitlines())
-    assert said[1][0] == "No space left on device"
+    messages = []
+    for number, injected in enumerate(("", fault), 1):
+        process = supervised(tmp_path, "true", fault=injected, number=number)
+        messages.append(process.communicate(timeout=60)[0].splitlines())
+    assert messages[1][0] == "No space left on device"
     assert claimed(tmp_path, 2) is None
-    after, left = (int(lines[-1].split()[-1]) for lines in said)
+    after, left = (int(lines[-1].split()[-1]) for lines in messages)
     assert left <= after, "descriptors are left open"
 
 
@@ -202,9 +202,9 @@ def test_who_dies_of_what_ends_the_machine_has_not_failed(tmp_path: Path, first:
         # However late a busy machine tells the second process, it is told in time.
         patient = "supervisor.TOLD_LATE_S = 600.0"
         process = supervised(tmp_path, "sleep", "60", fault=patient, number=number)
-        while (found := claimed(tmp_path, number)) is None or not found.child:
+        while (record := claimed(tmp_path, number)) is None or not record.child:
             select.select((), (), (), 0.005)
-        both = [process.pid, found.child]
+        both = [process.pid, record.child]
         for pid in both if first == "supervisor" else reversed(both):
             send(pid, signal.SIGTERM)  # the first may have ended the second by now
         process.communicate(timeout=60)
@@ -215,8 +215,8 @@ def test_who_dies_of_what_ends_the_machine_has_not_failed(tmp_path: Path, first:
 
 def test_who_is_ended_by_his_owner_has_ended(tmp_path: Path) -> None:
     process = supervised(tmp_path, "sleep", "60")
-    while (found := claimed(tmp_path)) is None or not found.child:
+    while (record := claimed(tmp_path)) is None or not record.child:
         select.select((), (), (), 0.005)
-    os.kill(found.child, signal.SIGTERM)
+    os.kill(record.child, signal.SIGTERM)
     process.communicate(timeout=60)
     assert (end_of(tmp_path)["signal"], end_of(tmp_path)["why"]) == (signal.SIGTERM, "exit")

@@ -33,20 +33,20 @@ def test_what_runs_comes_first_then_priority_then_time() -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
 def test_pages_together_are_all_of_it(limit: int) -> None:
     jobs = [waiting(1), waiting(2, 1.5), running(3), waiting(4, -1e-7), waiting(5)]
-    found, cursor = list[int](), ""
+    listed, cursor = list[int](), ""
     while True:
         page = page_of(jobs, QueueQuery(limit=limit, cursor=cursor))
         assert (page.total, page.pending) == (5, 4)
-        found += ids(page)
+        listed += ids(page)
         if page.next is None:
             break
         assert len(page.jobs) == limit
         cursor = page.next
-    assert found == [3, 2, 1, 5, 4]
+    assert listed == [3, 2, 1, 5, 4]
 
 
 def test_a_job_that_ends_between_two_pages_moves_nobody() -> None:
-    jobs = [waiting(each) for each in range(1, 7)]
+    jobs = [waiting(job_id) for job_id in range(1, 7)]
     first = page_of(jobs, QueueQuery(limit=3))
     second = page_of(jobs[3:], QueueQuery(limit=3, cursor=first.next or ""))
     assert (ids(first), ids(second)) == ([1, 2, 3], [4, 5, 6])
@@ -54,14 +54,14 @@ def test_a_job_that_ends_between_two_pages_moves_nobody() -> None:
 
 
 def test_a_job_that_starts_between_two_pages_is_not_missed() -> None:
-    jobs = [running(1), *(waiting(each) for each in range(2, 7))]
+    jobs = [running(1), *(waiting(job_id) for job_id in range(2, 7))]
     first = page_of(jobs, QueueQuery(limit=3))
     jobs[4] = running(5, START_US + 1)
     second = page_of(jobs, QueueQuery(limit=3, cursor=first.next or ""))
     assert (ids(first), ids(second)) == ([1, 2, 3], [4, 5, 6])
     assert second.pending == 4
     idle = page_of(jobs[1:4], QueueQuery(limit=1))
-    jobs[1:4] = [running(each, START_US + 1) for each in (2, 3, 4)]
+    jobs[1:4] = [running(job_id, START_US + 1) for job_id in (2, 3, 4)]
     assert ids(page_of(jobs[1:4], QueueQuery(cursor=idle.next or ""))) == [3, 4]
 
 
@@ -83,5 +83,5 @@ def test_filters() -> None:
 
 @pytest.mark.parametrize("cursor", ["x", "1_2", "1_1_x_3_4", "1_1_1.0_3_4_5"])
 def test_a_cursor_of_nobody(cursor: str) -> None:
-    with pytest.raises(BadInput, match="no page of the queue gave this cursor"):
+    with pytest.raises(BadInput, match="not a cursor of a page of the queue"):
         page_of([], QueueQuery(cursor=cursor))

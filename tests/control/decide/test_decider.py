@@ -7,16 +7,16 @@ from typing import Any
 
 from tests.control.live_cases import START_US, Rig, about, spec_of, submitted
 
-from flyball.control.decide.decider import PREEMPT, START, Decider, Plan, acts_of
+from flyball.control.decide.decider import PREEMPT, START, Decider, Plan, plan_events
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.live import Event
 
 S = 1_000_000
 
 
-def decides(rig: Rig, *own: Event) -> list[Event] | None:
-    made = rig.plane.decider.decide(own, rig.now)
-    return None if made is None else list(made.events)
+def decides(rig: Rig, *unrecorded: Event) -> list[Event] | None:
+    decision = rig.plane.decider.decide(unrecorded, rig.now)
+    return None if decision is None else list(decision.events)
 
 
 def test_nothing_new_nothing_to_decide(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_round_that_could_not_be_recorded_is_still_due(tmp_path: Path) -> None
         events = decides(rig)
         assert events is not None
         assert events[0]["is_round"]
-        assert [each["job"] for each in events if each["kind"] == "stopping"] == [long]
+        assert [event["job"] for event in events if event["kind"] == "stopping"] == [long]
     rig.settle()
     assert rig.engine.stopped == [(long, 1, "preempt")]
 
@@ -120,13 +120,13 @@ def preempt(job: int) -> list[Any]:
 
 
 def acts(plan: Plan, *jobs: Job) -> list[tuple[str, int, int]]:
-    made = acts_of(plan, {each.id: each for each in jobs}, START_US, 7)
-    return [(str(each["kind"]), each["job"], each["attempt"]) for each in made]
+    events = plan_events(plan, {job.id: job for job in jobs}, START_US, 7)
+    return [(str(event["kind"]), event["job"], event["attempt"]) for event in events]
 
 
 def test_starts_become_intents_row_by_row() -> None:
-    made = acts_of([start(1, 3), start(1, 1, 1)], {1: job_of(1)}, START_US, 7)
-    assert made == [
+    events = plan_events([start(1, 3), start(1, 1, 1)], {1: job_of(1)}, START_US, 7)
+    assert events == [
         {"kind": "intended", "time_us": START_US, "job": 1, "attempt": 1}
         | {"rows": [(0, 3), (1, 1)], "decision": 7}
     ]
@@ -134,14 +134,14 @@ def test_starts_become_intents_row_by_row() -> None:
 
 def test_nobody_starts_on_devices_that_are_being_left() -> None:
     plan = [preempt(1), start(2, 1), start(3, 4), start(4, 1, 1)]
-    made = acts(plan, job_of(1, 3), job_of(2), job_of(3), job_of(4))
-    assert made == [("stopping", 1, 1), ("intended", 3, 1), ("intended", 4, 1)]
+    events = acts(plan, job_of(1, 3), job_of(2), job_of(3), job_of(4))
+    assert events == [("stopping", 1, 1), ("intended", 3, 1), ("intended", 4, 1)]
 
 
 def test_nor_on_a_host_whose_memory_is_being_left() -> None:
     plan = [preempt(1), start(2, 4), start(3, 8)]
-    made = acts(plan, job_of(1, 3), job_of(2, memory_mib=1), job_of(3))
-    assert made == [("stopping", 1, 1), ("intended", 3, 1)]
+    events = acts(plan, job_of(1, 3), job_of(2, memory_mib=1), job_of(3))
+    assert events == [("stopping", 1, 1), ("intended", 3, 1)]
 
 
 def test_protected_jobs_are_not_stopped_and_keep_their_devices() -> None:

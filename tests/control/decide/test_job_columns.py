@@ -21,7 +21,7 @@ from tests.control.live_cases import (
 from flyball.control.decide import job_slots
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import Table
-from flyball.control.decide.name_codes import Names
+from flyball.control.decide.name_codes import NameCodes
 from flyball.control.jobs.live_state import Book
 from flyball.control.jobs.request import LIMITS, Demand, can_hold, cluster_of
 from flyball.core.jobs import Job, JobSpec, JobState, request_of
@@ -54,15 +54,17 @@ class Kept:
         return table.view(self.book.ended, self.book.down)
 
 
-def assert_same(found: tuple[View, Any], expected: tuple[View, Any]) -> None:
-    (view, ids), (other, other_ids) = found, expected
+def assert_same(actual: tuple[View, Any], expected: tuple[View, Any]) -> None:
+    (view, ids), (other, other_ids) = actual, expected
     assert ids.tolist() == other_ids.tolist()
-    for each in fields(View)[1:]:
-        assert getattr(view, each.name).tolist() == getattr(other, each.name).tolist(), each.name
-    for each in fields(view.workload):
-        mine, theirs = getattr(view.workload, each.name), getattr(other.workload, each.name)
-        assert np.array_equal(mine, theirs), each.name
-    digests = [each.digest(CLUSTER, Knobs(), START_US) for each in (view, other)]
+    for column in fields(View)[1:]:
+        assert getattr(view, column.name).tolist() == getattr(other, column.name).tolist(), (
+            column.name
+        )
+    for column in fields(view.workload):
+        mine, theirs = getattr(view.workload, column.name), getattr(other.workload, column.name)
+        assert np.array_equal(mine, theirs), column.name
+    digests = [column.digest(CLUSTER, Knobs(), START_US) for column in (view, other)]
     assert digests[0] == digests[1]
 
 
@@ -100,7 +102,7 @@ def test_a_job_only_thought_of_does_not_shape_the_one_that_comes() -> None:
 OTHER: dict[type, Any] = {str: "other", tuple: ("other",), dict: {"A": "b"}}
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(JobSpec)])
+@pytest.mark.parametrize("name", [field.name for field in fields(JobSpec)])
 def test_a_request_is_all_that_a_slot_and_a_check_depend_on(name: str) -> None:
     """Else two jobs that ask for the same would be taken for each other."""
     spec = spec_of()
@@ -110,7 +112,7 @@ def test_a_request_is_all_that_a_slot_and_a_check_depend_on(name: str) -> None:
     assert other != spec
     if request_of(other) == request_of(spec):
         table = Table(Demand(ONE_NODE))
-        job_slots = [table._values(Job(1, each, START_US), 0, 0) for each in (spec, other)]
+        job_slots = [table._values(Job(1, variant, START_US), 0, 0) for variant in (spec, other)]
         assert job_slots[0] == job_slots[1]
         assert name not in LIMITS
 
@@ -217,8 +219,8 @@ def test_who_waits_in_vain_is_not_in_the_view() -> None:
 
 
 def test_names_are_settled_by_the_alphabet() -> None:
-    names = Names()
-    codes = np.array([names.code(each) for each in ("zoe", "", "ada", "zoe", "ben")])
+    names = NameCodes()
+    codes = np.array([names.code(name) for name in ("zoe", "", "ada", "zoe", "ben")])
     assert codes.tolist() == [0, -1, 1, 0, 2]
     settled, used = names.settle(codes[:4])
     assert (settled.tolist(), used) == ([1, -1, 0, 1], ("ada", "zoe"))
@@ -240,7 +242,7 @@ def test_kinds_of_jobs_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPat
             kept.add(about("cancel", job - 6))
     table = kept.table
     assert len(table._slot_of) == 6
-    assert not table._kinds.too_many(6 + 4)
+    assert not table._shapes.too_many(6 + 4)
     assert_same(kept.view(), kept.fresh())
     like = {job: int(table._slots["like"][slot]) for job, slot in table._slot_of.items()}
-    assert [like[each] == like[each + 1] for each in (96, 97, 98, 99)] == [True, False] * 2
+    assert [like[job] == like[job + 1] for job in (96, 97, 98, 99)] == [True, False] * 2

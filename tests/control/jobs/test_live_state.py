@@ -137,7 +137,7 @@ NONSENSE: list[tuple[str, list[Event], Event]] = [
 
 
 @pytest.mark.parametrize(
-    ("before", "event"), [each[1:] for each in NONSENSE], ids=[each[0] for each in NONSENSE]
+    ("before", "event"), [case[1:] for case in NONSENSE], ids=[case[0] for case in NONSENSE]
 )
 def test_what_makes_no_sense_any_more_changes_nothing(before: list[Event], event: Event) -> None:
     book = book_of(*before)
@@ -178,10 +178,10 @@ def test_wishes_count_what_others_want() -> None:
 def test_watchers_hear_of_a_load_and_of_changes() -> None:
     book, heard = Book(), []
     book.watchers.append(lambda changes: heard.append(sorted(changes)))
-    made = book.fold([submitted(1), submitted(2)])
-    book.load(7, made.values(), [(9, JobState.FAILED)], {1})
+    folded = book.fold([submitted(1), submitted(2)])
+    book.load(7, folded.values(), [(9, JobState.FAILED)], {1})
     assert (book.seq, dict(book.ended), book.down) == (7, {9: JobState.FAILED}, {1})
-    assert book.get(1) is made[1] and book.get(9) is None
+    assert book.get(1) is folded[1] and book.get(9) is None
     absorb(book, [about("cancel", 2, attempt=0)])
     assert heard == [[1, 2], [2]]
 

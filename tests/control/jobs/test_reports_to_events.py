@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.control.live_cases import START_US, spec_of
 
-from flyball.control.jobs.reports_to_events import MOST_LOST, events_of
+from flyball.control.jobs.reports_to_events import MAX_LOST, events_of
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, Report
 
@@ -23,9 +23,9 @@ def job_of(stopping: str = "", **values: Any) -> Job:
 
 
 def event_of(job: Job, what: str, time_us: int = OVER, **values: Any) -> Event | None:
-    made = events_of([Report(1, job.attempt, what, time_us, values)], {1: job}, NOW)
-    assert len(made) < 2
-    return made[0] if made else None
+    events = events_of([Report(1, job.attempt, what, time_us, values)], {1: job}, NOW)
+    assert len(events) < 2
+    return events[0] if events else None
 
 
 def outcome(job: Job, what: str, **values: Any) -> tuple[Any, ...]:
@@ -72,8 +72,8 @@ def test_lost_supervisors() -> None:
     assert outcome(job_of("cancel"), "lost") == ("ended", "CANCELLED", "")
     gone = ("ended", "NODE_FAIL", "supervisor-lost")
     assert outcome(job_of(requeue=False), "lost") == gone
-    assert outcome(job_of(failures=MOST_LOST), "lost") == gone
-    assert outcome(job_of(failures=MOST_LOST - 1), "lost") == ("requeued", "lost", "")
+    assert outcome(job_of(failures=MAX_LOST), "lost") == gone
+    assert outcome(job_of(failures=MAX_LOST - 1), "lost") == ("requeued", "lost", "")
 
 
 def test_what_never_began() -> None:

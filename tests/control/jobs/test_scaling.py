@@ -39,9 +39,9 @@ class Steps:
             return np.zeros(0), np.zeros(0)
         self.asked.append(name)
         job = self.rig.job(int(name.split(".")[1]))
-        log = [each for each in job.values["tuned"]["log"] if each["what"] == "resized"]
+        log = [entry for entry in job.values["tuned"]["log"] if entry["what"] == "resized"]
         marks = [(job.started_us / US_PER_S, log[0]["before"])]
-        marks += [(each["time"], each["after"]) for each in log]
+        marks += [(entry["time"], entry["after"]) for entry in log]
         times, done = [], [0.0]
         for at in np.arange(marks[0][0], self.rig.now / US_PER_S, 1.0):
             size = [size for since, size in marks if since <= at][-1]
@@ -101,8 +101,8 @@ def test_a_change_of_size_is_measured_once_and_is_on_record(tmp_path: Path) -> N
     rig.pass_s(10)
     assert scaled(tell(rig, follower)) == [], "it has hardly begun"
     rig.pass_s(60)
-    ((said, parallel, changes),) = scaled(tell(rig, follower))
-    assert (said, changes) == (job, 1)
+    ((job_id, parallel, changes),) = scaled(tell(rig, follower))
+    assert (job_id, changes) == (job, 1)
     assert parallel == pytest.approx(0.7, abs=0.02)
     assert scaling_of(rig.job(job)) == Scaling(parallel, 1)
     rig.pass_s(60)
@@ -166,7 +166,7 @@ def test_a_job_grows_where_there_is_room_and_not_if_it_does_not_help(tmp_path: P
     rig.plane.beside.hear({"scaled": [[job, 0.05, 1]]})
     rig.pass_s(300)
     assert rig.job(job).rows[0].mask.bit_count() == 1
-    reasons = [each["reason"] for each in rig.job(job).values["tuned"]["log"]]
+    reasons = [entry["reason"] for entry in rig.job(job).values["tuned"]["log"]]
     assert reasons == ["grew", "shrank"]
     assert rig.job(job).attempt == 1, "without a new start"
     assert rig.verdict().differing == []
@@ -184,4 +184,4 @@ def test_a_job_makes_room_for_one_that_came(tmp_path: Path) -> None:
 
 
 def scaled(messages: list[dict[str, Any]]) -> list[Any]:
-    return [row for each in messages for row in each.get("scaled", [])]
+    return [row for message in messages for row in message.get("scaled", [])]

@@ -29,7 +29,7 @@ def test_shrink_and_grow(tmp_path: Path) -> None:
     assert rig.job(job).rows == (Row(0, 1),)
     rig.plane.resize(job, 4)
     assert rig.job(job).rows == (Row(0, 15),)
-    assert [each for each in rig.engine.steered if isinstance(each, Resize)] == [
+    assert [order for order in rig.engine.steered if isinstance(order, Resize)] == [
         Resize(job, 1, 1, (Row(0, 1),)),
         Resize(job, 1, 2, (Row(0, 15),)),
     ]
@@ -45,7 +45,7 @@ def test_what_is_freed_is_given_to_others(tmp_path: Path) -> None:
     rig.plane.resize(job, 1)
     rig.settle()
     assert rig.job(other).rows == (Row(0, 14),)
-    kinds = [type(each).__name__ for each in rig.engine.actions]
+    kinds = [type(action).__name__ for action in rig.engine.actions]
     assert kinds == ["Launch", "Resize", "Launch"], "room is made before it is used"
     with pytest.raises(Unavailable, match="0 of 4 are free"):
         rig.plane.resize(job, 2)
@@ -118,8 +118,8 @@ def test_accelerators_change_by_a_new_start(tmp_path: Path) -> None:
     rig.pass_s(1)
     rig.plane.resize(job, 4)
     rig.pass_s(1)
-    found = rig.job(job)
-    assert (found.attempt, found.rows) == (2, (Row(0, 15),))
+    current = rig.job(job)
+    assert (current.attempt, current.rows) == (2, (Row(0, 15),))
     assert rig.engine.stopped == [(job, 1, "preempt")]
     assert rig.verdict().differing == []
 
@@ -154,7 +154,7 @@ def test_a_size_survives_a_restart(tmp_path: Path) -> None:
     rig.engine.lose((job, 1))
     rig.settle()
     assert rig.job(job).rows == (Row(0, 1),), "it starts again with the size it had"
-    assert len([each for each in rig.engine.steered if each.attempt == 2]) == 0
+    assert len([order for order in rig.engine.steered if order.attempt == 2]) == 0
     assert rig.verdict().differing == []
 
 
@@ -230,7 +230,7 @@ def test_an_order_is_done_once_however_late_he_wakes_who_gave_it(
     monkeypatch.setattr(rig.plane, "step", lambda: (step(), step())[0])
     rig.plane.resize(job, 1)
     log = rig.plane.view(rig.job(job))["tuning"]["log"]
-    assert [(each["before"], each["after"]) for each in log] == [(2, 1)]
+    assert [(entry["before"], entry["after"]) for entry in log] == [(2, 1)]
 
 
 def test_the_log_says_what_was_done(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_the_log_says_what_was_done(tmp_path: Path) -> None:
     assert view["elastic"] == [1, 4]
     tuning = view["tuning"]
     assert (tuning["devices"], tuning["share"]) == (1, 0.8)
-    log = [(each["what"], each["before"], each["after"]) for each in tuning["log"]]
+    log = [(entry["what"], entry["before"], entry["after"]) for entry in tuning["log"]]
     assert log == [("resized", 2, 1), ("capped", 1.0, 0.8), ("checkpointed", None, None)]
     assert tuning["log"][0]["who"] == "ada"
     assert rig.plane.view(rig.job(started(rig, cpus=1)))["tuning"] is None

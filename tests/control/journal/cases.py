@@ -54,8 +54,8 @@ def started(job: int, attempt: int = 1, time_us: int = START_US + 2) -> Event:
 def ended(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Event:
     """The attempt and the job are over."""
     about = {"kind": "ended", "time_us": time_us, "job": job, "attempt": attempt}
-    said = {"exit_code": 0, "cpu_s": 1.5, "max_rss_mib": 812}
-    return {**about, "state": "COMPLETED", "over_us": time_us, "values": said, **values}
+    defaults = {"exit_code": 0, "cpu_s": 1.5, "max_rss_mib": 812}
+    return {**about, "state": "COMPLETED", "over_us": time_us, "values": defaults, **values}
 
 
 def requeued(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Event:
@@ -94,10 +94,10 @@ class Kept:
 
 def everything(history: History) -> list[tuple[int, Event]]:
     """All events, page by page."""
-    found: list[tuple[int, Event]] = []
-    while page := history.events(found[-1][0] if found else 0, limit=500):
-        found += page
-    return found
+    events: list[tuple[int, Event]] = []
+    while page := history.events(events[-1][0] if events else 0, limit=500):
+        events += page
+    return events
 
 
 def every_job(history: History) -> dict[int, Job]:
@@ -107,12 +107,12 @@ def every_job(history: History) -> dict[int, Job]:
 
 def folded(events: Sequence[tuple[int, Event]]) -> dict[int, Job]:
     """What the events alone make of the jobs."""
-    book, made = Book(), dict[int, Job]()
+    book, jobs = Book(), dict[int, Job]()
     for seq, event in events:
         changes = book.fold([event])
         book.absorb(seq, changes, [event])
-        made |= changes
-    return made
+        jobs |= changes
+    return jobs
 
 
 def life(seed: int, first_job: int = 1) -> Iterator[list[Event]]:

@@ -108,7 +108,7 @@ def test_an_upgrade_keeps_everything_and_a_backup(old: Path, tmp_path: Path) -> 
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     with History(backup) as before:
         assert before.last().seq == 3
-    assert {each.name for each in tmp_path.iterdir() if each.is_file()} <= {
+    assert {file.name for file in tmp_path.iterdir() if file.is_file()} <= {
         *(f"{backup.name}{end}" for end in ("", "-shm", "-wal")),
         *(f"journal.db{end}" for end in ("", "-shm", "-wal")),
     }
@@ -153,7 +153,7 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
 def test_a_start_without_an_upgrade_needs_no_alembic(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [each for each in sys.modules if each.split(".")[0] == "alembic"]:
+    for name in [module for module in sys.modules if module.split(".")[0] == "alembic"]:
         monkeypatch.delitem(sys.modules, name)
     with Journal(old, lambda events: {}, inline=True):
-        assert not [each for each in sys.modules if each.split(".")[0] == "alembic"]
+        assert not [module for module in sys.modules if module.split(".")[0] == "alembic"]

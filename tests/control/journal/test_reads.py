@@ -44,10 +44,10 @@ EVENTS: list[Event] = [
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    made = Kept(tmp_path_factory.mktemp("reads") / "journal.db")
-    made.journal.append(EVENTS).wait()
-    yield made
-    made.journal.close()
+    opened = Kept(tmp_path_factory.mktemp("reads") / "journal.db")
+    opened.journal.append(EVENTS).wait()
+    yield opened
+    opened.journal.close()
 
 
 def ids(history: History, query: JobQuery) -> list[int]:
@@ -97,9 +97,9 @@ def test_limits(kept: Kept) -> None:
 
 
 def test_what_no_job_can_have(kept: Kept) -> None:
-    with pytest.raises(BadInput, match="nothing can be found by that"):
+    with pytest.raises(BadInput, match="cannot be searched for"):
         kept.journal.job(2**70)
-    with pytest.raises(BadInput, match="nothing can be found by that"):
+    with pytest.raises(BadInput, match="cannot be searched for"):
         kept.journal.jobs(JobQuery(user="\udce9"))
     with pytest.raises(BadInput, match="a name of 60,000 characters; use at most 1,000"):
         kept.journal.jobs(JobQuery(name="%" * 60_000))

@@ -35,16 +35,16 @@ from flyball.core.live import Event
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
-    made = Kept(tmp_path / "journal.db")
-    yield made
-    made.journal.close()
+    opened = Kept(tmp_path / "journal.db")
+    yield opened
+    opened.journal.close()
 
 
 @pytest.fixture
 def threaded(tmp_path: Path) -> Iterator[Kept]:
-    made = Kept(tmp_path / "journal.db", inline=False)
-    yield made
-    made.journal.close()
+    opened = Kept(tmp_path / "journal.db", inline=False)
+    yield opened
+    opened.journal.close()
 
 
 def test_numbers_are_given_in_order(kept: Kept) -> None:
@@ -69,10 +69,10 @@ def test_a_threaded_journal_does_the_same(threaded: Kept) -> None:
     tickets = [threaded.journal.append(events) for events in islice(life(1), 60)]
     numbers = [ticket.wait(30) for ticket in tickets]
     assert numbers == sorted(set(numbers))
-    found = everything(threaded.journal)
-    assert [seq for seq, _ in found] == list(range(1, numbers[-1] + 1))
-    assert [(seq, dict(event)) for seq, event in threaded.told] == found
-    assert every_job(threaded.journal) == folded(found)
+    stored = everything(threaded.journal)
+    assert [seq for seq, _ in stored] == list(range(1, numbers[-1] + 1))
+    assert [(seq, dict(event)) for seq, event in threaded.told] == stored
+    assert every_job(threaded.journal) == folded(stored)
 
 
 def test_many_appends_share_a_commit(tmp_path: Path) -> None:
@@ -131,10 +131,10 @@ def test_records_and_appends_of_many_threads_are_all_kept(threaded: Kept) -> Non
                 threaded.journal.append([submitted(job)]).wait(30)
 
     writers = [threading.Thread(target=write, args=[1 + 20 * at]) for at in range(6)]
-    for each in writers:
-        each.start()
-    for each in writers:
-        each.join(60)
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
     assert sorted(threaded.book.jobs) == list(range(1, 121))
     assert [seq for seq, _ in threaded.told] == list(range(1, 121))
 
@@ -278,8 +278,8 @@ def test_closing_writes_what_was_appended(tmp_path: Path) -> None:
 def test_only_the_owner_reads_the_file(kept: Kept) -> None:
     kept.journal.append([submitted(1)]).wait()
     files = list(kept.journal.path.parent.iterdir())
-    assert {each.name for each in files} == {"journal.db", "journal.db-wal", "journal.db-shm"}
-    assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+    assert {file.name for file in files} == {"journal.db", "journal.db-wal", "journal.db-shm"}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
 def test_a_commit_is_synced(kept: Kept) -> None:

@@ -25,26 +25,26 @@ WRITE = "import json,os,sys;json.dump([dict(os.environ),sys.stdin.read()],open(s
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    with hook_server() as made:
-        yield made
+    with hook_server() as server:
+        yield server
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path)
-    yield made
-    made.plane.notices.stop()
+    opened = Rig(tmp_path)
+    yield opened
+    opened.plane.notices.stop()
 
 
 def results(rig: Rig, job: int) -> list[dict[str, Any]]:
-    found = rig.plane.view(rig.job(job))["notify"]
-    assert found is not None
-    return list(found)
+    notified = rig.plane.view(rig.job(job))["notify"]
+    assert notified is not None
+    return list(notified)
 
 
 def await_told(rig: Rig, *jobs: int) -> None:
     await_true(
-        lambda: all(each["ok"] is not None for job in jobs for each in results(rig, job)),
+        lambda: all(result["ok"] is not None for job in jobs for result in results(rig, job)),
         f"the targets of jobs {jobs}",
     )
 
@@ -94,7 +94,7 @@ def test_every_final_state_is_told(rig: Rig, hook: Hook) -> None:
     rig.finish()
     jobs = [pending, doomed, running, done, failed, late]
     await_told(rig, *jobs)
-    assert {each.body["id"]: each.body["state"] for each in hook.posted} == {
+    assert {post.body["id"]: post.body["state"] for post in hook.posted} == {
         pending: "CANCELLED", doomed: "CANCELLED", running: "CANCELLED", done: "COMPLETED",
         failed: "FAILED", late: "TIMEOUT",
     }  # fmt: skip
@@ -116,9 +116,9 @@ def test_command_gets_variables_and_json(
     await_told(rig, job)
     assert results(rig, job)[0]["message"] == "exit code 0"
     variables, stdin = json.loads(file.read_text())
-    wanted = {"FLYBALL_JOB_ID": str(job), "FLYBALL_JOB_NAME": "train", "MINE": "1"}
-    wanted |= {"FLYBALL_JOB_STATE": "FAILED", "FLYBALL_EXIT_CODE": "3", "FLYBALL_SIGNAL": ""}
-    assert wanted.items() <= variables.items()
+    expected = {"FLYBALL_JOB_ID": str(job), "FLYBALL_JOB_NAME": "train", "MINE": "1"}
+    expected |= {"FLYBALL_JOB_STATE": "FAILED", "FLYBALL_EXIT_CODE": "3", "FLYBALL_SIGNAL": ""}
+    assert expected.items() <= variables.items()
     assert "secret" not in variables.values()
     assert json.loads(stdin)["state"] == "FAILED"
     assert not (tmp_path / "x").exists()
@@ -139,7 +139,7 @@ def test_what_was_not_told_is_told_after_a_restart(rig: Rig, hook: Hook) -> None
     second = rig.submit(notify=((f"{hook.url}/c",),))
     rig.finish()
     await_told(rig, second)
-    assert [each.path for each in hook.posted] == ["/a", "/b", "/c"]
+    assert [post.path for post in hook.posted] == ["/a", "/b", "/c"]
     assert rig.verdict().differing == []
 
 
@@ -153,7 +153,7 @@ def test_target_that_was_told_is_not_told_again_for_the_sake_of_the_next(
     rig.plane.notices.stop()  # the command is killed, and nothing is on record of it
     rig.plane.close()
     rig.open()
-    assert [each["ok"] for each in results(rig, job)] == [True, None]
+    assert [result["ok"] for result in results(rig, job)] == [True, None]
     rig.plane.notices.timeout_s = 0.1
     rig.plane.notices.start()
     await_told(rig, job)
@@ -171,7 +171,7 @@ def test_old_ends_are_not_told_after_a_restart(rig: Rig, hook: Hook) -> None:
     new = rig.submit(notify=((f"{hook.url}/new",),))
     rig.finish()
     await_told(rig, new)
-    assert [each.path for each in hook.posted] == ["/new"]
+    assert [post.path for post in hook.posted] == ["/new"]
     assert results(rig, old)[0]["ok"] is None
 
 
@@ -260,7 +260,7 @@ def test_what_the_queue_cannot_hold_is_recorded_as_not_told(
     monkeypatch.setattr(notices, "MAX_QUEUED", 2)
     jobs = [rig.submit(notify=((f"{hook.url}/ok",), ("true",))) for _ in range(3)]
     rig.finish()
-    assert [each["ok"] for each in results(rig, jobs[2])] == [False, False]
+    assert [result["ok"] for result in results(rig, jobs[2])] == [False, False]
     assert "2 other ended jobs" in results(rig, jobs[2])[0]["message"]
     rig.plane.notices.start()
     await_told(rig, *jobs)
@@ -286,7 +286,7 @@ def test_last_words_and_results_are_both_kept(
     rig.pass_s(10)  # and here after
     for job, step in ((late, 2.0), (third, 3.0)):
         assert rig.job(job).values["progress"] == {"step": step}
-        assert [each["ok"] for each in results(rig, job)] == [True]
+        assert [result["ok"] for result in results(rig, job)] == [True]
     assert learnt == [early, late, third]
     assert rig.verdict().differing == []
 
