@@ -1,4 +1,4 @@
-"""The journal under fire: full and broken disks, torn and damaged files, kill -9."""
+"""The journal under faults: full and broken disks, torn and damaged files, kill -9."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def check_whole(history: History) -> list[tuple[int, Event]]:
-    """No gap in the numbers, no append in part, and the table of states is the events' fold."""
+    """Check that numbers have no gap, appends are whole, and states are the fold of the events."""
     events = everything(history)
     assert [seq for seq, _ in events] == list(range(1, len(events) + 1))
     assert every_job(history) == folded(events)
@@ -59,7 +59,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
 
 
 def test_a_full_disk(kept: Kept) -> None:
-    """SQLite's own "full", by a limit on the pages of the file."""
+    """Cause SQLite's "full" by a limit on the pages of the file."""
     journal, before = kept.journal, kept.journal.last().seq
     states = dict(kept.book.jobs)
     limit = {"pages": 1}
@@ -83,7 +83,7 @@ def test_a_full_disk(kept: Kept) -> None:
 
 
 def _renew(journal: Journal) -> None:
-    """The writer's next connection is a new one."""
+    """Have the writer open a new connection next time."""
     connection, journal._connection = journal._connection, None
     if connection is not None:
         connection.close()
@@ -129,7 +129,7 @@ def test_every_ticket_of_a_failed_commit_fails(kept: Kept) -> None:
     check_whole(kept.journal)
 
 
-def test_a_file_that_somebody_holds(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_MS", 20)
     other = Journal(kept.journal.path, kept.book.fold, inline=True)
     holder = sqlite3.connect(kept.journal.path, isolation_level=None)
@@ -188,7 +188,7 @@ def test_a_damaged_file_is_refused(kept: Kept, tmp_path: Path) -> None:
     again.journal.close()
 
 
-def test_a_large_file_is_not_read_through(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_not_checked_in_full(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.journal.close()
     path = kept.journal.path
     engine = sqlite.open_engine(path, writes=False)
@@ -207,7 +207,7 @@ WRITERS = 4
 
 
 def write_until_killed(path: Path, seed: int) -> None:
-    """What the killed process does: several threads append and say what was confirmed."""
+    """Append from several threads and print what was confirmed, until killed."""
     kept = Kept(path, inline=False)
 
     def work(worker: int) -> None:
@@ -224,7 +224,7 @@ def write_until_killed(path: Path, seed: int) -> None:
 
 
 def write_with_little_room(path: Path) -> None:
-    """What the process with a file size limit does: fail, get room, go on."""
+    """Fail at a file size limit, get room, and continue."""
     kept = Kept(path)
     kept.journal.append([submitted(1)]).wait()
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -254,7 +254,7 @@ def process(*arguments: object) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("kills", [6, pytest.param(60, marks=pytest.mark.soak)])
 def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
-    """Whatever was confirmed is there after a kill, and nothing is there by half."""
+    """All confirmed appends are there after a kill, and none in part."""
     path, draw = tmp_path / "journal.db", random.Random(5)
     confirmed: dict[str, int] = {}
     for seed in range(1, kills + 1):

@@ -25,7 +25,7 @@ def start(state: Path, points: Path, kill_at: int) -> subprocess.Popen[str]:
 
 
 def start_and_stop(state: Path) -> None:
-    """The real command starts on this folder, and its journal is whole."""
+    """Check that the real command starts on this folder, and its journal is intact."""
     command = [sys.executable, "-m", "flyball", *up_arguments(state)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -45,7 +45,7 @@ def start_and_stop(state: Path) -> None:
 
 
 def points_of_a_start(folder: Path) -> list[str]:
-    """What a first start passes until it says that it is up, in order."""
+    """Return the points that a first start passes until it is up, in order."""
     points = folder / "points"
     process = start(folder / "state", points, 0)
     try:
@@ -58,7 +58,7 @@ def points_of_a_start(folder: Path) -> list[str]:
 
 
 def killed_at(folder: Path, number: int) -> Path:
-    """A state folder whose first start was killed at this point."""
+    """Return a state folder whose first start was killed at this point."""
     state = folder / f"state-{number}"
     process = start(state, folder / f"points-{number}", number)
     _out, errors = process.communicate(timeout=WAIT_S)
@@ -67,7 +67,7 @@ def killed_at(folder: Path, number: int) -> Path:
 
 
 def first_of(points: list[str], beginning: str) -> int:
-    """The number of the first point with such a name."""
+    """Return the number of the first point with such a name."""
     for number, point in enumerate(points, 1):
         if point.startswith(beginning):
             return number

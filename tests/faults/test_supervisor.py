@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engines.rig import SLEEP, WAIT_S, Rig, gone, until
+from tests.engines.rig import SLEEP, WAIT_S, Rig, gone
+from tests.until import until
 
 from flyball.core.live import Report
 from flyball.engines.local import attempts, claim, proc
@@ -40,7 +41,7 @@ def whats(reports: list[Report]) -> list[str]:
 def test_killed_supervisor_is_lost_and_leaves_nothing(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is found out by the file that the kernel closes, before the folder is read anew."""
+    """It is noticed by the file that the kernel closes, before the folder is rescanned."""
     monkeypatch.setattr(attempts, "CLOSING_S", WAIT_S)
     rig.launch("sh", "-c", "sleep 60 & setsid sleep 61 & echo on; wait")
     rig.until_prints("on")
@@ -104,7 +105,7 @@ def test_a_record_outweighs_a_death(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["start", "boot"])
 def test_another_process_with_the_same_pid_is_not_it(rig: Rig, field: str) -> None:
-    """A pid that was given away again, or a machine that was started anew."""
+    """A reused pid, or a machine that was rebooted."""
     other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     stat = proc.stat(other.pid)
     assert stat is not None
@@ -126,7 +127,7 @@ def test_another_process_with_the_same_pid_is_not_it(rig: Rig, field: str) -> No
     other.wait()
 
 
-def test_a_blank_claim_is_lost_unless_somebody_holds_it(rig: Rig) -> None:
+def test_a_blank_claim_is_lost_unless_a_process_holds_it(rig: Rig) -> None:
     path = rig.state / "engine" / "1.1"
     holder = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", f"f = open({str(path)!r}, 'w'); print(1, flush=True)\n"
@@ -266,7 +267,7 @@ def test_killed_control_plane(rig: Rig) -> None:
     assert "6.1" not in rig.claims()  # no spawner was left that could still begin it
 
 
-def test_reconcile_kills_what_nobody_expects(tmp_path: Path) -> None:
+def test_reconcile_kills_unexpected_attempts(tmp_path: Path) -> None:
     first = Rig(tmp_path)
     for job in (1, 2):
         first.launch("sh", "-c", "setsid sleep 60 & echo on; wait", job=job)
@@ -310,7 +311,7 @@ CLAIMANT = """
 
 
 def test_a_token_is_claimed_once(tmp_path: Path) -> None:
-    """Four processes want the same twenty."""
+    """Four processes try to claim the same twenty."""
     hear, tell = os.pipe()
     command = [sys.executable, "-I", "-S", "-c", textwrap.dedent(CLAIMANT)]
     command += [str(SRC / "flyball" / "engines"), str(tmp_path)]
@@ -325,15 +326,17 @@ def test_a_token_is_claimed_once(tmp_path: Path) -> None:
 
 
 def test_void_and_launch_race(rig: Rig, tmp_path: Path) -> None:
-    """Whoever is first, the attempt runs or is void, never both."""
+    """Whichever is first, the attempt runs or is void, never both."""
     for job in range(1, 21):
         rig.launch("sh", "-c", f"echo >> {tmp_path}/ran.{job}", job=job)
         rig.engine._attempts.make_void((job, 1), fenced=True)
     rig.launch("true", job=99)
     rig.ended(job=99)
+
+    def outcomes() -> dict[int, str]:
+        rig.seen += rig.engine.observe()
+        return {report.job: report.what for report in rig.seen if report.what in ("ended", "void")}
+
+    until(lambda: len(outcomes()) == 21)
     for job in range(1, 21):
-        while (job, 1) not in rig.engine._attempts.over:
-            rig.engine.wait(0.1)
-            rig.engine.observe()
-        void = rig.engine._attempts.over[job, 1].what == "void"
-        assert (tmp_path / f"ran.{job}").exists() != void
+        assert (tmp_path / f"ran.{job}").exists() != (outcomes()[job] == "void")

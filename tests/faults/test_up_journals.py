@@ -7,17 +7,16 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.control.journal.cases import Kept, submitted
+from tests.until import WAIT_S, until
 
 FLYBALL = (sys.executable, "-m", "flyball")
 UPGRADED = Path(__file__).with_name("upgraded_up.py")
-WAIT_S = 240.0
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def up(state: Path, program: Sequence[str] = FLYBALL) -> tuple[str, int, str]:
-    """Start, and stop once it is up: the first line it printed, exit code, what it said."""
+    """Start, and stop once it is up; return its first line, exit code and standard error."""
     command = [*program, "up", "--state", str(state), "--no-agent", "--no-foresight"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -53,7 +52,7 @@ def check_starts(state: Path, program: Sequence[str] = FLYBALL) -> None:
 
 
 def check_refused(state: Path, *words: str) -> None:
-    """It exits with 2 and one line with all of these words."""
+    """Check that it exits with 2 and prints one line with all of these words."""
     first_line, code, errors = up(state)
     assert (first_line, code) == ("", 2), errors
     lines = errors.splitlines()
@@ -160,7 +159,7 @@ def test_doctor_says_that_a_journal_is_damaged(state: Path) -> None:
 
 
 def finding(state: Path) -> dict[str, str]:
-    """What `doctor` finds out about the journal."""
+    """Return what `doctor` finds about the journal."""
     code, out, errors = offline("doctor", "--state", str(state), "--json")
     assert code == 0, errors
     return next(entry for entry in json.loads(out)["findings"] if entry["name"] == "journal")
@@ -186,10 +185,7 @@ def test_removed_endpoint_file_is_written_again(state: Path) -> None:
         assert process.stdout.readline().startswith("flyball is up: ")
         before = endpoint.read_text()
         endpoint.unlink()
-        deadline_s = time.monotonic() + WAIT_S
-        while not endpoint.exists():
-            assert time.monotonic() < deadline_s, "it was not written again"
-            time.sleep(0.05)
+        until(endpoint.exists, "the endpoint file is written again")
         assert endpoint.read_text() == before
     finally:
         process.kill()

@@ -1,4 +1,4 @@
-"""The active jobs a page at a time: nobody who stays active is passed over."""
+"""Pages of the active jobs: a job that stays active is never skipped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_pages_together_are_all_of_it(limit: int) -> None:
     assert listed == [3, 2, 1, 5, 4]
 
 
-def test_a_job_that_ends_between_two_pages_moves_nobody() -> None:
+def test_a_job_that_ends_between_two_pages_shifts_no_other() -> None:
     jobs = [waiting(job_id) for job_id in range(1, 7)]
     first = page_of(jobs, QueueQuery(limit=3))
     second = page_of(jobs[3:], QueueQuery(limit=3, cursor=first.next or ""))
@@ -65,7 +65,7 @@ def test_a_job_that_starts_between_two_pages_is_not_missed() -> None:
     assert ids(page_of(jobs[1:4], QueueQuery(cursor=idle.next or ""))) == [3, 4]
 
 
-def test_a_job_that_is_set_aside_between_two_pages_comes_again() -> None:
+def test_a_job_preempted_between_two_pages_is_listed_again() -> None:
     jobs = [running(1), running(2), waiting(3)]
     first = page_of(jobs, QueueQuery(limit=2))
     jobs[0] = replace(jobs[0], state=JobState.PENDING, since_us=START_US + 9)
@@ -82,6 +82,6 @@ def test_filters() -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "1_2", "1_1_x_3_4", "1_1_1.0_3_4_5"])
-def test_a_cursor_of_nobody(cursor: str) -> None:
+def test_an_invalid_cursor(cursor: str) -> None:
     with pytest.raises(BadInput, match="not a cursor of a page of the queue"):
         page_of([], QueueQuery(cursor=cursor))

@@ -1,4 +1,4 @@
-"""How long might a job run?"""
+"""Guesses of how long a job runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_running_job_can_only_have_what_is_still_ahead() -> None:
     assert set(guess(history, 60.0).seconds) == {90.0, 100.0}
 
 
-def test_who_outlives_all_history_goes_on_as_long_again() -> None:
+def test_a_job_that_outlives_all_history_is_expected_to_double() -> None:
     history = Durations([ended(seconds) for seconds in (10, 11, 12)])
     guessed = guess(history, 500.0, estimate_s=20.0)
     assert guessed.method == "the stated estimate"
@@ -77,7 +77,7 @@ def test_a_limit_cuts_off() -> None:
     assert set(guess(history, limit_s=95.0).seconds) == {90.0, 95.0}
 
 
-def test_only_jobs_that_came_to_their_own_end_teach() -> None:
+def test_only_jobs_that_ended_by_themselves_are_learnt_from() -> None:
     states = (JobState.CANCELLED, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY)
     history = Durations([ended(10, state) for state in states for _ in range(3)])
     history.learn(replace(ended(10), first_start_us=0))
@@ -120,7 +120,7 @@ def test_jobs_with_other_names_or_programs_do_not_replace_a_stated_estimate() ->
         assert 500 < np.median(guessed.seconds) < 700
 
 
-def test_owner_whose_jobs_take_twice_the_estimate_is_believed_half() -> None:
+def test_estimates_of_an_owner_whose_jobs_take_twice_as_long_are_doubled() -> None:
     history = Durations([ended(20, name=f"n{at}", estimate_s=10.0) for at in range(8)])
     guessed = guess(history, name="new", estimate_s=100.0)
     assert 170 < np.median(guessed.seconds) < 215
@@ -156,7 +156,7 @@ def test_program_of_a_command(argv: tuple[str, ...], program: str) -> None:
     assert durations.program_of(argv) == program
 
 
-def test_names_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_do_not_recur_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner's own group was used last by each of them, and stays."""
     monkeypatch.setattr(durations, "MOST_GROUPS", 10)
     history = Durations([ended(50) for _ in range(3)])

@@ -1,4 +1,4 @@
-"""Energy by counters, from telemetry as the agent stores it; and when it is not to be had."""
+"""Energy by counters, from telemetry as the agent stores it; and when it is not available."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CORES = [5.5, 25.5, [[0, 1]], 10.0]
 
 
 def test_cores_have_their_share_of_the_package(tmp_path: Path) -> None:
-    """20 s of 50 W; of the 40 s of processor time the job had 10."""
+    """20 s of 50 W; of the 40 s of CPU time the job had 10."""
     energy = measured(ran(CORES), ONE_NODE, telemetry(tmp_path), START_US + 60 * S)
     assert energy.joules == pytest.approx(250.0)
     assert energy.note == "package counter, its share of CPU time"
@@ -76,7 +76,7 @@ def test_attempts_add_up_and_waits_do_not_count(tmp_path: Path) -> None:
     assert energy.joules == pytest.approx(250.0 + 500.0)
 
 
-def test_accelerators_have_counters_of_their_own(tmp_path: Path) -> None:
+def test_accelerators_have_separate_counters(tmp_path: Path) -> None:
     """The agent numbers all devices; the engine may have only some of them."""
     job = ran([10.0, 20.0, [[0, 3]], None], gpus=2)
     sensors = telemetry(tmp_path)
@@ -87,7 +87,7 @@ def test_accelerators_have_counters_of_their_own(tmp_path: Path) -> None:
     assert measured(part, GPUS, sensors, START_US + 60 * S).joules == pytest.approx(500.0)
 
 
-def test_asked_at_once_the_last_second_is_made_up_for(tmp_path: Path) -> None:
+def test_right_after_the_end_the_last_second_is_extrapolated(tmp_path: Path) -> None:
     job = ran([10.0, 30.5, [[0, 1]], 41.0])
     energy = measured(job, ONE_NODE, telemetry(tmp_path, seconds=30), START_US + 31 * S)
     assert energy.joules == pytest.approx(20.5 * 50.0)
@@ -116,7 +116,9 @@ RESIZED = {"what": "resized", "time": START + 15}
         ),
     ],
 )  # fmt: skip
-def test_else_it_says_why_not(tmp_path: Path, job: Job, seen: dict[str, Any], why: str) -> None:
+def test_the_reason_why_it_is_not_measured(
+    tmp_path: Path, job: Job, seen: dict[str, Any], why: str
+) -> None:
     nodes = (*GPUS, *ONE_NODE)
     energy = measured(job, nodes, telemetry(tmp_path, **seen), START_US + 60 * S)
     assert energy.joules is None
@@ -129,7 +131,7 @@ def test_a_machine_without_counters(tmp_path: Path) -> None:
     assert energy == Energy(None, "no energy counter is read here")
 
 
-def test_the_receipt_says_which(tmp_path: Path) -> None:
+def test_the_receipt_names_the_source(tmp_path: Path) -> None:
     job = ran(CORES)
     seen = Seen(energy=Energy(250.0, "package counter, its share of CPU time"))
     bill = receipt(job, cluster_of(ONE_NODE, "live"), Prices(), START_US + 60 * S, seen)

@@ -51,7 +51,7 @@ def test_fewer_cores_would_be_earlier(rig: Rig) -> None:
     assert answer["p50_s"] == pytest.approx(60.0, abs=0.01)
 
 
-def test_who_is_ahead_goes_by_its_own_name(rig: Rig) -> None:
+def test_jobs_ahead_go_by_their_labels(rig: Rig) -> None:
     rig.submit(cpus=4, array_index=7)
     rig.submit(cpus=1)
     rig.settle()
@@ -69,7 +69,7 @@ def test_waiting_for_others(rig: Rig) -> None:
     assert answer["counterfactuals"][0]["p50_s"] == 0.0
 
 
-def test_who_does_not_wait(rig: Rig) -> None:
+def test_a_job_that_does_not_wait(rig: Rig) -> None:
     assert rig.plane.why(4)["sentence"] == "Job 4 is running."
     assert rig.plane.why(1)["sentence"] == "Job 1 is COMPLETED."
     rig.plane.cancel(4)
@@ -84,7 +84,7 @@ def test_who_does_not_wait(rig: Rig) -> None:
         rig.plane.why(99)
 
 
-def test_who_waits_in_vain(rig: Rig) -> None:
+def test_a_dependency_that_can_never_be_satisfied(rig: Rig) -> None:
     failing = rig.submit(cpus=1, env=env(5.0, code=1))
     rig.settle()
     job = rig.submit(after=(("afterok", failing),))

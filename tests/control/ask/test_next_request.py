@@ -34,7 +34,7 @@ def suggestion(job: Job, most_mib: float = 0.0, **progress: Any) -> Mapping[str,
 
 
 @pytest.mark.parametrize(
-    ("limit_mib", "most_mib", "wanted"),
+    ("limit_mib", "most_mib", "expected"),
     [
         (2048, 0.0, {"memory_mib": 4096, "text": "--mem 2G; next time: --mem 4G"}),
         (2048, 2048.0, {"memory_mib": 4096, "text": "--mem 2G; next time: --mem 4G"}),

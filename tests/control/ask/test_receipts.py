@@ -1,4 +1,4 @@
-"""What jobs took, reckoned by hand."""
+"""Receipts checked against figures computed by hand."""
 
 from __future__ import annotations
 
@@ -124,5 +124,5 @@ def test_a_limit_that_was_kept_is_enough() -> None:
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.RUNNING])
-def test_nothing_to_learn_from_who_did_not_complete(state: JobState) -> None:
+def test_no_suggestion_for_a_job_that_did_not_complete(state: JobState) -> None:
     assert list(advice(replace(DONE, state=state), 900.0)) == ["text"]

@@ -1,4 +1,4 @@
-"""Start-time forecasts keep what they promise, whatever the roll-outs say."""
+"""Start-time forecasts hold at their levels, whatever the roll-outs say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flyball.core.errors import BadInput
 
 
 def follow(bands: StartBands, bias: float, jobs: int, seed: int) -> tuple[float, float, float]:
-    """Jobs whose waits lie around `bias` times what roll-outs say; the kept parts, the p90."""
+    """Run jobs that wait about `bias` times as long as forecast; return shares kept and the p90."""
     rng = np.random.default_rng(seed)
     kept: list[list[bool]] = [[], []]
     for job in range(jobs):
@@ -29,7 +29,7 @@ def follow(bands: StartBands, bias: float, jobs: int, seed: int) -> tuple[float,
 
 
 @pytest.mark.parametrize("bias", [0.3, 1.0, 5.0])
-def test_edges_are_kept_as_often_as_they_say(bias: float) -> None:
+def test_edges_hold_as_often_as_their_level(bias: float) -> None:
     p50, p90, edge_s = follow(StartBands(), bias, 4000, 1)
     assert p50 == pytest.approx(0.5, abs=0.03)
     assert p90 == pytest.approx(0.9, abs=0.02)
@@ -51,7 +51,7 @@ def test_a_wait_stays_one() -> None:
     assert edges.p50_s <= edges.p90_s < 20.0
 
 
-def test_a_miss_is_known_when_the_edge_has_passed() -> None:
+def test_a_miss_is_counted_when_the_edge_has_passed() -> None:
     bands = StartBands()
     edges = bands.expect(1, Edges(100.0, 200.0), 0.0)
     bands.advance(150.0)
@@ -75,7 +75,7 @@ def test_only_the_first_forecast_of_a_job_counts() -> None:
     assert bands.coverage() == [1.0, 1.0]
 
 
-def test_who_is_cancelled_teaches_nothing() -> None:
+def test_a_cancelled_job_is_not_learnt_from() -> None:
     bands = StartBands()
     bands.expect(1, Edges(100.0, 200.0), 0.0)
     bands.forget(1)
@@ -107,13 +107,13 @@ def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
         json.dumps({**StartBands().as_dict(), "outcomes": [[1]]}),
     ],
 )
-def test_a_bad_file_is_a_new_beginning(tmp_path: Path, text: str) -> None:
+def test_a_bad_file_is_ignored(tmp_path: Path, text: str) -> None:
     path = tmp_path / "starts.json"
     path.write_text(text)
     assert StartBands.load(path).as_dict() == StartBands().as_dict()
     assert StartBands.load(tmp_path / "absent").as_dict() == StartBands().as_dict()
 
 
-def test_values_that_are_none_are_refused() -> None:
+def test_invalid_values_are_refused() -> None:
     with pytest.raises(BadInput, match="start times"):
         StartBands.of({"version": 1, "common": [math.nan, 0.0], "own": [], "outcomes": []})

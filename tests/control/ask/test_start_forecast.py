@@ -1,4 +1,4 @@
-"""When will it start? Roll-outs against what can be worked out by hand."""
+"""Start-time forecasts: roll-outs against figures computed by hand."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_priority_overtakes(rig: Rig) -> None:
     assert starts[second].p50_s == pytest.approx(2 * sooner.p50_s, abs=0.01)
 
 
-def test_who_waits_in_vain_has_no_start(rig: Rig) -> None:
+def test_a_job_that_can_never_start_has_no_forecast(rig: Rig) -> None:
     failing = rig.submit(env=env(code=1))
     waiting = rig.submit(after=(("afterok", failing),))
     rig.settle()
@@ -119,7 +119,7 @@ def test_many_jobs_few_roll_outs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def queue_of_estimates(rig: Rig, count: int = 6) -> int:
-    """Submit jobs of one new owner, each of another name, one after the other; the last one."""
+    """Submit jobs of one new owner, each with another name, in turn; return the last."""
     return [
         rig.submit(user="eve", name=f"n{at}", cpus=4, estimate_s=10.0, env=env(20.0))
         for at in range(count)

@@ -1,4 +1,4 @@
-"""How the control plane is: health and metrics."""
+"""Health and metrics of the control plane."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-def test_well(rig: Rig) -> None:
+def test_healthy(rig: Rig) -> None:
     assert rig.plane.health() == {"ok": True, "checks": {"journal": "ok", "loop": "ok"}}
     rig.settle()
     assert rig.plane.health()["ok"]
 
 
-def test_a_loop_that_stands_still_is_not_well(rig: Rig) -> None:
+def test_a_stalled_loop_is_not_healthy(rig: Rig) -> None:
     rig.settle()
     rig.now += 60_000_000
     health = rig.plane.health()
@@ -30,7 +30,7 @@ def test_a_loop_that_stands_still_is_not_well(rig: Rig) -> None:
     assert health["checks"] == {"journal": "ok", "loop": "the last cycle ended 60 s ago"}
 
 
-def test_a_journal_that_takes_nothing_is_not_well(
+def test_a_journal_that_cannot_write_is_not_healthy(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_args: object) -> None:

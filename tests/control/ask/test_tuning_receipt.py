@@ -1,4 +1,4 @@
-"""What a receipt says of tuning: sizes over time, speeds measured, caps."""
+"""Tuning in a receipt: sizes over time, measured speeds, caps."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_size_given_before_the_start_is_the_first() -> None:
     assert [(size["devices"], size["seconds"]) for size in tuning["sizes"]] == [(1, 20.0)]
 
 
-def test_a_cap_is_told_as_it_was_kept() -> None:
+def test_a_cap_is_reported_as_it_was_enforced() -> None:
     values = {"cap_by": "pauses", "capped_s": 10.0, "capped_core_s": 20.0, "capped_cpu_s": 9.8}
     tuning = tuning_receipt(tuned({"time": 1.0, "what": "capped"}, **values), 1020.0, STEPS)
     assert tuning is not None
@@ -65,5 +65,5 @@ def test_too_little_is_no_speed(span: tuple[float, float]) -> None:
 
 
 def test_steps_that_go_back_are_no_speed() -> None:
-    """An attempt began anew within the span."""
+    """An attempt was restarted within the span."""
     assert speed(([1.0, 5.0], [100.0, 20.0]), 0.0, 10.0) is None

@@ -38,7 +38,7 @@ def test_a_job_that_runs_and_one_that_ended() -> None:
     assert job_view(replace(ended, values={"signal": 0}), TWO_NODES)["signal"] is None
 
 
-def test_nodes_and_who_holds_them() -> None:
+def test_nodes_and_the_jobs_that_hold_them() -> None:
     other = replace(RUNNING, id=6, rows=(Row(0, 2),))
     first, second = node_views(TWO_NODES, [RUNNING, other], {1})
     assert (first["used"], first["held"], first["jobs"]) == (2, [[], [5, 6], [5], []], [5, 6])

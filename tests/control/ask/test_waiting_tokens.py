@@ -1,4 +1,4 @@
-"""Why the jobs of a page wait, in a word each."""
+"""Reason tokens of the pending jobs of a page."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from tests.control.live_cases import Rig, env, spec_of
 
 from flyball.control.ask import waiting_tokens
 from flyball.control.ask.active_pages import QueueQuery
+from flyball.control.ask.waiting_tokens import QueueSnapshot
+from flyball.control.decide.decider import Decider
+from flyball.control.jobs.live_state import Book
 
 
 def tokens_of(rig: Rig) -> dict[int, str]:
@@ -26,7 +29,7 @@ def test_the_first_and_those_behind_it(tmp_path: Path) -> None:
     assert tokens == {job: rig.plane.why(job)["token"] for job in tokens}
 
 
-def test_each_for_its_own_reason(tmp_path: Path) -> None:
+def test_different_jobs_have_different_reasons(tmp_path: Path) -> None:
     rig = Rig(tmp_path, "easy")
     first = rig.submit(cpus=2, estimate_s=100.0)
     rig.settle()
@@ -54,7 +57,7 @@ def test_what_starts_with_the_next_decision(tmp_path: Path) -> None:
     assert tokens_of(rig) == {}, "what runs has no reason to wait"
 
 
-def test_who_waits_in_vain(tmp_path: Path) -> None:
+def test_a_dependency_that_can_never_be_satisfied(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     failing = rig.submit(env=env(5.0, code=1))
     rig.settle()
@@ -66,14 +69,14 @@ def test_who_waits_in_vain(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["fifo", "easy"])
 def test_jobs_alike_wait_for_the_same_reason(tmp_path: Path, policy: str) -> None:
-    """A look passes over most of them; none is without a word for that."""
+    """A snapshot leaves most of them out; each still has a token."""
     rig = Rig(tmp_path, policy)
     rig.plane.submit([spec_of(cpus=1, name=f"n{at}") for at in range(60)])
     rig.settle()
     tokens = tokens_of(rig)
     rest = "behind-head" if policy == "fifo" else "no-free-devices"
     assert list(tokens.items()) == [(5, "no-free-devices"), *((at, rest) for at in range(6, 61))]
-    assert len(rig.plane.tokens._snapshot.at) < 20  # type: ignore[union-attr]
+    assert len(QueueSnapshot(rig.plane.book, rig.plane.decider, rig.now).at) < 20
     page, last = rig.plane.queue_page(QueueQuery(limit=50))
     assert page.next is not None
     page, last = rig.plane.queue_page(QueueQuery(limit=50, cursor=page.next))
@@ -82,7 +85,7 @@ def test_jobs_alike_wait_for_the_same_reason(tmp_path: Path, policy: str) -> Non
 
 @pytest.mark.parametrize("limit", [1, 3, 5, 6, 7, 20, 39])
 def test_tasks_beyond_the_limit_of_their_array(tmp_path: Path, limit: int) -> None:
-    """Also those that a look passes over: it holds no more of them than could start."""
+    """Also those that a snapshot leaves out: it holds no more of them than could start."""
     rig = Rig(tmp_path, "easy")
     rig.plane.submit([spec_of(array_index=at, array_limit=limit) for at in range(40)])
     rig.settle()
@@ -93,7 +96,7 @@ def test_tasks_beyond_the_limit_of_their_array(tmp_path: Path, limit: int) -> No
     assert [job for job in tokens if tokens[job] == "array-limit"] == list(range(limit + 1, 41))
 
 
-def test_only_so_many_kinds_are_asked_about(
+def test_a_limited_number_of_shapes_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting_tokens, "MAX_EXPLAINED", 2)
@@ -105,13 +108,22 @@ def test_only_so_many_kinds_are_asked_about(
     assert list(tokens_of(rig)) == jobs
 
 
-def test_a_large_look_is_used_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_snapshot_is_reused_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig = Rig(tmp_path)
     rig.submit(cpus=4)
     rig.settle()
     first = rig.submit(cpus=4)
-    look = tokens_of(rig) and rig.plane.tokens._snapshot
-    assert tokens_of(rig) and rig.plane.tokens._snapshot is look, "nothing has happened"
+    taken: list[int] = []
+
+    def counted(book: Book, decider: Decider, now_us: int) -> QueueSnapshot:
+        taken.append(now_us)
+        return QueueSnapshot(book, decider, now_us)
+
+    monkeypatch.setattr(waiting_tokens, "QueueSnapshot", counted)
+    assert tokens_of(rig) == tokens_of(rig)
+    assert len(taken) == 1, "nothing has happened in between"
     second = rig.submit(cpus=3)
     assert tokens_of(rig) == {first: "no-free-devices", second: "behind-head"}
     monkeypatch.setattr(waiting_tokens, "MANY_JOBS", 1)

@@ -1,4 +1,4 @@
-"""Predicted run times in decisions: on record, made again, and worth it."""
+"""Predicted run times in decisions: on record, repeatable, and worth it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def taught(rig: Rig) -> Rig:
     return rig
 
 
-def test_a_decision_goes_by_what_was_predicted(tmp_path: Path) -> None:
+def test_a_decision_uses_predictions(tmp_path: Path) -> None:
     rig = taught(rig_of(tmp_path))
     rig.submit(user="zoe", cpus=4, env=env(50.0))
     rig.settle()
@@ -52,7 +52,7 @@ def test_a_decision_goes_by_what_was_predicted(tmp_path: Path) -> None:
     assert rig.verdict().differing == []
 
 
-def test_what_the_owner_expects_goes_first(tmp_path: Path) -> None:
+def test_the_owners_estimate_goes_first(tmp_path: Path) -> None:
     rig = taught(rig_of(tmp_path))
     rig.submit(user="zoe", cpus=4, env=env(50.0))
     rig.settle()
@@ -62,7 +62,7 @@ def test_what_the_owner_expects_goes_first(tmp_path: Path) -> None:
     assert rig.start_s(stated) < rig.start_s(short)
 
 
-def test_who_is_predicted_to_take_what() -> None:
+def test_predicted_run_times() -> None:
     prediction = {PREDICTION: [4, 10.0, 20.0, 100.0, 200.0, 300.0]}
 
     def expected(values: dict[str, Any], **asked: Any) -> float:
@@ -118,7 +118,7 @@ def test_predictions_of_jobs_that_are_gone_change_nothing(tmp_path: Path) -> Non
     assert PREDICTION not in rig.job(done).values
 
 
-def test_start_times_and_dry_runs_know_it(tmp_path: Path) -> None:
+def test_start_times_and_dry_runs_use_predictions(tmp_path: Path) -> None:
     rig = taught(rig_of(tmp_path, "fifo"))
     running = rig.submit(user="ada", name="train", cpus=4, env=env(LONG))
     rig.pass_s(100.0)
@@ -155,7 +155,7 @@ def test_steps_say_when_a_job_ends(tmp_path: Path) -> None:
 
 
 def test_prediction_shortens_the_mean_wait_under_sjf(tmp_path: Path) -> None:
-    """The same few kinds of jobs again and again, and nobody states anything."""
+    """The same few kinds of jobs recur, without estimates."""
     waits = {}
     for name, learns in (("told", True), ("blind", False)):
         rig = rig_of(tmp_path / name, "sjf", learns)

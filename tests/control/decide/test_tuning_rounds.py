@@ -23,7 +23,7 @@ GPUS = (LiveNode("g", "V100", 4, 16, 8192, ("u0", "u1", "u2", "u3")),)
 
 
 class Says:
-    """A tuner that says what a function of the state says."""
+    """A tuner whose actions a function of the state returns."""
 
     def __init__(self, say: Callable[[State], Sequence[Line]]) -> None:
         self.say = say
@@ -110,7 +110,7 @@ def test_no_device_is_given_twice(tmp_path: Path) -> None:
     assert rig.verdict().differing == []
 
 
-def test_room_that_one_makes_another_has(tmp_path: Path) -> None:
+def test_room_made_by_one_job_goes_to_another(tmp_path: Path) -> None:
     def swap(state: State) -> list[Line]:
         first, second = running(state)
         want = {second: 0b1110, first: 0b0001}
@@ -135,7 +135,7 @@ def test_a_rigid_job_keeps_its_size(tmp_path: Path) -> None:
     assert "tuned" not in rig.job(job).values
 
 
-def test_accelerators_start_anew_with_their_size(tmp_path: Path) -> None:
+def test_accelerators_restart_with_their_size(tmp_path: Path) -> None:
     rig = rig_with(tmp_path, to_size(0b1111, Reason.GREW), nodes=GPUS)
     job = elastic(rig, gpus=2)
     rig.pass_s(62)
@@ -202,7 +202,7 @@ def test_the_forecast_is_on_record(tmp_path: Path) -> None:
     assert live == [[1.0, 1.0, 1.0], [2.0, 2.25, 2.5], [3.0, 3.5, 4.0]], "minute by minute"
 
 
-def test_another_tuner_is_found_out(tmp_path: Path) -> None:
+def test_another_tuner_is_noticed(tmp_path: Path) -> None:
     rig = rig_with(tmp_path, capped(4))
     elastic(rig)
     rig.pass_s(130)
@@ -211,7 +211,7 @@ def test_another_tuner_is_found_out(tmp_path: Path) -> None:
     assert differing and {what for _number, what in differing} == {"what tuners made of it"}
 
 
-def test_nobody_is_asked_while_devices_change_hands(tmp_path: Path) -> None:
+def test_no_tuning_while_devices_change_hands(tmp_path: Path) -> None:
     tuner = capped(1)
     rig = rig_with(tmp_path, tuner, nodes=GPUS)
     job = elastic(rig, gpus=2)
@@ -222,5 +222,5 @@ def test_nobody_is_asked_while_devices_change_hands(tmp_path: Path) -> None:
         [{"kind": "stopping", "time_us": rig.now, "job": job, "attempt": 1, "why": "preempt"}]
     )
     rig.now += 60_000_000
-    rig.plane.loop._decider.decide((), rig.now)
+    rig.plane.decider.decide((), rig.now)
     assert len(tuner.given) == asked

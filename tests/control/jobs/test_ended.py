@@ -13,7 +13,7 @@ FINAL = [state for state in JobState if state.final]
 
 
 @given(st.dictionaries(st.integers(1, 5000), st.sampled_from(FINAL)))
-def test_it_is_a_dictionary(states: dict[int, JobState]) -> None:
+def test_it_behaves_as_a_dictionary(states: dict[int, JobState]) -> None:
     ended = Ended(states.items())
     assert ended == states
     assert len(ended) == len(states)

@@ -151,7 +151,7 @@ def test_held_job_can_be_cancelled(rig: Rig) -> None:
     assert rig.states(job) == [JobState.CANCELLED]
 
 
-def test_dry_run_reckons_with_the_time_to_begin(rig: Rig) -> None:
+def test_dry_run_takes_the_time_to_begin_into_account(rig: Rig) -> None:
     from tests.control.live_cases import spec_of
 
     forecast = rig.plane.dry_run(spec_of(begin_time=START_S + 500))

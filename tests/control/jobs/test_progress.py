@@ -1,4 +1,4 @@
-"""What a job said of itself stays: while it is silent, after its end, after a restart."""
+"""Reported values are kept: between reports, after the end, after a restart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def progress(rig: Rig, job: int) -> Any:
     return rig.plane.view(rig.job(job))["progress"]
 
 
-def test_what_was_said_once_stays_while_it_runs(rig: Rig, agent: FakeSensors) -> None:
+def test_a_value_reported_once_stays_while_the_job_runs(rig: Rig, agent: FakeSensors) -> None:
     job = rig.submit(estimate_s=500.0)
     rig.settle()
     agent.values = {"application.1.total_steps": 90.0, "application.7.step": 1.0}
@@ -45,7 +45,7 @@ def test_what_was_said_once_stays_while_it_runs(rig: Rig, agent: FakeSensors) ->
     assert steps.total == 90.0
 
 
-def test_an_end_has_what_was_last_said(rig: Rig, agent: FakeSensors) -> None:
+def test_an_end_has_the_last_report(rig: Rig, agent: FakeSensors) -> None:
     job, other = rig.submit(env=env(run_s=10)), rig.submit(env=env(run_s=10))
     rig.pass_s(5)
     agent.values = {"application.1.loss": 0.5}
@@ -58,7 +58,7 @@ def test_an_end_has_what_was_last_said(rig: Rig, agent: FakeSensors) -> None:
     assert not rig.verdict().differing
 
 
-def test_last_words_that_are_published_after_the_end(rig: Rig, agent: FakeSensors) -> None:
+def test_a_report_published_after_the_end(rig: Rig, agent: FakeSensors) -> None:
     job = rig.submit(env=env(run_s=10))
     rig.pass_s(5)
     agent.values = {"application.1.loss": 0.5}
@@ -100,8 +100,8 @@ def test_an_end_is_learnt_from_once(
     assert learnt == [job]
 
 
-def test_last_words_are_told_until_they_are_on_record(rig: Rig, agent: FakeSensors) -> None:
-    """A disk that takes nothing for a while loses none of them."""
+def test_late_reports_are_repeated_until_they_are_on_record(rig: Rig, agent: FakeSensors) -> None:
+    """A disk that cannot be written for a while loses none of them."""
     job = rig.submit(env=env(run_s=1))
     rig.finish()
     agent.values = {"application.1.loss": 0.1}
@@ -114,8 +114,8 @@ def test_last_words_are_told_until_they_are_on_record(rig: Rig, agent: FakeSenso
     assert rig.plane.progress.late() == []
 
 
-def test_after_a_restart_it_is_looked_up(rig: Rig, agent: FakeSensors) -> None:
-    """The agent ends with the control plane, and a new one has heard nothing yet."""
+def test_after_a_restart_telemetry_is_read(rig: Rig, agent: FakeSensors) -> None:
+    """The agent ends with the control plane, and a new one has received nothing yet."""
     job = rig.submit(estimate_s=500.0)
     rig.settle()
     agent.stored = {
@@ -131,7 +131,7 @@ def test_after_a_restart_it_is_looked_up(rig: Rig, agent: FakeSensors) -> None:
     assert progress(rig, job) == {"loss": 1.5}
 
 
-def test_a_job_that_was_set_aside_goes_on_from_where_it_was(rig: Rig, agent: FakeSensors) -> None:
+def test_a_preempted_job_keeps_its_progress(rig: Rig, agent: FakeSensors) -> None:
     rig.submit()
     rig.settle()
     rig.plane.report(1, 1, {"step": 7})

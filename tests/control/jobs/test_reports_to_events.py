@@ -1,4 +1,4 @@
-"""What an engine's reports mean for jobs."""
+"""Events from an engine's reports."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_ends(values: dict[str, Any], state: str, reason: str) -> None:
     assert (event["over_us"], event["values"]) == (OVER, values)
 
 
-def test_told_to_stop() -> None:
+def test_stopped_jobs() -> None:
     stopped = {"exit_code": 0, "signal": 15, "why": "stopped"}
     assert outcome(job_of("cancel"), "ended", **stopped) == ("ended", "CANCELLED", "")
     assert outcome(job_of("preempt"), "ended", **stopped) == ("requeued", "preempt", "")
 
 
 @pytest.mark.parametrize("stopping", ["cancel", "preempt"])
-def test_who_ends_by_itself_just_before_has_ended(stopping: str) -> None:
+def test_a_job_that_exits_just_before_the_stop_has_ended(stopping: str) -> None:
     done = {"exit_code": 0, "signal": 0, "why": "exit"}
     assert outcome(job_of(stopping), "ended", **done) == ("ended", "COMPLETED", "")
 
@@ -81,7 +81,7 @@ def test_what_never_began() -> None:
     assert outcome(job_of("cancel"), "void") == ("ended", "CANCELLED", "")
 
 
-def test_a_start_is_news_once() -> None:
+def test_a_start_causes_one_event() -> None:
     event = event_of(job_of(), "started", pid=7)
     assert event is not None
     assert (event["kind"], event["began_us"], event["pid"]) == ("started", OVER, 7)

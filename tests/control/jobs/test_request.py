@@ -1,4 +1,4 @@
-"""What requests come to on the devices that there are."""
+"""Requests translated into the devices of a cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_elastic_beyond_the_largest_node_is_refused() -> None:
         pair.check_growth(spec_of(gpus=1, least=1, most=9))
 
 
-def test_elastic_beyond_the_node_is_told_at_submit(tmp_path: Path) -> None:
+def test_elastic_beyond_the_node_is_refused_at_submit(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     for ask in (rig.plane.dry_run, lambda spec: rig.plane.submit([spec])):
         with pytest.raises(BadInput, match="the largest node has 4; use --elastic 1-4"):
@@ -59,7 +59,7 @@ def test_several_cores_make_a_device_where_there_are_many() -> None:
     assert [demand.of(spec_of(cpus=cores)).devices for cores in (1, 2, 3)] == [1, 1, 2]
 
 
-def test_beside_accelerators_cores_are_a_demand_on_the_host() -> None:
+def test_with_accelerators_cores_are_a_demand_on_the_host() -> None:
     demand = Demand(GPUS)
     assert demand.of(spec_of(gpus=2, cpus=8, milli=500)) == Asks(2, 500, 8000, 0)
     assert demand.of(spec_of(cpus=4, milli=500, memory_mib=9)) == Asks(0, 1000, 4000, 9)
@@ -125,7 +125,7 @@ def test_fingerprints_and_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "path"),
+    ("pattern", "path"),
     [
         ("/l/%x-%j.out", "/l/a_b-12.out"),
         ("/l/%A_%a.out", "/l/11_7.out"),
@@ -134,6 +134,6 @@ def test_fingerprints_and_numbers() -> None:
         ("/l/%q", "/l/%q"),
     ],
 )
-def test_the_words_of_slurm_in_the_path_of_the_output(pattern: str, path: str) -> None:
+def test_slurm_patterns_in_the_path_of_the_output(pattern: str, path: str) -> None:
     spec = spec_of(name="a/b", user="ada", array_index=7, stdout=pattern)
     assert filled(spec, spec.stdout, 12, 11) == path

@@ -1,4 +1,4 @@
-"""How elastic jobs scale: assumed, measured by their own steps, on record, used in decisions."""
+"""Scaling of elastic jobs: assumed, measured by their steps, on record, used in decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def job_of(values: dict[str, Any] | None = None, **asked: Any) -> Job:
 
 
 class Steps:
-    """What the monitor would have heard of jobs with a step of `a + b / n` seconds."""
+    """Reports what the agent would have received from jobs with a step of `a + b / n` seconds."""
 
     def __init__(self, rig: Rig, a: float, b: float) -> None:
         self.rig, self.a, self.b = rig, a, b
@@ -58,7 +58,7 @@ def test_two_sizes_tell_what_devices_share(parallel: float, before: int, after: 
     assert shared(before, took[0], after, took[1]) == pytest.approx(parallel)
 
 
-def test_what_cannot_be_is_the_nearest_that_can() -> None:
+def test_impossible_values_are_clipped() -> None:
     assert shared(1, 1.0, 2, 1.5) == 0.0
     assert shared(1, 1.0, 2, 0.2) == 1.0
 
@@ -77,7 +77,7 @@ def test_what_its_owner_states_counts_until_it_is_measured() -> None:
     assert time_factor(job_of(model="amdahl:0.0"), 1, 4) == 1.0
 
 
-def test_a_part_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_part_is_refused(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     with pytest.raises(BadInput, match="from 0 to 1"):
         rig.submit(cpus=1, least=1, most=4, model="amdahl:2")

@@ -1,4 +1,4 @@
-"""Sizes, caps and checkpoints by order: what is recorded, what the engine hears, what survives."""
+"""Ordered sizes, caps and checkpoints: what is recorded, sent to the engine, and survives."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_is_freed_is_given_to_others(tmp_path: Path) -> None:
     assert rig.verdict().differing == []
 
 
-def test_service_is_booked_by_size(tmp_path: Path) -> None:
+def test_service_is_counted_by_size(tmp_path: Path) -> None:
     """10 s with two, 10 s with one, the rest with four."""
     rig = Rig(tmp_path)
     job = rig.submit(cpus=2, least=1, most=4, env=env(100))
@@ -111,7 +111,7 @@ def test_a_job_that_waits_starts_with_its_new_size(tmp_path: Path) -> None:
     assert rig.verdict().differing == []
 
 
-def test_accelerators_change_by_a_new_start(tmp_path: Path) -> None:
+def test_accelerators_change_by_a_restart(tmp_path: Path) -> None:
     """A program cannot be shown other accelerators while it runs."""
     rig = Rig(tmp_path, nodes=GPUS)
     job = rig.submit(gpus=2, least=1, most=4, estimate_s=100.0)
@@ -125,7 +125,7 @@ def test_accelerators_change_by_a_new_start(tmp_path: Path) -> None:
 
 
 def test_a_cap_goes_with_the_job(tmp_path: Path) -> None:
-    """Also to its next attempt, and it is told again after a restart."""
+    """Also to its next attempt, and the order is repeated after a restart."""
     rig = Rig(tmp_path)
     job = started(rig)
     assert rig.plane.cap(job, 0.5) == {"id": job, "share": 0.5}
@@ -196,7 +196,7 @@ def test_a_key_orders_once(tmp_path: Path) -> None:
 
 
 def test_a_key_answers_also_when_the_job_has_ended(tmp_path: Path) -> None:
-    """Whoever lost the answer asks again, perhaps later."""
+    """A client that lost the answer asks again, perhaps later."""
     rig = Rig(tmp_path)
     job = started(rig)
     first = rig.plane.checkpoint(job, "once")
@@ -221,7 +221,7 @@ def test_two_orders_at_once_with_one_key_are_not_taken_for_the_same(
         rig.plane.resize(job, 2, "r")
 
 
-def test_an_order_is_done_once_however_late_he_wakes_who_gave_it(
+def test_an_order_is_applied_once_however_late_its_caller_wakes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = Rig(tmp_path)

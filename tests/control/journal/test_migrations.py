@@ -1,4 +1,4 @@
-"""The journal's schema: made by the revisions, upgraded after a backup, never guessed."""
+"""The journal's schema: created by the revisions, upgraded after a backup, never guessed."""
 
 from __future__ import annotations
 
@@ -133,10 +133,10 @@ def test_a_newer_file_is_refused(old: Path, tmp_path: Path) -> None:
         History(old)
 
 
-def test_who_only_reads_upgrades_nothing(tmp_path: Path) -> None:
+def test_readers_do_not_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     path.touch()
-    with pytest.raises(BadInput, match=r"has the schema of nothing.*flyball up"):
+    with pytest.raises(BadInput, match=r"has the schema \(none\).*flyball up"):
         History(path)
     assert path.stat().st_size == 0
 
@@ -146,7 +146,7 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE recipes(name)")
     other.close()
-    with pytest.raises(BadInput, match=r"no journal .*'recipes'.*name another file"):
+    with pytest.raises(BadInput, match=r"not a journal .*'recipes'.*name another file"):
         Journal(path, lambda events: {})
 
 

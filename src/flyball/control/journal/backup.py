@@ -103,7 +103,7 @@ def examine(path: Path) -> Contents:
             raise damaged(path, wrong.splitlines()[-1])
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         if "alembic_version" not in tables:
-            raise BadInput(f"{path} is no journal", "name a file that `flyball backup` wrote")
+            raise BadInput(f"{path} is not a journal", "name a file that `flyball backup` wrote")
         stated = database.execute("SELECT version_num FROM alembic_version").fetchone()
         if stated is None:
             raise damaged(path, "its table alembic_version is empty")

@@ -129,7 +129,7 @@ class History:
 
         demand = demand_of(self._read(sql.last_event, EventKind.OPENED))
         notes: list[str] = []
-        write(to_workload(self._every_job(), demand.device, demand.of, notes), path)
+        write(to_workload(self.every_job(), demand.device, demand.of, notes), path)
         return notes
 
     def nodes(self) -> list[LiveNode]:
@@ -142,7 +142,8 @@ class History:
 
         return nodes_of(self._read(sql.last_event, EventKind.OPENED))
 
-    def _every_job(self) -> Iterator[Job]:
+    def every_job(self) -> Iterator[Job]:
+        """Yield all jobs, newest first, read page by page."""
         after_id = 0
         while True:
             jobs, after_id = self.jobs(JobQuery(limit=sql.MAX_PAGE, after_id=after_id))

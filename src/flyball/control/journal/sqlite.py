@@ -31,7 +31,7 @@ def path_of(place: str | Path) -> Path:
     try:
         url = make_url(place)
     except ArgumentError:
-        raise BadInput(f"{place!r} is no URL of a database", "use sqlite:////DIR/FILE") from None
+        raise BadInput(f"{place!r} is not a database URL", "use sqlite:////DIR/FILE") from None
     if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
         why = f"a journal cannot be kept in {url.render_as_string()!r}"
         raise BadInput(why, "use a file, as a path or as sqlite:////DIR/FILE")

@@ -28,13 +28,13 @@ from flyball.control.journal import sql
 from flyball.control.journal.history import History, damaged, opening, unavailable
 from flyball.control.journal.migrations import upgrade
 from flyball.control.journal.schema import encode, event_row
-from flyball.control.journal.sql import JobQuery, Last, Page
+from flyball.control.journal.sql import JobQuery
 from flyball.control.journal.sqlite import is_outage, make_file, open_engine, path_of, quick_check
 from flyball.control.journal.tickets import JournalUnavailable, Ticket
 from flyball.core.jobs import Job
 from flyball.core.live import Event
 
-__all__ = ["History", "JobQuery", "Journal", "JournalUnavailable", "Last", "Page", "Ticket"]
+__all__ = ["JobQuery", "Journal", "JournalUnavailable", "Ticket"]
 
 Changes = Mapping[int, Job]
 Fold = Callable[[Sequence[Event]], Changes]

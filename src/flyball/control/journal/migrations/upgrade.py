@@ -55,7 +55,7 @@ def check(engine: Engine, path: Path, head: str = HEAD) -> None:
     stated = revision(engine, path)
     if not stated or stated < head:
         raise BadInput(
-            f"{path} has the schema {stated or 'of nothing'}, this Flyball reads {head}",
+            f"{path} has the schema {stated or '(none)'}, this Flyball reads {head}",
             "start `flyball up` on it once: it makes a backup and upgrades it",
         )
     if stated > head:
@@ -76,7 +76,7 @@ def revision(engine: Engine, path: Path) -> str:
                 raise BadInput(why, "put back a backup: `flyball restore FILE`")
             return str(version)
         if names := inspect(connection).get_table_names():
-            why = f"{path} is a database, but no journal (it has a table {names[0]!r})"
+            why = f"{path} is a database, but not a journal (it has a table {names[0]!r})"
             raise BadInput(why, "name another file")
     return ""
 
