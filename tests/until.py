@@ -1,4 +1,4 @@
-"""Waits for a condition, so that no test depends on how fast the machine is."""
+"""Waits for a condition that another thread or process makes true."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-import pytest
-
 T = TypeVar("T")
 
+WAIT_S = 400.0
+"""Default limit: generous, since kernels may be compiled first, on a busy machine."""
 
-def until(condition: Callable[[], T], limit_s: float = 60.0, every_s: float = 0.02) -> T:
-    """Poll until the condition returns something true, and return that; fail after the limit."""
+
+def until(
+    condition: Callable[[], T | None],
+    what: str = "the condition",
+    limit_s: float = WAIT_S,
+    every_s: float = 0.01,
+) -> T:
+    """Poll a condition until it is true; return its value.
+
+    Raises:
+        AssertionError: it was not true within `limit_s`.
+    """
     end_s = time.monotonic() + limit_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end_s:
-            pytest.fail(f"condition not met within {limit_s:g} s")
+    while not (value := condition()):
+        assert time.monotonic() < end_s, f"{what} not true after {limit_s:g} s"
         time.sleep(every_s)
+    return value

@@ -87,7 +87,7 @@ def test_jobs_start_and_end_while_clients_hang(small_plane: Path, tmp_path: Path
     with Client(small_plane) as client:
         first = client.submit(["/bin/sh", "-c", script])
         second = client.submit(["/bin/true"], after=[["afterok", first]])
-        until(lambda: client.job(first)["state"] == "RUNNING", WAIT_S)
+        until(lambda: client.job(first)["state"] == "RUNNING", limit_s=WAIT_S)
         with hanging(port, HANGING):
             # The client's connection of before is kept; a new one is served as well.
             go.touch()

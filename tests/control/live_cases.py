@@ -28,7 +28,7 @@ WORDS = ("", "ada", "ben", "zoe")
 
 
 class Watched(VirtualEngine):
-    """Remembers what it was told; refuses what `refuses` names."""
+    """Records actions; refuses those that `refuses` names."""
 
     actions: list[Action]
     refuses: tuple[type, ...] = ()
@@ -41,26 +41,28 @@ class Watched(VirtualEngine):
 
     @property
     def launched(self) -> list[tuple[int, int]]:
-        return [(each.job, each.attempt) for each in self.actions if isinstance(each, Launch)]
+        return [
+            (action.job, action.attempt) for action in self.actions if isinstance(action, Launch)
+        ]
 
     @property
     def steered(self) -> list[Resize | Cap | Checkpoint]:
-        return [each for each in self.actions if isinstance(each, Resize | Cap | Checkpoint)]
+        return [action for action in self.actions if isinstance(action, Resize | Cap | Checkpoint)]
 
     @property
     def stopped(self) -> list[tuple[int, int, str]]:
-        stops = [each for each in self.actions if isinstance(each, Stop)]
-        return [(each.job, each.attempt, each.why) for each in stops]
+        stops = [action for action in self.actions if isinstance(action, Stop)]
+        return [(action.job, action.attempt, action.why) for action in stops]
 
 
 def course(spec: JobSpec, job: int, attempt: int) -> tuple[float, int]:
-    """A job's own environment says how long it really takes and how it ends."""
+    """Read from a job's environment how long it really takes and how it ends."""
     run_s = float(spec.env.get("RUN_S", spec.estimate_s or 10.0))
     return run_s, int(spec.env.get("CODE", 0))
 
 
 class Rig:
-    """One control plane after another on the same folder, clock and engine."""
+    """Runs one control plane after another on the same folder, clock and engine."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Rig:
         self.plane = self.open()
 
     def open(self) -> Plane:
-        """A new control plane on the same folder."""
+        """Start a new control plane on the same folder."""
         self.plane = Plane(
             self.folder, self.engine, self.policy, self.knobs,
             lambda last: lambda: max(self.now, last), self.prices, inline=True,
@@ -93,7 +95,7 @@ class Rig:
         return self.plane
 
     def _passing(self, point: str) -> None:
-        """Do, once, what a test wants done at a point of the cycle."""
+        """Run, once, what a test has set for a point of the cycle."""
         self.at_point.pop(point, lambda: None)()
 
     def submit(self, *, key: str = "", **asked: Any) -> int:
@@ -101,7 +103,7 @@ class Rig:
         return self.plane.submit([spec_of(**asked)], key)[0]
 
     def settle(self) -> None:
-        """Cycle until nothing happens any more at this instant."""
+        """Cycle until nothing more happens at this time."""
         for _ in range(50):
             if not self.plane.step():
                 return
@@ -118,7 +120,7 @@ class Rig:
         self.settle()
 
     def finish(self) -> None:
-        """Go on until no node has anything to do."""
+        """Continue until no node has anything to do."""
         self.settle()
         while self.engine.next_us < FOREVER_US:
             self.now = self.engine.next_us
@@ -128,28 +130,28 @@ class Rig:
         return self.plane.job(job)
 
     def states(self, *jobs: int) -> list[JobState]:
-        return [self.job(each).state for each in jobs]
+        return [self.job(job).state for job in jobs]
 
     def start_s(self, job: int) -> float:
-        """Seconds from the beginning of all until a job first started."""
+        """Return the seconds from the start of the test until a job first started."""
         return (self.job(job).first_start_us - START_US) / 1e6
 
     def events(self) -> list[tuple[int, Event]]:
-        """Everything on record."""
-        found: list[tuple[int, Event]] = []
-        while page := self.plane.journal.events(found[-1][0] if found else 0, 1000):
-            found += page
-        return found
+        """Return all recorded events."""
+        events: list[tuple[int, Event]] = []
+        while page := self.plane.journal.events(events[-1][0] if events else 0, 1000):
+            events += page
+        return events
 
     def verdict(self) -> Verdict:
-        """Every decision, made again."""
-        return Verifier(lambda names, settings: {each: self.tuners[each] for each in names}).follow(
+        """Repeat every decision."""
+        return Verifier(lambda names, settings: {name: self.tuners[name] for name in names}).follow(
             self.events()
         )
 
 
 def spec_of(**asked: Any) -> JobSpec:
-    """A small job: takes what it is expected to, 10 s if nothing is said."""
+    """Return the spec of a small job that runs as long as estimated, by default 10 s."""
     return JobSpec(**{"argv": ("work",), **asked})
 
 
@@ -197,7 +199,7 @@ def any_spec(draw: st.DrawFn) -> JobSpec:
 
 @st.composite
 def any_event(draw: st.DrawFn, jobs: int = 5) -> Event:
-    """Something that may happen to one of a few jobs; often it makes no sense."""
+    """Draw an event about one of a few jobs; often it does not apply."""
     job, attempt = draw(st.integers(1, jobs)), draw(st.integers(1, 2))
     time_us = START_US + draw(st.integers(0, 100)) * 1_000_000
     kind = draw(st.sampled_from(list(MORE)))
@@ -231,13 +233,13 @@ MORE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 
 
 def histories(most: int = 25) -> st.SearchStrategy[list[Event]]:
-    """Events in any order, after a few jobs that are there for certain."""
+    """Draw events in any order, after the submission of a few jobs."""
     begin = [submitted(1, cpus=2), submitted(2, user="ben"), intended(1)]
     return st.lists(any_event(), max_size=most).map(lambda rest: begin + rest)
 
 
 class FakeSensors:
-    """Measures what it is told to: `values` now, `stored` since some seconds."""
+    """Returns preset measurements: `values` now, `stored` for the past."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -253,8 +255,8 @@ class FakeSensors:
         return list(self.stored)
 
     def series(self, name: str, seconds: float) -> tuple[Any, Any]:
-        found = np.array(self.stored.get(name, []))
-        return np.arange(len(found), dtype=float), found
+        points = np.array(self.stored.get(name, []))
+        return np.arange(len(points), dtype=float), points
 
     def features(self, name: str) -> list[Any]:
         return []

@@ -1,4 +1,4 @@
-"""The threads that keep a control plane going, on the real clock."""
+"""The threads that drive a control plane, on the real clock."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import logging
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.control.live_cases import ONE_NODE, course, spec_of
+from tests.until import WAIT_S, until
 
 from flyball.control import driver as driving
 from flyball.control.driver import Driver
@@ -21,15 +21,6 @@ from flyball.core.clock import LiveClock
 from flyball.core.jobs import JobState
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.engine import VirtualEngine
-
-WAIT_S = 60.0
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -46,10 +37,10 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
 @pytest.fixture
 def driver(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(driving, "PAUSE_S", 0.01)
-    made = Driver(plane, plane.engine)  # type: ignore[arg-type]
-    made.start()
-    yield made
-    made.stop()
+    running = Driver(plane, plane.engine)  # type: ignore[arg-type]
+    running.start()
+    yield running
+    running.stop()
 
 
 @pytest.mark.usefixtures("driver")
@@ -63,7 +54,7 @@ def test_jobs_are_run_as_they_come(plane: Plane) -> None:
 def test_waiting_that_fails_does_not_end_the_cycles(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between cycles the engine tidies up its folder, on a disk that may say no for a while."""
+    """Between cycles the engine cleans its folder, on a disk that may refuse for a while."""
     real, errors = plane.engine.wait, [OSError("no"), OSError("still no")]  # type: ignore[attr-defined]
 
     def wait(timeout_s: float) -> bool:
@@ -78,7 +69,7 @@ def test_waiting_that_fails_does_not_end_the_cycles(
 
 
 @pytest.mark.usefixtures("driver")
-def test_a_failed_cycle_is_counted_and_tried_again(
+def test_a_failed_cycle_is_counted_and_retried(
     plane: Plane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -94,31 +85,33 @@ def test_a_failed_cycle_is_counted_and_tried_again(
     until(lambda: plane.job(job).state == JobState.COMPLETED)
     assert plane.pulse.failures == 2
     assert plane.pulse.last_error == "OSError: odd"
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["a cycle failed: full; free", "a cycle failed"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["a cycle failed: full; free", "a cycle failed"]
 
 
 def test_stopping_ends_the_threads_and_leaves_jobs_alone(plane: Plane) -> None:
-    made = Driver(plane, plane.engine)  # type: ignore[arg-type]
-    made.start()
+    driver = Driver(plane, plane.engine)  # type: ignore[arg-type]
+    driver.start()
     (job,) = plane.submit([spec_of(estimate_s=60.0)])
     until(lambda: plane.job(job).state == JobState.RUNNING)
-    made.stop()
-    assert "loop" not in {each.name for each in threading.enumerate()}
+    driver.stop()
+    assert "loop" not in {thread.name for thread in threading.enumerate()}
     cycles = plane.pulse.cycles
     assert plane.job(job).state == JobState.RUNNING
     assert plane.pulse.cycles == cycles
 
 
-def test_the_agent_is_told_how_the_queue_is(plane: Plane, tmp_path: Path) -> None:
+def test_the_agent_receives_the_state_of_the_queue(plane: Plane, tmp_path: Path) -> None:
     (tmp_path / "telemetry").mkdir()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
         agent.bind(str(tmp_path / "telemetry" / "report.sock"))
         agent.settimeout(WAIT_S)
-        plane.submit([spec_of(cpus=4, estimate_s=60.0, priority=each) for each in (3.0, 2.0)])
+        plane.submit(
+            [spec_of(cpus=4, estimate_s=60.0, priority=priority) for priority in (3.0, 2.0)]
+        )
         plane.step()
-        made = Driver(plane, plane.engine)  # type: ignore[arg-type]
-        made.start()
-        told = json.loads(agent.recv(1000))
-        made.stop()
-    assert told == {"queue_length": 1, "running": 1, "completed_total": 0, "priority_max": 2.0}
+        driver = Driver(plane, plane.engine)  # type: ignore[arg-type]
+        driver.start()
+        values = json.loads(agent.recv(1000))
+        driver.stop()
+    assert values == {"queue_length": 1, "running": 1, "completed_total": 0, "priority_max": 2.0}

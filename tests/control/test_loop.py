@@ -1,4 +1,4 @@
-"""The cycle: on record before it is done, and nothing done that is not on record."""
+"""The cycle: every action is on record before it is carried out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_without_a_journal_nothing_is_launched(rig: Rig, monkeypatch: pytest.Mon
     assert rig.states(job) == [JobState.PENDING]
     assert rig.plane.step()
     assert rig.engine.launched == [(job, 1)]
-    assert [each["number"] for each in rig.plane.decisions(0, 9)] == [1]
+    assert [decision["number"] for decision in rig.plane.decisions(0, 9)] == [1]
 
 
 def test_without_a_journal_nothing_is_acknowledged(
@@ -75,7 +75,7 @@ def test_a_stop_waits_for_the_record_too(tmp_path: Path, monkeypatch: pytest.Mon
     assert rig.engine.stopped == [(1, 1, "preempt")]
 
 
-def test_a_refused_launch_is_tried_again(rig: Rig) -> None:
+def test_a_refused_launch_is_retried(rig: Rig) -> None:
     job = rig.submit()
     rig.engine.refuses = (Launch,)
     rig.settle()
@@ -101,7 +101,7 @@ def test_a_refused_launch_that_is_cancelled_never_begins(rig: Rig) -> None:
     assert rig.engine.launched == []
 
 
-def test_a_refused_stop_is_told_again(rig: Rig) -> None:
+def test_a_refused_stop_is_repeated(rig: Rig) -> None:
     job = rig.submit(estimate_s=1000.0)
     rig.settle()
     rig.plane.cancel(job)

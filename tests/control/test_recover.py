@@ -1,4 +1,4 @@
-"""A new control plane on an old folder: read, ask, reconcile."""
+"""A new control plane on an old folder: read the journal, ask the engine, reconcile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flyball.schedule.policies.registry import get_policy
 
 
 class Gone(FlyballError):
-    """The control plane ends here."""
+    """Raised to end the control plane at a point."""
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def die_at(rig: Rig, point: str) -> None:
-    """Let the control plane end at a point of its next cycle, and start another."""
+    """End the control plane at a point of its next cycle, and start another."""
 
     def die() -> None:
         raise Gone(point)
@@ -35,7 +35,7 @@ def die_at(rig: Rig, point: str) -> None:
     rig.open()
 
 
-def test_what_waited_waits_on(rig: Rig) -> None:
+def test_pending_jobs_stay_pending(rig: Rig) -> None:
     rig.submit(cpus=4)
     rig.settle()
     rig.submit(cpus=2, user="ada", after=(("afterok", 1),))
@@ -50,7 +50,7 @@ def test_what_waited_waits_on(rig: Rig) -> None:
     assert rig.verdict().differing == []
 
 
-def test_what_ended_meanwhile(rig: Rig) -> None:
+def test_jobs_that_ended_meanwhile(rig: Rig) -> None:
     rig.submit(estimate_s=5.0)
     rig.settle()
     rig.plane.close()
@@ -72,7 +72,7 @@ def test_what_is_not_on_record_did_not_happen(rig: Rig, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["recorded", "acknowledged", "launching"])
-def test_what_was_intended_and_not_launched_pends_again(rig: Rig, point: str) -> None:
+def test_an_intended_attempt_that_was_not_launched_is_requeued(rig: Rig, point: str) -> None:
     rig.submit()
     die_at(rig, point)
     job = rig.job(1)
@@ -84,7 +84,7 @@ def test_what_was_intended_and_not_launched_pends_again(rig: Rig, point: str) ->
     assert rig.verdict().differing == []
 
 
-def test_what_was_launched_runs_on(rig: Rig) -> None:
+def test_a_launched_attempt_keeps_running(rig: Rig) -> None:
     rig.submit()
     die_at(rig, "acted")
     assert (rig.states(1), rig.recovered) == ([JobState.RUNNING], 0)
@@ -102,7 +102,7 @@ def test_an_end_on_record_that_was_not_acknowledged(rig: Rig) -> None:
     assert not rig.engine.attempts
 
 
-def test_who_was_to_stop_is_told_by_the_next_one_too(rig: Rig) -> None:
+def test_a_stop_is_repeated_by_the_next_control_plane(rig: Rig) -> None:
     rig.submit(estimate_s=500.0)
     rig.settle()
     rig.plane.cancel(1)
@@ -113,7 +113,7 @@ def test_who_was_to_stop_is_told_by_the_next_one_too(rig: Rig) -> None:
     assert rig.states(1) == [JobState.CANCELLED]
 
 
-def test_a_lost_supervisor_is_found_out(rig: Rig) -> None:
+def test_a_lost_supervisor_is_noticed(rig: Rig) -> None:
     jobs = [rig.submit(estimate_s=50.0), rig.submit(estimate_s=50.0, requeue=False)]
     rig.settle()
     rig.plane.close()
@@ -134,7 +134,7 @@ def test_decisions_are_numbered_on(rig: Rig) -> None:
         rig.open()
     rig.submit()
     rig.finish()
-    assert [each["number"] for each in rig.plane.decisions(0, 9)] == [1, 2, 3]
+    assert [decision["number"] for decision in rig.plane.decisions(0, 9)] == [1, 2, 3]
 
 
 def test_another_policy_on_another_machine(rig: Rig) -> None:
@@ -154,7 +154,7 @@ def test_another_policy_on_another_machine(rig: Rig) -> None:
     assert (verdict.differing, verdict.decisions > 3) == ([], True)
 
 
-def test_a_smaller_machine_gives_up_what_cannot_run_on_it(tmp_path: Path) -> None:
+def test_a_smaller_machine_cancels_jobs_that_cannot_run_on_it(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.submit(cpus=4)
     rig.settle()

@@ -27,12 +27,12 @@ NODES = (
 
 
 class Killed(Exception):
-    """The control plane is killed at this point."""
+    """Raised to kill the control plane at this point."""
 
 
 @dataclass
 class Faults:
-    """How often things go wrong, per point passed."""
+    """Probabilities of faults, per point passed."""
 
     kill: float = 0.02
     lose: float = 0.01
@@ -41,7 +41,7 @@ class Faults:
 
 @dataclass
 class World:
-    """Clock, engine and disk: what outlives a control plane."""
+    """Holds clock, engine and disk, which outlive a control plane."""
 
     folder: Path
     seed: int
@@ -59,7 +59,7 @@ class World:
         self.plane = self._start()
 
     def _quick(self, knobs: Knobs) -> Knobs:
-        """Rounds that fall within the few minutes of a test."""
+        """Return knobs with rounds short enough for a test."""
         return knobs.with_settings(["round_s=30", "margin_s=5"])
 
     def _course(self, spec: JobSpec, job: int, attempt: int) -> tuple[float, int]:
@@ -91,7 +91,7 @@ class World:
             raise Killed(point)
 
     def guarded(self, act: object) -> None:
-        """Do something with the control plane; if it is killed meanwhile, start another."""
+        """Call something that uses the control plane; if it is killed meanwhile, start another."""
         try:
             act()  # type: ignore[operator]
         except Killed:
@@ -101,7 +101,7 @@ class World:
     # What happens -----------------------------------------------------------------------
 
     def submit(self) -> None:
-        """A few jobs, some in arrays, some that wait for others."""
+        """Submit a few jobs, some in arrays, some with dependencies."""
         rng = self.rng
         count = int(rng.integers(1, 4))
         array = rng.random() < 0.2
@@ -141,7 +141,7 @@ class World:
             self.plane.cancel(int(self.rng.choice(list(self.accepted))))
 
     def order(self) -> None:
-        """Another size, a cap or a checkpoint for some job; often it makes no sense."""
+        """Order a size, a cap or a checkpoint for some job; often it is refused."""
         if not self.accepted:
             return
         job, rng = int(self.rng.choice(list(self.accepted))), self.rng
@@ -161,11 +161,11 @@ class World:
             return
 
     def release_all(self) -> None:
-        """Let go of every job that is held."""
+        """Release every held job."""
         self.plane.release(list(self.plane.book.jobs))
 
     def run(self, submissions: int) -> None:
-        """Submit over time, and go on until nothing is left to do."""
+        """Submit over time, and continue until nothing is left to do."""
         left = submissions
         idle = 0
         while left or self.plane.book.jobs:
@@ -192,7 +192,7 @@ class World:
     # What must hold ---------------------------------------------------------------------
 
     def check_devices(self) -> None:
-        """No device has two jobs, and no job runs twice at a time."""
+        """Check that no device has two jobs, and no job runs twice at a time."""
         alive = self.engine.alive
         assert len({job for job, _ in alive}) == len(alive), f"a job runs twice: {alive}"
         plane = getattr(self, "plane", None)
@@ -212,7 +212,7 @@ class World:
         return [self.plane.job(job_id) for job_id in self.accepted]
 
     def check_end(self) -> None:
-        """Every accepted job ended exactly once, and no token ran twice."""
+        """Check that every accepted job ended exactly once, and no attempt ran twice."""
         assert not self.engine.alive
         finals: Counter[int] = Counter()
         after = 0
@@ -231,7 +231,7 @@ class World:
         assert all(runs <= 1 for runs in self.engine.runs.values())
 
     def verify(self) -> Verdict:
-        """Make every decision again."""
+        """Repeat every decision."""
         verifier = Verifier()
         after = 0
         while page := self.plane.journal.events(after, 1000):

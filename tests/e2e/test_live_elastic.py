@@ -105,7 +105,7 @@ def test_a_control_plane_that_comes_back_keeps_sizes_and_caps(tmp_path: Path) ->
         try:
             row = again.job(job)
             assert (row.rows[0].mask.bit_count(), row.values["tuned"]["share"]) == (1, 0.5)
-            again.until(lambda: again.plane.loop._ordered, "orders said again")
+            again.until(lambda: again.plane.loop._orders_sent, "orders said again")
             assert json.loads(path.read_text()) == said
         finally:
             here.live = again.live

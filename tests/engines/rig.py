@@ -78,7 +78,7 @@ class Rig:
                 os.close(folder)
             return record if record is not None and record.child else None
 
-        record = until(started, WAIT_S, every_s=0.005)
+        record = until(started, limit_s=WAIT_S, every_s=0.005)
         assert record is not None
         return record
 

@@ -32,7 +32,7 @@ def main() -> int:
 
     def hear(event: str, details: tuple[Any, ...]) -> None:
         if event in FILE_EVENTS:
-            paths = [os.fsdecode(each) for each in details if isinstance(each, (str, bytes))]
+            paths = [os.fsdecode(detail) for detail in details if isinstance(detail, (str, bytes))]
             if any(path.startswith(state) for path in paths):
                 pass_point(f"{event} {paths[0].removeprefix(state)}")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.until import until
 
 from flyball.sdk.client import Client
 from flyball.sdk.errors import ApiError
@@ -30,13 +30,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def until(holds: Callable[[], bool], what: str, patience_s: float = 600.0) -> None:
-    end_s = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < end_s, f"still not: {what}"
-        time.sleep(0.05)
-
-
 def test_a_full_disk_refuses_jobs_and_loses_none(small_disk: Path, tmp_path: Path) -> None:
     log = open(tmp_path / "log", "wb")  # noqa: SIM115
     command = [sys.executable, str(PROCESS), str(small_disk), "0", "0.0"]
@@ -44,8 +37,10 @@ def test_a_full_disk_refuses_jobs_and_loses_none(small_disk: Path, tmp_path: Pat
     try:
         until((small_disk / "endpoint.json").exists, "up")
         with Client(small_disk) as client:
-            running = client.submit(["sleep", "3"], name="running")
-            until(lambda: client.job(running)["state"] == "RUNNING", "running")
+            began, go, ran = (tmp_path / name for name in ("began", "go", "ran"))
+            script = f"touch {began}; while [ ! -e {go} ]; do sleep 0.02; done; touch {ran}"
+            running = client.submit(["sh", "-c", script], name="running")
+            until(began.exists, "the start of the job")
             fill(small_disk / "filler")
             accepted, refused = [], 0
             for number in range(300):
@@ -57,10 +52,12 @@ def test_a_full_disk_refuses_jobs_and_loses_none(small_disk: Path, tmp_path: Pat
                     if refused >= 3:
                         break
             assert refused, "a full disk should refuse"
-            time.sleep(3.0)  # the running job ends while nothing can be written
+            go.touch()  # the running job ends while nothing can be written
+            until(ran.exists, "the end of the running job")
+            until(lambda: is_noticed(client, running, tmp_path / "log"), "a cycle after its end")
             (small_disk / "filler").unlink()
             until(lambda: not client.queue(), "all done")
-            states = {client.job(each)["state"] for each in [running, *accepted]}
+            states = {client.job(job)["state"] for job in [running, *accepted]}
             assert states == {"COMPLETED"}
             assert client.job(client.submit(["true"]))["id"] > running
     finally:
@@ -69,8 +66,13 @@ def test_a_full_disk_refuses_jobs_and_loses_none(small_disk: Path, tmp_path: Pat
         log.close()
 
 
+def is_noticed(client: Client, job: int, log: Path) -> bool:
+    """Whether the control plane has recorded the end of a job, or failed to."""
+    return "a cycle failed" in log.read_text() or client.job(job)["state"] == "COMPLETED"
+
+
 def fill(path: Path) -> None:
-    """Take all the room there is."""
+    """Fill the disk."""
     with open(path, "wb", buffering=0) as file:
         block = b"x" * 65536
         while block:

@@ -1,4 +1,4 @@
-"""The journal under fire: full and broken disks, torn and damaged files, kill -9."""
+"""The journal under faults: full and broken disks, torn and damaged files, kill -9."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ ROOT = Path(__file__).parents[2]
 
 
 def check_whole(history: History) -> list[tuple[int, Event]]:
-    """No gap in the numbers, no append in part, and the table of states is the events' fold."""
-    found = everything(history)
-    assert [seq for seq, _ in found] == list(range(1, len(found) + 1))
-    assert every_job(history) == folded(found)
-    return found
+    """Check that numbers have no gap, appends are whole, and states are the fold of the events."""
+    events = everything(history)
+    assert [seq for seq, _ in events] == list(range(1, len(events) + 1))
+    assert every_job(history) == folded(events)
+    return events
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
-    made = Kept(tmp_path / "journal.db", inline=False)
+    opened = Kept(tmp_path / "journal.db", inline=False)
     for events in islice(life(3), 20):
-        made.journal.append(events).wait(30)
-    yield made
-    made.journal.close()
+        opened.journal.append(events).wait(30)
+    yield opened
+    opened.journal.close()
 
 
 # Disks -----------------------------------------------------------------------------
 
 
 def test_a_full_disk(kept: Kept) -> None:
-    """SQLite's own "full", by a limit on the pages of the file."""
+    """Cause SQLite's "full" by a limit on the pages of the file."""
     journal, before = kept.journal, kept.journal.last().seq
     states = dict(kept.book.jobs)
     limit = {"pages": 1}
@@ -83,7 +83,7 @@ def test_a_full_disk(kept: Kept) -> None:
 
 
 def _renew(journal: Journal) -> None:
-    """The writer's next connection is a new one."""
+    """Have the writer open a new connection next time."""
     connection, journal._connection = journal._connection, None
     if connection is not None:
         connection.close()
@@ -100,11 +100,11 @@ def test_a_disk_that_fails_at_the_commit(kept: Kept) -> None:
             raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
 
     hook.listen(journal._writer, "commit", fail)
-    told = len(kept.told)
+    count = len(kept.told)
     for _ in range(3):
         with pytest.raises(JournalUnavailable, match=r"disk I/O error\); check the disk"):
             journal.append([submitted(20_000)]).wait(30)
-    assert len(kept.told) == told
+    assert len(kept.told) == count
     assert journal.append([submitted(20_000)]).wait(30) == before + 1
     check_whole(journal)
 
@@ -129,7 +129,7 @@ def test_every_ticket_of_a_failed_commit_fails(kept: Kept) -> None:
     check_whole(kept.journal)
 
 
-def test_a_file_that_somebody_holds(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_MS", 20)
     other = Journal(kept.journal.path, kept.book.fold, inline=True)
     holder = sqlite3.connect(kept.journal.path, isolation_level=None)
@@ -157,11 +157,11 @@ def test_a_torn_log_loses_only_its_end(kept: Kept, tmp_path: Path) -> None:
         shutil.copy(f"{path}-wal", folder)
         os.truncate(folder / "journal.db-wal", cut)
         again = Kept(folder / "journal.db")
-        found = check_whole(again.journal)
-        assert found == before[: len(found)]
-        assert again.journal.append([submitted(40_000)]).wait() == len(found) + 1
+        events = check_whole(again.journal)
+        assert events == before[: len(events)]
+        assert again.journal.append([submitted(40_000)]).wait() == len(events) + 1
         again.journal.close()
-        lengths.append(len(found))
+        lengths.append(len(events))
     assert lengths == sorted(lengths)
     assert len(set(lengths)) > 3
 
@@ -170,11 +170,11 @@ def test_a_damaged_file_is_refused(kept: Kept, tmp_path: Path) -> None:
     kept.journal.close()
     path = kept.journal.path
     backup = tmp_path / "journal.db.before-0002"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:8192] + b"\xff" * 4096 + whole[12_288:])
+    intact = path.read_bytes()
+    path.write_bytes(intact[:8192] + b"\xff" * 4096 + intact[12_288:])
     with pytest.raises(BadInput, match=r"is damaged .*sqlite3 journal\.db \.recover"):
         Journal(path, lambda events: {})
-    backup.write_bytes(whole)
+    backup.write_bytes(intact)
     with pytest.raises(BadInput, match=r"is damaged .*put back journal\.db\.before-0002"):
         Journal(path, lambda events: {})
     path.write_text("This is no database at all. " * 200)
@@ -188,7 +188,7 @@ def test_a_damaged_file_is_refused(kept: Kept, tmp_path: Path) -> None:
     again.journal.close()
 
 
-def test_a_large_file_is_not_read_through(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_not_checked_in_full(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.journal.close()
     path = kept.journal.path
     engine = sqlite.open_engine(path, writes=False)
@@ -207,7 +207,7 @@ WRITERS = 4
 
 
 def write_until_killed(path: Path, seed: int) -> None:
-    """What the killed process does: several threads append and say what was confirmed."""
+    """Append from several threads and print what was confirmed, until killed."""
     kept = Kept(path, inline=False)
 
     def work(worker: int) -> None:
@@ -224,7 +224,7 @@ def write_until_killed(path: Path, seed: int) -> None:
 
 
 def write_with_little_room(path: Path) -> None:
-    """What the process with a file size limit does: fail, get room, go on."""
+    """Fail at a file size limit, get room, and continue."""
     kept = Kept(path)
     kept.journal.append([submitted(1)]).wait()
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -254,7 +254,7 @@ def process(*arguments: object) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("kills", [6, pytest.param(60, marks=pytest.mark.soak)])
 def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
-    """Whatever was confirmed is there after a kill, and nothing is there by half."""
+    """All confirmed appends are there after a kill, and none in part."""
     path, draw = tmp_path / "journal.db", random.Random(5)
     confirmed: dict[str, int] = {}
     for seed in range(1, kills + 1):
@@ -271,13 +271,13 @@ def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
         writer.stdout.close()
         assert writer.wait() == -signal.SIGKILL
         kept = Kept(path)
-        found = check_whole(kept.journal)
+        events = check_whole(kept.journal)
         sizes: dict[str, int] = {}
-        for _, event in found:
+        for _, event in events:
             sizes[event["append"]] = sizes.get(event["append"], 0) + 1
             assert event["time_us"] > START_US - 1
-        assert all(sizes[event["append"]] == event["of"] for _, event in found)
-        last = {event["append"]: seq for seq, event in found}
+        assert all(sizes[event["append"]] == event["of"] for _, event in events)
+        last = {event["append"]: seq for seq, event in events}
         assert {name: last[name] for name in confirmed} == confirmed
         for name in sizes:
             answer = kept.journal.answer(name)
@@ -295,7 +295,7 @@ def test_a_file_size_limit_of_the_system(tmp_path: Path) -> None:
     assert "journal.db cannot be used (" in refused
     assert "copy.db cannot be written (" in no_copy
     assert number == "999"
-    assert {each.name for each in tmp_path.iterdir()} == {"journal.db"}
+    assert {file.name for file in tmp_path.iterdir()} == {"journal.db"}
     kept = Kept(tmp_path / "journal.db")
     assert len(check_whole(kept.journal)) == 999
     kept.journal.close()

@@ -1,4 +1,4 @@
-"""The control plane is killed again and again while jobs are submitted and run: nothing is lost."""
+"""The control plane is killed repeatedly while jobs are submitted and run: nothing is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCRIPT = 'printf "begin %s\\n" "$FLYBALL_ATTEMPT" >> "$0"; sleep "$1"; echo end 
 
 
 class Killed:
-    """A control plane that is started again whenever it is gone."""
+    """Restarts a control plane whenever it is killed."""
 
     def __init__(self, state: Path, chance: float) -> None:
         self.state, self.chance = state, chance
@@ -34,7 +34,7 @@ class Killed:
         self.log = open(state / "planes.log", "ab")  # noqa: SIM115
 
     def keep_up(self, may_die: bool = True) -> None:
-        """Start it if it is not there."""
+        """Start it if it is not running."""
         if self.process is not None and self.process.poll() is None:
             return
         if self.process is not None:
@@ -64,7 +64,7 @@ def job(folder: Path, number: int, rng: random.Random) -> dict[str, Any]:
 
 
 def submit(client: Client, jobs: list[dict[str, Any]], key: str) -> list[int] | None:
-    """The ids, once they are accepted; None if it has to be tried again."""
+    """Return the ids if they are accepted; None if it has to be retried."""
     try:
         return client.submit_many(jobs, key=key)
     except (ApiError, NoControlPlane, OSError):
@@ -72,7 +72,7 @@ def submit(client: Client, jobs: list[dict[str, Any]], key: str) -> list[int] | 
 
 
 def run_and_kill(state: Path, jobs: int, kills: int, seed: int = 0) -> Killed:
-    """Submit jobs in small batches while the control plane dies so many times."""
+    """Submit jobs in small batches while the control plane is killed `kills` times."""
     out = state / "out"
     out.mkdir(mode=0o700)
     rng = random.Random(seed)
@@ -121,14 +121,14 @@ def is_done(client: Client) -> bool:
 
 
 def check(state: Path, out: Path, accepted: dict[int, int]) -> None:
-    """Every accepted job ran once, from its beginning to its end, and is on record as such."""
+    """Check that every accepted job ran once, from start to end, and is on record as such."""
     with History(state / JOURNAL) as history:
-        found = {each: history.job(each) for each in accepted}
+        jobs = {job_id: history.job(job_id) for job_id in accepted}
         ended = Counter(
             event["job"] for _seq, event in every_event(history) if event["kind"] == "ended"
         )
     for job_id, number in accepted.items():
-        kept = found[job_id]
+        kept = jobs[job_id]
         assert kept is not None
         lines = (out / str(number)).read_text().split("\n")[:-1]
         assert len(lines) == 2 and lines[0].startswith("begin"), (job_id, lines, kept)

@@ -25,19 +25,19 @@ def start(state: Path, points: Path, kill_at: int) -> subprocess.Popen[str]:
 
 
 def start_and_stop(state: Path) -> None:
-    """The real command starts on this folder, and its journal is whole."""
+    """Check that the real command starts on this folder, and its journal is intact."""
     command = [sys.executable, "-m", "flyball", *up_arguments(state)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         first_line = process.stdout.readline()
         process.terminate()
-        _out, said = process.communicate(timeout=WAIT_S)
+        _out, errors = process.communicate(timeout=WAIT_S)
     finally:
         process.kill()
         process.wait()
-    assert first_line.startswith("flyball is up: "), said
-    assert process.returncode == 0, said
+    assert first_line.startswith("flyball is up: "), errors
+    assert process.returncode == 0, errors
     with closing(sqlite3.connect(state / "journal.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         kinds = database.execute("SELECT kind FROM events").fetchall()
@@ -45,7 +45,7 @@ def start_and_stop(state: Path) -> None:
 
 
 def points_of_a_start(folder: Path) -> list[str]:
-    """What a first start passes until it says that it is up, in order."""
+    """Return the points that a first start passes until it is up, in order."""
     points = folder / "points"
     process = start(folder / "state", points, 0)
     try:
@@ -58,16 +58,16 @@ def points_of_a_start(folder: Path) -> list[str]:
 
 
 def killed_at(folder: Path, number: int) -> Path:
-    """A state folder whose first start was killed at this point."""
+    """Return a state folder whose first start was killed at this point."""
     state = folder / f"state-{number}"
     process = start(state, folder / f"points-{number}", number)
-    _out, said = process.communicate(timeout=WAIT_S)
-    assert process.returncode == -signal.SIGKILL, said
+    _out, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == -signal.SIGKILL, errors
     return state
 
 
 def first_of(points: list[str], beginning: str) -> int:
-    """The number of the first point with such a name."""
+    """Return the number of the first point with such a name."""
     for number, point in enumerate(points, 1):
         if point.startswith(beginning):
             return number

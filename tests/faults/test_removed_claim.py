@@ -1,4 +1,4 @@
-"""Somebody removes or spoils the claim of a running job: it goes on, once, and its end is known."""
+"""The claim of a running job is removed or damaged: it runs on, once, and its end is recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flyball.core.live import Report
 from flyball.engines.local import claim, proc
 
 WAITS = 'echo run >> "$FLYBALL_STATE/runs"; read x < "$FLYBALL_STATE/go"; exit 6'
-"""Says that it runs, and ends when it is told to."""
+"""Prints that it runs, and ends on a signal."""
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_removed_claim_is_found_after_a_restart(rig: Rig) -> None:
 
 
 def test_end_of_a_job_whose_claim_was_removed_is_recorded(rig: Rig) -> None:
-    """Nobody is there to tell its supervisor that the claim is gone."""
+    """No control plane is there to notify its supervisor that the claim is gone."""
     supervisor = rig.claim().pid
     claim_file(rig).unlink()
     rig.engine.close()
@@ -135,7 +135,7 @@ def test_garbled_claim_of_a_running_job(rig: Rig, data: bytes, restart: bool) ->
 
 
 @pytest.mark.parametrize("data", GARBLED.values(), ids=list(GARBLED))
-def test_garbled_claim_of_nobody_is_lost(tmp_path: Path, data: bytes) -> None:
+def test_garbled_claim_without_a_process_is_lost(tmp_path: Path, data: bytes) -> None:
     rig = Rig(tmp_path / "state")
     (rig.state / "engine" / "1.1").write_bytes(data)
     rig.seen = list(rig.engine.reconcile([(1, 1)]))

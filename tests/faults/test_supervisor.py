@@ -26,13 +26,13 @@ SRC = Path(__file__).parents[2] / "src"
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path / "state", patience_s=0.5)
-    yield made
-    made.close()
+    opened = Rig(tmp_path / "state", patience_s=0.5)
+    yield opened
+    opened.close()
 
 
 def whats(reports: list[Report]) -> list[str]:
-    return [each.what for each in reports]
+    return [report.what for report in reports]
 
 
 # The supervisor ----------------------------------------------------------------------
@@ -41,7 +41,7 @@ def whats(reports: list[Report]) -> list[str]:
 def test_killed_supervisor_is_lost_and_leaves_nothing(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is found out by the file that the kernel closes, before the folder is read anew."""
+    """It is noticed by the file that the kernel closes, before the folder is rescanned."""
     monkeypatch.setattr(attempts, "CLOSING_S", WAIT_S)
     rig.launch("sh", "-c", "sleep 60 & setsid sleep 61 & echo on; wait")
     rig.until_prints("on")
@@ -105,7 +105,7 @@ def test_a_record_outweighs_a_death(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["start", "boot"])
 def test_another_process_with_the_same_pid_is_not_it(rig: Rig, field: str) -> None:
-    """A pid that was given away again, or a machine that was started anew."""
+    """A reused pid, or a machine that was rebooted."""
     other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     stat = proc.stat(other.pid)
     assert stat is not None
@@ -127,7 +127,7 @@ def test_another_process_with_the_same_pid_is_not_it(rig: Rig, field: str) -> No
     other.wait()
 
 
-def test_a_blank_claim_is_lost_unless_somebody_holds_it(rig: Rig) -> None:
+def test_a_blank_claim_is_lost_unless_a_process_holds_it(rig: Rig) -> None:
     path = rig.state / "engine" / "1.1"
     holder = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", f"f = open({str(path)!r}, 'w'); print(1, flush=True)\n"
@@ -256,7 +256,7 @@ def test_killed_control_plane(rig: Rig) -> None:
     assert rig.report("void", job=6)
     for job in range(1, 6):
         mark = rig.state / f"runs.{job}"
-        if any((each.job, each.what) == (job, "void") for each in rig.seen):
+        if any((report.job, report.what) == (job, "void") for report in rig.seen):
             assert not mark.exists()
             continue
         rig.report("started", job=job)
@@ -267,7 +267,7 @@ def test_killed_control_plane(rig: Rig) -> None:
     assert "6.1" not in rig.claims()  # no spawner was left that could still begin it
 
 
-def test_reconcile_kills_what_nobody_expects(tmp_path: Path) -> None:
+def test_reconcile_kills_unexpected_attempts(tmp_path: Path) -> None:
     first = Rig(tmp_path)
     for job in (1, 2):
         first.launch("sh", "-c", "setsid sleep 60 & echo on; wait", job=job)
@@ -279,10 +279,10 @@ def test_reconcile_kills_what_nobody_expects(tmp_path: Path) -> None:
     first.engine.close()
     second = Rig(tmp_path)
     reports = second.engine.reconcile([(2, 1)])
-    assert [(each.job, each.what) for each in reports] == [(2, "started")]
+    assert [(report.job, report.what) for report in reports] == [(2, "started")]
     assert all(gone(pid) for pid in pids)
     assert second.claims() == ["2.1"]
-    assert sorted((each.job, each.what) for each in second.engine.strays) == [
+    assert sorted((report.job, report.what) for report in second.engine.strays) == [
         (1, "lost"),
         (3, "ended"),
     ]
@@ -311,30 +311,32 @@ CLAIMANT = """
 
 
 def test_a_token_is_claimed_once(tmp_path: Path) -> None:
-    """Four processes want the same twenty."""
+    """Four processes try to claim the same twenty."""
     hear, tell = os.pipe()
     command = [sys.executable, "-I", "-S", "-c", textwrap.dedent(CLAIMANT)]
     command += [str(SRC / "flyball" / "engines"), str(tmp_path)]
     rivals = [subprocess.Popen(command, stdin=hear, stdout=subprocess.PIPE) for _ in range(4)]
     os.write(tell, b"go!!")
-    assert sum(int(each.communicate()[0]) for each in rivals) == 20
+    assert sum(int(rival.communicate()[0]) for rival in rivals) == 20
     os.close(hear)
     os.close(tell)
     data = (tmp_path / "1.1").read_bytes()
     assert len(data) == claim.SIZE
-    assert json.loads(data[: claim.HEAD])["pid"] in [each.pid for each in rivals]
+    assert json.loads(data[: claim.HEAD])["pid"] in [rival.pid for rival in rivals]
 
 
 def test_void_and_launch_race(rig: Rig, tmp_path: Path) -> None:
-    """Whoever is first, the attempt runs or is void, never both."""
+    """Whichever is first, the attempt runs or is void, never both."""
     for job in range(1, 21):
         rig.launch("sh", "-c", f"echo >> {tmp_path}/ran.{job}", job=job)
         rig.engine._attempts.make_void((job, 1), fenced=True)
     rig.launch("true", job=99)
     rig.ended(job=99)
+
+    def outcomes() -> dict[int, str]:
+        rig.seen += rig.engine.observe()
+        return {report.job: report.what for report in rig.seen if report.what in ("ended", "void")}
+
+    until(lambda: len(outcomes()) == 21)
     for job in range(1, 21):
-        while (job, 1) not in rig.engine._attempts.over:
-            rig.engine.wait(0.1)
-            rig.engine.observe()
-        void = rig.engine._attempts.over[job, 1].what == "void"
-        assert (tmp_path / f"ran.{job}").exists() != void
+        assert (tmp_path / f"ran.{job}").exists() != (outcomes()[job] == "void")

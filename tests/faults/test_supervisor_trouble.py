@@ -1,21 +1,22 @@
-"""A disk that refuses, a machine that has no more processes, or that goes down."""
+"""A disk that refuses writes, a machine out of processes, or one that shuts down."""
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.engines.local.test_run import SAY_SIGNALS
 from tests.engines.rig import Rig
+from tests.until import until
 
 from flyball.core.jobs import JobSpec
 from flyball.core.live import Launch, LiveNode
@@ -47,20 +48,20 @@ BARE = """
     supervisor.supervise(request, folder, proc.boot_id(), None, wake, int, print)
     print("free for others", len(os.listdir("/proc/self/fd")))
 """
-"""A supervisor by itself, in a world in which something fails."""
+"""Runs a supervisor by itself, with an injected fault."""
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path / "state")
-    yield made
-    made.close()
+    opened = Rig(tmp_path / "state")
+    yield opened
+    opened.close()
 
 
 def supervised(
     folder: Path, *argv: str, fault: str = "", number: int = 1, **spec: Any
 ) -> subprocess.Popen[str]:
-    """A supervisor of one attempt."""
+    """Start a supervisor of one attempt."""
     (folder / "logs").mkdir(exist_ok=True)
     launch = Launch(number, 1, JobSpec(argv, grace_s=2.0, **spec), ())
     now = (0, time.monotonic_ns() // 1000)
@@ -79,11 +80,17 @@ def claimed(folder: Path, number: int = 1) -> Claim | None:
         os.close(descriptor)
 
 
+def started(folder: Path, number: int = 1) -> Claim | None:
+    """Return the claim once its program runs."""
+    record = claimed(folder, number)
+    return record if record is not None and record.child else None
+
+
 def end_of(folder: Path, number: int = 1) -> dict[str, Any]:
-    found = claimed(folder, number)
-    assert found is not None
-    assert found.exit is not None
-    return found.exit
+    record = claimed(folder, number)
+    assert record is not None
+    assert record.exit is not None
+    return record.exit
 
 
 # The disk ----------------------------------------------------------------------------
@@ -135,7 +142,7 @@ def test_a_full_disk_at_the_claim(tmp_path: Path, small_disk: Path) -> None:
 
 
 def test_a_full_disk_at_the_end(small_disk: Path) -> None:
-    """The record has its room; output is lost and the job is none the wiser."""
+    """Space for the record is reserved; output is lost and the job does not notice."""
     full = Rig(small_disk / "state", patience_s=0.3)
     full.launch("sh", "-c", "read x < $FLYBALL_STATE/go; seq 1 100000; exit 6")
     os.mkfifo(small_disk / "state" / "go")
@@ -148,19 +155,18 @@ def test_a_full_disk_at_the_end(small_disk: Path) -> None:
     full.close()
 
 
-def test_a_disk_that_does_not_take_the_start_ends_no_job(tmp_path: Path) -> None:
-    """Only the claim does not say yet that it runs."""
+def test_a_failed_write_of_the_start_ends_no_job(tmp_path: Path) -> None:
+    """Only the claim does not show yet that it runs."""
     fault = "fails(claim, 'write_head', 2)"
     process = supervised(tmp_path, "sleep", "60", fault=fault)
-    while (found := claimed(tmp_path)) is None or not found.child:
-        select.select((), (), (), 0.005)
+    until(lambda: started(tmp_path))
     os.kill(process.pid, signal.SIGUSR2)
     process.communicate(timeout=60)
     assert end_of(tmp_path)["why"] == "stopped"
 
 
-def test_a_disk_that_does_not_take_the_end_is_asked_again(tmp_path: Path) -> None:
-    """It says no when the file is changed, and then when it is to be kept: the end is told."""
+def test_a_failed_write_of_the_end_is_retried(tmp_path: Path) -> None:
+    """Writes fail, then syncs: the end is recorded all the same."""
     fault = "fails(claim.os, 'pwrite', 3); fails(claim.os, 'fdatasync', 9)"
     process = supervised(tmp_path, "sh", "-c", "exit 6", fault=fault)
     process.communicate(timeout=60)
@@ -171,15 +177,15 @@ def test_a_disk_that_does_not_take_the_end_is_asked_again(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "fault", ["fails(os, 'fork', 1)", "fails(claim.os, 'fsync', 1)"], ids=["process", "sync"]
 )
-def test_what_cannot_run_now_is_given_back(tmp_path: Path, fault: str) -> None:
-    """Neither the claim nor anything open is left, and the supervisor is free for others."""
-    said = []
-    for number, each in enumerate(("", fault), 1):
-        process = supervised(tmp_path, "true", fault=each, number=number)
-        said.append(process.communicate(timeout=60)[0].splitlines())
-    assert said[1][0] == "No space left on device"
+def test_an_attempt_that_cannot_run_now_is_returned(tmp_path: Path, fault: str) -> None:
+    """Neither the claim nor an open file is left, and the supervisor can take other attempts."""
+    messages = []
+    for number, injected in enumerate(("", fault), 1):
+        process = supervised(tmp_path, "true", fault=injected, number=number)
+        messages.append(process.communicate(timeout=60)[0].splitlines())
+    assert messages[1][0] == "No space left on device"
     assert claimed(tmp_path, 2) is None
-    after, left = (int(lines[-1].split()[-1]) for lines in said)
+    after, left = (int(lines[-1].split()[-1]) for lines in messages)
     assert left <= after, "descriptors are left open"
 
 
@@ -187,7 +193,7 @@ def test_what_cannot_run_now_is_given_back(tmp_path: Path, fault: str) -> None:
 
 
 def test_the_machine_goes_down(rig: Rig) -> None:
-    """SIGTERM at a supervisor: its job ends in good order, and may run again elsewhere."""
+    """On SIGTERM to a supervisor its job is stopped in order, and may run again elsewhere."""
     rig.python(SAY_SIGNALS.format(last=15), checkpoint_signal=int(signal.SIGUSR1), grace_s=0.2)
     rig.until_prints("ready")
     os.kill(rig.claim().pid, signal.SIGTERM)
@@ -196,15 +202,14 @@ def test_the_machine_goes_down(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("first", ["supervisor", "program"])
-def test_who_dies_of_what_ends_the_machine_has_not_failed(tmp_path: Path, first: str) -> None:
-    """All processes are told at once, in any order: no end is recorded, and it may run again."""
+def test_a_job_killed_by_a_shutdown_has_not_failed(tmp_path: Path, first: str) -> None:
+    """All processes get SIGTERM in any order: no end is recorded, and the job may run again."""
     for number in range(1, 9):
         # However late a busy machine tells the second process, it is told in time.
         patient = "supervisor.TOLD_LATE_S = 600.0"
         process = supervised(tmp_path, "sleep", "60", fault=patient, number=number)
-        while (found := claimed(tmp_path, number)) is None or not found.child:
-            select.select((), (), (), 0.005)
-        both = [process.pid, found.child]
+        record = until(partial(started, tmp_path, number))
+        both = [process.pid, record.child]
         for pid in both if first == "supervisor" else reversed(both):
             send(pid, signal.SIGTERM)  # the first may have ended the second by now
         process.communicate(timeout=60)
@@ -213,10 +218,9 @@ def test_who_dies_of_what_ends_the_machine_has_not_failed(tmp_path: Path, first:
         assert over.exit is None
 
 
-def test_who_is_ended_by_his_owner_has_ended(tmp_path: Path) -> None:
+def test_a_job_killed_by_its_owner_has_ended(tmp_path: Path) -> None:
     process = supervised(tmp_path, "sleep", "60")
-    while (found := claimed(tmp_path)) is None or not found.child:
-        select.select((), (), (), 0.005)
-    os.kill(found.child, signal.SIGTERM)
+    record = until(lambda: started(tmp_path))
+    os.kill(record.child, signal.SIGTERM)
     process.communicate(timeout=60)
     assert (end_of(tmp_path)["signal"], end_of(tmp_path)["why"]) == (signal.SIGTERM, "exit")

@@ -7,17 +7,16 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.control.journal.cases import Kept, submitted
+from tests.until import WAIT_S, until
 
 FLYBALL = (sys.executable, "-m", "flyball")
 UPGRADED = Path(__file__).with_name("upgraded_up.py")
-WAIT_S = 240.0
 
 
 @pytest.fixture
@@ -32,32 +31,32 @@ def state(tmp_path: Path) -> Path:
 
 
 def up(state: Path, program: Sequence[str] = FLYBALL) -> tuple[str, int, str]:
-    """Start, and stop once it is up: the first line it printed, exit code, what it said."""
+    """Start, and stop once it is up; return its first line, exit code and standard error."""
     command = [*program, "up", "--state", str(state), "--no-agent", "--no-foresight"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         first_line = process.stdout.readline()
         process.terminate()
-        _out, said = process.communicate(timeout=WAIT_S)
+        _out, errors = process.communicate(timeout=WAIT_S)
     finally:
         process.kill()
         process.wait()
-    return first_line, process.returncode, said
+    return first_line, process.returncode, errors
 
 
 def check_starts(state: Path, program: Sequence[str] = FLYBALL) -> None:
-    first_line, code, said = up(state, program)
-    assert first_line.startswith("flyball is up: "), said
-    assert code == 0, said
+    first_line, code, errors = up(state, program)
+    assert first_line.startswith("flyball is up: "), errors
+    assert code == 0, errors
 
 
 def check_refused(state: Path, *words: str) -> None:
-    """It exits with 2 and one line with all of these words."""
-    first_line, code, said = up(state)
-    assert (first_line, code) == ("", 2), said
-    lines = said.splitlines()
-    assert len(lines) == 1, said
+    """Check that it exits with 2 and prints one line with all of these words."""
+    first_line, code, errors = up(state)
+    assert (first_line, code) == ("", 2), errors
+    lines = errors.splitlines()
+    assert len(lines) == 1, errors
     for word in words:
         assert word in lines[0]
 
@@ -131,10 +130,10 @@ def test_offline_readers_refuse_a_damaged_journal_in_one_line(
     state: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(state / "journal.db")
-    code, _out, said = offline("replay", "--decisions", str(state))
+    code, _out, errors = offline("replay", "--decisions", str(state))
     assert code == 2
-    assert "is damaged" in said.splitlines()[-1]
-    assert "Traceback" not in said
+    assert "is damaged" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize("damage", [forget_version, garble_job])
@@ -147,23 +146,23 @@ def test_export_refuses_a_damaged_journal_in_one_line(
     change(state / "journal.db", f"INSERT INTO events {columns} VALUES (9, 1, 'opened', '{body}')")
     damage(state / "journal.db")
     out = str(tmp_path / "x.jsonl")
-    code, _out, said = offline("trace", "export", out, "--state", str(state))
-    assert (code, said.count("\n")) == (2, 1), said
-    assert "is damaged" in said
+    code, _out, errors = offline("trace", "export", out, "--state", str(state))
+    assert (code, errors.count("\n")) == (2, 1), errors
+    assert "is damaged" in errors
 
 
 def test_doctor_says_that_a_journal_is_damaged(state: Path) -> None:
     assert finding(state)["state"] == "ok"
     cut(state / "journal.db")
-    found = finding(state)
-    assert (found["state"], "put back" in found["remedy"]) == ("damaged", True)
+    damaged_finding = finding(state)
+    assert (damaged_finding["state"], "put back" in damaged_finding["remedy"]) == ("damaged", True)
 
 
 def finding(state: Path) -> dict[str, str]:
-    """What `doctor` finds out about the journal."""
-    code, out, said = offline("doctor", "--state", str(state), "--json")
-    assert code == 0, said
-    return next(each for each in json.loads(out)["findings"] if each["name"] == "journal")
+    """Return what `doctor` finds about the journal."""
+    code, out, errors = offline("doctor", "--state", str(state), "--json")
+    assert code == 0, errors
+    return next(entry for entry in json.loads(out)["findings"] if entry["name"] == "journal")
 
 
 def test_unknown_field_of_an_ended_job_is_ignored(state: Path) -> None:
@@ -173,8 +172,8 @@ def test_unknown_field_of_an_ended_job_is_ignored(state: Path) -> None:
     change(journal, "UPDATE jobs SET state = 'COMPLETED', end_us = submit_us + 1")
     change(journal, "UPDATE events SET body = json_set(body, '$.spec.site', 'x')")
     check_starts(state)
-    code, _out, said = offline("replay", "--decisions", str(state))
-    assert code == 0, said
+    code, _out, errors = offline("replay", "--decisions", str(state))
+    assert code == 0, errors
 
 
 def test_removed_endpoint_file_is_written_again(state: Path) -> None:
@@ -186,10 +185,7 @@ def test_removed_endpoint_file_is_written_again(state: Path) -> None:
         assert process.stdout.readline().startswith("flyball is up: ")
         before = endpoint.read_text()
         endpoint.unlink()
-        deadline_s = time.monotonic() + WAIT_S
-        while not endpoint.exists():
-            assert time.monotonic() < deadline_s, "it was not written again"
-            time.sleep(0.05)
+        until(endpoint.exists, "the endpoint file is written again")
         assert endpoint.read_text() == before
     finally:
         process.kill()

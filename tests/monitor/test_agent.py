@@ -51,19 +51,19 @@ def test_a_life(state: Path, agent: subprocess.Popen[bytes]) -> None:
     with subprocess.Popen(command, start_new_session=True) as job:
         try:
             claim = write_claim(state / "engine", 7, 1, job.pid)
-            until(lambda: telemetry.latest().get("jobs.7.processes") == 2, WAIT_S)
+            until(lambda: telemetry.latest().get("jobs.7.processes") == 2, limit_s=WAIT_S)
             latest = telemetry.latest()
             assert latest["jobs.7.processes"] == 2
             assert latest["jobs.7.memory_bytes"] > 100_000
             assert 0.0 <= latest["compute.total_percent"] <= 100.0
             assert latest["memory.total_bytes"] > 1e8
             # While it runs, the spools are read.
-            until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10, WAIT_S)
+            until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10, limit_s=WAIT_S)
             telemetry.ask_fast(1.0)
-            until(lambda: telemetry.status()["fast"], WAIT_S)
-            until(lambda: not telemetry.status()["fast"], WAIT_S)
+            until(lambda: telemetry.status()["fast"], limit_s=WAIT_S)
+            until(lambda: not telemetry.status()["fast"], limit_s=WAIT_S)
             claim.unlink()
-            until(lambda: telemetry.latest().get("jobs.ended_total") == 1, WAIT_S)
+            until(lambda: telemetry.latest().get("jobs.ended_total") == 1, limit_s=WAIT_S)
         finally:
             os.killpg(job.pid, signal.SIGKILL)
     # Told to stop, it leaves nothing but whole segments.
@@ -81,13 +81,13 @@ def test_a_life(state: Path, agent: subprocess.Popen[bytes]) -> None:
 
 def test_killed_and_started_again(state: Path, agent: subprocess.Popen[bytes]) -> None:
     telemetry = Telemetry(state / "telemetry")
-    until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10, WAIT_S)
+    until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10, limit_s=WAIT_S)
     agent.kill()
     agent.wait(120)
     seen = len(telemetry.series("compute.total_percent", 60)[0])
     assert seen > 10  # what was flushed outlives it
     with subprocess.Popen([*AGENT, "--state", str(state)]) as again:
-        until(lambda: telemetry.status().get("pid") == again.pid, WAIT_S)
+        until(lambda: telemetry.status().get("pid") == again.pid, limit_s=WAIT_S)
         again.terminate()
         assert again.wait(120) == 0
     assert len(telemetry.series("compute.total_percent", 60)[0]) > seen
@@ -105,9 +105,9 @@ def test_it_ends_with_its_parent(state: Path) -> None:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         telemetry = Telemetry(state / "telemetry")
-        until(lambda: telemetry.latest(), WAIT_S)
+        until(lambda: telemetry.latest(), limit_s=WAIT_S)
         parent.kill()
-    until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in _state(pid), WAIT_S)
+    until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in _state(pid), limit_s=WAIT_S)
     assert list((state / "telemetry" / "memory").glob("*.parquet"))
 
 
@@ -119,7 +119,7 @@ def _state(pid: int) -> str:
 
 
 def test_it_stays_small_and_quiet(state: Path, agent: subprocess.Popen[bytes]) -> None:
-    until(lambda: Telemetry(state / "telemetry").latest(), WAIT_S)
+    until(lambda: Telemetry(state / "telemetry").latest(), limit_s=WAIT_S)
     maps = Path(f"/proc/{agent.pid}/maps").read_text()
     assert "arrow" not in maps  # loaded by the store's own process only
     assert "numba" not in maps

@@ -1,4 +1,4 @@
-"""Keeps a control plane going: a cycle whenever something happened, and once a second anyway."""
+"""Drives a control plane: a cycle whenever something happened, and at least once a second."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from flyball.control.queue_beacon import Beacon
 from flyball.core.errors import FlyballError
 
 PERIOD_S = 1.0
-"""The longest time between two cycles."""
+"""Maximum time between two cycles."""
 PAUSE_S = 0.5
-"""After a cycle that failed."""
+"""Pause after a cycle that failed."""
 
 logger = logging.getLogger("flyball.control")
 
 
-class Waits(Protocol):
-    """An engine that can be waited for."""
+class WaitableEngine(Protocol):
+    """An engine that a thread can wait for."""
 
     def listen_to(self, descriptor: int) -> None: ...
     def wait(self, timeout_s: float) -> bool: ...
 
 
 class Driver:
-    """Runs the cycles of a plane in a thread of its own, the only one that uses the engine.
+    """Runs the cycles of a plane in one thread, the only one that uses the engine.
 
-    A cycle that fails is logged, counted and tried again: everything it does is on record first,
-    so nothing is lost by going round once more.
+    A cycle that fails is logged, counted and retried: every action is on record first, so a retry
+    loses nothing.
     """
 
-    def __init__(self, plane: Plane, engine: Waits) -> None:
+    def __init__(self, plane: Plane, engine: WaitableEngine) -> None:
         self._plane, self._engine = plane, engine
         self._beacon = Beacon(plane.folder, plane.book, plane.table)
-        self._told_s = 0.0
+        self._sent_s = 0.0
         self._stopping = False
         self._due = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         engine.listen_to(self._due)
@@ -46,16 +46,16 @@ class Driver:
         self._thread = threading.Thread(target=self._run, name="loop", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the cycles and the notifications."""
         self._thread.start()
         self._plane.notices.start()
 
     def wake(self) -> None:
-        """Have a cycle soon. From any thread."""
+        """Request a cycle soon. Safe from any thread."""
         os.eventfd_write(self._due, 1)
 
     def stop(self) -> None:
-        """Finish the cycle that is under way, and no more. Jobs run on."""
+        """Finish the current cycle and stop. Jobs keep running."""
         self._stopping = True
         self.wake()
         if self._thread.is_alive():
@@ -66,18 +66,18 @@ class Driver:
     def _run(self) -> None:
         while not self._stopping:
             with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._due)  # whoever woke us before is served by this cycle
+                os.eventfd_read(self._due)  # this cycle serves all earlier wake-ups
             self._round()
 
     def _round(self) -> None:
-        """One cycle; and if there is nothing more to do, wait until there is.
+        """Run one cycle; if nothing is left to do, wait until there is.
 
-        Whatever fails, a folder that cannot be written to for a while as well, the next round
-        comes: jobs are accepted all the time.
+        Whatever fails, even a state folder that cannot be written for a while, the next cycle
+        follows: jobs are accepted all the time.
         """
         try:
             if not self._plane.step():
-                self._tell()
+                self._send_beacon()
                 self._engine.wait(PERIOD_S)
             return
         except FlyballError as error:
@@ -88,9 +88,9 @@ class Driver:
             self._plane.pulse.missed(error)
         time.sleep(PAUSE_S)
 
-    def _tell(self) -> None:
-        """Let the agent know how the queue is, at most once a second."""
+    def _send_beacon(self) -> None:
+        """Send the agent the state of the queue, at most once a second."""
         now_s = time.monotonic()
-        if now_s - self._told_s >= PERIOD_S:
-            self._told_s = now_s
+        if now_s - self._sent_s >= PERIOD_S:
+            self._sent_s = now_s
             self._beacon.send()

@@ -1,7 +1,7 @@
 """The control cycle: observe, understand, decide, record, act. On one screen, and on any clock.
 
-Everything it does is on record before it is done: whoever kills it at any point loses nothing.
-The stages arrive as objects; this file knows none of them.
+Every action is on record before it is carried out, so a kill at any point loses nothing. The stages
+are passed in as objects; this file imports none of them.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind, Launch, Report, Stop
 from flyball.core.protocols import Engine, Journal
 
-TOLD_ONCE = ("started", "void")
-"""Reports that are not made again by the engine: a start, and what it never heard of."""
+REPORTED_ONCE = ("started", "void")
+"""Reports that the engine does not repeat: a start, and an attempt it never received."""
 
 
 class Jobs(Protocol):
-    """What is true now."""
+    """The jobs of the live state."""
 
     jobs: dict[int, Job]
     busy: dict[int, Job]
 
 
 class Decides(Protocol):
-    """Makes decisions; see `control.decider`."""
+    """Makes decisions; see `control.decide.decider`."""
 
-    def decide(self, own: Sequence[Event], now_us: int) -> Any: ...
+    def decide(self, unrecorded: Sequence[Event], now_us: int) -> Any: ...
     def settle(self, decision: Any) -> None: ...
 
 
 class Loop:
-    """One cycle after another.
+    """Runs the control cycle.
 
     Attributes:
-        last: the last decision, for whoever asks why.
-        means: by what means the engine said it does what it was told, by (job, attempt).
+        last: the last decision, to explain it.
+        means: the means by which the engine carries out an order, by (job, attempt).
     """
 
     def __init__(
@@ -54,44 +54,44 @@ class Loop:
         """
         Args:
             understand: turns reports into events.
-            asked: given the instant and what was understood, what is to be done besides, as events:
-                jobs that can no longer run are cancelled, sizes change as somebody ordered.
+            asked: given the time and the events so far, returns further events that are due:
+                jobs that can no longer run are cancelled, sizes change as users ordered.
             now_us: the clock.
-            passing: told of each point on the way; tests end the world there.
+            passing: called with the name of each point passed; fault tests kill the process there.
         """
         self._book, self._journal, self._engine = book, journal, engine
         self._decider, self._understand, self._asked = decider, understand, asked
         self._now_us, self._passing = now_us, passing
-        self._told: set[tuple[int, int, str]] = set()
-        self._kept: list[Report] = []
-        self._owed: dict[tuple[int, int], None] = {}
-        self._ordered: set[tuple[type, int, int, int]] = set()
+        self._stops_sent: set[tuple[int, int, str]] = set()
+        self._carried_over: list[Report] = []
+        self._to_launch: dict[tuple[int, int], None] = {}
+        self._orders_sent: set[tuple[type, int, int, int]] = set()
         self.means: dict[tuple[int, int], str] = {}
         self.last: Any = None
 
     def cycle(self) -> bool:
-        """Go round once; whether anything happened."""
+        """Run one cycle; return whether anything happened."""
         # 1. Observe: what has the engine seen since we last acknowledged?
         reports = self._observe()
         now = self._now_us()
         self._passing("observed")
         # 2. Understand: what does that mean for the jobs?
-        own = self._understand(reports, self._book.jobs, now)
-        own = [*own, *self._asked(now, own)]
+        unrecorded = self._understand(reports, self._book.jobs, now)
+        unrecorded = [*unrecorded, *self._asked(now, unrecorded)]
         # 3. Decide, as if that were on record already.
-        decision = self._decider.decide(own, now)
-        events = [*own, *(decision.events if decision else ())]
+        decision = self._decider.decide(unrecorded, now)
+        events = [*unrecorded, *(decision.events if decision else ())]
         self._passing("decided")
         # 4. Record all of it at once, and wait until it is durable.
         if events:
             self._journal.record(events)
         self._decider.settle(decision)
-        self._kept = []
+        self._carried_over = []
         self._passing("recorded")
         # 5. What is on record need not be reported again.
         self._engine.acknowledge(reports)
         self._passing("acknowledged")
-        # 6. Act on what is on record: who gets less makes room, then launch, steer, and stop.
+        # 6. Act on what is on record: shrink to make room, then launch, steer, and stop.
         acted = self._steer()
         acted += self._launch(events, now)
         acted += self._steer() + self._stop()
@@ -100,63 +100,65 @@ class Loop:
         return bool(events or acted)
 
     def _observe(self) -> list[Report]:
-        """What the engine reports, and what is kept because nobody will report it again."""
-        reports = [*self._kept, *self._engine.observe()]
-        merged = {(each.job, each.attempt, each.what): each for each in reports}
-        self._kept = [each for each in merged.values() if each.what in TOLD_ONCE]
+        """Return the engine's reports, and those kept because the engine does not repeat them."""
+        reports = [*self._carried_over, *self._engine.observe()]
+        merged = {(report.job, report.attempt, report.what): report for report in reports}
+        self._carried_over = [report for report in merged.values() if report.what in REPORTED_ONCE]
         return list(merged.values())
 
     def _launch(self, events: Sequence[Event], now_us: int) -> int:
-        """Start the attempts that were intended; what is refused is tried again next time.
+        """Start the attempts that were intended; a refused one is retried in the next cycle.
 
-        An attempt that was cancelled before the engine heard of it can never begin: it is void.
+        An attempt that was cancelled before the engine received it can never begin: it is void.
         """
         intended = [event for event in events if event["kind"] == EventKind.INTENDED]
-        self._owed |= {(event["job"], event["attempt"]): None for event in intended}
+        self._to_launch |= {(event["job"], event["attempt"]): None for event in intended}
         done = 0
-        for token in list(self._owed):
+        for token in list(self._to_launch):
             job = self._book.jobs.get(token[0])
             settled = True
             if job is None or job.attempt != token[1] or job.state == JobState.PENDING:
-                pass  # overtaken, and over
+                pass  # superseded: the attempt is over
             elif job.state == JobState.COMPLETING:
-                self._kept.append(Report(*token, "void", now_us, {}))
+                self._carried_over.append(Report(*token, "void", now_us, {}))
             else:
                 self._passing("launching")
                 settled = self._engine.apply(Launch(*token, job.spec, job.rows)).accepted
             if settled:
-                del self._owed[token]
+                del self._to_launch[token]
                 done += 1
         return done
 
     def _steer(self) -> int:
-        """Tell the engine, once, what a running attempt is to have; after a restart all of it."""
-        wanted = {
+        """Send the engine each order for a running attempt once; after a restart all of them."""
+        orders = {
             (type(order), order.job, order.attempt, order.sequence): order
             for job in list(self._book.busy.values())
             for order in orders_of(job)
         }
-        self._ordered &= wanted.keys()
-        self.means = {each: how for each, how in self.means.items() if each[0] in self._book.busy}
+        self._orders_sent &= orders.keys()
+        self.means = {
+            token: how for token, how in self.means.items() if token[0] in self._book.busy
+        }
         done = 0
-        for key in sorted(wanted.keys() - self._ordered, key=lambda each: each[1:]):
-            answer = self._engine.apply(wanted[key])
+        for key in sorted(orders.keys() - self._orders_sent, key=lambda sent: sent[1:]):
+            answer = self._engine.apply(orders[key])
             if answer.accepted:
-                self._ordered.add(key)
+                self._orders_sent.add(key)
                 done += 1
             if answer.how:
                 self.means[answer.job, answer.attempt] = answer.how
         return done
 
     def _stop(self) -> int:
-        """Tell the engine, once, to end what is to end."""
+        """Send the engine each stop once."""
         ending = [job for job in list(self._book.busy.values()) if job.stopping]
-        wanted = {(job.id, job.attempt, job.stopping) for job in ending}
-        self._told &= wanted
+        stops = {(job.id, job.attempt, job.stopping) for job in ending}
+        self._stops_sent &= stops
         new = [
             (job_id, attempt, why)
-            for job_id, attempt, why in sorted(wanted - self._told)
+            for job_id, attempt, why in sorted(stops - self._stops_sent)
             if self._engine.apply(Stop(job_id, attempt, why)).accepted
         ]
-        self._told.update(new)
+        self._stops_sent.update(new)
         return len(new)

@@ -1,4 +1,4 @@
-"""After a start: read the journal, ask the engine, reconcile, and give up what cannot run."""
+"""Recovery after a start: reconcile with the engine, and cancel jobs that can no longer run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from flyball.core.protocols import Engine, Journal
 
 
 def reconcile(book: Book, journal: Journal, engine: Engine, now_us: int) -> int:
-    """Find out what became of every attempt that was intended or running.
+    """Ask the engine about every attempt that was intended or running.
 
     Returns:
-        How many attempts turned out to be over.
+        The number of attempts that turned out to be over.
     """
     active = [job for job in book.jobs.values() if job.state != JobState.PENDING]
     reports = engine.reconcile([(job.id, job.attempt) for job in active])
@@ -30,9 +30,9 @@ def reconcile(book: Book, journal: Journal, engine: Engine, now_us: int) -> int:
 def give_up_unfit(
     book: Book, journal: Journal, check: Callable[[JobSpec], None], now_us: int
 ) -> int:
-    """Cancel jobs that were accepted on other nodes and could never run on these; how many.
+    """Cancel jobs that were accepted on other nodes and can never run on these; return how many.
 
-    Left in the queue, one of them would keep every decision from being made.
+    One such job left in the queue would make every decision fail.
     """
     events: list[Event] = []
     for job in book.jobs.values():

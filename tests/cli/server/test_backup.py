@@ -121,5 +121,5 @@ def test_restore_refuses_damaged_and_newer_backups(
     assert "is damaged" in capsys.readouterr().err
     out.write_bytes(b"")
     assert flyball("restore", out) == 2
-    assert "is no journal" in capsys.readouterr().err
+    assert "is not a journal" in capsys.readouterr().err
     assert jobs_in(tmp_path / "state" / "journal.db") == [1]

@@ -1,4 +1,4 @@
-"""The active jobs a page at a time: nobody who stays active is passed over."""
+"""Pages of the active jobs: a job that stays active is never skipped."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def test_what_runs_comes_first_then_priority_then_time() -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
 def test_pages_together_are_all_of_it(limit: int) -> None:
     jobs = [waiting(1), waiting(2, 1.5), running(3), waiting(4, -1e-7), waiting(5)]
-    found, cursor = list[int](), ""
+    listed, cursor = list[int](), ""
     while True:
         page = page_of(jobs, QueueQuery(limit=limit, cursor=cursor))
         assert (page.total, page.pending) == (5, 4)
-        found += ids(page)
+        listed += ids(page)
         if page.next is None:
             break
         assert len(page.jobs) == limit
         cursor = page.next
-    assert found == [3, 2, 1, 5, 4]
+    assert listed == [3, 2, 1, 5, 4]
 
 
-def test_a_job_that_ends_between_two_pages_moves_nobody() -> None:
-    jobs = [waiting(each) for each in range(1, 7)]
+def test_a_job_that_ends_between_two_pages_shifts_no_other() -> None:
+    jobs = [waiting(job_id) for job_id in range(1, 7)]
     first = page_of(jobs, QueueQuery(limit=3))
     second = page_of(jobs[3:], QueueQuery(limit=3, cursor=first.next or ""))
     assert (ids(first), ids(second)) == ([1, 2, 3], [4, 5, 6])
@@ -54,18 +54,18 @@ def test_a_job_that_ends_between_two_pages_moves_nobody() -> None:
 
 
 def test_a_job_that_starts_between_two_pages_is_not_missed() -> None:
-    jobs = [running(1), *(waiting(each) for each in range(2, 7))]
+    jobs = [running(1), *(waiting(job_id) for job_id in range(2, 7))]
     first = page_of(jobs, QueueQuery(limit=3))
     jobs[4] = running(5, START_US + 1)
     second = page_of(jobs, QueueQuery(limit=3, cursor=first.next or ""))
     assert (ids(first), ids(second)) == ([1, 2, 3], [4, 5, 6])
     assert second.pending == 4
     idle = page_of(jobs[1:4], QueueQuery(limit=1))
-    jobs[1:4] = [running(each, START_US + 1) for each in (2, 3, 4)]
+    jobs[1:4] = [running(job_id, START_US + 1) for job_id in (2, 3, 4)]
     assert ids(page_of(jobs[1:4], QueueQuery(cursor=idle.next or ""))) == [3, 4]
 
 
-def test_a_job_that_is_set_aside_between_two_pages_comes_again() -> None:
+def test_a_job_preempted_between_two_pages_is_listed_again() -> None:
     jobs = [running(1), running(2), waiting(3)]
     first = page_of(jobs, QueueQuery(limit=2))
     jobs[0] = replace(jobs[0], state=JobState.PENDING, since_us=START_US + 9)
@@ -82,6 +82,6 @@ def test_filters() -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "1_2", "1_1_x_3_4", "1_1_1.0_3_4_5"])
-def test_a_cursor_of_nobody(cursor: str) -> None:
-    with pytest.raises(BadInput, match="no page of the queue gave this cursor"):
+def test_an_invalid_cursor(cursor: str) -> None:
+    with pytest.raises(BadInput, match="not a cursor of a page of the queue"):
         page_of([], QueueQuery(cursor=cursor))

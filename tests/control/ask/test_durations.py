@@ -1,4 +1,4 @@
-"""How long might a job run?"""
+"""Guesses of how long a job runs."""
 
 from __future__ import annotations
 
@@ -28,64 +28,64 @@ def ended(run_s: float, state: JobState = JobState.COMPLETED, **asked: Any) -> J
     )  # fmt: skip
 
 
-def guess(known: Durations, elapsed_s: float = 0.0, count: int = MANY, **asked: Any) -> Guess:
+def guess(history: Durations, elapsed_s: float = 0.0, count: int = MANY, **asked: Any) -> Guess:
     spec = spec_of(**{"user": "ada", "name": "train", **asked})
-    return known.guess(spec, elapsed_s, ndtri((np.arange(count) + 0.5) / count))
+    return history.guess(spec, elapsed_s, ndtri((np.arange(count) + 0.5) / count))
 
 
 def test_history_beats_estimates() -> None:
-    known = Durations([ended(each) for each in (90, 100, 110)])
-    found = guess(known, estimate_s=10_000.0)
-    assert found.method == "run times of 3 jobs of the same owner and name"
-    assert set(found.seconds) == {90.0, 100.0, 110.0}
+    history = Durations([ended(seconds) for seconds in (90, 100, 110)])
+    guessed = guess(history, estimate_s=10_000.0)
+    assert guessed.method == "run times of 3 jobs of the same owner and name"
+    assert set(guessed.seconds) == {90.0, 100.0, 110.0}
 
 
 def test_two_jobs_are_no_history() -> None:
-    found = guess(Durations([ended(90), ended(100)]), estimate_s=1000.0)
-    assert found.method == "the stated estimate"
-    assert 950 < np.median(found.seconds) < 1050
+    guessed = guess(Durations([ended(90), ended(100)]), estimate_s=1000.0)
+    assert guessed.method == "the stated estimate"
+    assert 950 < np.median(guessed.seconds) < 1050
 
 
 def test_the_same_name_counts_more_than_the_same_owner() -> None:
     jobs = [ended(5, name="other") for _ in range(3)] + [ended(100) for _ in range(3)]
-    known = Durations(jobs)
-    assert set(guess(known).seconds) == {100.0}
-    wider = guess(known, name="new")
+    history = Durations(jobs)
+    assert set(guess(history).seconds) == {100.0}
+    wider = guess(history, name="new")
     assert wider.method == "run times of 6 jobs of the same owner"
     assert set(wider.seconds) == {5.0, 100.0}
-    assert set(guess(known, cpus=4).seconds) == {5.0, 100.0}, "another width is another job"
-    assert guess(known, user="ben").method == "no estimate: an hour"
+    assert set(guess(history, cpus=4).seconds) == {5.0, 100.0}, "another width is another job"
+    assert guess(history, user="ben").method == "no estimate: an hour"
 
 
 def test_a_running_job_can_only_have_what_is_still_ahead() -> None:
-    known = Durations([ended(each) for each in (10, 50, 90, 100)])
-    assert set(guess(known, 60.0).seconds) == {90.0, 100.0}
+    history = Durations([ended(seconds) for seconds in (10, 50, 90, 100)])
+    assert set(guess(history, 60.0).seconds) == {90.0, 100.0}
 
 
-def test_who_outlives_all_history_goes_on_as_long_again() -> None:
-    known = Durations([ended(each) for each in (10, 11, 12)])
-    found = guess(known, 500.0, estimate_s=20.0)
-    assert found.method == "the stated estimate"
-    assert found.seconds.min() >= 500
-    assert 800 < np.median(found.seconds) < 900  # 500 (1 + ln 2)
+def test_a_job_that_outlives_all_history_is_expected_to_double() -> None:
+    history = Durations([ended(seconds) for seconds in (10, 11, 12)])
+    guessed = guess(history, 500.0, estimate_s=20.0)
+    assert guessed.method == "the stated estimate"
+    assert guessed.seconds.min() >= 500
+    assert 800 < np.median(guessed.seconds) < 900  # 500 (1 + ln 2)
 
 
 def test_a_limit_cuts_off() -> None:
-    found = guess(Durations(), limit_s=60.0)
-    assert found.method == "the stated limit"
-    assert found.seconds.max() == 60.0
-    known = Durations([ended(each) for each in (90, 100, 110)])
-    assert set(guess(known, limit_s=95.0).seconds) == {90.0, 95.0}
+    guessed = guess(Durations(), limit_s=60.0)
+    assert guessed.method == "the stated limit"
+    assert guessed.seconds.max() == 60.0
+    history = Durations([ended(seconds) for seconds in (90, 100, 110)])
+    assert set(guess(history, limit_s=95.0).seconds) == {90.0, 95.0}
 
 
-def test_only_jobs_that_came_to_their_own_end_teach() -> None:
+def test_only_jobs_that_ended_by_themselves_are_learnt_from() -> None:
     states = (JobState.CANCELLED, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY)
-    known = Durations([ended(10, state) for state in states for _ in range(3)])
-    known.learn(replace(ended(10), first_start_us=0))
-    assert guess(known).method == "no estimate: an hour"
+    history = Durations([ended(10, state) for state in states for _ in range(3)])
+    history.learn(replace(ended(10), first_start_us=0))
+    assert guess(history).method == "no estimate: an hour"
     for _ in range(3):
-        known.learn(ended(10, JobState.FAILED))
-    assert set(guess(known).seconds) == {10.0}
+        history.learn(ended(10, JobState.FAILED))
+    assert set(guess(history).seconds) == {10.0}
 
 
 def test_waits_between_attempts_are_no_run_time() -> None:
@@ -94,39 +94,39 @@ def test_waits_between_attempts_are_no_run_time() -> None:
     twice = replace(ended(10), end_us=end, started_us=later, attempt=2)
     lost = replace(twice, failures=1)
     set_aside = replace(twice, preemptions=1, service_us=70e6)
-    known = Durations([lost, lost, lost])
-    assert set(guess(known).seconds) == {40.0}, "what was lost was done again"
-    known = Durations([set_aside] * 3)
-    assert set(guess(known).seconds) == {70.0}, "what was set aside went on"
+    history = Durations([lost, lost, lost])
+    assert set(guess(history).seconds) == {40.0}, "what was lost was done again"
+    history = Durations([set_aside] * 3)
+    assert set(guess(history).seconds) == {70.0}, "what was set aside went on"
 
 
 def test_the_latest_are_kept() -> None:
-    known = Durations([ended(1000), *(ended(5) for _ in range(RUNS_PER_GROUP))][::-1])
-    assert set(guess(known).seconds) == {5.0}
+    history = Durations([ended(1000), *(ended(5) for _ in range(RUNS_PER_GROUP))][::-1])
+    assert set(guess(history).seconds) == {5.0}
 
 
 def test_the_same_scores_give_the_same_guess() -> None:
-    known = Durations()
+    history = Durations()
     scores = np.array([-1.0, 0.0, 1.0])
-    first, second = (known.guess(spec_of(), 0.0, scores).seconds for _ in range(2))
+    first, second = (history.guess(spec_of(), 0.0, scores).seconds for _ in range(2))
     assert first.tolist() == second.tolist()
-    assert known.guess(spec_of(), 0.0, scores + 1).seconds.tolist() != first.tolist()
+    assert history.guess(spec_of(), 0.0, scores + 1).seconds.tolist() != first.tolist()
 
 
 def test_jobs_with_other_names_or_programs_do_not_replace_a_stated_estimate() -> None:
-    known = Durations([ended(5, estimate_s=5.0) for _ in range(6)])
+    history = Durations([ended(5, estimate_s=5.0) for _ in range(6)])
     for other in ({"name": "new"}, {"argv": ("python", "other.py")}):
-        found = guess(known, estimate_s=600.0, **other)
-        assert found.method == "the stated estimate, corrected by 6 jobs of the owner"
-        assert 500 < np.median(found.seconds) < 700
+        guessed = guess(history, estimate_s=600.0, **other)
+        assert guessed.method == "the stated estimate, corrected by 6 jobs of the owner"
+        assert 500 < np.median(guessed.seconds) < 700
 
 
-def test_owner_whose_jobs_take_twice_the_estimate_is_believed_half() -> None:
-    known = Durations([ended(20, name=f"n{at}", estimate_s=10.0) for at in range(8)])
-    found = guess(known, name="new", estimate_s=100.0)
-    assert 170 < np.median(found.seconds) < 215
+def test_estimates_of_an_owner_whose_jobs_take_twice_as_long_are_doubled() -> None:
+    history = Durations([ended(20, name=f"n{at}", estimate_s=10.0) for at in range(8)])
+    guessed = guess(history, name="new", estimate_s=100.0)
+    assert 170 < np.median(guessed.seconds) < 215
     unknown = guess(Durations(), name="new", estimate_s=100.0)
-    assert np.std(np.log(found.seconds)) < np.std(np.log(unknown.seconds))
+    assert np.std(np.log(guessed.seconds)) < np.std(np.log(unknown.seconds))
 
 
 def test_busy_machine_makes_estimates_longer_until_jobs_have_ended() -> None:
@@ -157,11 +157,11 @@ def test_program_of_a_command(argv: tuple[str, ...], program: str) -> None:
     assert program_of(argv) == program
 
 
-def test_names_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_do_not_recur_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner's own group was used last by each of them, and stays."""
     monkeypatch.setattr(durations, "MAX_GROUPS", 10)
-    known = Durations([ended(50) for _ in range(3)])
+    history = Durations([ended(50) for _ in range(3)])
     for number in range(100):
-        known.learn(ended(60, name=f"run-{number}"))
-    assert len(known._seconds) == 10
-    assert guess(known).method == "run times of 103 jobs of the same owner"
+        history.learn(ended(60, name=f"run-{number}"))
+    assert len(history._seconds) == 10
+    assert guess(history).method == "run times of 103 jobs of the same owner"

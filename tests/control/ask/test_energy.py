@@ -1,4 +1,4 @@
-"""Energy by counters, from telemetry as the agent stores it; and when it is not to be had."""
+"""Energy by counters, from telemetry as the agent stores it; and when it is not available."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ SENSORS = {"nvidia": {"about": {"source": "NVML", "gpu1": "GPU-b", "gpu2": "GPU-
 
 def ran(*spans: list[Any], **asked: Any) -> Job:
     """A job that ended, with attempts of (from, to, rows, cpu_s) in seconds."""
-    made = [[START_US + int(a * S), START_US + int(b * S), rows, cpu] for a, b, rows, cpu in spans]
-    values = {"spans": made, "active_s": 1.0}
+    attempts = [
+        [START_US + int(a * S), START_US + int(b * S), rows, cpu] for a, b, rows, cpu in spans
+    ]
+    values = {"spans": attempts, "active_s": 1.0}
     return Job(
-        1, spec_of(**asked), START_US, JobState.COMPLETED, len(made), first_start_us=made[0][0],
-        end_us=made[-1][1], values=values,
+        1, spec_of(**asked), START_US, JobState.COMPLETED, len(attempts),
+        first_start_us=attempts[0][0], end_us=attempts[-1][1], values=values,
     )  # fmt: skip
 
 
@@ -62,33 +64,33 @@ CORES = [5.5, 25.5, [[0, 1]], 10.0]
 
 
 def test_cores_have_their_share_of_the_package(tmp_path: Path) -> None:
-    """20 s of 50 W; of the 40 s of processor time the job had 10."""
-    found = measured(ran(CORES), ONE_NODE, telemetry(tmp_path), START_US + 60 * S)
-    assert found.joules == pytest.approx(250.0)
-    assert found.note == "package counter, its share of CPU time"
+    """20 s of 50 W; of the 40 s of CPU time the job had 10."""
+    energy = measured(ran(CORES), ONE_NODE, telemetry(tmp_path), START_US + 60 * S)
+    assert energy.joules == pytest.approx(250.0)
+    assert energy.note == "package counter, its share of CPU time"
 
 
 def test_attempts_add_up_and_waits_do_not_count(tmp_path: Path) -> None:
     job = ran(CORES, [40.0, 50.0, [[0, 1]], 20.0])
-    found = measured(job, ONE_NODE, telemetry(tmp_path), START_US + 60 * S)
-    assert found.joules == pytest.approx(250.0 + 500.0)
+    energy = measured(job, ONE_NODE, telemetry(tmp_path), START_US + 60 * S)
+    assert energy.joules == pytest.approx(250.0 + 500.0)
 
 
-def test_accelerators_have_counters_of_their_own(tmp_path: Path) -> None:
+def test_accelerators_have_separate_counters(tmp_path: Path) -> None:
     """The agent numbers all devices; the engine may have only some of them."""
     job = ran([10.0, 20.0, [[0, 3]], None], gpus=2)
     sensors = telemetry(tmp_path)
-    found = measured(job, GPUS, sensors, START_US + 60 * S)
-    assert found.joules == pytest.approx(3000.0)
-    assert found.note == "device counters"
+    energy = measured(job, GPUS, sensors, START_US + 60 * S)
+    assert energy.joules == pytest.approx(3000.0)
+    assert energy.note == "device counters"
     part = ran([10.0, 20.0, [[0, 2]], None], gpus=1, milli=250)
     assert measured(part, GPUS, sensors, START_US + 60 * S).joules == pytest.approx(500.0)
 
 
-def test_asked_at_once_the_last_second_is_made_up_for(tmp_path: Path) -> None:
+def test_right_after_the_end_the_last_second_is_extrapolated(tmp_path: Path) -> None:
     job = ran([10.0, 30.5, [[0, 1]], 41.0])
-    found = measured(job, ONE_NODE, telemetry(tmp_path, seconds=30), START_US + 31 * S)
-    assert found.joules == pytest.approx(20.5 * 50.0)
+    energy = measured(job, ONE_NODE, telemetry(tmp_path, seconds=30), START_US + 31 * S)
+    assert energy.joules == pytest.approx(20.5 * 50.0)
 
 
 RESIZED = {"what": "resized", "time": START + 15}
@@ -100,9 +102,9 @@ RESIZED = {"what": "resized", "time": START + 15}
         (ran(CORES), {"gone": range(10, 25)}, "was not read all the time it ran"),
         (ran(CORES), {"seconds": 20}, "was not read all the time it ran"),
         (ran(CORES), {"gone": range(40)}, "was not read while it ran"),
-        (ran(CORES), {"package": lambda at: 50.0 * (at % 20)}, "began anew while it ran"),
+        (ran(CORES), {"package": lambda at: 50.0 * (at % 20)}, "was reset while it ran"),
         (ran([5.0, 6.0, [[0, 1]], 1.0]), {}, "an attempt of less than 3 s is too short"),
-        (ran([5.0, 25.0, [[0, 1]], None]), {}, "processor time of an attempt is not known"),
+        (ran([5.0, 25.0, [[0, 1]], None]), {}, "CPU time of an attempt is not known"),
         (ran([5.0, 25.0, [[1, 1]], None], gpus=1), {}, "no energy counter of its GPUs"),
         (ran([5.0, 25.0, [[9, 1]], None], gpus=1), {}, "no energy counter of its GPUs"),
         (
@@ -114,20 +116,22 @@ RESIZED = {"what": "resized", "time": START + 15}
         ),
     ],
 )  # fmt: skip
-def test_else_it_says_why_not(tmp_path: Path, job: Job, seen: dict[str, Any], why: str) -> None:
+def test_the_reason_why_it_is_not_measured(
+    tmp_path: Path, job: Job, seen: dict[str, Any], why: str
+) -> None:
     nodes = (*GPUS, *ONE_NODE)
-    found = measured(job, nodes, telemetry(tmp_path, **seen), START_US + 60 * S)
-    assert found.joules is None
-    assert why in found.note
+    energy = measured(job, nodes, telemetry(tmp_path, **seen), START_US + 60 * S)
+    assert energy.joules is None
+    assert why in energy.note
 
 
 def test_a_machine_without_counters(tmp_path: Path) -> None:
     assert measured(ran(CORES), ONE_NODE, None, START_US) == Energy(None, "")
-    found = measured(ran(CORES), ONE_NODE, Telemetry(tmp_path), START_US + 60 * S)
-    assert found == Energy(None, "no energy counter is read here")
+    energy = measured(ran(CORES), ONE_NODE, Telemetry(tmp_path), START_US + 60 * S)
+    assert energy == Energy(None, "no energy counter is read here")
 
 
-def test_the_receipt_says_which(tmp_path: Path) -> None:
+def test_the_receipt_names_the_source(tmp_path: Path) -> None:
     job = ran(CORES)
     seen = Seen(energy=Energy(250.0, "package counter, its share of CPU time"))
     bill = receipt(job, cluster_of(ONE_NODE, "live"), Prices(), START_US + 60 * S, seen)
@@ -144,7 +148,7 @@ def test_modelled_by_the_devices_it_ran_on() -> None:
     job = replace(ran([0, 10, [[0, 1]], None], [20, 50, [[2, 1]], None]), service_us=40.0 * S)
     bill = receipt(job, cluster_of(mixed, "live"), Prices(), START_US + 60 * S)
     first, second = (
-        draw_w(catalogue.get(each), JobClass.COMPUTE_INTENSIVE) for each in ("V100", "CPU1")
+        draw_w(catalogue.get(device), JobClass.COMPUTE_INTENSIVE) for device in ("V100", "CPU1")
     )
     assert first != second
     assert bill["energy_j"] == pytest.approx(10 * first + 30 * second)

@@ -25,14 +25,14 @@ def rig(tmp_path: Path) -> Rig:
 def test_no_room(rig: Rig) -> None:
     job = rig.submit(cpus=4, user="ada", name="train")
     rig.settle()
-    found = rig.plane.why(job)
-    assert (found["id"], found["state"], found["token"]) == (job, "PENDING", "no-free-devices")
-    assert "4" in found["sentence"]
-    assert found["remedies"]
-    assert (found["ahead"], found["ahead_count"]) == ([], 0)
-    assert found["p50_s"] == pytest.approx(60.0, abs=0.01)
-    assert found["method"].endswith("; roll-outs of the twin")
-    half, first = found["counterfactuals"]
+    answer = rig.plane.why(job)
+    assert (answer["id"], answer["state"], answer["token"]) == (job, "PENDING", "no-free-devices")
+    assert "4" in answer["sentence"]
+    assert answer["remedies"]
+    assert (answer["ahead"], answer["ahead_count"]) == ([], 0)
+    assert answer["p50_s"] == pytest.approx(60.0, abs=0.01)
+    assert answer["method"].endswith("; roll-outs of the twin")
+    half, first = answer["counterfactuals"]
     assert half["change"] == "on 2 cores instead of 4"
     assert half["p50_s"] == pytest.approx(60.0, abs=0.01), "two do not fit either"
     assert first["change"] == "with priority 1"
@@ -41,63 +41,67 @@ def test_no_room(rig: Rig) -> None:
 def test_fewer_cores_would_be_earlier(rig: Rig) -> None:
     job = rig.submit(cpus=2, user="ada", name="train")
     rig.settle()
-    found = rig.plane.why(job)
-    half = found["counterfactuals"][0]
+    answer = rig.plane.why(job)
+    half = answer["counterfactuals"][0]
     assert half == {
         "change": "on 1 core instead of 2",
         "p50_s": 0.0,
         "text": "on 1 core instead of 2: in 0 s",
     }
-    assert found["p50_s"] == pytest.approx(60.0, abs=0.01)
+    assert answer["p50_s"] == pytest.approx(60.0, abs=0.01)
 
 
-def test_who_is_ahead_goes_by_its_own_name(rig: Rig) -> None:
+def test_jobs_ahead_go_by_their_labels(rig: Rig) -> None:
     rig.submit(cpus=4, array_index=7)
     rig.submit(cpus=1)
     rig.settle()
-    found = rig.plane.why(6)
-    assert found["token"] == "behind-head"
-    assert (found["ahead"], found["ahead_count"]) == (["5_7"], 1)
+    answer = rig.plane.why(6)
+    assert answer["token"] == "behind-head"
+    assert (answer["ahead"], answer["ahead_count"]) == (["5_7"], 1)
 
 
 def test_waiting_for_others(rig: Rig) -> None:
     job = rig.submit(after=(("afterok", 4),))
     rig.settle()
-    found = rig.plane.why(job)
-    assert found["token"] == "waits-for-jobs" or "4" in found["sentence"]
-    assert found["counterfactuals"][0]["change"] == "without waiting for other jobs"
-    assert found["counterfactuals"][0]["p50_s"] == 0.0
+    answer = rig.plane.why(job)
+    assert answer["token"] == "waits-for-jobs" or "4" in answer["sentence"]
+    assert answer["counterfactuals"][0]["change"] == "without waiting for other jobs"
+    assert answer["counterfactuals"][0]["p50_s"] == 0.0
 
 
-def test_who_does_not_wait(rig: Rig) -> None:
+def test_a_job_that_does_not_wait(rig: Rig) -> None:
     assert rig.plane.why(4)["sentence"] == "Job 4 is running."
     assert rig.plane.why(1)["sentence"] == "Job 1 is COMPLETED."
     rig.plane.cancel(4)
-    found = rig.plane.why(4)
-    assert found["sentence"] == "Job 4 was told to stop (cancel) and is ending."
-    assert (found["token"], found["counterfactuals"], found["p50_s"]) == ("does-not-wait", [], None)
+    answer = rig.plane.why(4)
+    assert answer["sentence"] == "Job 4 was told to stop (cancel) and is ending."
+    assert (answer["token"], answer["counterfactuals"], answer["p50_s"]) == (
+        "does-not-wait",
+        [],
+        None,
+    )
     with pytest.raises(NotFound):
         rig.plane.why(99)
 
 
-def test_who_waits_in_vain(rig: Rig) -> None:
+def test_a_dependency_that_can_never_be_satisfied(rig: Rig) -> None:
     failing = rig.submit(cpus=1, env=env(5.0, code=1))
     rig.settle()
     job = rig.submit(after=(("afterok", failing),))
     rig.now += 5_000_000
     rig.plane.step()  # the end is on record; the cancellation comes with the next cycle
-    found = rig.plane.why(job)
-    assert found["token"] == "dependency-never-satisfied"
-    assert found["sentence"] == f"Job {job} waits for {failing} in vain."
+    answer = rig.plane.why(job)
+    assert answer["token"] == "dependency-never-satisfied"
+    assert answer["sentence"] == f"Job {job} waits for {failing}: that can never be satisfied."
     rig.settle()
     assert "is CANCELLED. dependency-never-satisfied" in rig.plane.why(job)["sentence"]
 
 
 def test_a_job_that_would_start_at_once_has_no_reason(rig: Rig) -> None:
     job = rig.submit(cpus=1)
-    found = rig.plane.why(job)
-    assert (found["token"], found["p50_s"], found["counterfactuals"]) == ("starts-now", 0.0, [])
-    assert found["sentence"] == f"Job {job} fits and starts with the next decision."
+    answer = rig.plane.why(job)
+    assert (answer["token"], answer["p50_s"], answer["counterfactuals"]) == ("starts-now", 0.0, [])
+    assert answer["sentence"] == f"Job {job} fits and starts with the next decision."
 
 
 def test_accelerators_are_halved_too(tmp_path: Path) -> None:

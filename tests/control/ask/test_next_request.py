@@ -29,12 +29,12 @@ def ended(state: JobState, run_s: int = 1800, **spec: Any) -> Job:
 
 def suggestion(job: Job, most_mib: float = 0.0, **progress: Any) -> Mapping[str, Any]:
     seen = Seen(memory=Sampled(most_mib, 9 if most_mib else 0), progress=progress)
-    found: Mapping[str, Any] = receipt(job, CLUSTER, Prices(), job.end_us, seen)["suggestion"]
-    return found
+    suggested: Mapping[str, Any] = receipt(job, CLUSTER, Prices(), job.end_us, seen)["suggestion"]
+    return suggested
 
 
 @pytest.mark.parametrize(
-    ("limit_mib", "most_mib", "wanted"),
+    ("limit_mib", "most_mib", "expected"),
     [
         (2048, 0.0, {"memory_mib": 4096, "text": "--mem 2G; next time: --mem 4G"}),
         (2048, 2048.0, {"memory_mib": 4096, "text": "--mem 2G; next time: --mem 4G"}),
@@ -42,20 +42,20 @@ def suggestion(job: Job, most_mib: float = 0.0, **progress: Any) -> Mapping[str,
     ],
 )
 def test_killed_at_its_memory_limit(
-    limit_mib: int, most_mib: float, wanted: dict[str, Any]
+    limit_mib: int, most_mib: float, expected: dict[str, Any]
 ) -> None:
     job = ended(JobState.OUT_OF_MEMORY, memory_mib=limit_mib)
-    wanted["text"] = f"was killed at {wanted['text']}"
-    assert suggestion(job, most_mib) == wanted
+    expected["text"] = f"was killed at {expected['text']}"
+    assert suggestion(job, most_mib) == expected
 
 
 def test_no_more_memory_than_the_largest_node_has() -> None:
-    found = suggestion(ended(JobState.OUT_OF_MEMORY, memory_mib=NODE_MIB - 1))
-    assert found["memory_mib"] == NODE_MIB
-    assert "all that the largest node has" in found["text"]
-    found = suggestion(ended(JobState.OUT_OF_MEMORY, memory_mib=NODE_MIB))
-    assert "memory_mib" not in found
-    assert "have the job use less" in found["text"]
+    suggested = suggestion(ended(JobState.OUT_OF_MEMORY, memory_mib=NODE_MIB - 1))
+    assert suggested["memory_mib"] == NODE_MIB
+    assert "all that the largest node has" in suggested["text"]
+    suggested = suggestion(ended(JobState.OUT_OF_MEMORY, memory_mib=NODE_MIB))
+    assert "memory_mib" not in suggested
+    assert "have the job use less" in suggested["text"]
     assert "--mem" in suggestion(ended(JobState.OUT_OF_MEMORY))["text"]
 
 
@@ -70,8 +70,8 @@ def test_no_more_memory_than_the_largest_node_has() -> None:
     ],
 )
 def test_reached_its_time_limit_with_progress(progress: dict[str, float]) -> None:
-    found = suggestion(ended(JobState.TIMEOUT, limit_s=1800.0), **progress)
-    assert found == {
+    suggested = suggestion(ended(JobState.TIMEOUT, limit_s=1800.0), **progress)
+    assert suggested == {
         "limit_s": 55 * 60,  # 30 min / 0.62 = 48.4 min, a tenth more, in steps of five
         "progress": 0.62,
         "text": "reached its limit of 30.0 min at 62% progress; next time: -t 55",
@@ -83,17 +83,17 @@ def test_reached_its_time_limit_with_progress(progress: dict[str, float]) -> Non
     [{}, {"loss": 0.3}, {"step": 5}, {"step": -1, "steps": 9}, {"progress": 7}, {"step": "x"}],
 )
 def test_reached_its_time_limit_without_progress(progress: dict[str, Any]) -> None:
-    found = suggestion(ended(JobState.TIMEOUT, run_s=300, limit_s=300.0), **progress)
-    assert found["limit_s"] == 600
-    assert found["text"] == (
+    suggested = suggestion(ended(JobState.TIMEOUT, run_s=300, limit_s=300.0), **progress)
+    assert suggested["limit_s"] == 600
+    assert suggested["text"] == (
         "reached its limit of 5.0 min and reported no progress; "
         "next time: -t 10, twice as long, which is a guess"
     )
 
 
 def test_next_limit_is_never_below_the_one_it_reached() -> None:
-    found = suggestion(ended(JobState.TIMEOUT, run_s=60, limit_s=60.0), step=9, steps=9)
-    assert (found["limit_s"], found["progress"]) == (120, 1.0)
+    suggested = suggestion(ended(JobState.TIMEOUT, run_s=60, limit_s=60.0), step=9, steps=9)
+    assert (suggested["limit_s"], suggested["progress"]) == (120, 1.0)
     started = suggestion(ended(JobState.TIMEOUT, run_s=60, limit_s=60.0), percent=0.1)
     assert (started["limit_s"], "progress" in started) == (120, False)
     assert "had done 0.1%" in started["text"]

@@ -1,4 +1,4 @@
-"""What jobs took, reckoned by hand."""
+"""Receipts checked against figures computed by hand."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def bill(job: Job, prices: Prices = PRICES, now_us: int = START_US + 5000 * S) -
 
 def test_by_hand_modelled() -> None:
     watts = draw_w(catalogue.get("CPU1"), JobClass.COMPUTE_INTENSIVE)
-    found = bill(DONE)
-    assert (found["id"], found["state"], found["attempts"]) == (7, "COMPLETED", 1)
-    assert (found["run_s"], found["wait_s"], found["device_hours"]) == (900.0, 100.0, 1.0)
-    assert found["energy_source"] == "modelled"
-    assert found["energy_j"] == pytest.approx(3600 * watts)
+    costs = bill(DONE)
+    assert (costs["id"], costs["state"], costs["attempts"]) == (7, "COMPLETED", 1)
+    assert (costs["run_s"], costs["wait_s"], costs["device_hours"]) == (900.0, 100.0, 1.0)
+    assert costs["energy_source"] == "modelled"
+    assert costs["energy_j"] == pytest.approx(3600 * watts)
     kwh = watts / 1000
-    assert found["cost"] == pytest.approx(2.0 + 0.5 * kwh)
-    assert found["carbon_g"] == pytest.approx(400 * kwh)
-    assert (found["currency"], found["cpu_s"], found["max_rss_mib"]) == ("EUR", 1350.0, 1000)
+    assert costs["cost"] == pytest.approx(2.0 + 0.5 * kwh)
+    assert costs["carbon_g"] == pytest.approx(400 * kwh)
+    assert (costs["currency"], costs["cpu_s"], costs["max_rss_mib"]) == ("EUR", 1350.0, 1000)
 
 
 def test_by_hand_measured() -> None:
-    found = bill(replace(DONE, values={"energy_j": 7.2e6}))
-    assert (found["energy_j"], found["energy_source"]) == (7.2e6, "measured")
-    assert found["cost"] == 2.0 + 0.5 * 2
-    assert found["carbon_g"] == 800.0
-    assert found["cpu_s"] is None
+    costs = bill(replace(DONE, values={"energy_j": 7.2e6}))
+    assert (costs["energy_j"], costs["energy_source"]) == (7.2e6, "measured")
+    assert costs["cost"] == 2.0 + 0.5 * 2
+    assert costs["carbon_g"] == 800.0
+    assert costs["cpu_s"] is None
 
 
 def test_a_stated_class_draws_what_that_class_draws() -> None:
@@ -58,8 +58,8 @@ def test_a_stated_class_draws_what_that_class_draws() -> None:
 
 
 def test_without_prices_nothing_costs() -> None:
-    found = bill(DONE, Prices())
-    assert (found["cost"], found["carbon_g"], found["currency"]) == (0.0, 0.0, "USD")
+    costs = bill(DONE, Prices())
+    assert (costs["cost"], costs["carbon_g"], costs["currency"]) == (0.0, 0.0, "USD")
 
 
 def test_what_runs_has_used_something_already() -> None:
@@ -67,18 +67,18 @@ def test_what_runs_has_used_something_already() -> None:
         DONE, state=JobState.RUNNING, rows=(Row(0, 15),), end_us=0, service_us=0.0, values={},
         since_us=START_US + 99 * S,
     )  # fmt: skip
-    found = bill(job, now_us=START_US + 1000 * S)
-    assert (found["run_s"], found["device_hours"]) == (900.0, 1.0)
-    assert found["energy_j"] > 0
+    costs = bill(job, now_us=START_US + 1000 * S)
+    assert (costs["run_s"], costs["device_hours"]) == (900.0, 1.0)
+    assert costs["energy_j"] > 0
     fresh = replace(job, started_us=0, first_start_us=0)
-    found = bill(fresh, now_us=START_US + 99 * S)
-    assert (found["run_s"], found["wait_s"], found["device_hours"]) == (0.0, 99.0, 0.0)
+    costs = bill(fresh, now_us=START_US + 99 * S)
+    assert (costs["run_s"], costs["wait_s"], costs["device_hours"]) == (0.0, 99.0, 0.0)
 
 
 def test_what_waits_has_only_waited() -> None:
     job = Job(1, spec_of(), START_US)
-    found = bill(job, now_us=START_US + 60 * S)
-    assert (found["run_s"], found["wait_s"], found["energy_j"]) == (0.0, 60.0, 0.0)
+    costs = bill(job, now_us=START_US + 60 * S)
+    assert (costs["run_s"], costs["wait_s"], costs["energy_j"]) == (0.0, 60.0, 0.0)
     cancelled = replace(job, state=JobState.CANCELLED, end_us=START_US + 30 * S)
     assert bill(cancelled)["wait_s"] == 30.0
 
@@ -89,8 +89,8 @@ def advice(job: Job, run_s: float, sampled_mib: float | None = None) -> dict[str
 
 
 def test_suggestions() -> None:
-    found = advice(DONE, 900.0)
-    assert found == {
+    advised = advice(DONE, 900.0)
+    assert advised == {
         "cpus": 2,  # 1350 / 900 = 1.5 cores
         "memory_mib": 1250,
         "limit_s": 1140,  # 1125 s in whole minutes
@@ -107,10 +107,10 @@ def test_memory_is_suggested_for_all_processes_together() -> None:
     four = {"max_rss_mib": 1024.0, "peak_mib": 4100.0, "peak_by": "looks"}
     assert advice(replace(DONE, values=four), 900.0)["memory_mib"] == 5125
     unknown = replace(DONE, values={"max_rss_mib": 1024.0})
-    found = advice(unknown, 900.0)
-    assert "memory_mib" not in found
-    assert found["text"] == (
-        "next time: -t 19; no --mem: nobody saw what all its processes had together"
+    advised = advice(unknown, 900.0)
+    assert "memory_mib" not in advised
+    assert advised["text"] == (
+        "next time: -t 19; no --mem: the peak of all its processes together is not known"
     )
     assert advice(unknown, 900.0, sampled_mib=4000.0)["memory_mib"] == 5000
     assert advice(unknown, 900.0, sampled_mib=10.0)["memory_mib"] == 1280, "one had more than that"
@@ -124,5 +124,5 @@ def test_a_limit_that_was_kept_is_enough() -> None:
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.RUNNING])
-def test_nothing_to_learn_from_who_did_not_complete(state: JobState) -> None:
+def test_no_suggestion_for_a_job_that_did_not_complete(state: JobState) -> None:
     assert list(advice(replace(DONE, state=state), 900.0)) == ["text"]

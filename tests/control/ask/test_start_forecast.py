@@ -1,4 +1,4 @@
-"""When will it start? Roll-outs against what can be worked out by hand."""
+"""Start-time forecasts: roll-outs against figures computed by hand."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def test_on_idle_nodes_it_starts_now(rig: Rig) -> None:
-    found = rig.plane.forecaster.if_submitted(spec_of(cpus=4), rig.now)
-    assert found is not None
-    assert (found.p50_s, found.p90_s, found.method) == (0.0, 0.0, "no estimate: an hour")
+    forecast = rig.plane.forecaster.if_submitted(spec_of(cpus=4), rig.now)
+    assert forecast is not None
+    assert (forecast.p50_s, forecast.p90_s, forecast.method) == (0.0, 0.0, "no estimate: an hour")
     assert rig.plane.forecaster.starts(rig.now) == {}
 
 
@@ -50,10 +50,10 @@ def test_the_forecast_comes_true(rig: Rig) -> None:
     rig.settle()
     waiting = rig.submit(user="ada", name="train", cpus=4, env=env(100.0))
     begin = rig.now
-    found = rig.plane.forecaster.starts(rig.now)[waiting]
+    forecast = rig.plane.forecaster.starts(rig.now)[waiting]
     rig.finish()
     waited_s = (rig.job(waiting).first_start_us - begin) / 1e6
-    assert found.p50_s == pytest.approx(waited_s, abs=0.01)
+    assert forecast.p50_s == pytest.approx(waited_s, abs=0.01)
 
 
 def test_asking_for_less_is_sooner(rig: Rig) -> None:
@@ -88,7 +88,7 @@ def test_priority_overtakes(rig: Rig) -> None:
     assert starts[second].p50_s == pytest.approx(2 * sooner.p50_s, abs=0.01)
 
 
-def test_who_waits_in_vain_has_no_start(rig: Rig) -> None:
+def test_a_job_that_can_never_start_has_no_forecast(rig: Rig) -> None:
     failing = rig.submit(env=env(code=1))
     waiting = rig.submit(after=(("afterok", failing),))
     rig.settle()
@@ -119,7 +119,7 @@ def test_many_jobs_few_roll_outs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def queue_of_estimates(rig: Rig, count: int = 6) -> int:
-    """Submit jobs of one new owner, each of another name, one after the other; the last one."""
+    """Submit jobs of one new owner, each with another name, in turn; return the last."""
     return [
         rig.submit(user="eve", name=f"n{at}", cpus=4, estimate_s=10.0, env=env(20.0))
         for at in range(count)
@@ -130,9 +130,9 @@ def test_errors_of_one_owners_estimates_do_not_cancel_out(rig: Rig) -> None:
     """Five jobs ahead that may all take twice as long: the band is as wide as that of one."""
     last = queue_of_estimates(rig)
     rig.settle()
-    found = rig.plane.forecaster.starts(rig.now)[last]
-    assert 40 < found.p50_s < 65
-    assert found.p90_s > 1.6 * found.p50_s
+    forecast = rig.plane.forecaster.starts(rig.now)[last]
+    assert 40 < forecast.p50_s < 65
+    assert forecast.p90_s > 1.6 * forecast.p50_s
 
 
 def test_other_work_on_the_machine_makes_the_wait_longer(rig: Rig) -> None:
@@ -149,9 +149,9 @@ def test_jobs_that_took_twice_their_estimate_correct_the_next_forecast(rig: Rig)
     rig.finish()
     last = queue_of_estimates(rig)
     rig.settle()
-    found = rig.plane.forecaster.starts(rig.now)[last]
+    forecast = rig.plane.forecaster.starts(rig.now)[last]
     begin = rig.now
     rig.finish()
     waited_s = (rig.job(last).first_start_us - begin) / 1e6
-    assert found.p50_s == pytest.approx(waited_s, rel=0.25)
-    assert waited_s < found.p90_s < 2 * waited_s
+    assert forecast.p50_s == pytest.approx(waited_s, rel=0.25)
+    assert waited_s < forecast.p90_s < 2 * waited_s

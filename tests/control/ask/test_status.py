@@ -1,4 +1,4 @@
-"""How the control plane is: health and metrics."""
+"""Health and metrics of the control plane."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-def test_well(rig: Rig) -> None:
+def test_healthy(rig: Rig) -> None:
     assert rig.plane.health() == {"ok": True, "checks": {"journal": "ok", "loop": "ok"}}
     rig.settle()
     assert rig.plane.health()["ok"]
 
 
-def test_a_loop_that_stands_still_is_not_well(rig: Rig) -> None:
+def test_a_stalled_loop_is_not_healthy(rig: Rig) -> None:
     rig.settle()
     rig.now += 60_000_000
-    found = rig.plane.health()
-    assert not found["ok"]
-    assert found["checks"] == {"journal": "ok", "loop": "the last cycle ended 60 s ago"}
+    health = rig.plane.health()
+    assert not health["ok"]
+    assert health["checks"] == {"journal": "ok", "loop": "the last cycle ended 60 s ago"}
 
 
-def test_a_journal_that_takes_nothing_is_not_well(
+def test_a_journal_that_cannot_write_is_not_healthy(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_args: object) -> None:
         raise JournalUnavailable("the disk is full", "free some space")
 
     monkeypatch.setattr(rig.plane.journal, "append", broken)
-    found = rig.plane.health()
-    assert not found["ok"]
-    assert found["checks"]["journal"] == "the disk is full; free some space"
+    health = rig.plane.health()
+    assert not health["ok"]
+    assert health["checks"]["journal"] == "the disk is full; free some space"
 
 
 def test_metrics(rig: Rig) -> None:
     rig.submit(cpus=3)
     rig.submit(cpus=3)
     rig.settle()
-    found = {(name, *labels.values()): value for name, labels, value in rig.plane.metrics()}
-    assert found["flyball_jobs", "RUNNING"] == found["flyball_jobs", "PENDING"] == 1
-    assert found["flyball_jobs", "FAILED"] == 0
-    assert found["flyball_devices",] == 4
-    assert found["flyball_devices_used",] == 3
-    assert found["flyball_events_total",] == rig.plane.book.seq == 6
-    assert found["flyball_decisions_total",] == 1
-    assert found["flyball_cycles_total",] == rig.plane.pulse.cycles >= 2
-    assert found["flyball_cycle_failures_total",] == 0
-    assert found["flyball_commits_total",] >= 3
+    values = {(name, *labels.values()): value for name, labels, value in rig.plane.metrics()}
+    assert values["flyball_jobs", "RUNNING"] == values["flyball_jobs", "PENDING"] == 1
+    assert values["flyball_jobs", "FAILED"] == 0
+    assert values["flyball_devices",] == 4
+    assert values["flyball_devices_used",] == 3
+    assert values["flyball_events_total",] == rig.plane.book.seq == 6
+    assert values["flyball_decisions_total",] == 1
+    assert values["flyball_cycles_total",] == rig.plane.pulse.cycles >= 2
+    assert values["flyball_cycle_failures_total",] == 0
+    assert values["flyball_commits_total",] >= 3
 
 
 def test_the_pulse() -> None:

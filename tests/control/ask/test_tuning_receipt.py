@@ -1,4 +1,4 @@
-"""What a receipt says of tuning: sizes over time, speeds measured, caps."""
+"""Tuning in a receipt: sizes over time, measured speeds, caps."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ def test_nothing_was_done() -> None:
 
 
 def test_sizes_and_measured_gain() -> None:
-    found = tuning_receipt(tuned(resized(1010.5, 2, 1)), 1020.0, STEPS)
-    assert found is not None
-    first, second = found["sizes"]
+    tuning = tuning_receipt(tuned(resized(1010.5, 2, 1)), 1020.0, STEPS)
+    assert tuning is not None
+    first, second = tuning["sizes"]
     assert (first["devices"], first["seconds"], first["steps_per_s"]) == (2, 10.5, 10.0)
     assert (second["devices"], second["seconds"], second["steps_per_s"]) == (1, 9.5, 4.0)
-    assert found["log"][0]["measured"] == pytest.approx(-0.6)
-    assert found["log"][0]["gain"] == 0.5
+    assert tuning["log"][0]["measured"] == pytest.approx(-0.6)
+    assert tuning["log"][0]["gain"] == 0.5
 
 
 def test_without_reports_there_is_no_speed() -> None:
-    found = tuning_receipt(tuned(resized(1010.0, 2, 1)), 1020.0, ((), ()))
-    assert found is not None
-    assert [each["steps_per_s"] for each in found["sizes"]] == [None, None]
-    assert "measured" not in found["log"][0]
+    tuning = tuning_receipt(tuned(resized(1010.0, 2, 1)), 1020.0, ((), ()))
+    assert tuning is not None
+    assert [size["steps_per_s"] for size in tuning["sizes"]] == [None, None]
+    assert "measured" not in tuning["log"][0]
 
 
 def test_a_size_given_before_the_start_is_the_first() -> None:
-    found = tuning_receipt(tuned(resized(900.0, 2, 1)), 1020.0, STEPS)
-    assert found is not None
-    assert [(each["devices"], each["seconds"]) for each in found["sizes"]] == [(1, 20.0)]
+    tuning = tuning_receipt(tuned(resized(900.0, 2, 1)), 1020.0, STEPS)
+    assert tuning is not None
+    assert [(size["devices"], size["seconds"]) for size in tuning["sizes"]] == [(1, 20.0)]
 
 
-def test_a_cap_is_told_as_it_was_kept() -> None:
+def test_a_cap_is_reported_as_it_was_enforced() -> None:
     values = {"cap_by": "pauses", "capped_s": 10.0, "capped_core_s": 20.0, "capped_cpu_s": 9.8}
-    found = tuning_receipt(tuned({"time": 1.0, "what": "capped"}, **values), 1020.0, STEPS)
-    assert found is not None
-    assert (found["cap_by"], found["capped_s"]) == ("pauses", 10.0)
-    assert found["capped_share"] == pytest.approx(0.49)
+    tuning = tuning_receipt(tuned({"time": 1.0, "what": "capped"}, **values), 1020.0, STEPS)
+    assert tuning is not None
+    assert (tuning["cap_by"], tuning["capped_s"]) == ("pauses", 10.0)
+    assert tuning["capped_share"] == pytest.approx(0.49)
 
 
 @pytest.mark.parametrize("span", [(0.0, 999.0), (1000.0, 1000.5), (1019.5, 1020.5)])
@@ -66,5 +66,5 @@ def test_too_little_is_no_speed(span: tuple[float, float]) -> None:
 
 
 def test_steps_that_go_back_are_no_speed() -> None:
-    """An attempt began anew within the span."""
+    """An attempt was restarted within the span."""
     assert steps_per_s(([1.0, 5.0], [100.0, 20.0]), 0.0, 10.0) is None

@@ -17,28 +17,28 @@ RUNNING = replace(
 
 
 def test_a_job_that_waits() -> None:
-    found = job_view(WAITING, TWO_NODES)
-    assert (found["id"], found["label"], found["array_id"]) == (5, "4_1", 4)
-    assert (found["state"], found["submit_time"]) == ("PENDING", START_US / 1e6)
-    assert [found[name] for name in ("start_time", "end_time", "node", "exit_code")] == [None] * 4
-    assert found["spec"]["cpus"] == found["cpus"] == 3
+    view = job_view(WAITING, TWO_NODES)
+    assert (view["id"], view["label"], view["array_id"]) == (5, "4_1", 4)
+    assert (view["state"], view["submit_time"]) == ("PENDING", START_US / 1e6)
+    assert [view[name] for name in ("start_time", "end_time", "node", "exit_code")] == [None] * 4
+    assert view["spec"]["cpus"] == view["cpus"] == 3
 
 
 def test_a_job_that_runs_and_one_that_ended() -> None:
-    found = job_view(RUNNING, TWO_NODES)
-    assert (found["node"], found["attempts"], found["preemptions"]) == ("a,b", 2, 1)
-    assert found["start_time"] == START_US / 1e6 + 1.5
+    view = job_view(RUNNING, TWO_NODES)
+    assert (view["node"], view["attempts"], view["preemptions"]) == ("a,b", 2, 1)
+    assert view["start_time"] == START_US / 1e6 + 1.5
     ended = replace(
         RUNNING, state=JobState.FAILED, rows=(), end_us=START_US + 2_000_000,
         values={"exit_code": 0, "signal": 11}, reason="why",
     )  # fmt: skip
-    found = job_view(ended, TWO_NODES)
-    assert (found["exit_code"], found["signal"], found["reason"]) == (0, 11, "why")
-    assert (found["node"], found["end_time"]) == (None, START_US / 1e6 + 2)
+    view = job_view(ended, TWO_NODES)
+    assert (view["exit_code"], view["signal"], view["reason"]) == (0, 11, "why")
+    assert (view["node"], view["end_time"]) == (None, START_US / 1e6 + 2)
     assert job_view(replace(ended, values={"signal": 0}), TWO_NODES)["signal"] is None
 
 
-def test_nodes_and_who_holds_them() -> None:
+def test_nodes_and_the_jobs_that_hold_them() -> None:
     other = replace(RUNNING, id=6, rows=(Row(0, 2),))
     first, second = node_views(TWO_NODES, [RUNNING, other], {1})
     assert (first["used"], first["held"], first["jobs"]) == (2, [[], [5, 6], [5], []], [5, 6])

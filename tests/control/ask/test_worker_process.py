@@ -230,7 +230,7 @@ def ended(fits: FitProcess) -> Any:
         found.append(fits.poll())
         return not fits.busy
 
-    until(over, 60.0)
+    until(over)
     return found[-1]
 
 

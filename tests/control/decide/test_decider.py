@@ -1,4 +1,4 @@
-"""One decision: when there is one, what it sees, and what it makes the loop do."""
+"""One decision: when there is one, what it sees, and its events."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 from tests.control.live_cases import START_US, Rig, about, spec_of, submitted
 
-from flyball.control.decide.decider import PREEMPT, START, Decider, Plan, acts_of
+from flyball.control.decide.decider import PREEMPT, START, Decider, Plan, plan_events
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.live import Event
 
 S = 1_000_000
 
 
-def decides(rig: Rig, *own: Event) -> list[Event] | None:
-    made = rig.plane.decider.decide(own, rig.now)
-    return None if made is None else list(made.events)
+def decides(rig: Rig, *unrecorded: Event) -> list[Event] | None:
+    decision = rig.plane.decider.decide(unrecorded, rig.now)
+    return None if decision is None else list(decision.events)
 
 
-def test_nothing_new_nothing_to_decide(tmp_path: Path) -> None:
+def test_without_new_events_there_is_no_decision(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     assert decides(rig) is None, "no job at all"
     rig.submit(cpus=4)
@@ -70,12 +70,12 @@ def test_a_round_that_could_not_be_recorded_is_still_due(tmp_path: Path) -> None
         events = decides(rig)
         assert events is not None
         assert events[0]["is_round"]
-        assert [each["job"] for each in events if each["kind"] == "stopping"] == [long]
+        assert [event["job"] for event in events if event["kind"] == "stopping"] == [long]
     rig.settle()
     assert rig.engine.stopped == [(long, 1, "preempt")]
 
 
-def test_no_round_while_somebody_is_leaving(tmp_path: Path) -> None:
+def test_no_round_while_a_job_is_leaving(tmp_path: Path) -> None:
     rig = Rig(tmp_path, "srtf", ("round_s=30", "margin_s=5"))
     jobs = [rig.submit(cpus=2, estimate_s=1000.0) for _ in range(2)]
     rig.settle()
@@ -90,7 +90,7 @@ def test_no_round_while_somebody_is_leaving(tmp_path: Path) -> None:
     assert sorted(rig.states(*jobs)) == [JobState.COMPLETING, JobState.RUNNING]
 
 
-def test_looking_is_not_seeing(tmp_path: Path) -> None:
+def test_a_view_with_unrecorded_events_leaves_no_trace(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.submit()
     decider: Decider = rig.plane.decider
@@ -120,28 +120,28 @@ def preempt(job: int) -> list[Any]:
 
 
 def acts(plan: Plan, *jobs: Job) -> list[tuple[str, int, int]]:
-    made = acts_of(plan, {each.id: each for each in jobs}, START_US, 7)
-    return [(str(each["kind"]), each["job"], each["attempt"]) for each in made]
+    events = plan_events(plan, {job.id: job for job in jobs}, START_US, 7)
+    return [(str(event["kind"]), event["job"], event["attempt"]) for event in events]
 
 
 def test_starts_become_intents_row_by_row() -> None:
-    made = acts_of([start(1, 3), start(1, 1, 1)], {1: job_of(1)}, START_US, 7)
-    assert made == [
+    events = plan_events([start(1, 3), start(1, 1, 1)], {1: job_of(1)}, START_US, 7)
+    assert events == [
         {"kind": "intended", "time_us": START_US, "job": 1, "attempt": 1}
         | {"rows": [(0, 3), (1, 1)], "decision": 7}
     ]
 
 
-def test_nobody_starts_on_devices_that_are_being_left() -> None:
+def test_no_job_starts_on_devices_that_are_being_left() -> None:
     plan = [preempt(1), start(2, 1), start(3, 4), start(4, 1, 1)]
-    made = acts(plan, job_of(1, 3), job_of(2), job_of(3), job_of(4))
-    assert made == [("stopping", 1, 1), ("intended", 3, 1), ("intended", 4, 1)]
+    events = acts(plan, job_of(1, 3), job_of(2), job_of(3), job_of(4))
+    assert events == [("stopping", 1, 1), ("intended", 3, 1), ("intended", 4, 1)]
 
 
 def test_nor_on_a_host_whose_memory_is_being_left() -> None:
     plan = [preempt(1), start(2, 4), start(3, 8)]
-    made = acts(plan, job_of(1, 3), job_of(2, memory_mib=1), job_of(3))
-    assert made == [("stopping", 1, 1), ("intended", 3, 1)]
+    events = acts(plan, job_of(1, 3), job_of(2, memory_mib=1), job_of(3))
+    assert events == [("stopping", 1, 1), ("intended", 3, 1)]
 
 
 def test_protected_jobs_are_not_stopped_and_keep_their_devices() -> None:
@@ -149,7 +149,7 @@ def test_protected_jobs_are_not_stopped_and_keep_their_devices() -> None:
     assert acts(plan, job_of(1, 1, preemptible=False), job_of(2)) == []
 
 
-def test_who_is_leaving_already_is_not_told_again() -> None:
+def test_a_job_that_is_leaving_is_not_stopped_again() -> None:
     leaving = Job(1, spec_of(), 0, JobState.COMPLETING, 1, (Row(0, 1),), stopping="preempt")
     assert acts([preempt(1), start(2, 1)], leaving, job_of(2)) == []
 
@@ -163,7 +163,7 @@ def rounds(tmp_path: Path, **options: Any) -> Rig:
     return Rig(tmp_path, "srtf", SRTF, **options)
 
 
-def test_a_victim_is_told_once_and_the_winner_waits_for_it(tmp_path: Path) -> None:
+def test_a_victim_is_stopped_once_and_the_winner_waits_for_it(tmp_path: Path) -> None:
     rig = rounds(tmp_path)
     long = rig.submit(cpus=4, estimate_s=1000.0)
     rig.pass_s(1)
@@ -190,7 +190,7 @@ def test_a_victim_is_told_once_and_the_winner_waits_for_it(tmp_path: Path) -> No
 
 
 def keep_alive(rig: Rig) -> Any:
-    """Let the running attempt ignore that it is told to stop; returns what lets it go."""
+    """Have the running attempt ignore a stop; return a function that ends that."""
     engine, stop = rig.engine, rig.engine._stop
     held: list[tuple[int, int]] = []
     engine._stop = lambda token: held.append(token)  # type: ignore[method-assign]
@@ -203,7 +203,7 @@ def keep_alive(rig: Rig) -> Any:
     return let_go
 
 
-def test_who_may_not_be_set_aside_never_is(tmp_path: Path) -> None:
+def test_a_job_that_may_not_be_preempted_never_is(tmp_path: Path) -> None:
     rig = rounds(tmp_path)
     long = rig.submit(cpus=4, estimate_s=200.0, preemptible=False)
     rig.pass_s(1)

@@ -1,4 +1,4 @@
-"""The table: columns that follow the book, whatever happens."""
+"""The job columns follow the live state, whatever happens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.control.live_cases import (
 from flyball.control.decide import job_slots
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import Table
-from flyball.control.decide.name_codes import Names
+from flyball.control.decide.name_codes import NameCodes
 from flyball.control.jobs.live_state import Book
 from flyball.control.jobs.request import LIMITS, Demand, can_hold, cluster_of
 from flyball.core.jobs import Job, JobSpec, JobState, request_of
@@ -33,7 +33,7 @@ CLUSTER = cluster_of(ONE_NODE, "live")
 
 
 class Kept:
-    """A book, the table that follows it, and a decider that looks."""
+    """Holds a live state, the table that follows it, and a decider."""
 
     def __init__(self) -> None:
         self.book = Book()
@@ -48,27 +48,29 @@ class Kept:
         return self.table.view(self.book.ended, self.book.down)
 
     def fresh(self) -> tuple[View, Any]:
-        """The view of a table that knows nothing but the jobs as they are."""
+        """Return the view of a new table that holds only the current jobs."""
         table = Table(Demand(ONE_NODE))
         table.update(self.book.jobs)
         return table.view(self.book.ended, self.book.down)
 
 
-def assert_same(found: tuple[View, Any], expected: tuple[View, Any]) -> None:
-    (view, ids), (other, other_ids) = found, expected
+def assert_same(actual: tuple[View, Any], expected: tuple[View, Any]) -> None:
+    (view, ids), (other, other_ids) = actual, expected
     assert ids.tolist() == other_ids.tolist()
-    for each in fields(View)[1:]:
-        assert getattr(view, each.name).tolist() == getattr(other, each.name).tolist(), each.name
-    for each in fields(view.workload):
-        mine, theirs = getattr(view.workload, each.name), getattr(other.workload, each.name)
-        assert np.array_equal(mine, theirs), each.name
-    digests = [each.digest(CLUSTER, Knobs(), START_US) for each in (view, other)]
+    for column in fields(View)[1:]:
+        assert getattr(view, column.name).tolist() == getattr(other, column.name).tolist(), (
+            column.name
+        )
+    for column in fields(view.workload):
+        mine, theirs = getattr(view.workload, column.name), getattr(other.workload, column.name)
+        assert np.array_equal(mine, theirs), column.name
+    digests = [column.digest(CLUSTER, Knobs(), START_US) for column in (view, other)]
     assert digests[0] == digests[1]
 
 
 @settings(max_examples=60)
 @given(histories())
-def test_a_table_kept_up_to_date_is_as_one_made_afresh(events: list[Event]) -> None:
+def test_an_updated_table_equals_a_new_one(events: list[Event]) -> None:
     kept = Kept()
     for event in events:
         kept.add(event)
@@ -90,7 +92,7 @@ def test_trying_events_out_leaves_the_table_as_it_was(
     assert_same(seen, kept.view())
 
 
-def test_a_job_only_thought_of_does_not_shape_the_one_that_comes() -> None:
+def test_a_job_that_was_only_tried_does_not_affect_a_later_one() -> None:
     kept = Kept()
     kept.decider.look([submitted(1, cpus=4)])
     kept.add(submitted(1, cpus=1))
@@ -100,9 +102,9 @@ def test_a_job_only_thought_of_does_not_shape_the_one_that_comes() -> None:
 OTHER: dict[type, Any] = {str: "other", tuple: ("other",), dict: {"A": "b"}}
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(JobSpec)])
+@pytest.mark.parametrize("name", [field.name for field in fields(JobSpec)])
 def test_a_request_is_all_that_a_slot_and_a_check_depend_on(name: str) -> None:
-    """Else two jobs that ask for the same would be taken for each other."""
+    """Otherwise two jobs with equal requests could be confused."""
     spec = spec_of()
     usual = getattr(spec, name)
     value: Any = (not usual) if isinstance(usual, bool) else OTHER.get(type(usual), 7)
@@ -110,7 +112,7 @@ def test_a_request_is_all_that_a_slot_and_a_check_depend_on(name: str) -> None:
     assert other != spec
     if request_of(other) == request_of(spec):
         table = Table(Demand(ONE_NODE))
-        job_slots = [table._values(Job(1, each, START_US), 0, 0) for each in (spec, other)]
+        job_slots = [table._values(Job(1, variant, START_US), 0, 0) for variant in (spec, other)]
         assert job_slots[0] == job_slots[1]
         assert name not in LIMITS
 
@@ -124,7 +126,7 @@ def test_the_highest_priority_that_waits() -> None:
     assert kept.table.priority_waiting() == -2.0
 
 
-def test_what_a_view_says() -> None:
+def test_columns_of_a_view() -> None:
     kept = Kept()
     kept.add(
         submitted(1, START_US, cpus=2, user="zoe", estimate_s=60.0),
@@ -203,11 +205,13 @@ def test_nodes_that_are_down_are_in_the_view() -> None:
         ("afterany", JobState.TIMEOUT, True),
     ],
 )
-def test_what_a_dependency_may_come_to(how: str, state: JobState | None, holds: bool) -> None:
+def test_dependencies_that_can_still_be_satisfied(
+    how: str, state: JobState | None, holds: bool
+) -> None:
     assert can_hold(how, state) is holds
 
 
-def test_who_waits_in_vain_is_not_in_the_view() -> None:
+def test_a_job_with_an_unsatisfiable_dependency_is_not_in_the_view() -> None:
     kept = Kept()
     kept.add(submitted(1), submitted(2, after=(("afterok", 1),)), intended(1))
     assert kept.table.doomed(kept.book.ended) == {}
@@ -216,22 +220,22 @@ def test_who_waits_in_vain_is_not_in_the_view() -> None:
     assert kept.view()[1].tolist() == []
 
 
-def test_names_are_settled_by_the_alphabet() -> None:
-    names = Names()
-    codes = np.array([names.code(each) for each in ("zoe", "", "ada", "zoe", "ben")])
+def test_names_are_recoded_alphabetically() -> None:
+    names = NameCodes()
+    codes = np.array([names.code(name) for name in ("zoe", "", "ada", "zoe", "ben")])
     assert codes.tolist() == [0, -1, 1, 0, 2]
     settled, used = names.settle(codes[:4])
     assert (settled.tolist(), used) == ([1, -1, 0, 1], ("ada", "zoe"))
 
 
-def test_a_job_that_ended_before_it_was_seen_is_no_matter() -> None:
+def test_a_job_that_ended_before_it_was_seen_is_ignored() -> None:
     table = Table(Demand(ONE_NODE))
     table.update({1: Job(1, spec_of(), START_US, JobState.CANCELLED)})
     assert len(table.view({}, set())[1]) == 0
 
 
-def test_kinds_of_jobs_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs that all differ come and go: what is left is told apart as before."""
+def test_shapes_without_jobs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of different shapes come and go: the rest keep different numbers."""
     monkeypatch.setattr(job_slots, "SPARE", 8)
     kept = Kept()
     for job in range(1, 101):
@@ -240,7 +244,7 @@ def test_kinds_of_jobs_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPat
             kept.add(about("cancel", job - 6))
     table = kept.table
     assert len(table._slot_of) == 6
-    assert not table._kinds.too_many(6 + 4)
+    assert not table._shapes.too_many(6 + 4)
     assert_same(kept.view(), kept.fresh())
     like = {job: int(table._slots["like"][slot]) for job, slot in table._slot_of.items()}
-    assert [like[each] == like[each + 1] for each in (96, 97, 98, 99)] == [True, False] * 2
+    assert [like[job] == like[job + 1] for job in (96, 97, 98, 99)] == [True, False] * 2

@@ -1,4 +1,4 @@
-"""Predicted run times in decisions: on record, made again, and worth it."""
+"""Predicted run times in decisions: on record, repeatable, and worth it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def taught(rig: Rig) -> Rig:
     return rig
 
 
-def test_a_decision_goes_by_what_was_predicted(tmp_path: Path) -> None:
+def test_a_decision_uses_predictions(tmp_path: Path) -> None:
     rig = taught(rig_of(tmp_path))
     rig.submit(user="zoe", cpus=4, env=env(50.0))
     rig.settle()
@@ -52,7 +52,7 @@ def test_a_decision_goes_by_what_was_predicted(tmp_path: Path) -> None:
     assert rig.verdict().differing == []
 
 
-def test_what_the_owner_expects_goes_first(tmp_path: Path) -> None:
+def test_the_owners_estimate_goes_first(tmp_path: Path) -> None:
     rig = taught(rig_of(tmp_path))
     rig.submit(user="zoe", cpus=4, env=env(50.0))
     rig.settle()
@@ -62,8 +62,8 @@ def test_what_the_owner_expects_goes_first(tmp_path: Path) -> None:
     assert rig.start_s(stated) < rig.start_s(short)
 
 
-def test_who_is_predicted_to_take_what() -> None:
-    known = {PREDICTION: [4, 10.0, 20.0, 100.0, 200.0, 300.0]}
+def test_predicted_run_times() -> None:
+    prediction = {PREDICTION: [4, 10.0, 20.0, 100.0, 200.0, 300.0]}
 
     def expected(values: dict[str, Any], **asked: Any) -> float:
         return expected_s(Job(1, spec_of(**asked), 0, values=values))
@@ -71,11 +71,11 @@ def test_who_is_predicted_to_take_what() -> None:
     assert expected({}) == 0.0
     assert expected({}, limit_s=30.0) == 30.0
     assert expected({}, limit_s=30.0, estimate_s=20.0) == 20.0
-    assert expected(known, estimate_s=20.0) == 20.0
-    assert expected(known) == pytest.approx(100.0, rel=0.05)
-    assert expected(known, limit_s=9000.0) == expected(known)
+    assert expected(prediction, estimate_s=20.0) == 20.0
+    assert expected(prediction) == pytest.approx(100.0, rel=0.05)
+    assert expected(prediction, limit_s=9000.0) == expected(prediction)
     near = {PREDICTION: [4, 10.0, 20.0, 101.0, 200.0, 300.0]}
-    assert expected(near) == expected(known), "jobs alike stay alike"
+    assert expected(near) == expected(prediction), "jobs alike stay alike"
 
 
 def test_a_prediction_that_was_tampered_with_is_noticed(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_a_prediction_that_was_tampered_with_is_noticed(tmp_path: Path) -> None:
     rig.submit(user="ben", name="test", cpus=4)
     rig.finish()
     events = copy.deepcopy(rig.events())
-    said = [event for _seq, event in events if event["kind"] == EventKind.PREDICTED]
-    assert said
-    for event in said:
+    predicted = [event for _seq, event in events if event["kind"] == EventKind.PREDICTED]
+    assert predicted
+    for event in predicted:
         for run in event["runs"]:
             run[4] = run[4] * 100.0
     assert Verifier().follow(events).differing
@@ -118,27 +118,27 @@ def test_predictions_of_jobs_that_are_gone_change_nothing(tmp_path: Path) -> Non
     assert PREDICTION not in rig.job(done).values
 
 
-def test_start_times_and_dry_runs_know_it(tmp_path: Path) -> None:
+def test_start_times_and_dry_runs_use_predictions(tmp_path: Path) -> None:
     rig = taught(rig_of(tmp_path, "fifo"))
     running = rig.submit(user="ada", name="train", cpus=4, env=env(LONG))
     rig.pass_s(100.0)
     waiting = rig.submit(user="ben", name="test", cpus=4)
-    found = rig.plane.forecaster.starts(rig.now)
-    assert found[running].p50_s == 0.0
-    assert 200.0 < found[waiting].p50_s < 350.0
-    assert found[waiting].method == "run time predicted from 4 jobs of the same owner and name"
+    starts = rig.plane.forecaster.starts(rig.now)
+    assert starts[running].p50_s == 0.0
+    assert 200.0 < starts[waiting].p50_s < 350.0
+    assert starts[waiting].method == "run time predicted from 4 jobs of the same owner and name"
     learner = rig.plane.learner
     assert isinstance(learner, RunTimeLearner)
 
     def ask(spec: Any, now_us: int) -> list[float]:
-        made = learner.predict(spec, now_us)
-        return [made.like, *made.quantiles]
+        run = learner.predict(spec, now_us)
+        return [run.like, *run.quantiles]
 
     rig.plane.forecaster.ask = ask
     answer = rig.plane.dry_run(spec_of(user="ada", name="train", cpus=4))
     assert answer["method"] == "run time predicted from 4 jobs of the same owner and name"
-    assert answer["p50_s"] > found[waiting].p50_s
-    assert rig.plane.why(waiting)["p50_s"] == pytest.approx(found[waiting].p50_s)
+    assert answer["p50_s"] > starts[waiting].p50_s
+    assert rig.plane.why(waiting)["p50_s"] == pytest.approx(starts[waiting].p50_s)
 
 
 def test_steps_say_when_a_job_ends(tmp_path: Path) -> None:
@@ -149,13 +149,13 @@ def test_steps_say_when_a_job_ends(tmp_path: Path) -> None:
         rig.pass_s(50.0)
         rig.plane.report(running, 1, {"step": step, "total_steps": 20})
     waiting = rig.submit(user="ben", name="test", cpus=4)
-    found = rig.plane.forecaster.starts(rig.now)[waiting]
-    assert found.p50_s == pytest.approx(750.0, rel=0.1), "15 steps of 50 s are left"
-    assert found.p90_s < 1.3 * found.p50_s
+    start = rig.plane.forecaster.starts(rig.now)[waiting]
+    assert start.p50_s == pytest.approx(750.0, rel=0.1), "15 steps of 50 s are left"
+    assert start.p90_s < 1.3 * start.p50_s
 
 
 def test_prediction_shortens_the_mean_wait_under_sjf(tmp_path: Path) -> None:
-    """The same few kinds of jobs again and again, and nobody states anything."""
+    """The same few kinds of jobs recur, without estimates."""
     waits = {}
     for name, learns in (("told", True), ("blind", False)):
         rig = rig_of(tmp_path / name, "sjf", learns)
@@ -173,7 +173,7 @@ def test_prediction_shortens_the_mean_wait_under_sjf(tmp_path: Path) -> None:
             jobs.append(rig.submit(**about))
             rig.pass_s(float(rng.exponential(140.0)))
         rig.finish()
-        done = [rig.job(each) for each in jobs]
+        done = [rig.job(job_id) for job_id in jobs]
         assert all(job.state == JobState.COMPLETED for job in done)
         waits[name] = float(np.mean([job.first_start_us - job.submit_us for job in done]) / 1e6)
         assert rig.verdict().differing == []

@@ -1,4 +1,4 @@
-"""A decision that looks only at the first jobs of each kind decides as if it saw them all."""
+"""A decision that sees only the first jobs of each shape decides as if it saw them all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLICIES = ("fifo", "fifo-skip", "easy", "sjf", "saf", "srtf", "las", "tiresias"
 
 
 def crowd(seed: int, count: int) -> list[Event]:
-    """Many jobs of few kinds, some that wait for others, in order of submission."""
+    """Draw many jobs of few shapes, some with dependencies, in order of submission."""
     rng = random.Random(seed)
     events: list[Event] = []
     for job in range(1, count + 1):
@@ -40,7 +40,7 @@ def crowd(seed: int, count: int) -> list[Event]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_the_first_of_each_kind_are_enough(policy: str, seed: int) -> None:
+def test_the_first_jobs_of_each_shape_are_enough(policy: str, seed: int) -> None:
     book, table = Book(), Table(Demand(NODES))
     book.watchers.append(table.update)
     decider = Decider(book, table, cluster_of(NODES, "two"), policy, get_policy(policy).knobs)

@@ -23,7 +23,7 @@ GPUS = (LiveNode("g", "V100", 4, 16, 8192, ("u0", "u1", "u2", "u3")),)
 
 
 class Says:
-    """A tuner that says what a function of the state says."""
+    """A tuner whose actions a function of the state returns."""
 
     def __init__(self, say: Callable[[State], Sequence[Line]]) -> None:
         self.say = say
@@ -32,11 +32,11 @@ class Says:
     def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
         self.given.append(forecast)
         lines = self.say(state)
-        made = records(len(lines), ACTION)
-        for row, (kind, job, node, mask, reason, level) in zip(made, lines, strict=True):
+        actions = records(len(lines), ACTION)
+        for row, (kind, job, node, mask, reason, level) in zip(actions, lines, strict=True):
             row.kind, row.job, row.node, row.mask = kind, job, node, mask
             row.milli, row.reason, row.level, row.gain = 1000, reason, level, 1.5
-        return np.concatenate([plan, made]).view(np.recarray)
+        return np.concatenate([plan, actions]).view(np.recarray)
 
 
 def running(state: State) -> list[int]:
@@ -78,9 +78,9 @@ def test_a_round_resizes_and_replays(tmp_path: Path) -> None:
     rig.pass_s(1)
     assert rig.job(job).rows == (Row(0, 3),), "the policy's own start is left alone for a round"
     rig.pass_s(60)
-    found = rig.job(job)
-    assert (found.rows, found.attempt) == ((Row(0, 1),), 1)
-    entry = found.values["tuned"]["log"][0]
+    current = rig.job(job)
+    assert (current.rows, current.attempt) == ((Row(0, 1),), 1)
+    entry = current.values["tuned"]["log"][0]
     assert (entry["reason"], entry["gain"], entry["who"]) == ("shrank", 1.5, "tuner")
     rig.pass_s(120)
     assert len(rig.job(job).values["tuned"]["log"]) >= 1
@@ -105,23 +105,25 @@ def test_no_device_is_given_twice(tmp_path: Path) -> None:
     rig = rig_with(tmp_path, to_size(0b1110))
     jobs = [elastic(rig), elastic(rig)]
     rig.pass_s(200)
-    rows = [rig.job(each).rows for each in jobs]
+    rows = [rig.job(job_id).rows for job_id in jobs]
     assert rows == [(Row(0, 3),), (Row(0, 12),)]
     assert rig.verdict().differing == []
 
 
-def test_room_that_one_makes_another_has(tmp_path: Path) -> None:
+def test_room_made_by_one_job_goes_to_another(tmp_path: Path) -> None:
     def swap(state: State) -> list[Line]:
         first, second = running(state)
         want = {second: 0b1110, first: 0b0001}
-        stops = [(ActionKind.PREEMPT, each, -1, 0, Reason.GREW, 0) for each in want]
-        starts = [(ActionKind.START, each, 0, mask, Reason.GREW, 0) for each, mask in want.items()]
+        stops = [(ActionKind.PREEMPT, job_id, -1, 0, Reason.GREW, 0) for job_id in want]
+        starts = [
+            (ActionKind.START, job_id, 0, mask, Reason.GREW, 0) for job_id, mask in want.items()
+        ]
         return stops + starts
 
     rig = rig_with(tmp_path, Says(lambda s: swap(s) if len(running(s)) == 2 else []))
     jobs = [elastic(rig), elastic(rig)]
     rig.pass_s(61)
-    assert [rig.job(each).rows for each in jobs] == [(Row(0, 1),), (Row(0, 14),)]
+    assert [rig.job(job_id).rows for job_id in jobs] == [(Row(0, 1),), (Row(0, 14),)]
     assert rig.verdict().differing == []
 
 
@@ -133,12 +135,12 @@ def test_a_rigid_job_keeps_its_size(tmp_path: Path) -> None:
     assert "tuned" not in rig.job(job).values
 
 
-def test_accelerators_start_anew_with_their_size(tmp_path: Path) -> None:
+def test_accelerators_restart_with_their_size(tmp_path: Path) -> None:
     rig = rig_with(tmp_path, to_size(0b1111, Reason.GREW), nodes=GPUS)
     job = elastic(rig, gpus=2)
     rig.pass_s(62)
-    found = rig.job(job)
-    assert (found.attempt, found.rows) == (2, (Row(0, 15),))
+    current = rig.job(job)
+    assert (current.attempt, current.rows) == (2, (Row(0, 15),))
     assert rig.verdict().differing == []
 
 
@@ -200,16 +202,16 @@ def test_the_forecast_is_on_record(tmp_path: Path) -> None:
     assert live == [[1.0, 1.0, 1.0], [2.0, 2.25, 2.5], [3.0, 3.5, 4.0]], "minute by minute"
 
 
-def test_another_tuner_is_found_out(tmp_path: Path) -> None:
+def test_another_tuner_is_noticed(tmp_path: Path) -> None:
     rig = rig_with(tmp_path, capped(4))
     elastic(rig)
     rig.pass_s(130)
     rig.tuners["mine"] = capped(5)
-    found = rig.verdict().differing
-    assert found and {what for _number, what in found} == {"what tuners made of it"}
+    differing = rig.verdict().differing
+    assert differing and {what for _number, what in differing} == {"what tuners made of it"}
 
 
-def test_nobody_is_asked_while_devices_change_hands(tmp_path: Path) -> None:
+def test_no_tuning_while_devices_change_hands(tmp_path: Path) -> None:
     tuner = capped(1)
     rig = rig_with(tmp_path, tuner, nodes=GPUS)
     job = elastic(rig, gpus=2)
@@ -220,5 +222,5 @@ def test_nobody_is_asked_while_devices_change_hands(tmp_path: Path) -> None:
         [{"kind": "stopping", "time_us": rig.now, "job": job, "attempt": 1, "why": "preempt"}]
     )
     rig.now += 60_000_000
-    rig.plane.loop._decider.decide((), rig.now)
+    rig.plane.decider.decide((), rig.now)
     assert len(tuner.given) == asked

@@ -1,4 +1,4 @@
-"""Making recorded decisions again notices whatever was tampered with."""
+"""Repeating recorded decisions detects tampering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Events = list[tuple[int, Any]]
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Events:
-    """A small day: jobs of all sorts, under a policy that sets jobs aside."""
+    """Run jobs of all sorts under a policy that preempts."""
     rig = Rig(tmp_path_factory.mktemp("verify"), "srtf", ("round_s=30", "margin_s=5"))
     rig.submit(cpus=4, estimate_s=300.0, user="ada")
     rig.settle()
@@ -34,7 +34,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Events:
     return rig.events()
 
 
-def test_an_honest_journal_agrees(recorded: Events) -> None:
+def test_an_unchanged_journal_verifies(recorded: Events) -> None:
     verdict = Verifier().follow(recorded)
     assert verdict.differing == []
     decided = [event for _seq, event in recorded if event["kind"] == "decided"]
@@ -50,7 +50,7 @@ def test_it_may_be_read_in_pieces(recorded: Events) -> None:
 
 
 def tampered(recorded: Events, kind: str, change: Callable[[Any], object]) -> list[tuple[int, str]]:
-    """What is noticed if the first event of a kind is changed."""
+    """Return what is noticed if the first event of a kind is changed."""
     events = copy.deepcopy(recorded)
     event = next(event for _seq, event in events if event["kind"] == kind)
     change(event)

@@ -26,9 +26,9 @@ def restart(rig: Rig) -> None:
 
 
 def token(rig: Rig, job: int) -> str:
-    found = rig.plane.tokens.of([rig.job(job)], rig.now)[job]
-    assert rig.plane.why(job)["token"] == found
-    return found
+    reason = rig.plane.tokens.of([rig.job(job)], rig.now)[job]
+    assert rig.plane.why(job)["token"] == reason
+    return reason
 
 
 def test_held_job_starts_when_it_is_released(rig: Rig) -> None:
@@ -151,10 +151,10 @@ def test_held_job_can_be_cancelled(rig: Rig) -> None:
     assert rig.states(job) == [JobState.CANCELLED]
 
 
-def test_dry_run_reckons_with_the_time_to_begin(rig: Rig) -> None:
+def test_dry_run_takes_the_time_to_begin_into_account(rig: Rig) -> None:
     from tests.control.live_cases import spec_of
 
-    found = rig.plane.dry_run(spec_of(begin_time=START_S + 500))
-    assert found["would_start"]
-    assert found["p50_s"] == pytest.approx(500)
+    forecast = rig.plane.dry_run(spec_of(begin_time=START_S + 500))
+    assert forecast["would_start"]
+    assert forecast["p50_s"] == pytest.approx(500)
     assert not rig.plane.dry_run(spec_of(hold=True))["would_start"]

@@ -1,4 +1,4 @@
-"""The book: a pure fold over events, in their order."""
+"""The live state: a pure fold over events, in their order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def running(attempt: int = 1) -> list[Event]:
 
 
 @given(histories())
-def test_the_fold_changes_nothing_and_repeats_itself(events: list[Event]) -> None:
+def test_the_fold_is_pure_and_deterministic(events: list[Event]) -> None:
     half = len(events) // 2
     book = book_of(*events[:half])
     jobs, ended, seq = dict(book.jobs), dict(book.ended), book.seq
@@ -48,7 +48,7 @@ def test_the_fold_changes_nothing_and_repeats_itself(events: list[Event]) -> Non
 
 
 @given(histories())
-def test_one_by_one_or_all_at_once_comes_to_the_same(events: list[Event]) -> None:
+def test_folding_one_by_one_or_all_at_once_gives_the_same(events: list[Event]) -> None:
     together, apart = book_of(*events), Book()
     for event in events:
         absorb(apart, [event])
@@ -137,9 +137,9 @@ NONSENSE: list[tuple[str, list[Event], Event]] = [
 
 
 @pytest.mark.parametrize(
-    ("before", "event"), [each[1:] for each in NONSENSE], ids=[each[0] for each in NONSENSE]
+    ("before", "event"), [case[1:] for case in NONSENSE], ids=[case[0] for case in NONSENSE]
 )
-def test_what_makes_no_sense_any_more_changes_nothing(before: list[Event], event: Event) -> None:
+def test_events_that_no_longer_apply_change_nothing(before: list[Event], event: Event) -> None:
     book = book_of(*before)
     jobs, ended = dict(book.jobs), dict(book.ended)
     absorb(book, [event])
@@ -170,7 +170,7 @@ def test_nodes_go_down_and_come_up() -> None:
     assert book.down == set()
 
 
-def test_wishes_count_what_others_want() -> None:
+def test_wishes_count_events_that_call_for_a_decision() -> None:
     book = book_of(*running(), about("cancel", 1), about("started", 1, began_us=1))
     assert book.wishes == 2
 
@@ -178,10 +178,10 @@ def test_wishes_count_what_others_want() -> None:
 def test_watchers_hear_of_a_load_and_of_changes() -> None:
     book, heard = Book(), []
     book.watchers.append(lambda changes: heard.append(sorted(changes)))
-    made = book.fold([submitted(1), submitted(2)])
-    book.load(7, made.values(), [(9, JobState.FAILED)], {1})
+    folded = book.fold([submitted(1), submitted(2)])
+    book.load(7, folded.values(), [(9, JobState.FAILED)], {1})
     assert (book.seq, dict(book.ended), book.down) == (7, {9: JobState.FAILED}, {1})
-    assert book.get(1) is made[1] and book.get(9) is None
+    assert book.get(1) is folded[1] and book.get(9) is None
     absorb(book, [about("cancel", 2, attempt=0)])
     assert heard == [[1, 2], [2]]
 

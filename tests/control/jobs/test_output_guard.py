@@ -54,5 +54,7 @@ def test_output_into_the_state_folder_is_refused(
 
 
 @pytest.mark.parametrize("path", ["out.txt", "state/logs/mine.out", "state.txt", "link/logs/%j"])
-def test_output_elsewhere_and_into_the_logs_is_taken(rig: Rig, tmp_path: Path, path: str) -> None:
+def test_output_elsewhere_and_into_the_logs_is_accepted(
+    rig: Rig, tmp_path: Path, path: str
+) -> None:
     assert rig.submit(stdout=f"{tmp_path}/{path}", stderr=f"{tmp_path}/errors") == 1

@@ -1,4 +1,4 @@
-"""What a job said of itself stays: while it is silent, after its end, after a restart."""
+"""Reported values are kept: between reports, after the end, after a restart."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture
 def agent(rig: Rig) -> FakeSensors:
-    made = rig.plane.sensors = FakeSensors()
-    return made
+    sensors = rig.plane.sensors = FakeSensors()
+    return sensors
 
 
 def progress(rig: Rig, job: int) -> Any:
     return rig.plane.view(rig.job(job))["progress"]
 
 
-def test_what_was_said_once_stays_while_it_runs(rig: Rig, agent: FakeSensors) -> None:
+def test_a_value_reported_once_stays_while_the_job_runs(rig: Rig, agent: FakeSensors) -> None:
     job = rig.submit(estimate_s=500.0)
     rig.settle()
     agent.values = {"application.1.total_steps": 90.0, "application.7.step": 1.0}
@@ -40,25 +40,25 @@ def test_what_was_said_once_stays_while_it_runs(rig: Rig, agent: FakeSensors) ->
     agent.stored = {"application.1.step": [10.0]}
     rig.pass_s(60)
     assert progress(rig, job) == {"total_steps": 90.0, "step": 10.0}
-    found = rig.plane.forecaster.steps(rig.job(job))
-    assert found is not None
-    assert found.total == 90.0
+    steps = rig.plane.forecaster.steps(rig.job(job))
+    assert steps is not None
+    assert steps.total == 90.0
 
 
-def test_an_end_has_what_was_last_said(rig: Rig, agent: FakeSensors) -> None:
+def test_an_end_has_the_last_report(rig: Rig, agent: FakeSensors) -> None:
     job, other = rig.submit(env=env(run_s=10)), rig.submit(env=env(run_s=10))
     rig.pass_s(5)
     agent.values = {"application.1.loss": 0.5}
     rig.plane.report(other, 0, {"step": 3, "phase": "warm"})
     rig.finish()
-    said = [rig.job(each).values["progress"] for each in (job, other)]
-    assert said == [{"loss": 0.5}, {"step": 3, "phase": "warm"}]
+    progress_values = [rig.job(job_id).values["progress"] for job_id in (job, other)]
+    assert progress_values == [{"loss": 0.5}, {"step": 3, "phase": "warm"}]
     rig.open()
-    assert [progress(rig, each) for each in (job, other)] == said, "it is on record"
+    assert [progress(rig, job_id) for job_id in (job, other)] == progress_values, "it is on record"
     assert not rig.verdict().differing
 
 
-def test_last_words_that_are_published_after_the_end(rig: Rig, agent: FakeSensors) -> None:
+def test_a_report_published_after_the_end(rig: Rig, agent: FakeSensors) -> None:
     job = rig.submit(env=env(run_s=10))
     rig.pass_s(5)
     agent.values = {"application.1.loss": 0.5}
@@ -70,7 +70,7 @@ def test_last_words_that_are_published_after_the_end(rig: Rig, agent: FakeSensor
     assert progress(rig, job) == {"loss": 0.1}
     assert rig.job(job).values["progress"] == {"loss": 0.1}
     assert rig.job(job).values["exit_code"] == 0
-    assert [each.id for each in rig.plane.jobs(JobQuery())] == [job]
+    assert [listed.id for listed in rig.plane.jobs(JobQuery())] == [job]
     rig.open()
     assert progress(rig, job) == {"loss": 0.1}
     assert not rig.verdict().differing
@@ -82,7 +82,7 @@ def test_nothing_is_kept_of_jobs_that_ended_a_while_ago(rig: Rig, agent: FakeSen
     rig.finish()
     rig.pass_s(60)
     rig.pass_s(60)
-    assert (rig.plane.progress._said, rig.plane.progress._ended) == ({}, {})
+    assert (rig.plane.progress._reported, rig.plane.progress._ended) == ({}, {})
     assert progress(rig, jobs[-1]) == {"step": 1.0}
 
 
@@ -100,38 +100,38 @@ def test_an_end_is_learnt_from_once(
     assert learnt == [job]
 
 
-def test_last_words_are_told_until_they_are_on_record(rig: Rig, agent: FakeSensors) -> None:
-    """A disk that takes nothing for a while loses none of them."""
+def test_late_reports_are_repeated_until_they_are_on_record(rig: Rig, agent: FakeSensors) -> None:
+    """A disk that cannot be written for a while loses none of them."""
     job = rig.submit(env=env(run_s=1))
     rig.finish()
     agent.values = {"application.1.loss": 0.1}
     rig.now += 10_000_000
-    told = rig.plane.progress.late()
-    assert [each["values"] for each in told] == [{"loss": 0.1}]
-    assert rig.plane.progress.late() == told
+    late = rig.plane.progress.late()
+    assert [event["values"] for event in late] == [{"loss": 0.1}]
+    assert rig.plane.progress.late() == late
     rig.settle()
     assert rig.job(job).values["progress"] == {"loss": 0.1}
     assert rig.plane.progress.late() == []
 
 
-def test_after_a_restart_it_is_looked_up(rig: Rig, agent: FakeSensors) -> None:
-    """The agent ends with the control plane, and a new one has heard nothing yet."""
+def test_after_a_restart_telemetry_is_read(rig: Rig, agent: FakeSensors) -> None:
+    """The agent ends with the control plane, and a new one has received nothing yet."""
     job = rig.submit(estimate_s=500.0)
     rig.settle()
     agent.stored = {
         "application.1.loss": [3.0, 2.0], "application.12.loss": [1.0], "compute.total_percent": [],
     }  # fmt: skip
     rig.plane.progress.recall([job])
-    for each in threading.enumerate():
-        if each.daemon and "_look_up" in each.name:
-            each.join()
+    for thread in threading.enumerate():
+        if thread.daemon and "_look_up" in thread.name:
+            thread.join()
     assert progress(rig, job) == {"loss": 2.0}
     agent.values = {"application.1.loss": 1.5}
     rig.pass_s(5)
     assert progress(rig, job) == {"loss": 1.5}
 
 
-def test_a_job_that_was_set_aside_goes_on_from_where_it_was(rig: Rig, agent: FakeSensors) -> None:
+def test_a_preempted_job_keeps_its_progress(rig: Rig, agent: FakeSensors) -> None:
     rig.submit()
     rig.settle()
     rig.plane.report(1, 1, {"step": 7})

@@ -1,4 +1,4 @@
-"""What an engine's reports mean for jobs."""
+"""Events from an engine's reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.control.live_cases import START_US, spec_of
 
-from flyball.control.jobs.reports_to_events import MOST_LOST, events_of
+from flyball.control.jobs.reports_to_events import MAX_LOST, events_of
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, Report
 
@@ -23,9 +23,9 @@ def job_of(stopping: str = "", **values: Any) -> Job:
 
 
 def event_of(job: Job, what: str, time_us: int = OVER, **values: Any) -> Event | None:
-    made = events_of([Report(1, job.attempt, what, time_us, values)], {1: job}, NOW)
-    assert len(made) < 2
-    return made[0] if made else None
+    events = events_of([Report(1, job.attempt, what, time_us, values)], {1: job}, NOW)
+    assert len(events) < 2
+    return events[0] if events else None
 
 
 def outcome(job: Job, what: str, **values: Any) -> tuple[Any, ...]:
@@ -54,14 +54,14 @@ def test_ends(values: dict[str, Any], state: str, reason: str) -> None:
     assert (event["over_us"], event["values"]) == (OVER, values)
 
 
-def test_told_to_stop() -> None:
+def test_stopped_jobs() -> None:
     stopped = {"exit_code": 0, "signal": 15, "why": "stopped"}
     assert outcome(job_of("cancel"), "ended", **stopped) == ("ended", "CANCELLED", "")
     assert outcome(job_of("preempt"), "ended", **stopped) == ("requeued", "preempt", "")
 
 
 @pytest.mark.parametrize("stopping", ["cancel", "preempt"])
-def test_who_ends_by_itself_just_before_has_ended(stopping: str) -> None:
+def test_a_job_that_exits_just_before_the_stop_has_ended(stopping: str) -> None:
     done = {"exit_code": 0, "signal": 0, "why": "exit"}
     assert outcome(job_of(stopping), "ended", **done) == ("ended", "COMPLETED", "")
 
@@ -72,8 +72,8 @@ def test_lost_supervisors() -> None:
     assert outcome(job_of("cancel"), "lost") == ("ended", "CANCELLED", "")
     gone = ("ended", "NODE_FAIL", "supervisor-lost")
     assert outcome(job_of(requeue=False), "lost") == gone
-    assert outcome(job_of(failures=MOST_LOST), "lost") == gone
-    assert outcome(job_of(failures=MOST_LOST - 1), "lost") == ("requeued", "lost", "")
+    assert outcome(job_of(failures=MAX_LOST), "lost") == gone
+    assert outcome(job_of(failures=MAX_LOST - 1), "lost") == ("requeued", "lost", "")
 
 
 def test_what_never_began() -> None:
@@ -81,7 +81,7 @@ def test_what_never_began() -> None:
     assert outcome(job_of("cancel"), "void") == ("ended", "CANCELLED", "")
 
 
-def test_a_start_is_news_once() -> None:
+def test_a_start_causes_one_event() -> None:
     event = event_of(job_of(), "started", pid=7)
     assert event is not None
     assert (event["kind"], event["began_us"], event["pid"]) == ("started", OVER, 7)

@@ -1,4 +1,4 @@
-"""What requests come to on the devices that there are."""
+"""Requests translated into the devices of a cluster."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def test_elastic_beyond_the_largest_node_is_refused() -> None:
     demand.check_growth(spec_of(least=1, most=2))
     with pytest.raises(BadInput) as caught:
         demand.check_growth(spec_of(least=1, most=4))
-    said = "elastic from 1 to 4 cores, and the largest node has 2; use --elastic 1-2"
-    assert str(caught.value) == said
+    message = "elastic from 1 to 4 cores, and the largest node has 2; use --elastic 1-2"
+    assert str(caught.value) == message
     pair = Demand([LiveNode(name, "V100", 4, 2, 4096) for name in "ab"])
     pair.check_growth(spec_of(gpus=1, least=1, most=8))
     with pytest.raises(BadInput, match="the largest node has 4, all together 8"):
         pair.check_growth(spec_of(gpus=1, least=1, most=9))
 
 
-def test_elastic_beyond_the_node_is_told_at_submit(tmp_path: Path) -> None:
+def test_elastic_beyond_the_node_is_refused_at_submit(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     for ask in (rig.plane.dry_run, lambda spec: rig.plane.submit([spec])):
         with pytest.raises(BadInput, match="the largest node has 4; use --elastic 1-4"):
@@ -54,12 +54,12 @@ def test_cores_are_the_devices_where_there_is_nothing_else() -> None:
 
 
 def test_several_cores_make_a_device_where_there_are_many() -> None:
-    assert [cores_per_device(each) for each in (1, 64, 65, 96, 128, 129)] == [1, 1, 2, 2, 2, 3]
+    assert [cores_per_device(cores) for cores in (1, 64, 65, 96, 128, 129)] == [1, 1, 2, 2, 2, 3]
     demand = Demand(MANY_CORES)
-    assert [demand.of(spec_of(cpus=each)).devices for each in (1, 2, 3)] == [1, 1, 2]
+    assert [demand.of(spec_of(cpus=cores)).devices for cores in (1, 2, 3)] == [1, 1, 2]
 
 
-def test_beside_accelerators_cores_are_a_demand_on_the_host() -> None:
+def test_with_accelerators_cores_are_a_demand_on_the_host() -> None:
     demand = Demand(GPUS)
     assert demand.of(spec_of(gpus=2, cpus=8, milli=500)) == Asks(2, 500, 8000, 0)
     assert demand.of(spec_of(cpus=4, milli=500, memory_mib=9)) == Asks(0, 1000, 4000, 9)
@@ -105,7 +105,7 @@ def test_only_models_with_known_speeds_count() -> None:
 
 def test_runs_of_like_nodes_are_groups() -> None:
     groups = cluster_of((*TWO_NODES, *GPUS, *ONE_NODE), "x", 500.0).groups
-    assert [(each.name, each.count, each.device) for each in groups] == [
+    assert [(group.name, group.count, group.device) for group in groups] == [
         ("a", 2, "CPU1"), ("g", 1, "V100"), ("a", 1, "CPU1"),
     ]  # fmt: skip
     assert groups[0].memory_gib == 8.0
@@ -115,9 +115,9 @@ def test_runs_of_like_nodes_are_groups() -> None:
 
 def test_fingerprints_and_numbers() -> None:
     texts: tuple[dict[str, str], ...] = ({"A": "1", "B": "2"}, {"B": "2", "A": "1"}, {})
-    one, other, none = ([spec_of(env=each).as_dict()] for each in texts)
+    one, other, none = ([spec_of(env=value).as_dict()] for value in texts)
     assert fingerprint(one) == fingerprint(other) != fingerprint(none)
-    assert [each.name for each in numbered([spec_of(argv=("/bin/ls",))], 5)] == ["ls"]
+    assert [value.name for value in numbered([spec_of(argv=("/bin/ls",))], 5)] == ["ls"]
     answer = {"first": 3, "count": 2, "print": "p"}
     assert earlier_ids(answer, "k", "p") == [3, 4]
     with pytest.raises(Conflict, match="'k'"):
@@ -125,7 +125,7 @@ def test_fingerprints_and_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "path"),
+    ("pattern", "path"),
     [
         ("/l/%x-%j.out", "/l/a_b-12.out"),
         ("/l/%A_%a.out", "/l/11_7.out"),
@@ -134,6 +134,6 @@ def test_fingerprints_and_numbers() -> None:
         ("/l/%q", "/l/%q"),
     ],
 )
-def test_the_words_of_slurm_in_the_path_of_the_output(given: str, path: str) -> None:
-    spec = spec_of(name="a/b", user="ada", array_index=7, stdout=given)
+def test_slurm_patterns_in_the_path_of_the_output(pattern: str, path: str) -> None:
+    spec = spec_of(name="a/b", user="ada", array_index=7, stdout=pattern)
     assert filled(spec, spec.stdout, 12, 11) == path

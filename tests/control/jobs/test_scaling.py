@@ -1,4 +1,4 @@
-"""How elastic jobs scale: assumed, measured by their own steps, on record, used in decisions."""
+"""Scaling of elastic jobs: assumed, measured by their steps, on record, used in decisions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def job_of(values: dict[str, Any] | None = None, **asked: Any) -> Job:
 
 
 class Steps:
-    """What the monitor would have heard of jobs with a step of `a + b / n` seconds."""
+    """Reports what the agent would have received from jobs with a step of `a + b / n` seconds."""
 
     def __init__(self, rig: Rig, a: float, b: float) -> None:
         self.rig, self.a, self.b = rig, a, b
@@ -40,9 +40,9 @@ class Steps:
             return np.zeros(0), np.zeros(0)
         self.asked.append(name)
         job = self.rig.job(int(name.split(".")[1]))
-        log = [each for each in job.values["tuned"]["log"] if each["what"] == "resized"]
+        log = [entry for entry in job.values["tuned"]["log"] if entry["what"] == "resized"]
         marks = [(job.started_us / US_PER_S, log[0]["before"])]
-        marks += [(each["time"], each["after"]) for each in log]
+        marks += [(entry["time"], entry["after"]) for entry in log]
         times, done = [], [0.0]
         for at in np.arange(marks[0][0], self.rig.now / US_PER_S, 1.0):
             size = [size for since, size in marks if since <= at][-1]
@@ -59,7 +59,7 @@ def test_two_sizes_tell_what_devices_share(parallel: float, before: int, after: 
     assert parallel_part(before, took[0], after, took[1]) == pytest.approx(parallel)
 
 
-def test_what_cannot_be_is_the_nearest_that_can() -> None:
+def test_impossible_values_are_clipped() -> None:
     assert parallel_part(1, 1.0, 2, 1.5) == 0.0
     assert parallel_part(1, 1.0, 2, 0.2) == 1.0
 
@@ -78,7 +78,7 @@ def test_what_its_owner_states_counts_until_it_is_measured() -> None:
     assert time_factor(job_of(model="amdahl:0.0"), 1, 4) == 1.0
 
 
-def test_a_part_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_part_is_refused(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     with pytest.raises(BadInput, match="from 0 to 1"):
         rig.submit(cpus=1, least=1, most=4, model="amdahl:2")
@@ -102,8 +102,8 @@ def test_a_change_of_size_is_measured_once_and_is_on_record(tmp_path: Path) -> N
     rig.pass_s(10)
     assert scaled(tell(rig, follower)) == [], "it has hardly begun"
     rig.pass_s(60)
-    ((said, parallel, changes),) = scaled(tell(rig, follower))
-    assert (said, changes) == (job, 1)
+    ((job_id, parallel, changes),) = scaled(tell(rig, follower))
+    assert (job_id, changes) == (job, 1)
     assert parallel == pytest.approx(0.7, abs=0.02)
     assert scaling_of(rig.job(job)) == Scaling(parallel, 1)
     rig.pass_s(60)
@@ -167,7 +167,7 @@ def test_a_job_grows_where_there_is_room_and_not_if_it_does_not_help(tmp_path: P
     rig.plane.worker.receive({"scaled": [[job, 0.05, 1]]})
     rig.pass_s(300)
     assert rig.job(job).rows[0].mask.bit_count() == 1
-    reasons = [each["reason"] for each in rig.job(job).values["tuned"]["log"]]
+    reasons = [entry["reason"] for entry in rig.job(job).values["tuned"]["log"]]
     assert reasons == ["grew", "shrank"]
     assert rig.job(job).attempt == 1, "without a new start"
     assert rig.verdict().differing == []
@@ -185,4 +185,4 @@ def test_a_job_makes_room_for_one_that_came(tmp_path: Path) -> None:
 
 
 def scaled(messages: list[dict[str, Any]]) -> list[Any]:
-    return [row for each in messages for row in each.get("scaled", [])]
+    return [row for message in messages for row in message.get("scaled", [])]

@@ -1,4 +1,4 @@
-"""Sizes, caps and checkpoints by order: what is recorded, what the engine hears, what survives."""
+"""Ordered sizes, caps and checkpoints: what is recorded, sent to the engine, and survives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_shrink_and_grow(tmp_path: Path) -> None:
     assert rig.job(job).rows == (Row(0, 1),)
     rig.plane.resize(job, 4)
     assert rig.job(job).rows == (Row(0, 15),)
-    assert [each for each in rig.engine.steered if isinstance(each, Resize)] == [
+    assert [order for order in rig.engine.steered if isinstance(order, Resize)] == [
         Resize(job, 1, 1, (Row(0, 1),)),
         Resize(job, 1, 2, (Row(0, 15),)),
     ]
@@ -45,14 +45,14 @@ def test_what_is_freed_is_given_to_others(tmp_path: Path) -> None:
     rig.plane.resize(job, 1)
     rig.settle()
     assert rig.job(other).rows == (Row(0, 14),)
-    kinds = [type(each).__name__ for each in rig.engine.actions]
+    kinds = [type(action).__name__ for action in rig.engine.actions]
     assert kinds == ["Launch", "Resize", "Launch"], "room is made before it is used"
     with pytest.raises(Unavailable, match="0 of 4 are free"):
         rig.plane.resize(job, 2)
     assert rig.verdict().differing == []
 
 
-def test_service_is_booked_by_size(tmp_path: Path) -> None:
+def test_service_is_counted_by_size(tmp_path: Path) -> None:
     """10 s with two, 10 s with one, the rest with four."""
     rig = Rig(tmp_path)
     job = rig.submit(cpus=2, least=1, most=4, env=env(100))
@@ -111,21 +111,21 @@ def test_a_job_that_waits_starts_with_its_new_size(tmp_path: Path) -> None:
     assert rig.verdict().differing == []
 
 
-def test_accelerators_change_by_a_new_start(tmp_path: Path) -> None:
+def test_accelerators_change_by_a_restart(tmp_path: Path) -> None:
     """A program cannot be shown other accelerators while it runs."""
     rig = Rig(tmp_path, nodes=GPUS)
     job = rig.submit(gpus=2, least=1, most=4, estimate_s=100.0)
     rig.pass_s(1)
     rig.plane.resize(job, 4)
     rig.pass_s(1)
-    found = rig.job(job)
-    assert (found.attempt, found.rows) == (2, (Row(0, 15),))
+    current = rig.job(job)
+    assert (current.attempt, current.rows) == (2, (Row(0, 15),))
     assert rig.engine.stopped == [(job, 1, "preempt")]
     assert rig.verdict().differing == []
 
 
 def test_a_cap_goes_with_the_job(tmp_path: Path) -> None:
-    """Also to its next attempt, and it is told again after a restart."""
+    """Also to its next attempt, and the order is repeated after a restart."""
     rig = Rig(tmp_path)
     job = started(rig)
     assert rig.plane.cap(job, 0.5) == {"id": job, "share": 0.5}
@@ -154,7 +154,7 @@ def test_a_size_survives_a_restart(tmp_path: Path) -> None:
     rig.engine.lose((job, 1))
     rig.settle()
     assert rig.job(job).rows == (Row(0, 1),), "it starts again with the size it had"
-    assert len([each for each in rig.engine.steered if each.attempt == 2]) == 0
+    assert len([order for order in rig.engine.steered if order.attempt == 2]) == 0
     assert rig.verdict().differing == []
 
 
@@ -196,7 +196,7 @@ def test_a_key_orders_once(tmp_path: Path) -> None:
 
 
 def test_a_key_answers_also_when_the_job_has_ended(tmp_path: Path) -> None:
-    """Whoever lost the answer asks again, perhaps later."""
+    """A client that lost the answer asks again, perhaps later."""
     rig = Rig(tmp_path)
     job = started(rig)
     first = rig.plane.checkpoint(job, "once")
@@ -221,7 +221,7 @@ def test_two_orders_at_once_with_one_key_are_not_taken_for_the_same(
         rig.plane.resize(job, 2, "r")
 
 
-def test_an_order_is_done_once_however_late_he_wakes_who_gave_it(
+def test_an_order_is_applied_once_however_late_its_caller_wakes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = Rig(tmp_path)
@@ -230,7 +230,7 @@ def test_an_order_is_done_once_however_late_he_wakes_who_gave_it(
     monkeypatch.setattr(rig.plane, "step", lambda: (step(), step())[0])
     rig.plane.resize(job, 1)
     log = rig.plane.view(rig.job(job))["tuning"]["log"]
-    assert [(each["before"], each["after"]) for each in log] == [(2, 1)]
+    assert [(entry["before"], entry["after"]) for entry in log] == [(2, 1)]
 
 
 def test_the_log_says_what_was_done(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_the_log_says_what_was_done(tmp_path: Path) -> None:
     assert view["elastic"] == [1, 4]
     tuning = view["tuning"]
     assert (tuning["devices"], tuning["share"]) == (1, 0.8)
-    log = [(each["what"], each["before"], each["after"]) for each in tuning["log"]]
+    log = [(entry["what"], entry["before"], entry["after"]) for entry in tuning["log"]]
     assert log == [("resized", 2, 1), ("capped", 1.0, 0.8), ("checkpointed", None, None)]
     assert tuning["log"][0]["who"] == "ada"
     assert rig.plane.view(rig.job(started(rig, cpus=1)))["tuning"] is None

@@ -1,4 +1,4 @@
-"""What attempts used, added up: without the waits between them, and nothing twice."""
+"""Sums over attempts: without the waits between them, and nothing twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = START_US + 10_000 * S
 
 
 def attempt(number: int, at_s: int, run_s: int, **values: Any) -> list[Event]:
-    """One that starts so late, and is set aside after so long."""
+    """An attempt with this start and end, which is then preempted."""
     began, over = START_US + at_s * S, START_US + (at_s + run_s) * S
     return [
         intended(1, began, number, mask=3),
@@ -45,16 +45,16 @@ def bill(job: Job, now_us: int = NOW) -> dict[str, Any]:
 
 
 def test_waits_between_attempts_are_not_run_time() -> None:
-    """Set aside for 1000 s after 600 s: 900 s of work with three cores busy."""
+    """Preempted for 1000 s after 600 s: 900 s of work with three cores busy."""
     first = {"cpu_s": 1800.0, "max_rss_mib": 700.0, "peak_mib": 900.0, "peak_by": "looks"}
     second = {"cpu_s": 900.0, "max_rss_mib": 500.0, "peak_mib": 600.0, "peak_by": "looks"}
     job = folded(*attempt(1, 0, 600, **first), *last(2, 1600, 300, **second))
-    found = bill(job)
-    assert (found["run_s"], found["cpu_s"], found["attempts"]) == (900.0, 2700.0, 2)
-    assert (found["max_rss_mib"], found["peak_mib"]) == (700.0, 900.0)
-    assert found["suggestion"]["cpus"] == 3
-    assert found["suggestion"]["limit_s"] == 1140
-    assert found["device_hours"] == pytest.approx(2 * 900 / 3600)
+    receipt_ = bill(job)
+    assert (receipt_["run_s"], receipt_["cpu_s"], receipt_["attempts"]) == (900.0, 2700.0, 2)
+    assert (receipt_["max_rss_mib"], receipt_["peak_mib"]) == (700.0, 900.0)
+    assert receipt_["suggestion"]["cpus"] == 3
+    assert receipt_["suggestion"]["limit_s"] == 1140
+    assert receipt_["device_hours"] == pytest.approx(2 * 900 / 3600)
 
 
 def test_while_it_waits_again_and_while_it_runs_again() -> None:
@@ -66,12 +66,12 @@ def test_while_it_waits_again_and_while_it_runs_again() -> None:
     assert spans_of(again, began + 50 * S)[1] == Span(began, began + 50 * S, (Row(0, 3),), None)
 
 
-def test_the_time_of_a_lost_attempt_counts_but_nobody_knows_its_use() -> None:
+def test_the_time_of_a_lost_attempt_counts_but_not_its_use() -> None:
     lost = about("requeued", 1, over_us=START_US + 600 * S, why="lost")
     job = folded(*attempt(1, 0, 600)[:2], lost, *last(2, 700, 300, cpu_s=900.0))
-    found = bill(job)
-    assert (found["run_s"], found["cpu_s"]) == (900.0, 900.0)
-    assert found["suggestion"]["cpus"] == 3, "three cores in the attempt that was counted"
+    receipt_ = bill(job)
+    assert (receipt_["run_s"], receipt_["cpu_s"]) == (900.0, 900.0)
+    assert receipt_["suggestion"]["cpus"] == 3, "three cores in the attempt that was counted"
 
 
 def test_an_attempt_that_never_began_used_nothing() -> None:
@@ -81,26 +81,30 @@ def test_an_attempt_that_never_began_used_nothing() -> None:
 
 
 def test_the_last_attempt_decides_whether_the_peak_is_known() -> None:
-    known = {"max_rss_mib": 5.0, "peak_mib": 5.0, "peak_by": "process"}
-    job = folded(*attempt(1, 0, 10, **known), *last(2, 20, 10, max_rss_mib=9.0))
-    found = bill(job)
-    assert (found["peak_mib"], found["peak_by"], found["max_rss_mib"]) == (9.0, "at_least", 9.0)
-    known |= {"peak_mib": 40.0}
-    job = folded(*attempt(1, 0, 10, **known), *last(2, 20, 10, max_rss_mib=9.0))
-    found = bill(job)
-    assert (found["peak_mib"], found["peak_by"]) == (40.0, "at_least"), "it was shown once"
+    end_values = {"max_rss_mib": 5.0, "peak_mib": 5.0, "peak_by": "process"}
+    job = folded(*attempt(1, 0, 10, **end_values), *last(2, 20, 10, max_rss_mib=9.0))
+    receipt_ = bill(job)
+    assert (receipt_["peak_mib"], receipt_["peak_by"], receipt_["max_rss_mib"]) == (
+        9.0,
+        "at_least",
+        9.0,
+    )
+    end_values |= {"peak_mib": 40.0}
+    job = folded(*attempt(1, 0, 10, **end_values), *last(2, 20, 10, max_rss_mib=9.0))
+    receipt_ = bill(job)
+    assert (receipt_["peak_mib"], receipt_["peak_by"]) == (40.0, "at_least"), "it was shown once"
 
 
 def test_an_attempt_of_unknown_peak_keeps_the_peak_a_lower_bound() -> None:
-    known = {"max_rss_mib": 5.0, "peak_mib": 5.0, "peak_by": "process"}
-    job = folded(*attempt(1, 0, 10, max_rss_mib=9.0), *last(2, 20, 10, **known))
-    found = bill(job)
-    assert (found["peak_mib"], found["peak_by"]) == (9.0, "at_least")
-    assert "memory_mib" not in found["suggestion"]
+    end_values = {"max_rss_mib": 5.0, "peak_mib": 5.0, "peak_by": "process"}
+    job = folded(*attempt(1, 0, 10, max_rss_mib=9.0), *last(2, 20, 10, **end_values))
+    receipt_ = bill(job)
+    assert (receipt_["peak_mib"], receipt_["peak_by"]) == (9.0, "at_least")
+    assert "memory_mib" not in receipt_["suggestion"]
 
 
-def test_a_journal_of_the_version_before() -> None:
-    """Nothing was added up then: what follows is reckoned as it was."""
+def test_a_journal_of_an_older_version() -> None:
+    """It kept no sums, so its jobs are counted as before."""
     waits = folded(*attempt(1, 0, 600, cpu_s=1.0))
     old = replace(waits, values={"cpu_s": 1.0})
     book = Book()
@@ -112,7 +116,7 @@ def test_a_journal_of_the_version_before() -> None:
     assert bill(ended)["run_s"] == 100.0
 
 
-def test_a_job_that_is_set_aside_all_the_time_stays_small() -> None:
+def test_a_job_that_is_preempted_often_stays_small() -> None:
     events = [e for n in range(1, 100) for e in attempt(n, 10 * n, 5, cpu_s=1.0)]
     job = folded(*events)
     assert (job.values["active_s"], job.values["cpu_s"]) == (99 * 5.0, 99.0)

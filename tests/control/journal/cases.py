@@ -1,4 +1,4 @@
-"""Events, books and journals for the tests of the journal."""
+"""Events, live states and journals for the tests of the journal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from flyball.control.jobs.live_state import Book
 from flyball.control.journal.history import History
-from flyball.control.journal.store import Changes, Journal
+from flyball.control.journal.store import Changes, Journal, OnCommit
 from flyball.core.jobs import Job, JobSpec
 from flyball.core.live import Event
 
@@ -19,7 +19,7 @@ START_US = 1_700_000_000_000_000
 
 
 def spec(**values: Any) -> JobSpec:
-    """A job much like those that people submit."""
+    """Return a typical spec."""
     about: dict[str, Any] = {
         "argv": ("python", "train.py", "--epochs", "20", "--lr", "0.1"),
         "name": "train",
@@ -34,89 +34,97 @@ def spec(**values: Any) -> JobSpec:
 
 
 def submitted(job: int, time_us: int = START_US, **values: Any) -> Event:
-    """A job is submitted."""
+    """Return the event of a submission."""
     about = json.loads(json.dumps(spec(**values).as_dict()))
     return {"kind": "submitted", "time_us": time_us, "job": job, "spec": about}
 
 
 def intended(job: int, attempt: int = 1, time_us: int = START_US + 1) -> Event:
-    """An attempt is to run."""
+    """Return the event that intends an attempt."""
     about = {"kind": "intended", "time_us": time_us, "job": job, "attempt": attempt}
     return {**about, "rows": [[0, 3]], "decision": 1}
 
 
 def started(job: int, attempt: int = 1, time_us: int = START_US + 2) -> Event:
-    """Its processes began."""
+    """Return the event of an attempt's start."""
     about = {"kind": "started", "time_us": time_us, "job": job, "attempt": attempt}
     return {**about, "pid": 4711, "began_us": time_us}
 
 
 def ended(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Event:
-    """The attempt and the job are over."""
+    """Return the event of a job's end."""
     about = {"kind": "ended", "time_us": time_us, "job": job, "attempt": attempt}
-    said = {"exit_code": 0, "cpu_s": 1.5, "max_rss_mib": 812}
-    return {**about, "state": "COMPLETED", "over_us": time_us, "values": said, **values}
+    defaults = {"exit_code": 0, "cpu_s": 1.5, "max_rss_mib": 812}
+    return {**about, "state": "COMPLETED", "over_us": time_us, "values": defaults, **values}
 
 
 def requeued(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Event:
-    """The attempt is over, the job is not."""
+    """Return the event of an attempt's end after which the job is pending again."""
     about = {"kind": "requeued", "time_us": time_us, "job": job, "attempt": attempt}
     return {**about, "why": "preempt", "over_us": time_us, **values}
 
 
 def cancelled(job: int, time_us: int = START_US + 3) -> Event:
-    """Somebody wants it to end."""
+    """Return the event of a cancellation."""
     return {"kind": "cancel", "time_us": time_us, "job": job}
 
 
 def decided(number: int, seen: int = 0, time_us: int = START_US, actions: int = 2) -> Event:
-    """A decision with a plan."""
+    """Return the event of a decision with a plan."""
     plan = [[0, job, 0, 3, 1000, 0, 0.0] for job in range(1, actions + 1)]
     about = {"kind": "decided", "time_us": time_us, "number": number, "seen": seen}
     return {**about, "own": 0, "is_round": False, "digest": "5f" * 16, "plan": plan}
 
 
 class Kept:
-    """A journal with the book that follows it, and all that it was told, in order."""
+    """Holds a journal, the live state that follows it, and all committed events, in order.
+
+    Attributes:
+        on_commit: called at every commit; tests may replace it.
+    """
 
     def __init__(self, path: Path, inline: bool = True) -> None:
         self.book = Book()
         self.told: list[tuple[int, Event]] = []
-        self.journal = Journal(path, self.book.fold, self.follow, inline)
+        self.on_commit: OnCommit = self.follow
+        self.journal = Journal(path, self.book.fold, self._committed, inline)
         seq, _, _ = self.journal.last()
         self.book.load(seq, self.journal.active(), self.journal.final_states(), set())
 
+    def _committed(self, committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
+        self.on_commit(committed, changes)
+
     def follow(self, committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
-        """What the control plane does at every commit."""
+        """Do what the control plane does at every commit."""
         self.told += committed
         self.book.absorb(committed[-1][0], changes, [event for _, event in committed])
 
 
 def everything(history: History) -> list[tuple[int, Event]]:
-    """All events, page by page."""
-    found: list[tuple[int, Event]] = []
-    while page := history.events(found[-1][0] if found else 0, limit=500):
-        found += page
-    return found
+    """Return all events, read page by page."""
+    events: list[tuple[int, Event]] = []
+    while page := history.events(events[-1][0] if events else 0, limit=500):
+        events += page
+    return events
 
 
 def every_job(history: History) -> dict[int, Job]:
-    """The table of current states."""
-    return {job.id: job for job in history._every_job()}
+    """Return the table of current states, by id."""
+    return {job.id: job for job in history.every_job()}
 
 
 def folded(events: Sequence[tuple[int, Event]]) -> dict[int, Job]:
-    """What the events alone make of the jobs."""
-    book, made = Book(), dict[int, Job]()
+    """Return the jobs folded from the events alone."""
+    book, jobs = Book(), dict[int, Job]()
     for seq, event in events:
         changes = book.fold([event])
         book.absorb(seq, changes, [event])
-        made |= changes
-    return made
+        jobs |= changes
+    return jobs
 
 
 def life(seed: int, first_job: int = 1) -> Iterator[list[Event]]:
-    """Jobs as they come and go, without end: appends of one to four events."""
+    """Yield random lives of jobs without end, as appends of one to four events."""
     draw = random.Random(seed)
     time_us, job, number = START_US, first_job, first_job
     alive: dict[int, tuple[str, int]] = {}
@@ -148,11 +156,11 @@ def life(seed: int, first_job: int = 1) -> Iterator[list[Event]]:
 
 
 class Gate:
-    """Holds up the writer in its fold until it is opened."""
+    """Blocks the writer in its fold until it is opened."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_commit: OnCommit | None = None) -> None:
         self.entered, self.opened = threading.Event(), threading.Event()
-        self.journal = Journal(path, self.fold)
+        self.journal = Journal(path, self.fold, on_commit)
 
     def fold(self, events: Sequence[Event]) -> Changes:
         self.entered.set()

@@ -65,9 +65,9 @@ def test_a_history_is_read_back_as_a_trace(tmp_path: Path) -> None:
         "1 jobs left out: ended before they started",
         "1 waits on jobs left out dropped",
     ]
-    said: list[str] = []
-    read = read_trace(tmp_path / "history.jsonl", notes=said)
-    assert said == []
+    trace_notes: list[str] = []
+    read = read_trace(tmp_path / "history.jsonl", notes=trace_notes)
+    assert trace_notes == []
     assert read.ids.tolist() == ["1", "2", "3_0", "3_1", "6"]
     assert (read.duration_us / S).tolist() == [60, 15, 7, 31, 1]
     assert ((read.submit_us + MONDAY_US - START_US) / S).tolist() == [0, 5, 6, 6, 8]
@@ -97,7 +97,7 @@ def test_time_of_several_attempts(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "journal.db")
 
     def twice(job: int, why: str) -> list[Event]:
-        at = [START_US + each * S for each in (0, 10, 20, 50, 60)]
+        at = [START_US + second * S for second in (0, 10, 20, 50, 60)]
         return [
             submitted(job, at[0]),
             *(intended(job, 1, at[1]), started(job, 1, at[1]), requeued(job, 1, at[2], why=why)),
@@ -106,8 +106,8 @@ def test_time_of_several_attempts(tmp_path: Path) -> None:
 
     kept.journal.append([*twice(1, "preempt"), *twice(2, "lost")]).wait()
     demand = Demand([CORES])
-    made = to_workload(kept.journal.ended(), demand.device, demand.of, [])
-    assert (made.duration_us / S).tolist() == [10 + 15, 15]
+    workload = to_workload(kept.journal.ended(), demand.device, demand.of, [])
+    assert (workload.duration_us / S).tolist() == [10 + 15, 15]
     kept.journal.close()
 
 
@@ -115,14 +115,14 @@ def test_accelerators_are_the_devices_where_there_are_any() -> None:
     demand = Demand([GPUS])
     specs = (spec(gpus=2, milli=500, cpus=4), spec(cpus=3, memory_mib=64))
     jobs = [
-        Job(at, each, START_US, JobState.COMPLETED, started_us=START_US, first_start_us=START_US)
-        for at, each in enumerate(specs, 1)
+        Job(at, spec, START_US, JobState.COMPLETED, started_us=START_US, first_start_us=START_US)
+        for at, spec in enumerate(specs, 1)
     ]
-    made = to_workload(jobs, demand.device, demand.of, [])
-    assert made.devices.tolist() == [2, 0]
-    assert made.milli.tolist() == [500, 1000]
-    assert made.cpu_milli.tolist() == [4000, 3000]
-    assert made.device_names == ("A100",)
+    workload = to_workload(jobs, demand.device, demand.of, [])
+    assert workload.devices.tolist() == [2, 0]
+    assert workload.milli.tolist() == [500, 1000]
+    assert workload.cpu_milli.tolist() == [4000, 3000]
+    assert workload.device_names == ("A100",)
 
 
 def test_nothing_to_export(tmp_path: Path) -> None:

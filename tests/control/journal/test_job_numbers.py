@@ -1,4 +1,4 @@
-"""Job numbers are given once, also after the journal was put back from a backup."""
+"""Job numbers are assigned once, also after the journal was restored from a backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of appends: what was asked twice is done once."""
+"""Keys of appends: a repeated append is done once."""
 
 from __future__ import annotations
 

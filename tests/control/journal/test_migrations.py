@@ -1,4 +1,4 @@
-"""The journal's schema: made by the revisions, upgraded after a backup, never guessed."""
+"""The journal's schema: created by the revisions, upgraded after a backup, never guessed."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_upgrade_keeps_everything_and_a_backup(old: Path, tmp_path: Path) -> 
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     with History(backup) as before:
         assert before.last().seq == 3
-    assert {each.name for each in tmp_path.iterdir() if each.is_file()} <= {
+    assert {file.name for file in tmp_path.iterdir() if file.is_file()} <= {
         *(f"{backup.name}{end}" for end in ("", "-shm", "-wal")),
         *(f"journal.db{end}" for end in ("", "-shm", "-wal")),
     }
@@ -133,10 +133,10 @@ def test_a_newer_file_is_refused(old: Path, tmp_path: Path) -> None:
         History(old)
 
 
-def test_who_only_reads_upgrades_nothing(tmp_path: Path) -> None:
+def test_readers_do_not_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     path.touch()
-    with pytest.raises(BadInput, match=r"has the schema of nothing.*flyball up"):
+    with pytest.raises(BadInput, match=r"has the schema \(none\).*flyball up"):
         History(path)
     assert path.stat().st_size == 0
 
@@ -146,14 +146,14 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE recipes(name)")
     other.close()
-    with pytest.raises(BadInput, match=r"no journal .*'recipes'.*name another file"):
+    with pytest.raises(BadInput, match=r"not a journal .*'recipes'.*name another file"):
         Journal(path, lambda events: {})
 
 
 def test_a_start_without_an_upgrade_needs_no_alembic(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [each for each in sys.modules if each.split(".")[0] == "alembic"]:
+    for name in [module for module in sys.modules if module.split(".")[0] == "alembic"]:
         monkeypatch.delitem(sys.modules, name)
     with Journal(old, lambda events: {}, inline=True):
-        assert not [each for each in sys.modules if each.split(".")[0] == "alembic"]
+        assert not [module for module in sys.modules if module.split(".")[0] == "alembic"]

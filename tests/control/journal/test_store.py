@@ -35,16 +35,16 @@ from flyball.core.live import Event
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
-    made = Kept(tmp_path / "journal.db")
-    yield made
-    made.journal.close()
+    opened = Kept(tmp_path / "journal.db")
+    yield opened
+    opened.journal.close()
 
 
 @pytest.fixture
 def threaded(tmp_path: Path) -> Iterator[Kept]:
-    made = Kept(tmp_path / "journal.db", inline=False)
-    yield made
-    made.journal.close()
+    opened = Kept(tmp_path / "journal.db", inline=False)
+    yield opened
+    opened.journal.close()
 
 
 def test_numbers_are_given_in_order(kept: Kept) -> None:
@@ -69,10 +69,10 @@ def test_a_threaded_journal_does_the_same(threaded: Kept) -> None:
     tickets = [threaded.journal.append(events) for events in islice(life(1), 60)]
     numbers = [ticket.wait(30) for ticket in tickets]
     assert numbers == sorted(set(numbers))
-    found = everything(threaded.journal)
-    assert [seq for seq, _ in found] == list(range(1, numbers[-1] + 1))
-    assert [(seq, dict(event)) for seq, event in threaded.told] == found
-    assert every_job(threaded.journal) == folded(found)
+    stored = everything(threaded.journal)
+    assert [seq for seq, _ in stored] == list(range(1, numbers[-1] + 1))
+    assert [(seq, dict(event)) for seq, event in threaded.told] == stored
+    assert every_job(threaded.journal) == folded(stored)
 
 
 def test_many_appends_share_a_commit(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_many_appends_share_a_commit(tmp_path: Path) -> None:
     gate.journal.close()
 
 
-def test_who_waits_anyway_writes_itself(threaded: Kept) -> None:
+def test_a_caller_that_waits_writes_itself(threaded: Kept) -> None:
     writers: list[str] = []
 
     def follow(committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
@@ -97,7 +97,7 @@ def test_who_waits_anyway_writes_itself(threaded: Kept) -> None:
         if len(writers) == 1:
             threaded.journal.append([submitted(3)])
 
-    threaded.journal._on_commit = follow
+    threaded.on_commit = follow
     threaded.journal.record([submitted(1)])
     threaded.journal.append([submitted(2)]).wait(30)
     assert writers[0] == threading.current_thread().name
@@ -106,7 +106,7 @@ def test_who_waits_anyway_writes_itself(threaded: Kept) -> None:
     assert [seq for seq, _ in threaded.told] == [1, 2, 3]
 
 
-def test_a_record_waits_for_who_writes(tmp_path: Path) -> None:
+def test_a_record_waits_for_the_current_writer(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "journal.db")
     first = gate.journal.append([submitted(1)])
     assert gate.entered.wait(30)
@@ -131,15 +131,15 @@ def test_records_and_appends_of_many_threads_are_all_kept(threaded: Kept) -> Non
                 threaded.journal.append([submitted(job)]).wait(30)
 
     writers = [threading.Thread(target=write, args=[1 + 20 * at]) for at in range(6)]
-    for each in writers:
-        each.start()
-    for each in writers:
-        each.join(60)
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
     assert sorted(threaded.book.jobs) == list(range(1, 121))
     assert [seq for seq, _ in threaded.told] == list(range(1, 121))
 
 
-def test_a_ticket_is_kept_after_the_book_has_followed(tmp_path: Path) -> None:
+def test_a_ticket_is_resolved_after_on_commit(tmp_path: Path) -> None:
     seen: list[bool] = []
     tickets: list[Ticket] = []
 
@@ -148,8 +148,7 @@ def test_a_ticket_is_kept_after_the_book_has_followed(tmp_path: Path) -> None:
         with History(tmp_path / "journal.db") as other:  # durable: others see it already
             assert other.last().seq == committed[-1][0]
 
-    gate = Gate(tmp_path / "journal.db")
-    gate.journal._on_commit = follow
+    gate = Gate(tmp_path / "journal.db", follow)
     tickets.append(gate.journal.append([submitted(1)]))
     gate.opened.set()
     assert tickets[0].wait(30) == 1
@@ -175,7 +174,7 @@ def test_on_commit_may_append(kept: Kept) -> None:
         if committed[-1][1]["kind"] == "submitted":
             kept.journal.append([intended(int(committed[-1][1]["job"]))])
 
-    kept.journal._on_commit = follow
+    kept.on_commit = follow
     assert kept.journal.append([submitted(1)]).wait() == 1
     assert [event["kind"] for _, event in kept.told] == ["submitted", "intended"]
     assert kept.journal.last().seq == 2
@@ -192,7 +191,7 @@ def test_current_states_are_the_fold_of_the_events(kept: Kept) -> None:
     assert {*active, *kept.book.ended} == set(states)
 
 
-def test_a_restart_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_restart_continues_the_numbers(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     first = Kept(path)
     first.journal.append([submitted(7, START_US + 50), decided(3), intended(7)]).wait()
@@ -247,12 +246,12 @@ def test_what_json_cannot_hold_is_refused_at_once(
     assert kept.journal.append([submitted(1)]).wait() == 1
 
 
-def test_memory_that_cannot_follow_ends_it(kept: Kept, tmp_path: Path) -> None:
+def test_a_failing_on_commit_breaks_the_journal(kept: Kept, tmp_path: Path) -> None:
     def follow(committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
         raise RuntimeError("no room in the book")
 
     kept.journal.append([submitted(1)]).wait()
-    kept.journal._on_commit = follow
+    kept.on_commit = follow
     for job in (2, 3):
         with pytest.raises(JournalUnavailable, match=r"since event 2 .*no room in the book.*start"):
             kept.journal.append([submitted(job)]).wait()
@@ -278,8 +277,8 @@ def test_closing_writes_what_was_appended(tmp_path: Path) -> None:
 def test_only_the_owner_reads_the_file(kept: Kept) -> None:
     kept.journal.append([submitted(1)]).wait()
     files = list(kept.journal.path.parent.iterdir())
-    assert {each.name for each in files} == {"journal.db", "journal.db-wal", "journal.db-shm"}
-    assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+    assert {file.name for file in files} == {"journal.db", "journal.db-wal", "journal.db-shm"}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
 def test_a_commit_is_synced(kept: Kept) -> None:
@@ -300,7 +299,7 @@ def test_an_append_of_nothing_tries_the_disk(kept: Kept) -> None:
     assert len(kept.told) == 1
 
 
-def test_places(tmp_path: Path) -> None:
+def test_paths_and_urls(tmp_path: Path) -> None:
     with Journal(f"sqlite:///{tmp_path}/by-url.db", lambda events: {}, inline=True) as journal:
         assert journal.path == tmp_path / "by-url.db"
     for place in ("sqlite://", "postgresql://db/flyball", "://"):

@@ -1,4 +1,4 @@
-"""Targets are told of every end of a job, once it is on record, and never hold up the plane."""
+"""Targets are notified of every end of a job, once it is on record, and never delay the plane."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from tests.control.live_cases import Rig, env
-from tests.hooks import WAIT_S, Hook, await_true, hook_server
+from tests.hooks import Hook, hook_server
+from tests.until import WAIT_S, until
 
 from flyball.control.notify import deliver, notices
 from flyball.control.notify.target import parse_target
@@ -25,35 +26,35 @@ WRITE = "import json,os,sys;json.dump([dict(os.environ),sys.stdin.read()],open(s
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    with hook_server() as made:
-        yield made
+    with hook_server() as server:
+        yield server
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path)
-    yield made
-    made.plane.notices.stop()
+    opened = Rig(tmp_path)
+    yield opened
+    opened.plane.notices.stop()
 
 
 def results(rig: Rig, job: int) -> list[dict[str, Any]]:
-    found = rig.plane.view(rig.job(job))["notify"]
-    assert found is not None
-    return list(found)
+    notified = rig.plane.view(rig.job(job))["notify"]
+    assert notified is not None
+    return list(notified)
 
 
-def await_told(rig: Rig, *jobs: int) -> None:
-    await_true(
-        lambda: all(each["ok"] is not None for job in jobs for each in results(rig, job)),
+def until_notified(rig: Rig, *jobs: int) -> None:
+    until(
+        lambda: all(result["ok"] is not None for job in jobs for result in results(rig, job)),
         f"the targets of jobs {jobs}",
     )
 
 
 def told(rig: Rig, *target: str, **asked: Any) -> dict[str, Any]:
-    """Run a job to its end; what came of its one target."""
+    """Run a job to its end; return the outcome of its one target."""
     job = rig.submit(notify=(target,), **asked)
     rig.finish()
-    await_told(rig, job)
+    until_notified(rig, job)
     (result,) = results(rig, job)
     return result
 
@@ -63,7 +64,7 @@ def test_url_gets_the_end_of_a_job(rig: Rig, hook: Hook) -> None:
     assert results(rig, job)[0]["ok"] is None
     rig.plane.notices.start()
     rig.finish()
-    await_told(rig, job)
+    until_notified(rig, job)
     (posted,) = hook.posted
     assert posted.path == "/ok?to=me"
     assert posted.headers["Content-Type"] == "application/json"
@@ -80,7 +81,7 @@ def test_url_gets_the_end_of_a_job(rig: Rig, hook: Hook) -> None:
     assert rig.verdict().differing == []
 
 
-def test_every_final_state_is_told(rig: Rig, hook: Hook) -> None:
+def test_every_final_state_is_notified(rig: Rig, hook: Hook) -> None:
     target = ((f"{hook.url}/ok",),)
     rig.plane.notices.start()
     pending = rig.submit(notify=target, hold=True)
@@ -93,8 +94,8 @@ def test_every_final_state_is_told(rig: Rig, hook: Hook) -> None:
     rig.plane.cancel_all([pending, running])
     rig.finish()
     jobs = [pending, doomed, running, done, failed, late]
-    await_told(rig, *jobs)
-    assert {each.body["id"]: each.body["state"] for each in hook.posted} == {
+    until_notified(rig, *jobs)
+    assert {post.body["id"]: post.body["state"] for post in hook.posted} == {
         pending: "CANCELLED", doomed: "CANCELLED", running: "CANCELLED", done: "COMPLETED",
         failed: "FAILED", late: "TIMEOUT",
     }  # fmt: skip
@@ -113,55 +114,53 @@ def test_command_gets_variables_and_json(
         env={"MINE": "1", **env(5, 3)},
     )  # fmt: skip
     rig.finish()
-    await_told(rig, job)
+    until_notified(rig, job)
     assert results(rig, job)[0]["message"] == "exit code 0"
     variables, stdin = json.loads(file.read_text())
-    wanted = {"FLYBALL_JOB_ID": str(job), "FLYBALL_JOB_NAME": "train", "MINE": "1"}
-    wanted |= {"FLYBALL_JOB_STATE": "FAILED", "FLYBALL_EXIT_CODE": "3", "FLYBALL_SIGNAL": ""}
-    assert wanted.items() <= variables.items()
+    expected = {"FLYBALL_JOB_ID": str(job), "FLYBALL_JOB_NAME": "train", "MINE": "1"}
+    expected |= {"FLYBALL_JOB_STATE": "FAILED", "FLYBALL_EXIT_CODE": "3", "FLYBALL_SIGNAL": ""}
+    assert expected.items() <= variables.items()
     assert "secret" not in variables.values()
     assert json.loads(stdin)["state"] == "FAILED"
     assert not (tmp_path / "x").exists()
 
 
-def test_what_was_not_told_is_told_after_a_restart(rig: Rig, hook: Hook) -> None:
+def test_owed_notifications_are_delivered_after_a_restart(rig: Rig, hook: Hook) -> None:
     first = rig.submit(notify=((f"{hook.url}/a",), (f"{hook.url}/b",)))
     rig.finish()
     rig.plane.close()
     assert hook.posted == []
     rig.open()
     rig.plane.notices.start()
-    await_told(rig, first)
+    until_notified(rig, first)
     rig.plane.notices.stop()
     rig.plane.close()
     rig.open()
     rig.plane.notices.start()
     second = rig.submit(notify=((f"{hook.url}/c",),))
     rig.finish()
-    await_told(rig, second)
-    assert [each.path for each in hook.posted] == ["/a", "/b", "/c"]
+    until_notified(rig, second)
+    assert [post.path for post in hook.posted] == ["/a", "/b", "/c"]
     assert rig.verdict().differing == []
 
 
-def test_target_that_was_told_is_not_told_again_for_the_sake_of_the_next(
-    rig: Rig, hook: Hook
-) -> None:
+def test_notified_target_is_not_notified_again_for_the_next_one(rig: Rig, hook: Hook) -> None:
     rig.plane.notices.start()
     job = rig.submit(notify=((f"{hook.url}/ok",), ("sleep", "600")))
     rig.finish()
-    await_true(lambda: results(rig, job)[0]["ok"])
+    until(lambda: results(rig, job)[0]["ok"])
     rig.plane.notices.stop()  # the command is killed, and nothing is on record of it
     rig.plane.close()
     rig.open()
-    assert [each["ok"] for each in results(rig, job)] == [True, None]
+    assert [result["ok"] for result in results(rig, job)] == [True, None]
     rig.plane.notices.timeout_s = 0.1
     rig.plane.notices.start()
-    await_told(rig, job)
+    until_notified(rig, job)
     assert results(rig, job)[1]["message"] == "killed: not done within 0.1 s"
     assert hook.ids() == [job]
 
 
-def test_old_ends_are_not_told_after_a_restart(rig: Rig, hook: Hook) -> None:
+def test_old_ends_are_not_notified_after_a_restart(rig: Rig, hook: Hook) -> None:
     old = rig.submit(notify=((f"{hook.url}/old",),))
     rig.finish()
     rig.plane.close()
@@ -170,8 +169,8 @@ def test_old_ends_are_not_told_after_a_restart(rig: Rig, hook: Hook) -> None:
     rig.plane.notices.start()
     new = rig.submit(notify=((f"{hook.url}/new",),))
     rig.finish()
-    await_told(rig, new)
-    assert [each.path for each in hook.posted] == ["/new"]
+    until_notified(rig, new)
+    assert [post.path for post in hook.posted] == ["/new"]
     assert results(rig, old)[0]["ok"] is None
 
 
@@ -196,7 +195,7 @@ def test_failures_are_on_record(
     job = rig.submit(notify=((str(program),),), cwd=str(tmp_path))
     program.unlink()
     rig.finish()
-    await_told(rig, job)
+    until_notified(rig, job)
     assert results(rig, job)[0]["message"] == f"could not start: no file {program}"
     assert rig.verdict().differing == []
 
@@ -223,7 +222,7 @@ def test_command_is_killed_with_its_process_group(tmp_path: Path) -> None:
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        await_true(file.exists, "the command's child")
+        until(file.exists, "the command's child")
     finally:
         abandon.set()
         thread.join()
@@ -236,21 +235,21 @@ def test_command_is_killed_with_its_process_group(tmp_path: Path) -> None:
         except OSError:
             return True
 
-    await_true(gone, "the end of the command's child")
+    until(gone, "the end of the command's child")
 
 
-def test_slow_target_holds_up_no_cycle(rig: Rig, hook: Hook) -> None:
+def test_slow_target_delays_no_cycle(rig: Rig, hook: Hook) -> None:
     rig.plane.notices.timeout_s = WAIT_S
     rig.plane.notices.start()
     slow = [rig.submit(notify=((f"{hook.url}/blocked",),)) for _ in range(notices.WORKERS + 1)]
     rig.finish()
-    await_true(lambda: len(hook.posted) == notices.WORKERS)
+    until(lambda: len(hook.posted) == notices.WORKERS)
     other = rig.submit()
     rig.finish()
     assert rig.states(other) == [JobState.COMPLETED]
     assert len(hook.posted) == notices.WORKERS
     hook.opened.set()
-    await_told(rig, *slow)
+    until_notified(rig, *slow)
     assert sorted(hook.ids()) == slow
 
 
@@ -260,14 +259,14 @@ def test_what_the_queue_cannot_hold_is_recorded_as_not_told(
     monkeypatch.setattr(notices, "MAX_QUEUED", 2)
     jobs = [rig.submit(notify=((f"{hook.url}/ok",), ("true",))) for _ in range(3)]
     rig.finish()
-    assert [each["ok"] for each in results(rig, jobs[2])] == [False, False]
+    assert [result["ok"] for result in results(rig, jobs[2])] == [False, False]
     assert "2 other ended jobs" in results(rig, jobs[2])[0]["message"]
     rig.plane.notices.start()
-    await_told(rig, *jobs)
+    until_notified(rig, *jobs)
     assert sorted(hook.ids()) == jobs[:2]
 
 
-def test_last_words_and_results_are_both_kept(
+def test_late_reports_and_notifications_are_both_kept(
     rig: Rig, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learnt: list[int] = []
@@ -278,15 +277,15 @@ def test_last_words_and_results_are_both_kept(
     rig.plane.progress.hear(late, {"step": 2.0})
     rig.pass_s(10)  # its last words are on record before it is told
     rig.plane.notices.start()
-    await_told(rig, early, late)
+    until_notified(rig, early, late)
     third = rig.submit(notify=target)
     rig.finish()
     rig.plane.progress.hear(third, {"step": 3.0})
-    await_told(rig, third)
+    until_notified(rig, third)
     rig.pass_s(10)  # and here after
     for job, step in ((late, 2.0), (third, 3.0)):
         assert rig.job(job).values["progress"] == {"step": step}
-        assert [each["ok"] for each in results(rig, job)] == [True]
+        assert [result["ok"] for result in results(rig, job)] == [True]
     assert learnt == [early, late, third]
     assert rig.verdict().differing == []
 
@@ -310,7 +309,7 @@ def test_last_words_and_results_are_both_kept(
         ("/etc/passwd", "/etc/passwd is not executable"),
     ],
 )
-def test_targets_that_cannot_be_told_are_refused(
+def test_targets_that_cannot_be_notified_are_refused(
     rig: Rig, target: str | list[str], problem: str
 ) -> None:
     with pytest.raises(BadInput) as caught:

@@ -1,8 +1,8 @@
-"""The active jobs a page at a time, so that nobody who stays active is passed over.
+"""Pages of the active jobs, such that a job that stays active is never skipped.
 
-A cursor holds the place of the last job of its page, and when the newest attempt had been
-intended as the first page was made: what starts between two pages keeps the place that it had
-among those that wait. It may come twice, never not at all.
+A cursor holds the position of the last job of its page, and the time of the newest attempt when the
+first page was read: a job that starts between two pages keeps its position among the pending ones.
+It may be listed twice, but is never missed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, JobState
 
 Place = tuple[bool, float, int, int]
-"""Whether it waits, its priority (the highest first), when it was submitted, its id."""
+"""Position of a job: whether it waits, its negated priority, its submission time, its id."""
 
 
 @dataclass(frozen=True)
 class QueueQuery:
-    """Which active jobs.
+    """Selects active jobs.
 
     Attributes:
-        user, tenant, name: only of exactly this user, on exactly this account, with exactly this
-            name; None = of any.
-        states: only in one of these; none = in any.
-        limit: jobs in a page.
+        user, tenant, name: only jobs of exactly this user, account and name; None = any.
+        states: only jobs in one of these states; none = any.
+        limit: maximum number of jobs per page.
         cursor: `next` of the page before, "" = the first page.
     """
 
@@ -41,11 +40,11 @@ class QueueQuery:
 
     @property
     def wants_all(self) -> bool:
-        """Whether every job is asked for."""
+        """Whether every job is selected."""
         return (self.user, self.tenant, self.name, self.states) == (None, None, None, ())
 
     def wants(self, job: Job) -> bool:
-        """Whether a job is asked for."""
+        """Whether a job is selected."""
         return (
             (self.user is None or job.spec.user == self.user)
             and (self.tenant is None or job.spec.tenant == self.tenant)
@@ -55,10 +54,10 @@ class QueueQuery:
 
 
 class Page(NamedTuple):
-    """A part of the active jobs that were asked for.
+    """Holds one page of the selected active jobs.
 
     Attributes:
-        total, pending: of all that were asked for, on this page or not.
+        total, pending: numbers of all selected and selected pending jobs, on this page or not.
         next: cursor of the next page, None = this is the last.
     """
 
@@ -69,37 +68,37 @@ class Page(NamedTuple):
 
 
 def in_order(jobs: Iterable[Job]) -> list[Job]:
-    """What runs, then what waits; each by priority, then by time of submission."""
+    """Return running, then pending jobs; each by priority, then by time of submission."""
     return sorted(jobs, key=lambda job: _place(job, job.since_us))
 
 
 def page_of(jobs: Iterable[Job], query: QueueQuery) -> Page:
-    """The page of these active jobs that a query asks for.
+    """Return the page of these active jobs that a query selects.
 
     Raises:
-        BadInput: a cursor that no page gave.
+        BadInput: the cursor is not one that a page returned.
     """
     active = list(jobs)
     after, newest_us = _read(query.cursor)
     if newest_us is None:
-        newest_us = max((job.since_us for job in active if not _pends(job)), default=0)
-    wanted = active if query.wants_all else [job for job in active if query.wants(job)]
+        newest_us = max((job.since_us for job in active if not _is_pending(job)), default=0)
+    selected = active if query.wants_all else [job for job in active if query.wants(job)]
     place = partial(_place, newest_us=newest_us)
-    ordered = sorted(wanted, key=place)
+    ordered = sorted(selected, key=place)
     begin = 0 if after is None else bisect_right(ordered, after, key=place)
     shown = ordered[begin : begin + query.limit]
     more = begin + len(shown) < len(ordered)
     following = _written(place(shown[-1]), newest_us) if more else None
-    return Page(shown, len(wanted), sum(map(_pends, wanted)), following)
+    return Page(shown, len(selected), sum(map(_is_pending, selected)), following)
 
 
-def _pends(job: Job) -> bool:
+def _is_pending(job: Job) -> bool:
     return job.state == JobState.PENDING
 
 
 def _place(job: Job, newest_us: int) -> Place:
-    """Where a job stands; what was intended after `newest_us` still counts as waiting."""
-    waits = _pends(job) or job.since_us > newest_us
+    """Return the position of a job; one that started after `newest_us` counts as waiting."""
+    waits = _is_pending(job) or job.since_us > newest_us
     return waits, -job.spec.priority, job.submit_us, job.id
 
 
@@ -116,4 +115,6 @@ def _read(cursor: str) -> tuple[Place | None, int | None]:
         place = waits == "1", float(priority), int(submit_us), int(job_id)
         return place, int(newest_us)
     except ValueError as error:
-        raise BadInput("no page of the queue gave this cursor", "begin without one") from error
+        raise BadInput(
+            "this is not a cursor of a page of the queue", "begin without one"
+        ) from error

@@ -1,4 +1,4 @@
-"""Why a live job waits: the twin's reason, who is ahead, when it starts, and what would help."""
+"""Explains why a live job waits: the twin's reason, jobs ahead, its start, and what would help."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from flyball.schedule.explain.queue_facts import Inquiry
 from flyball.twin.live import Snapshot
 
 SHOWN_AHEAD = 10
+"""Maximum number of jobs ahead that are listed."""
 
 
 def explain_job(
     job: Job, book: Book, decider: Decider, forecaster: StartForecaster, now_us: int
 ) -> dict[str, Any]:
-    """The answer to "why is my job pending, and when will it start?"."""
+    """Answer "why is my job pending, and when will it start?"."""
     if job.state != JobState.PENDING:
         return {"id": job.id, "state": job.state.value, **_does_not_wait(job)}
     with book.lock:
         view, ids = decider.look(())
         kept_back = decider.table.kept_back()
-        labels = {each: other.label for each, other in book.jobs.items()}
+        labels = {job_id: other.label for job_id, other in book.jobs.items()}
     at = ids.tolist().index(job.id) if job.id in ids else -1
     if job.id in kept_back:
         first = book.get(kept_back[job.id]) or job
@@ -40,22 +41,22 @@ def explain_job(
     if snapshot.state.runs[at].status == Status.RUNNING:
         return {"id": job.id, "state": job.state.value, **_starts_now(job)}
     names = Names.of(
-        [labels.get(each, str(each)) for each in ids.tolist()],
+        [labels.get(job_id, str(job_id)) for job_id in ids.tolist()],
         decider.cluster.groups,
         view.workload.tenants,
     )
-    found = explain(snapshot.state, decider.knobs, at, names)
-    order = [int(each) for each in Inquiry(snapshot.state, decider.knobs, names).order]
+    reason = explain(snapshot.state, decider.knobs, at, names)
+    order = [int(place) for place in Inquiry(snapshot.state, decider.knobs, names).order]
     before = order[: order.index(at)] if at in order else order
     start = forecaster.starts(now_us).get(job.id)
     return {
         "id": job.id,
         "state": job.state.value,
-        "token": found.token,
-        "sentence": found.sentence,
-        "numbers": found.numbers,
-        "remedies": [found.remedy] if found.remedy else [],
-        "ahead": [names.job(each) for each in before[:SHOWN_AHEAD]],
+        "token": reason.token,
+        "sentence": reason.sentence,
+        "numbers": reason.numbers,
+        "remedies": [reason.remedy] if reason.remedy else [],
+        "ahead": [names.job(place) for place in before[:SHOWN_AHEAD]],
         "ahead_count": len(before),
         "p50_s": start.p50_s if start else None,
         "p90_s": start.p90_s if start else None,
@@ -65,7 +66,7 @@ def explain_job(
 
 
 def _what_ifs(job: Job, forecaster: StartForecaster, now_us: int) -> list[dict[str, Any]]:
-    """When it would start if it had asked for less."""
+    """Forecast its start if it had asked for less."""
     changes: list[tuple[str, dict[str, Any]]] = []
     spec = job.spec
     if spec.gpus > 1:
@@ -102,7 +103,7 @@ def _starts_now(job: Job) -> dict[str, Any]:
 
 
 def _kept_back(job: Job, first: Job, now_us: int) -> dict[str, Any]:
-    """Why a job waits that may not start yet, or comes after one that may not."""
+    """Explain a job that is held or begins later, or depends on such a job."""
     by, begins_us = holds.holder(first), holds.begins_us(first)
     numbers: dict[str, Any] = {}
     if by is not None:
@@ -124,7 +125,10 @@ def _kept_back(job: Job, first: Job, now_us: int) -> dict[str, Any]:
 
 def _doomed(job: Job) -> dict[str, Any]:
     others = ", ".join(str(other) for _how, other in job.spec.after)
-    return _blank("dependency-never-satisfied", f"Job {job.label} waits for {others} in vain.")
+    return _blank(
+        "dependency-never-satisfied",
+        f"Job {job.label} waits for {others}: that can never be satisfied.",
+    )
 
 
 def _blank(token: str, sentence: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What to ask for after a job was killed at a limit: more memory, more time."""
+"""Suggests the next request after a job was killed at a limit: more memory, more time."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from flyball.core.jobs import Job
 from flyball.core.units import duration_text
 
 MORE_MEMORY = 2.0
-"""Times the limit that was too small: a job killed at it may have wanted far more."""
+"""Factor on a memory limit that was too small: the job may have needed far more."""
 MEMORY_HEADROOM = 1.25
-"""Times the peak, if that was above the limit."""
+"""Factor on the peak, if that was above the limit."""
 MORE_TIME = 2.0
-"""Times the limit, where the job reported no progress."""
+"""Factor on a time limit, if the job reported no progress."""
 TIME_HEADROOM = 1.1
-"""Times what its progress says it needs."""
+"""Factor on the run time extrapolated from its progress."""
 MIN_PROGRESS = 0.01
-"""With less than this done, the rest is not predicted."""
+"""Below this fraction done, the remaining time is not extrapolated."""
 EPOCH_TOTALS = ("total_epochs", "max_epochs", "epochs")
+"""Names under which a job may report its total number of epochs."""
 LONG_S = 20 * 60
-"""From here on limits are suggested in steps of five minutes, below in minutes."""
+"""Above this, limits are suggested in steps of five minutes, below in minutes."""
 
 
 def after_out_of_memory(job: Job, peak_mib: float, largest_node_mib: float) -> dict[str, Any]:
     """Suggest a memory limit for a job that was killed at its limit.
 
     Args:
-        peak_mib: the most that it was seen to have; 0 = not known.
+        peak_mib: its observed peak; 0 = not known.
         largest_node_mib: the host memory of the largest node; 0 = not known.
     """
     limit_mib = job.spec.memory_mib
@@ -56,8 +57,8 @@ def after_timeout(job: Job, run_s: float, progress: Mapping[str, Any]) -> dict[s
     """Suggest a time limit for a job that reached its limit.
 
     Args:
-        run_s: how long its attempts ran together.
-        progress: the last of each value that it reported.
+        run_s: the total run time of its attempts.
+        progress: the latest of each value that it reported.
     """
     limit_s = job.spec.limit_s or run_s
     done = fraction_done(progress)
@@ -73,7 +74,7 @@ def after_timeout(job: Job, run_s: float, progress: Mapping[str, Any]) -> dict[s
 
 
 def fraction_done(progress: Mapping[str, Any]) -> float | None:
-    """The share of its work that a job reported as done, 0 to 1; None if it did not say.
+    """Return the fraction of its work that a job reported as done; None if it did not.
 
     Read from steps or epochs with their total, `progress` or `fraction` (0 to 1), or `percent`.
     """
@@ -82,20 +83,20 @@ def fraction_done(progress: Mapping[str, Any]) -> float | None:
         total = next(filter(None, (_number(progress.get(name)) for name in totals)), None)
         if done is not None and total:
             return min(1.0, done / total)
-    for name, whole in (("progress", 1.0), ("fraction", 1.0), ("percent", 100.0)):
+    for name, full in (("progress", 1.0), ("fraction", 1.0), ("percent", 100.0)):
         done = _number(progress.get(name))
-        if done is not None and done <= whole:
-            return done / whole
+        if done is not None and done <= full:
+            return done / full
     return None
 
 
 def memory_option(mib: int) -> str:
-    """A size as `--mem` takes it: `4G` if it is whole gibibytes, else `1250M`."""
+    """Return a size as `--mem` takes it: `4G` for whole gibibytes, else `1250M`."""
     return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"
 
 
 def _number(value: Any) -> float | None:
-    """A value that is a number and not negative."""
+    """Return a value as a float if it is a non-negative number, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and value >= 0 else None

@@ -1,4 +1,4 @@
-"""What a job took: time, devices, energy, money, carbon; and what to ask for next time."""
+"""Receipts of jobs: time, devices, energy, cost, carbon; and what to ask for next time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from flyball.physics import catalogue
 from flyball.physics.power import draw_w
 
 HEADROOM = 1.25
-"""Asked for on top of what was used."""
-LEAST_MIB = 64
-NO_SUM = "; no --mem: nobody saw what all its processes had together"
+"""Factor by which a suggestion exceeds what was used."""
+MIN_MIB = 64
+NO_SUM = "; no --mem: the peak of all its processes together is not known"
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What things cost here; 0 = not to be reckoned with."""
+    """Holds the prices of this cluster; 0 = not charged."""
 
     per_device_hour: float = 0.0
     per_kwh: float = 0.0
@@ -38,14 +38,13 @@ class Prices:
 
 
 class Peak(NamedTuple):
-    """The most memory that all processes of a job had at one time, as a limit counts it.
+    """Holds the peak memory of all processes of a job together, as a limit counts it.
 
     Attributes:
-        mib: the largest value that anyone saw, so never below one that was shown; None = nobody
-            saw any.
-        by: who says so: `process` (there was but one), `group` (the kernel's, with cached files),
+        mib: the largest value observed, so never below one that was shown; None = none observed.
+        by: the source: `process` (there was only one), `group` (the kernel's, with cached files),
             `looks` (the supervisor's), `samples` (the agent's), or `at_least` if none of them
-            watched long enough to know that there was no more.
+            observed the job long enough to exclude a higher peak.
     """
 
     mib: float | None = None
@@ -56,38 +55,38 @@ UNKNOWN = Peak()
 
 
 class Sampled(NamedTuple):
-    """The most memory in the agent's samples of a job, and the number of samples."""
+    """Holds the most memory in the agent's samples of a job, and the number of samples."""
 
     most_mib: float
     samples: int
 
 
 NOT_SAMPLED = Sampled(0.0, 0)
-LEAST_SAMPLES = 5
-"""One a second: with fewer nobody knows what a job had at most."""
+MIN_SAMPLES = 5
+"""Minimum number of samples, one a second, that count as the peak of a job."""
 
 
 def peak_of(job: Job, sampled: Sampled) -> Peak:
-    """The largest of what its end record, its largest process and the agent's samples say."""
+    """Return the largest of its end record, its largest process and the agent's samples."""
     values = job.values
     recorded_mib = float(values.get("peak_mib", 0.0))
     most_mib = max(recorded_mib, float(values.get("max_rss_mib", 0.0)), sampled.most_mib)
     if not most_mib:
         return UNKNOWN
     by = str(values.get("peak_by", AT_LEAST))
-    if sampled.samples >= LEAST_SAMPLES and (by == AT_LEAST or sampled.most_mib > recorded_mib):
+    if sampled.samples >= MIN_SAMPLES and (by == AT_LEAST or sampled.most_mib > recorded_mib):
         by = "samples"
     return Peak(most_mib, by)
 
 
 class Seen(NamedTuple):
-    """What the agent saw of a job.
+    """Holds what the agent observed of a job.
 
     Attributes:
         steps: times (seconds since 1970) and numbers of the steps that it reported.
-        memory: the most that all its processes had.
-        energy: by the machine's counters.
-        progress: the last of each value that the job reported.
+        memory: the sampled peak of all its processes.
+        energy: the energy by the machine's counters.
+        progress: the latest of each value that the job reported.
     """
 
     steps: Steps = NO_STEPS
@@ -102,7 +101,7 @@ NOTHING_SEEN = Seen()
 def receipt(
     job: Job, cluster: Cluster, prices: Prices, now_us: int, seen: Seen = NOTHING_SEEN
 ) -> dict[str, Any]:
-    """The receipt of a job, final or not."""
+    """Return the receipt of a job, final or not."""
     over_us = job.end_us if job.state.final else now_us
     began_us = job.first_start_us
     run_s = active_s(job, now_us)
@@ -137,7 +136,7 @@ def receipt(
 
 
 def _running_us(job: Job, now_us: int) -> float:
-    """Device time of the attempt that runs."""
+    """Return the device time of the running attempt."""
     held_us = max(0, now_us - held_since_us(job))
     return held_us * device_milli(job) / MILLI_PER_DEVICE
 
@@ -145,7 +144,7 @@ def _running_us(job: Job, now_us: int) -> float:
 def _energy(
     job: Job, cluster: Cluster, now_us: int, device_s: float, seen: Energy
 ) -> tuple[float, str, str]:
-    """Joules, whether they were measured, and by what or why not."""
+    """Return joules, whether they were measured or modelled, and how or why not."""
     if "energy_j" in job.values:
         return float(job.values["energy_j"]), "measured", "by the engine"
     if seen.joules is not None:
@@ -154,11 +153,11 @@ def _energy(
 
 
 def _draw_w(job: Job, cluster: Cluster, now_us: int) -> float:
-    """Of one device, on average over the nodes that it ran on."""
+    """Return the modelled power of one device, averaged over the nodes that it ran on."""
     label = job.spec.kind or JobClass.COMPUTE_INTENSIVE.label
     kind = JobClass(CLASS_LABELS.index(label))
     devices = [group.device for group in cluster.groups for _ in range(group.count)]
-    # A control plane may have begun anew with other nodes since.
+    # The control plane may have been restarted with other nodes since.
     held = [
         (devices[row.node], (span.over_us - span.began_us) * row.mask.bit_count())
         for span in spans_of(job, now_us)
@@ -174,7 +173,7 @@ def _draw_w(job: Job, cluster: Cluster, now_us: int) -> float:
 def _suggestion(
     job: Job, run_s: float, peak: Peak, cluster: Cluster, progress: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What to ask for next time: by what the job used, or by the limit that it was killed at."""
+    """Suggest the next request from what the job used, or the limit that it was killed at."""
     if job.state == JobState.OUT_OF_MEMORY:
         largest_mib = max(group.memory_gib for group in cluster.groups) * MIB_PER_GIB
         return after_out_of_memory(job, peak.mib or 0.0, largest_mib)
@@ -184,7 +183,7 @@ def _suggestion(
 
 
 def suggestion(job: Job, run_s: float, peak: Peak) -> dict[str, Any]:
-    """A request that fits what the job used, with some room."""
+    """Suggest a request that fits what the job used, with headroom."""
     if job.state != JobState.COMPLETED or not run_s:
         return {"text": "nothing to suggest: the job did not complete"}
     used: dict[str, Any] = {}
@@ -204,6 +203,6 @@ def suggestion(job: Job, run_s: float, peak: Peak) -> dict[str, Any]:
 
 
 def _memory_mib(job: Job, peak_mib: float) -> int:
-    """A limit it completed within is enough, though the files cached for it filled it."""
-    wanted = max(LEAST_MIB, math.ceil(peak_mib * HEADROOM))
-    return min(wanted, job.spec.memory_mib or wanted)
+    """Suggest a limit, at most the one it completed within: cached files may have filled it."""
+    suggested = max(MIN_MIB, math.ceil(peak_mib * HEADROOM))
+    return min(suggested, job.spec.memory_mib or suggested)

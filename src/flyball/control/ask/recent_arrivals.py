@@ -1,4 +1,4 @@
-"""What came lately: from it roll-outs draw what may come next."""
+"""Recent submissions, from which roll-outs draw future arrivals."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from flyball.core.workload import Workload
 from flyball.twin.lookahead import Coming, draw_arrivals, draw_scores, even_scores
 
 KEPT = 2000
-"""Latest submissions."""
+"""Maximum number of submissions kept."""
 LEAST, LEAST_US = 20, to_us(S_PER_HOUR)
-"""Submissions, and the time they span, from which it is known what usually comes."""
+"""Minimum number of submissions, and time they span, to draw arrivals from."""
 VARIANTS = 8
-"""Possible run times of each job whose own is not known, all as likely."""
+"""Number of equally likely run times per job whose run time is not known."""
 MIDDLES: Floats = ndtri((np.arange(VARIANTS) + 0.5) / VARIANTS)
+"""Normal score in the middle of each of the equally likely intervals."""
 
 
 class Owners:
-    """Normal scores of roll-outs: jobs of one owner run long, or short, together.
+    """Draws normal scores for roll-outs: jobs of one owner run long, or short, together.
 
     Args:
-        count: roll-outs.
-        seed: of all that is drawn.
+        count: number of roll-outs.
+        seed: seed of all draws.
     """
 
     def __init__(self, count: int, seed: int) -> None:
@@ -40,21 +41,21 @@ class Owners:
         self._of: dict[str, Floats] = {}
 
     def of(self, owner: str) -> Floats:
-        """One score a roll-out."""
+        """Return the scores of an owner, one per roll-out."""
         if owner not in self._of:
             rng = np.random.default_rng([self.seed, 1, *owner.encode()])
             self._of[owner] = even_scores(self.count, 1, rng)[:, 0]
         return self._of[owner]
 
     def scores(self, owner: str, job_id: int) -> Floats:
-        """Of one job."""
+        """Return the scores of one job, one per roll-out."""
         rng = np.random.default_rng([self.seed, 2, job_id])
-        made = draw_scores(np.zeros(1, np.int64), self.of(owner)[:, None], rng)
-        return np.asarray(made[:, 0], np.float64)
+        drawn = draw_scores(np.zeros(1, np.int64), self.of(owner)[:, None], rng)
+        return np.asarray(drawn[:, 0], np.float64)
 
 
 class Recent:
-    """The latest submissions, as they are now. Safe from any thread."""
+    """Holds the latest submissions in their current state. Safe from any thread."""
 
     def __init__(self, demand: Demand, jobs: Iterable[Job] = ()) -> None:
         self._demand = demand
@@ -64,17 +65,17 @@ class Recent:
         self.take({job.id: job for job in jobs})
 
     def take(self, changes: Mapping[int, Job]) -> None:
-        """What has become of jobs."""
+        """Take in changed jobs."""
         with self._lock:
-            for job in sorted(changes.values(), key=lambda each: each.id):
-                if job.id in self._jobs or job.id > self._last:  # else it is too long ago
+            for job in sorted(changes.values(), key=lambda job: job.id):
+                if job.id in self._jobs or job.id > self._last:  # otherwise it is too old
                     self._jobs[job.id] = job
                     self._last = max(self._last, job.id)
             while len(self._jobs) > KEPT:
                 del self._jobs[next(iter(self._jobs))]
 
     def known(self, now_us: int) -> bool:
-        """Whether enough came for long enough to know what usually comes."""
+        """Whether there are enough submissions over enough time to draw arrivals from."""
         with self._lock:
             first_us = min((job.submit_us for job in self._jobs.values()), default=now_us)
             return len(self._jobs) >= LEAST and now_us - first_us >= LEAST_US
@@ -86,18 +87,18 @@ class Recent:
         owners: Owners,
         guess: Callable[[Job, Floats], Floats],
     ) -> tuple[Workload, list[Coming]]:
-        """What to draw from, and what may come, once for each roll-out.
+        """Return the workload to draw from, and drawn arrivals for each roll-out.
 
         Args:
             owners: scores of the roll-outs.
-            guess: possible run times, in seconds, of a job whose own is not known yet.
+            guess: returns possible run times, in seconds, of a job that has not ended.
         """
         with self._lock:
-            known = {job.id: job for job in self._jobs.values() if job.submit_us <= now_us}
+            submitted = {job.id: job for job in self._jobs.values() if job.submit_us <= now_us}
         table = Table(self._demand)
-        table.update({job.id: _as_new(job) for job in known.values()})
+        table.update({job.id: _as_new(job) for job in submitted.values()})
         view, ids = table.view({}, set())
-        jobs = [known[each] for each in ids.tolist()]
+        jobs = [submitted[job_id] for job_id in ids.tolist()]
         run_us = np.array([_run_times(job, guess) for job in jobs]) * US_PER_S
         names = [owner_of(job) for job in jobs]
         columns = {name: at for at, name in enumerate(dict.fromkeys(names))}
@@ -114,12 +115,12 @@ class Recent:
 
 
 def owner_of(job: Job) -> str:
-    """Whose jobs are alike: a user's, else a tenant's."""
+    """Return whose jobs are taken to be alike: the user, else the tenant."""
     return job.spec.user or job.spec.tenant
 
 
 def _as_new(job: Job) -> Job:
-    """The same job as if it had just been submitted; it waits for nobody."""
+    """Return the job as if just submitted, without dependencies."""
     spec = replace(job.spec, after=(), array=0, array_limit=0)
     return Job(job.id, spec, job.submit_us, values=job.values)
 
@@ -127,6 +128,6 @@ def _as_new(job: Job) -> Job:
 def _run_times(job: Job, guess: Callable[[Job, Floats], Floats]) -> Floats:
     if job.state in (JobState.COMPLETED, JobState.FAILED) and job.first_start_us:
         return np.full(VARIANTS, max(1e-3, ran_us(job) / US_PER_S))
-    if job.state.final:  # it was stopped: how long it would have run is not known
+    if job.state.final:  # it was stopped: its full run time is not known
         job = replace(job, state=JobState.PENDING)
     return np.sort(guess(job, MIDDLES))

@@ -1,12 +1,12 @@
-"""Start-time forecasts that keep what they promise: corrected by what came of earlier ones.
+"""Calibrates start-time forecasts with the outcomes of earlier ones.
 
-Roll-outs know only what they are told: run times are wrong together, arrivals come in waves. So
-each forecast edge (half of the jobs start before p50, nine of ten before p90) is stretched by a
-factor that is learnt on line: larger after a job that starts later than it was told, a little
-smaller after one that does not. In the long run each edge is then missed as often as it says.
+Roll-outs miss what their inputs miss: errors of run times are correlated, arrivals come in bursts.
+So each edge of a forecast (half of the jobs start before p50, nine of ten before p90) is scaled by
+a factor that is learnt online: larger after a job that starts later than forecast, slightly smaller
+after one that does not. In the long run each edge is then missed as often as its level states.
 
-Whether an edge is kept is known when the job starts or when the edge has passed, whichever comes
-first: nobody need wait for the long ones to learn of them.
+Whether an edge held is decided when the job starts or when the edge has passed, whichever comes
+first, so long waits need not end before they are learnt from.
 """
 
 from __future__ import annotations
@@ -24,175 +24,177 @@ from typing import Any, NamedTuple
 from flyball.core.errors import BadInput
 
 LEVELS = (0.5, 0.9)
-"""The edges that are forecast."""
+"""Quantiles that are forecast."""
 FLOOR_S = 60.0
-"""Added before ratios are taken: below a minute differences do not matter."""
+"""Added before ratios are taken: differences below a minute do not matter."""
 BOUNDS_S = (300.0, 1800.0, 7200.0, 28_800.0)
-"""Forecasts are corrected by how far ahead they look: classes end at these."""
+"""Upper bounds of the classes of horizon; each class is corrected separately."""
 RATES = ((0.08, 0.04), (0.12, 0.06))
-"""For each edge, log units by which outcomes move it: for all forecasts, and for those of one
-class. Chosen on training workloads: slower ones follow too late, faster ones swing."""
-LARGEST = 4.0
-"""Log units an edge may be moved in all."""
+"""Learning rates of each edge in log units: for all forecasts, and for those of one class.
+Chosen on training workloads: lower rates react too late, higher ones oscillate."""
+MAX_SHIFT = 4.0
+"""Maximum shift of an edge in log units."""
 KEPT = 1000
-"""Latest outcomes that coverage is told of."""
+"""Number of latest outcomes that coverage is computed over."""
 VERSION = 1
 
 
 class Edges(NamedTuple):
-    """Seconds until the start that half of the jobs, and nine of ten, keep."""
+    """Holds the seconds within which half of the jobs, and nine of ten, start."""
 
     p50_s: float
     p90_s: float
 
 
 @dataclass(slots=True)
-class _Open:
-    """A forecast whose outcome is not known for every edge."""
+class _OpenForecast:
+    """Holds a forecast with an edge whose outcome is still open."""
 
     at_s: float
-    place: int
+    horizon_class: int
     edges: Edges
-    known: list[bool] = field(default_factory=lambda: [False] * len(LEVELS))
+    decided: list[bool] = field(default_factory=lambda: [False] * len(LEVELS))
 
 
 class StartBands:
-    """Corrects forecasts, and learns from what became of those it was told of.
+    """Corrects forecasts, and learns from their outcomes.
 
     Attributes:
-        common: for each edge, log units it is moved out by.
-        own: the same for each class, on top of it.
-        outcomes: of the latest forecasts, whether each edge was kept.
+        common: the shift of each edge in log units.
+        by_class: the same for each class of horizon, added to it.
+        outcomes: for each edge, whether it held in the latest forecasts.
     """
 
     def __init__(self) -> None:
         self.common = [0.0] * len(LEVELS)
-        self.own = [[0.0] * len(LEVELS) for _ in range(len(BOUNDS_S) + 1)]
+        self.by_class = [[0.0] * len(LEVELS) for _ in range(len(BOUNDS_S) + 1)]
         self.outcomes: list[deque[bool]] = [deque(maxlen=KEPT) for _ in LEVELS]
-        self._open: dict[Hashable, _Open] = {}
+        self._open: dict[Hashable, _OpenForecast] = {}
         self._due: list[tuple[float, int, int, Hashable]] = []
         self._count = 0
 
     def correct(self, raw: Edges) -> Edges:
-        """What to say where roll-outs say `raw`; a start at once stays one, and a wait a wait."""
+        """Return the corrected edges of `raw`; an immediate start stays one, and so does a wait."""
         if raw.p90_s <= 0.0:
             return raw
-        place = _place(raw)
-        made = [
+        horizon_class = _class_of(raw)
+        moved = [
             max(
-                each * math.exp(-LARGEST),
-                (each + FLOOR_S) * math.exp(self._moved(place, at)) - FLOOR_S,
+                edge_s * math.exp(-MAX_SHIFT),
+                (edge_s + FLOOR_S) * math.exp(self._shift(horizon_class, at)) - FLOOR_S,
             )
-            for at, each in enumerate(raw)
+            for at, edge_s in enumerate(raw)
         ]
-        return Edges(made[0], max(made))
+        return Edges(moved[0], max(moved))
 
-    def _moved(self, place: int, at: int) -> float:
-        return max(-LARGEST, min(LARGEST, self.common[at] + self.own[place][at]))
+    def _shift(self, horizon_class: int, at: int) -> float:
+        return max(-MAX_SHIFT, min(MAX_SHIFT, self.common[at] + self.by_class[horizon_class][at]))
 
     def expect(self, job: Hashable, raw: Edges, now_s: float) -> Edges:
-        """The same of a job whose start will be told; only the first forecast of each counts."""
+        """Correct the forecast of a job whose start will be observed; only its first one counts."""
         edges = self.correct(raw)
         if raw.p90_s > 0.0 and job not in self._open:
-            self._open[job] = _Open(now_s, _place(raw), edges)
+            self._open[job] = _OpenForecast(now_s, _class_of(raw), edges)
             for at, edge_s in enumerate(edges):
                 self._count += 1
                 heapq.heappush(self._due, (now_s + edge_s, self._count, at, job))
         return edges
 
     def advance(self, now_s: float) -> None:
-        """Time has passed: whose edge has passed too?"""
+        """Count the edges that have passed by now as missed."""
         while self._due and self._due[0][0] < now_s:
             _, _, at, job = heapq.heappop(self._due)
-            found = self._open.get(job)
-            if found is not None and not found.known[at]:
-                self._learn(found, at, kept=False)
+            forecast = self._open.get(job)
+            if forecast is not None and not forecast.decided[at]:
+                self._learn(forecast, at, kept=False)
 
     def started(self, job: Hashable, start_s: float) -> None:
-        """It has started."""
+        """Learn from the start of a job."""
         self.advance(start_s)
-        found = self._open.pop(job, None)
-        if found is not None:
-            for at, edge_s in enumerate(found.edges):
-                if not found.known[at]:
-                    self._learn(found, at, kept=start_s - found.at_s <= edge_s)
+        forecast = self._open.pop(job, None)
+        if forecast is not None:
+            for at, edge_s in enumerate(forecast.edges):
+                if not forecast.decided[at]:
+                    self._learn(forecast, at, kept=start_s - forecast.at_s <= edge_s)
 
     def forget(self, job: Hashable) -> None:
-        """It will never start: it was cancelled."""
+        """Drop the forecast of a job that was cancelled."""
         self._open.pop(job, None)
 
-    def _learn(self, found: _Open, at: int, kept: bool) -> None:
-        found.known[at] = True
+    def _learn(self, forecast: _OpenForecast, at: int, kept: bool) -> None:
+        forecast.decided[at] = True
         self.outcomes[at].append(kept)
         push = (not kept) - (1.0 - LEVELS[at])
-        common, own = RATES[at]
+        common, by_class = RATES[at]
         self.common[at] = _clipped(self.common[at] + common * push)
-        mine = self.own[found.place]
-        mine[at] = _clipped(mine[at] + own * push)
+        mine = self.by_class[forecast.horizon_class]
+        mine[at] = _clipped(mine[at] + by_class * push)
 
     def coverage(self) -> list[float]:
-        """For each edge, the part of the latest forecasts that kept it; NaN = none yet."""
-        return [sum(each) / len(each) if each else math.nan for each in self.outcomes]
+        """Return, for each edge, the share of the latest forecasts in which it held; NaN = none."""
+        return [
+            sum(outcomes) / len(outcomes) if outcomes else math.nan for outcomes in self.outcomes
+        ]
 
     @property
     def waiting(self) -> int:
-        """Jobs that were forecast and have not started."""
+        """Return the number of jobs that were forecast and have not started."""
         return len(self._open)
 
     # Files -----------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; forecasts without an outcome are not in it."""
-        kept = [[int(one) for one in each] for each in self.outcomes]
-        return {"version": VERSION, "common": self.common, "own": self.own, "outcomes": kept}
+        """Return the state as JSON values, without open forecasts."""
+        kept = [[int(outcome) for outcome in outcomes] for outcomes in self.outcomes]
+        return {"version": VERSION, "common": self.common, "own": self.by_class, "outcomes": kept}
 
     @classmethod
     def of(cls, values: Any) -> StartBands:
-        """What `as_dict` gave.
+        """Return the state from the result of `as_dict`.
 
         Raises:
-            BadInput: something else.
+            BadInput: the values are not such a result.
         """
-        made = cls()
+        bands = cls()
         try:
             if values["version"] != VERSION:
                 raise ValueError(values["version"])
-            made.common = _numbers(values["common"], len(LEVELS))
-            own = [_numbers(each, len(LEVELS)) for each in values["own"]]
-            if len(own) != len(made.own):
-                raise ValueError(len(own))
-            made.own = own
-            for mine, kept in zip(made.outcomes, values["outcomes"], strict=True):
-                mine.extend(bool(each) for each in kept)
+            bands.common = _numbers(values["common"], len(LEVELS))
+            by_class = [_numbers(row, len(LEVELS)) for row in values["own"]]
+            if len(by_class) != len(bands.by_class):
+                raise ValueError(len(by_class))
+            bands.by_class = by_class
+            for mine, kept in zip(bands.outcomes, values["outcomes"], strict=True):
+                mine.extend(bool(outcome) for outcome in kept)
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"no correction of start times ({error})", "remove the file") from None
-        return made
+        return bands
 
     def save(self, path: Path) -> None:
-        """Write it down, whole or not at all."""
+        """Write the state to a file atomically."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(self.as_dict()), "utf-8")
         os.replace(temporary, path)
 
     @classmethod
     def load(cls, path: Path) -> StartBands:
-        """What `save` wrote; of a file that is none, a blank one: it is learnt again."""
+        """Return the state that `save` wrote; a blank one if the file cannot be read."""
         try:
             return cls.of(json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, BadInput):
             return cls()
 
 
-def _place(raw: Edges) -> int:
+def _class_of(raw: Edges) -> int:
     return sum(raw.p50_s > bound_s for bound_s in BOUNDS_S)
 
 
 def _clipped(value: float) -> float:
-    return max(-LARGEST, min(LARGEST, value))
+    return max(-MAX_SHIFT, min(MAX_SHIFT, value))
 
 
 def _numbers(values: Iterable[Any], count: int) -> list[float]:
-    made = [float(each) for each in values]
-    if len(made) != count or not all(map(math.isfinite, made)):
-        raise ValueError(f"{count} numbers wanted")
-    return made
+    numbers = [float(value) for value in values]
+    if len(numbers) != count or not all(map(math.isfinite, numbers)):
+        raise ValueError(f"expected {count} numbers")
+    return numbers

@@ -1,4 +1,4 @@
-"""How the control plane is: for `/healthz`, for Prometheus."""
+"""Health and metrics of the control plane, for `/healthz` and for Prometheus."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flyball.core.jobs import JobState
 from flyball.core.live import LiveNode
 
 Metric = tuple[str, dict[str, str], float]
-PATIENCE_S = 5.0
-"""A queue that does not answer within this is not well."""
+HEALTH_TIMEOUT_S = 5.0
+"""Longest delay of the journal or the loop that counts as healthy."""
 
 
 class Pulse:
-    """Counts what the loop does; written by the loop, read by anybody."""
+    """Counts cycles; written by the loop, read from any thread."""
 
     def __init__(self) -> None:
         self.cycles = 0
@@ -28,44 +28,44 @@ class Pulse:
         self.last_us = 0
 
     def beat(self, now_us: int, took_s: float) -> None:
-        """A cycle is over."""
+        """Count a completed cycle."""
         self.cycles += 1
         self.busy_s += took_s
         self.worst_s = max(self.worst_s, took_s)
         self.last_us = now_us
 
     def missed(self, error: Exception) -> None:
-        """A cycle did not get to its end."""
+        """Count a cycle that failed."""
         self.failures += 1
         self.last_error = f"{type(error).__name__}: {error}"
 
 
 def health(journal: Journal, pulse: Pulse, now_us: Callable[[], int]) -> dict[str, Any]:
-    """Whether the queue works, tried out: what is appended must become durable."""
+    """Check that the control plane works: an append must become durable, and the loop must run."""
     checks: dict[str, Any] = {}
     try:
-        journal.append([]).wait(PATIENCE_S)
+        journal.append([]).wait(HEALTH_TIMEOUT_S)
         checks["journal"] = "ok"
     except FlyballError as error:
         checks["journal"] = str(error)
     age_s = (now_us() - pulse.last_us) / 1e6 if pulse.last_us else 0.0
-    checks["loop"] = "ok" if age_s < PATIENCE_S else f"the last cycle ended {age_s:.0f} s ago"
-    return {"ok": all(each == "ok" for each in checks.values()), "checks": checks}
+    checks["loop"] = "ok" if age_s < HEALTH_TIMEOUT_S else f"the last cycle ended {age_s:.0f} s ago"
+    return {"ok": all(result == "ok" for result in checks.values()), "checks": checks}
 
 
 def metrics(
     book: Book, journal: Journal, pulse: Pulse, nodes: tuple[LiveNode, ...], decisions: int
 ) -> list[Metric]:
-    """Everything that Prometheus is told of the control plane."""
+    """Return the metrics of the control plane for Prometheus."""
     counts = journal.counts()
-    found: list[Metric] = [
+    rows: list[Metric] = [
         ("flyball_jobs", {"state": state.value}, float(counts.get(state, 0))) for state in JobState
     ]
     with book.lock:
         running = [job for job in book.jobs.values() if job.rows]
         seq = book.seq
     used = sum(row.mask.bit_count() for job in running for row in job.rows)
-    found += [
+    rows += [
         ("flyball_devices", {}, float(sum(node.devices for node in nodes))),
         ("flyball_devices_used", {}, float(used)),
         ("flyball_events_total", {}, float(seq)),
@@ -76,4 +76,4 @@ def metrics(
         ("flyball_cycle_seconds_total", {}, pulse.busy_s),
         ("flyball_cycle_worst_seconds", {}, pulse.worst_s),
     ]
-    return found
+    return rows

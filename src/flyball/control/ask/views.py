@@ -14,10 +14,10 @@ from flyball.physics.catalogue import CORE, DEVICE
 
 
 def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, Any]:
-    """The public form of a job: Slurm's state names, times in seconds since 1970 or None.
+    """Return the public form of a job: Slurm's state names, times in seconds since 1970 or None.
 
     Args:
-        how: by what means it is kept to its cap.
+        how: the means by which its cap is enforced.
     """
     spec = job.spec
     return {
@@ -50,7 +50,7 @@ def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, An
 
 
 def unit_of_job(job: Job, nodes: Sequence[LiveNode]) -> str:
-    """What the devices of a job are: `core` or `GPU`; `device` where one is several cores."""
+    """Return the unit of a job's devices: `core` or `GPU`; `device` where one is several cores."""
     if job.spec.gpus or nodes[0].device != CORE:
         return "GPU"
     return "core" if nodes[0].devices == nodes[0].cpus else DEVICE
@@ -63,7 +63,7 @@ def _seconds(time_us: int) -> float | None:
 def node_views(
     nodes: Sequence[LiveNode], running: Sequence[Job], down: set[int]
 ) -> list[dict[str, Any]]:
-    """Every node with the devices it has and who holds them."""
+    """Return every node with its devices and the jobs that hold them."""
     views = []
     for at, node in enumerate(nodes):
         held: list[list[int]] = [[] for _ in range(node.devices)]
@@ -81,7 +81,7 @@ def node_views(
                 "up": node.up and at not in down,
                 "device": node.device,
                 "devices": node.devices,
-                "used": sum(bool(each) for each in held),
+                "used": sum(bool(holders) for holders in held),
                 "cpus": node.cpus,
                 "memory_mib": node.memory_mib,
                 "uuids": list(node.uuids),

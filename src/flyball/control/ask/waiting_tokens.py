@@ -1,8 +1,7 @@
-"""Why each job of a page waits, in a word: what `whys` says at length of one of them.
+"""Reason tokens of the pending jobs of a page; `explain_job` explains one of them in full.
 
-One look at the cluster as it is now serves a whole page. It is as short as a decision's
-(`Table.view`), and of jobs alike only one is asked about, so that a page costs the same however
-long the queue.
+One snapshot of the cluster serves a whole page. It is as short as a decision's (`Table.view`), and
+only one of several alike jobs is explained, so a page costs the same for any length of queue.
 """
 
 from __future__ import annotations
@@ -25,69 +24,70 @@ from flyball.schedule.explain.queue_facts import Inquiry
 from flyball.twin.live import Snapshot
 
 IN_QUEUE = "in-queue"
-"""Nobody has asked why; `flyball why` does."""
-MOST_ASKED = 20
-"""Kinds of jobs that are asked about in one look, about a millisecond each."""
-MANY = 10_000
-"""A look at more jobs than this is used for `KEPT_US`, whatever happens meanwhile."""
-KEPT_US = US_PER_S
+"""Token of a job that was not explained; `flyball why` does."""
+MAX_EXPLAINED = 20
+"""Maximum number of shapes that are explained per snapshot, about a millisecond each."""
+MANY_JOBS = 10_000
+"""A snapshot of more jobs than this is reused for `REUSE_US`, even if the state has changed."""
+REUSE_US = US_PER_S
+"""How long a large snapshot is reused."""
 
 
 class Tokens:
-    """Why jobs wait, as the last look saw it."""
+    """Returns reason tokens from the latest snapshot."""
 
     def __init__(self, book: Book, decider: Decider) -> None:
         self._book, self._decider = book, decider
         self._lock = threading.Lock()
-        self._look: Look | None = None
+        self._snapshot: QueueSnapshot | None = None
 
     def of(self, jobs: Iterable[Job], now_us: int) -> dict[int, str]:
-        """A token for each of these jobs that waits."""
+        """Return a token for each of these jobs that is pending."""
         waiting = [job for job in jobs if job.state == JobState.PENDING]
         if not waiting:
             return {}
-        with self._lock:  # to ask changes the look's arrays for a moment
-            look = self._fresh(now_us)
-            return {job.id: look.token(job) for job in waiting}
+        with self._lock:  # an explanation changes the snapshot's arrays for a moment
+            snapshot = self._fresh(now_us)
+            return {job.id: snapshot.token(job) for job in waiting}
 
-    def _fresh(self, now_us: int) -> Look:
-        look = self._look
-        if look is not None:
-            kept = len(look.at) > MANY and now_us - look.now_us < KEPT_US
-            if kept or look.seq == self._book.seq:
-                return look
-        self._look = look = Look(self._book, self._decider, now_us)
-        return look
+    def _fresh(self, now_us: int) -> QueueSnapshot:
+        snapshot = self._snapshot
+        if snapshot is not None:
+            kept = len(snapshot.at) > MANY_JOBS and now_us - snapshot.now_us < REUSE_US
+            if kept or snapshot.seq == self._book.seq:
+                return snapshot
+        self._snapshot = snapshot = QueueSnapshot(self._book, self._decider, now_us)
+        return snapshot
 
 
-class Look:
-    """The cluster at an instant, after the decision that would be made then.
+class QueueSnapshot:
+    """Holds the cluster at one time, after the decision that would be made then.
 
     Attributes:
-        seq: the last event it knows of.
-        now_us: when it was.
-        at: where the jobs are that it holds, by id.
+        seq: number of the last event it includes.
+        now_us: its time.
+        at: index of each job it holds, by id.
     """
 
     def __init__(self, book: Book, decider: Decider, now_us: int) -> None:
         self._book = book
         with book.lock:
             self.seq, self.now_us = book.seq, now_us
-            # Two more of a kind than can start: a first in the queue and one behind it are left.
+            # Two more of a shape than can start: the head of the queue and one behind it are left.
             view, ids = decider.look((), decider.most + 2)
             self._kept_back = decider.table.kept_back()
-            self._jobs = [book.jobs[each] for each in ids.tolist()]
+            self._jobs = [book.jobs[job_id] for job_id in ids.tolist()]
         self._status: list[int] = []
-        if self._jobs:  # else all that wait do so in vain, or have just ended
+        if self._jobs:  # otherwise no pending job can start, or all have just ended
             snapshot = Snapshot(decider.cluster, view, decider.knobs, now_us)
             snapshot.decide(False)
-            self._ask = Inquiry(snapshot.state, decider.knobs, Names())
+            self._inquiry = Inquiry(snapshot.state, decider.knobs, Names())
             self._status = snapshot.state.runs.status.tolist()
         self.at = {job.id: at for at, job in enumerate(self._jobs)}
-        self._asked: dict[tuple[Any, ...], str] = {}
+        self._tokens: dict[tuple[Any, ...], str] = {}
 
     def token(self, job: Job) -> str:
-        """Why a job waits."""
+        """Return why a job waits."""
         at = self.at.get(job.id)
         if at is not None:
             return self._token_at(at)
@@ -96,15 +96,15 @@ class Look:
         if job.id in self._kept_back:
             return "waits-for-jobs"
         if job.spec.after:
-            return "dependency-never-satisfied"  # all others that wait for jobs are looked at
+            return "dependency-never-satisfied"  # all others that wait for jobs are in the snapshot
         if job.spec.array_limit and self._before(job) >= job.spec.array_limit:
             return "array-limit"
-        alike = self._kinds.get(request_of(job.spec))
-        return IN_QUEUE if alike is None else self._token_at(alike)
+        like = self._shapes.get(request_of(job.spec))
+        return IN_QUEUE if like is None else self._token_at(like)
 
     @cached_property
-    def _kinds(self) -> dict[tuple[Any, ...], int]:
-        """The last of each kind of jobs that waits, to speak for those that were passed over."""
+    def _shapes(self) -> dict[tuple[Any, ...], int]:
+        """Return the last pending job of each shape, which stands for those that were left out."""
         return {
             request_of(job.spec): at
             for at, job in enumerate(self._jobs)
@@ -112,31 +112,31 @@ class Look:
         }
 
     def _before(self, job: Job) -> int:
-        """How many tasks of its array run, or wait before it."""
+        """Return how many tasks of its array run, or wait before it."""
         return bisect_left(self._tasks.get(job.spec.array, []), job.id)
 
     @cached_property
     def _tasks(self) -> dict[int, list[int]]:
-        """Active tasks of arrays with a limit, by array, in order; what runs is the first."""
-        found: dict[int, list[int]] = {}
+        """Return active tasks of arrays with a limit, by array, in order, running ones first."""
+        tasks_of: dict[int, list[int]] = {}
         with self._book.lock:
             limited = [job for job in self._book.jobs.values() if job.spec.array_limit]
         for job in limited:
             pends = job.state == JobState.PENDING
-            found.setdefault(job.spec.array, []).append(job.id if pends else 0)
-        return {array: sorted(tasks) for array, tasks in found.items()}
+            tasks_of.setdefault(job.spec.array, []).append(job.id if pends else 0)
+        return {array: sorted(tasks) for array, tasks in tasks_of.items()}
 
     def _token_at(self, at: int) -> str:
         status = self._status[at]
         if status == Status.RUNNING:
             return "starts-now"
         if status == Status.HELD:
-            return "waits-for-jobs" if self._ask.state.runs[at].waiting_on else "array-limit"
-        is_head = at == self._ask.head
-        strict = self._ask.knobs.backfill == Backfill.STRICT
-        if not is_head and strict and at not in self._ask.starts_without_budget:
+            return "waits-for-jobs" if self._inquiry.state.runs[at].waiting_on else "array-limit"
+        is_head = at == self._inquiry.head
+        strict = self._inquiry.knobs.backfill == Backfill.STRICT
+        if not is_head and strict and at not in self._inquiry.starts_without_budget:
             return "behind-head"
-        kind = request_of(self._jobs[at].spec)
-        if kind not in self._asked and (is_head or len(self._asked) < MOST_ASKED):
-            self._asked[kind] = explain_by(self._ask, at).token
-        return self._asked.get(kind, IN_QUEUE)
+        shape = request_of(self._jobs[at].spec)
+        if shape not in self._tokens and (is_head or len(self._tokens) < MAX_EXPLAINED):
+            self._tokens[shape] = explain_by(self._inquiry, at).token
+        return self._tokens.get(shape, IN_QUEUE)

@@ -1,10 +1,10 @@
-"""One decision: from the book to a plan, and from the plan to what is to be recorded.
+"""One decision: from the live state to a plan, and from the plan to the events to record.
 
-    made = decider.decide(own, now_us)
+    decision = decider.decide(unrecorded, now_us)
 
-`own` are events that are not in the book yet and will be recorded together with the decision:
-it sees them as if they were. Everything it depends on is in the journal, so it can be made again
-(`control.verify`).
+`unrecorded` are events that the live state does not hold yet and that are recorded together with
+the decision, which takes them into account. All inputs of a decision are in the journal, so it can
+be repeated (`control.decide.verify`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from flyball.control.decide.job_columns import Table
-from flyball.control.decide.tuning_rounds import Tuning, tuned_acts
+from flyball.control.decide.tuning_rounds import Tuning, tuning_events
 from flyball.control.jobs.live_state import Book
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind
@@ -31,20 +31,19 @@ from flyball.twin.live import Snapshot, View
 
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
 FREEING = (EventKind.ENDED, EventKind.REQUEUED, EventKind.CANCEL, EventKind.RELEASED)
-"""Events after which jobs may fit that did not before, or that end somebody's waiting."""
+"""Events after which a pending job may fit, or is no longer held."""
 Plan = list[list[Any]]
-"""Actions as JSON holds them: kind, job id, node, mask, thousandths, reason, gain, and the level if
-it has one."""
+"""Actions as JSON lists: kind, job id, node, mask, thousandths, reason, gain, perhaps a level."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided.
+    """Holds one decision.
 
     Attributes:
-        snapshot: the state after the plan; `why` asks it.
-        ids: the jobs in it, by index.
-        events: what to record: the decision, then starts and stops.
+        snapshot: the state after the plan, to explain it.
+        ids: ids of the jobs in it, by index.
+        events: the events to record: the decision, then starts and stops.
     """
 
     snapshot: Snapshot
@@ -53,11 +52,11 @@ class Decision:
 
 
 IN_PLACE_US = 2 * US_PER_S
-"""What a change of size costs a job that goes on with other cores: a step or two between them."""
+"""Time a job on cores loses when its size changes in place: a step or two."""
 
 
 class Decider:
-    """Decides for one cluster by one set of knobs."""
+    """Makes decisions for one cluster with one set of knobs."""
 
     def __init__(
         self,
@@ -72,48 +71,49 @@ class Decider:
         self.policy, self.knobs = policy, knobs
         self.tuning = tuning or Tuning()
         self.most = cluster.device_count
-        """One decision starts no more jobs than there are devices (of those without fractions)."""
+        """Maximum number of jobs a decision can start, without those on fractions of devices."""
         self.forecasts: Mapping[str, Any] = {}
-        """Loads that are expected, by series (docs/concept/start-times.md). No policy of the shelf
-        reads them; what tuners are given goes into the decision's event."""
+        """Forecast loads, by series (docs/concept/start-times.md). No built-in policy reads them;
+        the decision's event records what tuners were given."""
         self.number = 0
-        self._heard = self._settled = -1
+        self._wishes_seen = self._wishes_decided = -1
         self._round = self._last_round = -1
 
-    def decide(self, own: Sequence[Event], now_us: int) -> Decision | None:
-        """Decide now, if there is anything to decide."""
+    def decide(self, unrecorded: Sequence[Event], now_us: int) -> Decision | None:
+        """Make a decision, if there is anything to decide."""
         is_round, tunes = self._round_due(now_us), self.tuning.due(now_us)
         with self.book.lock:
-            seen, self._heard = self.book.seq, self.book.wishes
-            freed = any(event["kind"] in FREEING for event in own)
-            if not (freed or is_round or tunes or self._heard != self._settled):
+            seen, self._wishes_seen = self.book.seq, self.book.wishes
+            freed = any(event["kind"] in FREEING for event in unrecorded)
+            if not (freed or is_round or tunes or self._wishes_seen != self._wishes_decided):
                 return None
-            view, ids = self.look(own, self.most)
-            changes = self.book.fold(own)
+            view, ids = self.look(unrecorded, self.most)
+            changes = self.book.fold(unrecorded)
             jobs: Mapping[int, Job] = ChainMap(changes, self.book.jobs)
             busy = list({**self.book.busy, **changes}.values())
         running, making_room = len(np.unique(view.row_job)), _is_making_room(busy)
         is_round, tunes = is_round and not making_room, tunes and not making_room
         if len(ids) == running and not (tunes and running):
             return None
-        forecast = self.tuning.expected(self.forecasts) if tunes else None
+        forecast = self.tuning.load_forecast(self.forecasts) if tunes else None
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
         about = {"kind": EventKind.DECIDED, "time_us": now_us, "number": number, "seen": seen}
-        about |= {"own": len(own), "is_round": is_round, "digest": digest, "plan": plan}
-        acts = acts_of(plan, jobs, now_us, number)
+        about |= {"own": len(unrecorded), "is_round": is_round, "digest": digest, "plan": plan}
+        events = plan_events(plan, jobs, now_us, number)
         if tunes:
             adjusted = self.adjust(snapshot, ids, forecast)
-            about |= {"adjusted": adjusted, "forecast": self.tuning.noted(forecast)}
-            decided = {row[1] for row in plan}  # what the policy has just decided is left alone
-            own_rows = [row for row in adjusted if row[1] not in decided]
-            taken = [(each.node, each.mask) for job in busy for each in job.rows]
+            about |= {"adjusted": adjusted, "forecast": self.tuning.forecast_as_json(forecast)}
+            # Tuners do not change what the policy has just decided.
+            decided = {row[1] for row in plan}
+            tuned_rows = [row for row in adjusted if row[1] not in decided]
+            taken = [(row.node, row.mask) for job in busy for row in job.rows]
             taken += [(row[2], row[3]) for row in plan if row[0] == START]
-            acts += tuned_acts(own_rows, jobs, taken, now_us, number, self.table.in_place)
-        return Decision(snapshot, ids, (about, *acts))
+            events += tuning_events(tuned_rows, jobs, taken, now_us, number, self.table.in_place)
+        return Decision(snapshot, ids, (about, *events))
 
     def adjust(self, snapshot: Snapshot, ids: Any, forecast: Forecast | None) -> Plan:
-        """What the tuners would do after a decision was carried out."""
+        """Return the tuners' actions on the state after a decision."""
         jobs = snapshot.state.jobs.view(np.ndarray)
         usual = jobs["restart_us"].copy()
         if self.table.in_place:
@@ -124,34 +124,34 @@ class Decider:
             jobs["restart_us"] = usual
 
     def settle(self, decision: Decision | None) -> None:
-        """What was decided last is on record: only something new calls for another decision."""
-        self._settled, self._last_round = self._heard, self._round
+        """Note that the last decision is on record: only a new event calls for another one."""
+        self._wishes_decided, self._last_round = self._wishes_seen, self._round
         self.tuning.settle()
         self.number += decision is not None
 
     def make(self, view: View, ids: Any, now_us: int, is_round: bool) -> tuple[Snapshot, Plan, str]:
-        """The decision itself: the state after it, the plan, and a fingerprint of what it saw."""
+        """Return the state after a decision, its plan, and a fingerprint of its inputs."""
         digest = view.digest(self.cluster, self.knobs, now_us)
         snapshot = Snapshot(self.cluster, view, self.knobs, now_us)
         return snapshot, listed(snapshot.decide(is_round), ids), digest
 
-    def look(self, own: Sequence[Event], most: int = 0) -> tuple[View, Any]:
-        """The view with events that are not in the book yet. Hold the book's lock.
+    def look(self, unrecorded: Sequence[Event], most: int = 0) -> tuple[View, Any]:
+        """Return the view with unrecorded events applied. Hold the lock of the live state.
 
         Args:
-            own: these events.
-            most: see `Table.view`; decisions look at `self.most`.
+            unrecorded: events that the live state does not hold yet.
+            most: see `Table.view`; decisions use `self.most`.
         """
-        changes = self.book.fold(own)
-        before = {each: self.book.jobs[each] for each in changes if each in self.book.jobs}
+        changes = self.book.fold(unrecorded)
+        before = {job_id: self.book.jobs[job_id] for job_id in changes if job_id in self.book.jobs}
         ended = {job.id: job.state for job in changes.values() if job.state.final}
         self.table.update(changes)
         try:
-            known = ChainMap(ended, self.book.ended)  # type: ignore[arg-type]  # only read
-            return self.table.view(known, self.book.down, most)
+            ended_states = ChainMap(ended, self.book.ended)  # type: ignore[arg-type]  # only read
+            return self.table.view(ended_states, self.book.down, most)
         finally:
-            for each in changes.keys() - before.keys():
-                self.table.drop(each)  # a job that is only thought of
+            for job_id in changes.keys() - before.keys():
+                self.table.drop(job_id)  # a job that is not submitted yet
             self.table.update(before)
 
     def _round_due(self, now_us: int) -> bool:
@@ -162,29 +162,29 @@ class Decider:
 
 
 def _is_making_room(jobs: Any) -> bool:
-    """Whether a job that was set aside still holds its devices: nobody else gives way till then."""
+    """Whether a preempted job still holds its devices; until then no other is preempted."""
     return any(job.stopping == "preempt" for job in jobs)
 
 
 def listed(plan: Records, ids: Any) -> Plan:
-    """A plan with the jobs' own ids, as JSON holds it."""
+    """Return a plan with job ids, as JSON lists."""
     jobs = np.where(plan["job"] >= 0, ids[plan["job"]], -1) if len(ids) else plan["job"]
     named = {
         name: plan[name] for name in ("kind", "job", "node", "mask", "milli", "reason", "gain")
     }
     named["job"] = jobs
-    rows = zip(*(each.tolist() for each in named.values()), strict=True)
+    rows = zip(*(column.tolist() for column in named.values()), strict=True)
     levels = plan["level"].tolist()
     return [[*row, level] if level else [*row] for row, level in zip(rows, levels, strict=True)]
 
 
-def acts_of(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -> list[Event]:
-    """What a plan makes the loop do, as events.
+def plan_events(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -> list[Event]:
+    """Return the starts and stops of a plan as events.
 
-    A job that starts where others must leave first is not started yet: when they are gone there
-    is another decision.
+    A job whose devices others must leave first is not started yet: when they have left, there is
+    another decision.
     """
-    acts: list[Event] = []
+    events: list[Event] = []
     leaving: dict[int, int] = {}
     starts: dict[int, list[tuple[int, int]]] = {}
     for kind, job_id, node, mask, *_rest in plan:
@@ -196,20 +196,20 @@ def acts_of(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -> li
                 leaving[row.node] = leaving.get(row.node, 0) | row.mask
             if job.spec.preemptible and job.state == JobState.RUNNING:
                 about = {"time_us": now_us, "job": job_id, "attempt": job.attempt}
-                acts.append({"kind": EventKind.STOPPING, **about, "why": "preempt"})
+                events.append({"kind": EventKind.STOPPING, **about, "why": "preempt"})
     for job_id, rows in starts.items():
         job = jobs[job_id]
         if not any(_must_wait(job, mask, leaving.get(node)) for node, mask in rows):
             about = {"time_us": now_us, "job": job_id, "attempt": job.attempt + 1}
-            acts.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": number})
-    return acts
+            events.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": number})
+    return events
 
 
 def _must_wait(job: Job, mask: int, leaving: int | None) -> bool:
-    """Whether a part of a job needs what those hold who are leaving its node.
+    """Whether part of a job needs resources of jobs that are leaving its node.
 
-    Devices are told apart; of the host's cores and memory it is only known that they were
-    reckoned with as free.
+    Devices are tracked one by one; for the cores and memory of the host it is only known that the
+    plan counted them as free.
     """
     if leaving is None:
         return False

@@ -1,6 +1,6 @@
-"""The active jobs as columns, kept up to date change by change, so that a view is cheap to take.
+"""The active jobs as columns, updated with each change, so that a view is cheap to take.
 
-A decision with a hundred thousand pending jobs cannot go through a hundred thousand objects.
+A decision with a hundred thousand pending jobs cannot iterate over a hundred thousand objects.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flyball.control.decide.job_slots import SLOT, TELLING, Kinds
-from flyball.control.decide.name_codes import Names
+from flyball.control.decide.job_slots import SHAPE_VALUES, SLOT, ShapeNumbers
+from flyball.control.decide.name_codes import NameCodes
 from flyball.control.jobs.adjustments import TUNED, held_since_us, share_of, size_of
 from flyball.control.jobs.holds import is_held
 from flyball.control.jobs.live_state import PREDICTION
@@ -32,22 +32,22 @@ from flyball.twin.live import PAST, View
 
 Ints = npt.NDArray[np.int64]
 Holding = tuple[int, int, int, int, int, int]
-"""A row that a running job holds: since when, id, number of the row, slot, node, mask."""
-NOT_HERE = -1
-"""The place of what is not in a view."""
-MOST_KNOWN = 10_000
-"""Different requests that are remembered."""
+"""Row that a running job holds: start time, job id, index of the row, slot, node, mask."""
+NOT_IN_VIEW = -1
+"""Index of a job that is not in a view."""
+MAX_TEMPLATES = 10_000
+"""Maximum number of different requests whose slot values are cached."""
 STEP = 0.1
-"""Predictions are told apart in these steps (log units)."""
+"""Predictions are rounded to this step, in log units."""
 
 
 class Table:
-    """Active jobs by column; `Book.watchers` keep it true.
+    """Holds the active jobs by column; `Book.watchers` keep it up to date.
 
     Attributes:
         running: the jobs that hold devices.
-        chained: the jobs that name predecessors.
-        held: the jobs that may not start yet (`control.holds`).
+        chained: the jobs that depend on others.
+        held: the jobs that may not start yet (`control.jobs.holds`).
     """
 
     def __init__(self, demand: Demand) -> None:
@@ -55,22 +55,22 @@ class Table:
         self._slots = np.zeros(1024, SLOT)
         self._slot_of: dict[int, int] = {}
         self._free = list(range(1023, -1, -1))
-        self._tenants, self._users, self._models = Names(), Names(), Names()
+        self._tenants, self._users, self._models = NameCodes(), NameCodes(), NameCodes()
         self.running: dict[int, Job] = {}
         self.chained: dict[int, Job] = {}
         self.held: dict[int, Job] = {}
         self._holding: dict[int, list[Holding]] = {}
-        self._kinds = Kinds()
-        self._known: dict[tuple[Any, ...], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
-        self._altered: set[int] = set()  # jobs in whose slots more than the usual was written
+        self._shapes = ShapeNumbers()
+        self._templates: dict[tuple[Any, ...], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
+        self._altered: set[int] = set()  # jobs whose slots hold more than their request and times
 
     @property
     def in_place(self) -> bool:
-        """Whether a job can go on with other devices without a new start: with cores it can."""
+        """Whether a job can change devices without a restart: on cores it can."""
         return self._demand.by_cores
 
     def update(self, changes: Mapping[int, Job]) -> None:
-        """Take over what has become of these jobs."""
+        """Take in changed jobs."""
         for job in changes.values():
             if job.state.final:
                 self.drop(job.id)
@@ -78,7 +78,7 @@ class Table:
                 self._write(job)
 
     def drop(self, job_id: int) -> None:
-        """Forget a job."""
+        """Remove a job."""
         slot = self._slot_of.pop(job_id, None)
         if slot is not None:
             self._slots[slot]["used"] = 0
@@ -96,13 +96,13 @@ class Table:
         if slot is None:
             slot = self._slot_of[job.id] = self._take_slot()
             self._write_all(slot, job, since_us, queued_us)
-        elif job.id in self._altered or _alters(job):
+        elif job.id in self._altered or _changes_slot(job):
             self._write_all(slot, job, since_us, queued_us)
         else:
             record = self._slots[slot]
             record["service_us"], record["attempt"] = job.service_us, job.attempt
             record["since_us"], record["queued_us"] = since_us, queued_us
-        if _alters(job):
+        if _changes_slot(job):
             self._altered.add(job.id)
         else:
             self._altered.discard(job.id)
@@ -132,33 +132,38 @@ class Table:
         return self._free.pop()
 
     def _write_all(self, slot: int, job: Job, since_us: int, queued_us: int) -> None:
-        """Of jobs that ask for the same and have not run, only the first is looked at closely."""
+        """Write the whole slot; jobs that have not run share the values of equal requests."""
         if job.attempt or job.values:
             values = self._values(job, since_us, queued_us)
-            self._slots[slot] = (*values, self._like(values), 1)
+            self._slots[slot] = (*values, self._shape_number(values), 1)
             return
         request = request_of(job.spec)
-        known = self._known.get(request)
-        if known is None:
-            if len(self._known) > MOST_KNOWN:
-                self._known.clear()
+        template = self._templates.get(request)
+        if template is None:
+            if len(self._templates) > MAX_TEMPLATES:
+                self._templates.clear()
             values = self._values(job, since_us, queued_us)
-            known = self._known[request] = values[2:6], (*values[8:], self._like(values), 1)
-        self._slots[slot] = (job.id, job.submit_us, *known[0], since_us, queued_us, *known[1])
+            template = self._templates[request] = (
+                values[2:6],
+                (*values[8:], self._shape_number(values), 1),
+            )
+        self._slots[slot] = (job.id, job.submit_us, *template[0], since_us, queued_us, *template[1])
 
-    def _like(self, values: tuple[Any, ...]) -> int:
-        if self._kinds.too_many(len(self._slot_of)):
+    def _shape_number(self, values: tuple[Any, ...]) -> int:
+        if self._shapes.too_many(len(self._slot_of)):
             slots = list(self._slot_of.values())
-            self._slots["like"][slots] = self._kinds.anew(map(TELLING, self._slots[slots].tolist()))
-            self._known.clear()
-        return self._kinds.number(TELLING(values))
+            self._slots["like"][slots] = self._shapes.renumber(
+                map(SHAPE_VALUES, self._slots[slots].tolist())
+            )
+            self._templates.clear()
+        return self._shapes.number(SHAPE_VALUES(values))
 
     def _values(self, job: Job, since_us: int, queued_us: int) -> tuple[Any, ...]:
-        """A job's slot, but for the last two."""
+        """Return the values of a job's slot without the last two."""
         spec, asks = job.spec, self._demand.of(job.spec)
         devices = size_of(job) or asks.devices
         least, most = self._demand.range_of(spec)
-        most = min(most, MAX_DEVICES_PER_NODE)  # no tuner knows how a job does on more
+        most = min(most, MAX_DEVICES_PER_NODE)  # tuners have no speeds beyond one node
         if not least <= devices <= most:
             least = most = 0
         estimate_s = expected_s(job) * time_factor(job, asks.devices, devices)
@@ -189,9 +194,9 @@ class Table:
         )
 
     def priority_waiting(self) -> float:
-        """The highest of those that wait, 0 if nobody does."""
+        """Return the highest priority of the pending jobs, 0 if there is none."""
         waits = self._slots["used"] > 0
-        waits[[self._slot_of[each] for each in (*self.running, *self.held)]] = False
+        waits[[self._slot_of[job_id] for job_id in (*self.running, *self.held)]] = False
         return float(self._slots["priority"][waits].max()) if waits.any() else 0.0
 
     # Views ----------------------------------------------------------------------------
@@ -199,23 +204,22 @@ class Table:
     def view(
         self, ended: Mapping[int, JobState], down: set[int], most: int = 0
     ) -> tuple[View, npt.NDArray[np.int64]]:
-        """What is active now, and the ids of the jobs in it. It shares nothing with the table.
+        """Return a view of the active jobs, and their ids. It shares no memory with the table.
 
         Args:
-            ended: how the jobs ended that are not active.
+            ended: final states of the jobs that are not active.
             down: nodes that are down.
-            most: of pending jobs that differ in nothing but their time of submission only the
-                first so many; 0 = all.
+            most: maximum number of pending jobs of the same shape, the first ones; 0 = all.
         """
         slots = np.flatnonzero(self._slots["used"])
         if hidden := self.doomed(ended) | self.kept_back():
             slots = slots[~np.isin(self._slots["id"][slots], list(hidden))]
         slots = self._in_order(slots)
         if most:
-            slots = slots[self._may_matter(slots, most)]
-        rows: Any = self._slots.take(slots)  # ten times as fast as an index for records
+            slots = slots[self._candidates(slots, most)]
+        rows: Any = self._slots.take(slots)  # ten times as fast as indexing, for records
         ids: npt.NDArray[np.int64] = rows["id"].copy()
-        place = np.full(len(self._slots), NOT_HERE)
+        place = np.full(len(self._slots), NOT_IN_VIEW)
         place[slots] = np.arange(len(slots))
         workload = self._workload(rows, place)
         past = records(len(rows), PAST)
@@ -227,18 +231,19 @@ class Table:
         return View(workload, past, *self._held(place), np.array(sorted(down), np.int64), cap), ids
 
     def _in_order(self, slots: Ints) -> Ints:
-        """By time of submission, then by id. Nearly always ids rise with the time."""
+        """Sort by time of submission, then by id. Ids nearly always rise with the time."""
         slots = slots[np.argsort(self._slots["id"][slots])]
         submit_us = self._slots["submit_us"][slots]
         if (submit_us[1:] >= submit_us[:-1]).all():
             return slots
         return slots[np.argsort(submit_us, kind="stable")]
 
-    def _may_matter(self, slots: Ints, most: int) -> npt.NDArray[np.bool_]:
-        """Which of these jobs one decision could be about, if it starts `most` jobs at the most.
+    def _candidates(self, slots: Ints, most: int) -> npt.NDArray[np.bool_]:
+        """Mark the jobs that one decision could affect if it starts at most `most` jobs.
 
-        Of jobs alike the earlier goes first by every order there is. What has run before is
-        not like anything else; what waits for others, or is waited for, must be seen.
+        Every policy orders jobs alike by submission, so the first ones of a shape suffice. A job
+        that has run before is unlike any other; jobs with dependencies, and those that others
+        depend on, are always included.
         """
         keep = self._slots["attempt"][slots] > 0
         keep |= (self._slots["milli"][slots] < MILLI_PER_DEVICE) | (
@@ -246,44 +251,46 @@ class Table:
         )
         if self.chained:
             named = [other for job in self.chained.values() for _how, other in job.spec.after]
-            wanted = [
-                self._slot_of[each] for each in [*self.chained, *named] if each in self._slot_of
+            chained_slots = [
+                self._slot_of[job_id]
+                for job_id in [*self.chained, *named]
+                if job_id in self._slot_of
             ]
-            keep |= np.isin(slots, wanted)
+            keep |= np.isin(slots, chained_slots)
         among = np.flatnonzero(~keep)
         like = self._slots["like"][slots[among]]
-        by_kind = np.argsort(like, kind="stable")
-        begins = np.flatnonzero(np.diff(like[by_kind], prepend=-1))
+        by_shape = np.argsort(like, kind="stable")
+        begins = np.flatnonzero(np.diff(like[by_shape], prepend=-1))
         sizes = np.diff(np.append(begins, len(like)))
         number = np.arange(len(like)) - np.repeat(begins, sizes)
-        keep[among[by_kind[number < most]]] = True
+        keep[among[by_shape[number < most]]] = True
         return keep
 
     def doomed(self, ended: Mapping[int, JobState]) -> dict[int, int]:
-        """Jobs that wait for something that can no longer happen, and for whose end it was."""
-        found = {}
+        """Return jobs whose dependency can no longer be satisfied, with the job they depend on."""
+        doomed = {}
         for job in self.chained.values():
             if job.state == JobState.PENDING:
                 for how, other in job.spec.after:
                     if not can_hold(how, ended.get(other)):
-                        found[job.id] = other
-        return found
+                        doomed[job.id] = other
+        return doomed
 
     def kept_back(self) -> dict[int, int]:
-        """Jobs that no decision may start, with the held job that each of them waits for.
+        """Return jobs that no decision may start, with the held job that each of them waits for.
 
-        A held job waits for itself; whatever comes after it, directly or not, waits for it.
+        A held job waits for itself; a job that depends on it, directly or not, waits for it too.
         """
-        found = {job_id: job_id for job_id in self.held}
+        kept_back = {job_id: job_id for job_id in self.held}
         while new := {
-            job.id: found[other]
-            for job in (self.chained.values() if found else ())
-            if job.id not in found and job.state == JobState.PENDING
+            job.id: kept_back[other]
+            for job in (self.chained.values() if kept_back else ())
+            if job.id not in kept_back and job.state == JobState.PENDING
             for _how, other in job.spec.after
-            if other in found
+            if other in kept_back
         }:
-            found |= new
-        return found
+            kept_back |= new
+        return kept_back
 
     def _workload(self, rows: Any, place: Ints) -> Workload:
         size = len(rows)
@@ -291,7 +298,7 @@ class Table:
         user, users = self._users.settle(rows["user"])
         model, models = self._models.settle(rows["model"])
         group, limits = _arrays(rows)
-        pairs = self._waits(place)
+        pairs = self._dependencies(place)
         none = np.full(size, NOT_STATED, np.int64)
         plain: dict[str, Any] = {
             name: np.ascontiguousarray(rows[name], np.int64)
@@ -325,21 +332,22 @@ class Table:
             **plain,
         )
 
-    def _waits(self, place: Ints) -> list[tuple[int, int]]:
-        """(job, predecessor) pairs still to be waited for, as places in the view."""
+    def _dependencies(self, place: Ints) -> list[tuple[int, int]]:
+        """Return the open (job, predecessor) pairs, as indices in the view."""
         pairs = set()
         place_of = place.tolist() if self.chained else []
         for job in self.chained.values():
             if job.state == JobState.PENDING:
-                own = place_of[self._slot_of[job.id]]
+                job_place = place_of[self._slot_of[job.id]]
                 for _how, other in job.spec.after:
                     slot = self._slot_of.get(other)
-                    if own != NOT_HERE and slot is not None and place_of[slot] != NOT_HERE:
-                        pairs.add((own, place_of[slot]))
+                    on = NOT_IN_VIEW if slot is None else place_of[slot]
+                    if NOT_IN_VIEW not in (job_place, on):
+                        pairs.add((job_place, on))
         return sorted(pairs)
 
     def _held(self, place: Ints) -> tuple[Any, Any, Any]:
-        """Rows of the running jobs, in the order of their starts."""
+        """Return the rows of the running jobs, in the order of their starts."""
         rows = sorted(chain.from_iterable(self._holding.values()))
         slots = np.array([row[3] for row in rows], np.int64)
         nodes = np.array([row[4] for row in rows], np.int64)
@@ -348,11 +356,12 @@ class Table:
 
 
 def expected_s(job: Job) -> float:
-    """What decisions take a job to need: what its owner expects, else what was predicted from like
-    jobs, else its limit; 0 = nobody knows.
+    """Return the run time that decisions assume; 0 = unknown.
 
-    A prediction counts in steps of a tenth: jobs alike stay alike, so that a decision can pass
-    over all but the first of them.
+    It is the owner's estimate, else the prediction from like jobs, else the limit.
+
+    Predictions are rounded to steps of a tenth, so that jobs alike keep the same shape and a
+    decision can skip all but the first of them.
     """
     if job.spec.estimate_s or PREDICTION not in job.values:
         return job.spec.estimate_s or job.spec.limit_s
@@ -360,20 +369,20 @@ def expected_s(job: Job) -> float:
     return math.exp(round(math.log(median_s) / STEP) * STEP)
 
 
-def _alters(job: Job) -> bool:
-    """Whether what has become of the job changes more of its slot than its times."""
+def _changes_slot(job: Job) -> bool:
+    """Whether the state of a job changes more of its slot than its times."""
     if TUNED in job.values or SCALING in job.values:
         return True
     return PREDICTION in job.values and not job.spec.estimate_s
 
 
 def cap_level(share: float) -> int:
-    """The level of the twin's table of caps that is nearest to a share of what a job could use."""
+    """Return the level in the twin's table of caps that is nearest to a share."""
     return min(CAP_LEVELS - 1, round((1.0 - share) / CAP_STEP))
 
 
 def _arrays(rows: Any) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """The group of each task of an array with a limit, and the groups' limits."""
+    """Return the group of each task of an array with a limit, and the groups' limits."""
     group = np.full(len(rows), NOT_STATED, np.int64)
     limited = np.flatnonzero(rows["array"] > 0)
     if not len(limited):
@@ -384,5 +393,5 @@ def _arrays(rows: Any) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
 
 
 def _no_ids(size: int) -> npt.NDArray[np.str_]:
-    """Ids are kept beside a view: names of a hundred thousand jobs take longer than a decision."""
+    """Return empty ids: building a hundred thousand names takes longer than a decision."""
     return np.broadcast_to(np.array("", np.str_), size)

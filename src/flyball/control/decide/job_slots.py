@@ -1,4 +1,4 @@
-"""What the table keeps of each active job, and which of them are alike."""
+"""The record kept of each active job, and numbers for shapes of jobs that are alike."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLOT = np.dtype(
     ]
 )
 _NAMES = SLOT.names or ()
-TELLING = itemgetter(
+SHAPE_VALUES = itemgetter(
     *map(
         _NAMES.index,
         (
@@ -46,29 +46,29 @@ TELLING = itemgetter(
         ),
     )
 )
-"""Jobs that are equal in these fields are alike: only when they were submitted tells them apart."""
+"""Selects the fields that make up a shape: jobs equal in them differ only in submission time."""
 SPARE = 10_000
-"""Kinds of jobs that are gone which may be remembered."""
+"""Number of shapes without jobs that may be kept."""
 
 
-class Kinds:
-    """Numbers for kinds of jobs: jobs alike have the same number.
+class ShapeNumbers:
+    """Assigns numbers to shapes: jobs alike have the same number.
 
-    Which one it is changes no decision.
+    No decision depends on which number that is.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Any, ...], int] = {}
 
-    def number(self, telling: tuple[Any, ...]) -> int:
-        """Of the jobs with these values."""
-        return self._numbers.setdefault(telling, len(self._numbers))
+    def number(self, values: tuple[Any, ...]) -> int:
+        """Return the number of the shape with these values."""
+        return self._numbers.setdefault(values, len(self._numbers))
 
     def too_many(self, jobs: int) -> bool:
-        """Whether most are kinds of jobs that are gone."""
+        """Whether most shapes have no jobs any more."""
         return len(self._numbers) > 2 * jobs + SPARE
 
-    def anew(self, tellings: Iterable[tuple[Any, ...]]) -> list[int]:
-        """Forget all kinds but those of these jobs; their numbers."""
+    def renumber(self, rows: Iterable[tuple[Any, ...]]) -> list[int]:
+        """Forget all shapes but those of these jobs; return their new numbers."""
         self._numbers = {}
-        return [self.number(each) for each in tellings]
+        return [self.number(values) for values in rows]

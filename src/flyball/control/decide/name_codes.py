@@ -1,4 +1,4 @@
-"""Codes for names that occur again and again in a table of jobs."""
+"""Integer codes for names that recur in a table of jobs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy.typing as npt
 from flyball.core.workload import NOT_STATED
 
 
-class Names:
-    """Codes for names: the code of a name is its place in the list."""
+class NameCodes:
+    """Assigns codes to names: the code of a name is its index in the list."""
 
     def __init__(self) -> None:
         self.list: list[str] = []
         self._codes: dict[str, int] = {}
 
     def code(self, name: str) -> int:
-        """The code of a name, -1 for none."""
+        """Return the code of a name, -1 for an empty one."""
         if not name:
             return NOT_STATED
         if name not in self._codes:
@@ -27,10 +27,10 @@ class Names:
         return self._codes[name]
 
     def settle(self, codes: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-        """The same names coded in their alphabetical order, only those that occur.
+        """Recode to alphabetical order, with only the names that occur; return codes and names.
 
-        The codes given out here depend on who came first, also before a restart. A decision must
-        not depend on that.
+        The codes assigned here depend on which name came first, also before a restart. A decision
+        must not depend on that.
         """
         counts = np.bincount(codes + 1, minlength=len(self.list) + 1)
         occurring = np.flatnonzero(counts[1:]).tolist()

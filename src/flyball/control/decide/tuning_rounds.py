@@ -1,8 +1,8 @@
-"""Tuners on a live cluster: when they are asked, and what becomes of what they say.
+"""Tuners on a live cluster: when their rounds run, and how their actions become events.
 
-A tuner (`core.protocols.Tuner`) sees the state after the policy's plan and says what it would do
-further, as actions: CAP, and PREEMPT followed by START of the same job, which is another size or
-another place. Tuners are pure, and what they were given is on record: a replay finds the same.
+A tuner (`core.protocols.Tuner`) sees the state after the policy's plan and returns further actions:
+CAP, and PREEMPT followed by START of the same job, which changes its size or place. Tuners are
+pure, and their inputs are on record, so a replay gives the same actions.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from flyball.core.records import ACTION, CAP_STEP, Records, records
 from flyball.core.state import State
 from flyball.core.units import to_us
 
-START, PREEMPT, CAP = (int(ActionKind[each]) for each in ("START", "PREEMPT", "CAP"))
+START, PREEMPT, CAP = (int(ActionKind[name]) for name in ("START", "PREEMPT", "CAP"))
 TUNE_S = 60.0
-"""Between two rounds of tuners."""
+"""Default interval between two rounds of tuners."""
 LOAD = "running"
-"""The series that tuners are given a forecast of: devices held."""
+"""Series whose forecast tuners are given: devices held."""
 LEVELS = (0.05, 0.5, 0.95)
+"""Quantiles of that forecast."""
 STEP_S = 60.0
-"""Of such a forecast; fewer steps are told than there are."""
+"""Step of that forecast; it is interpolated from fewer points."""
 
 logger = logging.getLogger("flyball.control")
 
 
 class Tuning:
-    """Who changes what the policy decides, and how often.
+    """Holds the tuners that adjust decisions, and the interval of their rounds.
 
     Args:
-        tuners: by name, in the order in which they are asked.
+        tuners: tuners by name, in the order in which they run.
         every_s: seconds between two rounds.
-        settings: of theirs that were changed, as they were written (`elastic.gap_s=120`).
+        settings: changed settings of the tuners, as stated (`elastic.gap_s=120`).
     """
 
     def __init__(
@@ -55,18 +56,18 @@ class Tuning:
         self._round = self._last = -1
 
     def due(self, now_us: int) -> bool:
-        """Whether a round has begun since the last one that is settled."""
+        """Whether a round is due since the last one on record."""
         if not self.tuners:
             return False
         self._round = now_us // to_us(self.every_s)
         return self._last != self._round
 
     def settle(self) -> None:
-        """What was decided last is on record."""
+        """Note that the last round is on record."""
         self._last = self._round
 
     def adjust(self, state: State, forecast: Forecast | None) -> Records:
-        """What they would do now; nothing, if one of them fails: the queue goes on without."""
+        """Return the tuners' actions; none if one of them fails: the queue continues without."""
         plan = records(0, ACTION)
         for name, tuner in self.tuners.items():
             try:
@@ -76,35 +77,35 @@ class Tuning:
                 return records(0, ACTION)
         return plan
 
-    def expected(self, loads: Mapping[str, Any]) -> Forecast | None:
-        """What is foretold of the devices in use, minute by minute, None = nothing."""
+    def load_forecast(self, loads: Mapping[str, Any]) -> Forecast | None:
+        """Return the forecast of devices in use, minute by minute, None = there is none."""
         load = loads.get(LOAD)
         if not load:
             return None
-        told_s = load["ahead_s"]
-        ahead_s = np.arange(STEP_S, told_s[-1] + 1.0, STEP_S)
-        rows = [np.interp(ahead_s, told_s, load[each]) for each in ("p05", "p50", "p95", "mean")]
+        points_s = load["ahead_s"]
+        ahead_s = np.arange(STEP_S, points_s[-1] + 1.0, STEP_S)
+        rows = [np.interp(ahead_s, points_s, load[name]) for name in ("p05", "p50", "p95", "mean")]
         return Forecast(LEVELS, np.array(rows[:-1]), rows[-1])
 
-    def noted(self, forecast: Forecast | None) -> dict[str, Any] | None:
-        """A forecast as JSON holds it."""
+    def forecast_as_json(self, forecast: Forecast | None) -> dict[str, Any] | None:
+        """Return a forecast as JSON values."""
         if forecast is None:
             return None
         quantiles, mean = forecast.quantiles.tolist(), forecast.mean.tolist()
         return {"levels": list(forecast.levels), "quantiles": quantiles, "mean": mean}
 
-    def recalled(self, noted: Mapping[str, Any] | None) -> Forecast | None:
-        """The forecast that `noted` wrote down."""
-        if noted is None:
+    def forecast_from_json(self, values: Mapping[str, Any] | None) -> Forecast | None:
+        """Return the forecast from the result of `forecast_as_json`."""
+        if values is None:
             return None
-        levels, quantiles = tuple(noted["levels"]), np.array(noted["quantiles"], float)
-        return Forecast(levels, quantiles, np.array(noted["mean"], float))
+        levels, quantiles = tuple(values["levels"]), np.array(values["quantiles"], float)
+        return Forecast(levels, quantiles, np.array(values["mean"], float))
 
 
 # From actions to events --------------------------------------------------------------
 
 
-def tuned_acts(
+def tuning_events(
     rows: Sequence[Sequence[Any]],
     jobs: Mapping[int, Job],
     taken: Sequence[tuple[int, int]],
@@ -112,36 +113,40 @@ def tuned_acts(
     number: int,
     in_place: bool,
 ) -> list[Event]:
-    """What the adjustments of a round make the loop do.
+    """Return the events that carry out the actions of a round.
 
     Args:
-        rows: actions with the jobs' own ids.
-        jobs: as they are before the decision.
-        taken: (node, mask) pairs that others hold, or were just given.
-        number: of the decision.
-        in_place: whether a job can go on with other devices of its node without a new start.
+        rows: actions with job ids.
+        jobs: jobs as they are before the decision.
+        taken: (node, mask) pairs that jobs hold or were just given.
+        number: number of the decision.
+        in_place: whether a job can change devices within its node without a restart.
     """
-    held = Held(taken)
+    held = HeldDevices(taken)
     caps = {row[1]: row for row in rows if row[0] == CAP}
     stops = {row[1]: row for row in rows if row[0] == PREEMPT}
     starts: dict[int, list[Sequence[Any]]] = {}
     for row in rows:
         if row[0] == START:
             starts.setdefault(row[1], []).append(row)
-    acts: list[Event] = []
-    # 1. Who holds fewer devices afterwards makes room for the others.
-    for job_id in sorted(stops, key=lambda each: _count(starts.get(each, ()), jobs[each])):
-        acts += _moved(jobs[job_id], stops[job_id], starts.pop(job_id, []), held, now_us, in_place)
-    # 2. Whoever starts takes what is free now.
+    events: list[Event] = []
+    # 1. Jobs that shrink make room for the others.
+    for job_id in sorted(
+        stops, key=lambda stopped: _growth(starts.get(stopped, ()), jobs[stopped])
+    ):
+        events += _move_events(
+            jobs[job_id], stops[job_id], starts.pop(job_id, []), held, now_us, in_place
+        )
+    # 2. Starts take what is free now.
     for job_id, places in starts.items():
-        acts += _begun(jobs[job_id], places, held, now_us, number)
+        events += _start_events(jobs[job_id], places, held, now_us, number)
     # 3. Caps.
-    acts += [each for row in caps.values() for each in _capped(jobs[row[1]], row, now_us)]
-    return acts
+    events += [event for row in caps.values() for event in _cap_events(jobs[row[1]], row, now_us)]
+    return events
 
 
-class Held:
-    """Devices in use, node by node: nobody is given what another holds."""
+class HeldDevices:
+    """Tracks devices in use per node, so that none is assigned twice."""
 
     def __init__(self, taken: Sequence[tuple[int, int]]) -> None:
         self._masks: dict[int, int] = {}
@@ -159,20 +164,20 @@ class Held:
         return not any(self._masks.get(node, 0) & mask for node, mask in rows)
 
 
-def _count(starts: Sequence[Sequence[Any]], job: Job) -> int:
-    """Devices that a job has more afterwards."""
+def _growth(starts: Sequence[Sequence[Any]], job: Job) -> int:
+    """Return how many more devices a job has afterwards."""
     return sum(int(row[3]).bit_count() for row in starts) - held_devices(job)
 
 
-def _moved(
+def _move_events(
     job: Job,
     stop: Sequence[Any],
     starts: Sequence[Sequence[Any]],
-    held: Held,
+    held: HeldDevices,
     now_us: int,
     in_place: bool,
 ) -> list[Event]:
-    """A running job is set aside, or goes on with other devices."""
+    """Return the events that preempt a running job or change its devices."""
     if job.state != JobState.RUNNING:
         return []
     stopping = {"kind": EventKind.STOPPING, **_about(job, now_us), "why": "preempt"}
@@ -184,7 +189,7 @@ def _moved(
     if devices != held_devices(job) and not job.spec.elastic:
         return []
     event = {"kind": EventKind.RESIZED, **_about(job, now_us), "devices": devices}
-    event |= _why(starts[0])
+    event |= _reason_fields(starts[0])
     if in_place and {node for node, _ in new} == {node for node, _ in old}:
         held.give(old)
         if held.free(new):
@@ -197,33 +202,35 @@ def _moved(
     return [{**event, "rows": [], "wants": new}, stopping]
 
 
-def _begun(
-    job: Job, places: Sequence[Sequence[Any]], held: Held, now_us: int, number: int
+def _start_events(
+    job: Job, places: Sequence[Sequence[Any]], held: HeldDevices, now_us: int, number: int
 ) -> list[Event]:
-    """A pending job starts, perhaps with another size than it asked for."""
+    """Return the events that start a pending job, perhaps with another size than it asked for."""
     rows = [(int(row[2]), int(row[3])) for row in places]
     devices = sum(mask.bit_count() for _node, mask in rows)
     if job.state != JobState.PENDING or not held.free(rows):
         return []
     held.take(rows)
-    acts: list[Event] = []
+    events: list[Event] = []
     if job.spec.elastic and devices != size_of(job):
         event = {"kind": EventKind.RESIZED, **_about(job, now_us), "devices": devices, "rows": []}
-        acts.append({**event, **_why(places[0])})
+        events.append({**event, **_reason_fields(places[0])})
     about = {"time_us": now_us, "job": job.id, "attempt": job.attempt + 1}
-    acts.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": number})
-    return acts
+    events.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": number})
+    return events
 
 
-def _capped(job: Job, row: Sequence[Any], now_us: int) -> list[Event]:
+def _cap_events(job: Job, row: Sequence[Any], now_us: int) -> list[Event]:
     share = round(1.0 - CAP_STEP * level_of(row), 4)
     if job.state != JobState.RUNNING or share == share_of(job):
         return []
-    return [{"kind": EventKind.CAPPED, **_about(job, now_us), "share": share, **_why(row)}]
+    return [
+        {"kind": EventKind.CAPPED, **_about(job, now_us), "share": share, **_reason_fields(row)}
+    ]
 
 
 def level_of(row: Sequence[Any]) -> int:
-    """The level of an action; what has none has level 0."""
+    """Return the level of an action, 0 if it has none."""
     return int(row[7]) if len(row) > 7 else 0
 
 
@@ -231,6 +238,6 @@ def _about(job: Job, now_us: int) -> dict[str, Any]:
     return {"time_us": now_us, "job": job.id, "attempt": job.attempt}
 
 
-def _why(row: Sequence[Any]) -> dict[str, Any]:
+def _reason_fields(row: Sequence[Any]) -> dict[str, Any]:
     reason = Reason(int(row[5])).name.lower().replace("_", "-")
     return {"reason": reason, "gain": float(row[6]), "who": "tuner"}

@@ -1,4 +1,4 @@
-"""Make every recorded decision again from the journal, and compare."""
+"""Repeats every recorded decision from the journal, and compares."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from flyball.core.protocols import Tuner
 
 @dataclass
 class Verdict:
-    """What came of it.
+    """Holds the result of a verification.
 
     Attributes:
-        decisions: made again.
-        actions: in their plans.
-        differing: numbers of decisions that came out otherwise, with what differs.
+        decisions: number of repeated decisions.
+        actions: number of actions in their plans.
+        differing: numbers of decisions that came out differently, with what differs.
     """
 
     decisions: int = 0
@@ -36,10 +36,10 @@ MakeTuners = Callable[[Sequence[str], Sequence[str]], dict[str, Tuner]]
 
 
 class Verifier:
-    """Follows the events of a journal, in order.
+    """Follows the events of a journal, in order, and repeats its decisions.
 
     Args:
-        tuners: makes the tuners that a control plane says it had, with their settings.
+        tuners: makes the tuners recorded by a control plane, with their settings.
     """
 
     def __init__(self, tuners: MakeTuners | None = None) -> None:
@@ -50,7 +50,7 @@ class Verifier:
         self._waiting: list[tuple[int, Event]] = []
 
     def follow(self, events: Iterable[tuple[int, Event]]) -> Verdict:
-        """Take the next events."""
+        """Process the next events; return the result so far."""
         for seq, event in events:
             if event["kind"] == EventKind.OPENED:
                 self._absorb(seq)
@@ -61,8 +61,8 @@ class Verifier:
         return self.verdict
 
     def _open(self, event: Event) -> None:
-        """A control plane began: perhaps with another policy, or on another machine."""
-        self._book.down.clear()  # it takes its nodes to be up until it hears otherwise
+        """Start as a control plane did, perhaps with another policy or on another machine."""
+        self._book.down.clear()  # it assumes that its nodes are up until told otherwise
         nodes = nodes_of(event)
         table = Table(Demand(nodes))
         table.update(self._book.jobs)
@@ -73,8 +73,8 @@ class Verifier:
         self._decider = Decider(self._book, table, cluster, event["policy"], knobs, tuning)
 
     def _absorb(self, up_to: int) -> None:
-        """Let the book have the events up to this number."""
-        ready = [each for each in self._waiting if each[0] <= up_to]
+        """Fold the events up to this number into the live state."""
+        ready = [numbered for numbered in self._waiting if numbered[0] <= up_to]
         self._waiting = self._waiting[len(ready) :]
         for seq, event in ready:
             self._book.absorb(seq, self._book.fold([event]), [event])
@@ -84,18 +84,20 @@ class Verifier:
             why = f"decision {event['number']} comes before any control plane began"
             raise BadInput(f"the journal is damaged ({why})", "put back a backup")
         self._absorb(int(event["seen"]))
-        own = [each for _seq, each in self._waiting[len(self._waiting) - int(event["own"]) :]]
-        view, ids = self._decider.look(own, self._decider.most)
-        made = self._decider.make(view, ids, int(event["time_us"]), bool(event["is_round"]))
+        first = len(self._waiting) - int(event["own"])
+        unrecorded = [waiting for _seq, waiting in self._waiting[first:]]
+        view, ids = self._decider.look(unrecorded, self._decider.most)
+        now_us, is_round = int(event["time_us"]), bool(event["is_round"])
+        snapshot, plan, digest = self._decider.make(view, ids, now_us, is_round)
         self.verdict.decisions += 1
         self.verdict.actions += len(event["plan"]) + len(event.get("adjusted", ()))
-        if made[2] != event["digest"]:
+        if digest != event["digest"]:
             self.verdict.differing.append((int(event["number"]), "what it saw"))
-        elif made[1] != _plain(event["plan"]):
+        elif plan != _plain(event["plan"]):
             self.verdict.differing.append((int(event["number"]), "its plan"))
         elif "adjusted" in event:
-            forecast = self._decider.tuning.recalled(event["forecast"])
-            if self._decider.adjust(made[0], ids, forecast) != _plain(event["adjusted"]):
+            forecast = self._decider.tuning.forecast_from_json(event["forecast"])
+            if self._decider.adjust(snapshot, ids, forecast) != _plain(event["adjusted"]):
                 self.verdict.differing.append((int(event["number"]), "what tuners made of it"))
 
 

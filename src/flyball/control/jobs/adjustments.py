@@ -1,15 +1,15 @@
-"""What tuning did to a job: its size, its cap, its checkpoints, and why. A fold over events.
+"""Adjustments of a job: its size, its cap, its checkpoints, and why. A fold over events.
 
-All of it is under one name in a job's values, so that the journal keeps it with the job:
+They are kept under one key in a job's values, so that the journal stores them with the job:
 
     {"sequence", "devices", "share", "since_us", "moves", "saves", "wants",
      "orders": {kind: number}, "log": [...]}
 
 `devices` is the size it was last given (absent: what it asked for), `share` its cap (absent: none),
 `since_us` when the devices it holds last changed, `moves` and `saves` the attempts that were last
-moved and last told to save, `wants` the (node, mask) pairs where a job that was set aside for it is
-to go on, `orders` the number of the last order of each kind, and `log` the last
-`KEPT` of what happened.
+moved and last ordered to save, `wants` the (node, mask) pairs where a job that was preempted to be
+moved continues, `orders` the number of the last order of each kind, and `log` the last `KEPT`
+adjustments.
 """
 
 from __future__ import annotations
@@ -24,66 +24,67 @@ from flyball.core.live import Cap, Checkpoint, Event, EventKind, Resize
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 
 TUNED = "tuned"
+"""Key of the adjustments in a job's values."""
 KEPT = 200
-"""Entries of a log; what is older is in the journal's events."""
+"""Maximum number of log entries; older ones are in the journal's events."""
 NO_CAP = 1.0
 
 
 def size_of(job: Job) -> int:
-    """Devices it is to have, 0 = as many as it asked for."""
+    """Return the size it was last given, 0 = as many devices as it asked for."""
     return int(job.values.get(TUNED, {}).get("devices", 0))
 
 
 def share_of(job: Job) -> float:
-    """The part of its devices that it may use."""
+    """Return the share of its devices that it may use."""
     return float(job.values.get(TUNED, {}).get("share", NO_CAP))
 
 
 def held_since_us(job: Job) -> int:
-    """Since when it has held just the devices that it holds now."""
+    """Return since when it has held exactly the devices it holds now."""
     began_us = job.started_us or job.since_us
     return max(began_us, int(job.values.get(TUNED, {}).get("since_us", 0)))
 
 
 def device_milli(job: Job) -> int:
-    """Thousandths of devices that the running attempt holds."""
+    """Return the thousandths of devices that the running attempt holds."""
     share = job.spec.milli if job.spec.gpus else MILLI_PER_DEVICE
     return held_devices(job) * share
 
 
 def held_devices(job: Job) -> int:
-    """Devices that the running attempt holds."""
+    """Return the number of devices that the running attempt holds."""
     return sum(row.mask.bit_count() for row in job.rows)
 
 
-def wants_of(job: Job) -> list[tuple[int, int]]:
-    """Where a job that was set aside is to go on: (node, mask) pairs, none = wherever it fits."""
+def resume_rows(job: Job) -> list[tuple[int, int]]:
+    """Return the (node, mask) pairs where a preempted job continues; none = anywhere it fits."""
     return [(int(node), int(mask)) for node, mask in job.values.get(TUNED, {}).get("wants", ())]
 
 
 def tuning_of(job: Job, how: str = "") -> dict[str, Any] | None:
-    """What it has now and what was done to it, None = nothing ever was.
+    """Return its size, its cap and the log of adjustments; None = it was never adjusted.
 
     Args:
-        how: by what means the engine keeps it to its cap.
+        how: the means by which the engine enforces the cap.
     """
     about = job.values.get(TUNED)
     if about is None:
         return None
     devices = held_devices(job) or size_of(job)
     by = job.values.get("cap_by") or how
-    known = scaling_of(job)
+    scaling = scaling_of(job)
     return {
         "devices": devices,
         "share": share_of(job),
         "by": by,
-        "parallel": known.parallel if known else None,
+        "parallel": scaling.parallel if scaling else None,
         "log": about["log"],
     }
 
 
 def orders_of(job: Job) -> Iterator[Resize | Cap | Checkpoint]:
-    """What the engine must have been told of a running attempt. To tell it again does no harm."""
+    """Yield the orders the engine must have for a running attempt; they may be repeated."""
     about = job.values.get(TUNED)
     if about is None or job.state != JobState.RUNNING:
         return
@@ -96,18 +97,18 @@ def orders_of(job: Job) -> Iterator[Resize | Cap | Checkpoint]:
         yield Checkpoint(*token, orders[EventKind.CHECKPOINTED])
 
 
-# What each kind of event makes of a job ----------------------------------------------
+# How each kind of event changes a job ------------------------------------------------
 
 
 def resized(job: Job, event: Event) -> Job:
-    """Other devices at once (rows), or another size from the next start on (none)."""
+    """Change the devices at once (with rows), or the size from the next start on (without)."""
     if event["attempt"] != job.attempt:
         return job
     devices = int(event["devices"])
     before = held_devices(job) or size_of(job)
     if not event["rows"]:
         change = {"devices": devices, "wants": event.get("wants", [])}
-        return _noted(job, event, before, devices, change)
+        return _logged(job, event, before, devices, change)
     if job.state != JobState.RUNNING:
         return job
     time_us = int(event["time_us"])
@@ -115,11 +116,11 @@ def resized(job: Job, event: Event) -> Job:
     rows = tuple(Row(int(node), int(mask)) for node, mask in event["rows"])
     job = replace(job, rows=rows, service_us=job.service_us + used_us)
     change = {"devices": devices, "since_us": time_us, "moves": job.attempt}
-    return _noted(job, event, before, devices, change)
+    return _logged(job, event, before, devices, change)
 
 
-def settled(job: Job) -> Job:
-    """It starts, wherever that is: nothing is wanted any more."""
+def placed(job: Job) -> Job:
+    """Drop the place where it was to continue: it starts now, wherever that is."""
     about = job.values.get(TUNED)
     if about is None or not about.get("wants"):
         return job
@@ -127,22 +128,22 @@ def settled(job: Job) -> Job:
 
 
 def capped(job: Job, event: Event) -> Job:
-    """It may use another part of its devices, also when it starts again."""
+    """Change the cap; it also holds for later attempts."""
     if event["attempt"] != job.attempt:
         return job
     share = float(event["share"])
-    return _noted(job, event, share_of(job), share, {"share": share})
+    return _logged(job, event, share_of(job), share, {"share": share})
 
 
 def checkpointed(job: Job, event: Event) -> Job:
-    """It was told to save what it has."""
+    """Note that it was ordered to save a checkpoint."""
     if event["attempt"] != job.attempt or job.state != JobState.RUNNING:
         return job
-    return _noted(job, event, None, None, {"saves": job.attempt})
+    return _logged(job, event, None, None, {"saves": job.attempt})
 
 
-def _noted(job: Job, event: Event, before: Any, after: Any, change: dict[str, Any]) -> Job:
-    """Number the order and put it into the log."""
+def _logged(job: Job, event: Event, before: Any, after: Any, change: dict[str, Any]) -> Job:
+    """Number the order and append it to the log."""
     about = job.values.get(TUNED, {"sequence": 0, "orders": {}, "log": []})
     sequence, kind = about["sequence"] + 1, str(event["kind"])
     entry = {
@@ -154,8 +155,8 @@ def _noted(job: Job, event: Event, before: Any, after: Any, change: dict[str, An
     }
     orders = {**about["orders"], kind: sequence}
     log = [*about["log"], entry][-KEPT:]
-    made = {**about, **change, "sequence": sequence, "orders": orders, "log": log}
-    return replace(job, values={**job.values, TUNED: made})
+    tuned = {**about, **change, "sequence": sequence, "orders": orders, "log": log}
+    return replace(job, values={**job.values, TUNED: tuned})
 
 
 def size_changes(jobs: Iterable[Job]) -> list[SizeChange]:

@@ -1,4 +1,4 @@
-"""How every job ended that has: a byte each, since a control plane keeps them for good."""
+"""Final states of all ended jobs, one byte each, since the control plane keeps them for ever."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from flyball.core.jobs import JobState
 
 STATES = (None, *(state for state in JobState if state.final))
-"""A byte is a place in here; 0 = it has not ended."""
+"""Final state of each byte value; 0 = the job has not ended."""
 CODES = {state: code for code, state in enumerate(STATES)}
-ROOM = 1024
+INITIAL_SIZE = 1024
 
 
 class Ended(Mapping[int, JobState]):
-    """Final states by job id. Ids are given out one after the other, so they are places."""
+    """Maps job ids to final states. Ids are consecutive, so they serve as indices."""
 
     def __init__(self, pairs: Iterable[tuple[int, JobState]] = ()) -> None:
-        self._codes = bytearray(ROOM)
+        self._codes = bytearray(INITIAL_SIZE)
         self._count = 0
         for job_id, state in pairs:
             self[job_id] = state
@@ -44,7 +44,7 @@ class Ended(Mapping[int, JobState]):
 
     @property
     def last(self) -> int:
-        """The highest id among them, 0 if there is none."""
+        """Return the highest id of an ended job, 0 if there is none."""
         return len(self._codes.rstrip(b"\0")) - 1 if self._count else 0
 
     def _code(self, job_id: int) -> int:

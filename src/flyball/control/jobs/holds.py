@@ -1,7 +1,7 @@
-"""Jobs that may not start yet: held by somebody, or submitted to begin at a later time.
+"""Jobs that may not start yet: held by a user, or submitted to begin at a later time.
 
-A job's values say so under `HELD`: `by` (who holds it) and `until_us` (when it may begin). Both
-come from events alone, so a view of the jobs that may start can be made again from the journal.
+A job's values keep both under `HELD`: `by` (the user that holds it) and `until_us` (when it may
+begin). They come from events alone, so the journal is enough to tell which jobs may start.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from flyball.control.journal.store import Journal
 
 HELD = "held"
-"""In a job's values."""
+"""Key of the hold in a job's values."""
 
 
 def is_held(job: Job) -> bool:
-    """Whether it waits and may not start yet, whatever is free."""
+    """Whether it is pending and may not start yet, whatever is free."""
     return job.state == JobState.PENDING and HELD in job.values
 
 
 def holder(job: Job) -> str | None:
-    """Who holds it; None if nobody does."""
-    found: str | None = job.values.get(HELD, {}).get("by")
-    return found
+    """Return the user that holds it; None if it is not held."""
+    by: str | None = job.values.get(HELD, {}).get("by")
+    return by
 
 
 def begins_us(job: Job) -> int:
-    """When it may begin; 0 if that is not stated or the time has come."""
+    """Return when it may begin; 0 if no time was stated or the time has come."""
     return int(job.values.get(HELD, {}).get("until_us", 0))
 
 
 def token(job: Job) -> str:
-    """Why a held job waits, in a word."""
+    """Return the reason token of a held job."""
     return "held" if holder(job) is not None else "begins-later"
 
 
 def view(job: Job) -> dict[str, Any] | None:
-    """What keeps a job from starting, as the API shows it; None if nothing does."""
+    """Return the hold of a job as the API shows it; None if it is not held."""
     if not is_held(job):
         return None
     begins = begins_us(job)
     return {"by": holder(job), "begin_time": begins / US_PER_S if begins else None}
 
 
-# What events make of a job -----------------------------------------------------------
+# How events change a job -------------------------------------------------------------
 
 
 def _with(job: Job, held: Mapping[str, Any]) -> Job:
@@ -61,7 +61,7 @@ def _with(job: Job, held: Mapping[str, Any]) -> Job:
 
 
 def submitted(job: Job) -> Job:
-    """A job that has just been submitted, held if it asked for that."""
+    """Return a new job, held if its spec asks for that."""
     spec, held = job.spec, dict[str, Any]()
     if spec.hold:
         held["by"] = spec.user
@@ -71,33 +71,33 @@ def submitted(job: Job) -> Job:
 
 
 def held(job: Job, event: Event) -> Job:
-    """Somebody holds it."""
+    """Hold a pending job."""
     if job.state != JobState.PENDING:
         return job
     return _with(job, {**job.values.get(HELD, {}), "by": str(event.get("by", ""))})
 
 
 def released(job: Job, event: Event) -> Job:
-    """Somebody releases it, or the time at which it may begin has come."""
+    """Release it: a user did, or its time to begin has come."""
     gone = "until_us" if event.get("why") == "begin" else "by"
     left = {name: value for name, value in job.values.get(HELD, {}).items() if name != gone}
     return _with(job, left)
 
 
-# Asking for it -----------------------------------------------------------------------
+# Requests ----------------------------------------------------------------------------
 
 
 class Holds:
-    """Holds and releases waiting jobs, on record when a call returns."""
+    """Holds and releases pending jobs; a call returns when that is on record."""
 
     def __init__(self, book: Book, journal: Journal, now_us: Callable[[], int]) -> None:
         self._book, self._journal, self._now_us = book, journal, now_us
 
     def hold(self, jobs: Sequence[int], by: str, who: str) -> list[int]:
-        """Keep waiting jobs from starting; those that wait.
+        """Keep pending jobs from starting; return the ids of those that are held now.
 
         Raises:
-            Conflict: none of them waits.
+            Conflict: none of them is pending.
         """
         waiting = [job for job in self._active(jobs) if job.state == JobState.PENDING]
         if jobs and not waiting:
@@ -108,12 +108,12 @@ class Holds:
         return self._record(EventKind.HELD, waiting, {"by": by, "who": who})
 
     def release(self, jobs: Sequence[int], who: str) -> list[int]:
-        """Let held jobs start as soon as they can; those that were held."""
+        """Let held jobs start as soon as they can; return the ids of those that were held."""
         kept = [job for job in self._active(jobs) if holder(job) is not None]
         return self._record(EventKind.RELEASED, kept, {"why": "release", "who": who})
 
     def due(self, jobs: Iterable[Job], now_us: int) -> list[Event]:
-        """Releases of jobs whose time to begin has come, to be recorded with a decision."""
+        """Return the releases of jobs whose time to begin has come, for the next decision."""
         return [
             {"kind": EventKind.RELEASED, "time_us": now_us, "job": job.id, "why": "begin"}
             for job in jobs
@@ -122,7 +122,7 @@ class Holds:
 
     def _active(self, jobs: Sequence[int]) -> list[Job]:
         with self._book.lock:
-            return [self._book.jobs[each] for each in jobs if each in self._book.jobs]
+            return [self._book.jobs[job_id] for job_id in jobs if job_id in self._book.jobs]
 
     def _record(self, kind: EventKind, jobs: Sequence[Job], more: dict[str, str]) -> list[int]:
         now_us = self._now_us()

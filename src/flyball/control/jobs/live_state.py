@@ -1,12 +1,12 @@
-"""The book: what is true now, as a fold over the journal's events.
+"""The live state: what is true now, folded from the journal's events.
 
-    changes = book.fold(events)      what these events would make of the jobs; changes nothing
+    changes = book.fold(events)      the jobs as these events would leave them; changes nothing
     ...                              the same transaction writes the events and the changed jobs
     book.absorb(seq, changes)        once it is durable
 
-The fold is pure: the same events in the same order give the same book, today and in a replay.
-An event that no longer makes sense where it falls (the start of a job that was cancelled
-a moment before) changes nothing.
+The fold is pure: the same events in the same order give the same state, now and in a replay.
+An event that no longer applies when its turn comes (the start of a job that was cancelled just
+before) changes nothing.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from flyball.core.units import MILLI_PER_DEVICE
 
 Changes = Mapping[int, Job]
 PREDICTION = "predicted_s"
-"""In a job's values: (like jobs ended, *quantiles of its run time in seconds)."""
+"""Key in a job's values: (number of like jobs that ended, *quantiles of its run time, seconds)."""
 WISHES = (
     *(EventKind.SUBMITTED, EventKind.CANCEL, EventKind.NODE, EventKind.PREDICTED),
     *(EventKind.RESIZED, EventKind.HELD, EventKind.RELEASED),
 )
+"""Kinds of events that call for a new decision."""
 
 
 class Book:
-    """Every active job, and how the others ended.
+    """Holds every active job, and the final states of the others.
 
     Attributes:
-        lock: held while the book changes; hold it to read more than one thing.
+        lock: held while the state changes; hold it to read several attributes consistently.
         seq: number of the last event absorbed.
         jobs: the active ones, by id.
-        busy: those of them that do not pend.
-        ended: the final state of the others.
+        busy: the active jobs that are not pending.
+        ended: final states, by id.
         down: nodes that are down.
-        wishes: how often somebody outside asked for something, or a node changed.
+        wishes: number of events absorbed that call for a new decision.
     """
 
     def __init__(self) -> None:
@@ -56,29 +57,29 @@ class Book:
     def load(
         self, seq: int, active: Iterable[Job], ended: Iterable[tuple[int, JobState]], down: set[int]
     ) -> None:
-        """Begin with what the journal's table of current states says."""
+        """Start from the current states in the journal's tables."""
         with self.lock:
             self.seq = seq
             self.jobs = {job.id: job for job in active}
-            self.busy = {job.id: job for job in self.jobs.values() if not _pends(job)}
+            self.busy = {job.id: job for job in self.jobs.values() if not _is_pending(job)}
             self.ended = Ended(ended)
             self.down = set(down)
             for watcher in self.watchers:
                 watcher(self.jobs)
 
     def get(self, job_id: int) -> Job | None:
-        """An active job."""
+        """Return an active job, None if there is none of that id."""
         return self.jobs.get(job_id)
 
     def fold(self, events: Sequence[Event]) -> dict[int, Job]:
-        """The jobs that these events change, as they are afterwards."""
+        """Return the jobs that these events change, as they are afterwards."""
         changed: dict[int, Job] = {}
         for event in events:
             kind = event["kind"]
             if kind == EventKind.SUBMITTED:
                 job_id = int(event["job"])
-                known = job_id in changed or job_id in self.jobs or job_id in self.ended
-                if not known:
+                exists = job_id in changed or job_id in self.jobs or job_id in self.ended
+                if not exists:
                     changed[job_id] = _submitted(event)
                 continue
             if kind == EventKind.PREDICTED:
@@ -94,26 +95,26 @@ class Book:
         return changed
 
     def _predicted(self, event: Event, changed: Changes) -> dict[int, Job]:
-        """The jobs that a prediction is about, if they have not ended."""
-        made = {}
-        for job_id, *found in event["runs"]:
+        """Return the active jobs of a prediction, with its values."""
+        predicted = {}
+        for job_id, *run in event["runs"]:
             job = changed.get(job_id) or self.jobs.get(job_id)
             if job is not None and not job.state.final:
-                made[job_id] = replace(job, values={**job.values, PREDICTION: found})
-        return made
+                predicted[job_id] = replace(job, values={**job.values, PREDICTION: run})
+        return predicted
 
     def absorb(self, seq: int, changes: Changes, events: Sequence[Event] = ()) -> None:
-        """Make the changes true.
+        """Apply changes that are durable.
 
         Args:
             seq: number of the last event they come from.
-            changes: what `fold` gave.
-            events: these events themselves, for what is not about a job.
+            changes: the result of `fold`.
+            events: the events themselves, for those that are not about a job.
         """
         with self.lock:
             self.seq = seq
             for job in changes.values():
-                if job.state.final or _pends(job):
+                if job.state.final or _is_pending(job):
                     self.busy.pop(job.id, None)
                 else:
                     self.busy[job.id] = job
@@ -130,15 +131,15 @@ class Book:
                 watcher(changes)
 
 
-def _pends(job: Job) -> bool:
+def _is_pending(job: Job) -> bool:
     return job.state == JobState.PENDING
 
 
-# What each kind of event makes of a job --------------------------------------------
+# How each kind of event changes a job ----------------------------------------------
 
 
 def _submitted(event: Event) -> Job:
-    # What is submitted was checked before; a history may hold fields of a newer version.
+    # Submissions were checked before; a history may hold fields of a newer version.
     spec = JobSpec.of(event["spec"], ignore_unknown=True)
     return holds.submitted(Job.submitted(int(event["job"]), spec, int(event["time_us"])))
 
@@ -146,11 +147,11 @@ def _submitted(event: Event) -> Job:
 def _intended(job: Job, event: Event) -> Job:
     if job.state != JobState.PENDING or event["attempt"] != job.attempt + 1:
         return job
-    if holds.is_held(job):  # since it was decided; it starts with a later decision
+    if holds.is_held(job):  # held after the decision; a later decision starts it
         return job
     rows = tuple(Row(int(node), int(mask)) for node, mask in event["rows"])
     return replace(
-        adjustments.settled(job),
+        adjustments.placed(job),
         state=JobState.RUNNING,
         attempt=job.attempt + 1,
         rows=rows,
@@ -212,10 +213,10 @@ def _requeued(job: Job, event: Event) -> Job:
 
 
 def _over(job: Job, event: Event) -> Job:
-    """The attempt is over: its devices are free, and what it used is booked."""
+    """End the attempt: free its devices and add up what it used."""
     held_us = max(0, int(event["over_us"]) - adjustments.held_since_us(job))
     used_us = held_us * adjustments.device_milli(job) / MILLI_PER_DEVICE
-    values = usage.added(job, int(event["over_us"]), event.get("values", {}))
+    values = usage.add_attempt(job, int(event["over_us"]), event.get("values", {}))
     return replace(job, rows=(), service_us=job.service_us + used_us, values=values)
 
 

@@ -1,4 +1,4 @@
-"""Where a job's output may go: anywhere but into the files that the control plane itself keeps."""
+"""Checks where a job's output goes: anywhere but into the control plane's own files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from flyball.core.errors import BadInput
 from flyball.core.jobs import JobSpec
 
 LOGS = "logs"
-"""The folder below the state folder that is meant for output."""
+"""The folder of the state folder that is meant for output."""
 
 
 class OutputGuard:
-    """Refuses output that would be written over the journal, a claim, the token or the like.
+    """Refuses output that could overwrite the journal, a claim, the token or other state files.
 
     Args:
         state: the state folder.
@@ -27,7 +27,7 @@ class OutputGuard:
         """Check where the output of a job really goes, links and `..` resolved.
 
         Raises:
-            BadInput: into the state folder, but not into its folder for logs.
+            BadInput: it goes into the state folder, but not into its folder for logs.
         """
         for option, path in (("-o", spec.stdout), ("-e", spec.stderr)):
             if not path:

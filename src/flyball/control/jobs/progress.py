@@ -1,8 +1,8 @@
-"""What jobs last said of themselves: to the API, or to the agent, which publishes it.
+"""The latest values that jobs reported: to the API, or to the agent, which publishes them.
 
-A job's last report often comes a moment before its end, and the agent publishes once a second: an
-end is on record before it is known. So jobs that ended are kept for a little while, and what they
-had said by then follows as an event of its own. The book knows nothing of it: no decision does.
+A job's last report often comes just before its end, and the agent publishes once a second, so an
+end is often recorded before the last report arrives. Ended jobs are therefore kept for a few
+seconds, and their last values follow as a separate event. Decisions do not use them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from flyball.core.live import Event, EventKind, Report
 from flyball.core.units import US_PER_S
 
 PROGRESS = "progress"
-"""In a job's values."""
+"""Key of the last report in a job's values."""
 PREFIX = "application."
+"""Prefix of the agent's series of what jobs report."""
 LATE_US = 5 * US_PER_S
-"""For so long after its end something may still be heard of a job."""
+"""How long after its end reports of a job are still accepted."""
 RECALLED_S = 86_400.0
-MOST_RECALLED = 100
-"""Jobs that were running as a control plane began, and are looked up in stored telemetry."""
+"""How far back stored telemetry is read after a restart."""
+MAX_RECALLED = 100
+"""Maximum number of running jobs that are looked up in stored telemetry after a restart."""
 
 
 class Agent(Protocol):
-    """What the agent heard: `monitor.reader.Telemetry`."""
+    """Reads what the agent received: `monitor.reader.Telemetry`."""
 
     def latest(self) -> dict[str, Any]: ...
     def names(self) -> Sequence[str]: ...
@@ -37,74 +39,74 @@ class Agent(Protocol):
 
 
 class Progress:
-    """The last of each value that an active job reported, and of jobs that have just ended."""
+    """Holds the latest of each value reported by active jobs and by jobs that just ended."""
 
     def __init__(
         self, book: Book, agent: Callable[[], Agent | None], now_us: Callable[[], int]
     ) -> None:
         self._book, self._agent, self._now_us = book, agent, now_us
-        self._said: dict[int, dict[str, Any]] = {}
+        self._reported: dict[int, dict[str, Any]] = {}
         self._ended: dict[int, tuple[int, Job]] = {}
-        self._sensed_us = 0
+        self._polled_us = 0
 
     def of(self, job: Job) -> dict[str, Any] | None:
-        """What it last said; of one that ended a while ago, what is on record."""
+        """Return its latest reported values; for a job that ended a while ago, those on record."""
         if not job.state.final:
-            self._sense()
-        return self._said.get(job.id) or job.values.get(PROGRESS)
+            self._poll_agent()
+        return self._reported.get(job.id) or job.values.get(PROGRESS)
 
     def hear(self, job: int, values: Mapping[str, Any]) -> None:
-        """A job has said something."""
-        self._said[job] = {**self._said.get(job, {}), **values}
+        """Take in values that a job reported."""
+        self._reported[job] = {**self._reported.get(job, {}), **values}
 
-    def _sense(self) -> None:
-        """Take what the agent published of jobs that are known, at most once a second."""
+    def _poll_agent(self) -> None:
+        """Take in what the agent published about these jobs, at most once a second."""
         agent, now_us = self._agent(), self._now_us()
-        if agent is None or now_us - self._sensed_us < US_PER_S:
+        if agent is None or now_us - self._polled_us < US_PER_S:
             return
-        self._sensed_us = now_us
+        self._polled_us = now_us
         for name, value in agent.latest().items():
-            job, field = _named(name)
+            job, field = _parse(name)
             if job in self._book.jobs or job in self._ended:
                 self.hear(job, {field: value})
 
     def recall(self, jobs: Collection[int]) -> None:
-        """Look up what jobs said before this control plane began; they may say no more.
+        """Look up what jobs reported before this control plane started; they may not report again.
 
-        The agent began anew as well, and these are its files of a day: nobody waits for it.
+        The agent restarted as well, so a day of its files is read, in a thread of its own.
         """
         agent = self._agent()
         if agent is not None and jobs:
-            wanted = set(sorted(jobs)[-MOST_RECALLED:])
-            threading.Thread(target=self._look_up, args=(agent, wanted), daemon=True).start()
+            newest = set(sorted(jobs)[-MAX_RECALLED:])
+            threading.Thread(target=self._read_telemetry, args=(agent, newest), daemon=True).start()
 
-    def _look_up(self, agent: Agent, jobs: Collection[int]) -> None:
+    def _read_telemetry(self, agent: Agent, jobs: Collection[int]) -> None:
         for name in agent.names():
-            job, field = _named(name)
+            job, field = _parse(name)
             if job in jobs:
                 _times, values = agent.series(name, RECALLED_S)
                 if len(values):
-                    self._said[job] = {field: float(values[-1]), **self._said.get(job, {})}
+                    self._reported[job] = {field: float(values[-1]), **self._reported.get(job, {})}
 
     # For the loop and the journal ------------------------------------------------------
 
     def understood(
         self, reports: Sequence[Report], jobs: dict[int, Job], now_us: int
     ) -> list[Event]:
-        """The events that reports give rise to; of an end, with what the job last said."""
+        """Turn reports into events; an end carries the job's latest reported values."""
         events = events_of(reports, jobs, now_us)
         if events:
-            self._sense()
-        return [self._noted(each) for each in events]
+            self._poll_agent()
+        return [self._with_progress(event) for event in events]
 
-    def _noted(self, event: Event) -> Event:
-        said = self._said.get(event["job"])
-        if not said or event["kind"] not in (EventKind.ENDED, EventKind.REQUEUED):
+    def _with_progress(self, event: Event) -> Event:
+        values = self._reported.get(event["job"])
+        if not values or event["kind"] not in (EventKind.ENDED, EventKind.REQUEUED):
             return event
-        return {**event, "values": {**event.get("values", {}), PROGRESS: said}}
+        return {**event, "values": {**event.get("values", {}), PROGRESS: values}}
 
     def fold(self, events: Sequence[Event]) -> dict[int, Job]:
-        """What events make of the jobs: the book's fold, and last words after an end."""
+        """Fold events into jobs: the live state's fold, and reports that arrive after an end."""
         changes = self._book.fold(events)
         for event in events:
             if event["kind"] == EventKind.REPORTED and event["job"] in self._ended:
@@ -113,7 +115,7 @@ class Progress:
         return changes
 
     def settle(self, events: Sequence[Event], changes: Mapping[int, Job]) -> dict[int, Job]:
-        """The changes that these events, now on record, made: not what is said after an end."""
+        """Note what is now on record; return the changes without those made after an end."""
         now_us = self._now_us()
         for job in changes.values():
             if job.state.final:
@@ -126,33 +128,33 @@ class Progress:
         return {id_: job for id_, job in changes.items() if id_ not in after}
 
     def late(self) -> list[Event]:
-        """Last words of jobs that ended a moment ago, again and again until they are on record.
+        """Return late reports of jobs that ended, again in each cycle until they are on record.
 
-        Of those who have none nothing is kept here any more.
+        Jobs without one are forgotten.
         """
         if not self._ended:
             return []
-        self._sense()
+        self._poll_agent()
         now_us = self._now_us()
         events: list[Event] = []
         for since_us, job in list(self._ended.values()):
             if now_us - since_us < LATE_US:
-                break  # and whoever ended after it as well
-            said = self._said.get(job.id)
-            if said and said != job.values.get(PROGRESS):
+                break  # all that follow ended later
+            values = self._reported.get(job.id)
+            if values and values != job.values.get(PROGRESS):
                 about = {"kind": EventKind.REPORTED, "time_us": now_us, "job": job.id}
-                events.append({**about, "values": said})
+                events.append({**about, "values": values})
             else:
                 self._forget(job.id)
         return events
 
     def _forget(self, job: int) -> None:
         self._ended.pop(job, None)
-        self._said.pop(job, None)
+        self._reported.pop(job, None)
 
 
-def _named(name: str) -> tuple[int, str]:
-    """Job and field of `application.17.loss`; (0, "") for any other name."""
+def _parse(name: str) -> tuple[int, str]:
+    """Return job and field of `application.17.loss`; (0, "") for any other name."""
     number, dot, field = name.removeprefix(PREFIX).partition(".")
     if not name.startswith(PREFIX) or not dot or not number.isdecimal():
         return 0, ""

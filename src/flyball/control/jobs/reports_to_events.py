@@ -1,4 +1,4 @@
-"""What an engine's reports mean for the jobs they are about."""
+"""Turns an engine's reports into events about jobs."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from typing import Any
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind, Report
 
-MOST_LOST = 10
-"""A job whose supervisor is lost more often than this is not tried again."""
+MAX_LOST = 10
+"""Maximum number of times a job is requeued because its supervisor was lost."""
 
-OF_WHY = {
+STATE_OF_CAUSE = {
     "limit": JobState.TIMEOUT,
     "memory": JobState.OUT_OF_MEMORY,
     "boot": JobState.BOOT_FAIL,
     "processes": JobState.FAILED,
 }
+"""Final state for each cause of an end other than an exit or a stop."""
 
 
 def events_of(reports: Iterable[Report], jobs: dict[int, Job], now_us: int) -> list[Event]:
-    """The events that reports give rise to; none for what is known already."""
-    made = []
+    """Return the events that reports cause; reports that add nothing new cause none."""
+    events = []
     for report in reports:
         job = jobs.get(report.job)
         if job is None or job.attempt != report.attempt or job.state == JobState.PENDING:
             continue
         event = _event_of(report, job, now_us)
         if event is not None:
-            made.append(event)
-    return made
+            events.append(event)
+    return events
 
 
 def _event_of(report: Report, job: Job, now_us: int) -> Event | None:
@@ -47,17 +48,21 @@ def _event_of(report: Report, job: Job, now_us: int) -> Event | None:
         return {"kind": EventKind.ENDED, **about, "state": JobState.CANCELLED, "values": values}
     if report.what == "void":
         return {"kind": EventKind.REQUEUED, **about, "why": "void"}
-    if job.spec.requeue and job.failures < MOST_LOST:
+    if job.spec.requeue and job.failures < MAX_LOST:
         return {"kind": EventKind.REQUEUED, **about, "why": "lost"}
     reason = "supervisor-lost"
     return {"kind": EventKind.ENDED, **about, "state": JobState.NODE_FAIL, "reason": reason}
 
 
 def _end(job: Job, values: dict[str, Any]) -> dict[str, Any]:
-    """What an end that its supervisor recorded makes of a job."""
+    """Return the event fields for an end that the supervisor recorded."""
     why = str(values.get("why", "exit"))
-    if why in OF_WHY:
-        return {"kind": EventKind.ENDED, "state": OF_WHY[why], "reason": values.get("message", "")}
+    if why in STATE_OF_CAUSE:
+        return {
+            "kind": EventKind.ENDED,
+            "state": STATE_OF_CAUSE[why],
+            "reason": values.get("message", ""),
+        }
     if why == "stopped" and job.stopping == "preempt":
         return {"kind": EventKind.REQUEUED, "why": "preempt"}
     if why == "stopped" and job.stopping == "cancel":

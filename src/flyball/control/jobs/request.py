@@ -1,4 +1,4 @@
-"""What a job's request comes to on the devices that there are.
+"""Translates a job's request into the devices of this cluster.
 
 Cores are the devices of a cluster without accelerators; elsewhere accelerators are, and cores
 and memory are demands on the host.
@@ -25,17 +25,13 @@ from flyball.physics.goodput import growth, stated_part
 
 CORE = "CPU1"
 """The device type that is one core."""
-
-
-MOST_DEVICES = 65_536
-"""That a job may ask for."""
-MOST_MODELS = 4096
-"""Names of models of which it is remembered what is known: anybody may send any name."""
-
-
+MAX_DEVICES = 65_536
+"""Maximum number of devices that a job may ask for."""
+MAX_MODELS = 4096
+"""Maximum number of model names whose properties are cached: users may send any name."""
 LIMITS: dict[str, tuple[float, float]] = {
-    "cpus": (1, MOST_DEVICES),
-    "gpus": (0, MOST_DEVICES),
+    "cpus": (1, MAX_DEVICES),
+    "gpus": (0, MAX_DEVICES),
     "milli": (1, MILLI_PER_DEVICE),
     "memory_mib": (0, 2**31 - 1),
     "max_processes": (0, 2**22),
@@ -44,12 +40,12 @@ LIMITS: dict[str, tuple[float, float]] = {
     "priority": (-1e9, 1e9),
     "array_limit": (0, 2**31 - 1),
 }
-"""Beyond these a job could not be written down, and no later decision could be made."""
-_limited = operator.attrgetter(*LIMITS)
+"""Allowed range of each value: beyond it a job could not be stored and decisions would fail."""
+_limited_values = operator.attrgetter(*LIMITS)
 
 
 class Asks(NamedTuple):
-    """A request in the scheduler's units, as in `core.workload.Workload`."""
+    """Holds a request in the scheduler's units, as in `core.workload.Workload`."""
 
     devices: int
     milli: int
@@ -58,11 +54,11 @@ class Asks(NamedTuple):
 
 
 class Demand:
-    """Requests in terms of one cluster.
+    """Translates requests for one cluster.
 
     Attributes:
-        device: the type on which estimates are taken to be true.
-        default_us: expected of a job that states nothing.
+        device: the type that estimates refer to.
+        default_us: the run time assumed for a job that states none.
     """
 
     def __init__(self, nodes: Sequence[LiveNode]) -> None:
@@ -74,30 +70,30 @@ class Demand:
         self._largest, self._total = max(sizes), sum(sizes)
 
     def of(self, spec: JobSpec) -> Asks:
-        """What a job asks for here."""
+        """Return what a job asks for on this cluster."""
         if self.by_cores:
             return Asks(-(-spec.cpus // self.cores_each), MILLI_PER_DEVICE, 0, spec.memory_mib)
         milli = spec.milli if spec.gpus else MILLI_PER_DEVICE
         return Asks(spec.gpus, milli, spec.cpus * MILLI_PER_CORE, spec.memory_mib)
 
     def range_of(self, spec: JobSpec) -> tuple[int, int]:
-        """Devices that it can go on with: least and most, both 0 if they cannot change."""
-        each = self.cores_each if self.by_cores else 1
-        return -(-spec.least // each), spec.most // each
+        """Return the least and most devices it can run with, both 0 if it is rigid."""
+        cores = self.cores_each if self.by_cores else 1
+        return -(-spec.least // cores), spec.most // cores
 
     def check(self, spec: JobSpec) -> None:
-        """Raise BadInput for a request that makes no sense here, whatever the size of nodes."""
+        """Raise BadInput for a request that is invalid here, whatever the size of the nodes."""
         if spec.kind and spec.kind not in CLASS_LABELS:
             raise UnknownName("workload class", spec.kind, CLASS_LABELS)
-        for (name, (low, high)), value in zip(LIMITS.items(), _limited(spec), strict=True):
-            if not low <= value <= high:  # what is not a number never is
+        for (name, (low, high)), value in zip(LIMITS.items(), _limited_values(spec), strict=True):
+            if not low <= value <= high:  # NaN fails as well
                 raise BadInput(f"{name} is {value}", f"from {low:g} to {high:g}")
         if self.by_cores and spec.gpus:
             raise BadInput(
                 f"{spec.gpus} GPUs asked for, and no node has one",
                 "leave out --gpus; cores are asked for with -c",
             )
-        stated_part(spec.model)  # refuses one that is none
+        stated_part(spec.model)  # raises if the stated part is not valid
         if spec.least or spec.most:
             self._check_range(spec)
 
@@ -106,19 +102,19 @@ class Demand:
         least, most = self.range_of(spec)
         if not asked or spec.milli < MILLI_PER_DEVICE:
             raise BadInput("only whole GPUs or cores can change in number", "leave out --elastic")
-        if not 1 <= least <= asked <= most <= MOST_DEVICES:
+        if not 1 <= least <= asked <= most <= MAX_DEVICES:
             raise BadInput(
                 f"elastic from {spec.least} to {spec.most}, and asks for {asked}",
                 "what it asks for must lie between the two",
             )
 
     def check_growth(self, spec: JobSpec) -> None:
-        """Refuse a new elastic job that could never have as many devices as it can go on with.
+        """Refuse a new elastic job whose maximum exceeds what the cluster has.
 
-        Not part of `check`: a job that was accepted on larger nodes still runs on these.
+        This is not part of `check`: a job that was accepted on larger nodes still runs on these.
 
         Raises:
-            BadInput: with the numbers and the range that would do.
+            BadInput: with the numbers and the range that would be accepted.
         """
         if spec.most <= self._total:
             return
@@ -132,7 +128,7 @@ class Demand:
         )
 
     def known_model(self, name: str) -> str:
-        """The name of a model whose speeds are known, else none."""
+        """Return the name if the speeds of that model are known, else ""."""
         return name if name and _is_known(name) else ""
 
     def grows(self, name: str) -> bool:
@@ -140,7 +136,7 @@ class Demand:
         return bool(name) and _grows(name, self.device)
 
 
-@lru_cache(MOST_MODELS)
+@lru_cache(MAX_MODELS)
 def _is_known(model: str) -> bool:
     try:
         return measured.model_key(model) is not None
@@ -148,27 +144,27 @@ def _is_known(model: str) -> bool:
         return False
 
 
-@lru_cache(MOST_MODELS)
+@lru_cache(MAX_MODELS)
 def _grows(model: str, device: str) -> bool:
     if stated_part(model) is not None:
         return False
     try:
-        known = growth(model, adaptive=False)
+        speeds = growth(model, adaptive=False)
     except BadInput:
         return False
-    return known is not None and known.per_s(device, 1, across=False) is not None
+    return speeds is not None and speeds.per_s(device, 1, across=False) is not None
 
 
 def cores_per_device(cores: int) -> int:
-    """Cores that make a device where a node has more than a mask has bits."""
+    """Return how many cores make one device, so that a node's devices fit into a mask."""
     return -(-cores // MAX_DEVICES_PER_NODE)
 
 
 def nodes_of(opened: Event | None) -> list[LiveNode]:
-    """The nodes of a control plane, from the event of its beginning.
+    """Return the nodes of a control plane, from its `opened` event.
 
     Raises:
-        BadInput: none ever began, or its event is damaged.
+        BadInput: there is no such event, or it is damaged.
     """
     if opened is None:
         raise BadInput("the journal is empty: no control plane has used it", "check the path")
@@ -179,14 +175,14 @@ def nodes_of(opened: Event | None) -> list[LiveNode]:
         raise BadInput(why, "put back a backup: `flyball restore FILE`") from error
 
 
-def _node_of(said: Mapping[str, Any]) -> LiveNode:
-    """A node as it was written; what a newer version says beyond that is left out."""
-    known = {name: said[name] for name in LiveNode._fields if name in said}
-    return LiveNode(**{**known, "uuids": tuple(said["uuids"])})
+def _node_of(record: Mapping[str, Any]) -> LiveNode:
+    """Return a node from its record; fields of a newer version are left out."""
+    fields = {name: record[name] for name in LiveNode._fields if name in record}
+    return LiveNode(**{**fields, "uuids": tuple(record["uuids"])})
 
 
 def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> Cluster:
-    """The cluster that these nodes make; a group for each run of like nodes, in their order."""
+    """Return the cluster of these nodes, with a group for each run of like nodes, in order."""
     groups: list[NodeGroup] = []
     for node in nodes:
         catalogue.get(node.device)
@@ -199,21 +195,21 @@ def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> C
     return Cluster(name, tuple(groups), power_budget_w=budget_w)
 
 
-# Requests, before they are jobs ------------------------------------------------------
+# Requests, before they become jobs ---------------------------------------------------
 
 
 def can_hold(how: str, ended: JobState | None) -> bool:
-    """Whether a dependency on a job holds, or may come to hold."""
+    """Whether a dependency on a job is satisfied, or still can be."""
     if ended is None or how == "afterany":
         return True
     return (ended == JobState.COMPLETED) == (how == "afterok")
 
 
 def earlier_ids(answer: Mapping[str, Any], key: str, print_: str) -> list[int]:
-    """The ids that a key was given before.
+    """Return the ids that were assigned under this key before.
 
     Raises:
-        Conflict: for something else.
+        Conflict: the key was used for other jobs.
     """
     if answer["print"] != print_:
         raise Conflict(f"key {key!r} was used for other jobs", "use a new key")
@@ -221,8 +217,11 @@ def earlier_ids(answer: Mapping[str, Any], key: str, print_: str) -> list[int]:
 
 
 def numbered(specs: Sequence[JobSpec], first: int) -> list[JobSpec]:
-    """The specs with arrays told apart: neighbours with rising index belong together."""
-    made: list[JobSpec] = []
+    """Return the specs with array ids, names and output paths filled in.
+
+    Neighbours with rising index form one array.
+    """
+    specs_out: list[JobSpec] = []
     array = 0
     for at, spec in enumerate(specs):
         if spec.array_index < 0:
@@ -234,33 +233,33 @@ def numbered(specs: Sequence[JobSpec], first: int) -> list[JobSpec]:
             stderr = filled(spec, spec.stderr, first + at, array)
             name = spec.name or program_name(spec.argv)
             spec = replace(spec, array=array, name=name, stdout=stdout, stderr=stderr)
-        made.append(spec)
-    return made
+        specs_out.append(spec)
+    return specs_out
 
 
 def program_name(argv: Sequence[str]) -> str:
-    """What a job without a name is called."""
+    """Return the name of a job that states none."""
     return argv[0].rstrip("/").rpartition("/")[2]
 
 
 def filled(spec: JobSpec, path: str, job: int, array: int) -> str:
-    """The path of an output with Slurm's words: %j job, %A array, %a task, %x name, %u user.
+    """Expand Slurm's patterns in a path: %j job, %A array, %a task, %x name, %u user.
 
     `%4a` is task 7 as `0007`.
     """
     if "%" not in path:
         return path
-    words: dict[str, Any] = {"%": "%", "j": job, "A": array or job, "a": max(0, spec.array_index)}
-    words["x"] = (spec.name or program_name(spec.argv)).replace("/", "_")
-    words["u"] = spec.user.replace("/", "_")
+    values: dict[str, Any] = {"%": "%", "j": job, "A": array or job, "a": max(0, spec.array_index)}
+    values["x"] = (spec.name or program_name(spec.argv)).replace("/", "_")
+    values["u"] = spec.user.replace("/", "_")
 
-    def word(found: re.Match[str]) -> str:
-        value = words[found[2]]
-        return f"{value:0{found[1] or 1}}" if isinstance(value, int) else str(value)
+    def expand(match: re.Match[str]) -> str:
+        value = values[match[2]]
+        return f"{value:0{match[1] or 1}}" if isinstance(value, int) else str(value)
 
-    return re.sub("%([0-9]?)([%jAaxu])", word, path)
+    return re.sub("%([0-9]?)([%jAaxu])", expand, path)
 
 
 def fingerprint(specs: Sequence[SpecValues]) -> str:
-    """Equal for equal requests."""
-    return hashlib.sha256("\n".join([each.text() for each in specs]).encode()).hexdigest()
+    """Return a hash that is equal for equal requests."""
+    return hashlib.sha256("\n".join([spec.text() for spec in specs]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Backups of a journal, and putting one back. What is replaced is kept beside it."""
+"""Writes backups of a journal and restores them. A replaced journal is kept in the same folder."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import NamedTuple
 from flyball.control.journal.history import damaged
 from flyball.control.journal.job_numbers import keep_at_least
 from flyball.control.journal.migrations import upgrade
-from flyball.control.journal.sqlite import copy_beside, sync
+from flyball.control.journal.sqlite import copy_to_draft, sync
 from flyball.core.errors import BadInput, Conflict, FlyballError
 
 SIDE_FILES = ("-wal", "-shm")
 
 
 class Contents(NamedTuple):
-    """What a journal holds: jobs, the number and the time of its last event, its revision."""
+    """Summarises a journal: jobs, the number and time of its last event, its revision."""
 
     jobs: int
     events: int
@@ -28,11 +28,11 @@ class Contents(NamedTuple):
 
 
 def write_backup(journal: Path, out: Path, force: bool = False) -> Contents:
-    """Copy a journal, also while it is written to. The copy is checked, synced and whole.
+    """Copy a journal, even while it is being written. The copy is checked, synced and complete.
 
     Raises:
-        BadInput: no journal, one that is damaged, or no place for a backup.
-        Conflict: there is such a file, and it is not to be replaced.
+        BadInput: there is no journal, it is damaged, or the backup cannot be written there.
+        Conflict: the file exists and `force` is not set.
     """
     if not out.parent.is_dir():
         raise BadInput(f"{out.parent} is not a folder", "make it first, or name another")
@@ -43,13 +43,13 @@ def write_backup(journal: Path, out: Path, force: bool = False) -> Contents:
     if not journal.is_file():
         raise BadInput(f"{journal} does not exist", "check the path of the state folder")
     with _open(journal) as database:
-        draft = copy_beside(database, out)
+        draft = copy_to_draft(database, out)
     try:
         contents = examine(draft)
         if force:
             draft.replace(out)
         else:
-            os.link(draft, out)  # fails where a file has appeared meanwhile
+            os.link(draft, out)  # fails if a file has appeared in the meantime
     except FileExistsError:
         raise Conflict(f"{out} exists", "name another file, or replace it with --force") from None
     finally:
@@ -59,7 +59,7 @@ def write_backup(journal: Path, out: Path, force: bool = False) -> Contents:
 
 
 def put_back(backup: Path, journal: Path, stamp: str) -> tuple[Contents, Path | None]:
-    """Replace a journal by a backup. Nobody may be using it: the caller holds the state folder.
+    """Replace a journal by a backup. It must not be in use: the caller holds the state folder.
 
     A kill at any point leaves the old journal or the new one.
 
@@ -67,10 +67,10 @@ def put_back(backup: Path, journal: Path, stamp: str) -> tuple[Contents, Path | 
         stamp: becomes part of the name under which the old journal is kept.
 
     Returns:
-        What the new journal holds, and where the old one is (None: there was none).
+        The contents of the new journal, and the path of the old one (None: there was none).
 
     Raises:
-        BadInput: the backup is damaged, no journal, or of a newer version.
+        BadInput: the backup is damaged, not a journal, or of a newer version.
     """
     if not backup.is_file():
         raise BadInput(f"{backup} does not exist", "name a file that `flyball backup` wrote")
@@ -78,10 +78,10 @@ def put_back(backup: Path, journal: Path, stamp: str) -> tuple[Contents, Path | 
         raise BadInput(f"{backup} is the journal itself", "name a backup of it")
     contents = examine(backup)
     with _open(backup) as database:
-        draft = copy_beside(database, journal)
-    # 1. No job number of the journal that goes, or of files it left, is given again.
+        draft = copy_to_draft(database, journal)
+    # 1. No job number of the old journal, or of files it left, is assigned again.
     keep_at_least(journal.parent, _next_job(journal))
-    # 2. Keep the old one. Its log is folded in, or kept as well where that fails.
+    # 2. Keep the old one. Its write-ahead log is merged into it, or kept as well if that fails.
     kept = _keep(journal, stamp) if journal.exists() else None
     # 3. A log left behind would be applied to the new file.
     for ending in SIDE_FILES:
@@ -92,10 +92,10 @@ def put_back(backup: Path, journal: Path, stamp: str) -> tuple[Contents, Path | 
 
 
 def examine(path: Path) -> Contents:
-    """Read a copy of a journal through.
+    """Check a copy of a journal in full.
 
     Raises:
-        BadInput: it is damaged, no journal, or of a newer version.
+        BadInput: it is damaged, not a journal, or of a newer version.
     """
     with _open(path) as database:
         wrong = str(database.execute("PRAGMA integrity_check(1)").fetchone()[0])
@@ -103,7 +103,7 @@ def examine(path: Path) -> Contents:
             raise damaged(path, wrong.splitlines()[-1])
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         if "alembic_version" not in tables:
-            raise BadInput(f"{path} is no journal", "name a file that `flyball backup` wrote")
+            raise BadInput(f"{path} is not a journal", "name a file that `flyball backup` wrote")
         stated = database.execute("SELECT version_num FROM alembic_version").fetchone()
         if stated is None:
             raise damaged(path, "its table alembic_version is empty")
@@ -120,10 +120,10 @@ def examine(path: Path) -> Contents:
 
 @contextmanager
 def _open(path: Path) -> Iterator[sqlite3.Connection]:
-    """A database that is only read.
+    """Open a database for reading only.
 
     Raises:
-        BadInput: it is damaged, or no database.
+        BadInput: it is damaged, or not a database.
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
@@ -133,7 +133,7 @@ def _open(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _next_job(journal: Path) -> int:
-    """The first number that a journal has no job for; 1 if it cannot be read."""
+    """Return the first job number a journal has not used; 1 if it cannot be read."""
     if not journal.exists():
         return 1
     try:
@@ -144,7 +144,7 @@ def _next_job(journal: Path) -> int:
 
 
 def _keep(journal: Path, stamp: str) -> Path:
-    """Give the old journal a second name, with all that belongs to it."""
+    """Link the old journal and its side files under a second name."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(journal)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     kept = journal.with_name(f"{journal.name}.replaced-{stamp}")

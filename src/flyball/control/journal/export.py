@@ -1,4 +1,4 @@
-"""A journal's jobs as a workload: a cluster's own history, to be replayed and learnt from."""
+"""Exports a journal's jobs as a workload: a cluster's history, to be replayed and learnt from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
 from flyball.twin.inputs.traces.job_rows import monday_before
 
 OUTCOMES = {JobState.COMPLETED: Outcome.COMPLETED, JobState.CANCELLED: Outcome.CANCELLED}
-"""Every other end is a failure; one by the limit is found again by a replay, from the limit."""
+"""Outcome of each final state; any other is a failure. A replay derives timeouts from the limit."""
 
 
 def to_workload(
@@ -26,25 +26,25 @@ def to_workload(
     asks: Callable[[JobSpec], Asks],
     notes: list[str],
 ) -> Workload:
-    """The jobs that ran and ended, by their submission; times count from a Monday's midnight.
+    """Return the jobs that ran and ended, by submission; times count from a Monday's midnight.
 
-    The run time of a job that was set aside is the sum over its attempts: it went on from its
-    checkpoint. That of a job whose earlier attempts were lost is that of its last one.
+    The run time of a preempted job is the sum over its attempts: it continued from its checkpoint.
+    That of a job whose earlier attempts were lost is that of its last attempt.
 
     Args:
         jobs: in any order.
         device: the type of device they ran on, a name in the catalogue.
-        asks: what a spec comes to on that cluster (`Demand.of`).
-        notes: gets a line for whatever is left out, with how many.
+        asks: translates a spec for that cluster (`Demand.of`).
+        notes: receives a line for each reason to leave something out, with how many.
 
     Raises:
         BadInput: none of them ran and ended.
     """
-    every = sorted(jobs, key=lambda job: (job.submit_us, job.id))
-    ran = [job for job in every if job.state.final and job.first_start_us]
-    active = sum(not job.state.final for job in every)
+    all_jobs = sorted(jobs, key=lambda job: (job.submit_us, job.id))
+    ran = [job for job in all_jobs if job.state.final and job.first_start_us]
+    active = sum(not job.state.final for job in all_jobs)
     _note(notes, active, "jobs left out: not ended")
-    _note(notes, len(every) - len(ran) - active, "jobs left out: ended before they started")
+    _note(notes, len(all_jobs) - len(ran) - active, "jobs left out: ended before they started")
     if not ran:
         raise BadInput("the journal has no job that ran and ended", "wait until one has")
     place = {job.id: at for at, job in enumerate(ran)}
@@ -54,17 +54,17 @@ def to_workload(
     after_job, after_on = np.array(pairs, np.int64).reshape(-1, 2).T
     monday_us = to_us(monday_before(to_s(ran[0].submit_us)))
     specs = [job.spec for job in ran]
-    wanted = [asks(spec) for spec in specs]
+    requests = [asks(spec) for spec in specs]
     limits = {spec.array: spec.array_limit for spec in specs if spec.array and spec.array_limit}
     groups = {array: at for at, array in enumerate(limits)}
     stated_us = [to_us(spec.estimate_s) if spec.estimate_s else np.nan for spec in specs]
     columns: dict[str, Any] = {
         "ids": [job.label for job in ran],
         "submit_us": [job.submit_us - monday_us for job in ran],
-        "duration_us": [ran_us(job, ask) for job, ask in zip(ran, wanted, strict=True)],
-        "milli": [ask.milli for ask in wanted],
-        "cpu_milli": [ask.cpu_milli for ask in wanted],
-        "host_mib": [ask.host_mib for ask in wanted],
+        "duration_us": [ran_us(job, ask) for job, ask in zip(ran, requests, strict=True)],
+        "milli": [ask.milli for ask in requests],
+        "cpu_milli": [ask.cpu_milli for ask in requests],
+        "host_mib": [ask.host_mib for ask in requests],
         "priority": [spec.priority for spec in specs],
         "estimate_us": stated_us,
         "limit_us": [to_us(spec.limit_s) for spec in specs],
@@ -82,12 +82,12 @@ def to_workload(
     for name, names in (("model", "models"), ("tenant", "tenants"), ("user", "users")):
         columns[name], columns[names] = _coded([getattr(spec, name) for spec in specs])
     return Workload.of(
-        "journal", np.zeros(len(ran)), 0.0, [ask.devices for ask in wanted], **columns
+        "journal", np.zeros(len(ran)), 0.0, [ask.devices for ask in requests], **columns
     )
 
 
 def ran_us(job: Job, ask: Asks) -> float:
-    """How long a job that ended took, on the devices it asks for."""
+    """Return how long an ended job took, on the devices it asks for."""
     share = ask.devices * ask.milli / MILLI_PER_DEVICE
     if job.preemptions and share:
         return job.service_us / share
@@ -95,10 +95,10 @@ def ran_us(job: Job, ask: Asks) -> float:
 
 
 def demand_of(opened: Event | None) -> Demand:
-    """What requests came to on the nodes of a control plane that began.
+    """Return the translation of requests for the nodes of an `opened` event.
 
     Raises:
-        BadInput: none ever did.
+        BadInput: there is no such event.
     """
     return Demand(nodes_of(opened))
 
@@ -108,8 +108,8 @@ def _class_of(label: str) -> int:
 
 
 def _coded(names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
-    """Names as numbers, "" = not stated."""
-    codes = {name: at for at, name in enumerate(dict.fromkeys(each for each in names if each))}
+    """Return names as codes and the names by code; "" has no code."""
+    codes = {name: at for at, name in enumerate(dict.fromkeys(name for name in names if name))}
     return [codes.get(name, NOT_STATED) for name in names], tuple(codes)
 
 

@@ -1,4 +1,4 @@
-"""Reading a journal: jobs, events, decisions, answers; and what is wrong with a bad file."""
+"""Reads a journal: jobs, events, decisions, answers; and explains what is wrong with a bad file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class History:
-    """A journal that is only read. Safe from any thread, also while another process writes.
+    """Opens a journal for reading only. Safe from any thread, also while another process writes.
 
     Args:
         place: the file, as a path or as an SQLite URL.
@@ -51,63 +51,65 @@ class History:
         except BadRow as error:
             raise damaged(self.path, str(error)) from error
         except (OverflowError, UnicodeEncodeError) as error:
-            raise BadInput(f"nothing can be found by that ({error})", "correct it") from None
+            raise BadInput(
+                f"the query has a value that cannot be searched for ({error})", "correct it"
+            ) from None
 
     def last(self) -> Last:
-        """Where it stands: (seq, time_us, next_job)."""
+        """Return its position: (seq, time_us, next_job)."""
         return self._read(sql.last)
 
     def last_decision(self) -> int:
-        """The number of the last decision, 0 = none."""
+        """Return the number of the last decision, 0 = none."""
         return self._read(sql.last_decision)
 
     def active(self) -> list[Job]:
-        """Jobs that have not ended, by id."""
+        """Return the jobs that have not ended, by id."""
         return self._read(sql.active)
 
     def final_states(self) -> list[tuple[int, JobState]]:
-        """How each job ended that has."""
+        """Return the final state of every ended job."""
         return self._read(sql.final_states)
 
     def ended(self, limit: int = 1000) -> list[Job]:
-        """The jobs that ended last, the latest first."""
+        """Return the jobs that ended last, the latest first."""
         return self._read(sql.ended, limit)
 
     def ended_with_targets(self, since_us: int) -> list[Job]:
-        """Jobs that ended since then and state whom to notify, the earliest end first."""
+        """Return jobs with notification targets that ended since then, the earliest end first."""
         return self._read(sql.ended_with_targets, since_us)
 
     def job(self, job_id: int) -> Job | None:
-        """One job, None if there is none of that id."""
+        """Return one job, None if there is none of that id."""
         return self._read(sql.job, job_id)
 
     def jobs(self, query: JobQuery | None = None) -> Page:
-        """A page of jobs, newest first."""
+        """Return a page of jobs, newest first."""
         return self._read(sql.page, query or JobQuery())
 
     def counts(self) -> dict[JobState, int]:
-        """Jobs in each state; states without any are not there."""
+        """Return the number of jobs in each state; states without jobs are left out."""
         return self._read(sql.counts)
 
     def events(
         self, after: int = 0, limit: int = 1000, kinds: Sequence[str] = (), job: int = 0
     ) -> list[tuple[int, Event]]:
-        """Events numbered above `after`, in order, decisions among them.
+        """Return events numbered above `after`, in order, decisions included.
 
         Args:
             after: a number; 0 = from the beginning.
             limit: at most 10,000.
-            kinds: only these, all if empty.
-            job: only about this one, 0 = any or none.
+            kinds: only these kinds, all if empty.
+            job: only events about this job, 0 = all events.
         """
         return self._read(sql.read_events, after, limit, kinds, job)
 
     def decisions(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Event]]:
-        """Decisions with a `number` above `after`, as the events they are, each with its seq."""
+        """Return decisions with a `number` above `after`, as events with their seq."""
         return self._read(sql.read_decisions, after, limit)
 
     def answer(self, key: str) -> sql.Answer | None:
-        """What was stored under a key: (value, seq); None if the key was never used."""
+        """Return what was stored under a key: (value, seq); None if the key was never used."""
         return self._read(sql.answers, [key]).get(key)
 
     def export(self, path: Path) -> list[str]:
@@ -117,7 +119,7 @@ class History:
             path: the file, `.jsonl` or `.jsonl.gz`; one that exists is replaced.
 
         Returns:
-            What was left out and how many, a line each.
+            A line for each reason to leave jobs out, with how many.
 
         Raises:
             BadInput: there is no job that ran.
@@ -127,34 +129,35 @@ class History:
 
         demand = demand_of(self._read(sql.last_event, EventKind.OPENED))
         notes: list[str] = []
-        write(to_workload(self._every_job(), demand.device, demand.of, notes), path)
+        write(to_workload(self.every_job(), demand.device, demand.of, notes), path)
         return notes
 
     def nodes(self) -> list[LiveNode]:
-        """The nodes that the last control plane had.
+        """Return the nodes of the last control plane.
 
         Raises:
-            BadInput: there was none.
+            BadInput: there was no control plane.
         """
         from flyball.control.jobs.request import nodes_of
 
         return nodes_of(self._read(sql.last_event, EventKind.OPENED))
 
-    def _every_job(self) -> Iterator[Job]:
+    def every_job(self) -> Iterator[Job]:
+        """Yield all jobs, newest first, read page by page."""
         after_id = 0
         while True:
-            found, after_id = self.jobs(JobQuery(limit=sql.MOST, after_id=after_id))
-            yield from found
+            jobs, after_id = self.jobs(JobQuery(limit=sql.MAX_PAGE, after_id=after_id))
+            yield from jobs
             if not after_id:
                 return
 
     def back_up(self, path: Path) -> None:
-        """A consistent copy of the whole file, made while it is in use."""
+        """Write a consistent copy of the whole file while it is in use."""
         with opening(self.path):
             back_up(self._readers, path)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._readers.dispose()
 
     def __enter__(self) -> Self:
@@ -170,10 +173,10 @@ class History:
 
 
 def check_whole(path: Path) -> int:
-    """Read through a journal (up to a size, see `quick_check`); how many jobs it has.
+    """Check a journal (up to a size, see `quick_check`); return its number of jobs.
 
     Raises:
-        FlyballError: it is damaged, of another version, no journal, or cannot be read now.
+        FlyballError: it is damaged, of another version, not a journal, or cannot be read now.
     """
     with History(path) as history:
         with opening(path):
@@ -184,22 +187,22 @@ def check_whole(path: Path) -> int:
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """What the database says of a bad file, in words.
+    """Turn database errors into errors for the user.
 
     Raises:
-        BadInput: the file is damaged, or no database.
-        JournalUnavailable: it cannot be used just now.
+        BadInput: the file is damaged, or not a database.
+        JournalUnavailable: it cannot be used at the moment.
     """
     try:
         yield
     except DBAPIError as error:
         raise refused(path, error) from error
-    except sqlite3.DatabaseError as error:  # of a copy, which SQLAlchemy has no part in
+    except sqlite3.DatabaseError as error:  # from a copy, which bypasses SQLAlchemy
         raise damaged(path, str(error)) from error
 
 
 def refused(path: Path, error: DBAPIError) -> FlyballError:
-    """What the database says, as damage of the file or as something that may pass."""
+    """Return the error to raise: damage of the file, or a condition that may pass."""
     why = str(error.orig)
     if any(word in why for word in ("malformed", "not a database", "no such table")):
         return damaged(path, why)
@@ -207,8 +210,9 @@ def refused(path: Path, error: DBAPIError) -> FlyballError:
 
 
 def damaged(path: Path, wrong: str) -> BadInput:
+    """Return the error for a damaged file, with the newest backup as the remedy if there is one."""
     backups = sorted(
-        path.parent.glob(f"{path.name}.before-*"), key=lambda each: each.stat().st_mtime
+        path.parent.glob(f"{path.name}.before-*"), key=lambda file: file.stat().st_mtime
     )
     if backups:
         remedy = (
@@ -223,6 +227,7 @@ def damaged(path: Path, wrong: str) -> BadInput:
 
 
 def unavailable(path: Path, error: DBAPIError) -> JournalUnavailable:
+    """Return the error for a file that cannot be used at the moment."""
     why = str(error.orig)
     remedy = "check the disk; what was not confirmed is not done, so it is safe to try again"
     if "full" in why:

@@ -1,8 +1,8 @@
-"""Job numbers: each is given once in the life of a state folder, whatever becomes of its journal.
+"""Job numbers: each is assigned once per state folder, even if its journal is replaced.
 
-Logs, checkpoints and claims are named after job numbers. A journal that was put back from a backup
-does not know the jobs that came after it, but their files are still here: were their numbers given
-again, a new job would go on from a stranger's checkpoint.
+Logs, checkpoints and claims are named after job numbers. A journal restored from a backup does not
+hold the jobs that came after it, but their files still exist: if their numbers were assigned again,
+a new job would continue from another job's checkpoint.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ NAME = "next-job"
 NAMED_AFTER_JOBS = ("engine", "logs", "checkpoints", "orders")
 """Folders of the state folder whose entries begin with a job's number."""
 WIDTH = 20
+"""Bytes of the file, so that every write replaces the whole number."""
 _LEADING = re.compile(r"(\d{1,18})(?:\.|$)")
 
 
 class JobNumbers:
-    """Gives out numbers, and keeps the next one in a file beside the journal.
+    """Assigns numbers, and keeps the next one in a file next to the journal.
 
     The file is written before a number is used. It is synced only at the start and at the end: a
-    kill does not lose it, and after a power cut the files named after jobs are looked at as well.
+    kill does not lose it, and after a power cut the files named after jobs are checked as well.
 
     Args:
         folder: the state folder.
@@ -36,33 +37,33 @@ class JobNumbers:
         self._file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o600)
         self._path = folder / NAME
         self.next = 0
-        self._write(max(first, self._kept(), highest_in_use(folder) + 1))
+        self._write(max(first, self._stored(), highest_in_use(folder) + 1))
         os.fsync(self._file)
 
     def take(self, count: int) -> int:
-        """Reserve so many numbers in a row; the first of them.
+        """Reserve consecutive numbers; return the first.
 
         Raises:
-            Unavailable: the disk does not take it.
+            Unavailable: the file cannot be written.
         """
         first = self.next
         self._write(first + count)
         return first
 
     def give_back(self, first: int, count: int) -> None:
-        """Numbers that were not used are given again, if none was taken after them."""
+        """Return unused numbers, if none was reserved after them."""
         if self.next == first + count:
             self._write(first)
 
     def close(self) -> None:
-        """Have the disk keep the next number. May be called twice."""
+        """Sync the file and close it. May be called twice."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.fsync(self._file)
             os.close(self._file)
             self._file = -1
 
-    def _kept(self) -> int:
+    def _stored(self) -> int:
         text = os.pread(self._file, WIDTH, 0).strip()
         return int(text) if text.isdigit() else 0
 
@@ -76,7 +77,7 @@ class JobNumbers:
 
 
 def highest_in_use(folder: Path) -> int:
-    """The highest job number that a log, checkpoint, claim or order is named after, 0 = none."""
+    """Return the highest job number that a file of a job is named after, 0 = none."""
     highest = 0
     for name in NAMED_AFTER_JOBS:
         if (folder / name).is_dir():
@@ -87,5 +88,5 @@ def highest_in_use(folder: Path) -> int:
 
 
 def keep_at_least(folder: Path, first: int) -> None:
-    """See to it that no number below `first` is given by the next control plane."""
+    """Ensure that the next control plane assigns no number below `first`."""
     JobNumbers(folder, first).close()

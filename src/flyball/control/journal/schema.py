@@ -1,6 +1,6 @@
-"""The journal's tables, and how events and jobs become their rows and come back.
+"""The journal's tables, and the conversion of events and jobs to rows and back.
 
-`migrations/` makes the tables; what is written here must agree (a test compares them).
+`migrations/` creates the tables; the two must agree (a test compares them).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ events = Table(
     Column("kind", Text, nullable=False),
     Column("job", LONG),
     Column("attempt", LONG),
-    Column("body", Text, nullable=False),  # JSON: whatever else the event says
+    Column("body", Text, nullable=False),  # JSON: all other fields of the event
     Index("events_kind", "kind"),
     Index("events_job", "job"),
 )
@@ -50,7 +50,9 @@ jobs = Table(
     "jobs",
     schema,
     Column("id", LONG, primary_key=True, autoincrement=False),
-    Column("name", Text, nullable=False),  # this and the next three: of the spec, to be found by
+    Column(
+        "name", Text, nullable=False
+    ),  # this and the next three: copied from the spec, for queries
     Column("user", Text, nullable=False),
     Column("tenant", Text, nullable=False),
     Column("array", LONG, nullable=False),
@@ -84,7 +86,7 @@ decisions = Table(
     Column("seen", LONG, nullable=False),
     Column("digest", Text, nullable=False),
     Column("actions", LONG, nullable=False),
-    Column("body", LargeBinary, nullable=False),  # zlib of JSON: whatever else the event says
+    Column("body", LargeBinary, nullable=False),  # zlib of JSON: all other fields of the event
     Index("decisions_seq", "seq", unique=True),
 )
 
@@ -107,17 +109,17 @@ meta = Table(
 # Rows ------------------------------------------------------------------------------
 
 encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-OWN_COLUMN = {"kind", "time_us", "job", "attempt"}
-OF_DECISION = {"kind", "time_us", "number", "seen", "digest"}
+EVENT_COLUMNS = {"kind", "time_us", "job", "attempt"}
+DECISION_COLUMNS = {"kind", "time_us", "number", "seen", "digest"}
 
 
 def event_row(event: Event) -> dict[str, Any]:
-    """An event as a row of `events`, or of `decisions` if it is one; `seq` is not known yet.
+    """Return an event as a row of `events` or `decisions`, without its `seq`.
 
-    A submission's row has the text of its spec as well, for the row of the job.
+    A submission's row also has the text of its spec, for the row of the job.
     """
     if event["kind"] == EventKind.DECIDED:
-        rest = {name: value for name, value in event.items() if name not in OF_DECISION}
+        rest = {name: value for name, value in event.items() if name not in DECISION_COLUMNS}
         row = {name: event[name] for name in ("number", "time_us", "seen", "digest")}
         row["actions"] = len(event["plan"])
         return {**row, "body": zlib.compress(encode(rest).encode())}
@@ -127,19 +129,19 @@ def event_row(event: Event) -> dict[str, Any]:
         "job": event.get("job"),
         "attempt": event.get("attempt"),
     }
-    rest = {name: event[name] for name in event if name not in OWN_COLUMN}
+    rest = {name: event[name] for name in event if name not in EVENT_COLUMNS}
     if event["kind"] != EventKind.SUBMITTED:
         row["body"] = encode(rest)
         return row
-    said = rest.pop("spec")
-    spec = row["spec"] = said.text() if isinstance(said, SpecValues) else encode(said)
+    stated = rest.pop("spec")
+    spec = row["spec"] = stated.text() if isinstance(stated, SpecValues) else encode(stated)
     more = "," + encode(rest)[1:] if rest else "}"
     row["body"] = f'{{"spec":{spec}{more}'
     return row
 
 
 class BadRow(ValueError):
-    """A row whose contents cannot be read: damaged, or written by something else."""
+    """Raised for a row that cannot be read: damaged, or written by another program."""
 
 
 @contextmanager
@@ -151,89 +153,94 @@ def _reading(table: str, number: object) -> Iterator[None]:
 
 
 def event_of(row: RowMapping) -> tuple[int, Event]:
-    made: dict[str, Any] = {"kind": row["kind"], "time_us": row["time_us"]}
+    """Return the number and the event of a row of `events`."""
+    event: dict[str, Any] = {"kind": row["kind"], "time_us": row["time_us"]}
     for name in ("job", "attempt"):
         if row[name] is not None:
-            made[name] = row[name]
+            event[name] = row[name]
     with _reading("event", row["seq"]):
-        return row["seq"], made | json.loads(row["body"])
+        return row["seq"], event | json.loads(row["body"])
 
 
 def decision_of(row: RowMapping) -> tuple[int, Event]:
-    made: dict[str, Any] = {"kind": EventKind.DECIDED.value}
-    made |= {name: row[name] for name in ("time_us", "number", "seen", "digest")}
+    """Return the number and the event of a row of `decisions`."""
+    event: dict[str, Any] = {"kind": EventKind.DECIDED.value}
+    event |= {name: row[name] for name in ("time_us", "number", "seen", "digest")}
     with _reading("decision", row["number"]):
-        return row["seq"], made | json.loads(zlib.decompress(row["body"]))
+        return row["seq"], event | json.loads(zlib.decompress(row["body"]))
 
 
 def job_row(job: Job, spec: str) -> dict[str, Any]:
-    """A new job as a row, with what never changes: what was asked for, and when.
+    """Return a new job as a full row, with the columns that never change.
 
     Args:
-        job: as it is.
-        spec: as text, made once with the event of its submission.
+        job: its current state.
+        spec: its spec as text, encoded once with the event of its submission.
     """
     asked = job.spec
     untouched = job.state is JobState.PENDING and not job.attempt and not job.values
     return {
         **(NEW_ROW if untouched else state_row(job)),
         "id": job.id,
-        "name": _shown(asked.name),
-        "user": _shown(asked.user),
-        "tenant": _shown(asked.tenant),
+        "name": _valid_text(asked.name),
+        "user": _valid_text(asked.user),
+        "tenant": _valid_text(asked.tenant),
         "array": asked.array,
         "submit_us": job.submit_us,
         "spec": spec,
     }
 
 
-def _shown(text: str) -> str:
-    """What is no UTF-8 is whole in the spec alone."""
+def _valid_text(text: str) -> str:
+    """Replace what is not valid UTF-8; only the spec keeps it unchanged."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def state_row(job: Job) -> dict[str, Any]:
-    """Where a job stands: the part of its row that changes."""
-    row: dict[str, Any] = {each: getattr(job, each) for each in _PLAIN}
+    """Return the columns of a job's row that change."""
+    row: dict[str, Any] = {name: getattr(job, name) for name in _PLAIN_COLUMNS}
     row["state"] = job.state.value
-    row["rows"] = encode([[each.node, each.mask] for each in job.rows]) if job.rows else "[]"
+    row["rows"] = encode([[held.node, held.mask] for held in job.rows]) if job.rows else "[]"
     row["values"] = encode(job.values) if job.values else "{}"
     return row
 
 
-_PLAIN = (
+_PLAIN_COLUMNS = (
     *("id", "attempt", "since_us", "started_us", "first_start_us", "end_us"),
     *("stopping", "service_us", "preemptions", "failures", "reason"),
 )
-STATE_COLUMNS = (*_PLAIN, "state", "rows", "values")
+STATE_COLUMNS = (*_PLAIN_COLUMNS, "state", "rows", "values")
 NEW_ROW = state_row(Job(0, JobSpec(()), 0))
-"""Of a job of which nothing is known yet."""
+"""Changing columns of a job that was just submitted."""
 
 
 def job_of(row: RowMapping) -> Job:
+    """Return the job of a row of `jobs`."""
     with _reading("job", row["id"]):
         state = JobState(row["state"])
         return Job(
-            **{each: row[each] for each in _PLAIN},
+            **{name: row[name] for name in _PLAIN_COLUMNS},
             submit_us=row["submit_us"],
             spec=_spec_of(json.loads(row["spec"]), state, row["id"]),
             state=state,
-            rows=tuple(Row(*each) for each in json.loads(row["rows"])),
+            rows=tuple(Row(*pair) for pair in json.loads(row["rows"])),
             values=json.loads(row["values"]),
         )
 
 
-def _spec_of(said: dict[str, Any], state: JobState, job: int) -> JobSpec:
-    """What a job asked for. A newer version may have asked for more: of a job that has ended that
-    no longer matters, but one that may still run must not run as something else.
+def _spec_of(values: dict[str, Any], state: JobState, job: int) -> JobSpec:
+    """Return the spec of a job.
+
+    A newer version may have written more fields. They no longer matter for an ended job, but an
+    active one must not run without them.
 
     Raises:
-        BadInput: it has not ended, and asks for something that is not known here.
+        BadInput: the job has not ended, and its spec has an unknown field.
     """
-    unknown = sorted(said.keys() - DEFAULTS.keys())
+    unknown = sorted(values.keys() - DEFAULTS.keys())
     if unknown and not state.final:
         raise BadInput(
             f"job {job} in the journal states {unknown[0]!r}, which this Flyball does not know",
             "use the version that accepted it, and let it end or cancel it there",
         )
-    return JobSpec.of(said, ignore_unknown=True)
+    return JobSpec.of(values, ignore_unknown=True)

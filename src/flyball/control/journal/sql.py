@@ -1,5 +1,6 @@
-"""Every statement of the journal. SQLAlchemy Core: another database than SQLite needs another
-`sqlite.py` and another `upsert`, little more.
+"""Every SQL statement of the journal, in SQLAlchemy Core.
+
+Another database than SQLite needs another `sqlite.py` and another `upsert`, little more.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ from flyball.core.jobs import ACTIVE, Job, JobState
 from flyball.core.live import Event, EventKind
 
 FINAL = tuple(state for state in JobState if state.final)
-MOST = 1_000
-"""Jobs of a page, at most."""
-MOST_EVENTS = 10_000
-MOST_NAME = 1_000
+MAX_PAGE = 1_000
+"""Maximum number of jobs per page."""
+MAX_EVENTS = 10_000
+"""Maximum number of events or decisions per read."""
+MAX_NAME = 1_000
+"""Maximum number of characters of a name that is searched for."""
 
 _add_event, _add_decision, _add_job, _add_key = map(insert, (events, decisions, jobs, keys))
 _change_job = (
@@ -45,9 +48,9 @@ _change_job = (
     .where(jobs.c.id == bindparam("job_id"))
     .values({name: bindparam(name) for name in STATE_COLUMNS if name != "id"})
 )
-_later = upsert(meta)
-_upsert_meta = _later.on_conflict_do_update(
-    index_elements=["name"], set_={"value": _later.excluded.value}
+_insert_meta = upsert(meta)
+_upsert_meta = _insert_meta.on_conflict_do_update(
+    index_elements=["name"], set_={"value": _insert_meta.excluded.value}
 )
 
 
@@ -59,12 +62,12 @@ def write(
     answers: Sequence[dict[str, Any]],
     facts: Mapping[str, str],
 ) -> None:
-    """One transaction's worth: events and decisions with their numbers, jobs as they are now.
+    """Write one transaction: numbered events and decisions, and the jobs they changed.
 
     Args:
-        rows: of `events` and `decisions`.
+        rows: rows of `events` and `decisions`.
         changed: jobs as they are afterwards.
-        new: ids of those that there were not before, with the text of their specs.
+        new: ids of new jobs, with the text of their specs.
         answers: rows of `keys`.
         facts: rows of `meta` to change.
     """
@@ -83,16 +86,17 @@ def write(
         if values:
             _execute_many(connection, statement, values)
     if moved:
-        found = _execute_many(connection, _change_job, moved)
-        assert found == len(moved), f"{len(moved)} jobs changed, the table has {found} of them"
+        updated = _execute_many(connection, _change_job, moved)
+        assert updated == len(moved), f"{len(moved)} jobs changed, the table has {updated} of them"
 
 
 def _execute_many(
     connection: Connection, statement: UpdateBase, values: Sequence[dict[str, Any]]
 ) -> int:
-    """Rows changed. The driver takes the values as they are: a fifth of a batch's time saved.
+    """Execute a statement for many rows; return the number of rows changed.
 
-    Every row has all columns, and none has a type that must be converted.
+    Values go to the driver as they are, which saves a fifth of a batch's time: every row has all
+    columns, and none has a type that must be converted.
     """
     compiled = _compiled(statement, connection.dialect)
     return int(connection.exec_driver_sql(compiled, list(values)).rowcount)
@@ -104,7 +108,7 @@ def _compiled(statement: UpdateBase, dialect: Dialect) -> str:
 
 
 class Answer(NamedTuple):
-    """What was stored under a key, and the number of the last event stored with it."""
+    """Holds what was stored under a key, and the number of the last event stored with it."""
 
     value: Any
     seq: int
@@ -113,22 +117,22 @@ class Answer(NamedTuple):
 ANSWERS = text(
     "SELECT key, answer, seq FROM keys WHERE key IN (SELECT value FROM json_each(:wanted))"
 )
-"""One parameter, however many keys: the statement need not be made anew each time."""
+"""Takes one parameter for any number of keys, so the statement is compiled only once."""
 
 
-def answers(connection: Connection, wanted: Iterable[str]) -> dict[str, Answer]:
-    """What is stored under these keys; keys that are not known are not there."""
-    found = connection.execute(ANSWERS, {"wanted": json.dumps(list(wanted))})
-    return {row.key: Answer(json.loads(row.answer), row.seq) for row in found}
+def answers(connection: Connection, wanted_keys: Iterable[str]) -> dict[str, Answer]:
+    """Return what is stored under these keys; unknown keys are left out."""
+    rows = connection.execute(ANSWERS, {"wanted": json.dumps(list(wanted_keys))})
+    return {row.key: Answer(json.loads(row.answer), row.seq) for row in rows}
 
 
 class Last(NamedTuple):
-    """Where a journal stands.
+    """Holds the position of a journal.
 
     Attributes:
         seq: number of the last event, 0 = none.
         time_us: the latest time of any event.
-        next_job: the first id that no job has.
+        next_job: the first unused job id.
     """
 
     seq: int
@@ -137,7 +141,7 @@ class Last(NamedTuple):
 
 
 def last(connection: Connection) -> Last:
-    """Where the journal stands."""
+    """Return the position of the journal."""
 
     def value(statement: Select[Any]) -> int:
         return int(connection.execute(statement).scalar() or 0)
@@ -148,60 +152,60 @@ def last(connection: Connection) -> Last:
 
 
 def last_decision(connection: Connection) -> int:
-    """The number of the last decision, 0 = none."""
+    """Return the number of the last decision, 0 = none."""
     return int(connection.execute(select(func.max(decisions.c.number))).scalar() or 0)
 
 
 def counts(connection: Connection) -> dict[JobState, int]:
-    """Jobs in each state; states without any are not there."""
-    found = connection.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
-    return {JobState(state): count for state, count in found}
+    """Return the number of jobs in each state; states without jobs are left out."""
+    rows = connection.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
+    return {JobState(state): count for state, count in rows}
 
 
 def final_states(connection: Connection) -> list[tuple[int, JobState]]:
-    """How each job ended that has."""
-    made: list[tuple[int, JobState]] = []
+    """Return the final state of every ended job."""
+    pairs: list[tuple[int, JobState]] = []
     for state in FINAL:
         ids = connection.execute(select(jobs.c.id).where(jobs.c.state == state.value)).scalars()
-        made += [(each, state) for each in ids]
-    return made
+        pairs += [(job_id, state) for job_id in ids]
+    return pairs
 
 
 def active(connection: Connection) -> list[Job]:
-    """Jobs that have not ended, by id."""
+    """Return the jobs that have not ended, by id."""
     return _jobs(connection, select(jobs).where(jobs.c.state.in_(ACTIVE)).order_by(jobs.c.id))
 
 
 def ended(connection: Connection, limit: int) -> list[Job]:
-    """The jobs that ended last, the latest first."""
+    """Return the jobs that ended last, the latest first."""
     over = select(jobs).where(jobs.c.end_us > 0).order_by(jobs.c.end_us.desc(), jobs.c.id.desc())
     return _jobs(connection, over.limit(limit))
 
 
 def ended_with_targets(connection: Connection, since_us: int) -> list[Job]:
-    """Jobs that ended since then and state whom to notify, the earliest end first."""
+    """Return jobs with notification targets that ended since then, the earliest end first."""
     over = select(jobs).where(jobs.c.end_us >= since_us, jobs.c.end_us > 0)
     stated = over.where(jobs.c.spec.contains('"notify":', autoescape=True))
     return _jobs(connection, stated.order_by(jobs.c.end_us, jobs.c.id))
 
 
 def job(connection: Connection, job_id: int) -> Job | None:
-    """One job, None if there is none of that id."""
-    found = _jobs(connection, select(jobs).where(jobs.c.id == job_id))
-    return found[0] if found else None
+    """Return one job, None if there is none of that id."""
+    matches = _jobs(connection, select(jobs).where(jobs.c.id == job_id))
+    return matches[0] if matches else None
 
 
 @dataclass(frozen=True)
 class JobQuery:
-    """Which jobs are asked for; what is left at its default does not matter.
+    """Selects jobs; an attribute left at its default selects all.
 
     Attributes:
-        states: in one of these.
-        user, tenant: of exactly these.
-        name: it contains this, whatever the case.
+        states: jobs in one of these states.
+        user, tenant: jobs of exactly this user and tenant.
+        name: jobs whose name contains this, ignoring case.
         array: tasks of the array whose first task has this id.
-        since_us, until_us: submitted at or after, before.
-        limit: jobs at most, 1 to 1000.
+        since_us, until_us: jobs submitted at or after, and before, this time.
+        limit: maximum number of jobs, 1 to 1000.
         after_id: only jobs older than this one: `after_id` of the page before.
     """
 
@@ -217,23 +221,23 @@ class JobQuery:
 
 
 class Page(NamedTuple):
-    """Jobs, newest first; `after_id` asks for the next page, 0 = there is none."""
+    """Holds jobs, newest first; `after_id` selects the next page, 0 = there is none."""
 
     jobs: list[Job]
     after_id: int
 
 
 def page(connection: Connection, query: JobQuery) -> Page:
-    """One page of jobs.
+    """Return one page of jobs.
 
     Raises:
-        BadInput: too large a page, or too long a name.
+        BadInput: the page is too large, or the name too long.
     """
-    _in_range(query.limit, MOST)
-    if len(query.name) > MOST_NAME:
-        raise BadInput(f"a name of {len(query.name):,} characters", f"use at most {MOST_NAME:,}")
-    wanted = select(jobs).order_by(jobs.c.id.desc()).limit(query.limit + 1)
-    for asked, condition in (
+    _check_limit(query.limit, MAX_PAGE)
+    if len(query.name) > MAX_NAME:
+        raise BadInput(f"a name of {len(query.name):,} characters", f"use at most {MAX_NAME:,}")
+    statement = select(jobs).order_by(jobs.c.id.desc()).limit(query.limit + 1)
+    for value, condition in (
         (query.states, jobs.c.state.in_(query.states)),
         (query.user, jobs.c.user == query.user),
         (query.tenant, jobs.c.tenant == query.tenant),
@@ -243,51 +247,53 @@ def page(connection: Connection, query: JobQuery) -> Page:
         (query.until_us, jobs.c.submit_us < query.until_us),
         (query.after_id, jobs.c.id < query.after_id),
     ):
-        if asked:
-            wanted = wanted.where(condition)
-    found = _jobs(connection, wanted)
-    more = len(found) > query.limit
-    return Page(found[: query.limit], found[query.limit - 1].id if more else 0)
+        if value:
+            statement = statement.where(condition)
+    matches = _jobs(connection, statement)
+    more = len(matches) > query.limit
+    return Page(matches[: query.limit], matches[query.limit - 1].id if more else 0)
 
 
 def read_events(
     connection: Connection, after: int, limit: int, kinds: Sequence[str], job_id: int
 ) -> list[tuple[int, Event]]:
-    """Events with their numbers, in order, decisions among them."""
-    _in_range(limit, MOST_EVENTS)
-    wanted = select(events).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
+    """Return events with their numbers, in order, decisions included."""
+    _check_limit(limit, MAX_EVENTS)
+    statement = select(events).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
     if kinds:
-        wanted = wanted.where(events.c.kind.in_(kinds))
+        statement = statement.where(events.c.kind.in_(kinds))
     if job_id:
-        wanted = wanted.where(events.c.job == job_id)
-    found = [event_of(row) for row in connection.execute(wanted).mappings()]
+        statement = statement.where(events.c.job == job_id)
+    plain = [event_of(row) for row in connection.execute(statement).mappings()]
     if job_id or (kinds and EventKind.DECIDED not in kinds):
-        return found
-    made = select(decisions).where(decisions.c.seq > after).order_by(decisions.c.seq).limit(limit)
-    decided = [decision_of(row) for row in connection.execute(made).mappings()]
-    return list(islice(merge(found, decided, key=lambda each: each[0]), limit))
+        return plain
+    decided_statement = (
+        select(decisions).where(decisions.c.seq > after).order_by(decisions.c.seq).limit(limit)
+    )
+    decided = [decision_of(row) for row in connection.execute(decided_statement).mappings()]
+    return list(islice(merge(plain, decided, key=lambda numbered: numbered[0]), limit))
 
 
 def last_event(connection: Connection, kind: EventKind) -> Event | None:
-    """The last event of a kind, None if there was none."""
-    wanted = select(events).where(events.c.kind == kind.value).order_by(events.c.seq.desc())
-    found = connection.execute(wanted.limit(1)).mappings().first()
-    return event_of(found)[1] if found else None
+    """Return the last event of a kind, None if there was none."""
+    statement = select(events).where(events.c.kind == kind.value).order_by(events.c.seq.desc())
+    row = connection.execute(statement.limit(1)).mappings().first()
+    return event_of(row)[1] if row else None
 
 
 def read_decisions(connection: Connection, after: int, limit: int) -> list[tuple[int, Event]]:
-    """Decisions as the events they are, with their numbers in the sequence, by `number`."""
-    _in_range(limit, MOST_EVENTS)
-    wanted = select(decisions).where(decisions.c.number > after).order_by(decisions.c.number)
-    return [decision_of(row) for row in connection.execute(wanted.limit(limit)).mappings()]
+    """Return decisions as events, with their numbers in the sequence, by `number`."""
+    _check_limit(limit, MAX_EVENTS)
+    statement = select(decisions).where(decisions.c.number > after).order_by(decisions.c.number)
+    return [decision_of(row) for row in connection.execute(statement.limit(limit)).mappings()]
 
 
-def _jobs(connection: Connection, wanted: Select[Any]) -> list[Job]:
-    return [job_of(row) for row in connection.execute(wanted).mappings()]
+def _jobs(connection: Connection, statement: Select[Any]) -> list[Job]:
+    return [job_of(row) for row in connection.execute(statement).mappings()]
 
 
-def _in_range(limit: int, most: int) -> None:
-    """Refuse a limit that is none.
+def _check_limit(limit: int, most: int) -> None:
+    """Check the limit of a read.
 
     Raises:
         BadInput: it is below 1 or above `most`.

@@ -1,4 +1,4 @@
-"""What only SQLite understands: the file, its settings, checking and copying it."""
+"""Everything specific to SQLite: the file, its settings, checking and copying it."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from flyball.control.journal.tickets import JournalUnavailable
 from flyball.core.errors import BadInput
 
 BUSY_MS = 10_000
-"""How long to wait for another process that holds the file, such as a backup."""
+"""Timeout for another process that locks the file, such as a backup."""
 CHECKED_BYTES = 128 * 2**20
-"""Larger files are not read through at every opening; SQLite still notices what it meets."""
+"""Larger files are not checked in full when opened; SQLite still detects damage that it reads."""
 CACHE_KIB = 16_384
 
 
 def path_of(place: str | Path) -> Path:
-    """The file that a path or an SQLite URL names.
+    """Return the file that a path or an SQLite URL names.
 
     Raises:
-        BadInput: it names no file.
+        BadInput: it does not name a file.
     """
     if isinstance(place, Path) or "://" not in place:
         return Path(place)
     try:
         url = make_url(place)
     except ArgumentError:
-        raise BadInput(f"{place!r} is no URL of a database", "use sqlite:////DIR/FILE") from None
+        raise BadInput(f"{place!r} is not a database URL", "use sqlite:////DIR/FILE") from None
     if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
         why = f"a journal cannot be kept in {url.render_as_string()!r}"
         raise BadInput(why, "use a file, as a path or as sqlite:////DIR/FILE")
@@ -39,10 +39,10 @@ def path_of(place: str | Path) -> Path:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file that only its owner reads: jobs carry their environment.
+    """Create an empty file that only its owner can read: jobs carry their environment.
 
     Raises:
-        BadInput: it cannot be.
+        BadInput: it cannot be created.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -52,7 +52,7 @@ def make_file(path: Path) -> None:
 
 
 def open_engine(path: Path, writes: bool) -> Engine:
-    """Connections to a file: one that writes, or several that only read."""
+    """Return a pool of connections to a file: one that writes, or several that only read."""
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         poolclass=QueuePool,
@@ -67,8 +67,8 @@ def open_engine(path: Path, writes: bool) -> Engine:
 
     @hook.listens_for(engine, "connect")
     def _set(connection: sqlite3.Connection, _: object) -> None:
-        for each in settings:
-            connection.execute(f"PRAGMA {each}")
+        for setting in settings:
+            connection.execute(f"PRAGMA {setting}")
 
     # A transaction that reads first and then writes must hold the file from its beginning.
     begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
@@ -81,39 +81,39 @@ def open_engine(path: Path, writes: bool) -> Engine:
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether the database could not do it, rather than was asked for something wrong."""
+    """Whether the database was unable to work, rather than given a wrong statement."""
     return isinstance(error, OperationalError) or type(error) is DatabaseError
 
 
 def quick_check(engine: Engine, path: Path) -> str:
-    """What is wrong inside the file, "" = nothing, or it is too large to be read through."""
+    """Return what is wrong inside the file, "" = nothing, or it is too large to be checked."""
     if path.stat().st_size > CHECKED_BYTES:
         return ""
     with engine.connect() as connection:
-        found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
-    return "" if found == "ok" else found.splitlines()[-1]
+        result = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
+    return "" if result == "ok" else result.splitlines()[-1]
 
 
 def back_up(engine: Engine, path: Path) -> None:
-    """A consistent copy of the whole file while it is in use; complete, or not there at all.
+    """Write a consistent copy of the whole file while it is in use, complete or not at all.
 
     Raises:
-        JournalUnavailable: no room for it.
+        JournalUnavailable: the disk is full or cannot be written.
     """
     with engine.connect() as connection:
         source = connection.connection.driver_connection
         assert isinstance(source, sqlite3.Connection)
-        draft = copy_beside(source, path)
+        draft = copy_to_draft(source, path)
     draft.replace(path)
     sync(path.parent)
 
 
-def copy_beside(source: sqlite3.Connection, path: Path) -> Path:
-    """Copy a whole database, durably, to a hidden file beside `path`; the caller renames it.
+def copy_to_draft(source: sqlite3.Connection, path: Path) -> Path:
+    """Copy a database, durably, to a hidden file next to `path`; the caller renames it.
 
     Raises:
-        JournalUnavailable: no room for it.
-        sqlite3.DatabaseError: the source is damaged, or no database.
+        JournalUnavailable: the disk is full or cannot be written.
+        sqlite3.DatabaseError: the source is damaged, or not a database.
     """
     draft = path.with_name(f".{path.name}.unfinished")
     draft.unlink(missing_ok=True)
@@ -135,7 +135,7 @@ def copy_beside(source: sqlite3.Connection, path: Path) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Have the disk keep a file, or which files a folder has."""
+    """Flush a file, or the entries of a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

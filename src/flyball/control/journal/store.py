@@ -1,15 +1,15 @@
-"""The journal: everything that happened, durable, in order; and what every job came to.
+"""The journal: all events, durable and in order, and the resulting state of every job.
 
     journal = Journal(path, book.fold, on_commit)
     number = journal.append([event, ...], key="...", answer={...}).wait()
 
-One thread writes at a time. It takes whatever was appended meanwhile, makes one transaction of it
-(the events, the jobs as they are afterwards, the answers), syncs once, tells `on_commit`, and only
-then keeps the promise of each ticket. So the disk's latency is paid once by many.
+One thread writes at a time. It takes everything appended since its last commit, writes it in one
+transaction (the events, the jobs as they are afterwards, the answers), syncs once, calls
+`on_commit`, and only then resolves the tickets. So many appends share the latency of one sync.
 
-What the events make of the jobs is computed before the commit (`fold`, which changes nothing) and
-becomes true in memory after it (`on_commit`). A commit that fails has changed nothing anywhere:
-there is nothing to undo, and the numbers of its events are given again.
+The effect of events on jobs is computed before the commit (`fold`, which changes nothing) and
+applied in memory after it (`on_commit`). A commit that fails has changed nothing anywhere: there is
+nothing to undo, and the numbers of its events are used again.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from flyball.control.journal import sql
 from flyball.control.journal.history import History, damaged, opening, unavailable
 from flyball.control.journal.migrations import upgrade
 from flyball.control.journal.schema import encode, event_row
-from flyball.control.journal.sql import JobQuery, Last, Page
+from flyball.control.journal.sql import JobQuery
 from flyball.control.journal.sqlite import is_outage, make_file, open_engine, path_of, quick_check
 from flyball.control.journal.tickets import JournalUnavailable, Ticket
 from flyball.core.jobs import Job
 from flyball.core.live import Event
 
-__all__ = ["History", "JobQuery", "Journal", "JournalUnavailable", "Last", "Page", "Ticket"]
+__all__ = ["JobQuery", "Journal", "JournalUnavailable", "Ticket"]
 
 Changes = Mapping[int, Job]
 Fold = Callable[[Sequence[Event]], Changes]
-"""The jobs that events change, as they are afterwards; relative to what was committed. Pure."""
+"""Returns the jobs that events change, as they are afterwards. Pure."""
 OnCommit = Callable[[Sequence[tuple[int, Event]], Changes], None]
-"""Events that are durable now, with their numbers, in order, and what `fold` made of them."""
+"""Receives events that are now durable, numbered and in order, and the result of their `fold`."""
 
-MOST_APPENDS = 1000
-"""Appends in one transaction, so that none waits long for the others."""
+MAX_APPENDS = 1000
+"""Maximum number of appends per transaction, so that none waits long for the others."""
 
 
 @dataclass
 class _Entry:
-    """One append on its way to the disk."""
+    """Holds one append that is not durable yet."""
 
     events: Sequence[Event]
     rows: list[dict[str, Any]]
@@ -60,19 +60,19 @@ class _Entry:
 
 
 class Journal(History):
-    """A journal that is read and written. One at a time may write a file: see the state folder.
+    """Opens a journal for reading and writing. The state folder's lock ensures a single writer.
 
     Args:
-        place: the file, as a path or as an SQLite URL; made if it is not there, upgraded (after
-            a backup) if it is of an older version.
-        fold: what events make of the jobs. Called by the writer before a commit.
-        on_commit: told of every commit by the writer, in order, before the tickets are kept. It
-            must make the changes true that `fold` computed. It may append, but not wait. If it
-            raises, the journal takes nothing more: memory no longer follows the disk.
+        place: the file, as a path or as an SQLite URL; created if it does not exist, upgraded
+            (after a backup) if it is of an older version.
+        fold: computes the effect of events on jobs. Called by the writer before a commit.
+        on_commit: called by the writer after every commit, in order, before the tickets are
+            resolved. It must apply the changes that `fold` computed. It may append, but not wait.
+            If it raises, the journal accepts nothing more: memory no longer follows the disk.
         inline: no thread: `append` commits before it returns. For tests on a virtual clock.
 
     Raises:
-        BadInput: a damaged file, one of a newer version, or a folder that cannot be written to.
+        BadInput: the file is damaged or of a newer version, or the folder cannot be written.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Journal(History):
         self._queue: list[_Entry] = []
         self._closed = False
         self.broken = ""
-        """Why nothing is taken any more, "" = all is well."""
+        """Why the journal accepts nothing more, "" = it does."""
         self._draining = False
         self.commits = 0
         """Transactions so far."""
@@ -107,14 +107,14 @@ class Journal(History):
             self._thread.start()
 
     def append(self, events: Sequence[Event], key: str = "", answer: Any = None) -> Ticket:
-        """Hand over events to be kept, all of them or none.
+        """Queue events to be written, all of them or none.
 
         Args:
-            events: what happened; not to be changed afterwards. None = wait for what was
-                appended before, and find out whether the disk still takes anything.
-            key: makes the append repeatable: under a key that was used before nothing is
-                appended, and the ticket has the answer of the first time.
-            answer: stored under the key; anything that JSON holds.
+            events: the events; not to be changed afterwards. An empty list waits for earlier
+                appends, and checks that the disk can be written.
+            key: makes the append repeatable: if the key was used before, nothing is appended and
+                the ticket has the answer of the first time.
+            answer: any JSON value, stored under the key.
         """
         entry = _entry(events, key, answer)
         with self._changed:
@@ -128,10 +128,10 @@ class Journal(History):
         return entry.ticket
 
     def record(self, events: Sequence[Event]) -> None:
-        """Keep events, all of them or none; durable when it returns.
+        """Write events, all of them or none; they are durable when it returns.
 
-        As `append` and waiting for it, but written by the caller itself if nobody writes: who
-        waits anyway need not be woken by another thread, which takes long on a busy machine.
+        Does the same as `append` and waiting, but the calling thread writes if no other does: it
+        would wait anyway, and being woken by another thread takes long on a busy machine.
 
         Raises:
             JournalUnavailable: they could not be written.
@@ -153,7 +153,7 @@ class Journal(History):
         entry.ticket.wait()
 
     def close(self) -> None:
-        """Write what was appended, then let go of the file. Appends from now on fail."""
+        """Write what was appended, then close the file. Later appends fail."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -174,19 +174,22 @@ class Journal(History):
                 self._draining = False
 
     def _take(self) -> list[_Entry]:
-        """What is to be written next, by whoever asks; nothing: there is no more, or another
-        writes and will find it (`on_commit` that appends, say)."""
+        """Return the next group to write.
+
+        It is empty if nothing is left, or if another thread writes and will take it (for example
+        when `on_commit` appends).
+        """
         with self._changed:
             if self._thread is not None:
                 self._changed.wait_for(lambda: not self._draining and (self._queue or self._closed))
             elif self._draining:
                 return []
-            group, self._queue = self._queue[:MOST_APPENDS], self._queue[MOST_APPENDS:]
+            group, self._queue = self._queue[:MAX_APPENDS], self._queue[MAX_APPENDS:]
             self._draining = bool(group)
             return group
 
     def _settle(self, group: list[_Entry]) -> None:
-        """Commit a group and keep its promises, or say to each why not."""
+        """Commit a group and resolve its tickets, or fail them."""
         if self.broken:
             remedy = "start the control plane again: it begins from what is on the disk"
             _fail(group, JournalUnavailable(self.broken, remedy))
@@ -198,7 +201,7 @@ class Journal(History):
                 _fail(group, unavailable(self.path, error))
             elif len(group) == 1:
                 _fail(group, error)
-            else:  # one of them is at fault: the others are not to suffer
+            else:  # one entry is at fault: retry one by one, so that the others succeed
                 for entry in group:
                     self._settle([entry])
             return
@@ -215,19 +218,19 @@ class Journal(History):
             entry.ticket.future.set_result(entry.seq)
 
     def _commit(self, group: list[_Entry]) -> tuple[list[tuple[int, Event]], Changes]:
-        """One transaction. Nothing of the journal's own state changes unless it succeeds."""
+        """Write one transaction. The journal's state in memory changes only if it succeeds."""
         seq, last_us = self._seq, self._last_us
         committed: list[tuple[int, Event]] = []
         rows: list[dict[str, Any]] = []
         answers: list[dict[str, Any]] = []
         with self._transaction() as connection:
-            # 1. Number what is new; what repeats a key gets the answer of the first time.
-            wanted = {entry.key for entry in group if entry.key}
-            known = sql.answers(connection, wanted) if wanted else {}
+            # 1. Number what is new; a repeated key gets the answer of the first time.
+            wanted_keys = {entry.key for entry in group if entry.key}
+            stored = sql.answers(connection, wanted_keys) if wanted_keys else {}
             for entry in group:
-                entry.ticket.repeated = entry.key in known
+                entry.ticket.repeated = entry.key in stored
                 if entry.ticket.repeated:
-                    entry.ticket.answer, entry.seq = known[entry.key]
+                    entry.ticket.answer, entry.seq = stored[entry.key]
                     continue
                 for event, row in zip(entry.events, entry.rows, strict=True):
                     seq += 1
@@ -237,7 +240,7 @@ class Journal(History):
                     rows.append(row)
                 entry.ticket.answer, entry.seq = entry.answer, seq
                 if entry.key:
-                    known[entry.key] = sql.Answer(entry.answer, seq)
+                    stored[entry.key] = sql.Answer(entry.answer, seq)
                     answers.append(
                         {
                             "key": entry.key,
@@ -246,10 +249,10 @@ class Journal(History):
                             "time_us": last_us,
                         }
                     )
-            # 2. What becomes of the jobs, and all of it to the disk.
+            # 2. Compute the changes of jobs, and write everything.
             changes = self._fold([event for _, event in committed])
             new = {row["job"]: row["spec"] for row in rows if "spec" in row}
-            # Without events there is still something to write: that the disk takes it is known.
+            # Without events a fact is still written, to check that the disk can be written.
             facts = {"last_us": str(last_us)} if rows else {"tried": str(self.commits)}
             sql.write(connection, rows, changes.values(), new, answers, facts)
         self._seq, self._last_us = seq, last_us
@@ -258,7 +261,7 @@ class Journal(History):
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        # The writer keeps its connection: to take one anew costs more than a small transaction.
+        # The writer keeps its connection: opening one costs more than a small transaction.
         connection = self._connection = self._connection or self._writer.connect()
         try:
             with connection.begin():
@@ -271,7 +274,9 @@ class Journal(History):
 
 
 def _entry(events: Sequence[Event], key: str, answer: Any) -> _Entry:
-    return _Entry(tuple(events), [event_row(each) for each in events], key, answer, encode(answer))
+    return _Entry(
+        tuple(events), [event_row(event) for event in events], key, answer, encode(answer)
+    )
 
 
 def _closed() -> JournalUnavailable:

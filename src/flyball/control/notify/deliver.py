@@ -1,4 +1,4 @@
-"""Tells one target of a job's end: posts to a URL, or runs a command. Takes a bounded time."""
+"""Notifies one target of a job's end: posts to a URL, or runs a command. Takes a bounded time."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from flyball.control.notify import exec_command
 from flyball.control.notify.target import Target
 
 TIMEOUT_S = 30.0
-LOOK_S = 0.2
-"""How often a command that runs is looked at: has it ended, is the control plane to stop?"""
+"""Default limit of one notification."""
+POLL_S = 0.2
+"""Interval at which a running command and the stop of the control plane are checked."""
 EXEC = str(Path(exec_command.__file__).resolve())
 
 
-class Outcome(NamedTuple):
-    """What came of it, in words for the owner of the job."""
+class Delivery(NamedTuple):
+    """Holds the outcome of one notification, with a message for the owner of the job."""
 
     ok: bool
     message: str
 
 
 class Abandoned(Exception):
-    """The control plane stops: the command was killed, and nothing is known of the target."""
+    """Raised when the control plane stops: the command was killed, its outcome is unknown."""
 
 
-def post(url: str, payload: bytes, timeout_s: float) -> Outcome:
-    """Post JSON to a URL. No proxy, no redirect; what is answered, beside its status, is ignored.
+def post(url: str, payload: bytes, timeout_s: float) -> Delivery:
+    """Post JSON to a URL. No proxy, no redirect; only the status of the response is used.
 
-    Only what the caller passes is sent: no token, no cookie.
+    Only the payload is sent: no token, no cookie.
     """
     parts = urlsplit(url)
     https = parts.scheme == "https"
@@ -50,16 +51,16 @@ def post(url: str, payload: bytes, timeout_s: float) -> Outcome:
     try:
         connection = make(parts.hostname or "", parts.port, timeout=timeout_s)
     except (http.client.HTTPException, ValueError) as error:
-        return Outcome(False, f"not a URL: {error}")
+        return Delivery(False, f"not a URL: {error}")
 
-    def break_off() -> None:
-        """End a conversation of which every step is quick enough, but not all together."""
+    def abort() -> None:
+        """Abort a connection on which each step meets the timeout, but not all together."""
         expired.set()
         if connection.sock is not None:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(timeout_s, break_off)
+    timer = threading.Timer(timeout_s, abort)
     timer.daemon = True
     timer.start()
     headers = {
@@ -73,15 +74,15 @@ def post(url: str, payload: bytes, timeout_s: float) -> Outcome:
         status = connection.getresponse().status
     except (OSError, http.client.HTTPException, ValueError) as error:
         if expired.is_set() or isinstance(error, TimeoutError):
-            return Outcome(False, f"no answer within {timeout_s:g} s")
+            return Delivery(False, f"no answer within {timeout_s:g} s")
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Outcome(False, f"could not be posted: {reason}"[:200])
+        return Delivery(False, f"could not be posted: {reason}"[:200])
     finally:
         timer.cancel()
         connection.close()
-    if expired.is_set():  # it was broken off among the headers, after the status
-        return Outcome(False, f"no answer within {timeout_s:g} s")
-    return Outcome(200 <= status < 300, f"HTTP {status}")
+    if expired.is_set():  # it was aborted within the headers, after the status
+        return Delivery(False, f"no answer within {timeout_s:g} s")
+    return Delivery(200 <= status < 300, f"HTTP {status}")
 
 
 def run(
@@ -91,11 +92,11 @@ def run(
     payload: bytes,
     abandon: threading.Event,
     timeout_s: float,
-) -> Outcome:
-    """Run a command with the payload on its standard input. What it prints is dropped.
+) -> Delivery:
+    """Run a command with the payload on its standard input. Its output is discarded.
 
     Args:
-        abandon: set when the control plane stops and does not wait any longer.
+        abandon: set when the control plane stops and waits no longer.
 
     Raises:
         Abandoned: it was set; the command's process group was killed.
@@ -111,24 +112,26 @@ def run(
             )  # fmt: skip
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            return Outcome(False, f"could not start: {reason}")
+            return Delivery(False, f"could not start: {reason}")
     end_s = time.monotonic() + timeout_s
     while True:
         try:
-            return _ended(process.wait(LOOK_S))
+            return _result(process.wait(POLL_S))
         except subprocess.TimeoutExpired:
             if abandon.is_set() or time.monotonic() >= end_s:
-                os.killpg(process.pid, signal.SIGKILL)  # not reaped yet: the number is its own
+                os.killpg(
+                    process.pid, signal.SIGKILL
+                )  # not reaped yet, so the id cannot have been reused
                 process.wait()
                 if abandon.is_set():
                     raise Abandoned from None
-                return Outcome(False, f"killed: not done within {timeout_s:g} s")
+                return Delivery(False, f"killed: not done within {timeout_s:g} s")
 
 
-def _ended(code: int) -> Outcome:
+def _result(code: int) -> Delivery:
     if code < 0:
-        names = {int(each): each.name for each in signal.Signals}
-        return Outcome(False, f"ended by {names.get(-code, f'signal {-code}')}")
+        names = {int(number): number.name for number in signal.Signals}
+        return Delivery(False, f"ended by {names.get(-code, f'signal {-code}')}")
     if code == exec_command.NOT_STARTED:
-        return Outcome(False, "exit code 127: the command, or one that it runs, was not found")
-    return Outcome(code == 0, f"exit code {code}")
+        return Delivery(False, "exit code 127: the command, or one that it runs, was not found")
+    return Delivery(code == 0, f"exit code {code}")

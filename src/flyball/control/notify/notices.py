@@ -1,9 +1,9 @@
-"""Tells the targets of a job of its end, beside the control loop and at least once.
+"""Notifies the targets of a job of its end, at least once, in threads apart from the control loop.
 
-An end that is on record is owed to every target of the job until a `notified` event says what came
-of it. A few threads tell one job's targets each, in order; no cycle waits for them, and no decision
-looks at what they record. What is still owed when a control plane starts is told then: a target
-that was told just before the last one died is told again.
+After a job's end is on record, each of its targets is owed a notification until a `notified` event
+records the outcome. A few threads each serve one job's targets, in order; no cycle waits for them,
+and no decision uses what they record. What is still owed when a control plane starts is delivered
+then: a target that was notified just before the last one died is notified again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from flyball.control.ask.views import job_view
 from flyball.control.journal.store import Journal, JournalUnavailable
 from flyball.control.notify import deliver
-from flyball.control.notify.deliver import Abandoned, Outcome
+from flyball.control.notify.deliver import Abandoned, Delivery
 from flyball.control.notify.target import Target, is_url, program_problem, shown
 from flyball.core.jobs import Job
 from flyball.core.live import Event, EventKind, Launch, LiveNode
@@ -30,38 +30,39 @@ from flyball.core.units import US_PER_S
 from flyball.engines.local.request import environment
 
 NOTIFIED = "notified"
-"""In a job's values: a list of {ok, message, time_us}, one for each target that was told."""
+"""Key in a job's values: a list of {ok, message, time_us}, one for each notified target."""
 WORKERS = 4
-"""Targets that are told at a time."""
+"""Number of threads, so of targets that are notified at a time."""
 MAX_QUEUED = 10_000
-"""Ended jobs whose targets wait to be told; those of further ones are recorded as not told."""
+"""Maximum number of ended jobs in the queue; targets of further ones are recorded as not told."""
 MAX_AGE_US = 7 * 86_400 * US_PER_S
-"""Ends that are older when a control plane starts are not told any more."""
+"""Ends older than this when a control plane starts are no longer notified."""
 RETRY_S = 1.0
-FINISH_S = 2.0
-"""When the control plane stops: for targets that are being told."""
+"""Interval at which a record that the journal refused is retried."""
+STOP_TIMEOUT_S = 2.0
+"""Time that running notifications get to finish when the control plane stops."""
 SENT = (
     *("id", "label", "name", "user", "tenant", "state", "exit_code", "signal", "reason"),
     *("attempts", "submit_time", "start_time", "end_time"),
 )
-"""What a target is told, as in the API's view of a job."""
+"""Fields sent to a target, as in the API's view of a job."""
 
 logger = logging.getLogger("flyball.control")
 
 
 def is_owed(job: Job) -> bool:
-    """Whether it has ended and some target has not been told."""
+    """Whether it has ended and some target has not been notified."""
     return job.state.final and len(job.values.get(NOTIFIED, ())) < len(job.spec.notify)
 
 
 def message_of(job: Job, nodes: Sequence[LiveNode]) -> dict[str, Any]:
-    """What the targets of an ended job are told."""
+    """Return the message for the targets of an ended job."""
     view = job_view(job, nodes)
     return {name: view[name] for name in SENT}
 
 
 def variables_of(message: Mapping[str, Any]) -> dict[str, str]:
-    """The same as variables for a command; one that has no value is empty."""
+    """Return the message as environment variables of a command; a missing value is empty."""
     names = {
         "FLYBALL_JOB_ID": "id",
         "FLYBALL_JOB_LABEL": "label",
@@ -83,14 +84,14 @@ def variables_of(message: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Notices:
-    """The ends that targets are still owed, and the threads that tell them.
+    """Holds the notifications that are still owed, and the threads that deliver them.
 
     Args:
         folder: the state folder.
-        nodes: of the cluster; a command's environment is that of a job on the first one.
+        nodes: the cluster's nodes; a command's environment is that of a job on the first one.
 
     Attributes:
-        timeout_s: how long telling a target may take.
+        timeout_s: time limit of one notification.
     """
 
     def __init__(
@@ -111,14 +112,14 @@ class Notices:
         self.timeout_s = deliver.TIMEOUT_S
 
     def load(self) -> None:
-        """Take up what the last control plane had not told."""
+        """Queue the notifications that the last control plane did not deliver."""
         since_us = self._now_us() - MAX_AGE_US
         self._add(self._journal.ended_with_targets(since_us))
 
     # For the journal ---------------------------------------------------------------------
 
     def fold(self, events: Sequence[Event], changes: dict[int, Job]) -> dict[int, Job]:
-        """The changes with what was told added to the jobs it is about."""
+        """Return the changes with the outcomes of notifications added to their jobs."""
         for event in events:
             if event["kind"] != EventKind.NOTIFIED:
                 continue
@@ -132,15 +133,15 @@ class Notices:
         return changes
 
     def settle(self, changes: Mapping[int, Job]) -> None:
-        """These changes are on record now."""
+        """Take in changes that are now on record."""
         with self._changed:
-            known = {id_: job for id_, job in changes.items() if id_ in self._owed}
-            for job in known.values():
+            owed = {id_: job for id_, job in changes.items() if id_ in self._owed}
+            for job in owed.values():
                 if is_owed(job):
                     self._owed[job.id] = job
                 else:
                     del self._owed[job.id]
-        self._add(job for id_, job in changes.items() if id_ not in known)
+        self._add(job for id_, job in changes.items() if id_ not in owed)
 
     def _add(self, jobs: Iterable[Job]) -> None:
         dropped: list[Event] = []
@@ -152,7 +153,7 @@ class Notices:
                 if len(self._queue) < MAX_QUEUED:
                     self._queue.append(job.id)
                     continue
-                why = Outcome(False, f"not told: {MAX_QUEUED:,} other ended jobs came before it")
+                why = Delivery(False, f"not told: {MAX_QUEUED:,} other ended jobs came before it")
                 first = len(job.values.get(NOTIFIED, ()))
                 dropped += [
                     self._event(job.id, target, why)
@@ -162,14 +163,14 @@ class Notices:
         if dropped:
             self._journal.append(dropped)
 
-    def _event(self, job: int, target: int, outcome: Outcome) -> Event:
+    def _event(self, job: int, target: int, outcome: Delivery) -> Event:
         about = {"kind": EventKind.NOTIFIED, "time_us": self._now_us(), "job": job}
         return {**about, "target": target, **outcome._asdict()}
 
-    # Telling -----------------------------------------------------------------------------
+    # Delivery ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to tell targets, in threads of its own."""
+        """Start the threads that notify targets."""
         self._threads = [
             threading.Thread(target=self._work, name=f"notify-{number}", daemon=True)
             for number in range(WORKERS)
@@ -178,13 +179,13 @@ class Notices:
             thread.start()
 
     def stop(self) -> None:
-        """Begin no more; leave those that do not end soon to the next control plane."""
+        """Start no more; leave those that do not finish soon to the next control plane."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        self._join(FINISH_S)
-        self._abandon.set()  # commands are killed; a URL that does not answer goes with the process
-        self._join(FINISH_S)
+        self._join(STOP_TIMEOUT_S)
+        self._abandon.set()  # commands are killed; a pending post ends with the process
+        self._join(STOP_TIMEOUT_S)
 
     def _join(self, seconds: float) -> None:
         end_s = time.monotonic() + seconds
@@ -194,18 +195,18 @@ class Notices:
     def _work(self) -> None:
         while (job := self._next()) is not None:
             try:
-                self._tell(job)
+                self._notify(job)
             except Abandoned:
                 return
             except Exception:
-                logger.exception("the targets of job %d could not be told", job.id)
+                logger.exception("the targets of job %d could not be notified", job.id)
 
     def _next(self) -> Job | None:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._stopping)
             return None if self._stopping else self._owed[self._queue.popleft()]
 
-    def _tell(self, job: Job) -> None:
+    def _notify(self, job: Job) -> None:
         message = message_of(job, self._nodes)
         first = len(job.values.get(NOTIFIED, ()))
         for number, target in enumerate(job.spec.notify[first:], first):
@@ -217,12 +218,12 @@ class Notices:
                 logger.warning("job %d: --notify %d: %s", job.id, number + 1, outcome.message)
             self._record(self._event(job.id, number, outcome))
 
-    def _deliver(self, job: Job, target: Target, message: Mapping[str, Any]) -> Outcome:
+    def _deliver(self, job: Job, target: Target, message: Mapping[str, Any]) -> Delivery:
         payload = json.dumps(message).encode()
         if is_url(target):
             return deliver.post(target[0], payload, self.timeout_s)
         if problem := program_problem(target[0], job.spec):
-            return Outcome(False, f"could not start: {problem}")
+            return Delivery(False, f"could not start: {problem}")
         launch = Launch(job.id, job.attempt, job.spec, ())
         env = environment(launch, self._folder, self._nodes[0], job.spec.cpus, os.environ)
         env |= variables_of(message)
@@ -230,7 +231,7 @@ class Notices:
         return deliver.run(target, cwd, env, payload, self._abandon, self.timeout_s)
 
     def _record(self, event: Event) -> None:
-        """Put it on record, as soon as the disk takes it."""
+        """Record an outcome, with retries until the journal accepts it."""
         while not self._abandon.is_set():
             try:
                 self._journal.append([event]).wait()
@@ -240,7 +241,7 @@ class Notices:
 
 
 def view(job: Job) -> list[dict[str, Any]] | None:
-    """The targets of a job and what came of each, as the API shows them; None without targets."""
+    """Return the targets of a job with outcomes, as the API shows them; None without targets."""
     if not job.spec.notify:
         return None
     results = job.values.get(NOTIFIED, [])

@@ -1,4 +1,4 @@
-"""Who is told of a job's end: a URL that is posted to, or a command that is run.
+"""Targets that are notified of a job's end: a URL to post to, or a command to run.
 
 A target is a tuple of words: a URL alone, or a program with its arguments.
 """
@@ -24,7 +24,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _EXAMPLE = "e.g. https://example.org/hook, or a command such as 'notify-send done'"
 
 
-def parse_target(given: str | Sequence[str]) -> Target:
+def parse_target(value: str | Sequence[str]) -> Target:
     """Read a target: a URL, a command line, or the words of a command.
 
     A command line is split at spaces and quotes; no shell sees it.
@@ -32,26 +32,26 @@ def parse_target(given: str | Sequence[str]) -> Target:
     Raises:
         BadInput: empty, or a quotation is not closed.
     """
-    if isinstance(given, str):
-        text = given.strip()
+    if isinstance(value, str):
+        text = value.strip()
         try:
             words = [text] if _URL.match(text) else shlex.split(text)
         except ValueError as error:
             raise BadInput(f"notify: {str(error).lower()}", "close the quotation") from None
     else:
-        words = list(given)
+        words = list(value)
     if not words or not words[0].strip():
         raise BadInput("notify: neither a URL nor a command", _EXAMPLE)
     return tuple(words)
 
 
 def is_url(target: Target) -> bool:
-    """Whether it is posted to, not run."""
+    """Whether it is a URL, not a command."""
     return _URL.match(target[0]) is not None
 
 
 def shown(target: Target) -> str:
-    """A target for people. A URL's path may be a secret of its owner, so only its host is shown."""
+    """Return a target for display. A URL's path may be secret, so only its host is shown."""
     if not is_url(target):
         return shlex.join(target)
     parts = urlsplit(target[0])
@@ -59,10 +59,10 @@ def shown(target: Target) -> str:
 
 
 def check_targets(spec: JobSpec) -> None:
-    """Refuse targets that could never be told.
+    """Refuse targets that could never be notified.
 
     Raises:
-        BadInput: what is wrong with one of them, and what to do.
+        BadInput: one of them is invalid.
     """
     if len(spec.notify) > MAX_TARGETS:
         count = len(spec.notify)
@@ -98,7 +98,7 @@ def _check_url(target: Target) -> None:
 
 
 def program_problem(program: str, spec: JobSpec) -> str:
-    """Why a program could not be run in a job's folder with its PATH; "" if it could."""
+    """Return why a program cannot run in a job's folder with its PATH; "" if it can."""
     if "/" in program:
         path = os.path.join(spec.cwd, program)
         if not os.path.isfile(path):

@@ -1,4 +1,4 @@
-"""What Alembic runs: the revisions, on the connection it was given, in one transaction."""
+"""Alembic's environment: runs the revisions on the given connection, in one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings a journal's schema up to date, with a copy of the old file kept beside it."""
+"""Brings a journal's schema up to date, and keeps a copy of the old file in the same folder."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ HEAD = "0001"
 
 
 def bring_up(engine: Engine, path: Path, folder: Path = FOLDER, head: str = HEAD) -> None:
-    """Make the tables of a new file; upgrade those of an older one, after a backup.
+    """Create the tables of a new file; upgrade those of an older one, after a backup.
 
     Args:
-        engine: writes to the file.
+        engine: connects to the file for writing.
         path: the file.
-        folder: where the revisions are.
-        head: the last of them.
+        folder: the folder of the revisions.
+        head: the last revision.
 
     Raises:
-        BadInput: the file was written by a newer Flyball, or is something else.
+        BadInput: the file was written by a newer Flyball, or is not a journal.
     """
-    found = revision(engine, path)
-    if found == head:
+    stated = revision(engine, path)
+    if stated == head:
         return
-    known = _known(folder)
-    if found and found not in known:
-        raise newer(path, found, head)
-    if found:
+    revisions = _revisions(folder)
+    if stated and stated not in revisions:
+        raise newer(path, stated, head)
+    if stated:
         back_up(engine, backup_path(path, head))
     from alembic import command
 
@@ -47,23 +47,23 @@ def bring_up(engine: Engine, path: Path, folder: Path = FOLDER, head: str = HEAD
 
 
 def check(engine: Engine, path: Path, head: str = HEAD) -> None:
-    """Refuse a file that is not at the last revision: those who only read upgrade nothing.
+    """Refuse a file that is not at the last revision: readers do not upgrade.
 
     Raises:
-        BadInput: it is older, newer or no journal.
+        BadInput: it is older, newer or not a journal.
     """
-    found = revision(engine, path)
-    if not found or found < head:
+    stated = revision(engine, path)
+    if not stated or stated < head:
         raise BadInput(
-            f"{path} has the schema {found or 'of nothing'}, this Flyball reads {head}",
+            f"{path} has the schema {stated or '(none)'}, this Flyball reads {head}",
             "start `flyball up` on it once: it makes a backup and upgrades it",
         )
-    if found > head:
-        raise newer(path, found, head)
+    if stated > head:
+        raise newer(path, stated, head)
 
 
 def revision(engine: Engine, path: Path) -> str:
-    """The revision a file is at, "" = it has no tables.
+    """Return the revision of a file, "" = it has no tables.
 
     Raises:
         BadInput: it has tables, but not a journal's.
@@ -76,20 +76,20 @@ def revision(engine: Engine, path: Path) -> str:
                 raise BadInput(why, "put back a backup: `flyball restore FILE`")
             return str(version)
         if names := inspect(connection).get_table_names():
-            why = f"{path} is a database, but no journal (it has a table {names[0]!r})"
+            why = f"{path} is a database, but not a journal (it has a table {names[0]!r})"
             raise BadInput(why, "name another file")
     return ""
 
 
 def backup_path(path: Path, head: str) -> Path:
-    """Where the copy goes that is made before an upgrade to `head`."""
+    """Return the path of the copy made before an upgrade to `head`."""
     return path.with_name(f"{path.name}.before-{head}")
 
 
-def newer(path: Path, found: str, head: str = HEAD) -> BadInput:
-    """The refusal of a file that a newer Flyball wrote."""
+def newer(path: Path, stated: str, head: str = HEAD) -> BadInput:
+    """Return the error for a file that a newer Flyball wrote."""
     return BadInput(
-        f"{path} was written by a newer Flyball (schema {found}, this one knows up to {head})",
+        f"{path} was written by a newer Flyball (schema {stated}, this one knows up to {head})",
         "use that version, or another state folder",
     )
 
@@ -102,7 +102,9 @@ def _config(folder: Path) -> Config:
     return config
 
 
-def _known(folder: Path) -> set[str]:
+def _revisions(folder: Path) -> set[str]:
     from alembic.script import ScriptDirectory
 
-    return {each.revision for each in ScriptDirectory.from_config(_config(folder)).walk_revisions()}
+    return {
+        script.revision for script in ScriptDirectory.from_config(_config(folder)).walk_revisions()
+    }

@@ -1,1 +1,1 @@
-"""One file a revision; a revision that was released is never changed."""
+"""One file per revision; a released revision is never changed."""

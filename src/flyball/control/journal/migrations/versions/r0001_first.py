@@ -14,7 +14,7 @@ LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Make the tables; `sql.py` says what their columns mean."""
+    """Create the tables; `schema.py` explains their columns."""
     op.create_table(
         "events",
         sa.Column("seq", LONG, primary_key=True, autoincrement=False),
