@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from flyball.app import PolicySetting, policy_settings
+from flyball.app import Twin, policy_settings
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError, UnknownName
-from flyball.core.knobs import Knobs, Order, Preempt
-from flyball.core.results import Floats
+from flyball.core.protocols import Forecast
+from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.experiments import replay, workers
@@ -102,22 +101,18 @@ def test_an_impossible_job_is_refused() -> None:
         run_all(ReplayCase(CLUSTER, (jobs,), tuple(policy_settings("fifo", [])), Effects()))
 
 
-class NoShares:
-    """An allocator that gives no job anything."""
+class Idle:
+    """A policy that starts nothing."""
 
-    def targets(self, state: State) -> Floats:
-        return np.zeros((len(state.jobs), len(state.pools)))
+    def decide(self, state: State, forecast: Forecast | None) -> Records:
+        return records(0, ACTION)
 
 
-def test_a_policy_that_starts_nothing_is_named() -> None:
-    idle = PolicySetting(
-        "idle",
-        Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=120.0),
-        cast(Any, NoShares()),
-    )
-    easy = tuple(policy_settings("easy", []))
-    with pytest.raises(FlyballError, match=r"^idle: \d+ jobs of \d+ never started"):
-        run_all(ReplayCase(CLUSTER, (workload(),), (*easy, idle), Effects()), workers=1)
+def test_a_policy_that_starts_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Twin.replay
+    monkeypatch.setattr(Twin, "replay", lambda twin: run(twin, Idle()))
+    with pytest.raises(FlyballError, match=r"^fifo: 40 jobs of 40 never started.*; have it start"):
+        run_all(case("fifo", 1), workers=1)
 
 
 def test_differences_are_paired() -> None:
