@@ -48,10 +48,9 @@ def few_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return measure
 
     for name in ("caps", "live", "speed"):
-        monkeypatch.setattr(f"flyball.bench.tune_{name}.rows", rows(name))
-    kept = {name: parts.PARTS[name] for name in ("caps", "live", "speed")}
+        monkeypatch.setattr(f"flyball.{parts.PARTS[name].module}.rows", rows(name))
+    kept = {name: parts.PARTS[name]._replace(data=()) for name in ("caps", "live", "speed")}
     monkeypatch.setattr(parts, "PARTS", kept)
-    monkeypatch.setattr(parts, "DATA", {})
     monkeypatch.setattr(part_runs, "find_spec", lambda name: None)
     return ran
 
