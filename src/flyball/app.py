@@ -289,7 +289,7 @@ def build_live(
         state, engine, policy.name, policy.knobs, start_clock, prices,
         passing=passing, tuning=tuning,
     )  # fmt: skip
-    plane.sensors = Telemetry(state / "telemetry")
+    plane.ask.sensors = Telemetry(state / "telemetry")
     plane.forecaster.slowdown = Contention(os.getpid()).slowdown
     recovered = plane.open()
     return Live(plane, Driver(plane, engine), engine, recovered)
@@ -360,5 +360,5 @@ def warm_live() -> None:
             spec = JobSpec(("true",), estimate_s=60.0)
             waiting = plane.submit([spec, spec])[1]
             plane.step()
-            plane.why(waiting)
+            plane.ask.why(waiting)
             plane.close()

@@ -64,7 +64,7 @@ def test_every_field_arrives(world: World, client: httpx.Client, tmp_path: Path)
     }  # fmt: skip
     paths = {"cwd": f"{tmp_path}/link/../link/.", "stdout": f"{tmp_path}/link/out"}
     job = client.post(JOBS, json={**stated, **paths}).json()["id"]
-    spec = world.plane.job(job).spec
+    spec = world.plane.ask.job(job).spec
     for name, value in stated.items():
         if name not in ("argv", "after"):
             assert getattr(spec, name) == value

@@ -130,7 +130,7 @@ def test_following_from_before_the_start_through_a_second_attempt(world: World) 
         world.log(1, b"first\n")
         world.engine.lose((1, 1))
         world.step(1)
-        assert world.plane.job(1).attempt == 2
+        assert world.plane.ask.job(1).attempt == 2
         world.log(1, b"second\n", 2)
         world.step(10)
         thread.join(20)
@@ -168,7 +168,7 @@ def test_what_goes_wrong_in_a_stream(
 
 
 def test_logs_that_are_never_read_are_closed(running: World) -> None:
-    path = running.plane.log_path(1)
+    path = running.plane.ask.log_path(1)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         LogReader(path).chunks(0, 10)

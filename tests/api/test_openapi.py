@@ -19,10 +19,10 @@ from schemathesis.specs.openapi.checks import (
 from tests.api.world import ANSWER_S, SLEEP, World, give_sensors
 
 from flyball.api.app import create_app
-from flyball.api.plane_like import PlaneLike
 from flyball.api.problems import CLIENT_ERRORS
 from flyball.api.serve import Server
 from flyball.api.settings import ApiSettings
+from flyball.control.plane import Plane
 
 CHECKS = [
     not_a_server_error,
@@ -55,7 +55,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Serv
 
 def document() -> dict[str, Any]:
     """Return the schema, which does not depend on the plane."""
-    return create_app(cast(PlaneLike, None), ApiSettings("x" * 40)).openapi()
+    return create_app(cast(Plane, None), ApiSettings("x" * 40)).openapi()
 
 
 def without_large_bounds(value: Any) -> Any:

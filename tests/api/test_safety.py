@@ -61,8 +61,8 @@ def test_wrong_tokens_are_refused_and_audited(world: World, client: httpx.Client
     for header in wrong:
         refused(client.get(JOBS, headers={BEARER: header}), 401)
     assert client.get(JOBS, headers={BEARER: f"bearer {token}"}).status_code == 200
-    until(lambda: len(world.plane.events(0, 100, ["audit"])) == len(wrong))
-    audit = world.plane.events(0, 100, ["audit"])[0]
+    until(lambda: len(world.plane.ask.events(0, 100, ["audit"])) == len(wrong))
+    audit = world.plane.ask.events(0, 100, ["audit"])[0]
     assert (audit["what"], audit["who"]) == ("token refused", "127.0.0.1")
     assert token[:8] not in str(audit)
 

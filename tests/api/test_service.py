@@ -40,7 +40,7 @@ def test_events_as_a_list(world: World, client: httpx.Client) -> None:
 def test_events_as_they_happen(world: World) -> None:
     with world.server(heartbeat_s=0.05) as server, calling(server, world.token) as client:
         client.post(JOBS, json=SLEEP)
-        newest = world.plane.wait_events(0, 0)
+        newest = world.plane.ask.wait_events(0, 0)
         received: list[Frame] = []
 
         def listen() -> None:

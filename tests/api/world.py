@@ -74,7 +74,7 @@ class World:
 
     def log(self, job: int, text: bytes, attempt: int = 1) -> None:
         """Append to a job's log, since virtual nodes write none."""
-        path = self.plane.log_path(job, attempt)
+        path = self.plane.ask.log_path(job, attempt)
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as file:
             file.write(text)
@@ -137,5 +137,5 @@ def give_sensors(world: World) -> Telemetry:
         outlet.publish(start_s + at, {"sensors": SENSORS, "store_failures": 2, "fast": False})
     outlet.close()
     os.utime(folder / "latest.json", (start_s + 60, start_s + 60))
-    world.plane.sensors = telemetry = Telemetry(folder, now=lambda: start_s + 60)
+    world.plane.ask.sensors = telemetry = Telemetry(folder, now=lambda: start_s + 60)
     return telemetry

@@ -127,7 +127,7 @@ class Rig:
             self.settle()
 
     def job(self, job: int) -> Job:
-        return self.plane.job(job)
+        return self.plane.ask.job(job)
 
     def states(self, *jobs: int) -> list[JobState]:
         return [self.job(job).state for job in jobs]

@@ -46,8 +46,8 @@ def driver(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 @pytest.mark.usefixtures("driver")
 def test_jobs_are_run_as_they_come(plane: Plane) -> None:
     jobs = plane.submit([spec_of(cpus=2, estimate_s=0.02) for _ in range(6)])
-    until(lambda: all(plane.job(job).state == JobState.COMPLETED for job in jobs))
-    assert plane.queue() == []
+    until(lambda: all(plane.ask.job(job).state == JobState.COMPLETED for job in jobs))
+    assert plane.ask.queue() == []
 
 
 @pytest.mark.usefixtures("driver")
@@ -64,7 +64,7 @@ def test_waiting_that_fails_does_not_end_the_cycles(
 
     monkeypatch.setattr(plane.engine, "wait", wait)
     (job,) = plane.submit([spec_of(estimate_s=0.01)])
-    until(lambda: plane.job(job).state == JobState.COMPLETED and plane.pulse.failures == 2)
+    until(lambda: plane.ask.job(job).state == JobState.COMPLETED and plane.pulse.failures == 2)
     assert errors == []
 
 
@@ -82,7 +82,7 @@ def test_a_failed_cycle_is_counted_and_retried(
 
     monkeypatch.setattr(plane, "step", step)
     (job,) = plane.submit([spec_of(estimate_s=0.01)])
-    until(lambda: plane.job(job).state == JobState.COMPLETED)
+    until(lambda: plane.ask.job(job).state == JobState.COMPLETED)
     assert plane.pulse.failures == 2
     assert plane.pulse.last_error == "OSError: odd"
     messages = [record.getMessage() for record in caplog.records]
@@ -93,11 +93,11 @@ def test_stopping_ends_the_threads_and_leaves_jobs_alone(plane: Plane) -> None:
     driver = Driver(plane, plane.engine)  # type: ignore[arg-type]
     driver.start()
     (job,) = plane.submit([spec_of(estimate_s=60.0)])
-    until(lambda: plane.job(job).state == JobState.RUNNING)
+    until(lambda: plane.ask.job(job).state == JobState.RUNNING)
     driver.stop()
     assert "loop" not in {thread.name for thread in threading.enumerate()}
     cycles = plane.pulse.cycles
-    assert plane.job(job).state == JobState.RUNNING
+    assert plane.ask.job(job).state == JobState.RUNNING
     assert plane.pulse.cycles == cycles
 
 

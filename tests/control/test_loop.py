@@ -35,7 +35,7 @@ def test_without_a_journal_nothing_is_launched(rig: Rig, monkeypatch: pytest.Mon
     assert rig.states(job) == [JobState.PENDING]
     assert rig.plane.step()
     assert rig.engine.launched == [(job, 1)]
-    assert [decision["number"] for decision in rig.plane.decisions(0, 9)] == [1]
+    assert [decision["number"] for decision in rig.plane.ask.decisions(0, 9)] == [1]
 
 
 def test_without_a_journal_nothing_is_acknowledged(

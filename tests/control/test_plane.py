@@ -52,8 +52,8 @@ def test_the_queue_shows_what_runs_then_what_waits_by_priority(rig: Rig) -> None
     first = rig.submit(cpus=4)
     rig.settle()
     second, third = rig.submit(), rig.submit(priority=1.0)
-    assert [job.id for job in rig.plane.queue()] == [first, third, second]
-    assert [job.id for job in rig.plane.jobs(JobQuery())] == [third, second, first]
+    assert [job.id for job in rig.plane.ask.queue()] == [first, third, second]
+    assert [job.id for job in rig.plane.ask.jobs(JobQuery())] == [third, second, first]
 
 
 def test_priorities_go_first(rig: Rig) -> None:
@@ -192,7 +192,7 @@ def test_a_cancellation_between_record_and_launch(rig: Rig) -> None:
 def test_what_can_never_run_is_refused(rig: Rig, asked: dict[str, Any], why: str) -> None:
     with pytest.raises(BadInput, match=why):
         rig.plane.submit([spec_of(), spec_of(**asked)])
-    assert rig.plane.queue() == [], "all or none"
+    assert rig.plane.ask.queue() == [], "all or none"
     assert rig.submit() == 1
 
 
@@ -201,7 +201,7 @@ def test_an_unknown_class_is_refused_before_it_is_on_record(rig: Rig) -> None:
         rig.submit(kind="compute-intensiv")
     assert rig.submit(kind="mixed") == 1
     rig.finish()
-    assert rig.plane.health()["ok"]
+    assert rig.plane.ask.health()["ok"]
 
 
 def test_nothing_to_submit(rig: Rig) -> None:
@@ -216,7 +216,7 @@ def test_the_same_key_gives_the_same_jobs(rig: Rig) -> None:
     asked = [spec_of(name="a"), spec_of(name="b")]
     ids = rig.plane.submit(asked, "k")
     assert rig.plane.submit(asked, "k") == ids == [1, 2]
-    assert len(rig.plane.queue()) == 2
+    assert len(rig.plane.ask.queue()) == 2
     with pytest.raises(Conflict, match="'k' was used for other jobs"):
         rig.plane.submit(asked[:1], "k")
     assert rig.submit(name="c") > 2
@@ -255,7 +255,7 @@ def test_forecasts_are_for_those_who_wait(rig: Rig) -> None:
     rig.submit(cpus=4, estimate_s=50.0)
     rig.settle()
     waiting = rig.submit()
-    found = rig.plane.forecast()
+    found = rig.plane.ask.forecast()
     assert [each["id"] for each in found["starts"]] == [waiting]
     assert found["starts"][0]["p50_s"] > 0
 
@@ -266,54 +266,54 @@ def test_progress_is_what_the_running_attempt_said_last(rig: Rig) -> None:
     rig.plane.report(job, 1, {"step": 1, "loss": 2.0})
     rig.plane.report(job, 0, {"step": 2})
     rig.plane.report(job, 9, {"step": 99})
-    assert rig.plane.view(rig.job(job))["progress"] == {"step": 2, "loss": 2.0}
+    assert rig.plane.ask.view(rig.job(job))["progress"] == {"step": 2, "loss": 2.0}
     rig.finish()
     rig.plane.report(job, 1, {"step": 3})
-    said = rig.plane.view(rig.job(job))["progress"]
+    said = rig.plane.ask.view(rig.job(job))["progress"]
     assert said == {"step": 2, "loss": 2.0}, "its last words stay, and nothing follows its end"
 
 
 def test_where_the_output_is(rig: Rig) -> None:
     job, other = rig.submit(), rig.submit(stdout="/tmp/mine.txt")
     with pytest.raises(NotFound, match="has no attempt"):
-        rig.plane.log_path(job)
+        rig.plane.ask.log_path(job)
     rig.settle()
-    assert rig.plane.log_path(job) == rig.folder / "logs" / "1.1.out"
-    assert rig.plane.log_path(other) == Path("/tmp/mine.txt")
+    assert rig.plane.ask.log_path(job) == rig.folder / "logs" / "1.1.out"
+    assert rig.plane.ask.log_path(other) == Path("/tmp/mine.txt")
     with pytest.raises(NotFound, match="no attempt 2"):
-        rig.plane.log_path(job, 2)
+        rig.plane.ask.log_path(job, 2)
 
 
 def test_where_the_error_output_is(rig: Rig) -> None:
     together = rig.submit(stdout="/tmp/both.txt", stderr="/tmp/both.txt")
     apart = rig.submit(name="a", stdout="/tmp/%j.out", stderr="/tmp/%j-%x.err")
     rig.settle()
-    assert rig.plane.log_path(together, stream="stderr") == Path("/tmp/both.txt")
-    assert rig.plane.log_path(apart) == Path(f"/tmp/{apart}.out")
-    assert rig.plane.log_path(apart, stream="stderr") == Path(f"/tmp/{apart}-a.err")
+    assert rig.plane.ask.log_path(together, stream="stderr") == Path("/tmp/both.txt")
+    assert rig.plane.ask.log_path(apart) == Path(f"/tmp/{apart}.out")
+    assert rig.plane.ask.log_path(apart, stream="stderr") == Path(f"/tmp/{apart}-a.err")
 
 
 def test_events_and_decisions_can_be_read(rig: Rig) -> None:
     job = rig.submit()
     rig.finish()
-    kinds = [each["kind"] for each in rig.plane.events(0, 100)]
+    kinds = [each["kind"] for each in rig.plane.ask.events(0, 100)]
     assert kinds == ["opened", "submitted", "decided", "intended", "started", "ended"]
-    assert [each["kind"] for each in rig.plane.events(0, 100, ["ended"], job)] == ["ended"]
-    (decision,) = rig.plane.decisions(0, 10)
+    assert [each["kind"] for each in rig.plane.ask.events(0, 100, ["ended"], job)] == ["ended"]
+    (decision,) = rig.plane.ask.decisions(0, 10)
     assert (decision["number"], decision["plan"][0][1]) == (1, job)
-    assert rig.plane.wait_events(0, 5.0) == len(kinds)
-    assert rig.plane.wait_events(len(kinds), 0.0) == len(kinds)
+    assert rig.plane.ask.wait_events(0, 5.0) == len(kinds)
+    assert rig.plane.ask.wait_events(len(kinds), 0.0) == len(kinds)
 
 
 def test_what_is_audited_is_on_record(rig: Rig) -> None:
     rig.plane.audit("refused token", "127.0.0.1")
-    assert rig.plane.events(1, 10)[0]["what"] == "refused token"
+    assert rig.plane.ask.events(1, 10)[0]["what"] == "refused token"
 
 
 def test_telemetry_is_somebody_elses(rig: Rig) -> None:
-    assert rig.plane.telemetry() == {}
+    assert rig.plane.ask.telemetry() == {}
     with pytest.raises(NotFound, match="nothing called 'cpu'"):
-        rig.plane.series("cpu", 60.0)
+        rig.plane.ask.series("cpu", 60.0)
 
     class Sensors:
         def latest(self) -> dict[str, Any]:
@@ -340,30 +340,30 @@ def test_telemetry_is_somebody_elses(rig: Rig) -> None:
             asked.append(seconds)
 
     asked: list[float] = []
-    assert rig.plane.sensor_states()["sensors"] == []
+    assert rig.plane.ask.sensor_states()["sensors"] == []
     with pytest.raises(Unavailable, match="no monitoring agent runs"):
-        rig.plane.fast(30.0)
-    rig.plane.sensors = Sensors()
-    assert rig.plane.telemetry()["cpu"] == 0.5
+        rig.plane.ask.fast(30.0)
+    rig.plane.ask.sensors = Sensors()
+    assert rig.plane.ask.telemetry()["cpu"] == 0.5
     rig.submit()
     rig.submit(cpus=4)
     rig.settle()
-    said = [rig.plane.view(rig.job(job))["progress"] for job in (1, 2)]
+    said = [rig.plane.ask.view(rig.job(job))["progress"] for job in (1, 2)]
     assert said == [{"step": 3.0}, None], "what a job tells the agent is its progress too"
-    assert rig.plane.series("cpu", 60.0) == {"name": "cpu", "times": [1.0], "values": [0.5]}
-    (found,) = rig.plane.series("cpu", 60.0, "mean", 1.0, True)["features"]
+    assert rig.plane.ask.series("cpu", 60.0) == {"name": "cpu", "times": [1.0], "values": [0.5]}
+    (found,) = rig.plane.ask.series("cpu", 60.0, "mean", 1.0, True)["features"]
     assert (found["window_s"], found["mean"], found["burst"]) == (1.0, 0.5, False)
-    assert rig.plane.fast(30.0) == {"seconds": 30.0}
+    assert rig.plane.ask.fast(30.0) == {"seconds": 30.0}
     assert asked == [30.0]
     with pytest.raises(Unavailable, match="disk full"):
-        rig.plane.fast(90.0)
+        rig.plane.ask.fast(90.0)
 
 
 def test_who_is_on_the_nodes(tmp_path: Path) -> None:
     rig = Rig(tmp_path, nodes=TWO_NODES)
     rig.submit(cpus=3)
     rig.settle()
-    first, second = rig.plane.nodes()
+    first, second = rig.plane.ask.nodes()
     assert (first["name"], first["used"], first["jobs"]) == ("a", 3, [1])
     assert (second["used"], second["jobs"]) == (0, [])
 
@@ -371,34 +371,34 @@ def test_who_is_on_the_nodes(tmp_path: Path) -> None:
 def test_prices_are_on_receipts(rig: Rig) -> None:
     job = rig.submit(cpus=2, estimate_s=1800.0)
     rig.finish()
-    assert rig.plane.receipt(job)["device_hours"] == 1.0
+    assert rig.plane.ask.receipt(job)["device_hours"] == 1.0
 
 
 def test_memory_of_several_processes_is_what_the_agent_saw(rig: Rig) -> None:
     """The supervisor sleeps beside a job without a limit; the agent looks once a second."""
 
-    sensors = rig.plane.sensors = FakeSensors()
+    sensors = rig.plane.ask.sensors = FakeSensors()
     sensors.stored["jobs.1.memory_bytes"] = [each * 2.0**20 for each in (100, 4096, 200, 100)]
     job = rig.submit()
     rig.finish()
-    found = rig.plane.receipt(job)
+    found = rig.plane.ask.receipt(job)
     assert (found["peak_mib"], found["peak_by"]) == (4096.0, "at_least"), "too few looks"
     assert "--mem" not in found["suggestion"]["text"].partition(";")[0]
     sensors.stored["jobs.1.memory_bytes"].append(100.0 * 2**20)
-    found = rig.plane.receipt(job)
+    found = rig.plane.ask.receipt(job)
     assert (found["peak_mib"], found["peak_by"]) == (4096.0, "samples")
 
 
 def test_peak_is_never_below_what_was_shown(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """`show` and `top` show the agent's samples; the end record may have seen less."""
-    sensors = rig.plane.sensors = FakeSensors()
+    sensors = rig.plane.ask.sensors = FakeSensors()
     sensors.stored["jobs.1.memory_bytes"] = [43.0 * 2**20]
     job = rig.submit()
     rig.finish()
     end = {"max_rss_mib": 32.0, "peak_mib": 32.0, "peak_by": "process"}
-    ended = replace(rig.plane.job(job), values=end)
+    ended = replace(rig.plane.ask.job(job), values=end)
     monkeypatch.setattr(rig.plane, "job", lambda _number: ended)
-    found = rig.plane.receipt(job)
+    found = rig.plane.ask.receipt(job)
     assert (found["peak_mib"], found["max_rss_mib"]) == (43.0, 32.0)
     assert found["suggestion"]["memory_mib"] == 64
 

@@ -134,7 +134,7 @@ def test_decisions_are_numbered_on(rig: Rig) -> None:
         rig.open()
     rig.submit()
     rig.finish()
-    assert [decision["number"] for decision in rig.plane.decisions(0, 9)] == [1, 2, 3]
+    assert [decision["number"] for decision in rig.plane.ask.decisions(0, 9)] == [1, 2, 3]
 
 
 def test_another_policy_on_another_machine(rig: Rig) -> None:

@@ -181,7 +181,7 @@ class World:
             before = self.plane.book.seq
             self.guarded(self.plane.step)
             idle = idle + 1 if self.plane.book.seq == before else 0
-            assert idle < 200, f"nothing happens any more: {self.plane.queue()[:3]}"
+            assert idle < 200, f"nothing happens any more: {self.plane.ask.queue()[:3]}"
             self._let_time_pass()
 
     def _let_time_pass(self) -> None:
@@ -209,7 +209,7 @@ class World:
         assert not held or max(held.values()) == 1, f"a device has two jobs: {held}"
 
     def jobs(self) -> list[Job]:
-        return [self.plane.job(job_id) for job_id in self.accepted]
+        return [self.plane.ask.job(job_id) for job_id in self.accepted]
 
     def check_end(self) -> None:
         """Check that every accepted job ended exactly once, and no attempt ran twice."""

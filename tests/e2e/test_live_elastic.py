@@ -55,7 +55,7 @@ def test_an_elastic_job_loses_nothing() -> None:
         # 3. It learned the same.
         assert curve(here, job) == pytest.approx(curve(here, plain), rel=1e-3)
         # 4. The receipt tells of it, and the decisions replay.
-        tuning = here.plane.receipt(job)["tuning"]
+        tuning = here.plane.ask.receipt(job)["tuning"]
         assert [point["devices"] for point in tuning["sizes"]] == [2, 1, 2]
         assert [point["what"] for point in tuning["log"]] == ["resized", "checkpointed", "resized"]
         verdict = Verifier().follow(here.plane.journal.events(0, 10_000))

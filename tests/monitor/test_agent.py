@@ -58,7 +58,9 @@ def test_a_life(state: Path, agent: subprocess.Popen[bytes]) -> None:
             assert 0.0 <= latest["compute.total_percent"] <= 100.0
             assert latest["memory.total_bytes"] > 1e8
             # While it runs, the spools are read.
-            until(lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10, limit_s=WAIT_S)
+            until(
+                lambda: len(telemetry.series("compute.total_percent", 60)[0]) > 10, limit_s=WAIT_S
+            )
             telemetry.ask_fast(1.0)
             until(lambda: telemetry.status()["fast"], limit_s=WAIT_S)
             until(lambda: not telemetry.status()["fast"], limit_s=WAIT_S)

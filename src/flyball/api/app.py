@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,11 +19,13 @@ from flyball.api.guard import Guard
 from flyball.api.methods import Methods
 from flyball.api.metrics_text import Counts
 from flyball.api.models import BATCH, CANCEL, CAP, FAST, HOLD, JOB, ONE, REPORT, RESIZE, schema_of
-from flyball.api.plane_like import PlaneLike
 from flyball.api.problems import Problem, ProblemDocument
 from flyball.api.routes import cluster, jobs, logs, service, steer, telemetry
 from flyball.api.settings import ApiSettings
 from flyball.api.specs import faulty
+
+if TYPE_CHECKING:
+    from flyball.control.plane import Plane
 
 DESCRIPTION = (
     "Jobs, queue, nodes and decisions of a Flyball control plane. Every request needs the token of "
@@ -32,7 +34,7 @@ DESCRIPTION = (
 
 
 def create_app(
-    plane: PlaneLike, settings: ApiSettings, clock: Callable[[], float] = time.monotonic
+    plane: Plane, settings: ApiSettings, clock: Callable[[], float] = time.monotonic
 ) -> FastAPI:
     """Return the API of a control plane. `app.state.bridge.close()`, or the end of the lifespan,
     releases its threads.

@@ -7,17 +7,19 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fastapi import Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from flyball.api.plane_like import PlaneLike
 from flyball.api.problems import problem_of
 from flyball.api.settings import ApiSettings
 from flyball.api.token import Secret
 from flyball.core.errors import FlyballError
+
+if TYPE_CHECKING:
+    from flyball.control.plane import Plane
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +39,7 @@ class Bridge:
         secret: the current token.
     """
 
-    def __init__(self, plane: PlaneLike, settings: ApiSettings) -> None:
+    def __init__(self, plane: Plane, settings: ApiSettings) -> None:
         self.plane, self.settings = plane, settings
         self.closing = False
         self.streams = 0
@@ -73,7 +75,7 @@ class Bridge:
         return self._newest
 
     async def _listen(self) -> None:
-        seen = await self.call(self.plane.wait_events, self._newest, LISTEN_S)
+        seen = await self.call(self.plane.ask.wait_events, self._newest, LISTEN_S)
         self._newest = max(self._newest, seen)
 
     @staticmethod

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from flyball.api.plane_like import Metric as Row
+from flyball.control.ask.status import Metric as MetricRow
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"})
@@ -38,28 +38,28 @@ class Counts:
         """Count a connection that the server dropped."""
         self._dropped[why] += 1
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[MetricRow]:
         """Return the counts as metrics."""
-        answers: list[Row] = [
+        answers: list[MetricRow] = [
             ("flyball_api_answers_total", {"method": method, "status": str(status)}, float(count))
             for (method, status), count in sorted(self._answers.items())
         ]
-        seconds: list[Row] = [
+        seconds: list[MetricRow] = [
             ("flyball_api_seconds_total", {"method": method}, float(took_s))
             for method, took_s in sorted(self._seconds.items())
         ]
-        dropped: list[Row] = [
+        dropped: list[MetricRow] = [
             ("flyball_api_dropped_total", {"why": why}, float(count))
             for why, count in sorted(self._dropped.items())
         ]
-        open_now: Row = ("flyball_api_connections", {}, float(self.connections))
+        open_now: MetricRow = ("flyball_api_connections", {}, float(self.connections))
         return [*answers, *seconds, *dropped, open_now]
 
 
 class _Rows(Collector):
     """Groups rows into metric families: one per name, with the labels of its first row."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[MetricRow]) -> None:
         self._rows = rows
 
     def collect(self) -> Iterable[Metric]:
@@ -78,7 +78,7 @@ def _words(name: str) -> str:
     return name.removeprefix("flyball_").replace("_", " ")
 
 
-def text_of(rows: Sequence[Row]) -> bytes:
+def text_of(rows: Sequence[MetricRow]) -> bytes:
     """Render metrics in the format that Prometheus reads."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Rows(rows))

@@ -12,6 +12,7 @@ import ssl
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import uvicorn
@@ -21,9 +22,11 @@ from flyball.api.app import create_app
 from flyball.api.bounded_http import BoundedProtocol
 from flyball.api.connections import Acceptor, ConnectionLimits, connection_limit
 from flyball.api.metrics_text import Counts
-from flyball.api.plane_like import PlaneLike
 from flyball.api.settings import LOOPBACK_NAMES, ApiSettings
 from flyball.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from flyball.control.plane import Plane
 
 BACKLOG = 1024
 MOST_PORT = 65_535
@@ -121,7 +124,7 @@ class Server:
 
 
 def serve(
-    plane: PlaneLike,
+    plane: Plane,
     settings: ApiSettings,
     host: str = "127.0.0.1",
     port: int = 0,

@@ -77,7 +77,7 @@ async def event_frames(
         newest = await bridge.newer(after, min(left_s, bridge.settings.heartbeat_s))
         rows: list[Any] = []
         if newest > after:
-            rows = await bridge.call(bridge.plane.events, after, PAGE, kinds, job)
+            rows = await bridge.call(bridge.plane.ask.events, after, PAGE, kinds, job)
         for row in rows:
             yield frame(row, str(row["kind"]), str(row["seq"]))
         after = int(rows[-1]["seq"]) if len(rows) == PAGE else max(after, newest)

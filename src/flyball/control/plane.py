@@ -1,8 +1,9 @@
-"""The control plane as others see it: submit, cancel, ask. Safe from any thread.
+"""The control plane as the API sees it: submit, cancel, steer, ask. Safe from any thread.
 
-plane = Plane(folder, engine, policy, knobs)
-plane.open()                    read the journal, ask the engine, reconcile
-plane.step()                    one cycle; `Driver` does this for ever
+plane = Plane(folder, engine, policy, knobs, clock)
+plane.open()                    read the journal, reconcile with the engine
+plane.step()                    one cycle; `Driver` calls it again and again
+plane.ask.why(job)              questions
 """
 
 from __future__ import annotations
@@ -15,25 +16,23 @@ from typing import Any
 from flyball import __version__
 from flyball.control.ask import status
 from flyball.control.ask.durations import Durations
-from flyball.control.ask.queries import Answers, Sensors
+from flyball.control.ask.queries import Queries
 from flyball.control.ask.receipts import Prices
 from flyball.control.ask.recent_arrivals import Recent
 from flyball.control.ask.reported_steps import Steps
 from flyball.control.ask.start_forecast import StartForecaster
-from flyball.control.ask.views import job_view
-from flyball.control.ask.waiting_tokens import Tokens
 from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.ask.worker_process import WorkerProcess
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import Table
 from flyball.control.decide.tuning_rounds import Tuning
+from flyball.control.jobs.admission import Admission
 from flyball.control.jobs.holds import Holds
 from flyball.control.jobs.live_state import Book
 from flyball.control.jobs.output_guard import OutputGuard
 from flyball.control.jobs.progress import Progress
 from flyball.control.jobs.request import (
     Demand,
-    can_hold,
     cluster_of,
     earlier_ids,
     fingerprint,
@@ -45,31 +44,32 @@ from flyball.control.journal.job_numbers import JobNumbers
 from flyball.control.journal.store import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
 from flyball.control.notify import notices
-from flyball.control.notify.target import check_targets
 from flyball.control.recover import give_up_unfit, reconcile
-from flyball.core.errors import BadInput, NotFound
-from flyball.core.jobs import Job, JobSpec, request_of
+from flyball.core.errors import BadInput
+from flyball.core.jobs import Job, JobSpec
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Engine, RunTimeLearner
 from flyball.core.units import US_PER_S
-from flyball.core.workload import Workload
-from flyball.twin.live import fits
 
 JOURNAL = "journal.db"
-LESS = "ask for less; `flyball nodes` shows what there is"
-MOST_FITTING = 10_000
-"""Requests that are remembered to fit."""
+ARRIVALS_RECALLED = 1000
+"""Number of latest jobs from which future arrivals are drawn."""
 
 
-class Plane(Answers):
-    """One cluster's control plane.
+class Plane:
+    """Runs one cluster.
 
     Attributes:
-        book: what is true now.
-        journal: all that ever was.
-        loop: the cycle.
+        book: the live state.
+        journal: the record of everything that happened.
+        loop: the control cycle.
+        ask: answers questions.
+        learner: predicts run times in this process where no worker runs, on virtual clocks.
+        wake: starts a cycle soon.
     """
+
+    ask: Queries
 
     def __init__(
         self,
@@ -86,18 +86,15 @@ class Plane(Answers):
         """
         Args:
             folder: the state folder.
-            clock: given the time of the last event, a clock that does not go behind it.
+            clock: returns a clock that does not go behind the time of the last event.
             inline: the journal writes without a thread, for virtual clocks.
             passing: see `Loop`.
-            tuning: who changes what the policy decides; None = nobody.
+            tuning: tuners of the policy's decisions; None for none.
         """
         self.folder, self.engine = folder, engine
         self.policy, self.knobs = policy, knobs
-        self.prices = prices or Prices()
         self.book = Book()
-        self.sensors: Sensors | None = None
-        self.progress = Progress(self.book, lambda: self.sensors, lambda: self.now_us())
-        self._news = threading.Condition()
+        self.progress = Progress(self.book, lambda: self.ask.sensors, lambda: self.now_us())
         self._ids = threading.Lock()
         self.journal = Journal(folder / JOURNAL, self._fold, self._committed, inline=inline)
         self.nodes_ = tuple(engine.nodes())
@@ -111,30 +108,33 @@ class Plane(Answers):
         self._numbers = JobNumbers(folder, last.next_job)
         self.decider = Decider(self.book, self.table, self.cluster, policy, knobs, tuning)
         self.loop = Loop(
-            self.book, self.journal, engine, self.decider, self.progress.understood, self._asked,
+            self.book, self.journal, engine, self.decider, self.progress.understood, self._due,
             self.now_us, passing,
         )  # fmt: skip
         self.orders = Orders(self, inline)
         self.holds = Holds(self.book, self.journal, self.now_us)
         self.notices = notices.Notices(folder, self.nodes_, self.journal, self.now_us)
         self.durations = Durations(self.journal.ended())
-        self.recent = Recent(self.demand, reversed(self.journal.jobs(JobQuery(limit=1000)).jobs))
+        self.recent = Recent(
+            self.demand, reversed(self.journal.jobs(JobQuery(limit=ARRIVALS_RECALLED)).jobs)
+        )
         self.forecaster = StartForecaster(self.book, self.decider, self.durations, self.recent)
         self.forecaster.steps = self._steps
-        self.tokens = Tokens(self.book, self.decider)
         self.worker = WorkerClient(self.forecaster, self._predicted, self._scaled)
         self.learner: RunTimeLearner | None = None
-        """Predicts run times in this process where no worker runs: on virtual clocks."""
-        self._fitting: set[tuple[Any, ...]] = set()
-        """Requests that were found to fit."""
         self.wake: Callable[[], None] = lambda: None
         self.pulse = status.Pulse()
+        self.admission = Admission(self.book, self.demand, self.cluster, knobs, self._outputs)
+        self.ask = Queries(
+            folder, self.journal, self.nodes_, prices or Prices(), self.decider, self.demand,
+            self.forecaster, self.worker, self.progress, self.pulse, self._cap_means, self.now_us,
+        )  # fmt: skip
 
     def _fold(self, events: Sequence[Event]) -> Changes:
         return self.notices.fold(events, self.progress.fold(events))
 
     def _committed(self, events: Sequence[tuple[int, Event]], changes: Changes) -> None:
-        """The journal has made these durable."""
+        """Take events that the journal has made durable."""
         if events:
             self.book.absorb(events[-1][0], changes, [event for _, event in events])
             self.orders.settle([event for _, event in events])
@@ -147,11 +147,10 @@ class Plane(Answers):
         if self.learner is not None:
             runs = self.learner.observe(changes)
             self._predicted([[job, run.like, *run.quantiles] for job, run in runs.items()])
-        with self._news:
-            self._news.notify_all()
+        self.ask.announce_events()
 
     def open(self) -> int:
-        """Take up where the last one stopped; how many attempts turned out to be over."""
+        """Continue where the last control plane stopped; return how many attempts had ended."""
         last = self.journal.last()
         active, ended = self.journal.active(), self.journal.final_states()
         self.book.load(last.seq, active, ended, set())
@@ -160,7 +159,7 @@ class Plane(Answers):
         self.journal.append([self._opened()]).wait()
         self.progress.recall(list(self.book.busy))
         over = reconcile(self.book, self.journal, self.engine, self.now_us())
-        give_up_unfit(self.book, self.journal, self._check_fit, self.now_us())
+        give_up_unfit(self.book, self.journal, self.admission.check_fit, self.now_us())
         return over
 
     def _opened(self) -> Event:
@@ -174,25 +173,25 @@ class Plane(Answers):
             "knobs": self.knobs.as_dict(),
             "cluster": self.cluster.name,
             "budget_w": self.cluster.power_budget_w,
-            "nodes": [each._asdict() for each in self.nodes_],
+            "nodes": [node._asdict() for node in self.nodes_],
             **{name: value for name, value in tuners.items() if value},
         }
 
     def _predicted(self, runs: Sequence[Sequence[float]]) -> Ticket | None:
-        """Put predicted run times on record; decisions use what is there."""
-        known = [list(each) for each in runs if each[0] in self.book.jobs]
-        if not known:
+        """Record predicted run times of active jobs; decisions use what is recorded."""
+        active = [list(run) for run in runs if run[0] in self.book.jobs]
+        if not active:
             return None
-        event = {"kind": EventKind.PREDICTED, "time_us": self.now_us(), "runs": known}
+        event = {"kind": EventKind.PREDICTED, "time_us": self.now_us(), "runs": active}
         return self.journal.append([event])
 
     def _scaled(self, rows: Sequence[Sequence[float]]) -> Ticket | None:
-        """Put on record how elastic jobs were found to scale."""
+        """Record how elastic jobs were measured to scale."""
         events = scaled_events(rows, self.book.jobs, self.now_us())
         return self.journal.append(events) if events else None
 
     def step(self) -> bool:
-        """One cycle; whether anything happened."""
+        """Run one cycle; return whether anything happened."""
         began_us = self.now_us()
         busy = self.loop.cycle()
         if late := self.progress.late():
@@ -215,43 +214,43 @@ class Plane(Answers):
         return process
 
     def close(self) -> None:
-        """Write what is left and let go of the journal. Jobs run on."""
+        """Flush and close the journal. Jobs go on."""
         self.journal.close()
         self._numbers.close()
 
     # Jobs ------------------------------------------------------------------------------
 
     def submit(self, specs: Sequence[JobSpec], key: str = "", who: str = "") -> list[int]:
-        """Accept jobs, all or none; on record when it returns.
+        """Accept jobs, all or none; they are durable when it returns.
 
         Neighbours with rising `array_index` are the tasks of one array.
 
         Args:
-            specs: what is asked for.
-            key: the same key gives the same ids, and nothing is submitted twice.
-            who: for the record.
+            specs: the descriptions.
+            key: idempotency key: the same key returns the same ids, and submits nothing twice.
+            who: recorded in the journal.
 
         Raises:
             BadInput: a job that can never run here.
-            Conflict: the key was used for something else.
+            Conflict: the key was used for another submission.
             Unavailable: the journal cannot be written.
         """
         if not specs:
             raise BadInput("no job to submit", "name a command")
-        said = [spec.as_dict() for spec in specs]
-        print_ = fingerprint(said) if key else ""
+        described = [spec.as_dict() for spec in specs]
+        print_ = fingerprint(described) if key else ""
         try:
             for spec in specs:
-                self._check(spec)
+                self.admission.check(spec)
         except BadInput:
             # It may have been accepted before, when it could still run.
-            if key and (known := self.journal.answer(key)) is not None:
-                return earlier_ids(known.value, key, print_)
+            if key and (answer := self.journal.answer(key)) is not None:
+                return earlier_ids(answer.value, key, print_)
             raise
         with self._ids:
             first = self._numbers.take(len(specs))
-            made = numbered(specs, first)
-            for spec in made:  # again, now that the patterns in its paths are filled in
+            jobs = numbered(specs, first)
+            for spec in jobs:  # again, now that the patterns in its paths are filled in
                 self._outputs.check(spec)
             now = self.now_us()
             events = [
@@ -260,68 +259,35 @@ class Plane(Answers):
                     "time_us": now,
                     "job": first + at,
                     "who": who,
-                    "spec": said[at] if spec is specs[at] else spec.as_dict(),
+                    "spec": described[at] if spec is specs[at] else spec.as_dict(),
                 }
-                for at, spec in enumerate(made)
+                for at, spec in enumerate(jobs)
             ]
-            answer = {"first": first, "count": len(made), "print": print_} if key else None
-            ticket = self.journal.append(events, key, answer)
+            answer_ = {"first": first, "count": len(jobs), "print": print_} if key else None
+            ticket = self.journal.append(events, key, answer_)
         ticket.wait()
         self.wake()
         if ticket.repeated:
             with self._ids:
-                self._numbers.give_back(first, len(made))
+                self._numbers.give_back(first, len(jobs))
             return earlier_ids(ticket.answer, key, print_)
-        return list(range(first, first + len(made)))
-
-    def _check(self, spec: JobSpec) -> None:
-        self._check_fit(spec)
-        self.demand.check_growth(spec)
-        self._outputs.check(spec)
-        check_targets(spec)
-        for how, other in spec.after:
-            if other not in self.book.jobs and other not in self.book.ended:
-                raise NotFound(f"no job {other} to wait for", "see flyball queue --all")
-            if not can_hold(how, self.book.ended.get(other)):
-                state = self.book.ended[other]
-                raise BadInput(f"job {other} is {state}: {how} can never hold", "use afterany")
-
-    def _check_fit(self, spec: JobSpec) -> None:
-        """Raise BadInput for a job that could not even run on an empty cluster."""
-        request = request_of(spec)
-        if request in self._fitting:
-            return
-        self.demand.check(spec)
-        asks = self.demand.of(spec)
-        if asks not in self._fitting:
-            one = Workload.of(
-                "it can never run here", [0.0], [1.0], asks.devices, milli=asks.milli, kind=0,
-                cpu_milli=asks.cpu_milli, host_mib=asks.host_mib,
-                ids=[spec.name or "job"], device=0, device_names=(self.demand.device,),
-            )  # fmt: skip
-            try:
-                fits(self.cluster, one, self.knobs)
-            except BadInput as error:  # what helps with a trace does not help here
-                raise BadInput(error.args[0], LESS) from None
-        if len(self._fitting) > MOST_FITTING:
-            self._fitting.clear()
-        self._fitting |= {asks, request}
+        return list(range(first, first + len(jobs)))
 
     def cancel(self, job: int, who: str = "") -> None:
-        """Have a job end; nothing if it has already.
+        """End a job; nothing happens if it has ended already.
 
         Raises:
             NotFound: no such job.
         """
         if not self.cancel_all([job], who):
-            self.job(job)
+            self.ask.job(job)
 
     def cancel_all(self, jobs: Sequence[int], who: str = "") -> list[int]:
-        """Have jobs end, all on record at once; those that had not ended already."""
-        active, now_us = [each for each in jobs if each in self.book.jobs], self.now_us()
+        """End jobs, recorded together; return those that had not ended already."""
+        active, now_us = [job for job in jobs if job in self.book.jobs], self.now_us()
         about = {"kind": EventKind.CANCEL, "time_us": now_us, "who": who}
         if active:
-            self.journal.append([{**about, "job": each} for each in active]).wait()
+            self.journal.append([{**about, "job": job} for job in active]).wait()
             self.wake()
         return active
 
@@ -330,29 +296,28 @@ class Plane(Answers):
         return self.holds.hold(jobs, by, who)
 
     def release(self, jobs: Sequence[int], who: str = "") -> list[int]:
-        """Let held jobs start as soon as they can; those that were held."""
+        """Release held jobs; return those that were held."""
         released = self.holds.release(jobs, who)
         self.wake()
         return released
 
     def resize(self, job: int, devices: int, key: str = "", who: str = "") -> dict[str, Any]:
-        """Let an elastic job go on with another number of devices; see `Orders`."""
+        """Resize a running elastic job; see `Orders`."""
         return self.orders.resize(job, devices, key, who)
 
     def cap(self, job: int, share: float, key: str = "", who: str = "") -> dict[str, Any]:
-        """Keep a job to a part of what its devices could do; see `Orders`."""
+        """Cap a job to a share of its devices; see `Orders`."""
         return self.orders.cap(job, share, key, who)
 
     def checkpoint(self, job: int, key: str = "", who: str = "") -> dict[str, Any]:
-        """Have a running job save what it has; see `Orders`."""
+        """Have a running job write a checkpoint; see `Orders`."""
         return self.orders.checkpoint(job, key, who)
 
-    def _asked(self, now_us: int, own: Sequence[Event]) -> list[Event]:
-        """What is done besides deciding: doomed jobs are cancelled, ordered sizes are given,
-        jobs whose time to begin has come may start, and jobs that were set aside to move go on
-        where they were wanted.
+    def _due(self, now_us: int, unrecorded: Sequence[Event]) -> list[Event]:
+        """Return what is due besides the decision.
 
-        Cancellations are of jobs whose dependencies can no longer hold.
+        Jobs whose dependencies can no longer be satisfied are cancelled, jobs whose begin time has
+        come are released, requested sizes are granted, and preempted jobs that move are restarted.
         """
         with self.book.lock:
             doomed = self.table.doomed(self.book.ended)
@@ -362,33 +327,31 @@ class Plane(Answers):
             | {"reason": f"dependency-never-satisfied: job {other} is {self.book.ended[other]}"}
             for job, other in doomed.items()
         ]
-        return [*cancels, *begun, *self.orders.due(now_us), *self.orders.moved(now_us, own)]
+        return [*cancels, *begun, *self.orders.due(now_us), *self.orders.moved(now_us, unrecorded)]
 
-    def jobs(self, query: JobQuery) -> list[Job]:
-        """A page of jobs, newest first."""
-        return self.journal.jobs(query).jobs
-
-    def view(self, job: Job) -> dict[str, Any]:
-        """A job as the API shows it."""
-        how = self.loop.means.get((job.id, job.attempt), "")
-        more = {"progress": self.progress.of(job), "notify": notices.view(job)}
-        return job_view(job, self.nodes_, how) | more
+    def _cap_means(self, job: Job) -> str:
+        return self.loop.means.get((job.id, job.attempt), "")
 
     def report(self, job: int, attempt: int, values: Mapping[str, Any]) -> None:
-        """Progress that a job tells of itself; the last counts."""
-        found = self.job(job)
-        if not found.state.final and attempt in (0, found.attempt):
+        """Take the progress that a job reports; the last report counts."""
+        record = self.ask.job(job)
+        if not record.state.final and attempt in (0, record.attempt):
             self.progress.hear(job, values)
-            self.worker.steps.hear(found, self.now_us(), values)
+            self.worker.steps.hear(record, self.now_us(), values)
 
     def _steps(self, job: Job) -> Steps | None:
-        return self.worker.steps.of(job, self.sensors, self.progress.of(job))
+        return self.worker.steps.of(job, self.ask.sensors, self.progress.of(job))
 
     def dry_run(self, spec: JobSpec) -> dict[str, Any]:
-        """Whether and when a job would start if it were submitted now.
+        """Return whether and when a job would start if it were submitted now.
 
         Raises:
             BadInput: it can never run here.
         """
-        self._check(spec)
-        return self._dry_run(spec)
+        self.admission.check(spec)
+        return self.ask.would_start(spec)
+
+    def audit(self, what: str, who: str) -> None:
+        """Record something that is not about a job."""
+        event = {"kind": EventKind.AUDIT, "time_us": self.now_us(), "what": what, "who": who}
+        self.journal.append([event])

@@ -25,7 +25,7 @@ def rig(tmp_path: Path) -> Rig:
 def test_no_room(rig: Rig) -> None:
     job = rig.submit(cpus=4, user="ada", name="train")
     rig.settle()
-    answer = rig.plane.why(job)
+    answer = rig.plane.ask.why(job)
     assert (answer["id"], answer["state"], answer["token"]) == (job, "PENDING", "no-free-devices")
     assert "4" in answer["sentence"]
     assert answer["remedies"]
@@ -41,7 +41,7 @@ def test_no_room(rig: Rig) -> None:
 def test_fewer_cores_would_be_earlier(rig: Rig) -> None:
     job = rig.submit(cpus=2, user="ada", name="train")
     rig.settle()
-    answer = rig.plane.why(job)
+    answer = rig.plane.ask.why(job)
     half = answer["counterfactuals"][0]
     assert half == {
         "change": "on 1 core instead of 2",
@@ -55,7 +55,7 @@ def test_jobs_ahead_go_by_their_labels(rig: Rig) -> None:
     rig.submit(cpus=4, array_index=7)
     rig.submit(cpus=1)
     rig.settle()
-    answer = rig.plane.why(6)
+    answer = rig.plane.ask.why(6)
     assert answer["token"] == "behind-head"
     assert (answer["ahead"], answer["ahead_count"]) == (["5_7"], 1)
 
@@ -63,17 +63,17 @@ def test_jobs_ahead_go_by_their_labels(rig: Rig) -> None:
 def test_waiting_for_others(rig: Rig) -> None:
     job = rig.submit(after=(("afterok", 4),))
     rig.settle()
-    answer = rig.plane.why(job)
+    answer = rig.plane.ask.why(job)
     assert answer["token"] == "waits-for-jobs" or "4" in answer["sentence"]
     assert answer["counterfactuals"][0]["change"] == "without waiting for other jobs"
     assert answer["counterfactuals"][0]["p50_s"] == 0.0
 
 
 def test_a_job_that_does_not_wait(rig: Rig) -> None:
-    assert rig.plane.why(4)["sentence"] == "Job 4 is running."
-    assert rig.plane.why(1)["sentence"] == "Job 1 is COMPLETED."
+    assert rig.plane.ask.why(4)["sentence"] == "Job 4 is running."
+    assert rig.plane.ask.why(1)["sentence"] == "Job 1 is COMPLETED."
     rig.plane.cancel(4)
-    answer = rig.plane.why(4)
+    answer = rig.plane.ask.why(4)
     assert answer["sentence"] == "Job 4 was told to stop (cancel) and is ending."
     assert (answer["token"], answer["counterfactuals"], answer["p50_s"]) == (
         "does-not-wait",
@@ -81,7 +81,7 @@ def test_a_job_that_does_not_wait(rig: Rig) -> None:
         None,
     )
     with pytest.raises(NotFound):
-        rig.plane.why(99)
+        rig.plane.ask.why(99)
 
 
 def test_a_dependency_that_can_never_be_satisfied(rig: Rig) -> None:
@@ -90,16 +90,16 @@ def test_a_dependency_that_can_never_be_satisfied(rig: Rig) -> None:
     job = rig.submit(after=(("afterok", failing),))
     rig.now += 5_000_000
     rig.plane.step()  # the end is on record; the cancellation comes with the next cycle
-    answer = rig.plane.why(job)
+    answer = rig.plane.ask.why(job)
     assert answer["token"] == "dependency-never-satisfied"
     assert answer["sentence"] == f"Job {job} waits for {failing}: that can never be satisfied."
     rig.settle()
-    assert "is CANCELLED. dependency-never-satisfied" in rig.plane.why(job)["sentence"]
+    assert "is CANCELLED. dependency-never-satisfied" in rig.plane.ask.why(job)["sentence"]
 
 
 def test_a_job_that_would_start_at_once_has_no_reason(rig: Rig) -> None:
     job = rig.submit(cpus=1)
-    answer = rig.plane.why(job)
+    answer = rig.plane.ask.why(job)
     assert (answer["token"], answer["p50_s"], answer["counterfactuals"]) == ("starts-now", 0.0, [])
     assert answer["sentence"] == f"Job {job} fits and starts with the next decision."
 
@@ -110,6 +110,6 @@ def test_accelerators_are_halved_too(tmp_path: Path) -> None:
     rig.settle()
     rig.submit(gpus=4)
     rig.settle()
-    assert rig.plane.why(2)["counterfactuals"][0] == {
+    assert rig.plane.ask.why(2)["counterfactuals"][0] == {
         "change": "on 2 GPUs instead of 4", "p50_s": 0.0, "text": "on 2 GPUs instead of 4: in 0 s",
     }  # fmt: skip

@@ -108,4 +108,4 @@ def test_reported_progress_reaches_the_receipt(
     rig.finish()
     timed_out = replace(ended(JobState.TIMEOUT, limit_s=1800.0), id=job)
     monkeypatch.setattr(rig.plane, "job", lambda _number: timed_out)
-    assert rig.plane.receipt(job)["suggestion"]["limit_s"] == 55 * 60
+    assert rig.plane.ask.receipt(job)["suggestion"]["limit_s"] == 55 * 60

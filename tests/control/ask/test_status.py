@@ -17,15 +17,15 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def test_healthy(rig: Rig) -> None:
-    assert rig.plane.health() == {"ok": True, "checks": {"journal": "ok", "loop": "ok"}}
+    assert rig.plane.ask.health() == {"ok": True, "checks": {"journal": "ok", "loop": "ok"}}
     rig.settle()
-    assert rig.plane.health()["ok"]
+    assert rig.plane.ask.health()["ok"]
 
 
 def test_a_stalled_loop_is_not_healthy(rig: Rig) -> None:
     rig.settle()
     rig.now += 60_000_000
-    health = rig.plane.health()
+    health = rig.plane.ask.health()
     assert not health["ok"]
     assert health["checks"] == {"journal": "ok", "loop": "the last cycle ended 60 s ago"}
 
@@ -37,7 +37,7 @@ def test_a_journal_that_cannot_write_is_not_healthy(
         raise JournalUnavailable("the disk is full", "free some space")
 
     monkeypatch.setattr(rig.plane.journal, "append", broken)
-    health = rig.plane.health()
+    health = rig.plane.ask.health()
     assert not health["ok"]
     assert health["checks"]["journal"] == "the disk is full; free some space"
 
@@ -46,7 +46,7 @@ def test_metrics(rig: Rig) -> None:
     rig.submit(cpus=3)
     rig.submit(cpus=3)
     rig.settle()
-    values = {(name, *labels.values()): value for name, labels, value in rig.plane.metrics()}
+    values = {(name, *labels.values()): value for name, labels, value in rig.plane.ask.metrics()}
     assert values["flyball_jobs", "RUNNING"] == values["flyball_jobs", "PENDING"] == 1
     assert values["flyball_jobs", "FAILED"] == 0
     assert values["flyball_devices",] == 4

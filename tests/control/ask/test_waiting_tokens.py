@@ -15,7 +15,7 @@ from flyball.control.jobs.live_state import Book
 
 
 def tokens_of(rig: Rig) -> dict[int, str]:
-    return rig.plane.queue_page(QueueQuery())[1]
+    return rig.plane.ask.queue_page(QueueQuery())[1]
 
 
 def test_the_first_and_those_behind_it(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_the_first_and_those_behind_it(tmp_path: Path) -> None:
     rig.settle()
     tokens = tokens_of(rig)
     assert tokens == {head: "no-free-devices", other: "behind-head", small: "behind-head"}
-    assert tokens == {job: rig.plane.why(job)["token"] for job in tokens}
+    assert tokens == {job: rig.plane.ask.why(job)["token"] for job in tokens}
 
 
 def test_different_jobs_have_different_reasons(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_different_jobs_have_different_reasons(tmp_path: Path) -> None:
         later: "waits-for-jobs",
         long: "would-delay-head",
     }
-    assert tokens == {job: rig.plane.why(job)["token"] for job in tokens}
+    assert tokens == {job: rig.plane.ask.why(job)["token"] for job in tokens}
 
 
 def test_what_starts_with_the_next_decision(tmp_path: Path) -> None:
@@ -77,9 +77,9 @@ def test_jobs_alike_wait_for_the_same_reason(tmp_path: Path, policy: str) -> Non
     rest = "behind-head" if policy == "fifo" else "no-free-devices"
     assert list(tokens.items()) == [(5, "no-free-devices"), *((at, rest) for at in range(6, 61))]
     assert len(QueueSnapshot(rig.plane.book, rig.plane.decider, rig.now).at) < 20
-    page, last = rig.plane.queue_page(QueueQuery(limit=50))
+    page, last = rig.plane.ask.queue_page(QueueQuery(limit=50))
     assert page.next is not None
-    page, last = rig.plane.queue_page(QueueQuery(limit=50, cursor=page.next))
+    page, last = rig.plane.ask.queue_page(QueueQuery(limit=50, cursor=page.next))
     assert last == dict.fromkeys(range(51, 61), rest)
 
 
@@ -92,7 +92,7 @@ def test_tasks_beyond_the_limit_of_their_array(tmp_path: Path, limit: int) -> No
     tokens = tokens_of(rig)
     assert list(tokens) == list(range(min(4, limit) + 1, 41))
     for job in {5, limit, limit + 1, 40} & tokens.keys():
-        assert tokens[job] == rig.plane.why(job)["token"]
+        assert tokens[job] == rig.plane.ask.why(job)["token"]
     assert [job for job in tokens if tokens[job] == "array-limit"] == list(range(limit + 1, 41))
 
 

@@ -235,7 +235,7 @@ def test_loads_are_told_with_how_good_they_were(tmp_path: Path) -> None:
     for _ in range(3):  # one series is fitted a minute
         rig.pass_s(61.0)
         tell(rig, follower)
-    answer = rig.plane.forecast()
+    answer = rig.plane.ask.forecast()
     loads = {each["series"]: each for each in answer["loads"]}
     assert set(loads) == {"arrivals", "running", "pending", "utilisation"}
     assert loads["utilisation"]["p50"][0] == pytest.approx(37.0)

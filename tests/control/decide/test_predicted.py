@@ -138,7 +138,7 @@ def test_start_times_and_dry_runs_use_predictions(tmp_path: Path) -> None:
     answer = rig.plane.dry_run(spec_of(user="ada", name="train", cpus=4))
     assert answer["method"] == "run time predicted from 4 jobs of the same owner and name"
     assert answer["p50_s"] > starts[waiting].p50_s
-    assert rig.plane.why(waiting)["p50_s"] == pytest.approx(starts[waiting].p50_s)
+    assert rig.plane.ask.why(waiting)["p50_s"] == pytest.approx(starts[waiting].p50_s)
 
 
 def test_steps_say_when_a_job_ends(tmp_path: Path) -> None:

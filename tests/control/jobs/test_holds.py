@@ -26,8 +26,8 @@ def restart(rig: Rig) -> None:
 
 
 def token(rig: Rig, job: int) -> str:
-    reason = rig.plane.tokens.of([rig.job(job)], rig.now)[job]
-    assert rig.plane.why(job)["token"] == reason
+    reason = rig.plane.ask.waiting_tokens([rig.job(job)])[job]
+    assert rig.plane.ask.why(job)["token"] == reason
     return reason
 
 
@@ -36,14 +36,14 @@ def test_held_job_starts_when_it_is_released(rig: Rig) -> None:
     rig.pass_s(100)
     assert rig.states(job) == [JobState.PENDING]
     assert token(rig, job) == "held"
-    why = rig.plane.why(job)
+    why = rig.plane.ask.why(job)
     assert "held by ada" in why["sentence"]
     assert why["remedies"] == [f"flyball release {job} lets it start."]
-    assert rig.plane.view(rig.job(job))["held"] == {"by": "ada", "begin_time": None}
+    assert rig.plane.ask.view(rig.job(job))["held"] == {"by": "ada", "begin_time": None}
     assert rig.plane.release([job]) == [job]
     rig.settle()
     assert rig.states(job) == [JobState.RUNNING]
-    assert rig.plane.view(rig.job(job))["held"] is None
+    assert rig.plane.ask.view(rig.job(job))["held"] is None
     assert rig.plane.release([job]) == []
     assert rig.verdict().differing == []
 
@@ -56,7 +56,7 @@ def test_hold_survives_a_restart(rig: Rig) -> None:
     restart(rig)
     rig.finish()
     assert rig.states(waiting, job) == [JobState.COMPLETED, JobState.PENDING]
-    assert rig.plane.view(rig.job(job))["held"] == {"by": "ben", "begin_time": None}
+    assert rig.plane.ask.view(rig.job(job))["held"] == {"by": "ben", "begin_time": None}
     rig.plane.release([job])
     restart(rig)
     rig.finish()
@@ -71,7 +71,7 @@ def test_job_begins_when_its_time_has_come(rig: Rig) -> None:
     restart(rig)
     assert rig.states(job, now) == [JobState.PENDING, JobState.COMPLETED]
     assert token(rig, job) == "begins-later"
-    why = rig.plane.why(job)
+    why = rig.plane.ask.why(job)
     assert why["numbers"]["in_s"] == pytest.approx(3540)
     assert "in 59.0 min" in why["sentence"]
     rig.pass_s(3539)
@@ -107,7 +107,7 @@ def test_what_comes_after_a_held_job_waits_as_well(rig: Rig) -> None:
     assert rig.states(first, second, third) == [JobState.PENDING] * 3
     assert rig.states(free) == [JobState.COMPLETED]
     assert token(rig, third) == "waits-for-jobs"
-    assert f"job {first}, which is held" in rig.plane.why(third)["sentence"]
+    assert f"job {first}, which is held" in rig.plane.ask.why(third)["sentence"]
     rig.plane.release([first])
     rig.finish()
     assert rig.states(first, second, third) == [JobState.COMPLETED] * 3

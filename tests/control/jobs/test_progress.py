@@ -19,12 +19,12 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture
 def agent(rig: Rig) -> FakeSensors:
-    sensors = rig.plane.sensors = FakeSensors()
+    sensors = rig.plane.ask.sensors = FakeSensors()
     return sensors
 
 
 def progress(rig: Rig, job: int) -> Any:
-    return rig.plane.view(rig.job(job))["progress"]
+    return rig.plane.ask.view(rig.job(job))["progress"]
 
 
 def test_a_value_reported_once_stays_while_the_job_runs(rig: Rig, agent: FakeSensors) -> None:
@@ -70,7 +70,7 @@ def test_a_report_published_after_the_end(rig: Rig, agent: FakeSensors) -> None:
     assert progress(rig, job) == {"loss": 0.1}
     assert rig.job(job).values["progress"] == {"loss": 0.1}
     assert rig.job(job).values["exit_code"] == 0
-    assert [listed.id for listed in rig.plane.jobs(JobQuery())] == [job]
+    assert [listed.id for listed in rig.plane.ask.jobs(JobQuery())] == [job]
     rig.open()
     assert progress(rig, job) == {"loss": 0.1}
     assert not rig.verdict().differing

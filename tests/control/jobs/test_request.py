@@ -44,7 +44,7 @@ def test_elastic_beyond_the_node_is_refused_at_submit(tmp_path: Path) -> None:
     for ask in (rig.plane.dry_run, lambda spec: rig.plane.submit([spec])):
         with pytest.raises(BadInput, match="the largest node has 4; use --elastic 1-4"):
             ask(spec_of(cpus=2, least=1, most=6))
-    assert rig.plane.queue() == []
+    assert rig.plane.ask.queue() == []
 
 
 def test_cores_are_the_devices_where_there_is_nothing_else() -> None:

@@ -66,7 +66,7 @@ def test_service_is_counted_by_size(tmp_path: Path) -> None:
     assert ended.state == JobState.COMPLETED
     assert ended.service_us == pytest.approx(200e6, abs=10)
     assert ended.end_us - START_US == pytest.approx(62.5e6, abs=10)
-    assert rig.plane.receipt(job)["device_hours"] == pytest.approx(200 / 3600)
+    assert rig.plane.ask.receipt(job)["device_hours"] == pytest.approx(200 / 3600)
 
 
 @pytest.mark.parametrize("devices", [0, 5])
@@ -229,7 +229,7 @@ def test_an_order_is_applied_once_however_late_its_caller_wakes(
     step = rig.plane.step
     monkeypatch.setattr(rig.plane, "step", lambda: (step(), step())[0])
     rig.plane.resize(job, 1)
-    log = rig.plane.view(rig.job(job))["tuning"]["log"]
+    log = rig.plane.ask.view(rig.job(job))["tuning"]["log"]
     assert [(entry["before"], entry["after"]) for entry in log] == [(2, 1)]
 
 
@@ -239,14 +239,14 @@ def test_the_log_says_what_was_done(tmp_path: Path) -> None:
     rig.plane.resize(job, 1, who="ada")
     rig.plane.cap(job, 0.8)
     rig.plane.checkpoint(job)
-    view = rig.plane.view(rig.job(job))
+    view = rig.plane.ask.view(rig.job(job))
     assert view["elastic"] == [1, 4]
     tuning = view["tuning"]
     assert (tuning["devices"], tuning["share"]) == (1, 0.8)
     log = [(entry["what"], entry["before"], entry["after"]) for entry in tuning["log"]]
     assert log == [("resized", 2, 1), ("capped", 1.0, 0.8), ("checkpointed", None, None)]
     assert tuning["log"][0]["who"] == "ada"
-    assert rig.plane.view(rig.job(started(rig, cpus=1)))["tuning"] is None
+    assert rig.plane.ask.view(rig.job(started(rig, cpus=1)))["tuning"] is None
 
 
 def test_nothing_to_do_is_no_order(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 def results(rig: Rig, job: int) -> list[dict[str, Any]]:
-    notified = rig.plane.view(rig.job(job))["notify"]
+    notified = rig.plane.ask.view(rig.job(job))["notify"]
     assert notified is not None
     return list(notified)
 

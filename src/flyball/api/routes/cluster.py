@@ -38,8 +38,8 @@ async def queue(request: Request, query: Annotated[ActiveQuery, Query()]) -> Res
     )  # fmt: skip
 
     def views() -> dict[str, Any]:
-        page, tokens = plane.queue_page(filters)
-        jobs = [plane.view(job) | {"token": tokens.get(job.id)} for job in page.jobs]
+        page, tokens = plane.ask.queue_page(filters)
+        jobs = [plane.ask.view(job) | {"token": tokens.get(job.id)} for job in page.jobs]
         return {"jobs": jobs, "total": page.total, "pending": page.pending, "next": page.next}
 
     return json_response(await bridge.call(views))
@@ -49,14 +49,14 @@ async def queue(request: Request, query: Annotated[ActiveQuery, Query()]) -> Res
 async def nodes(request: Request, query: NoParameters) -> Response:
     """Return the nodes, with their resources and what is in use."""
     bridge = bridge_of(request)
-    return json_response({"nodes": await bridge.call(bridge.plane.nodes)})
+    return json_response({"nodes": await bridge.call(bridge.plane.ask.nodes)})
 
 
 @router.get("/decisions", response_model=Decisions, responses=USUAL)
 async def decisions(request: Request, query: Annotated[DecisionsQuery, Query()]) -> Response:
     """Return decisions and their reasons."""
     bridge = bridge_of(request)
-    rows = await bridge.call(bridge.plane.decisions, query.after, query.limit)
+    rows = await bridge.call(bridge.plane.ask.decisions, query.after, query.limit)
     return json_response({"decisions": rows})
 
 
@@ -77,9 +77,9 @@ async def events(
         after = int(last_event_id)
     if query.follow or sse.MEDIA_TYPE in (accept or ""):
         if after is None:
-            after = await bridge.call(bridge.plane.wait_events, 0, 0.0)
+            after = await bridge.call(bridge.plane.ask.wait_events, 0, 0.0)
         return sse.streaming(bridge, sse.event_frames(bridge, after, kinds, query.job))
-    rows = await bridge.call(bridge.plane.events, after or 0, query.limit, kinds, query.job)
+    rows = await bridge.call(bridge.plane.ask.events, after or 0, query.limit, kinds, query.job)
     return json_response({"events": rows})
 
 
@@ -87,4 +87,4 @@ async def events(
 async def forecast(request: Request, query: NoParameters) -> Response:
     """Return when pending jobs will start, the expected load, and past accuracy."""
     bridge = bridge_of(request)
-    return json_response(await bridge.call(bridge.plane.forecast))
+    return json_response(await bridge.call(bridge.plane.ask.forecast))

@@ -75,7 +75,7 @@ async def find_job(bridge: Bridge, label: str) -> Job:
     """
     first, _, index = label.partition("_")
     if not index:
-        return await bridge.call(bridge.plane.job, int(first))
+        return await bridge.call(bridge.plane.ask.job, int(first))
     for task in await tasks_of(bridge, int(first)):
         if task.spec.array_index == int(index):
             return task
@@ -87,7 +87,7 @@ async def tasks_of(bridge: Bridge, array: int) -> list[Job]:
     tasks: list[Job] = []
     while True:
         query = JobQuery(array=array, after_id=tasks[-1].id if tasks else 0, limit=TASKS_PAGE)
-        page = await bridge.call(bridge.plane.jobs, query)
+        page = await bridge.call(bridge.plane.ask.jobs, query)
         tasks += page
         if len(page) < TASKS_PAGE:
             return tasks
@@ -177,9 +177,9 @@ async def list_jobs(request: Request, query: Annotated[JobsQuery, Query()]) -> R
     )  # fmt: skip
 
     def page() -> tuple[list[dict[str, Any]], int]:
-        jobs = bridge.plane.jobs(filters)
-        tokens = bridge.plane.waiting_tokens(jobs)
-        views = [bridge.plane.view(job) | {"token": tokens.get(job.id)} for job in jobs]
+        jobs = bridge.plane.ask.jobs(filters)
+        tokens = bridge.plane.ask.waiting_tokens(jobs)
+        views = [bridge.plane.ask.view(job) | {"token": tokens.get(job.id)} for job in jobs]
         return views, jobs[-1].id if jobs else 0
 
     views, last = await bridge.call(page)
@@ -191,21 +191,23 @@ async def list_jobs(request: Request, query: Annotated[JobsQuery, Query()]) -> R
 async def show_job(request: Request, job: JobId, query: NoParameters) -> Response:
     """Return one job."""
     bridge = bridge_of(request)
-    return json_response(await bridge.call(bridge.plane.view, await find_job(bridge, job)))
+    return json_response(await bridge.call(bridge.plane.ask.view, await find_job(bridge, job)))
 
 
 @router.get("/jobs/{job}/why", response_model=View, responses=documented(404, 422, 503))
 async def why(request: Request, job: JobId, query: NoParameters) -> Response:
     """Return why a job waits, when it will start, and what would help."""
     bridge = bridge_of(request)
-    return json_response(await bridge.call(bridge.plane.why, (await find_job(bridge, job)).id))
+    return json_response(await bridge.call(bridge.plane.ask.why, (await find_job(bridge, job)).id))
 
 
 @router.get("/jobs/{job}/receipt", response_model=View, responses=documented(404, 422, 503))
 async def receipt(request: Request, job: JobId, query: NoParameters) -> Response:
     """Return what a job used and cost."""
     bridge = bridge_of(request)
-    return json_response(await bridge.call(bridge.plane.receipt, (await find_job(bridge, job)).id))
+    return json_response(
+        await bridge.call(bridge.plane.ask.receipt, (await find_job(bridge, job)).id)
+    )
 
 
 # Change -----------------------------------------------------------------------------
@@ -236,7 +238,7 @@ async def cancel_jobs(request: Request, query: NoParameters) -> Response:
     query_filters = QueueQuery(user=filters.get("user"), name=filters.get("name"))
 
     def cancel_matching() -> list[int]:
-        ids = sorted(job.id for job in bridge.plane.queue(query_filters))
+        ids = sorted(job.id for job in bridge.plane.ask.queue(query_filters))
         return bridge.plane.cancel_all(ids, caller_of(request))
 
     return json_response({"ids": await bridge.call(cancel_matching)})
@@ -247,7 +249,7 @@ async def progress(request: Request, job: JobId, query: NoParameters) -> Respons
     """Return the values that the job last reported: step, loss and so on."""
     bridge = bridge_of(request)
     target = await find_job(bridge, job)
-    view = await bridge.call(bridge.plane.view, target)
+    view = await bridge.call(bridge.plane.ask.view, target)
     return json_response({"job": target.id, "values": view.get("progress") or {}})
 
 

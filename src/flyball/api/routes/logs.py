@@ -63,7 +63,7 @@ async def logs(
         if query.attempt > target.attempt:
             raise Problem(404, f"job {target.label} has no attempt {query.attempt}", "leave it out")
         return sse.streaming(bridge, _frames(bridge, target, query, last_event_id or ""))
-    path = await bridge.call(bridge.plane.log_path, target.id, query.attempt, query.stream)
+    path = await bridge.call(bridge.plane.ask.log_path, target.id, query.attempt, query.stream)
     log = await bridge.call(LogReader, path)
     if not log.exists:
         raise Problem(
@@ -115,9 +115,9 @@ async def _frames(bridge: Bridge, job: Job, query: LogsQuery, last: str) -> Asyn
     try:
         while not bridge.closing and bridge.now_s() < end_s:
             # The state is read before the log: if the job has ended, all output is written.
-            now = await bridge.call(plane.job, job.id)
+            now = await bridge.call(plane.ask.job, job.id)
             if attempt > 0:
-                path = await bridge.call(plane.log_path, job.id, attempt, query.stream)
+                path = await bridge.call(plane.ask.log_path, job.id, attempt, query.stream)
                 if follower is None or follower.path != path:  # attempts may share a file
                     if follower:
                         follower.close()
@@ -129,7 +129,7 @@ async def _frames(bridge: Bridge, job: Job, query: LogsQuery, last: str) -> Asyn
                 attempt, start, tail = now.attempt, 0, None
                 continue
             if now.state.final or now.attempt > attempt:
-                yield sse.frame(await bridge.call(plane.view, now), "end")
+                yield sse.frame(await bridge.call(plane.ask.view, now), "end")
                 return
             if bridge.now_s() - sent_s >= settings.heartbeat_s:
                 yield sse.HEARTBEAT

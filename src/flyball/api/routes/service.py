@@ -29,7 +29,7 @@ UNHEALTHY: dict[int | str, dict[str, Any]] = {
 
 async def _health(request: Request) -> dict[str, Any]:
     bridge = bridge_of(request)
-    return await bridge.call(bridge.plane.health)
+    return await bridge.call(bridge.plane.ask.health)
 
 
 @router.get(
@@ -62,7 +62,7 @@ async def health(request: Request, query: NoParameters) -> Response:
 async def metrics(request: Request, query: NoParameters) -> Response:
     """Return all metrics for Prometheus (`authorization: {credentials_file: STATE/token}`)."""
     bridge = bridge_of(request)
-    rows = await bridge.call(bridge.plane.metrics)
+    rows = await bridge.call(bridge.plane.ask.metrics)
     api_rows = request.app.state.counts.rows()
     return Response(text_of([*rows, *api_rows]), media_type=MEDIA_TYPE)
 

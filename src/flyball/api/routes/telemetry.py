@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/v1/telemetry", tags=["telemetry"])
 async def telemetry(request: Request, query: NoParameters) -> Response:
     """Return the latest values of every sensor."""
     bridge = bridge_of(request)
-    return json_response(await bridge.call(bridge.plane.telemetry))
+    return json_response(await bridge.call(bridge.plane.ask.telemetry))
 
 
 @router.get("/series", response_model=SeriesView, responses=documented(404, 422, 503))
@@ -29,14 +29,14 @@ async def series(request: Request, query: Annotated[SeriesQuery, Query()]) -> Re
     """Return one series of the recent past, as sampled or smoothed."""
     bridge = bridge_of(request)
     arguments = (query.name, query.seconds, query.smooth, query.window_s, query.features)
-    return json_response(await bridge.call(bridge.plane.series, *arguments))
+    return json_response(await bridge.call(bridge.plane.ask.series, *arguments))
 
 
 @router.get("/sensors", response_model=Sensors, responses=documented(422, 503))
 async def sensors(request: Request, query: NoParameters) -> Response:
     """Return the state of every sensor: its period, whether it measures, why it is absent."""
     bridge = bridge_of(request)
-    return json_response(await bridge.call(bridge.plane.sensor_states))
+    return json_response(await bridge.call(bridge.plane.ask.sensor_states))
 
 
 @router.post(
@@ -49,4 +49,4 @@ async def fast(request: Request, query: NoParameters) -> Response:
     """Sample at the fastest rates for some time. 503 while no agent runs."""
     bridge = bridge_of(request)
     body = checked(FAST, await read_json(request))
-    return json_response(await bridge.call(bridge.plane.fast, body["seconds"]))
+    return json_response(await bridge.call(bridge.plane.ask.fast, body["seconds"]))

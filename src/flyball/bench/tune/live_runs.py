@@ -61,13 +61,13 @@ class Stage:
         return self.plane.submit([JobSpec(argv, env=env, cwd=str(self.folder), **asked)])[0]
 
     def job(self, job: int) -> Job:
-        return self.plane.job(job)
+        return self.plane.ask.job(job)
 
     def curve(self, job: int) -> list[TrainingStep]:
         """Return every step that it printed, attempt by attempt."""
         steps = []
         for attempt in range(1, self.job(job).attempt + 1):
-            path = self.plane.log_path(job, attempt)
+            path = self.plane.ask.log_path(job, attempt)
             lines = path.read_text().splitlines() if path.exists() else []
             for words in (line.split() for line in lines):
                 if len(words) == 3 and words[0].isdigit():
@@ -115,7 +115,7 @@ class Stage:
             return
         code = now.values.get("exit_code")
         exited = f" with exit code {code}" if code else ""
-        path = self.plane.log_path(job) if now.attempt else None
+        path = self.plane.ask.log_path(job) if now.attempt else None
         raise Unavailable(
             f"job {job} ended as {now.state}{exited} before {what}: {log_end(path)}",
             "mend what its log names and measure this part again",

@@ -1,4 +1,4 @@
-"""What a control plane answers: why, when, how much, how well. It changes nothing."""
+"""Answers questions about a running cluster: why, when, how much, how well. Changes nothing."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ from flyball.control.ask.explain_job import explain_job
 from flyball.control.ask.receipts import NOT_SAMPLED, Prices, Sampled, Seen, receipt
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.tuning_receipt import NO_STEPS
-from flyball.control.ask.views import node_views
+from flyball.control.ask.views import job_view, node_views
 from flyball.control.ask.waiting_tokens import Tokens
 from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.decide.decider import Decider
-from flyball.control.decide.job_columns import Table
 from flyball.control.jobs.adjustments import tuning_of
-from flyball.control.jobs.live_state import Book
 from flyball.control.jobs.progress import Progress
 from flyball.control.jobs.request import Demand
-from flyball.control.journal.store import Journal
-from flyball.core.cluster import Cluster
+from flyball.control.journal.store import JobQuery, Journal
+from flyball.control.notify import notices
 from flyball.core.errors import NotFound, Unavailable
 from flyball.core.job_facts import Steps as ReportedSteps
 from flyball.core.jobs import Job, JobSpec, JobState
-from flyball.core.live import EventKind, LiveNode
+from flyball.core.live import LiveNode
 from flyball.core.units import US_PER_S
 from flyball.monitor.features import Features, smoothed
 from flyball.monitor.states import states
@@ -37,7 +35,7 @@ from flyball.physics.catalogue import unit_of
 
 
 class Sensors(Protocol):
-    """What was measured: `monitor.reader.Telemetry`."""
+    """Returns what was measured, as `monitor.reader.Telemetry` does."""
 
     def latest(self) -> dict[str, Any]: ...
     def status(self) -> dict[str, Any]: ...
@@ -48,88 +46,106 @@ class Sensors(Protocol):
     def ask_fast(self, seconds: float) -> None: ...
 
 
-class Answers:
-    """The part of `Plane` that only looks.
+class Queries:
+    """Answers questions about one cluster and its jobs.
 
     Attributes:
-        worker: what the worker process last reported.
-        sensors: what was measured, None = nothing is.
+        sensors: what is measured; None if nothing is.
     """
 
-    folder: Path
-    book: Book
-    journal: Journal
-    table: Table
-    decider: Decider
-    demand: Demand
-    cluster: Cluster
-    prices: Prices
-    progress: Progress
-    forecaster: StartForecaster
-    tokens: Tokens
-    worker: WorkerClient
-    pulse: status.Pulse
-    nodes_: tuple[LiveNode, ...]
-    now_us: Callable[[], int]
-    sensors: Sensors | None
-    _news: threading.Condition
+    def __init__(
+        self,
+        folder: Path,
+        journal: Journal,
+        nodes: tuple[LiveNode, ...],
+        prices: Prices,
+        decider: Decider,
+        demand: Demand,
+        forecaster: StartForecaster,
+        worker: WorkerClient,
+        progress: Progress,
+        pulse: status.Pulse,
+        cap_means: Callable[[Job], str],
+        now_us: Callable[[], int],
+    ) -> None:
+        """
+        Args:
+            cap_means: returns by which means the engine keeps a job to its cap; empty if none.
+        """
+        self._folder, self._journal, self._nodes, self._prices = folder, journal, nodes, prices
+        self._decider, self._forecaster, self._worker = decider, forecaster, worker
+        self._book, self._table, self._cluster = decider.book, decider.table, decider.cluster
+        self._demand, self._progress, self._pulse = demand, progress, pulse
+        self._cap_means, self._now_us = cap_means, now_us
+        self._tokens = Tokens(decider.book, decider)
+        self._new_events = threading.Condition()
+        self.sensors: Sensors | None = None
 
     def job(self, job: int) -> Job:
-        """A job, active or not.
+        """Return a job, active or ended.
 
         Raises:
             NotFound: no such job.
         """
-        found = self.book.get(job) or self.journal.job(job)
-        if found is None:
+        record = self._book.get(job) or self._journal.job(job)
+        if record is None:
             raise NotFound(f"no job {job}", "see flyball queue --all")
-        return found
+        return record
+
+    def jobs(self, query: JobQuery) -> list[Job]:
+        """Return a page of jobs, newest first."""
+        return self._journal.jobs(query).jobs
+
+    def view(self, job: Job) -> dict[str, Any]:
+        """Return a job as the API shows it."""
+        more = {"progress": self._progress.of(job), "notify": notices.view(job)}
+        return job_view(job, self._nodes, self._cap_means(job)) | more
 
     def queue(self, query: QueueQuery | None = None) -> list[Job]:
-        """Active jobs: what runs, then what waits, by priority and time of submission.
+        """Return active jobs: running ones, then pending ones by priority and time of submission.
 
         Args:
-            query: only what it asks for, however many these are; None = all.
+            query: selects jobs; None selects all.
         """
         jobs = self._active()
         return in_order(jobs if query is None else filter(query.wants, jobs))
 
     def queue_page(self, query: QueueQuery) -> tuple[Page, dict[int, str]]:
-        """A page of the same, and why each of its jobs waits, as a token.
+        """Return a page of the queue, and the token of each job in it that waits.
 
         Raises:
-            BadInput: a cursor that no page gave.
+            BadInput: a cursor that is not from a page.
         """
         page = page_of(self._active(), query)
         return page, self.waiting_tokens(page.jobs)
 
     def waiting_tokens(self, jobs: Sequence[Job]) -> dict[int, str]:
-        """Why each of these jobs waits, as a token; those that do not wait are left out."""
-        return self.tokens.of(jobs, self.now_us())
+        """Return why each of these jobs waits, as a token; jobs that do not wait are left out."""
+        return self._tokens.of(jobs, self._now_us())
 
     def _active(self) -> list[Job]:
-        with self.book.lock:
-            return list(self.book.jobs.values())
+        with self._book.lock:
+            return list(self._book.jobs.values())
 
     def why(self, job: int) -> dict[str, Any]:
-        """Why a job waits, what would help, and when it starts; and what tuning did to it."""
-        found = self.job(job)
-        answer = explain_job(found, self.book, self.decider, self.forecaster, self.now_us())
-        return answer | {"tuning": tuning_of(found)}
+        """Return why a job waits, what would help, when it starts, and how it was tuned."""
+        record = self.job(job)
+        answer = explain_job(record, self._book, self._decider, self._forecaster, self._now_us())
+        return answer | {"tuning": tuning_of(record)}
 
     def receipt(self, job: int) -> dict[str, Any]:
-        """What a job took."""
-        found, now_us = self.job(job), self.now_us()
+        """Return what a job used."""
+        record, now_us = self.job(job), self._now_us()
         seen = Seen(
-            self._reported(found, now_us),
-            self._sampled(found, now_us),
-            measured(found, self.nodes_, self.sensors, now_us),
-            self.progress.of(found) or {},
+            self._reported(record, now_us),
+            self._sampled(record, now_us),
+            measured(record, self._nodes, self.sensors, now_us),
+            self._progress.of(record) or {},
         )
-        return receipt(found, self.cluster, self.prices, now_us, seen)
+        return receipt(record, self._cluster, self._prices, now_us, seen)
 
     def _sampled(self, job: Job, now_us: int) -> Sampled:
-        """The memory that the agent saw, which is what `show` and `top` showed of the job."""
+        """Return the memory that the agent sampled, as `show` and `top` show it."""
         if self.sensors is None or not job.first_start_us:
             return NOT_SAMPLED
         since_s = (now_us - job.first_start_us) / US_PER_S
@@ -137,7 +153,7 @@ class Answers:
         return Sampled(float(max(sizes)) / 2**20, len(sizes)) if len(sizes) else NOT_SAMPLED
 
     def _reported(self, job: Job, now_us: int) -> ReportedSteps:
-        """The steps that a tuned job reported, as far as they were measured."""
+        """Return the recorded steps of a tuned job."""
         if self.sensors is None or not job.first_start_us or tuning_of(job) is None:
             return NO_STEPS
         since_s = (now_us - job.first_start_us) / US_PER_S
@@ -145,65 +161,70 @@ class Answers:
         return times.tolist(), steps.tolist()
 
     def forecast(self) -> dict[str, Any]:
-        """When each pending job is expected to start, how loaded the cluster will be, and how good
-        such forecasts have been."""
-        now_us = self.now_us()
-        starts = self.forecaster.starts(now_us)
+        """Return forecasts of starts and of load, and how good forecasts have been."""
+        now_us = self._now_us()
+        starts = self._forecaster.starts(now_us)
         pending = [job for job in self.queue() if job.state == JobState.PENDING]
         rows = [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
-        return {"starts": rows, "note": self.forecaster.note(now_us), **self.worker.forecasts()}
+        return {"starts": rows, "note": self._forecaster.note(now_us), **self._worker.forecasts()}
 
-    def _dry_run(self, spec: JobSpec) -> dict[str, Any]:
-        """Whether and when a job that can run here would start if it were submitted now."""
-        now_us = self.now_us()
+    def would_start(self, spec: JobSpec) -> dict[str, Any]:
+        """Return whether and when a job that passed admission would start if submitted now."""
+        now_us = self._now_us()
         free = replace(spec, hold=False, begin_time=0.0)
-        found = None if spec.hold else self.forecaster.if_submitted(free, now_us)
-        if found is not None:  # it starts when it may begin and there is room
+        start = None if spec.hold else self._forecaster.if_submitted(free, now_us)
+        if start is not None:  # it starts when it may begin and there is room
             ahead_s = max(0.0, spec.begin_time - now_us / US_PER_S)
-            p50_s, p90_s = max(found.p50_s, ahead_s), max(found.p90_s, ahead_s)
-            found = replace(found, p50_s=p50_s, p90_s=p90_s)
-        asks = self.demand.of(spec)
-        device = self.cluster.groups[0].device
+            p50_s, p90_s = max(start.p50_s, ahead_s), max(start.p90_s, ahead_s)
+            start = replace(start, p50_s=p50_s, p90_s=p90_s)
+        asks = self._demand.of(spec)
+        device = self._cluster.groups[0].device
         return {
-            "would_start": found is not None,
+            "would_start": start is not None,
             "devices": asks.devices,
             "device": device,
-            "unit": unit_of(self.cluster.groups),
-            **(asdict(found) if found else {"p50_s": None, "p90_s": None, "method": ""}),
+            "unit": unit_of(self._cluster.groups),
+            **(asdict(start) if start else {"p50_s": None, "p90_s": None, "method": ""}),
         }
 
     def nodes(self) -> list[dict[str, Any]]:
-        """The nodes, and who is on them."""
-        with self.book.lock:
-            return node_views(self.nodes_, list(self.table.running.values()), self.book.down)
+        """Return the nodes, and the jobs on each."""
+        with self._book.lock:
+            return node_views(self._nodes, list(self._table.running.values()), self._book.down)
 
     def decisions(self, after: int, limit: int) -> list[dict[str, Any]]:
-        """Recorded decisions with a number above `after`."""
-        return [{"seq": seq, **event} for seq, event in self.journal.decisions(after, limit)]
+        """Return recorded decisions with a number above `after`."""
+        return [{"seq": seq, **event} for seq, event in self._journal.decisions(after, limit)]
 
     def events(
         self, after: int, limit: int, kinds: Sequence[str] = (), job: int = 0
     ) -> list[dict[str, Any]]:
-        """Recorded events numbered above `after`."""
-        found = self.journal.events(after, limit, kinds, job)
-        return [{"seq": seq, **event} for seq, event in found]
+        """Return recorded events numbered above `after`."""
+        rows = self._journal.events(after, limit, kinds, job)
+        return [{"seq": seq, **event} for seq, event in rows]
+
+    def announce_events(self) -> None:
+        """Wake those that wait for events."""
+        with self._new_events:
+            self._new_events.notify_all()
 
     def wait_events(self, after: int, timeout_s: float) -> int:
-        """The newest event's number, as soon as it is above `after` or the time is up."""
-        with self._news:
-            self._news.wait_for(lambda: self.book.seq > after, timeout_s)
-        return self.book.seq
+        """Return the newest event's number, once it is above `after` or after the timeout."""
+        with self._new_events:
+            self._new_events.wait_for(lambda: self._book.seq > after, timeout_s)
+        return self._book.seq
 
     def health(self) -> dict[str, Any]:
-        """Whether the queue works, tried out."""
-        return status.health(self.journal, self.pulse, self.now_us)
+        """Return whether journal and loop work, by trying them."""
+        return status.health(self._journal, self._pulse, self._now_us)
 
     def metrics(self) -> list[status.Metric]:
-        """Numbers for Prometheus."""
-        return status.metrics(self.book, self.journal, self.pulse, self.nodes_, self.decider.number)
+        """Return the metrics for Prometheus."""
+        number = self._decider.number
+        return status.metrics(self._book, self._journal, self._pulse, self._nodes, number)
 
     def telemetry(self) -> dict[str, Any]:
-        """The latest of everything that is measured."""
+        """Return the latest value of everything that is measured."""
         return self.sensors.latest() if self.sensors else {}
 
     def series(
@@ -214,12 +235,12 @@ class Answers:
         window_s: float = 1.0,
         features: bool = False,
     ) -> dict[str, Any]:
-        """One measured series over the last so many seconds.
+        """Return one measured series over the last seconds.
 
         Args:
-            smooth: against noise: `none`, `median`, `mean` or `exponential`.
-            window_s: over which it is smoothed.
-            features: also what it was like over the last 1, 10 and 60 s.
+            smooth: noise filter: `none`, `median`, `mean` or `exponential`.
+            window_s: width of the filter.
+            features: adds statistics over the last 1, 10 and 60 s.
 
         Raises:
             NotFound: nothing of that name is measured.
@@ -228,20 +249,20 @@ class Answers:
             raise NotFound(f"nothing called {name!r} is measured", "see /api/v1/telemetry")
         times, values = self.sensors.series(name, seconds)
         values = smoothed(times, values, smooth, window_s)
-        found = {"name": name, "times": times.tolist(), "values": values.tolist()}
+        series = {"name": name, "times": times.tolist(), "values": values.tolist()}
         if features:
-            found["features"] = [each._asdict() for each in self.sensors.features(name)]
-        return found
+            series["features"] = [span._asdict() for span in self.sensors.features(name)]
+        return series
 
     def sensor_states(self) -> dict[str, Any]:
-        """The monitoring agent and each of its sensors."""
+        """Return the state of the monitoring agent and of each sensor."""
         return states({}, float("inf")) if self.sensors is None else self.sensors.states()
 
     def fast(self, seconds: float) -> dict[str, Any]:
-        """Have everything sampled at the fastest rates for so many seconds.
+        """Have everything sampled at the fastest rates for some seconds.
 
         Raises:
-            Unavailable: nobody samples.
+            Unavailable: no agent runs.
         """
         if self.sensors is None or not self.sensors.states()["alive"]:
             raise Unavailable("no monitoring agent runs", "see agent.log in the state folder")
@@ -252,25 +273,20 @@ class Answers:
         return {"seconds": seconds}
 
     def log_path(self, job: int, attempt: int = 0, stream: str = "stdout") -> Path:
-        """Where a job's output is; of its last attempt if none is named.
+        """Return where a job's output is; that of its last attempt if none is given.
 
         Args:
-            stream: `stdout` or `stderr`; both are in one file unless the job asked for two.
+            stream: `stdout` or `stderr`; both are in one file unless the job requested two.
 
         Raises:
             NotFound: no such job or attempt.
         """
-        found = self.job(job)
-        attempt = attempt or found.attempt
-        if not 1 <= attempt <= found.attempt:
+        record = self.job(job)
+        attempt = attempt or record.attempt
+        if not 1 <= attempt <= record.attempt:
             raise NotFound(f"job {job} has no attempt {attempt}", "it has not started yet")
-        if stream == "stderr" and found.spec.separate_stderr:
-            return Path(found.spec.stderr)
-        if found.spec.stdout:
-            return Path(found.spec.stdout)
-        return self.folder / "logs" / f"{job}.{attempt}.out"
-
-    def audit(self, what: str, who: str) -> None:
-        """Put something on record that is not about a job."""
-        event = {"kind": EventKind.AUDIT, "time_us": self.now_us(), "what": what, "who": who}
-        self.journal.append([event])
+        if stream == "stderr" and record.spec.separate_stderr:
+            return Path(record.spec.stderr)
+        if record.spec.stdout:
+            return Path(record.spec.stdout)
+        return self._folder / "logs" / f"{job}.{attempt}.out"

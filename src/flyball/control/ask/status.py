@@ -12,6 +12,7 @@ from flyball.core.jobs import JobState
 from flyball.core.live import LiveNode
 
 Metric = tuple[str, dict[str, str], float]
+"""Name, labels, value. A name that ends in `_total` is a counter, any other a gauge."""
 HEALTH_TIMEOUT_S = 5.0
 """Longest delay of the journal or the loop that counts as healthy."""
 

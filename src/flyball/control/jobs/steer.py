@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flyball.control.ask.views import unit_of_job
 from flyball.control.decide.job_columns import Table
@@ -26,6 +26,9 @@ from flyball.core.cluster import Cluster
 from flyball.core.errors import BadInput, Conflict, FlyballError, Unavailable
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind, LiveNode
+
+if TYPE_CHECKING:
+    from flyball.control.ask.queries import Queries
 
 ORDER_TIMEOUT_S = 30.0
 """How long an order waits for a cycle to apply it."""
@@ -46,8 +49,8 @@ class Site(Protocol):
     nodes_: tuple[LiveNode, ...]
     now_us: Callable[[], int]
     wake: Callable[[], None]
+    ask: Queries
 
-    def job(self, job: int) -> Job: ...
     def step(self) -> bool: ...
 
 
@@ -148,7 +151,7 @@ class Orders:
         return None if stored is None else _public(_checked(stored.value, key, asked))
 
     def _active(self, job: int) -> Job:
-        current = self._site.job(job)
+        current = self._site.ask.job(job)
         if current.state.final:
             raise BadInput(
                 f"job {current.label} is {current.state}", "only active jobs take orders"
