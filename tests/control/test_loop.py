@@ -81,11 +81,11 @@ def test_a_refused_launch_is_retried(rig: Rig) -> None:
     rig.settle()
     assert rig.states(job) == [JobState.RUNNING], "it is on record; it is only late"
     assert not rig.plane.step(), "and trying again is nothing that happened"
-    seq = rig.plane.book.seq
+    seq = rig.plane.live_state.seq
     rig.engine.refuses = ()
     rig.settle()
     assert rig.engine.launched == [(job, 1)]
-    assert rig.plane.book.seq == seq + 1
+    assert rig.plane.live_state.seq == seq + 1
     rig.finish()
     assert rig.states(job) == [JobState.COMPLETED]
 

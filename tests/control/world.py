@@ -162,13 +162,13 @@ class World:
 
     def release_all(self) -> None:
         """Release every held job."""
-        self.plane.release(list(self.plane.book.jobs))
+        self.plane.release(list(self.plane.live_state.jobs))
 
     def run(self, submissions: int) -> None:
         """Submit over time, and continue until nothing is left to do."""
         left = submissions
         idle = 0
-        while left or self.plane.book.jobs:
+        while left or self.plane.live_state.jobs:
             if left and self.rng.random() < 0.4:
                 left -= 1
                 self.guarded(self.submit)
@@ -178,9 +178,9 @@ class World:
                 self.guarded(self.order)
             if not left or self.rng.random() < 0.05:
                 self.guarded(self.release_all)
-            before = self.plane.book.seq
+            before = self.plane.live_state.seq
             self.guarded(self.plane.step)
-            idle = idle + 1 if self.plane.book.seq == before else 0
+            idle = idle + 1 if self.plane.live_state.seq == before else 0
             assert idle < 200, f"nothing happens any more: {self.plane.ask.queue()[:3]}"
             self._let_time_pass()
 
@@ -200,7 +200,7 @@ class World:
             return
         held: Counter[tuple[int, int]] = Counter()
         for job_id, attempt in alive:
-            job = plane.book.jobs.get(job_id)
+            job = plane.live_state.jobs.get(job_id)
             if job is not None and job.attempt == attempt:
                 for row in job.rows:
                     for device in range(8):

@@ -13,12 +13,12 @@ from flyball.bench.tune.live_runs import Stage
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.decide.verify import Verifier
 from flyball.core.jobs import JobState
-from flyball.engines.local.machine import own_cores
+from flyball.engines.local.machine import usable_cores
 
 pytest.importorskip("torch")
 
 STEPS, EVERY = 100, 25
-pytestmark = pytest.mark.skipif(len(own_cores()) < 2, reason="one core only")
+pytestmark = pytest.mark.skipif(len(usable_cores()) < 2, reason="one core only")
 
 
 def curve(here: Stage, job: int) -> dict[int, float]:

@@ -25,7 +25,7 @@ from flyball.experiments.pareto import AIMS, Point
 from flyball.experiments.pareto_figure import pareto_drawing
 from flyball.experiments.replay import ReplayCase, Run, run_all
 from flyball.experiments.scenarios import Scenario
-from flyball.predict.load.ahead import Ahead
+from flyball.predict.load.ahead import LiveForecast
 from flyball.predict.load.figure import forecast_drawing
 from flyball.predict.series import Series
 from flyball.twin.generate import generate
@@ -184,7 +184,7 @@ def test_pareto_figure(count: int) -> None:
 def test_forecast_figure() -> None:
     values = 50 + 20 * np.sin(np.arange(600) / 144 * 2 * np.pi)
     series = Series("gpus", 0.0, 600.0, values, {})
-    ahead = Ahead(series, 3600.0, budget_s=1.0)
+    ahead = LiveForecast(series, 3600.0, budget_s=1.0)
     ahead.fit(series.values)
     figure = forecast_drawing(ahead, ahead.predict(3600.0))
     assert_clean(figure)

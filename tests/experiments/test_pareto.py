@@ -26,7 +26,7 @@ from flyball.experiments.pareto import (
 )
 from flyball.experiments.pareto_figure import pareto_figure
 from flyball.experiments.replay import ReplayCase, Run, changes, run_all
-from flyball.experiments.tuning.tuned import ablation, beside, made_elastic, rows
+from flyball.experiments.tuning.tuned import ablation, beside, rows, with_elastic_jobs
 from flyball.tune.registry import settings
 
 CLUSTER = Cluster("two", (NodeGroup("t", 2, "T4", 4), NodeGroup("a", 1, "A100-40GB", 4)))
@@ -177,17 +177,17 @@ def test_a_figure_of_nothing_but_the_policy() -> None:
 
 def test_elastic_jobs_are_drawn_by_seed() -> None:
     jobs = Workload.of("w", np.arange(1000), 10.0, np.arange(1000) % 3, milli=1000)
-    some, more = made_elastic(jobs, 0.5, 1), made_elastic(jobs, 0.8, 1)
+    some, more = with_elastic_jobs(jobs, 0.5, 1), with_elastic_jobs(jobs, 0.8, 1)
     chosen = some.most < 0
     assert chosen[jobs.devices > 0].mean() == pytest.approx(0.5, abs=0.05)
     assert not chosen[jobs.devices == 0].any()
     assert (more.most[chosen] < 0).all()  # a larger share only adds
-    assert (made_elastic(jobs, 0.5, 2).most != some.most).any()
-    assert not made_elastic(jobs, 0.0, 1).most.any()
+    assert (with_elastic_jobs(jobs, 0.5, 2).most != some.most).any()
+    assert not with_elastic_jobs(jobs, 0.0, 1).most.any()
     stated = replace(jobs, least=np.ones(1000, np.int64), most=np.full(1000, 4))
-    assert made_elastic(stated, 0.5, 1) is stated
+    assert with_elastic_jobs(stated, 0.5, 1) is stated
     with pytest.raises(BadInput, match="an elastic share of 2 is out of range"):
-        made_elastic(jobs, 2.0, 1)
+        with_elastic_jobs(jobs, 2.0, 1)
 
 
 def test_arms_and_what_they_are_compared_with() -> None:
@@ -226,7 +226,7 @@ def test_the_last_tuner_left_out_is_the_policy_alone() -> None:
 @pytest.mark.nojit
 def test_what_nobody_tunes_runs_as_its_user_set_it() -> None:
     # Batches that follow the devices would be faster even on the devices that a job asks for.
-    jobs = made_elastic(workload(), 1.0, 0)
+    jobs = with_elastic_jobs(workload(), 1.0, 0)
     plain = ReplayCase(CLUSTER, (workload(),), (EASY,), Effects()).run(0, 0).summary
     effects = Effects(adaptive_batch=True, share_limit=2, speed_error=0.3)
     assert ReplayCase(CLUSTER, (jobs,), (EASY,), effects).run(0, 0).summary == plain
@@ -238,7 +238,7 @@ def test_what_nobody_tunes_runs_as_its_user_set_it() -> None:
 
 @pytest.mark.nojit
 def test_elastic_helps_a_full_cluster_and_says_what_it_did() -> None:
-    jobs = made_elastic(workload(), 1.0, 0)
+    jobs = with_elastic_jobs(workload(), 1.0, 0)
     arms = beside([EASY], tuning_setting("elastic", []))
     case = ReplayCase(CLUSTER, (jobs,), arms.policies, Effects(), watch=True)
     runs = run_all(case, workers=1)
@@ -258,7 +258,7 @@ def test_feedback_is_a_setting_of_the_tuning() -> None:
     tuning = replace(tuning_setting("elastic,power", []), feedback=True)
     arm = tuned(EASY, tuning)
     effects = Effects(speed_error=0.5)
-    jobs = made_elastic(workload(12), 1.0, 0)
+    jobs = with_elastic_jobs(workload(12), 1.0, 0)
     summary = ReplayCase(CLUSTER, (jobs,), (arm,), effects).run(0, 0).summary
     assert summary.jobs == 12
     assert isinstance(arm, PolicySetting)

@@ -38,7 +38,7 @@ from flyball.core.live import Event
 ROOT = Path(__file__).parents[2]
 
 
-def check_whole(history: History) -> list[tuple[int, Event]]:
+def check_intact(history: History) -> list[tuple[int, Event]]:
     """Check that numbers have no gap, appends are whole, and states are the fold of the events."""
     events = everything(history)
     assert [seq for seq, _ in events] == list(range(1, len(events) + 1))
@@ -61,7 +61,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
 def test_a_full_disk(kept: Kept) -> None:
     """Cause SQLite's "full" by a limit on the pages of the file."""
     journal, before = kept.journal, kept.journal.last().seq
-    states = dict(kept.book.jobs)
+    states = dict(kept.live_state.jobs)
     limit = {"pages": 1}
 
     def set_limit(connection: sqlite3.Connection, _: object) -> None:
@@ -75,11 +75,11 @@ def test_a_full_disk(kept: Kept) -> None:
             journal.append(events, "k", 1).wait(30)
         assert full.value.exit_code == 75
     assert (journal.last().seq, journal.answer("k")) == (before, None)
-    assert kept.book.jobs == states
+    assert kept.live_state.jobs == states
     limit["pages"] = 2**30
     _renew(journal)
     assert journal.append(events, "k", 1).wait(30) == before + 200
-    assert len(check_whole(journal)) == before + 200
+    assert len(check_intact(journal)) == before + 200
 
 
 def _renew(journal: Journal) -> None:
@@ -106,7 +106,7 @@ def test_a_disk_that_fails_at_the_commit(kept: Kept) -> None:
             journal.append([submitted(20_000)]).wait(30)
     assert len(kept.told) == count
     assert journal.append([submitted(20_000)]).wait(30) == before + 1
-    check_whole(journal)
+    check_intact(journal)
 
 
 def test_every_ticket_of_a_failed_commit_fails(kept: Kept) -> None:
@@ -125,20 +125,20 @@ def test_every_ticket_of_a_failed_commit_fails(kept: Kept) -> None:
     for ticket in tickets:
         with pytest.raises(JournalUnavailable):
             ticket.wait(30)
-    assert not [job for job in kept.book.jobs if job >= 20_000]
-    check_whole(kept.journal)
+    assert not [job for job in kept.live_state.jobs if job >= 20_000]
+    check_intact(kept.journal)
 
 
 def test_a_locked_file(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_MS", 20)
-    other = Journal(kept.journal.path, kept.book.fold, inline=True)
+    other = Journal(kept.journal.path, kept.live_state.fold, inline=True)
     holder = sqlite3.connect(kept.journal.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(JournalUnavailable, match=r"is locked.*another process holds"):
         other.append([submitted(30_000)]).wait()
     holder.execute("ROLLBACK")
     holder.close()
-    assert other.append([submitted(30_000)]).wait() == kept.book.seq + 1
+    assert other.append([submitted(30_000)]).wait() == kept.live_state.seq + 1
     other.close()
 
 
@@ -157,7 +157,7 @@ def test_a_torn_log_loses_only_its_end(kept: Kept, tmp_path: Path) -> None:
         shutil.copy(f"{path}-wal", folder)
         os.truncate(folder / "journal.db-wal", cut)
         again = Kept(folder / "journal.db")
-        events = check_whole(again.journal)
+        events = check_intact(again.journal)
         assert events == before[: len(events)]
         assert again.journal.append([submitted(40_000)]).wait() == len(events) + 1
         again.journal.close()
@@ -184,7 +184,7 @@ def test_a_damaged_file_is_refused(kept: Kept, tmp_path: Path) -> None:
         History(path)
     shutil.copy(backup, path)
     again = Kept(path)
-    assert again.book.seq == kept.book.seq
+    assert again.live_state.seq == kept.live_state.seq
     again.journal.close()
 
 
@@ -271,7 +271,7 @@ def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
         writer.stdout.close()
         assert writer.wait() == -signal.SIGKILL
         kept = Kept(path)
-        events = check_whole(kept.journal)
+        events = check_intact(kept.journal)
         sizes: dict[str, int] = {}
         for _, event in events:
             sizes[event["append"]] = sizes.get(event["append"], 0) + 1
@@ -282,7 +282,7 @@ def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
         for name in sizes:
             answer = kept.journal.answer(name)
             assert answer == (int(name.rsplit(".", 1)[1]), last[name])
-        assert {job.id: job for job in kept.journal.active()} == kept.book.jobs
+        assert {job.id: job for job in kept.journal.active()} == kept.live_state.jobs
         kept.journal.close()
     assert len(confirmed) > 10 * kills
 
@@ -297,7 +297,7 @@ def test_a_file_size_limit_of_the_system(tmp_path: Path) -> None:
     assert number == "999"
     assert {file.name for file in tmp_path.iterdir()} == {"journal.db"}
     kept = Kept(tmp_path / "journal.db")
-    assert len(check_whole(kept.journal)) == 999
+    assert len(check_intact(kept.journal)) == 999
     kept.journal.close()
 
 

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from flyball.core.errors import BadInput, UnknownName
-from flyball.monitor.rates import DEFAULT, FAMILIES, parse_rates, seconds_of
+from flyball.core.units import parse_duration_s
+from flyball.monitor.rates import DEFAULT, FAMILIES, parse_rates
 
 
 def test_the_slow_end_by_default() -> None:
@@ -41,4 +42,4 @@ def test_unknown_family() -> None:
 
 @pytest.mark.parametrize("text", ["", "ms", "s", "fast", "1 m"])
 def test_no_period(text: str) -> None:
-    assert math.isnan(seconds_of(text))
+    assert math.isnan(parse_duration_s(text))

@@ -18,9 +18,9 @@ from flyball.physics.sharing import (
     by_rank_one,
     by_utilisation,
     cluster_gain,
-    guessed_beside,
-    hoped_beside,
+    guessed_shared_speed,
     measured_pair,
+    optimistic_shared_speed,
     speed_beside,
 )
 
@@ -92,19 +92,19 @@ def test_a_measured_pair_is_used_as_measured() -> None:
 def test_what_has_no_room_together_stays_apart_in_every_guess() -> None:
     large = Sharer("ResNet-50 (batch size 128)", COMPUTE)
     assert speed_beside(V100, large, large) == (0.0, True)
-    assert guessed_beside(V100, large, large) == (0.0, True)
-    assert hoped_beside(V100, large, large) == (0.0, True)
+    assert guessed_shared_speed(V100, large, large) == (0.0, True)
+    assert optimistic_shared_speed(V100, large, large) == (0.0, True)
 
 
 def test_hope_is_the_guess_and_the_error_of_its_model() -> None:
     lm, resnet = Sharer("LM (batch size 20)", MIXED), Sharer("ResNet-18 (batch size 32)", COMPUTE)
-    guess = guessed_beside(V100, lm, resnet).value
-    assert hoped_beside(V100, lm, resnet).value == pytest.approx(guess + 0.137)
+    guess = guessed_shared_speed(V100, lm, resnet).value
+    assert optimistic_shared_speed(V100, lm, resnet).value == pytest.approx(guess + 0.137)
     guess = by_utilisation(COMPUTE, MIXED)
     unknown = Sharer(None, COMPUTE), Sharer(None, MIXED)
-    assert hoped_beside(V100, *unknown).value == pytest.approx(guess + 0.10)
+    assert optimistic_shared_speed(V100, *unknown).value == pytest.approx(guess + 0.10)
     easy = Sharer(None, JobClass.LATENCY_SENSITIVE)
-    assert hoped_beside(V100, easy, easy) == (1.0, False)
+    assert optimistic_shared_speed(V100, easy, easy) == (1.0, False)
 
 
 def test_rank_one_is_as_far_off_as_stated() -> None:
@@ -123,7 +123,7 @@ def test_elsewhere_the_busy_shares_decide() -> None:
     assert by_utilisation(COMPUTE, MIXED) == pytest.approx(1 / (1 + 0.435 * (0.99 + 0.68 - 0.917)))
     both = Sharer("LM (batch size 20)", COMPUTE), Sharer("ResNet-18 (batch size 32)", MIXED)
     assert speed_beside(A100, *both) == (by_utilisation(COMPUTE, MIXED), False)
-    assert guessed_beside(A100, *both) == (by_utilisation(COMPUTE, MIXED), False)
+    assert guessed_shared_speed(A100, *both) == (by_utilisation(COMPUTE, MIXED), False)
     assert speed_beside(V100, Sharer(None, COMPUTE), both[1]).measured is False
 
 

@@ -7,7 +7,7 @@ import pytest
 from numba.core import config
 
 from flyball.core.cluster import Cluster, NodeGroup
-from flyball.core.codes import EventKind, Status
+from flyball.core.codes import Status, TwinEventKind
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
 from flyball.core.records import OUTAGE, records
@@ -131,14 +131,14 @@ def test_only_ends_can_be_stale() -> None:
     state = state_of([0], [10])
     kernel.run(state, PACKED, 0, False)
     clock = state.clock[0]
-    events.push_event(state, to_us(5), EventKind.END, 0)  # an end that is no longer true
-    events.push_event(state, to_us(6), EventKind.REPAIR, 1)
+    events.push_event(state, to_us(5), TwinEventKind.END, 0)  # an end that is no longer true
+    events.push_event(state, to_us(6), TwinEventKind.REPAIR, 1)
     assert clock.event_count == 3
     events.compact_events(state)
     assert clock.event_count == 2
-    events.push_event(state, to_us(5), EventKind.END, 0)
+    events.push_event(state, to_us(5), TwinEventKind.END, 0)
     assert events.next_event_us(state) == to_us(6)
     assert clock.event_count == 2
-    assert tuple(events.pop_event(state)) == (EventKind.REPAIR, 1)
-    assert tuple(events.pop_event(state)) == (EventKind.END, 0)
+    assert tuple(events.pop_event(state)) == (TwinEventKind.REPAIR, 1)
+    assert tuple(events.pop_event(state)) == (TwinEventKind.END, 0)
     assert events.next_event_us(state) == FOREVER_US

@@ -15,7 +15,7 @@ from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.lookahead import (
     DAY_US,
-    Coming,
+    FutureArrivals,
     draw_arrivals,
     draw_scores,
     run_times,
@@ -28,9 +28,11 @@ FULL = [(0, 0, 15), (1, 1, 15), (2, 2, 15)]
 HOUR_US = to_us(3600.0)
 
 
-def coming(picks: list[int], after_s: list[float], run_s: list[float]) -> Coming:
+def coming(picks: list[int], after_s: list[float], run_s: list[float]) -> FutureArrivals:
     times = NOW + np.array(after_s) * US_PER_S
-    return Coming(np.array(picks, np.int64), times.astype(np.int64), np.array(run_s) * US_PER_S)
+    return FutureArrivals(
+        np.array(picks, np.int64), times.astype(np.int64), np.array(run_s) * US_PER_S
+    )
 
 
 def estimated(work: Workload, seconds: list[float]) -> Workload:
@@ -97,7 +99,7 @@ def test_a_roll_out_is_a_run_of_the_twin(name: str) -> None:
     twin = Twin(CLUSTER, workload, knobs)
     twin.run()
     expected = (np.asarray(twin.state.runs.first_start_us)[:present] - NOW) / US_PER_S
-    later = Coming(np.arange(more), NOW + after_us, run_us[then])
+    later = FutureArrivals(np.arange(more), NOW + after_us, run_us[then])
     now_view = view(of(first, np.full(present, NOW)))
     starts = start_times(
         CLUSTER, now_view, knobs, NOW, run_us[None, :present], of(then, after_us), [later]

@@ -9,7 +9,7 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.results import Floats
 from flyball.core.workload import JobClass, Workload
 from flyball.physics import catalogue
-from flyball.physics.sharing import by_rank_one, by_utilisation, guessed_beside, measured_pair
+from flyball.physics.sharing import by_rank_one, by_utilisation, guessed_shared_speed, measured_pair
 from flyball.twin.pairs import LOWEST, pair_table
 from flyball.twin.rates import Profiles, find_profiles
 
@@ -64,7 +64,7 @@ def test_guesses_are_off_by_the_error_and_never_by_memory() -> None:
 
 def test_guesses_by_model_are_the_models() -> None:
     profiles = jobs()
-    true, guess = map(square, pair_table(profiles, CLUSTER, 0.0, 0, guessed_beside))
+    true, guess = map(square, pair_table(profiles, CLUSTER, 0.0, 0, guessed_shared_speed))
     resnet, lm = at(profiles, 0), at(profiles, 1)
     assert guess[0, lm, resnet] == by_rank_one(catalogue.get("V100"), MODELS[1], MODELS[0])
     assert guess[0, lm, resnet] != true[0, lm, resnet]

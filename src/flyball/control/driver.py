@@ -37,7 +37,7 @@ class Driver:
 
     def __init__(self, plane: Plane, engine: WaitableEngine) -> None:
         self._plane, self._engine = plane, engine
-        self._beacon = Beacon(plane.folder, plane.book, plane.table)
+        self._beacon = Beacon(plane.folder, plane.live_state, plane.columns)
         self._sent_s = 0.0
         self._stopping = False
         self._due = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

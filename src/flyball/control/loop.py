@@ -42,7 +42,7 @@ class Loop:
 
     def __init__(
         self,
-        book: Jobs,
+        live_state: Jobs,
         journal: Journal,
         engine: Engine,
         decider: Decides,
@@ -59,7 +59,7 @@ class Loop:
             now_us: the clock.
             passing: called with the name of each point passed; fault tests kill the process there.
         """
-        self._book, self._journal, self._engine = book, journal, engine
+        self._live_state, self._journal, self._engine = live_state, journal, engine
         self._decider, self._understand, self._asked = decider, understand, asked
         self._now_us, self._passing = now_us, passing
         self._stops_sent: set[tuple[int, int, str]] = set()
@@ -76,7 +76,7 @@ class Loop:
         now = self._now_us()
         self._passing("observed")
         # 2. Understand: what does that mean for the jobs?
-        unrecorded = self._understand(reports, self._book.jobs, now)
+        unrecorded = self._understand(reports, self._live_state.jobs, now)
         unrecorded = [*unrecorded, *self._asked(now, unrecorded)]
         # 3. Decide, as if that were on record already.
         decision = self._decider.decide(unrecorded, now)
@@ -115,7 +115,7 @@ class Loop:
         self._to_launch |= {(event["job"], event["attempt"]): None for event in intended}
         done = 0
         for token in list(self._to_launch):
-            job = self._book.jobs.get(token[0])
+            job = self._live_state.jobs.get(token[0])
             settled = True
             if job is None or job.attempt != token[1] or job.state == JobState.PENDING:
                 pass  # superseded: the attempt is over
@@ -133,12 +133,12 @@ class Loop:
         """Send the engine each order for a running attempt once; after a restart all of them."""
         orders = {
             (type(order), order.job, order.attempt, order.sequence): order
-            for job in list(self._book.busy.values())
+            for job in list(self._live_state.busy.values())
             for order in orders_of(job)
         }
         self._orders_sent &= orders.keys()
         self.means = {
-            token: how for token, how in self.means.items() if token[0] in self._book.busy
+            token: how for token, how in self.means.items() if token[0] in self._live_state.busy
         }
         done = 0
         for key in sorted(orders.keys() - self._orders_sent, key=lambda sent: sent[1:]):
@@ -152,7 +152,7 @@ class Loop:
 
     def _stop(self) -> int:
         """Send the engine each stop once."""
-        ending = [job for job in list(self._book.busy.values()) if job.stopping]
+        ending = [job for job in list(self._live_state.busy.values()) if job.stopping]
         stops = {(job.id, job.attempt, job.stopping) for job in ending}
         self._stops_sent &= stops
         new = [

@@ -24,11 +24,11 @@ from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.ask.worker_process import WorkerProcess
 from flyball.control.decide.decider import Decider
-from flyball.control.decide.job_columns import Table
+from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.jobs.admission import Admission
 from flyball.control.jobs.holds import Holds
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.output_guard import OutputGuard
 from flyball.control.jobs.progress import Progress
 from flyball.control.jobs.request import (
@@ -61,7 +61,7 @@ class Plane:
     """Runs one cluster.
 
     Attributes:
-        book: the live state.
+        live_state: what is true now, folded from the journal.
         journal: the record of everything that happened.
         loop: the control cycle.
         ask: answers questions.
@@ -93,38 +93,40 @@ class Plane:
         """
         self.folder, self.engine = folder, engine
         self.policy, self.knobs = policy, knobs
-        self.book = Book()
-        self.progress = Progress(self.book, lambda: self.ask.sensors, lambda: self.now_us())
+        self.live_state = LiveState()
+        self.progress = Progress(self.live_state, lambda: self.ask.sensors, lambda: self.now_us())
         self._ids = threading.Lock()
         self.journal = Journal(folder / JOURNAL, self._fold, self._committed, inline=inline)
         self.nodes_ = tuple(engine.nodes())
         self.cluster = cluster_of(self.nodes_, "live")
         self.demand = Demand(self.nodes_)
         self._outputs = OutputGuard(folder)
-        self.table = Table(self.demand)
-        self.book.watchers.append(self.table.update)
+        self.columns = JobColumns(self.demand)
+        self.live_state.watchers.append(self.columns.update)
         last = self.journal.last()
         self.now_us = clock(last.time_us)
         self._numbers = JobNumbers(folder, last.next_job)
-        self.decider = Decider(self.book, self.table, self.cluster, policy, knobs, tuning)
+        self.decider = Decider(self.live_state, self.columns, self.cluster, policy, knobs, tuning)
         self.loop = Loop(
-            self.book, self.journal, engine, self.decider, self.progress.understood, self._due,
-            self.now_us, passing,
+            self.live_state, self.journal, engine, self.decider, self.progress.understood,
+            self._due, self.now_us, passing,
         )  # fmt: skip
         self.orders = Orders(self, inline)
-        self.holds = Holds(self.book, self.journal, self.now_us)
+        self.holds = Holds(self.live_state, self.journal, self.now_us)
         self.notices = notices.Notices(folder, self.nodes_, self.journal, self.now_us)
         self.durations = Durations(self.journal.ended())
         self.recent = Recent(
             self.demand, reversed(self.journal.jobs(JobQuery(limit=ARRIVALS_RECALLED)).jobs)
         )
-        self.forecaster = StartForecaster(self.book, self.decider, self.durations, self.recent)
+        self.forecaster = StartForecaster(
+            self.live_state, self.decider, self.durations, self.recent
+        )
         self.forecaster.steps = self._steps
         self.worker = WorkerClient(self.forecaster, self._predicted, self._scaled)
         self.learner: RunTimeLearner | None = None
         self.wake: Callable[[], None] = lambda: None
         self.pulse = status.Pulse()
-        self.admission = Admission(self.book, self.demand, self.cluster, knobs, self._outputs)
+        self.admission = Admission(self.live_state, self.demand, self.cluster, knobs, self._outputs)
         self.ask = Queries(
             folder, self.journal, self.nodes_, prices or Prices(), self.decider, self.demand,
             self.forecaster, self.worker, self.progress, self.pulse, self._cap_means, self.now_us,
@@ -136,7 +138,7 @@ class Plane:
     def _committed(self, events: Sequence[tuple[int, Event]], changes: Changes) -> None:
         """Take events that the journal has made durable."""
         if events:
-            self.book.absorb(events[-1][0], changes, [event for _, event in events])
+            self.live_state.absorb(events[-1][0], changes, [event for _, event in events])
             self.orders.settle([event for _, event in events])
         self.notices.settle(changes)
         changes = self.progress.settle([event for _, event in events], changes)
@@ -153,13 +155,13 @@ class Plane:
         """Continue where the last control plane stopped; return how many attempts had ended."""
         last = self.journal.last()
         active, ended = self.journal.active(), self.journal.final_states()
-        self.book.load(last.seq, active, ended, set())
+        self.live_state.load(last.seq, active, ended, set())
         self.notices.load()
         self.decider.number = self.journal.last_decision()
         self.journal.append([self._opened()]).wait()
-        self.progress.recall(list(self.book.busy))
-        over = reconcile(self.book, self.journal, self.engine, self.now_us())
-        give_up_unfit(self.book, self.journal, self.admission.check_fit, self.now_us())
+        self.progress.recall(list(self.live_state.busy))
+        over = reconcile(self.live_state, self.journal, self.engine, self.now_us())
+        give_up_unfit(self.live_state, self.journal, self.admission.check_fit, self.now_us())
         return over
 
     def _opened(self) -> Event:
@@ -179,7 +181,7 @@ class Plane:
 
     def _predicted(self, runs: Sequence[Sequence[float]]) -> Ticket | None:
         """Record predicted run times of active jobs; decisions use what is recorded."""
-        active = [list(run) for run in runs if run[0] in self.book.jobs]
+        active = [list(run) for run in runs if run[0] in self.live_state.jobs]
         if not active:
             return None
         event = {"kind": EventKind.PREDICTED, "time_us": self.now_us(), "runs": active}
@@ -187,7 +189,7 @@ class Plane:
 
     def _scaled(self, rows: Sequence[Sequence[float]]) -> Ticket | None:
         """Record how elastic jobs were measured to scale."""
-        events = scaled_events(rows, self.book.jobs, self.now_us())
+        events = scaled_events(rows, self.live_state.jobs, self.now_us())
         return self.journal.append(events) if events else None
 
     def step(self) -> bool:
@@ -284,7 +286,7 @@ class Plane:
 
     def cancel_all(self, jobs: Sequence[int], who: str = "") -> list[int]:
         """End jobs, recorded together; return those that had not ended already."""
-        active, now_us = [job for job in jobs if job in self.book.jobs], self.now_us()
+        active, now_us = [job for job in jobs if job in self.live_state.jobs], self.now_us()
         about = {"kind": EventKind.CANCEL, "time_us": now_us, "who": who}
         if active:
             self.journal.append([{**about, "job": job} for job in active]).wait()
@@ -319,12 +321,13 @@ class Plane:
         Jobs whose dependencies can no longer be satisfied are cancelled, jobs whose begin time has
         come are released, requested sizes are granted, and preempted jobs that move are restarted.
         """
-        with self.book.lock:
-            doomed = self.table.doomed(self.book.ended)
-            begun = self.holds.due(self.table.held.values(), now_us)
+        with self.live_state.lock:
+            doomed = self.columns.doomed(self.live_state.ended)
+            begun = self.holds.due(self.columns.held.values(), now_us)
+        ended = self.live_state.ended
         cancels: list[Event] = [
             {"kind": EventKind.CANCEL, "time_us": now_us, "job": job, "who": "flyball"}
-            | {"reason": f"dependency-never-satisfied: job {other} is {self.book.ended[other]}"}
+            | {"reason": f"dependency-never-satisfied: job {other} is {ended[other]}"}
             for job, other in doomed.items()
         ]
         return [*cancels, *begun, *self.orders.due(now_us), *self.orders.moved(now_us, unrecorded)]

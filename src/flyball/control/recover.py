@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.reports_to_events import events_of
 from flyball.core.errors import BadInput
 from flyball.core.jobs import JobSpec, JobState
@@ -12,15 +12,15 @@ from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Engine, Journal
 
 
-def reconcile(book: Book, journal: Journal, engine: Engine, now_us: int) -> int:
+def reconcile(live_state: LiveState, journal: Journal, engine: Engine, now_us: int) -> int:
     """Ask the engine about every attempt that was intended or running.
 
     Returns:
         The number of attempts that turned out to be over.
     """
-    active = [job for job in book.jobs.values() if job.state != JobState.PENDING]
+    active = [job for job in live_state.jobs.values() if job.state != JobState.PENDING]
     reports = engine.reconcile([(job.id, job.attempt) for job in active])
-    events = events_of(reports, book.jobs, now_us)
+    events = events_of(reports, live_state.jobs, now_us)
     if events:
         journal.append(events).wait()
     engine.acknowledge(reports)
@@ -28,14 +28,14 @@ def reconcile(book: Book, journal: Journal, engine: Engine, now_us: int) -> int:
 
 
 def give_up_unfit(
-    book: Book, journal: Journal, check: Callable[[JobSpec], None], now_us: int
+    live_state: LiveState, journal: Journal, check: Callable[[JobSpec], None], now_us: int
 ) -> int:
     """Cancel jobs that were accepted on other nodes and can never run on these; return how many.
 
     One such job left in the queue would make every decision fail.
     """
     events: list[Event] = []
-    for job in book.jobs.values():
+    for job in live_state.jobs.values():
         if job.state == JobState.PENDING:
             try:
                 check(job.spec)

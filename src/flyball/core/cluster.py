@@ -10,7 +10,7 @@ MAX_POOLS = 62
 
 
 class ModelSpeed(NamedTuple):
-    """Measured speed of a model: `times` as fast as on the device type `against`; see `OwnType`."""
+    """Measured speed of a model: `times` as fast as on the type `against` (`DefinedType`)."""
 
     model: str
     times: float
@@ -18,7 +18,7 @@ class ModelSpeed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OwnType:
+class DefinedType:
     """A device type that a cluster file defines: a type of the catalogue with some other figures.
 
     Attributes:
@@ -101,7 +101,7 @@ class Cluster:
     network: Network = field(default_factory=Network)
     tenants: tuple[Tenant, ...] = ()
     recorded_on: str = field(default="", repr=False)  # digests of decisions hash the repr
-    types: tuple[OwnType, ...] = field(default=(), repr=False)
+    types: tuple[DefinedType, ...] = field(default=(), repr=False)
 
     @property
     def node_count(self) -> int:

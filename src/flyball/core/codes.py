@@ -24,7 +24,7 @@ class Outcome(IntEnum):
     CANCELLED = 2
 
 
-class EventKind(IntEnum):
+class TwinEventKind(IntEnum):
     """Kinds of events, in the order in which those of the same microsecond are handled."""
 
     END = 0

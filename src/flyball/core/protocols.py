@@ -61,7 +61,7 @@ class Estimator(Protocol):
     def predict(self, rows: Sequence[Mapping[str, object]]) -> Floats: ...
 
 
-class Decider(Protocol):
+class PolicyLike(Protocol):
     """A policy. Pure: the same state and forecast give the same plan (records of `ACTION`)."""
 
     def decide(self, state: State, forecast: Forecast | None) -> Records: ...

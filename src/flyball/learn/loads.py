@@ -24,7 +24,7 @@ from flyball.core.jobs import Job, JobSpec
 from flyball.core.results import Floats
 from flyball.core.units import S_PER_DAY, S_PER_HOUR, S_PER_MIN, US_PER_S
 from flyball.learn.scalings import TelemetrySeries
-from flyball.predict.load.ahead import Ahead
+from flyball.predict.load.ahead import LiveForecast
 from flyball.predict.patterns import find_patterns
 from flyball.predict.series import Series
 
@@ -63,7 +63,7 @@ class LoadSeries:
     def __init__(self, kind: SeriesKind, start_s: float, values: Floats) -> None:
         self.kind = kind
         series = Series(kind.name, start_s, kind.step_s, values)
-        self._ahead = Ahead(series, kind.ahead_s, FORECASTERS)
+        self._ahead = LiveForecast(series, kind.ahead_s, FORECASTERS)
         self._fitted, self._fitted_s = 0, -math.inf
 
     @property

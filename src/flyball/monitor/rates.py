@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from flyball.core.errors import BadInput, UnknownName
+from flyball.core.units import parse_duration_s
 
 
 class Range(NamedTuple):
@@ -33,20 +33,6 @@ DEFAULT: Rates = {family: periods.slow_s for family, periods in FAMILIES.items()
 FASTEST: Rates = {family: periods.fast_s for family, periods in FAMILIES.items()}
 
 
-def seconds_of(text: str) -> float:
-    """Parse `50ms`, `0.5s` or `0.5` to seconds; NaN for anything else."""
-    digits = text.strip().lower()
-    scale = 1.0
-    if digits.endswith("ms"):
-        digits, scale = digits[:-2], 1e-3
-    elif digits.endswith("s"):
-        digits = digits[:-1]
-    try:
-        return float(digits) * scale
-    except ValueError:
-        return math.nan
-
-
 def parse_rates(settings: Iterable[str], start: Rates = DEFAULT) -> Rates:
     """Return periods by family: `start`, changed by settings such as `compute=50ms`.
 
@@ -61,7 +47,7 @@ def parse_rates(settings: Iterable[str], start: Rates = DEFAULT) -> Rates:
             raise BadInput(f"--rate {setting!r} has no period", "write e.g. compute=50ms")
         if family not in FAMILIES:
             raise UnknownName("family", family, FAMILIES)
-        period_s, fastest_s = seconds_of(text), FAMILIES[family].fast_s
+        period_s, fastest_s = parse_duration_s(text), FAMILIES[family].fast_s
         if not fastest_s <= period_s <= LONGEST_S:
             span = f"{fastest_s * 1e3:g}ms to {LONGEST_S:g}s"
             raise BadInput(f"--rate {setting!r} is not a period", f"use {span}")

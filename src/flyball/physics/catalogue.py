@@ -15,7 +15,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from flyball.core.cluster import ModelSpeed, NodeGroup, OwnType
+from flyball.core.cluster import DefinedType, ModelSpeed, NodeGroup
 from flyball.core.errors import BadInput, UnknownName
 
 REFERENCE = "V100"
@@ -94,7 +94,7 @@ _defined: dict[str, DeviceType] = {}
 file is read and again wherever its twin is built, as that may be in another process."""
 
 
-def define(types: Iterable[OwnType]) -> None:
+def define(types: Iterable[DefinedType]) -> None:
     """Register the types that a cluster defines; a later one of the same name replaces it.
 
     Raises:

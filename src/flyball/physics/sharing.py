@@ -27,7 +27,7 @@ class Sharer(NamedTuple):
     kind: JobClass
 
 
-class Beside(NamedTuple):
+class SharedSpeed(NamedTuple):
     """Speed while sharing a device, relative to that alone; 0 = the two do not fit together.
 
     Attributes:
@@ -39,33 +39,33 @@ class Beside(NamedTuple):
     measured: bool
 
 
-def speed_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
+def speed_beside(device: DeviceType, job: Sharer, other: Sharer) -> SharedSpeed:
     """Return the speed of `job` while `other` runs on the same device: measured if possible."""
     measured = measured_pair(device, job.model, other.model)
     if measured is not None:
-        return Beside(min(1.0, measured), True)
-    return Beside(by_utilisation(job.kind, other.kind), False)
+        return SharedSpeed(min(1.0, measured), True)
+    return SharedSpeed(by_utilisation(job.kind, other.kind), False)
 
 
-def guessed_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
+def guessed_shared_speed(device: DeviceType, job: Sharer, other: Sharer) -> SharedSpeed:
     """Return the speed as predicted before the pair ever ran; memory is known beforehand."""
     if measured_pair(device, job.model, other.model) == 0.0:
-        return Beside(0.0, True)
+        return SharedSpeed(0.0, True)
     fitted = by_rank_one(device, job.model, other.model)
     if fitted is not None:
-        return Beside(fitted, False)
-    return Beside(by_utilisation(job.kind, other.kind), False)
+        return SharedSpeed(fitted, False)
+    return SharedSpeed(by_utilisation(job.kind, other.kind), False)
 
 
-def hoped_beside(device: DeviceType, job: Sharer, other: Sharer) -> Beside:
+def optimistic_shared_speed(device: DeviceType, job: Sharer, other: Sharer) -> SharedSpeed:
     """Return the guess plus the error of its model.
 
     A tuner that learns from trials must be optimistic, or a pair guessed too low is never tried.
     """
-    guess = guessed_beside(device, job, other)
+    guess = guessed_shared_speed(device, job, other)
     if guess.value == 0.0:
         return guess
-    return Beside(min(1.0, guess.value + _error(device, job, other)), False)
+    return SharedSpeed(min(1.0, guess.value + _error(device, job, other)), False)
 
 
 def measured_pair(device: DeviceType, model: str | None, other: str | None) -> float | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from flyball.core.codes import EventKind, Status
+from flyball.core.codes import Status, TwinEventKind
 from flyball.core.records import HEAP_OFFSET
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import kernel
 from flyball.schedule import heap
 
 RUNNING = int(Status.RUNNING)
-END_EVENT, REPAIR_EVENT = int(EventKind.END), int(EventKind.REPAIR)
+END_EVENT, REPAIR_EVENT = int(TwinEventKind.END), int(TwinEventKind.REPAIR)
 KIND_BITS = 48
 """Shift of the kind in an event's tie, kind * 2**48 + index, so that ends come before repairs."""
 

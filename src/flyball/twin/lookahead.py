@@ -56,7 +56,7 @@ ALIKE = 0.7
 
 
 @dataclass(frozen=True)
-class Coming:
+class FutureArrivals:
     """Holds the future arrivals of one roll-out.
 
     Attributes:
@@ -77,7 +77,7 @@ def start_times(
     now_us: int,
     draws: Floats,
     recent: Workload | None = None,
-    coming: Sequence[Coming] = (),
+    coming: Sequence[FutureArrivals] = (),
     asked: Ints | None = None,
 ) -> Floats:
     """Return the seconds until each job starts, a row per roll-out; NaN = it never did.
@@ -115,7 +115,7 @@ def start_times(
 
 
 def _with_run_times(
-    start: State, work_us: Floats, running: Any, coming: Coming | None, places: _Places
+    start: State, work_us: Floats, running: Any, coming: FutureArrivals | None, places: _Places
 ) -> State:
     """Return a copy of the state in which every job has its run time of this roll-out."""
     state = clone(start)
@@ -174,7 +174,7 @@ class _Places:
         return np.concatenate([taken, np.flatnonzero(rest)])
 
 
-def _places(coming: Sequence[Coming], kinds: int) -> _Places:
+def _places(coming: Sequence[FutureArrivals], kinds: int) -> _Places:
     most = np.zeros(kinds, np.int64)
     for arrivals in coming:
         most = np.maximum(most, np.bincount(arrivals.picks, minlength=kinds))

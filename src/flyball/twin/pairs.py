@@ -13,13 +13,13 @@ from flyball.core.cluster import Cluster
 from flyball.core.results import Floats
 from flyball.physics import catalogue
 from flyball.physics.catalogue import DeviceType
-from flyball.physics.sharing import Beside, Sharer, speed_beside
+from flyball.physics.sharing import SharedSpeed, Sharer, speed_beside
 from flyball.twin.rates import Profiles
 
 LOWEST = 0.01
 """Lowest guessed speed of a pair that fits together."""
 
-Rule = Callable[[DeviceType, Sharer, Sharer], Beside]
+Rule = Callable[[DeviceType, Sharer, Sharer], SharedSpeed]
 
 
 def pair_table(

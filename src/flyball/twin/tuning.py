@@ -14,7 +14,7 @@ import numpy as np
 from flyball.core.codes import ActionKind, Status
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order
-from flyball.core.protocols import Decider, Forecast, Tuner
+from flyball.core.protocols import Forecast, PolicyLike, Tuner
 from flyball.core.records import Records
 from flyball.core.results import Ints
 from flyball.core.state import State
@@ -39,7 +39,7 @@ class Tuning:
     """
 
     tuners: tuple[Tuner, ...]
-    policy: Decider
+    policy: PolicyLike
     every_s: float = 60.0
     between: bool = True
     forecast: Callable[[State], Forecast | None] | None = None

@@ -25,7 +25,7 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.knobs import Knobs, Order
 from flyball.core.metrics import WINDOW_BEGINS
-from flyball.core.protocols import Allocator, Decider, Forecast
+from flyball.core.protocols import Allocator, Forecast, PolicyLike
 from flyball.core.records import Records
 from flyball.core.results import Mark, Results
 from flyball.core.state import State, assemble, clone
@@ -143,7 +143,7 @@ class Twin:
             self._blank.work_us = np.nan
         return state._replace(jobs=self._blank, points=state.guesses, pairs=state.pair_guesses)
 
-    def replay(self, policy: Decider | None = None) -> Results:
+    def replay(self, policy: PolicyLike | None = None) -> Results:
         """Run from here to the end, taking the marks that window metrics need.
 
         Args:
@@ -177,7 +177,7 @@ class Twin:
             "have it start every job that fits on an idle cluster",
         )
 
-    def _run_until(self, until_us: int, policy: Decider | None) -> None:
+    def _run_until(self, until_us: int, policy: PolicyLike | None) -> None:
         if policy is None:
             self.run(until_us)
             return
@@ -201,7 +201,7 @@ class Twin:
         """Return when something happens next; FOREVER_US if nothing ever will."""
         return int(kernel.next_us(self.state, self._packed))
 
-    def step(self, policy: Decider, forecast: Forecast | None = None) -> Records | None:
+    def step(self, policy: PolicyLike, forecast: Forecast | None = None) -> Records | None:
         """Go to the next instant, let `policy` decide on a snapshot, and carry its plan out.
 
         Returns:

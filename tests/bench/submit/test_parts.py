@@ -150,7 +150,7 @@ def test_cycles_keep_the_queue_full(tmp_path: Path) -> None:
     world = cycles.World(tmp_path, case, "easy")
     try:
         rows = cycles._rows(world, SubmitSetting(tmp_path, True, NOTES.append))
-        assert len(world.plane.book.jobs) - len(world.plane.table.running) >= 25
+        assert len(world.plane.live_state.jobs) - len(world.plane.columns.running) >= 25
     finally:
         world.plane.close()
     assert [row["bar"] for row in rows] == [None, 1e9]

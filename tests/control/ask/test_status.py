@@ -51,7 +51,7 @@ def test_metrics(rig: Rig) -> None:
     assert values["flyball_jobs", "FAILED"] == 0
     assert values["flyball_devices",] == 4
     assert values["flyball_devices_used",] == 3
-    assert values["flyball_events_total",] == rig.plane.book.seq == 6
+    assert values["flyball_events_total",] == rig.plane.live_state.seq == 6
     assert values["flyball_decisions_total",] == 1
     assert values["flyball_cycles_total",] == rig.plane.pulse.cycles >= 2
     assert values["flyball_cycle_failures_total",] == 0

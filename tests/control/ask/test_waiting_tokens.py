@@ -11,7 +11,7 @@ from flyball.control.ask import waiting_tokens
 from flyball.control.ask.active_pages import QueueQuery
 from flyball.control.ask.waiting_tokens import QueueSnapshot
 from flyball.control.decide.decider import Decider
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 
 
 def tokens_of(rig: Rig) -> dict[int, str]:
@@ -76,7 +76,7 @@ def test_jobs_alike_wait_for_the_same_reason(tmp_path: Path, policy: str) -> Non
     tokens = tokens_of(rig)
     rest = "behind-head" if policy == "fifo" else "no-free-devices"
     assert list(tokens.items()) == [(5, "no-free-devices"), *((at, rest) for at in range(6, 61))]
-    assert len(QueueSnapshot(rig.plane.book, rig.plane.decider, rig.now).at) < 20
+    assert len(QueueSnapshot(rig.plane.live_state, rig.plane.decider, rig.now).at) < 20
     page, last = rig.plane.ask.queue_page(QueueQuery(limit=50))
     assert page.next is not None
     page, last = rig.plane.ask.queue_page(QueueQuery(limit=50, cursor=page.next))
@@ -117,9 +117,9 @@ def test_a_large_snapshot_is_reused_for_a_while(
     first = rig.submit(cpus=4)
     taken: list[int] = []
 
-    def counted(book: Book, decider: Decider, now_us: int) -> QueueSnapshot:
+    def counted(live_state: LiveState, decider: Decider, now_us: int) -> QueueSnapshot:
         taken.append(now_us)
-        return QueueSnapshot(book, decider, now_us)
+        return QueueSnapshot(live_state, decider, now_us)
 
     monkeypatch.setattr(waiting_tokens, "QueueSnapshot", counted)
     assert tokens_of(rig) == tokens_of(rig)

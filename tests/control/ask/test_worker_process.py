@@ -175,7 +175,7 @@ def test_decisions_do_not_wait_for_a_worker(tmp_path: Path) -> None:
         for at in range(6):
             rig.submit(user="ada", cpus=1 + at % 4, env=env(10.0 * at + 5))
         rig.finish()
-        counts.append((rig.plane.decider.number, rig.plane.pulse.cycles, rig.plane.book.seq))
+        counts.append((rig.plane.decider.number, rig.plane.pulse.cycles, rig.plane.live_state.seq))
         keeper.stop()
         rig.plane.close()
     assert counts[0] == counts[1]

@@ -93,7 +93,7 @@ def test_its_own_words_in_the_journal_do_no_harm(tmp_path: Path) -> None:
         rig.pass_s(30.0)
     rig.finish()
     tell(rig, follower)
-    assert follower.book.jobs == rig.plane.book.jobs == {}
+    assert follower.live_state.jobs == rig.plane.live_state.jobs == {}
     assert learner_of(follower).run_times.run_times.learnt == 13
 
 
@@ -287,7 +287,7 @@ def test_questions_are_answered_and_the_end_is_heard(tmp_path: Path) -> None:
     assert [each["answer"] for each in answers] == [1, 2, None, None]
     assert answers[0]["run"][0] == 4
     assert [each["run"] for each in answers[1:]] == [None, None, None]
-    assert {"alive": follower.book.seq} in said
+    assert {"alive": follower.live_state.seq} in said
     assert (tmp_path / "predict" / "starts.json").is_file()
 
 

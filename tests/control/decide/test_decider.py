@@ -54,7 +54,7 @@ def test_it_sees_what_is_recorded_with_it(tmp_path: Path) -> None:
     events = decides(rig, end)
     assert events is not None
     decided, act = events
-    assert (decided["own"], decided["seen"]) == (1, rig.plane.book.seq)
+    assert (decided["own"], decided["seen"]) == (1, rig.plane.live_state.seq)
     assert (act["kind"], act["job"], act["rows"]) == ("intended", 2, [(0, 15)])
     assert rig.states(1) == [JobState.RUNNING], "and nothing has changed yet"
 
@@ -94,10 +94,10 @@ def test_a_view_with_unrecorded_events_leaves_no_trace(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.submit()
     decider: Decider = rig.plane.decider
-    with rig.plane.book.lock:
+    with rig.plane.live_state.lock:
         _view, ids = decider.look([submitted(9, START_US + 1), about("cancel", 1, attempt=0)])
     assert ids.tolist() == [9]
-    with rig.plane.book.lock:
+    with rig.plane.live_state.lock:
         assert decider.look(())[1].tolist() == [1]
 
 

@@ -20,9 +20,9 @@ from tests.control.live_cases import (
 
 from flyball.control.decide import job_slots
 from flyball.control.decide.decider import Decider
-from flyball.control.decide.job_columns import Table
+from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.name_codes import NameCodes
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import LIMITS, Demand, can_hold, cluster_of
 from flyball.core.jobs import Job, JobSpec, JobState, request_of
 from flyball.core.knobs import Knobs
@@ -36,22 +36,24 @@ class Kept:
     """Holds a live state, the table that follows it, and a decider."""
 
     def __init__(self) -> None:
-        self.book = Book()
-        self.table = Table(Demand(ONE_NODE))
-        self.book.watchers.append(self.table.update)
-        self.decider = Decider(self.book, self.table, CLUSTER, "fifo", Knobs())
+        self.live_state = LiveState()
+        self.columns = JobColumns(Demand(ONE_NODE))
+        self.live_state.watchers.append(self.columns.update)
+        self.decider = Decider(self.live_state, self.columns, CLUSTER, "fifo", Knobs())
 
     def add(self, *events: Event) -> None:
-        self.book.absorb(self.book.seq + len(events), self.book.fold(events), events)
+        self.live_state.absorb(
+            self.live_state.seq + len(events), self.live_state.fold(events), events
+        )
 
     def view(self) -> tuple[View, Any]:
-        return self.table.view(self.book.ended, self.book.down)
+        return self.columns.view(self.live_state.ended, self.live_state.down)
 
     def fresh(self) -> tuple[View, Any]:
         """Return the view of a new table that holds only the current jobs."""
-        table = Table(Demand(ONE_NODE))
-        table.update(self.book.jobs)
-        return table.view(self.book.ended, self.book.down)
+        columns = JobColumns(Demand(ONE_NODE))
+        columns.update(self.live_state.jobs)
+        return columns.view(self.live_state.ended, self.live_state.down)
 
 
 def assert_same(actual: tuple[View, Any], expected: tuple[View, Any]) -> None:
@@ -111,19 +113,19 @@ def test_a_request_is_all_that_a_slot_and_a_check_depend_on(name: str) -> None:
     other = replace(spec, **{name: value})
     assert other != spec
     if request_of(other) == request_of(spec):
-        table = Table(Demand(ONE_NODE))
-        job_slots = [table._values(Job(1, variant, START_US), 0, 0) for variant in (spec, other)]
+        columns = JobColumns(Demand(ONE_NODE))
+        job_slots = [columns._values(Job(1, variant, START_US), 0, 0) for variant in (spec, other)]
         assert job_slots[0] == job_slots[1]
         assert name not in LIMITS
 
 
 def test_the_highest_priority_that_waits() -> None:
     kept = Kept()
-    assert kept.table.priority_waiting() == 0.0
+    assert kept.columns.priority_waiting() == 0.0
     kept.add(submitted(1, priority=9.0), submitted(2, priority=-4.0), submitted(3, priority=-2.0))
-    assert kept.table.priority_waiting() == 9.0
+    assert kept.columns.priority_waiting() == 9.0
     kept.add(intended(1))
-    assert kept.table.priority_waiting() == -2.0
+    assert kept.columns.priority_waiting() == -2.0
 
 
 def test_columns_of_a_view() -> None:
@@ -214,9 +216,9 @@ def test_dependencies_that_can_still_be_satisfied(
 def test_a_job_with_an_unsatisfiable_dependency_is_not_in_the_view() -> None:
     kept = Kept()
     kept.add(submitted(1), submitted(2, after=(("afterok", 1),)), intended(1))
-    assert kept.table.doomed(kept.book.ended) == {}
+    assert kept.columns.doomed(kept.live_state.ended) == {}
     kept.add(about("ended", 1, over_us=START_US, state="FAILED"))
-    assert kept.table.doomed(kept.book.ended) == {2: 1}
+    assert kept.columns.doomed(kept.live_state.ended) == {2: 1}
     assert kept.view()[1].tolist() == []
 
 
@@ -229,9 +231,9 @@ def test_names_are_recoded_alphabetically() -> None:
 
 
 def test_a_job_that_ended_before_it_was_seen_is_ignored() -> None:
-    table = Table(Demand(ONE_NODE))
-    table.update({1: Job(1, spec_of(), START_US, JobState.CANCELLED)})
-    assert len(table.view({}, set())[1]) == 0
+    columns = JobColumns(Demand(ONE_NODE))
+    columns.update({1: Job(1, spec_of(), START_US, JobState.CANCELLED)})
+    assert len(columns.view({}, set())[1]) == 0
 
 
 def test_shapes_without_jobs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,9 +244,9 @@ def test_shapes_without_jobs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
         kept.add(submitted(job, cpus=1, estimate_s=float(1 + job // 2)))
         if job > 6:
             kept.add(about("cancel", job - 6))
-    table = kept.table
-    assert len(table._slot_of) == 6
-    assert not table._shapes.too_many(6 + 4)
+    columns = kept.columns
+    assert len(columns._slot_of) == 6
+    assert not columns._shapes.too_many(6 + 4)
     assert_same(kept.view(), kept.fresh())
-    like = {job: int(table._slots["like"][slot]) for job, slot in table._slot_of.items()}
+    like = {job: int(columns._slots["like"][slot]) for job, slot in columns._slot_of.items()}
     assert [like[job] == like[job + 1] for job in (96, 97, 98, 99)] == [True, False] * 2

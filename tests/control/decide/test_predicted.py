@@ -112,9 +112,9 @@ def test_predictions_of_jobs_that_are_gone_change_nothing(tmp_path: Path) -> Non
     rig = rig_of(tmp_path, learns=False)
     done = rig.submit(env=env(5.0))
     rig.finish()
-    before = rig.plane.book.seq
+    before = rig.plane.live_state.seq
     rig.plane.worker.receive({"runs": [[done, 3, 1.0, 2.0, 3.0, 4.0, 5.0], [99, 3, 1, 2, 3, 4, 5]]})
-    assert rig.plane.book.seq == before
+    assert rig.plane.live_state.seq == before
     assert PREDICTION not in rig.job(done).values
 
 

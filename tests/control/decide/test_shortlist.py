@@ -7,8 +7,8 @@ import random
 import pytest
 
 from flyball.control.decide.decider import Decider
-from flyball.control.decide.job_columns import Table
-from flyball.control.jobs.live_state import Book
+from flyball.control.decide.job_columns import JobColumns
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand, cluster_of
 from flyball.core.live import Event, LiveNode
 from flyball.schedule.policies.registry import get_policy
@@ -41,11 +41,13 @@ def crowd(seed: int, count: int) -> list[Event]:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_first_jobs_of_each_shape_are_enough(policy: str, seed: int) -> None:
-    book, table = Book(), Table(Demand(NODES))
-    book.watchers.append(table.update)
-    decider = Decider(book, table, cluster_of(NODES, "two"), policy, get_policy(policy).knobs)
+    live_state, columns = LiveState(), JobColumns(Demand(NODES))
+    live_state.watchers.append(columns.update)
+    decider = Decider(
+        live_state, columns, cluster_of(NODES, "two"), policy, get_policy(policy).knobs
+    )
     for number, event in enumerate(crowd(seed, 400), 1):
-        book.absorb(number, book.fold([event]), [event])
+        live_state.absorb(number, live_state.fold([event]), [event])
     now_us = START_US + 10**9
     some, some_ids = decider.look((), decider.most)
     every, every_ids = decider.look(())

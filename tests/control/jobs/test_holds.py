@@ -119,7 +119,7 @@ def test_held_jobs_do_not_keep_others_from_starting(rig: Rig) -> None:
     other = rig.submit(cpus=4)
     rig.settle()
     assert rig.states(other) == [JobState.RUNNING]
-    assert rig.plane.table.priority_waiting() == 0.0
+    assert rig.plane.columns.priority_waiting() == 0.0
 
 
 def test_only_waiting_jobs_can_be_held(rig: Rig) -> None:

@@ -10,21 +10,21 @@ from hypothesis import given
 from tests.control.live_cases import START_US, about, histories, intended, submitted
 
 from flyball.control.jobs.adjustments import device_milli
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.core.jobs import Job, JobState, Row
 from flyball.core.live import Event
 
 S = 1_000_000
 
 
-def absorb(book: Book, events: Sequence[Event]) -> None:
-    book.absorb(book.seq + len(events), book.fold(events), events)
+def absorb(live_state: LiveState, events: Sequence[Event]) -> None:
+    live_state.absorb(live_state.seq + len(events), live_state.fold(events), events)
 
 
-def book_of(*events: Event) -> Book:
-    book = Book()
-    absorb(book, events)
-    return book
+def book_of(*events: Event) -> LiveState:
+    live_state = LiveState()
+    absorb(live_state, events)
+    return live_state
 
 
 def running(attempt: int = 1) -> list[Event]:
@@ -40,16 +40,16 @@ def running(attempt: int = 1) -> list[Event]:
 @given(histories())
 def test_the_fold_is_pure_and_deterministic(events: list[Event]) -> None:
     half = len(events) // 2
-    book = book_of(*events[:half])
-    jobs, ended, seq = dict(book.jobs), dict(book.ended), book.seq
-    first = book.fold(events[half:])
-    assert book.fold(events[half:]) == first
-    assert (book.jobs, dict(book.ended), book.seq) == (jobs, ended, seq)
+    live_state = book_of(*events[:half])
+    jobs, ended, seq = dict(live_state.jobs), dict(live_state.ended), live_state.seq
+    first = live_state.fold(events[half:])
+    assert live_state.fold(events[half:]) == first
+    assert (live_state.jobs, dict(live_state.ended), live_state.seq) == (jobs, ended, seq)
 
 
 @given(histories())
 def test_folding_one_by_one_or_all_at_once_gives_the_same(events: list[Event]) -> None:
-    together, apart = book_of(*events), Book()
+    together, apart = book_of(*events), LiveState()
     for event in events:
         absorb(apart, [event])
     assert apart.jobs == together.jobs
@@ -59,13 +59,13 @@ def test_folding_one_by_one_or_all_at_once_gives_the_same(events: list[Event]) -
 
 @given(histories())
 def test_what_is_final_stays_as_it_is(events: list[Event]) -> None:
-    book = Book()
+    live_state = LiveState()
     seen: dict[int, JobState] = {}
     for event in events:
-        absorb(book, [event])
-        assert seen.items() <= book.ended.items()
-        assert not book.jobs.keys() & book.ended.keys()
-        seen = dict(book.ended)
+        absorb(live_state, [event])
+        assert seen.items() <= live_state.ended.items()
+        assert not live_state.jobs.keys() & live_state.ended.keys()
+        seen = dict(live_state.ended)
 
 
 def test_the_order_of_events_counts() -> None:
@@ -76,12 +76,12 @@ def test_the_order_of_events_counts() -> None:
 
 
 def test_a_job_from_submission_to_its_end() -> None:
-    book = book_of(*running(), about("started", 1, began_us=START_US + 6 * S))
-    job = book.jobs[1]
+    live_state = book_of(*running(), about("started", 1, began_us=START_US + 6 * S))
+    job = live_state.jobs[1]
     assert (job.state, job.attempt, job.rows) == (JobState.RUNNING, 1, (Row(0, 1),))
     assert (job.since_us, job.started_us) == (START_US + 5 * S, START_US + 6 * S)
     end = about("ended", 1, over_us=START_US + 16 * S, state="FAILED", values={"exit_code": 3})
-    changed = book.fold([end])[1]
+    changed = live_state.fold([end])[1]
     assert (changed.state, changed.rows, changed.end_us) == (
         JobState.FAILED, (), START_US + 16 * S,
     )  # fmt: skip
@@ -90,21 +90,21 @@ def test_a_job_from_submission_to_its_end() -> None:
 
 
 def test_a_second_attempt_adds_to_the_first() -> None:
-    book = book_of(
+    live_state = book_of(
         submitted(1, cpus=2),
         intended(1, START_US, mask=3),
         about("started", 1, began_us=START_US),
         about("stopping", 1, why="preempt"),
         about("requeued", 1, over_us=START_US + 4 * S, why="preempt"),
     )
-    job = book.jobs[1]
+    job = live_state.jobs[1]
     assert (job.state, job.stopping, job.started_us) == (JobState.PENDING, "", 0)
     assert job.reason == "requeued-preempt"
     assert (job.preemptions, job.failures, job.service_us) == (1, 0, 8 * S)
     assert job.since_us == START_US + 4 * S, "it waits since it came back"
     again = START_US + 9 * S
-    absorb(book, [intended(1, again, 2), about("started", 1, attempt=2, began_us=again)])
-    job = book.jobs[1]
+    absorb(live_state, [intended(1, again, 2), about("started", 1, attempt=2, began_us=again)])
+    job = live_state.jobs[1]
     assert (job.attempt, job.started_us, job.first_start_us) == (2, again, START_US)
 
 
@@ -140,20 +140,22 @@ NONSENSE: list[tuple[str, list[Event], Event]] = [
     ("before", "event"), [case[1:] for case in NONSENSE], ids=[case[0] for case in NONSENSE]
 )
 def test_events_that_no_longer_apply_change_nothing(before: list[Event], event: Event) -> None:
-    book = book_of(*before)
-    jobs, ended = dict(book.jobs), dict(book.ended)
-    absorb(book, [event])
-    assert (book.jobs, dict(book.ended)) == (jobs, ended)
+    live_state = book_of(*before)
+    jobs, ended = dict(live_state.jobs), dict(live_state.ended)
+    absorb(live_state, [event])
+    assert (live_state.jobs, dict(live_state.ended)) == (jobs, ended)
 
 
 def test_a_cancellation_overrules_a_preemption() -> None:
-    book = book_of(*running(), about("stopping", 1, why="preempt"), about("cancel", 1, reason="x"))
-    assert (book.jobs[1].stopping, book.jobs[1].reason) == ("cancel", "x")
+    live_state = book_of(
+        *running(), about("stopping", 1, why="preempt"), about("cancel", 1, reason="x")
+    )
+    assert (live_state.jobs[1].stopping, live_state.jobs[1].reason) == ("cancel", "x")
 
 
 def test_the_reason_of_a_cancellation_outlives_the_end() -> None:
-    book = book_of(*running(), about("cancel", 1, reason="asked"))
-    done = book.fold([about("ended", 1, over_us=START_US, state="CANCELLED")])[1]
+    live_state = book_of(*running(), about("cancel", 1, reason="asked"))
+    done = live_state.fold([about("ended", 1, over_us=START_US, state="CANCELLED")])[1]
     assert done.reason == "asked"
 
 
@@ -163,26 +165,30 @@ def test_an_end_before_the_beginning_uses_nothing() -> None:
 
 
 def test_nodes_go_down_and_come_up() -> None:
-    book = book_of({"kind": "node", "time_us": 1, "node": 3, "up": False})
-    assert book.down == {3}
-    assert book.wishes == 1
-    absorb(book, [{"kind": "node", "time_us": 2, "node": 3, "up": True}])
-    assert book.down == set()
+    live_state = book_of({"kind": "node", "time_us": 1, "node": 3, "up": False})
+    assert live_state.down == {3}
+    assert live_state.wishes == 1
+    absorb(live_state, [{"kind": "node", "time_us": 2, "node": 3, "up": True}])
+    assert live_state.down == set()
 
 
 def test_wishes_count_events_that_call_for_a_decision() -> None:
-    book = book_of(*running(), about("cancel", 1), about("started", 1, began_us=1))
-    assert book.wishes == 2
+    live_state = book_of(*running(), about("cancel", 1), about("started", 1, began_us=1))
+    assert live_state.wishes == 2
 
 
 def test_watchers_hear_of_a_load_and_of_changes() -> None:
-    book, heard = Book(), []
-    book.watchers.append(lambda changes: heard.append(sorted(changes)))
-    folded = book.fold([submitted(1), submitted(2)])
-    book.load(7, folded.values(), [(9, JobState.FAILED)], {1})
-    assert (book.seq, dict(book.ended), book.down) == (7, {9: JobState.FAILED}, {1})
-    assert book.get(1) is folded[1] and book.get(9) is None
-    absorb(book, [about("cancel", 2, attempt=0)])
+    live_state, heard = LiveState(), []
+    live_state.watchers.append(lambda changes: heard.append(sorted(changes)))
+    folded = live_state.fold([submitted(1), submitted(2)])
+    live_state.load(7, folded.values(), [(9, JobState.FAILED)], {1})
+    assert (live_state.seq, dict(live_state.ended), live_state.down) == (
+        7,
+        {9: JobState.FAILED},
+        {1},
+    )
+    assert live_state.get(1) is folded[1] and live_state.get(9) is None
+    absorb(live_state, [about("cancel", 2, attempt=0)])
     assert heard == [[1, 2], [2]]
 
 

@@ -9,8 +9,8 @@ from tests.control.live_cases import ONE_NODE, TWO_NODES, Rig, spec_of
 
 from flyball.control.jobs.request import (
     LIMITS,
-    Asks,
     Demand,
+    DeviceRequest,
     cluster_of,
     cores_per_device,
     earlier_ids,
@@ -49,7 +49,7 @@ def test_elastic_beyond_the_node_is_refused_at_submit(tmp_path: Path) -> None:
 
 def test_cores_are_the_devices_where_there_is_nothing_else() -> None:
     demand = Demand(ONE_NODE)
-    assert demand.of(spec_of(cpus=3, memory_mib=50)) == Asks(3, 1000, 0, 50)
+    assert demand.of(spec_of(cpus=3, memory_mib=50)) == DeviceRequest(3, 1000, 0, 50)
     assert demand.device == "CPU1"
 
 
@@ -61,8 +61,8 @@ def test_several_cores_make_a_device_where_there_are_many() -> None:
 
 def test_with_accelerators_cores_are_a_demand_on_the_host() -> None:
     demand = Demand(GPUS)
-    assert demand.of(spec_of(gpus=2, cpus=8, milli=500)) == Asks(2, 500, 8000, 0)
-    assert demand.of(spec_of(cpus=4, milli=500, memory_mib=9)) == Asks(0, 1000, 4000, 9)
+    assert demand.of(spec_of(gpus=2, cpus=8, milli=500)) == DeviceRequest(2, 500, 8000, 0)
+    assert demand.of(spec_of(cpus=4, milli=500, memory_mib=9)) == DeviceRequest(0, 1000, 4000, 9)
     demand.check(spec_of(gpus=1))
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.control.live_cases import ONE_NODE, START_US, about, intended, submitted
 
 from flyball.control.ask.receipts import Prices, receipt
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import cluster_of
 from flyball.control.jobs.usage import MOST_SPANS, Span, spans_of
 from flyball.core.jobs import Job, JobState, Row
@@ -37,7 +37,7 @@ def last(number: int, at_s: int, run_s: int, **values: Any) -> list[Event]:
 
 
 def folded(*events: Event) -> Job:
-    return Book().fold([submitted(1, cpus=4), *events])[1]
+    return LiveState().fold([submitted(1, cpus=4), *events])[1]
 
 
 def bill(job: Job, now_us: int = NOW) -> dict[str, Any]:
@@ -107,9 +107,9 @@ def test_a_journal_of_an_older_version() -> None:
     """It kept no sums, so its jobs are counted as before."""
     waits = folded(*attempt(1, 0, 600, cpu_s=1.0))
     old = replace(waits, values={"cpu_s": 1.0})
-    book = Book()
-    book.load(9, [old], [], set())
-    job = book.fold(last(2, 1600, 300, cpu_s=900.0))[1]
+    live_state = LiveState()
+    live_state.load(9, [old], [], set())
+    job = live_state.fold(last(2, 1600, 300, cpu_s=900.0))[1]
     assert job.values == {"cpu_s": 900.0}
     assert (bill(job)["run_s"], bill(job)["cpu_s"]) == (1900.0, 900.0)
     ended = replace(folded(*last(1, 0, 100, cpu_s=5.0)), values={"cpu_s": 5.0})

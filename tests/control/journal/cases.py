@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.journal.history import History
 from flyball.control.journal.store import Changes, Journal, OnCommit
 from flyball.core.jobs import Job, JobSpec
@@ -84,12 +84,12 @@ class Kept:
     """
 
     def __init__(self, path: Path, inline: bool = True) -> None:
-        self.book = Book()
+        self.live_state = LiveState()
         self.told: list[tuple[int, Event]] = []
         self.on_commit: OnCommit = self.follow
-        self.journal = Journal(path, self.book.fold, self._committed, inline)
+        self.journal = Journal(path, self.live_state.fold, self._committed, inline)
         seq, _, _ = self.journal.last()
-        self.book.load(seq, self.journal.active(), self.journal.final_states(), set())
+        self.live_state.load(seq, self.journal.active(), self.journal.final_states(), set())
 
     def _committed(self, committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
         self.on_commit(committed, changes)
@@ -97,7 +97,7 @@ class Kept:
     def follow(self, committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
         """Do what the control plane does at every commit."""
         self.told += committed
-        self.book.absorb(committed[-1][0], changes, [event for _, event in committed])
+        self.live_state.absorb(committed[-1][0], changes, [event for _, event in committed])
 
 
 def everything(history: History) -> list[tuple[int, Event]]:
@@ -115,10 +115,10 @@ def every_job(history: History) -> dict[int, Job]:
 
 def folded(events: Sequence[tuple[int, Event]]) -> dict[int, Job]:
     """Return the jobs folded from the events alone."""
-    book, jobs = Book(), dict[int, Job]()
+    live_state, jobs = LiveState(), dict[int, Job]()
     for seq, event in events:
-        changes = book.fold([event])
-        book.absorb(seq, changes, [event])
+        changes = live_state.fold([event])
+        live_state.absorb(seq, changes, [event])
         jobs |= changes
     return jobs
 

@@ -20,7 +20,7 @@ def test_a_key_is_used_once(tmp_path: Path) -> None:
     again = kept.journal.append([submitted(4), submitted(5)], "k", {"ids": [4, 5]})
     assert (again.wait(), again.answer, again.repeated) == (2, {"ids": [1, 2]}, True)
     assert kept.journal.last().seq == 3
-    assert set(kept.book.jobs) == {1, 2, 3}
+    assert set(kept.live_state.jobs) == {1, 2, 3}
     assert kept.journal.answer("k") == ({"ids": [1, 2]}, 2)
     kept.journal.close()
 

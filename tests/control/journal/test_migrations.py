@@ -119,7 +119,7 @@ def test_an_upgrade_that_fails_changes_nothing(old: Path, tmp_path: Path) -> Non
         bring_up(old, newer_folder(tmp_path, "UPDATE absent SET site = 'there'"))
     assert revision_of(old) == "0001"
     kept = Kept(old)
-    assert set(kept.book.jobs) == {1}
+    assert set(kept.live_state.jobs) == {1}
     assert kept.journal.append([submitted(2)]).wait() == 4
     kept.journal.close()
 

@@ -84,8 +84,8 @@ def test_recovery_with_a_long_history(tmp_path: Path) -> None:
     began = time.perf_counter()
     kept = Kept(path, inline=False)
     took_s = time.perf_counter() - began
-    assert len(kept.book.jobs) == 500
-    assert kept.book.seq == 4 * HISTORY + HISTORY // 1000 + 500
+    assert len(kept.live_state.jobs) == 500
+    assert kept.live_state.seq == 4 * HISTORY + HISTORY // 1000 + 500
     print(f"opened and recovered after {HISTORY:,} jobs: {took_s * 1e3:.0f} ms")
     for what in ("last", "active", "final_states", "counts", "ended", "jobs"):
         began = time.perf_counter()

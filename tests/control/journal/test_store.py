@@ -62,7 +62,7 @@ def test_what_is_read_is_what_was_written(kept: Kept) -> None:
     events = [submitted(1), decided(1), wide, started(1), odd, node]
     kept.journal.append(events).wait()
     assert [event for _, event in everything(kept.journal)] == events
-    assert kept.journal.job(1) == kept.book.jobs[1]
+    assert kept.journal.job(1) == kept.live_state.jobs[1]
 
 
 def test_a_threaded_journal_does_the_same(threaded: Kept) -> None:
@@ -102,7 +102,7 @@ def test_a_caller_that_waits_writes_itself(threaded: Kept) -> None:
     threaded.journal.append([submitted(2)]).wait(30)
     assert writers[0] == threading.current_thread().name
     assert set(writers[1:]) == {"journal"}
-    assert sorted(threaded.book.jobs) == [1, 2, 3]
+    assert sorted(threaded.live_state.jobs) == [1, 2, 3]
     assert [seq for seq, _ in threaded.told] == [1, 2, 3]
 
 
@@ -135,7 +135,7 @@ def test_records_and_appends_of_many_threads_are_all_kept(threaded: Kept) -> Non
         writer.start()
     for writer in writers:
         writer.join(60)
-    assert sorted(threaded.book.jobs) == list(range(1, 121))
+    assert sorted(threaded.live_state.jobs) == list(range(1, 121))
     assert [seq for seq, _ in threaded.told] == list(range(1, 121))
 
 
@@ -186,9 +186,9 @@ def test_current_states_are_the_fold_of_the_events(kept: Kept) -> None:
     states = every_job(kept.journal)
     assert states == folded(everything(kept.journal))
     active = {job.id: job for job in kept.journal.active()}
-    assert active == kept.book.jobs
-    assert dict(kept.journal.final_states()) == kept.book.ended
-    assert {*active, *kept.book.ended} == set(states)
+    assert active == kept.live_state.jobs
+    assert dict(kept.journal.final_states()) == kept.live_state.ended
+    assert {*active, *kept.live_state.ended} == set(states)
 
 
 def test_a_restart_continues_the_numbers(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_restart_continues_the_numbers(tmp_path: Path) -> None:
     first.journal.append([submitted(7, START_US + 50), decided(3), intended(7)]).wait()
     first.journal.close()
     again = Kept(path)
-    assert again.book.jobs == first.book.jobs
+    assert again.live_state.jobs == first.live_state.jobs
     assert again.journal.last() == (3, START_US + 50, 8)
     assert again.journal.last_decision() == 3
     assert again.journal.append([started(7)]).wait() == 4
@@ -258,7 +258,7 @@ def test_a_failing_on_commit_breaks_the_journal(kept: Kept, tmp_path: Path) -> N
     assert kept.journal.broken
     kept.journal.close()
     again = Kept(tmp_path / "journal.db")  # what was durable is there, what came later is not
-    assert set(again.book.jobs) == {1, 2}
+    assert set(again.live_state.jobs) == {1, 2}
     again.journal.close()
 
 

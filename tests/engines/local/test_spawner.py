@@ -10,7 +10,7 @@ from tests.engines.rig import SLEEP, Rig, gone
 from tests.until import until
 
 from flyball.core.live import Report
-from flyball.engines.local.line import nobody_spawns
+from flyball.engines.local.line import no_spawner
 from flyball.engines.local.spawner import MOST_BYTES, MOST_USES
 
 
@@ -114,7 +114,7 @@ def test_what_is_passed_on_holds_the_locks(rig: Rig, tmp_path: Path) -> None:
     until(lambda: "poll" in Path(f"/proc/{spawner}/wchan").read_text())
     os.kill(spawner, signal.SIGKILL)
     until(lambda: gone(spawner))
-    assert not nobody_spawns(rig.state / "engine")
+    assert not no_spawner(rig.state / "engine")
     rig.engine._restart()  # sends it to another spawner, which has to wait
     os.kill(first, signal.SIGCONT)
     assert rig.ended(2)["exit_code"] == 0

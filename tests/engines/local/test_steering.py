@@ -20,10 +20,10 @@ from flyball.core.jobs import Row
 from flyball.core.live import Cap, Checkpoint, LiveNode, Resize
 from flyball.engines.local import cgroup, proc, steer_file
 from flyball.engines.local.governor import KEPT_S, NEVER, PERIOD_S, Governor
-from flyball.engines.local.machine import own_cores
+from flyball.engines.local.machine import usable_cores
 from flyball.engines.local.power import NoPower
 
-TWO = len(own_cores()) > 1
+TWO = len(usable_cores()) > 1
 BUSY = "print('go', flush=True)\nwhile True: pass"
 TWO_BUSY = "import os, sys\nos.fork()\nprint('go', flush=True)\nwhile True: pass"
 ONE, BOTH = (Row(0, 1),), (Row(0, 3),)
@@ -176,7 +176,7 @@ def test_nothing_is_left_of_a_quota(make: Make) -> None:
 
 @pytest.mark.skipif(not TWO, reason="one core only")
 def test_a_resize_moves_every_thread(rig: Rig) -> None:
-    cores = own_cores()
+    cores = usable_cores()
     text = (
         "import threading, time, os\n"
         "for _ in range(3): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
@@ -200,9 +200,9 @@ def test_what_comes_late_changes_nothing(rig: Rig) -> None:
     assert rig.order(Resize(1, 1, 5, ONE)).accepted
     assert rig.order(Resize(1, 1, 4, BOTH)).accepted
     assert rig.order(Resize(1, 1, 5, BOTH)).accepted
-    until(lambda: affinities(rig) == {frozenset(own_cores()[:1])})
+    until(lambda: affinities(rig) == {frozenset(usable_cores()[:1])})
     time.sleep(0.1)
-    assert affinities(rig) == {frozenset(own_cores()[:1])}
+    assert affinities(rig) == {frozenset(usable_cores()[:1])}
 
 
 def test_an_order_to_nobody_is_not_accepted(rig: Rig) -> None:

@@ -8,7 +8,7 @@ from tests.predict.load.cases import DAY, counts, daily
 
 from flyball.core.errors import BadInput
 from flyball.core.protocols import Forecaster
-from flyball.predict.load.ahead import Ahead, ladder
+from flyball.predict.load.ahead import LiveForecast, ladder
 from flyball.predict.load.contract import LEVELS, neighbours
 from flyball.predict.load.figure import forecast_figure
 from flyball.predict.series import Series
@@ -19,7 +19,7 @@ LIGHT = ("last", "yesterday", "last-week", "smoothing", "linear")
 def test_a_daily_pattern_is_carried_on() -> None:
     series = daily(22)
     past = series.head(21 * DAY)
-    ahead = Ahead(past, DAY * 1_800.0, LIGHT)
+    ahead = LiveForecast(past, DAY * 1_800.0, LIGHT)
     ahead.fit(past.values)
     forecast = ahead.predict(DAY * 1_800.0)
     assert forecast.levels == LEVELS
@@ -37,7 +37,7 @@ def test_a_daily_pattern_is_carried_on() -> None:
 
 def test_trees_take_part_and_the_mean_of_counts_is_above_their_median() -> None:
     series = counts(24)
-    ahead = Ahead(series, 4 * 1_800.0)
+    ahead = LiveForecast(series, 4 * 1_800.0)
     ahead.fit(series.values)
     forecast = ahead.predict(4 * 1_800.0)
     assert forecast.quantiles.min() >= 0
@@ -47,7 +47,7 @@ def test_trees_take_part_and_the_mean_of_counts_is_above_their_median() -> None:
 
 def test_observing_is_the_same_as_having_known() -> None:
     series = daily(21)
-    live: Forecaster = Ahead(series.head(20 * DAY), 4 * 1_800.0, LIGHT)
+    live: Forecaster = LiveForecast(series.head(20 * DAY), 4 * 1_800.0, LIGHT)
     live.fit(series.values[: 20 * DAY])
     before = live.predict(7_200.0)
     for index in range(20 * DAY, 20 * DAY + 10):
@@ -60,7 +60,7 @@ def test_observing_is_the_same_as_having_known() -> None:
 
 def test_missed_steps_are_missing_and_old_values_are_refused() -> None:
     series = daily(10)
-    ahead = Ahead(series, 1_800.0, ("last", "smoothing"))
+    ahead = LiveForecast(series, 1_800.0, ("last", "smoothing"))
     ahead.fit(series.values)
     ahead.observe((len(series) + 3) * 1_800.0, 12.0)
     assert np.isnan(ahead.series.values[-4:-1]).all()
@@ -76,7 +76,7 @@ def test_missed_steps_are_missing_and_old_values_are_refused() -> None:
 
 @pytest.mark.parametrize("values", [[5.0], [1.0, 2.0], [0.0, 0.0, 0.0], [3.0] * 20])
 def test_of_a_few_values_the_last_one_with_a_wide_band(values: list[float]) -> None:
-    ahead = Ahead(Series("few", 0.0, 60.0, np.array(values)), 600.0)
+    ahead = LiveForecast(Series("few", 0.0, 60.0, np.array(values)), 600.0)
     ahead.fit(np.array(values))
     forecast = ahead.predict(600.0)
     assert "with a wide band" in ahead.notes[0]
@@ -91,7 +91,7 @@ def test_of_a_few_values_the_last_one_with_a_wide_band(values: list[float]) -> N
 
 def test_a_horizon_beyond_what_the_history_supports_is_noted() -> None:
     series = daily(4)
-    ahead = Ahead(series, 10 * DAY * 1_800.0, ("last", "smoothing"))
+    ahead = LiveForecast(series, 10 * DAY * 1_800.0, ("last", "smoothing"))
     ahead.fit(series.values)
     assert "beyond it the band is widened" in ahead.notes[0]
     forecast = ahead.predict(10 * DAY * 1_800.0)
@@ -103,16 +103,16 @@ def test_a_horizon_beyond_what_the_history_supports_is_noted() -> None:
 def test_a_series_without_values_is_refused() -> None:
     series = Series("none", 0.0, 60.0, np.full(5, np.nan))
     with pytest.raises(BadInput, match="no numbers"):
-        Ahead(series, 600.0).fit(series.values)
+        LiveForecast(series, 600.0).fit(series.values)
     with pytest.raises(BadInput, match="observe one first"):
-        Ahead(series, 600.0).predict(600.0)
+        LiveForecast(series, 600.0).predict(600.0)
     with pytest.raises(BadInput, match="a horizon of"):
-        Ahead(series, 0.0)
+        LiveForecast(series, 0.0)
 
 
 def test_a_constant_series_stays_what_it_is() -> None:
     series = Series("flat", 0.0, 60.0, np.full(400, 3.0))
-    ahead = Ahead(series, 600.0)
+    ahead = LiveForecast(series, 600.0)
     ahead.fit(series.values)
     np.testing.assert_allclose(ahead.predict(600.0).quantiles, 3.0, rtol=0.02)
 

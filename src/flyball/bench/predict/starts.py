@@ -37,7 +37,7 @@ from flyball.twin.generate import generate
 from flyball.twin.inputs.cluster_file import load_cluster
 from flyball.twin.live import PAST, View
 from flyball.twin.lookahead import (
-    Coming,
+    FutureArrivals,
     draw_arrivals,
     draw_scores,
     even_scores,
@@ -203,14 +203,16 @@ class Ride:
             left[at] = remaining(left[at], float(elapsed_s[at, 0])).seconds
         return left, elapsed_s
 
-    def _coming(self, run_s: Floats, now_us: int, ahead_us: int, of_owner: Floats) -> Coming:
+    def _coming(
+        self, run_s: Floats, now_us: int, ahead_us: int, of_owner: Floats
+    ) -> FutureArrivals:
         """Draw future jobs from past ones, with their true run times if they have ended."""
         past_us = self.work.submit_us[: len(run_s)]
         picks, times = draw_arrivals(past_us, now_us, ahead_us, self.rng)
         scores = draw_scores(self.work.user[picks], of_owner, self.rng)
         drawn_us = run_times(run_s[picks], LEVELS, scores)[0] * US_PER_S
         run_us = np.where(self.ended[picks], self.true_us[picks], drawn_us)
-        return Coming(picks, times, run_us)
+        return FutureArrivals(picks, times, run_us)
 
 
 def view_of(state: State, work: Workload) -> tuple[View, Ints]:

@@ -73,7 +73,7 @@ def _rows(world: World, setting: SubmitSetting) -> list[Row]:
     cpu50_ms, cpu99_ms = (1e3 * np.percentile(cpu_s, [50, 99])).tolist()
     setting.note(f"  {name}: p50 {p50_ms:.1f} ms, p99 {p99_ms:.1f} ms ({cpu99_ms:.1f} of CPU)")
     about = (
-        f"{case.nodes * DEVICES_PER_NODE:,} devices, {len(world.plane.table.running):,} running; "
+        f"{case.nodes * DEVICES_PER_NODE:,} devices, {len(world.plane.columns.running):,} running; "
         f"{len(took_s):,} cycles that decided; filling took {fill_s:.1f} s"
     )
     return [
@@ -99,7 +99,7 @@ class World:
 
     @property
     def _pending(self) -> int:
-        return len(self.plane.book.jobs) - len(self.plane.table.running)
+        return len(self.plane.live_state.jobs) - len(self.plane.columns.running)
 
     def fill(self) -> float:
         """Submit until the queue has its length; return the seconds of the cycles."""

@@ -20,7 +20,7 @@ BARS_MB = {
     "spawner": None,
     "supervisor": 12.0,
 }
-AGENT, FORESIGHT = "flyball.monitor.agent", "flyball.learn.worker"
+AGENT, WORKER = "flyball.monitor.agent", "flyball.worker"
 
 
 def idle(setting: SubmitSetting) -> list[Row]:
@@ -53,8 +53,8 @@ def _processes(up: Up) -> dict[str, psutil.Process]:
     """Return by name the control plane, its children, and the supervisor of the running job."""
     plane = psutil.Process(up.process.pid)
     children = plane.children()
-    agent, foresight = (
-        next(child for child in children if name in child.cmdline()) for name in (AGENT, FORESIGHT)
+    agent, worker = (
+        next(child for child in children if name in child.cmdline()) for name in (AGENT, WORKER)
     )
     engine = str(up.state / "engine")
     spawner = next(child for child in children if engine in child.cmdline())
@@ -63,7 +63,7 @@ def _processes(up: Up) -> dict[str, psutil.Process]:
     return {
         "control plane": plane,
         "agent": agent,
-        "foresight": foresight,
+        "foresight": worker,
         "spawner": spawner,
         "supervisor": supervisor,
     }

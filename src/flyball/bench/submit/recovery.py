@@ -14,7 +14,7 @@ import psutil
 
 from flyball.bench.submit.rows import Row, SubmitSetting, at_most
 from flyball.bench.submit.server import START_S, started, state_folder, wait_until
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.journal.history import History
 from flyball.control.journal.store import Changes, Journal
 from flyball.control.plane import JOURNAL, Plane
@@ -57,13 +57,13 @@ def recovery(setting: SubmitSetting) -> list[Row]:
 
 def write_history(path: Path, count: int) -> None:
     """Write jobs that have ended, and a few pending ones, as a control plane would record them."""
-    book = Book()
+    live_state = LiveState()
 
     def committed(events: Sequence[tuple[int, Event]], changes: Changes) -> None:
-        book.absorb(events[-1][0], changes)
+        live_state.absorb(events[-1][0], changes)
 
     began_us = LiveClock().now_us() - (count + PENDING) * US_PER_S - RUN_US
-    with Journal(path, book.fold, committed) as journal:
+    with Journal(path, live_state.fold, committed) as journal:
         for first in range(1, count + 1, BATCH):
             ids = range(first, min(first + BATCH, count + 1))
             for event in (_submitted, _intended, _started, _ended):

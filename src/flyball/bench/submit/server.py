@@ -22,7 +22,7 @@ import psutil
 from flyball.core.errors import Unavailable
 from flyball.engines.local import claim
 from flyball.engines.local.leftovers import kill_leftovers, signal_supervisor
-from flyball.engines.local.line import nobody_spawns
+from flyball.engines.local.line import no_spawner
 from flyball.sdk.client import Client
 from flyball.sdk.endpoint import find_endpoint
 
@@ -177,7 +177,7 @@ def end_attempts(state: Path) -> None:
     if not engine.is_dir():
         return
     # A supervisor that is just starting has no claim yet by which it could be found.
-    wait_until(lambda: nobody_spawns(engine), STOP_S, "supervisors to claim their attempts")
+    wait_until(lambda: no_spawner(engine), STOP_S, "supervisors to claim their attempts")
     folder = os.open(engine, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in os.listdir(folder):

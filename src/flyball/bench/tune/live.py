@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from flyball.bench.tune.live_runs import Stage, TrainingStep, stage
-from flyball.engines.local.machine import own_cores
+from flyball.engines.local.machine import usable_cores
 from flyball.experiments.tuning.rows import Row, tuning_row
 
 STEPS, EVERY, PAUSE_S = 300, 40, 0.01
@@ -49,7 +49,7 @@ def disturbed(here: Stage) -> int:
 
 def cores() -> int:
     """Return two, or one on a machine with a single core."""
-    return min(2, len(own_cores()))
+    return min(2, len(usable_cores()))
 
 
 def elastic_rows(plain: Sequence[TrainingStep], tuned: Sequence[TrainingStep]) -> list[Row]:

@@ -14,12 +14,13 @@ from flyball.cli.options import AsJson
 from flyball.cli.output import check_writable, note, print_json, print_table
 from flyball.cli.progress import progress
 from flyball.core.errors import BadInput
+from flyball.core.units import parse_duration_s
 
 if TYPE_CHECKING:
     from flyball.bench.predict.load import Target
     from flyball.core.protocols import Forecast
     from flyball.experiments.part_runs import Outcome
-    from flyball.predict.load.ahead import Ahead
+    from flyball.predict.load.ahead import LiveForecast
     from flyball.predict.patterns import Patterns
     from flyball.predict.series import Series
 
@@ -52,7 +53,6 @@ Examples:
   flyball bench predict --json
 """
 
-UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 ENDINGS = (".png", ".svg", ".pdf")
 MISSION = "mission"
 SPEC_FIELDS = (
@@ -99,13 +99,13 @@ def load(
     budget_s = seconds_of(budget, "--budget")
     chosen = dict(_pair(condition) for condition in where or [])
     check_writable(figure, ENDINGS)
-    from flyball.predict.load.ahead import Ahead
+    from flyball.predict.load.ahead import LiveForecast
     from flyball.predict.load.table import read_series
     from flyball.predict.patterns import find_patterns
 
     # 2. Read, fit, forecast.
     series = read_series(file, column, time_column, chosen, step_s, now_s, zone)
-    ahead = Ahead(series, horizon_s, budget_s=budget_s)
+    ahead = LiveForecast(series, horizon_s, budget_s=budget_s)
     ahead.fit(series.values)
     forecast = ahead.predict(horizon_s)
     patterns = find_patterns(series)
@@ -220,12 +220,7 @@ def seconds_of(text: str, option: str) -> float:
     Raises:
         BadInput: anything else, or not above zero.
     """
-    clean = text.strip().lower()
-    digits = clean.rstrip("abcdefghijklmnopqrstuvwxyz")
-    try:
-        value = float(digits) * UNITS_S[clean[len(digits) :] or "s"]
-    except (ValueError, KeyError):
-        value = math.nan
+    value = parse_duration_s(text)
     if not 0 < value < 1e10:
         raise BadInput(f"{option} {text!r} is not a time", "use e.g. 500ms, 10m, 1h, 2d")
     return value
@@ -303,7 +298,7 @@ def _baseline_text(baseline: Any) -> str:
 
 
 def _as_json(
-    series: Series, ahead: Ahead, forecast: Forecast, patterns: Patterns
+    series: Series, ahead: LiveForecast, forecast: Forecast, patterns: Patterns
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -322,7 +317,7 @@ def _as_json(
     }
 
 
-def _print(series: Series, ahead: Ahead, forecast: Forecast, patterns: Patterns) -> None:
+def _print(series: Series, ahead: LiveForecast, forecast: Forecast, patterns: Patterns) -> None:
     from flyball.core.units import duration_text
 
     for line in (*series.notes, *ahead.notes):

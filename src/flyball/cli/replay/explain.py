@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +23,7 @@ from flyball.cli.options import (
 )
 from flyball.cli.output import note, print_json, print_table, whole_number
 from flyball.core.errors import BadInput
+from flyball.core.units import parse_duration_s
 
 if TYPE_CHECKING:
     from flyball.app import Twin
@@ -39,7 +39,6 @@ Examples:
 Every token is listed in docs/guide/why.md.
 """
 
-UNITS_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 COLUMNS = ("job", "devices", "submitted", "token", "why it waits", "what would help")
 MAX_COMPARED = 2000
 """In larger workloads, no similar name is suggested for an unknown job."""
@@ -149,12 +148,7 @@ def seconds_of(text: str) -> float:
     Raises:
         BadInput: anything else.
     """
-    digits = text.strip().lower().rstrip("abcdefghijklmnopqrstuvwxyz")
-    unit = text.strip().lower()[len(digits) :] or "s"
-    try:
-        value = float(digits) * UNITS_S[unit]
-    except (ValueError, KeyError):
-        value = math.nan
+    value = parse_duration_s(text)
     if not 0 <= value < 1e12:
         raise BadInput(f"--at {text!r} is not a time", "use seconds, or e.g. 90m, 6h, 2d")
     return value

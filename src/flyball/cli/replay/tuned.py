@@ -147,13 +147,13 @@ class TuningOptions:
 
     def workloads(self, workload: Workload, seeds: int) -> tuple[Workload, ...]:
         """Return a workload per seed, with elastic jobs drawn; one for all if nothing is drawn."""
-        from flyball.experiments.tuning.tuned import made_elastic
+        from flyball.experiments.tuning.tuned import with_elastic_jobs
 
         if not self.tuned or "elastic" not in self.tuning().names or workload.most.any():
             return (workload,)
         self._warn_rigid(workload)
         share = ELASTIC_SHARE if self.elastic_share is None else self.elastic_share
-        return tuple(made_elastic(workload, share, seed) for seed in range(seeds))
+        return tuple(with_elastic_jobs(workload, share, seed) for seed in range(seeds))
 
     def _warn_rigid(self, workload: Workload) -> None:
         from flyball.physics.goodput import growth

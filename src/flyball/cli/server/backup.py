@@ -59,13 +59,13 @@ def restore(
     still run are ended at the next start.
     """
     from flyball.api.state_folder import locked, open_state
-    from flyball.control.journal.backup import put_back
+    from flyball.control.journal.backup import restore_backup
     from flyball.sdk.endpoint import state_folder
 
     folder = open_state(state_folder(state))
     with locked(folder):
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        contents, kept = put_back(file, folder / JOURNAL, stamp)
+        contents, kept = restore_backup(file, folder / JOURNAL, stamp)
     if as_json:
         print_json({"state": str(folder), "kept": str(kept) if kept else "", **contents._asdict()})
         return

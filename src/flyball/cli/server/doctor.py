@@ -132,12 +132,12 @@ def _state(state: Path | None) -> Finding:
 def _journal(state: Path | None) -> Iterator[Finding]:
     """Check that the journal, if there is one, is intact and of a supported version."""
     from flyball.api.state_folder import default_state
-    from flyball.control.journal.history import check_whole
+    from flyball.control.journal.history import check_intact
 
     try:
         path = (state or default_state()) / "journal.db"
         if path.is_file():
-            jobs = check_whole(path)
+            jobs = check_intact(path)
             size_mib = path.stat().st_size / 2**20
             yield Finding("journal", "ok", f"{jobs:,} jobs, {size_mib:.1f} MiB")
     except FlyballError as error:

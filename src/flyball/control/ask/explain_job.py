@@ -8,12 +8,12 @@ from typing import Any
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.decide.decider import Decider
 from flyball.control.jobs import holds
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.core.codes import Status
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import US_PER_S, duration_text
 from flyball.schedule.explain import Names, explain
-from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.twin.live import Snapshot
 
 SHOWN_AHEAD = 10
@@ -21,18 +21,18 @@ SHOWN_AHEAD = 10
 
 
 def explain_job(
-    job: Job, book: Book, decider: Decider, forecaster: StartForecaster, now_us: int
+    job: Job, live_state: LiveState, decider: Decider, forecaster: StartForecaster, now_us: int
 ) -> dict[str, Any]:
     """Answer "why is my job pending, and when will it start?"."""
     if job.state != JobState.PENDING:
         return {"id": job.id, "state": job.state.value, **_does_not_wait(job)}
-    with book.lock:
+    with live_state.lock:
         view, ids = decider.look(())
-        kept_back = decider.table.kept_back()
-        labels = {job_id: other.label for job_id, other in book.jobs.items()}
+        kept_back = decider.columns.kept_back()
+        labels = {job_id: other.label for job_id, other in live_state.jobs.items()}
     at = ids.tolist().index(job.id) if job.id in ids else -1
     if job.id in kept_back:
-        first = book.get(kept_back[job.id]) or job
+        first = live_state.get(kept_back[job.id]) or job
         return {"id": job.id, "state": job.state.value, **_kept_back(job, first, now_us)}
     if at < 0:
         return {"id": job.id, "state": job.state.value, **_doomed(job)}
@@ -46,7 +46,7 @@ def explain_job(
         view.workload.tenants,
     )
     reason = explain(snapshot.state, decider.knobs, at, names)
-    order = [int(place) for place in Inquiry(snapshot.state, decider.knobs, names).order]
+    order = [int(place) for place in QueueFacts(snapshot.state, decider.knobs, names).order]
     before = order[: order.index(at)] if at in order else order
     start = forecaster.starts(now_us).get(job.id)
     return {

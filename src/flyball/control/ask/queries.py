@@ -16,7 +16,7 @@ from flyball.control.ask.receipts import NOT_SAMPLED, Prices, Sampled, Seen, rec
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.tuning_receipt import NO_STEPS
 from flyball.control.ask.views import job_view, node_views
-from flyball.control.ask.waiting_tokens import Tokens
+from flyball.control.ask.waiting_tokens import WaitingTokens
 from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.decide.decider import Decider
 from flyball.control.jobs.adjustments import tuning_of
@@ -74,10 +74,11 @@ class Queries:
         """
         self._folder, self._journal, self._nodes, self._prices = folder, journal, nodes, prices
         self._decider, self._forecaster, self._worker = decider, forecaster, worker
-        self._book, self._table, self._cluster = decider.book, decider.table, decider.cluster
+        self._live_state, self._columns = decider.live_state, decider.columns
+        self._cluster = decider.cluster
         self._demand, self._progress, self._pulse = demand, progress, pulse
         self._cap_means, self._now_us = cap_means, now_us
-        self._tokens = Tokens(decider.book, decider)
+        self._tokens = WaitingTokens(decider.live_state, decider)
         self._new_events = threading.Condition()
         self.sensors: Sensors | None = None
 
@@ -87,7 +88,7 @@ class Queries:
         Raises:
             NotFound: no such job.
         """
-        record = self._book.get(job) or self._journal.job(job)
+        record = self._live_state.get(job) or self._journal.job(job)
         if record is None:
             raise NotFound(f"no job {job}", "see flyball queue --all")
         return record
@@ -124,13 +125,15 @@ class Queries:
         return self._tokens.of(jobs, self._now_us())
 
     def _active(self) -> list[Job]:
-        with self._book.lock:
-            return list(self._book.jobs.values())
+        with self._live_state.lock:
+            return list(self._live_state.jobs.values())
 
     def why(self, job: int) -> dict[str, Any]:
         """Return why a job waits, what would help, when it starts, and how it was tuned."""
         record = self.job(job)
-        answer = explain_job(record, self._book, self._decider, self._forecaster, self._now_us())
+        answer = explain_job(
+            record, self._live_state, self._decider, self._forecaster, self._now_us()
+        )
         return answer | {"tuning": tuning_of(record)}
 
     def receipt(self, job: int) -> dict[str, Any]:
@@ -189,8 +192,10 @@ class Queries:
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes, and the jobs on each."""
-        with self._book.lock:
-            return node_views(self._nodes, list(self._table.running.values()), self._book.down)
+        with self._live_state.lock:
+            return node_views(
+                self._nodes, list(self._columns.running.values()), self._live_state.down
+            )
 
     def decisions(self, after: int, limit: int) -> list[dict[str, Any]]:
         """Return recorded decisions with a number above `after`."""
@@ -211,8 +216,8 @@ class Queries:
     def wait_events(self, after: int, timeout_s: float) -> int:
         """Return the newest event's number, once it is above `after` or after the timeout."""
         with self._new_events:
-            self._new_events.wait_for(lambda: self._book.seq > after, timeout_s)
-        return self._book.seq
+            self._new_events.wait_for(lambda: self._live_state.seq > after, timeout_s)
+        return self._live_state.seq
 
     def health(self) -> dict[str, Any]:
         """Return whether journal and loop work, by trying them."""
@@ -221,7 +226,7 @@ class Queries:
     def metrics(self) -> list[status.Metric]:
         """Return the metrics for Prometheus."""
         number = self._decider.number
-        return status.metrics(self._book, self._journal, self._pulse, self._nodes, number)
+        return status.metrics(self._live_state, self._journal, self._pulse, self._nodes, number)
 
     def telemetry(self) -> dict[str, Any]:
         """Return the latest value of everything that is measured."""

@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from flyball.control.decide.job_columns import Table
+from flyball.control.decide.job_columns import JobColumns
 from flyball.control.jobs.request import Demand
 from flyball.core.job_facts import ran_us
 from flyball.core.jobs import Job, JobState
 from flyball.core.results import Floats
 from flyball.core.units import S_PER_HOUR, US_PER_S, to_us
 from flyball.core.workload import Workload
-from flyball.twin.lookahead import Coming, draw_arrivals, draw_scores, even_scores
+from flyball.twin.lookahead import FutureArrivals, draw_arrivals, draw_scores, even_scores
 
 KEPT = 2000
 """Maximum number of submissions kept."""
@@ -86,7 +86,7 @@ class Recent:
         horizon_us: int,
         owners: Owners,
         guess: Callable[[Job, Floats], Floats],
-    ) -> tuple[Workload, list[Coming]]:
+    ) -> tuple[Workload, list[FutureArrivals]]:
         """Return the workload to draw from, and drawn arrivals for each roll-out.
 
         Args:
@@ -95,22 +95,22 @@ class Recent:
         """
         with self._lock:
             submitted = {job.id: job for job in self._jobs.values() if job.submit_us <= now_us}
-        table = Table(self._demand)
-        table.update({job.id: _as_new(job) for job in submitted.values()})
-        view, ids = table.view({}, set())
+        columns = JobColumns(self._demand)
+        columns.update({job.id: _as_new(job) for job in submitted.values()})
+        view, ids = columns.view({}, set())
         jobs = [submitted[job_id] for job_id in ids.tolist()]
         run_us = np.array([_run_times(job, guess) for job in jobs]) * US_PER_S
         names = [owner_of(job) for job in jobs]
-        columns = {name: at for at, name in enumerate(dict.fromkeys(names))}
-        owner = np.array([columns[name] for name in names])
-        of_owner = np.stack([owners.of(name) for name in columns], axis=1)
+        owner_at = {name: at for at, name in enumerate(dict.fromkeys(names))}
+        owner = np.array([owner_at[name] for name in names])
+        of_owner = np.stack([owners.of(name) for name in owner_at], axis=1)
         rng = np.random.default_rng([owners.seed, 3])
         coming = []
         for at in range(owners.count):
             picks, times = draw_arrivals(view.workload.submit_us, now_us, horizon_us, rng)
             scores = draw_scores(owner[picks], of_owner[at : at + 1], rng)[0]
             variant = np.minimum((ndtr(scores) * VARIANTS).astype(np.int64), VARIANTS - 1)
-            coming.append(Coming(picks, times, run_us[picks, variant]))
+            coming.append(FutureArrivals(picks, times, run_us[picks, variant]))
         return view.workload, coming
 
 

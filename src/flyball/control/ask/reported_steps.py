@@ -31,7 +31,7 @@ class Measures(Protocol):
     def series(self, name: str, seconds: float) -> tuple[Any, Any]: ...
 
 
-class StepBook:
+class ReportedSteps:
     """Holds reports sent to the API; those sent to the agent are read on request."""
 
     def __init__(self) -> None:

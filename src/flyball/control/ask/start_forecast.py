@@ -20,14 +20,14 @@ from flyball.control.ask.recent_arrivals import Owners, Recent, owner_of
 from flyball.control.ask.reported_steps import Steps
 from flyball.control.ask.start_bands import Edges, StartBands
 from flyball.control.decide.decider import Decider
-from flyball.control.jobs.live_state import PREDICTION, Book
+from flyball.control.jobs.live_state import PREDICTION, LiveState
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.live import Event, EventKind
 from flyball.core.results import Floats
 from flyball.core.units import US_PER_S
 from flyball.predict.runtime.remaining import remaining
 from flyball.predict.runtime.trees import LEVELS
-from flyball.twin.lookahead import Coming, horizon_us, run_times, start_times
+from flyball.twin.lookahead import FutureArrivals, horizon_us, run_times, start_times
 
 ROLLOUTS = 24
 FULL_ROLLOUTS_JOBS = 5_000
@@ -69,9 +69,13 @@ class StartForecaster:
     """
 
     def __init__(
-        self, book: Book, decider: Decider, durations: Durations, recent: Recent | None = None
+        self,
+        live_state: LiveState,
+        decider: Decider,
+        durations: Durations,
+        recent: Recent | None = None,
     ) -> None:
-        self._book, self._decider, self._durations = book, decider, durations
+        self._live_state, self._decider, self._durations = live_state, decider, durations
         self._recent = recent
         self.bands = StartBands()
         self.ask: Callable[[JobSpec, int], Sequence[float] | None] = lambda spec, now_us: None
@@ -105,8 +109,8 @@ class StartForecaster:
         self, spec: JobSpec, submit_us: int, prediction: Sequence[float] | None
     ) -> tuple[int, tuple[Event, ...]]:
         """Return the number and the events of a job that exists only in this forecast."""
-        with self._book.lock:
-            job_id = max(self._book.ended.last, *self._book.jobs, 0) + 1
+        with self._live_state.lock:
+            job_id = max(self._live_state.ended.last, *self._live_state.jobs, 0) + 1
         about = {"kind": EventKind.SUBMITTED, "time_us": submit_us, "job": job_id}
         submitted = {**about, "spec": spec.as_dict()}
         if prediction is None:
@@ -124,9 +128,9 @@ class StartForecaster:
 
     def roll_out(self, hypothetical: Sequence[Event], now_us: int) -> Rolled:
         """Roll out every active job, and those of hypothetical events."""
-        with self._book.lock:
+        with self._live_state.lock:
             view, ids = self._decider.look(hypothetical)
-            jobs = {**self._book.jobs, **self._book.fold(hypothetical)}
+            jobs = {**self._live_state.jobs, **self._live_state.fold(hypothetical)}
         if not len(ids):
             return Rolled({}, {})
         cluster, knobs = self._decider.cluster, self._decider.knobs
@@ -138,7 +142,7 @@ class StartForecaster:
             job = jobs[job_id]
             guess = self._guess(job, now_us, owners.scores(owner_of(job), job_id))
             draws[:, at], methods[job_id] = guess.seconds * US_PER_S, guess.method
-        work, coming = None, list[Coming]()
+        work, coming = None, list[FutureArrivals]()
         if self._recent is not None and self._recent.known(now_us):
             scouts = start_times(cluster, view, knobs, now_us, draws[:SCOUTS])
             ahead_us = horizon_us(scouts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.journal.store import Journal
 from flyball.core.errors import FlyballError
 from flyball.core.jobs import JobState
@@ -55,16 +55,20 @@ def health(journal: Journal, pulse: Pulse, now_us: Callable[[], int]) -> dict[st
 
 
 def metrics(
-    book: Book, journal: Journal, pulse: Pulse, nodes: tuple[LiveNode, ...], decisions: int
+    live_state: LiveState,
+    journal: Journal,
+    pulse: Pulse,
+    nodes: tuple[LiveNode, ...],
+    decisions: int,
 ) -> list[Metric]:
     """Return the metrics of the control plane for Prometheus."""
     counts = journal.counts()
     rows: list[Metric] = [
         ("flyball_jobs", {"state": state.value}, float(counts.get(state, 0))) for state in JobState
     ]
-    with book.lock:
-        running = [job for job in book.jobs.values() if job.rows]
-        seq = book.seq
+    with live_state.lock:
+        running = [job for job in live_state.jobs.values() if job.rows]
+        seq = live_state.seq
     used = sum(row.mask.bit_count() for job in running for row in job.rows)
     rows += [
         ("flyball_devices", {}, float(sum(node.devices for node in nodes))),

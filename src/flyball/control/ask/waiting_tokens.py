@@ -1,7 +1,7 @@
 """Reason tokens of the pending jobs of a page; `explain_job` explains one of them in full.
 
-One snapshot of the cluster serves a whole page. It is as short as a decision's (`Table.view`), and
-only one of several alike jobs is explained, so a page costs the same for any length of queue.
+One snapshot of the cluster serves a whole page. It is as short as a decision's (`JobColumns.view`),
+and only one of several alike jobs is explained, so a page costs the same for any length of queue.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from flyball.control.decide.decider import Decider
 from flyball.control.jobs import holds
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.core.codes import Status
 from flyball.core.jobs import Job, JobState, request_of
 from flyball.core.knobs import Backfill
 from flyball.core.units import US_PER_S
 from flyball.schedule.explain import Names, explain_by
-from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.twin.live import Snapshot
 
 IN_QUEUE = "in-queue"
@@ -33,11 +33,11 @@ REUSE_US = US_PER_S
 """How long a large snapshot is reused."""
 
 
-class Tokens:
+class WaitingTokens:
     """Returns reason tokens from the latest snapshot."""
 
-    def __init__(self, book: Book, decider: Decider) -> None:
-        self._book, self._decider = book, decider
+    def __init__(self, live_state: LiveState, decider: Decider) -> None:
+        self._live_state, self._decider = live_state, decider
         self._lock = threading.Lock()
         self._snapshot: QueueSnapshot | None = None
 
@@ -54,9 +54,9 @@ class Tokens:
         snapshot = self._snapshot
         if snapshot is not None:
             kept = len(snapshot.at) > MANY_JOBS and now_us - snapshot.now_us < REUSE_US
-            if kept or snapshot.seq == self._book.seq:
+            if kept or snapshot.seq == self._live_state.seq:
                 return snapshot
-        self._snapshot = snapshot = QueueSnapshot(self._book, self._decider, now_us)
+        self._snapshot = snapshot = QueueSnapshot(self._live_state, self._decider, now_us)
         return snapshot
 
 
@@ -69,19 +69,19 @@ class QueueSnapshot:
         at: index of each job it holds, by id.
     """
 
-    def __init__(self, book: Book, decider: Decider, now_us: int) -> None:
-        self._book = book
-        with book.lock:
-            self.seq, self.now_us = book.seq, now_us
+    def __init__(self, live_state: LiveState, decider: Decider, now_us: int) -> None:
+        self._live_state = live_state
+        with live_state.lock:
+            self.seq, self.now_us = live_state.seq, now_us
             # Two more of a shape than can start: the head of the queue and one behind it are left.
             view, ids = decider.look((), decider.most + 2)
-            self._kept_back = decider.table.kept_back()
-            self._jobs = [book.jobs[job_id] for job_id in ids.tolist()]
+            self._kept_back = decider.columns.kept_back()
+            self._jobs = [live_state.jobs[job_id] for job_id in ids.tolist()]
         self._status: list[int] = []
         if self._jobs:  # otherwise no pending job can start, or all have just ended
             snapshot = Snapshot(decider.cluster, view, decider.knobs, now_us)
             snapshot.decide(False)
-            self._inquiry = Inquiry(snapshot.state, decider.knobs, Names())
+            self._inquiry = QueueFacts(snapshot.state, decider.knobs, Names())
             self._status = snapshot.state.runs.status.tolist()
         self.at = {job.id: at for at, job in enumerate(self._jobs)}
         self._tokens: dict[tuple[Any, ...], str] = {}
@@ -119,8 +119,8 @@ class QueueSnapshot:
     def _tasks(self) -> dict[int, list[int]]:
         """Return active tasks of arrays with a limit, by array, in order, running ones first."""
         tasks_of: dict[int, list[int]] = {}
-        with self._book.lock:
-            limited = [job for job in self._book.jobs.values() if job.spec.array_limit]
+        with self._live_state.lock:
+            limited = [job for job in self._live_state.jobs.values() if job.spec.array_limit]
         for job in limited:
             pends = job.state == JobState.PENDING
             tasks_of.setdefault(job.spec.array, []).append(job.id if pends else 0)

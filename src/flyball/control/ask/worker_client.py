@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flyball.control.ask.reported_steps import StepBook
+from flyball.control.ask.reported_steps import ReportedSteps
 from flyball.control.ask.start_bands import StartBands
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.journal.tickets import Ticket
@@ -41,7 +41,7 @@ class WorkerClient:
         self._record = {"runs": record_runs, "scaled": record_scalings}
         self.loads: list[dict[str, Any]] = []
         self.status: dict[str, Any] = {}
-        self.steps = StepBook()
+        self.steps = ReportedSteps()
         self.state_of_process: Callable[[], dict[str, Any]] | None = None
         self.wake: Callable[[], None] = lambda: None
         self.on_loads: Callable[[dict[str, Any]], None] = lambda loads: None

@@ -65,7 +65,7 @@ def serve(
             messages = worker.step()
             for message in messages:
                 send(message)
-            send({"alive": worker.book.seq})
+            send({"alive": worker.live_state.seq})
             now_s = time.monotonic()
             rested_s = now_s + REST_FACTOR * (time.process_time() - began_s)
             due_s = now_s + (POLL_S if messages else STEP_S)  # there may be more to read

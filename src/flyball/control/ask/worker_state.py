@@ -24,9 +24,9 @@ from flyball.control.ask.recent_arrivals import Recent
 from flyball.control.ask.start_bands import LEVELS, StartBands
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.decide.decider import Decider
-from flyball.control.decide.job_columns import Table
+from flyball.control.decide.job_columns import JobColumns
 from flyball.control.jobs.adjustments import size_changes
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand, cluster_of, nodes_of
 from flyball.control.journal.history import History
 from flyball.control.journal.sql import JobQuery
@@ -82,17 +82,17 @@ class WorkerState:
         last = self._history.last()
         opened = self._last_opened()
         nodes = nodes_of(opened)
-        self.book, demand = Book(), Demand(nodes)
-        table = Table(demand)
-        self.book.watchers = [table.update]
-        self.book.load(last.seq, self._history.active(), self._history.final_states(), set())
+        self.live_state, demand = LiveState(), Demand(nodes)
+        columns = JobColumns(demand)
+        self.live_state.watchers = [columns.update]
+        self.live_state.load(last.seq, self._history.active(), self._history.final_states(), set())
         knobs = Knobs().with_settings([f"{k}={v}" for k, v in opened["knobs"].items()])
         cluster = cluster_of(nodes, opened["cluster"], opened["budget_w"])
-        decider = Decider(self.book, table, cluster, opened["policy"], knobs)
+        decider = Decider(self.live_state, columns, cluster, opened["policy"], knobs)
         jobs = self._latest_jobs()
         self._durations = Durations(reversed([job for job in jobs if job.state.final]))
         self._recent = Recent(demand, jobs)
-        self.forecaster = StartForecaster(self.book, decider, self._durations, self._recent)
+        self.forecaster = StartForecaster(self.live_state, decider, self._durations, self._recent)
         self.forecaster.bands = self.bands
 
         def devices_of(spec: JobSpec) -> float:
@@ -136,13 +136,13 @@ class WorkerState:
         if now_s >= self._forecast_at_s:
             self._forecast_at_s = now_s + FORECAST_INTERVAL_S
             # 4. Measure resized jobs, and forecast the starts of newly pending ones.
-            resized = size_changes(self.book.busy.values())
+            resized = size_changes(self.live_state.busy.values())
             messages += self.learner.measure(resized, now_us)
             self._forecast_starts(now_s)
         # 5. Once a minute: loads, corrections, and how good predictions are.
         if now_s >= self._minute_at_s:
             self._minute_at_s = now_s + MINUTE_S
-            messages += self.learner.every_minute(self.book.jobs.values(), now_us)
+            messages += self.learner.every_minute(self.live_state.jobs.values(), now_us)
             self.bands.save(self._folder / BANDS_FILE)
             messages += [{"bands": self.bands.as_dict()}, {"status": self.status()}]
         return messages
@@ -151,9 +151,9 @@ class WorkerState:
         changed: dict[int, Job] = {}
         while page := self._history.events(self._seen, PAGE, FOLLOWED_KINDS):
             events = [event for _seq, event in page]
-            changes = self.book.fold(events)
+            changes = self.live_state.fold(events)
             self._seen = page[-1][0]
-            self.book.absorb(self._seen, changes, events)
+            self.live_state.absorb(self._seen, changes, events)
             changed |= changes
             if len(page) < PAGE or len(changed) >= PAGE:
                 break
@@ -178,7 +178,7 @@ class WorkerState:
         """Forecast the start of pending jobs that have no forecast yet."""
         pending = [
             job.id
-            for job in self.book.jobs.values()
+            for job in self.live_state.jobs.values()
             if job.state == JobState.PENDING
             and not job.attempt
             and job.id not in self._forecast_jobs

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from flyball.control.decide.job_columns import Table
+from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning, tuning_events
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind
 from flyball.core.jobs import Job, JobState
@@ -60,14 +60,14 @@ class Decider:
 
     def __init__(
         self,
-        book: Book,
-        table: Table,
+        live_state: LiveState,
+        columns: JobColumns,
         cluster: Cluster,
         policy: str,
         knobs: Knobs,
         tuning: Tuning | None = None,
     ) -> None:
-        self.book, self.table, self.cluster = book, table, cluster
+        self.live_state, self.columns, self.cluster = live_state, columns, cluster
         self.policy, self.knobs = policy, knobs
         self.tuning = tuning or Tuning()
         self.most = cluster.device_count
@@ -82,15 +82,15 @@ class Decider:
     def decide(self, unrecorded: Sequence[Event], now_us: int) -> Decision | None:
         """Make a decision, if there is anything to decide."""
         is_round, tunes = self._round_due(now_us), self.tuning.due(now_us)
-        with self.book.lock:
-            seen, self._wishes_seen = self.book.seq, self.book.wishes
+        with self.live_state.lock:
+            seen, self._wishes_seen = self.live_state.seq, self.live_state.wishes
             freed = any(event["kind"] in FREEING for event in unrecorded)
             if not (freed or is_round or tunes or self._wishes_seen != self._wishes_decided):
                 return None
             view, ids = self.look(unrecorded, self.most)
-            changes = self.book.fold(unrecorded)
-            jobs: Mapping[int, Job] = ChainMap(changes, self.book.jobs)
-            busy = list({**self.book.busy, **changes}.values())
+            changes = self.live_state.fold(unrecorded)
+            jobs: Mapping[int, Job] = ChainMap(changes, self.live_state.jobs)
+            busy = list({**self.live_state.busy, **changes}.values())
         running, making_room = len(np.unique(view.row_job)), _is_making_room(busy)
         is_round, tunes = is_round and not making_room, tunes and not making_room
         if len(ids) == running and not (tunes and running):
@@ -109,14 +109,14 @@ class Decider:
             tuned_rows = [row for row in adjusted if row[1] not in decided]
             taken = [(row.node, row.mask) for job in busy for row in job.rows]
             taken += [(row[2], row[3]) for row in plan if row[0] == START]
-            events += tuning_events(tuned_rows, jobs, taken, now_us, number, self.table.in_place)
+            events += tuning_events(tuned_rows, jobs, taken, now_us, number, self.columns.in_place)
         return Decision(snapshot, ids, (about, *events))
 
     def adjust(self, snapshot: Snapshot, ids: Any, forecast: Forecast | None) -> Plan:
         """Return the tuners' actions on the state after a decision."""
         jobs = snapshot.state.jobs.view(np.ndarray)
         usual = jobs["restart_us"].copy()
-        if self.table.in_place:
+        if self.columns.in_place:
             jobs["restart_us"] = IN_PLACE_US
         try:
             return listed(self.tuning.adjust(snapshot.state, forecast), ids)
@@ -140,19 +140,23 @@ class Decider:
 
         Args:
             unrecorded: events that the live state does not hold yet.
-            most: see `Table.view`; decisions use `self.most`.
+            most: see `JobColumns.view`; decisions use `self.most`.
         """
-        changes = self.book.fold(unrecorded)
-        before = {job_id: self.book.jobs[job_id] for job_id in changes if job_id in self.book.jobs}
+        changes = self.live_state.fold(unrecorded)
+        before = {
+            job_id: self.live_state.jobs[job_id]
+            for job_id in changes
+            if job_id in self.live_state.jobs
+        }
         ended = {job.id: job.state for job in changes.values() if job.state.final}
-        self.table.update(changes)
+        self.columns.update(changes)
         try:
-            ended_states = ChainMap(ended, self.book.ended)  # type: ignore[arg-type]  # only read
-            return self.table.view(ended_states, self.book.down, most)
+            ended_states = ChainMap(ended, self.live_state.ended)  # type: ignore[arg-type]  # only read
+            return self.columns.view(ended_states, self.live_state.down, most)
         finally:
             for job_id in changes.keys() - before.keys():
-                self.table.drop(job_id)  # a job that is not submitted yet
-            self.table.update(before)
+                self.columns.drop(job_id)  # a job that is not submitted yet
+            self.columns.update(before)
 
     def _round_due(self, now_us: int) -> bool:
         if self.knobs.preempt != Preempt.ROUNDS:

@@ -41,8 +41,8 @@ STEP = 0.1
 """Predictions are rounded to this step, in log units."""
 
 
-class Table:
-    """Holds the active jobs by column; `Book.watchers` keep it up to date.
+class JobColumns:
+    """Holds the active jobs by column; `LiveState.watchers` keep it up to date.
 
     Attributes:
         running: the jobs that hold devices.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flyball.control.decide.decider import Decider
-from flyball.control.decide.job_columns import Table
+from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand, cluster_of, nodes_of
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs
@@ -45,7 +45,7 @@ class Verifier:
     def __init__(self, tuners: MakeTuners | None = None) -> None:
         self._tuners = tuners or (lambda names, settings: {})
         self.verdict = Verdict()
-        self._book = Book()
+        self._live_state = LiveState()
         self._decider: Decider | None = None
         self._waiting: list[tuple[int, Event]] = []
 
@@ -62,22 +62,22 @@ class Verifier:
 
     def _open(self, event: Event) -> None:
         """Start as a control plane did, perhaps with another policy or on another machine."""
-        self._book.down.clear()  # it assumes that its nodes are up until told otherwise
+        self._live_state.down.clear()  # it assumes that its nodes are up until told otherwise
         nodes = nodes_of(event)
-        table = Table(Demand(nodes))
-        table.update(self._book.jobs)
-        self._book.watchers = [table.update]
+        columns = JobColumns(Demand(nodes))
+        columns.update(self._live_state.jobs)
+        self._live_state.watchers = [columns.update]
         knobs = Knobs().with_settings([f"{k}={v}" for k, v in event["knobs"].items()])
         cluster = cluster_of(nodes, event["cluster"], event["budget_w"])
         tuning = Tuning(self._tuners(event.get("tuners", ()), event.get("tuner_settings", ())))
-        self._decider = Decider(self._book, table, cluster, event["policy"], knobs, tuning)
+        self._decider = Decider(self._live_state, columns, cluster, event["policy"], knobs, tuning)
 
     def _absorb(self, up_to: int) -> None:
         """Fold the events up to this number into the live state."""
         ready = [numbered for numbered in self._waiting if numbered[0] <= up_to]
         self._waiting = self._waiting[len(ready) :]
         for seq, event in ready:
-            self._book.absorb(seq, self._book.fold([event]), [event])
+            self._live_state.absorb(seq, self._live_state.fold([event]), [event])
 
     def _check(self, seq: int, event: Event) -> None:
         if self._decider is None:

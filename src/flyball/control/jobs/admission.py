@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.output_guard import OutputGuard
 from flyball.control.jobs.request import Demand, can_hold
 from flyball.control.notify.target import check_targets
@@ -24,9 +24,19 @@ class Admission:
     """Checks job descriptions against one cluster."""
 
     def __init__(
-        self, book: Book, demand: Demand, cluster: Cluster, knobs: Knobs, outputs: OutputGuard
+        self,
+        live_state: LiveState,
+        demand: Demand,
+        cluster: Cluster,
+        knobs: Knobs,
+        outputs: OutputGuard,
     ) -> None:
-        self._book, self._demand, self._cluster, self._knobs = book, demand, cluster, knobs
+        self._live_state, self._demand, self._cluster, self._knobs = (
+            live_state,
+            demand,
+            cluster,
+            knobs,
+        )
         self._outputs = outputs
         self._fitting: set[tuple[Any, ...]] = set()
         """Requests known to fit on the empty cluster."""
@@ -43,10 +53,10 @@ class Admission:
         self._outputs.check(spec)
         check_targets(spec)
         for how, other in spec.after:
-            if other not in self._book.jobs and other not in self._book.ended:
+            if other not in self._live_state.jobs and other not in self._live_state.ended:
                 raise NotFound(f"no job {other} to wait for", "see flyball queue --all")
-            if not can_hold(how, self._book.ended.get(other)):
-                state = self._book.ended[other]
+            if not can_hold(how, self._live_state.ended.get(other)):
+                state = self._live_state.ended[other]
                 raise BadInput(f"job {other} is {state}: {how} can never hold", "use afterany")
 
     def check_fit(self, spec: JobSpec) -> None:

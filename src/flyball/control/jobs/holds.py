@@ -16,7 +16,7 @@ from flyball.core.live import Event, EventKind
 from flyball.core.units import US_PER_S, to_us
 
 if TYPE_CHECKING:
-    from flyball.control.jobs.live_state import Book
+    from flyball.control.jobs.live_state import LiveState
     from flyball.control.journal.store import Journal
 
 HELD = "held"
@@ -90,8 +90,8 @@ def released(job: Job, event: Event) -> Job:
 class Holds:
     """Holds and releases pending jobs; a call returns when that is on record."""
 
-    def __init__(self, book: Book, journal: Journal, now_us: Callable[[], int]) -> None:
-        self._book, self._journal, self._now_us = book, journal, now_us
+    def __init__(self, live_state: LiveState, journal: Journal, now_us: Callable[[], int]) -> None:
+        self._live_state, self._journal, self._now_us = live_state, journal, now_us
 
     def hold(self, jobs: Sequence[int], by: str, who: str) -> list[int]:
         """Keep pending jobs from starting; return the ids of those that are held now.
@@ -101,8 +101,8 @@ class Holds:
         """
         waiting = [job for job in self._active(jobs) if job.state == JobState.PENDING]
         if jobs and not waiting:
-            job = self._book.get(jobs[0])
-            state = job.state if job else self._book.ended.get(jobs[0], "gone")
+            job = self._live_state.get(jobs[0])
+            state = job.state if job else self._live_state.ended.get(jobs[0], "gone")
             remedy = f"flyball cancel {jobs[0]} ends it" if job else "see flyball queue"
             raise Conflict(f"job {jobs[0]} is {state}: only a waiting job can be held", remedy)
         return self._record(EventKind.HELD, waiting, {"by": by, "who": who})
@@ -121,8 +121,10 @@ class Holds:
         ]
 
     def _active(self, jobs: Sequence[int]) -> list[Job]:
-        with self._book.lock:
-            return [self._book.jobs[job_id] for job_id in jobs if job_id in self._book.jobs]
+        with self._live_state.lock:
+            return [
+                self._live_state.jobs[job_id] for job_id in jobs if job_id in self._live_state.jobs
+            ]
 
     def _record(self, kind: EventKind, jobs: Sequence[Job], more: dict[str, str]) -> list[int]:
         now_us = self._now_us()

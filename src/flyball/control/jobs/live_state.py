@@ -31,7 +31,7 @@ WISHES = (
 """Kinds of events that call for a new decision."""
 
 
-class Book:
+class LiveState:
     """Holds every active job, and the final states of the others.
 
     Attributes:

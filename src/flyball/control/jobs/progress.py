@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.reports_to_events import events_of
 from flyball.core.jobs import Job
 from flyball.core.live import Event, EventKind, Report
@@ -42,9 +42,9 @@ class Progress:
     """Holds the latest of each value reported by active jobs and by jobs that just ended."""
 
     def __init__(
-        self, book: Book, agent: Callable[[], Agent | None], now_us: Callable[[], int]
+        self, live_state: LiveState, agent: Callable[[], Agent | None], now_us: Callable[[], int]
     ) -> None:
-        self._book, self._agent, self._now_us = book, agent, now_us
+        self._live_state, self._agent, self._now_us = live_state, agent, now_us
         self._reported: dict[int, dict[str, Any]] = {}
         self._ended: dict[int, tuple[int, Job]] = {}
         self._polled_us = 0
@@ -67,7 +67,7 @@ class Progress:
         self._polled_us = now_us
         for name, value in agent.latest().items():
             job, field = _parse(name)
-            if job in self._book.jobs or job in self._ended:
+            if job in self._live_state.jobs or job in self._ended:
                 self.hear(job, {field: value})
 
     def recall(self, jobs: Collection[int]) -> None:
@@ -107,7 +107,7 @@ class Progress:
 
     def fold(self, events: Sequence[Event]) -> dict[int, Job]:
         """Fold events into jobs: the live state's fold, and reports that arrive after an end."""
-        changes = self._book.fold(events)
+        changes = self._live_state.fold(events)
         for event in events:
             if event["kind"] == EventKind.REPORTED and event["job"] in self._ended:
                 _since_us, job = self._ended[event["job"]]

@@ -44,7 +44,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 _limited_values = operator.attrgetter(*LIMITS)
 
 
-class Asks(NamedTuple):
+class DeviceRequest(NamedTuple):
     """Holds a request in the scheduler's units, as in `core.workload.Workload`."""
 
     devices: int
@@ -69,12 +69,14 @@ class Demand:
         sizes = [node.cpus if self.by_cores else node.devices for node in nodes]
         self._largest, self._total = max(sizes), sum(sizes)
 
-    def of(self, spec: JobSpec) -> Asks:
+    def of(self, spec: JobSpec) -> DeviceRequest:
         """Return what a job asks for on this cluster."""
         if self.by_cores:
-            return Asks(-(-spec.cpus // self.cores_each), MILLI_PER_DEVICE, 0, spec.memory_mib)
+            return DeviceRequest(
+                -(-spec.cpus // self.cores_each), MILLI_PER_DEVICE, 0, spec.memory_mib
+            )
         milli = spec.milli if spec.gpus else MILLI_PER_DEVICE
-        return Asks(spec.gpus, milli, spec.cpus * MILLI_PER_CORE, spec.memory_mib)
+        return DeviceRequest(spec.gpus, milli, spec.cpus * MILLI_PER_CORE, spec.memory_mib)
 
     def range_of(self, spec: JobSpec) -> tuple[int, int]:
         """Return the least and most devices it can run with, both 0 if it is rigid."""

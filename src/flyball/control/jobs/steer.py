@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flyball.control.ask.views import unit_of_job
-from flyball.control.decide.job_columns import Table
+from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import HeldDevices
 from flyball.control.jobs.adjustments import held_devices, resume_rows, size_of
-from flyball.control.jobs.live_state import Book
+from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand
 from flyball.control.journal.store import Journal
 from flyball.core.cluster import Cluster
@@ -41,8 +41,8 @@ ORDERED = "ordered"
 class Site(Protocol):
     """The part of the control plane that orders need."""
 
-    book: Book
-    table: Table
+    live_state: LiveState
+    columns: JobColumns
     demand: Demand
     journal: Journal
     cluster: Cluster
@@ -178,7 +178,7 @@ class Orders:
             )
         if current.state == JobState.COMPLETING:
             raise Unavailable(f"job {current.label} is ending", "try again when it has")
-        if current.rows and not self._site.table.in_place and not current.spec.preemptible:
+        if current.rows and not self._site.columns.in_place and not current.spec.preemptible:
             raise BadInput(
                 f"job {current.label} would have to restart, and may not be preempted",
                 "submit it without --no-preempt",
@@ -227,15 +227,15 @@ class Orders:
         Args:
             unrecorded: events that the live state does not hold yet.
         """
-        book = self._site.book
-        with book.lock:
-            changes = book.fold(unrecorded)
+        live_state = self._site.live_state
+        with live_state.lock:
+            changes = live_state.fold(unrecorded)
             waiting = [job for job in changes.values() if _may_resume(job)]
             if not waiting:
                 return []
-            busy = {**book.busy, **changes}.values()
+            busy = {**live_state.busy, **changes}.values()
             held = HeldDevices([(row.node, row.mask) for job in busy for row in job.rows])
-            down = set(book.down)
+            down = set(live_state.down)
         events: list[Event] = []
         for job in waiting:
             rows = resume_rows(job)
@@ -266,7 +266,7 @@ class Orders:
         }  # fmt: skip
         if not job.rows:
             return [event]
-        if not self._site.table.in_place or len(job.rows) > 1:
+        if not self._site.columns.in_place or len(job.rows) > 1:
             return [event, {"kind": EventKind.STOPPING, **about, "why": "preempt"}]
         return [{**event, "rows": self._choose_rows(job, order.devices, taken)}]
 
@@ -278,8 +278,8 @@ class Orders:
         """
         node = job.rows[0].node
         mask_now = job.rows[0].mask
-        with self._site.book.lock:
-            held = [row for other in self._site.table.running.values() for row in other.rows]
+        with self._site.live_state.lock:
+            held = [row for other in self._site.columns.running.values() for row in other.rows]
         used = taken.get(node, 0)
         for row in held:
             used |= row.mask if row.node == node else 0

@@ -58,7 +58,7 @@ def write_backup(journal: Path, out: Path, force: bool = False) -> Contents:
     return contents
 
 
-def put_back(backup: Path, journal: Path, stamp: str) -> tuple[Contents, Path | None]:
+def restore_backup(backup: Path, journal: Path, stamp: str) -> tuple[Contents, Path | None]:
     """Replace a journal by a backup. It must not be in use: the caller holds the state folder.
 
     A kill at any point leaves the old journal or the new one.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flyball.control.jobs.request import Asks, Demand, nodes_of
+from flyball.control.jobs.request import Demand, DeviceRequest, nodes_of
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, JobSpec, JobState
@@ -23,7 +23,7 @@ OUTCOMES = {JobState.COMPLETED: Outcome.COMPLETED, JobState.CANCELLED: Outcome.C
 def to_workload(
     jobs: Iterable[Job],
     device: str,
-    asks: Callable[[JobSpec], Asks],
+    asks: Callable[[JobSpec], DeviceRequest],
     notes: list[str],
 ) -> Workload:
     """Return the jobs that ran and ended, by submission; times count from a Monday's midnight.
@@ -86,7 +86,7 @@ def to_workload(
     )
 
 
-def ran_us(job: Job, ask: Asks) -> float:
+def ran_us(job: Job, ask: DeviceRequest) -> float:
     """Return how long an ended job took, on the devices it asks for."""
     share = ask.devices * ask.milli / MILLI_PER_DEVICE
     if job.preemptions and share:

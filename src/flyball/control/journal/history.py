@@ -172,7 +172,7 @@ class History:
         self.close()
 
 
-def check_whole(path: Path) -> int:
+def check_intact(path: Path) -> int:
     """Check a journal (up to a size, see `quick_check`); return its number of jobs.
 
     Raises:

@@ -19,8 +19,8 @@ from flyball.core.protocols import Clock, Receipt
 from flyball.core.units import US_PER_S
 from flyball.engines.local.attempts import Attempt, Attempts, Token
 from flyball.engines.local.claim import name_of, token_of
-from flyball.engines.local.line import Line, nobody_spawns
-from flyball.engines.local.machine import default_max_processes, describe, own_cores
+from flyball.engines.local.line import Line, no_spawner
+from flyball.engines.local.machine import default_max_processes, describe, usable_cores
 from flyball.engines.local.power import open_power
 from flyball.engines.local.request import KEPT_LOGS, Logs, cores_of, devices_of, request_line
 from flyball.engines.local.steer_file import FOLDER as ORDERS
@@ -80,7 +80,7 @@ class LocalEngine:
         self._folder = self._state / "engine"
         self._clock = clock
         self._node = node if node is not None else describe(name_device, nvml)
-        self._cores = own_cores()
+        self._cores = usable_cores()
         self._logs = logs
         self._patience_s = patience_s
         self.quota = quota
@@ -283,7 +283,7 @@ class LocalEngine:
         """Remove fences once no spawner can hold a duplicate launch any more."""
         if self._attempts.has_fences and not self._attempts.unclaimed:
             self._hang_up(kill=True)
-            if nobody_spawns(self._folder):
+            if no_spawner(self._folder):
                 self._attempts.drop_fences()
 
     def _hear_spawner(self, now_s: float) -> None:
@@ -332,7 +332,7 @@ class LocalEngine:
         """
         attempts = self._attempts
         expected_tokens = {(job, attempt) for job, attempt in expected}
-        quiet = self._line is None and self._until(lambda: nobody_spawns(self._folder))
+        quiet = self._line is None and self._until(lambda: no_spawner(self._folder))
         for token in sorted(expected_tokens):
             attempts.refresh(token)
             if token not in attempts.by_token and not attempts.find_removed(token):

@@ -97,7 +97,7 @@ class Line:
             self._process.wait()
 
 
-def nobody_spawns(folder: Path) -> bool:
+def no_spawner(folder: Path) -> bool:
     """Return whether no spawner is alive, and no supervisor that has yet to claim its attempt."""
     with _presence(folder) as lock:
         try:

@@ -19,7 +19,7 @@ MOST_PROCESSES = 16_384
 """Upper bound of the default limit of a job's processes and threads."""
 
 
-def own_cores() -> list[int]:
+def usable_cores() -> list[int]:
     """Return the cores that this process, and so its jobs, may use."""
     return sorted(os.sched_getaffinity(0))
 
@@ -32,7 +32,7 @@ def describe(name_device: Callable[[str], str], nvml: Any = None) -> LiveNode:
         nvml: replaces NVIDIA's library in tests.
     """
     names, uuids = _gpus(nvml)
-    cores = len(own_cores())
+    cores = len(usable_cores())
     device = name_device(names[0]) if names else CPU_DEVICE
     devices = len(names) or cores // cores_per_device(cores)
     return LiveNode(socket.gethostname(), device, devices, cores, memory_mib(), tuple(uuids))

@@ -32,7 +32,7 @@ from flyball.experiments.tuning.mixed import (
     tuned_run,
 )
 from flyball.experiments.tuning.rows import Row, tuning_row
-from flyball.experiments.tuning.tuned import made_elastic
+from flyball.experiments.tuning.tuned import with_elastic_jobs
 from flyball.experiments.workers import Workers
 from flyball.twin.inputs.traces import sia
 
@@ -179,7 +179,7 @@ class Runner:
         jobs = workload(family, numbers, load, seed)
         effects = Effects(restart_s=(case.resize_s,) * 3, adaptive_batch=case.adaptive, seed=seed)
         arms: dict[str, Measured] = {" ".join(p): plain_run(p, jobs, effects) for p in PLAIN}
-        elastic = made_elastic(jobs, case.elastic, seed)
+        elastic = with_elastic_jobs(jobs, case.elastic, seed)
         asked = sum(len(_read(family, number)) for number in numbers)
         counts = {"jobs": len(jobs), "left_out": asked - len(jobs)}
         return {"tuned": tuned_run(case, elastic, effects), "plain": arms, **counts}

@@ -25,7 +25,7 @@ from flyball.core.shared_data import shared_data
 from flyball.core.workload import Workload
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning.rows import Row, tuning_row
-from flyball.experiments.tuning.tuned import made_elastic
+from flyball.experiments.tuning.tuned import with_elastic_jobs
 from flyball.experiments.workers import Workers
 from flyball.schedule.policies.preset import Preset
 from flyball.tune.elastic import Elastic
@@ -140,7 +140,7 @@ def measure(case: MixedCase, part: str) -> tuple[Measured, Measured]:
         speed_error=case.error,
         seed=seed,
     )
-    elastic = made_elastic(jobs, case.elastic, seed)
+    elastic = with_elastic_jobs(jobs, case.elastic, seed)
     return tuned_run(case, elastic, effects), plain_run(case.baseline, jobs, effects)
 
 

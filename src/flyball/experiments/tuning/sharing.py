@@ -32,7 +32,13 @@ from flyball.core.workload import JobClass, Workload
 from flyball.experiments.tuning.rows import Row, mean_95, tuning_row
 from flyball.experiments.workers import Workers
 from flyball.physics import catalogue, measured
-from flyball.physics.sharing import Sharer, cluster_gain, guessed_beside, hoped_beside, speed_beside
+from flyball.physics.sharing import (
+    Sharer,
+    cluster_gain,
+    guessed_shared_speed,
+    optimistic_shared_speed,
+    speed_beside,
+)
 from flyball.schedule.policies.registry import get_policy
 from flyball.tune.matching import pair_up
 from flyball.tune.share import Share
@@ -99,7 +105,7 @@ def _row(case: str, load: float | None, values: Sequence[float], metric: str, ba
 @cache
 def _speeds(device: str, by_model: bool) -> Floats:
     """Return the speed of each measured configuration next to each; 0 = not together."""
-    rule = guessed_beside if by_model else speed_beside
+    rule = guessed_shared_speed if by_model else speed_beside
     kind = catalogue.get(device)
     sharers = [Sharer(key.text, JobClass.MIXED) for key in measured.models()]
     table = np.array([[rule(kind, a, b).value for b in sharers] for a in sharers])
@@ -200,9 +206,11 @@ def _arms() -> tuple[Arm, ...]:
     return (
         Arm("oracle, limit in every pair", pairs),
         Arm("oracle, limit over running time", life),
-        Arm("by model, limit over running time", life, guessed_beside, promised=False),
-        Arm("learned without hope, limit over running time", life, guessed_beside, True, False),
-        Arm("learned, limit over running time", life, hoped_beside, learns=True),
+        Arm("by model, limit over running time", life, guessed_shared_speed, promised=False),
+        Arm(
+            "learned without hope, limit over running time", life, guessed_shared_speed, True, False
+        ),
+        Arm("learned, limit over running time", life, optimistic_shared_speed, learns=True),
     )
 
 

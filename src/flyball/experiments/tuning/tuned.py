@@ -29,7 +29,7 @@ SHOWN: tuple[str, ...] = (
 """Metrics that are shown besides completion and wait."""
 
 
-def made_elastic(workload: Workload, share: float, seed: int) -> Workload:
+def with_elastic_jobs(workload: Workload, share: float, seed: int) -> Workload:
     """Make some jobs elastic, drawn by seed; a workload that states ranges is returned as it is.
 
     Args:

@@ -3,7 +3,7 @@
 `fit` runs the later part of the history through the same walk as a back-test, so the choice of
 the forecaster and the bands are warm before the first forecast. Some leads of the horizon (a
 ladder) are tracked; the steps between use the model, the choice and the width of the nearest.
-`Ahead` implements the protocol `Forecaster` of `core/protocols.py`.
+`LiveForecast` implements the protocol `Forecaster` of `core/protocols.py`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Rung:
     origins: Ints
 
 
-class Ahead:
+class LiveForecast:
     """Forecasts one series.
 
     Args:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from flyball.core.protocols import Forecast
 from flyball.core.units import S_PER_DAY, S_PER_HOUR, S_PER_MIN
-from flyball.predict.load.ahead import Ahead
+from flyball.predict.load.ahead import LiveForecast
 from flyball.predict.load.contract import MEDIAN
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ PAST = 4.0
 LEAST_PAST = 200
 
 
-def forecast_figure(ahead: Ahead, forecast: Forecast, kind: str = "png") -> bytes:
+def forecast_figure(ahead: LiveForecast, forecast: Forecast, kind: str = "png") -> bytes:
     """Return the bytes of the image file (png, svg or pdf)."""
     image = io.BytesIO()
     stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
@@ -31,7 +31,7 @@ def forecast_figure(ahead: Ahead, forecast: Forecast, kind: str = "png") -> byte
     return image.getvalue()
 
 
-def forecast_drawing(ahead: Ahead, forecast: Forecast) -> Figure:
+def forecast_drawing(ahead: LiveForecast, forecast: Forecast) -> Figure:
     """Return the figure of a forecast."""
     series, steps = ahead.series, len(forecast.mean)
     shown = min(len(series), max(LEAST_PAST, int(PAST * steps)))
@@ -60,7 +60,7 @@ def forecast_drawing(ahead: Ahead, forecast: Forecast) -> Figure:
     return figure
 
 
-def _draw_past(top: Axes, below: Axes, ahead: Ahead, shown: int, scale: float) -> None:
+def _draw_past(top: Axes, below: Axes, ahead: LiveForecast, shown: int, scale: float) -> None:
     """Draw past forecasts of values that are now known, and their errors."""
     indices, quantiles = ahead.past()
     length = len(ahead.series)

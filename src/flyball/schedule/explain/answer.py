@@ -8,7 +8,7 @@ from typing import Any
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Preempt
 from flyball.core.units import MILLI_PER_DEVICE, to_s
-from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.whatif import PlacementProbe, smaller_text
 from flyball.schedule.explain.wording import gang, listed, sentence, span_text
 
@@ -35,7 +35,7 @@ class Explanation:
 
 
 def explanation(
-    facts: Inquiry, job_id: int, token: str, why: str, remedies: list[str], **numbers: Any
+    facts: QueueFacts, job_id: int, token: str, why: str, remedies: list[str], **numbers: Any
 ) -> Explanation:
     """Build an explanation, with the numbers that every reason has."""
     job = facts.state.jobs[job_id]
@@ -51,7 +51,7 @@ def explanation(
 
 
 def wait_text(
-    facts: Inquiry, job_id: int, numbers: dict[str, Any], pool_ids: list[int] | None = None
+    facts: QueueFacts, job_id: int, numbers: dict[str, Any], pool_ids: list[int] | None = None
 ) -> str:
     """Return how long the wait is by the estimates of running jobs; also added to `numbers`.
 
@@ -73,23 +73,23 @@ def wait_text(
     return f"wait: {how} {span_text(in_us)}, by the running jobs' estimates"
 
 
-def smaller(facts: Inquiry, job_id: int, probe: PlacementProbe) -> str:
+def smaller(facts: QueueFacts, job_id: int, probe: PlacementProbe) -> str:
     """Return what a smaller request of the job would bring."""
     verb = "start" if facts.is_scanned(job_id) else "fit"
     return smaller_text(probe, facts.state, facts.names, job_id, verb)
 
 
-def types_text(facts: Inquiry, pool_ids: list[int]) -> str:
+def types_text(facts: QueueFacts, pool_ids: list[int]) -> str:
     """Return the device types of pools as a list of words."""
     return listed((facts.names.type(pool_id) for pool_id in pool_ids), "or")
 
 
-def request_text(facts: Inquiry, job_id: int) -> str:
+def request_text(facts: QueueFacts, job_id: int) -> str:
     """Return the devices that a job asks for as words."""
     job = facts.state.jobs[job_id]
     return gang(int(job.devices), int(job.milli), facts.names.unit)
 
 
-def key_of(facts: Inquiry, job_id: int) -> float:
+def key_of(facts: QueueFacts, job_id: int) -> float:
     """Return the key of a job, which need not be in the queue."""
     return facts.probe(job_id).figures(0).key_s

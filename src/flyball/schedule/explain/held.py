@@ -9,12 +9,12 @@ from flyball.core.knobs import Backfill
 from flyball.core.state import State
 from flyball.core.units import FOREVER_US, to_s
 from flyball.schedule.explain.answer import NOTHING_TO_DO, Explanation, explanation, key_of
-from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.whatif import PlacementProbe
 from flyball.schedule.explain.wording import counted, listed, span_text
 
 
-def waits_for_jobs(facts: Inquiry, job_id: int) -> Explanation:
+def waits_for_jobs(facts: QueueFacts, job_id: int) -> Explanation:
     """Explain that the job waits for the end of others."""
     predecessors = facts.predecessors(job_id)
     parts = []
@@ -37,7 +37,7 @@ def waits_for_jobs(facts: Inquiry, job_id: int) -> Explanation:
     return explanation(facts, job_id, "waits-for-jobs", why, _if_queued(facts, job_id), **numbers)
 
 
-def _if_queued(facts: Inquiry, job_id: int) -> list[str]:
+def _if_queued(facts: QueueFacts, job_id: int) -> list[str]:
     """Return the remedies for a job that waits for others: would it start if it did not?"""
     first = facts.head < 0 or key_of(facts, job_id) < facts.keys[facts.head]
     spot = PlacementProbe(
@@ -49,7 +49,7 @@ def _if_queued(facts: Inquiry, job_id: int) -> list[str]:
     return ["wait for them", f"drop its `after`: it would start now {where}"]
 
 
-def array_limit(facts: Inquiry, job_id: int) -> Explanation:
+def array_limit(facts: QueueFacts, job_id: int) -> Explanation:
     """Explain that the limit of its array holds the job back."""
     group = facts.state.groups[facts.state.jobs[job_id].group]
     ahead, at = 0, int(group.head)
@@ -72,7 +72,7 @@ def array_limit(facts: Inquiry, job_id: int) -> Explanation:
     )  # fmt: skip
 
 
-def does_not_wait(facts: Inquiry, job_id: int) -> Explanation:
+def does_not_wait(facts: QueueFacts, job_id: int) -> Explanation:
     """Explain that the job is not submitted yet, runs, or has ended."""
     run = facts.state.runs[job_id]
     if run.status == Status.FUTURE:

@@ -8,7 +8,7 @@ import numpy as np
 
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE
 from flyball.schedule.explain.answer import Explanation, explanation, smaller, wait_text
-from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.whatif import PlacementProbe, Spot, on_a_node
 
 
@@ -21,7 +21,7 @@ def host_text(cpu_milli: int, host_mib: int) -> str:
     return f"{cores} and {memory}" if cpu_milli else memory
 
 
-def host_full(facts: Inquiry, job_id: int, probe: PlacementProbe, spot: Spot) -> Explanation:
+def host_full(facts: QueueFacts, job_id: int, probe: PlacementProbe, spot: Spot) -> Explanation:
     """Explain why hosts have no room for a job that would otherwise start at `spot`."""
     job = facts.state.jobs[job_id]
     pool_id = spot.pool

@@ -6,12 +6,12 @@ from typing import Any
 
 from flyball.core.records import CAP_LEVELS
 from flyball.schedule.explain.answer import Explanation, explanation, smaller, types_text, wait_text
-from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.whatif import PlacementProbe, Spot
 from flyball.schedule.explain.wording import power_text
 
 
-def power_budget(facts: Inquiry, job_id: int, probe: PlacementProbe, spot: Spot) -> Explanation:
+def power_budget(facts: QueueFacts, job_id: int, probe: PlacementProbe, spot: Spot) -> Explanation:
     """Explain that without the power budget the job would start at `spot`."""
     clock, added_w = facts.state.clock[0], probe.figures(spot.pool).added_w
     drawn_w, budget_w = float(clock.power_w), float(clock.budget_w)
@@ -33,7 +33,7 @@ def power_budget(facts: Inquiry, job_id: int, probe: PlacementProbe, spot: Spot)
     return explanation(facts, job_id, "power-budget", why, remedies, **numbers)
 
 
-def _first_beyond(facts: Inquiry, job_id: int) -> tuple[int, float] | None:
+def _first_beyond(facts: QueueFacts, job_id: int) -> tuple[int, float] | None:
     """Return the first job before this one that exceeds the budget, and the watts it would add."""
     left_w = float(facts.state.clock[0].budget_w - facts.state.clock[0].power_w)
     for other, spot in facts.starts_without_budget.items():
@@ -46,7 +46,7 @@ def _first_beyond(facts: Inquiry, job_id: int) -> tuple[int, float] | None:
     return None
 
 
-def _until(facts: Inquiry, job_id: int, spot: Spot, numbers: dict[str, Any]) -> str:
+def _until(facts: QueueFacts, job_id: int, spot: Spot, numbers: dict[str, Any]) -> str:
     """Return what to wait for: power, or room on devices that the budget allows at all."""
     allowed = facts.pools_of(job_id)
     if spot.pool in allowed:
@@ -58,7 +58,7 @@ def _until(facts: Inquiry, job_id: int, spot: Spot, numbers: dict[str, Any]) -> 
     )
 
 
-def _raised(facts: Inquiry, job_id: int, numbers: dict[str, Any]) -> str:
+def _raised(facts: QueueFacts, job_id: int, numbers: dict[str, Any]) -> str:
     """Return the budget with which the job would start now, after those before it."""
     needed_w = float(facts.state.clock[0].power_w)
     for other, spot in facts.starts_without_budget.items():
@@ -69,7 +69,7 @@ def _raised(facts: Inquiry, job_id: int, numbers: dict[str, Any]) -> str:
     return ""
 
 
-def _capped(facts: Inquiry, probe: PlacementProbe, numbers: dict[str, Any]) -> str:
+def _capped(facts: QueueFacts, probe: PlacementProbe, numbers: dict[str, Any]) -> str:
     """Return the weakest cap on new starts with which the job would start now."""
     for level in range(1, CAP_LEVELS):
         cap = round(1 - 0.05 * level, 2)

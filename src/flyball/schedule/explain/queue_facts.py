@@ -64,7 +64,7 @@ class Account:
         return self.used_milli + self.asks_milli > self.quota_milli
 
 
-class Inquiry:
+class QueueFacts:
     """Derives facts from one state right after a decision, each once on demand."""
 
     def __init__(self, state: State, knobs: Knobs, names: Names) -> None:

@@ -8,12 +8,12 @@ from flyball.core.accounts import NO_LIMIT_MILLI
 from flyball.core.codes import Status
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.schedule.explain.answer import Explanation, explanation, request_text, smaller
-from flyball.schedule.explain.queue_facts import Account, Inquiry
+from flyball.schedule.explain.queue_facts import Account, QueueFacts
 from flyball.schedule.explain.whatif import PlacementProbe, Spot
 from flyball.schedule.explain.wording import counted
 
 
-def beyond_limit(facts: Inquiry, job_id: int, probe: PlacementProbe) -> Explanation | None:
+def beyond_limit(facts: QueueFacts, job_id: int, probe: PlacementProbe) -> Explanation | None:
     """Explain that the tenant may not use that much more; None if it may."""
     account = facts.account(job_id)
     if account.used_milli + account.asks_milli <= account.limit_milli:
@@ -39,7 +39,7 @@ def beyond_limit(facts: Inquiry, job_id: int, probe: PlacementProbe) -> Explanat
 
 
 def _fewer(
-    facts: Inquiry, job_id: int, probe: PlacementProbe, account: Account, numbers: dict[str, Any]
+    facts: QueueFacts, job_id: int, probe: PlacementProbe, account: Account, numbers: dict[str, Any]
 ) -> str:
     """Return the smaller gang that the limit still allows, if it would find a place."""
     left_milli = account.limit_milli - account.used_milli
@@ -54,7 +54,7 @@ def _fewer(
     )
 
 
-def after_others(facts: Inquiry, job_id: int, spot: Spot) -> Explanation:
+def after_others(facts: QueueFacts, job_id: int, spot: Spot) -> Explanation:
     """Explain that the job fits, but others come first in the next decision."""
     account = facts.account(job_id)
     why = (
@@ -68,7 +68,7 @@ def after_others(facts: Inquiry, job_id: int, spot: Spot) -> Explanation:
 
 
 def nothing_to_take_back(
-    facts: Inquiry, job_id: int, probe: PlacementProbe, room: Explanation
+    facts: QueueFacts, job_id: int, probe: PlacementProbe, room: Explanation
 ) -> Explanation:
     """Explain that there is no room (`room` has the reason) and that rounds make none."""
     account = facts.account(job_id)
@@ -96,7 +96,7 @@ def nothing_to_take_back(
     )
 
 
-def _within(facts: Inquiry, account: Account, numbers: dict[str, Any]) -> str:
+def _within(facts: QueueFacts, account: Account, numbers: dict[str, Any]) -> str:
     """Return what would bring a job that borrows within the quota."""
     if account.asks_milli > account.quota_milli:
         numbers["quota_at_least"] = -(-account.asks_milli // MILLI_PER_DEVICE)
@@ -109,7 +109,7 @@ def _within(facts: Inquiry, account: Account, numbers: dict[str, Any]) -> str:
     )
 
 
-def _borrowed(facts: Inquiry, job_id: int) -> tuple[int, int]:
+def _borrowed(facts: QueueFacts, job_id: int) -> tuple[int, int]:
     """Return the borrowed devices in the pools of a job, and how many jobs hold them."""
     state, pools = facts.state, facts.pools_of(job_id)
     running = (state.runs.status == Status.RUNNING).nonzero()[0]
@@ -126,7 +126,7 @@ def _borrowed(facts: Inquiry, job_id: int) -> tuple[int, int]:
     return -(-milli // MILLI_PER_DEVICE), holders
 
 
-def _standing(facts: Inquiry, account: Account) -> str:
+def _standing(facts: QueueFacts, account: Account) -> str:
     used, quota = _devices(account.used_milli), _devices(account.quota_milli)
     uses = f"tenant {account.name} uses {used}"
     if account.used_milli <= account.quota_milli:

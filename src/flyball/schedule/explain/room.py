@@ -15,12 +15,12 @@ from flyball.schedule.explain.answer import (
     wait_text,
 )
 from flyball.schedule.explain.host import host_full, host_text
-from flyball.schedule.explain.queue_facts import Inquiry, Room
+from flyball.schedule.explain.queue_facts import QueueFacts, Room
 from flyball.schedule.explain.whatif import PlacementProbe, would_run
 from flyball.schedule.explain.wording import are, counted, listed
 
 
-def no_room(facts: Inquiry, job_id: int, probe: PlacementProbe) -> Explanation:
+def no_room(facts: QueueFacts, job_id: int, probe: PlacementProbe) -> Explanation:
     """Explain why no pool that could run the job has room for it."""
     room, job = facts.room(job_id), facts.state.jobs[job_id]
     if room.down and (not room.could_hold or job_id in facts.starts_if_repaired):
@@ -41,7 +41,7 @@ def _numbers(room: Room) -> dict[str, Any]:
     return numbers | ({"nodes_down": len(room.down)} if room.down else {})
 
 
-def _of_total(facts: Inquiry, job_id: int, room: Room) -> str:
+def _of_total(facts: QueueFacts, job_id: int, room: Room) -> str:
     """Return `needs 8 of the 64 devices it can run on (V100)`."""
     job, pools = facts.state.jobs[job_id], facts.pools_of(job_id)
     if job.devices == 0:
@@ -57,7 +57,7 @@ def _of_total(facts: Inquiry, job_id: int, room: Room) -> str:
     return f"needs {job.devices} of the {room.total:,} {which}"
 
 
-def _nodes_down(facts: Inquiry, job_id: int, probe: PlacementProbe, room: Room) -> Explanation:
+def _nodes_down(facts: QueueFacts, job_id: int, probe: PlacementProbe, room: Room) -> Explanation:
     names = [facts.names.node(facts.state, node_id) for node_id in room.down]
     units = facts.names.units
     why = (
@@ -72,7 +72,7 @@ def _nodes_down(facts: Inquiry, job_id: int, probe: PlacementProbe, room: Room) 
     return explanation(facts, job_id, "nodes-down", why, remedies, **numbers)
 
 
-def _fragmented(facts: Inquiry, job_id: int, probe: PlacementProbe, room: Room) -> Explanation:
+def _fragmented(facts: QueueFacts, job_id: int, probe: PlacementProbe, room: Room) -> Explanation:
     job = facts.state.jobs[job_id]
     free = f"{room.free:,} are free"
     if room.most_in_pool < job.devices:
@@ -102,7 +102,7 @@ def _fragmented(facts: Inquiry, job_id: int, probe: PlacementProbe, room: Room) 
     return explanation(facts, job_id, "fragmented", why, remedies, **numbers)
 
 
-def _unsuitable(facts: Inquiry, job_id: int, probe: PlacementProbe) -> dict[int, str]:
+def _unsuitable(facts: QueueFacts, job_id: int, probe: PlacementProbe) -> dict[int, str]:
     """Return the pools that have room for the job but cannot run it, and why."""
     job, reasons = facts.state.jobs[job_id], {}
     for pool_id in sorted(set(range(len(facts.state.pools))) - set(facts.pools_of(job_id))):
@@ -123,7 +123,7 @@ def _unsuitable(facts: Inquiry, job_id: int, probe: PlacementProbe) -> dict[int,
 
 
 def _no_suitable(
-    facts: Inquiry, job_id: int, probe: PlacementProbe, room: Room, idle: dict[int, str]
+    facts: QueueFacts, job_id: int, probe: PlacementProbe, room: Room, idle: dict[int, str]
 ) -> Explanation:
     memory_mib = int(facts.state.jobs[job_id].memory_mib)
     reasons = listed(f"{facts.names.type(pool_id)} {why}" for pool_id, why in idle.items())
@@ -151,7 +151,7 @@ def _no_suitable(
 
 
 def no_free(
-    facts: Inquiry, job_id: int, probe: PlacementProbe, room: Room, more: str = ""
+    facts: QueueFacts, job_id: int, probe: PlacementProbe, room: Room, more: str = ""
 ) -> Explanation:
     """Explain that too few devices are free; `more` is a further clause."""
     numbers = _numbers(room)

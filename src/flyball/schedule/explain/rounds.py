@@ -14,7 +14,7 @@ from flyball.schedule.explain.answer import (
     smaller,
     wait_text,
 )
-from flyball.schedule.explain.queue_facts import Inquiry, Ints
+from flyball.schedule.explain.queue_facts import Ints, QueueFacts
 from flyball.schedule.explain.room import no_free
 from flyball.schedule.explain.whatif import PlacementProbe
 from flyball.schedule.explain.wording import ANOTHER_LEVEL_S, counted, listed, span_text
@@ -30,7 +30,7 @@ MEASURE = {
 """Meaning of a second of key, by order; `{unit}` is `core` or `GPU`."""
 
 
-def cannot_preempt(facts: Inquiry, job_id: int, probe: PlacementProbe) -> Explanation | None:
+def cannot_preempt(facts: QueueFacts, job_id: int, probe: PlacementProbe) -> Explanation | None:
     """Explain why no room is made for a job ahead of running ones; None if it is not ahead."""
     room = facts.room(job_id)
     if room.down and not room.could_hold:
@@ -45,7 +45,7 @@ def cannot_preempt(facts: Inquiry, job_id: int, probe: PlacementProbe) -> Explan
     return None
 
 
-def waits_for_round(facts: Inquiry, job_id: int) -> Explanation:
+def waits_for_round(facts: QueueFacts, job_id: int) -> Explanation:
     """Explain that the next round will start the job."""
     preempted = [facts.names.job(victim) for victim in facts.next_round[job_id]]
     in_us, units = facts.next_round_us - facts.now_us, facts.names.units
@@ -57,7 +57,7 @@ def waits_for_round(facts: Inquiry, job_id: int) -> Explanation:
 
 
 def _not_far_enough(
-    facts: Inquiry, job_id: int, probe: PlacementProbe, behind: Ints, running: int
+    facts: QueueFacts, job_id: int, probe: PlacementProbe, behind: Ints, running: int
 ) -> Explanation:
     knobs, gaps_s = facts.knobs, facts.keys_then[behind] - facts.keys[job_id]
     far = behind[gaps_s > knobs.margin_s]
@@ -88,7 +88,7 @@ def _not_far_enough(
     return explanation(facts, job_id, "not-far-enough-ahead", why, remedies, **numbers)
 
 
-def _promotion(facts: Inquiry, job_id: int, numbers: dict[str, Any]) -> str:
+def _promotion(facts: QueueFacts, job_id: int, numbers: dict[str, Any]) -> str:
     """Return when a job in a lower queue goes back to the first queue, if it still waits."""
     knobs, run, job = facts.knobs, facts.state.runs[job_id], facts.state.jobs[job_id]
     if knobs.order != Order.ATTAINED or not knobs.promote:
@@ -104,7 +104,7 @@ def _promotion(facts: Inquiry, job_id: int, numbers: dict[str, Any]) -> str:
     return f"wait: in about {span_text(in_us)} it goes back to the first queue (promote)"
 
 
-def _too_little(facts: Inquiry, job_id: int, far: Ints, numbers: dict[str, Any]) -> str:
+def _too_little(facts: QueueFacts, job_id: int, far: Ints, numbers: dict[str, Any]) -> str:
     """Return why the jobs that would give way do not make enough room."""
     began_us = facts.state.runs.since_us[far]
     young = far[facts.next_round_us - began_us < to_us(facts.knobs.round_s)]
@@ -123,7 +123,7 @@ def _come(count: int) -> str:
     return f"{count} comes" if count == 1 else f"{count} come"
 
 
-def _gap(facts: Inquiry, seconds: float) -> str:
+def _gap(facts: QueueFacts, seconds: float) -> str:
     if seconds >= ANOTHER_LEVEL_S:
         return "a level of the queue"
     measure = MEASURE[facts.knobs.order].format(unit=facts.names.unit)

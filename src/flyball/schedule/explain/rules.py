@@ -9,12 +9,12 @@ from flyball.core.knobs import Place
 from flyball.core.units import duration_text, to_s
 from flyball.schedule.explain.answer import Explanation, explanation, smaller, wait_text
 from flyball.schedule.explain.power import power_budget
-from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.whatif import PlacementProbe, Spot
 from flyball.schedule.explain.wording import are, at_most_text, listed, span_text
 
 
-def forbidden(facts: Inquiry, job_id: int, probe: PlacementProbe) -> Explanation | None:
+def forbidden(facts: QueueFacts, job_id: int, probe: PlacementProbe) -> Explanation | None:
     """Explain which rule forbids a job for which there is room; None if there is none.
 
     Each rule is lifted alone, then all of them together.
@@ -42,7 +42,7 @@ def forbidden(facts: Inquiry, job_id: int, probe: PlacementProbe) -> Explanation
 
 
 def _would_delay_head(
-    facts: Inquiry, job_id: int, probe: PlacementProbe, spot: Spot
+    facts: QueueFacts, job_id: int, probe: PlacementProbe, spot: Spot
 ) -> Explanation:
     clock, job, run = facts.state.clock[0], facts.state.jobs[job_id], facts.state.runs[job_id]
     figures = probe.figures(spot.pool)
@@ -82,7 +82,9 @@ def _wait_for_head(in_us: int) -> str:
     return f"wait until the first has started{when}"
 
 
-def _held_for_faster(facts: Inquiry, job_id: int, probe: PlacementProbe, spot: Spot) -> Explanation:
+def _held_for_faster(
+    facts: QueueFacts, job_id: int, probe: PlacementProbe, spot: Spot
+) -> Explanation:
     run_us = {pool_id: probe.figures(pool_id).run_us for pool_id in facts.pools_of(job_id)}
     best = min(run_us, key=lambda pool_id: (run_us[pool_id], pool_id))
     hold_s, longer_us = facts.knobs.hold_s, run_us[spot.pool] - run_us[best]

@@ -10,11 +10,11 @@ from flyball.core.codes import Status
 from flyball.core.knobs import Backfill
 from flyball.core.units import duration_text, to_s
 from flyball.schedule.explain.answer import NOTHING_TO_DO, Explanation, explanation
-from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.wording import counted, span_text
 
 
-def waits_for_turn(facts: Inquiry, job_id: int) -> Explanation:
+def waits_for_turn(facts: QueueFacts, job_id: int) -> Explanation:
     """Explain that others are further behind their shares, or that the job has none yet."""
     state = facts.state
     pools = len(state.pools)

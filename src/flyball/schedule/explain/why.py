@@ -23,7 +23,7 @@ from flyball.schedule.explain.answer import (
 )
 from flyball.schedule.explain.held import array_limit, does_not_wait, waits_for_jobs
 from flyball.schedule.explain.power import power_budget
-from flyball.schedule.explain.queue_facts import Inquiry
+from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.quota import after_others, beyond_limit, nothing_to_take_back
 from flyball.schedule.explain.room import no_room
 from flyball.schedule.explain.rounds import cannot_preempt, waits_for_round
@@ -35,17 +35,17 @@ from flyball.schedule.explain.wording import Names, at_most_text, counted, span_
 
 def explain(state: State, knobs: Knobs, job: int, names: Names | None = None) -> Explanation:
     """Explain why this job waits (or that it does not), in a state right after a decision."""
-    return explain_by(Inquiry(state, knobs, names or Names()), job)
+    return explain_by(QueueFacts(state, knobs, names or Names()), job)
 
 
 def explain_pending(state: State, knobs: Knobs, names: Names | None = None) -> list[Explanation]:
     """Explain why each waiting job waits: those in the queue, in its order, then held ones."""
-    facts = Inquiry(state, knobs, names or Names())
+    facts = QueueFacts(state, knobs, names or Names())
     held = (state.runs.status == Status.HELD).nonzero()[0]
     return [explain_by(facts, int(job_id)) for job_id in [*facts.order, *held]]
 
 
-def explain_by(facts: Inquiry, job_id: int) -> Explanation:
+def explain_by(facts: QueueFacts, job_id: int) -> Explanation:
     """Explain why this job waits, with facts that several jobs of a state share."""
     status = facts.state.runs[job_id].status
     if status == Status.HELD:
@@ -86,7 +86,7 @@ def explain_by(facts: Inquiry, job_id: int) -> Explanation:
     return cannot_preempt(facts, job_id, probe) or no_room(facts, job_id, probe)
 
 
-def _behind_head(facts: Inquiry, job_id: int, probe: PlacementProbe) -> Explanation:
+def _behind_head(facts: QueueFacts, job_id: int, probe: PlacementProbe) -> Explanation:
     head, place = facts.head, facts.place_of(job_id)
     of_head = explain_by(facts, head)
     why = (
@@ -114,7 +114,7 @@ def _lower(text: str) -> str:
 
 
 def _overtake(
-    facts: Inquiry, job_id: int, probe: PlacementProbe, where: str, numbers: dict[str, Any]
+    facts: QueueFacts, job_id: int, probe: PlacementProbe, where: str, numbers: dict[str, Any]
 ) -> str:
     """Return what would put the job first in the queue."""
     job, gap_s = facts.state.jobs[job_id], key_of(facts, job_id) - float(facts.keys[facts.head])
@@ -135,7 +135,7 @@ def _overtake(
     return ""
 
 
-def _beyond_depth(facts: Inquiry, job_id: int, spot: Spot) -> Explanation:
+def _beyond_depth(facts: QueueFacts, job_id: int, spot: Spot) -> Explanation:
     depth, needed = facts.knobs.depth, facts.depth_for(job_id)
     where = spot.text(facts.state, facts.names)
     why = (
@@ -148,7 +148,7 @@ def _beyond_depth(facts: Inquiry, job_id: int, spot: Spot) -> Explanation:
     )
 
 
-def _next_decision(facts: Inquiry, job_id: int, spot: Spot) -> Explanation:
+def _next_decision(facts: QueueFacts, job_id: int, spot: Spot) -> Explanation:
     where = spot.text(facts.state, facts.names)
     why = f"fits now {where}: room came free in or after the last decision"
     numbers = {}

@@ -33,10 +33,10 @@ from flyball.core.cluster import (
     MAX_DEVICES_PER_NODE,
     MAX_POOLS,
     Cluster,
+    DefinedType,
     ModelSpeed,
     Network,
     NodeGroup,
-    OwnType,
     Tenant,
 )
 from flyball.core.errors import BadInput, UnknownName
@@ -146,7 +146,7 @@ def _device(fields: dict[str, Any], key: str, where: str) -> str:
         raise BadInput(f"{where}: {unknown}") from None
 
 
-def _types(content: Any, where: str) -> tuple[OwnType, ...]:
+def _types(content: Any, where: str) -> tuple[DefinedType, ...]:
     """Return the device types a file describes, and add them to the catalogue."""
     if content is None:
         return ()
@@ -163,7 +163,7 @@ def _types(content: Any, where: str) -> tuple[OwnType, ...]:
     return types
 
 
-def _type(name: str, row: Any, where: str) -> OwnType:
+def _type(name: str, row: Any, where: str) -> DefinedType:
     fields = _mapping(row, where, TYPE_KEYS)
     if "like" not in fields:
         raise BadInput(f"{where} has no 'like'", "name the type it is nearest to, e.g. like: A100")
@@ -179,7 +179,7 @@ def _type(name: str, row: Any, where: str) -> OwnType:
     }
     if figures.get("idle_w", 0.0) >= figures.get("peak_w", catalogue.get(like).peak_w):
         raise BadInput(f"{where}: idle_w is not below peak_w", "swap or correct them")
-    return OwnType(
+    return DefinedType(
         name=_text({"name": name}, "name", where, ""),
         like=like,
         speed=_number(fields, "speed", where, 1.0, 0.001, 1000.0),
