@@ -70,7 +70,7 @@ def examine(state: Path | None = None) -> Iterator[Finding]:
     yield from _control_plane(state)
     yield _cgroup()
     yield _program("slurm", ("sinfo", "--version"), "needed only to drive a Slurm cluster")
-    yield _package("ray", "needed only for Ray clusters: pip install 'flyball[ray]'")
+    yield _package("ray", "not needed: Ray clusters are not supported yet")
     yield _package("torch", "needed only for learning: pip install 'flyball[learn]'")
     yield _browser()
     yield _data()
