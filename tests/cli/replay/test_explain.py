@@ -165,13 +165,14 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
         ("30m", 1800),
         ("2min", 120),
         ("2D", 172800),
+        ("1h30m", 5400),
     ],
 )
 def test_times(text: str, seconds: float) -> None:
     assert seconds_of(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "h", "-5", "nan", "inf", "1e300", "3w", "1h30m"])
+@pytest.mark.parametrize("text", ["", "h", "-5", "nan", "inf", "1e300", "3w", "1h30x"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(BadInput):
         seconds_of(text)
