@@ -34,6 +34,9 @@ ACTIONS = {
     Reason.WOKEN: "wake",
     Reason.MOVED: "move",
     Reason.SCALED: "replicas",
+    Reason.LET_IN: "start",
+    Reason.OVERDUE: "start",
+    Reason.YIELDED: "preempt",
 }
 ASLEEP, AWAKE = "asleep", "awake"
 
@@ -48,7 +51,7 @@ class Adjustment:
     Attributes:
         time_s: since the clock's origin, as the trace has it.
         subject: the job, the node or the service.
-        action: resize, move, start, share, part, cap, sleep, wake or replicas.
+        action: resize, move, start, preempt, share, part, cap, sleep, wake or replicas.
         before, after: where it was and where it is now.
         reason: token.
         sentence: the reason for people.

@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "guide" / "clusters.md"
 
 @pytest.fixture(autouse=True)
 def _no_types_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "_own", {})
+    monkeypatch.setattr(catalogue, "_defined", {})
 
 
 def example() -> str:
@@ -83,7 +83,7 @@ def test_types_travel_with_the_cluster_to_another_process(
     path = tmp_path / "mine.yaml"
     path.write_text(example())
     sent = pickle.dumps(load_cluster(path))
-    monkeypatch.setattr(catalogue, "_own", {})  # as a new process begins
+    monkeypatch.setattr(catalogue, "_defined", {})  # as a new process begins
     cluster = pickle.loads(sent)
     workload = Workload.of("one", [0], [10.0], devices=[1])
     (fifo,) = policy_settings("fifo", [])
