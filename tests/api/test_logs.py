@@ -155,7 +155,7 @@ def test_what_goes_wrong_in_a_stream(
     def broken(job: object) -> dict[str, Any]:
         raise Unavailable("the disk is gone", "find it")
 
-    monkeypatch.setattr(running.plane, "view", broken)
+    monkeypatch.setattr(running.plane.ask, "view", broken)
     running.step(10)
     received = follow(client, f"{JOBS}/1/logs?follow=true")
     assert (received[-1].event, json.loads(received[-1].data)["remedy"]) == ("error", "find it")

@@ -205,7 +205,7 @@ def test_errors_of_our_own(
     def full(*args: object) -> list[int]:
         raise Unavailable("the disk is full", "make room")
 
-    monkeypatch.setattr(world.plane, "nodes", broken)
+    monkeypatch.setattr(world.plane.ask, "nodes", broken)
     monkeypatch.setattr(world.plane, "submit", full)
     with caplog.at_level(logging.CRITICAL):
         problem = refused(client.get("/api/v1/nodes"), 500, "internal-error")

@@ -106,7 +106,7 @@ def test_health(world: World, client: httpx.Client, monkeypatch: pytest.MonkeyPa
     health = client.get("/api/v1/healthz").json()
     assert health["ok"] and "journal" in health["checks"]
     ill = {"ok": False, "checks": {"journal": "the disk is full"}}
-    monkeypatch.setattr(world.plane, "health", lambda: ill)
+    monkeypatch.setattr(world.plane.ask, "health", lambda: ill)
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json()) == (503, {"ok": False})
     answer = client.get("/api/v1/healthz")

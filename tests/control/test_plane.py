@@ -397,7 +397,7 @@ def test_peak_is_never_below_what_was_shown(rig: Rig, monkeypatch: pytest.Monkey
     rig.finish()
     end = {"max_rss_mib": 32.0, "peak_mib": 32.0, "peak_by": "process"}
     ended = replace(rig.plane.ask.job(job), values=end)
-    monkeypatch.setattr(rig.plane, "job", lambda _number: ended)
+    monkeypatch.setattr(rig.plane.ask, "job", lambda _number: ended)
     found = rig.plane.ask.receipt(job)
     assert (found["peak_mib"], found["max_rss_mib"]) == (43.0, 32.0)
     assert found["suggestion"]["memory_mib"] == 64

@@ -124,7 +124,7 @@ def test_an_ill_plane_still_answers(
     world: World, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ill = {"ok": False, "checks": {"journal": "full"}}
-    monkeypatch.setattr(world.plane, "health", lambda: ill)
+    monkeypatch.setattr(world.plane.ask, "health", lambda: ill)
     assert client.health() == ill
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +164,20 @@ def test_live_jobs_start_when_the_twin_says(tmp_path: Path, policy: str) -> None
     assert np.abs(starts - expected).max() < 1e-5
     assert (expected - work.submit_us / 1e6).max() > 10, "some job had to wait"
     assert rig.verdict().differing == []
+
+
+def test_high_descriptors_can_be_listened_to(world: World) -> None:
+    """A process with many connections has descriptors beyond what select() takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2000:
+        pytest.skip(f"at most {hard} descriptors here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+    event = os.eventfd(1)
+    high = fcntl.fcntl(event, fcntl.F_DUPFD, 1500)
+    try:
+        world.engine.listen_to(high)
+        assert world.engine.wait(60.0) is True
+    finally:
+        os.close(high)
+        os.close(event)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

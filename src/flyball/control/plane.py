@@ -48,8 +48,9 @@ from flyball.control.recover import give_up_unfit, reconcile
 from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, JobSpec
 from flyball.core.knobs import Knobs
+from flyball.core.learning import RunTimeLearner
 from flyball.core.live import Event, EventKind
-from flyball.core.protocols import Engine, RunTimeLearner
+from flyball.core.protocols import Engine
 from flyball.core.units import US_PER_S
 
 JOURNAL = "journal.db"

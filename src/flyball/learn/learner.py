@@ -1,4 +1,4 @@
-"""Everything the worker process learns from the journal's jobs, behind `core.protocols.Learner`.
+"""Everything the worker process learns from the journal's jobs, behind `core.learning.Learner`.
 
 | message | holds |
 |---|---|
@@ -15,7 +15,7 @@ from typing import Any
 
 from flyball.core.job_facts import RunTime, SizeChange
 from flyball.core.jobs import Job, JobSpec
-from flyball.core.protocols import Message
+from flyball.core.learning import Message
 from flyball.core.units import US_PER_S
 from flyball.learn import fit_process
 from flyball.learn.loads import ClusterLoads

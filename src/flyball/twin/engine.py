@@ -150,7 +150,10 @@ class VirtualEngine:
     def wait(self, timeout_s: float) -> bool:
         """Block until something happens (the clock is real) or for `timeout_s`."""
         left_s = max(0.0, (self.next_us - self._now_us()) / US_PER_S)
-        readable = select.select(self._listened, (), (), min(timeout_s, left_s))[0]
+        poll = select.poll()  # select() fails for descriptors from 1024 on
+        for descriptor in self._listened:
+            poll.register(descriptor, select.POLLIN)
+        readable = poll.poll(1e3 * min(timeout_s, left_s))
         return bool(readable) or left_s <= timeout_s
 
     def listen_to(self, descriptor: int) -> None:

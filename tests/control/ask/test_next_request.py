@@ -107,5 +107,5 @@ def test_reported_progress_reaches_the_receipt(
     rig.plane.progress.hear(job, {"step": 620.0, "total_steps": 1000.0})
     rig.finish()
     timed_out = replace(ended(JobState.TIMEOUT, limit_s=1800.0), id=job)
-    monkeypatch.setattr(rig.plane, "job", lambda _number: timed_out)
+    monkeypatch.setattr(rig.plane.ask, "job", lambda _number: timed_out)
     assert rig.plane.ask.receipt(job)["suggestion"]["limit_s"] == 55 * 60

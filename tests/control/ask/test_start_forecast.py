@@ -100,7 +100,7 @@ def test_a_job_that_can_never_start_has_no_forecast(rig: Rig) -> None:
 
 
 def test_many_jobs_few_roll_outs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_forecast, "MOST_JOBS", 10)
+    monkeypatch.setattr(start_forecast, "FULL_ROLLOUTS_JOBS", 10)
     counts = []
 
     def counted(cluster: Any, view: Any, knobs: Any, now_us: int, draws: Any, *more: Any) -> Any:

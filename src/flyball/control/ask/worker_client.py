@@ -9,7 +9,7 @@ from flyball.control.ask.reported_steps import ReportedSteps
 from flyball.control.ask.start_bands import StartBands
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.journal.tickets import Ticket
-from flyball.core.protocols import Message
+from flyball.core.learning import Message
 
 NO_WORKER = "nothing is forecast: no worker runs beside this control plane"
 NO_MESSAGE = "the worker has not said anything yet"

@@ -32,8 +32,8 @@ from flyball.control.journal.history import History
 from flyball.control.journal.sql import JobQuery
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs
+from flyball.core.learning import Learner, Message
 from flyball.core.live import EventKind
-from flyball.core.protocols import Learner, Message
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 
 MODEL_FOLDER = "predict"
