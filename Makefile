@@ -1,7 +1,7 @@
 # One command each. Everything happens in .venv; nothing else on the machine is touched.
 #
 #   make up       the main job: a queue for this machine, in the foreground
-#   make test     every check, the same here and in CI
+#   make test     every check, the same here and in CI; `make quick` is its first tier
 #   make demo     a generated week on five mixed nodes under eight policies
 #   make install  set-up alone; does nothing when it is up to date
 
@@ -10,9 +10,11 @@ BIN := .venv/bin
 STAMP := .venv/installed
 TOOLS := .venv/tools
 JOBS ?= 2
-KERNEL := tests/core tests/physics tests/schedule tests/twin tests/contract
+QUICK := tests/core tests/physics tests/schedule tests/tune tests/learn tests/sdk \
+	tests/control/ask tests/control/decide tests/control/jobs tests/control/journal tests/control/notify
+COVERED := tests/twin tests/contract
 
-.PHONY: install up demo test lint types imports unit cover soak release-check lock clean
+.PHONY: install up demo test quick full lint types imports cover soak release-check lock clean
 
 install: $(STAMP)
 
@@ -35,7 +37,12 @@ up: $(STAMP)
 demo: $(STAMP)
 	$(BIN)/flyball demo --out demo-out
 
-test: lint types imports unit cover
+# Two tiers: `quick` shows most mistakes within minutes; `full` runs the rest.
+test: quick full cover
+
+quick: lint imports types $(TOOLS)
+	$(BIN)/coverage erase
+	$(BIN)/pytest -W error -n $(JOBS) --cov --cov-report= $(QUICK)
 
 lint: $(TOOLS)
 	$(BIN)/ruff check .
@@ -47,16 +54,14 @@ types: $(TOOLS)
 imports: $(TOOLS)
 	$(BIN)/lint-imports
 
-# Once as users run it, what is about the kernel with its coverage (which nearly doubles the time
-# of plain Python); then the marked tests with the compiler off, because coverage cannot see into
-# compiled functions.
-unit: $(TOOLS)
-	$(BIN)/coverage erase
-	$(BIN)/pytest -W error -n $(JOBS) --cov --cov-report= $(KERNEL)
-	$(BIN)/pytest -W error -n $(JOBS) $(KERNEL:%=--ignore=%)
+# The twin and the contracts with coverage (which nearly doubles the time of plain Python), all others
+# without; then the marked tests with the compiler off, since coverage cannot see into compiled code.
+full: quick
+	$(BIN)/pytest -W error -n $(JOBS) --cov --cov-append --cov-report= $(COVERED)
+	$(BIN)/pytest -W error -n $(JOBS) $(QUICK:%=--ignore=%) $(COVERED:%=--ignore=%)
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -W error -n $(JOBS) -m nojit --cov --cov-append --cov-report=
 
-cover: unit
+cover: full
 	@for part in core physics schedule twin; do \
 		echo "coverage of $$part"; \
 		$(BIN)/coverage report --include="src/flyball/$$part/*" --fail-under=90 || exit 1; \
