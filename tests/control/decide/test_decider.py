@@ -94,11 +94,12 @@ def test_a_view_with_unrecorded_events_leaves_no_trace(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.submit()
     decider: Decider = rig.plane.decider
+    events = [submitted(9, START_US + 1), about("cancel", 1, attempt=0)]
     with rig.plane.live_state.lock:
-        _view, ids = decider.look([submitted(9, START_US + 1), about("cancel", 1, attempt=0)])
+        _view, ids = decider.view_with(rig.plane.live_state.fold(events))
     assert ids.tolist() == [9]
     with rig.plane.live_state.lock:
-        assert decider.look(())[1].tolist() == [1]
+        assert decider.view_with({})[1].tolist() == [1]
 
 
 # From plans to events -----------------------------------------------------------------------

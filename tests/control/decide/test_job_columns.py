@@ -87,7 +87,7 @@ def test_trying_events_out_leaves_the_table_as_it_was(
     kept = Kept()
     kept.add(*events)
     before = kept.view()
-    seen = kept.decider.look(tried)
+    seen = kept.decider.view_with(kept.live_state.fold(tried))
     assert_same(kept.view(), before)
     assert_same(kept.view(), kept.fresh())
     kept.add(*tried)
@@ -96,7 +96,7 @@ def test_trying_events_out_leaves_the_table_as_it_was(
 
 def test_a_job_that_was_only_tried_does_not_affect_a_later_one() -> None:
     kept = Kept()
-    kept.decider.look([submitted(1, cpus=4)])
+    kept.decider.view_with(kept.live_state.fold([submitted(1, cpus=4)]))
     kept.add(submitted(1, cpus=1))
     assert kept.view()[0].workload.devices.tolist() == [1]
 

@@ -49,8 +49,8 @@ def test_the_first_jobs_of_each_shape_are_enough(policy: str, seed: int) -> None
     for number, event in enumerate(crowd(seed, 400), 1):
         live_state.absorb(number, live_state.fold([event]), [event])
     now_us = START_US + 10**9
-    some, some_ids = decider.look((), decider.most)
-    every, every_ids = decider.look(())
+    some, some_ids = decider.view_with({}, decider.most)
+    every, every_ids = decider.view_with({})
     assert len(every_ids) == 400
     assert len(some_ids) < 400
     plans = [

@@ -27,7 +27,7 @@ def explain_job(
     if job.state != JobState.PENDING:
         return {"id": job.id, "state": job.state.value, **_does_not_wait(job)}
     with live_state.lock:
-        view, ids = decider.look(())
+        view, ids = decider.view_with({})
         kept_back = decider.columns.kept_back()
         labels = {job_id: other.label for job_id, other in live_state.jobs.items()}
     at = ids.tolist().index(job.id) if job.id in ids else -1

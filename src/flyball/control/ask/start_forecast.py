@@ -129,8 +129,9 @@ class StartForecaster:
     def roll_out(self, hypothetical: Sequence[Event], now_us: int) -> Rolled:
         """Roll out every active job, and those of hypothetical events."""
         with self._live_state.lock:
-            view, ids = self._decider.look(hypothetical)
-            jobs = {**self._live_state.jobs, **self._live_state.fold(hypothetical)}
+            changes = self._live_state.fold(hypothetical)
+            view, ids = self._decider.view_with(changes)
+            jobs = {**self._live_state.jobs, **changes}
         if not len(ids):
             return Rolled({}, {})
         cluster, knobs = self._decider.cluster, self._decider.knobs

@@ -74,7 +74,7 @@ class QueueSnapshot:
         with live_state.lock:
             self.seq, self.now_us = live_state.seq, now_us
             # Two more of a shape than can start: the head of the queue and one behind it are left.
-            view, ids = decider.look((), decider.most + 2)
+            view, ids = decider.view_with({}, decider.most + 2)
             self._kept_back = decider.columns.kept_back()
             self._jobs = [live_state.jobs[job_id] for job_id in ids.tolist()]
         self._status: list[int] = []

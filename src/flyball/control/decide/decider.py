@@ -87,8 +87,8 @@ class Decider:
             freed = any(event["kind"] in FREEING for event in unrecorded)
             if not (freed or is_round or tunes or self._wishes_seen != self._wishes_decided):
                 return None
-            view, ids = self.look(unrecorded, self.most)
             changes = self.live_state.fold(unrecorded)
+            view, ids = self.view_with(changes, self.most)
             jobs: Mapping[int, Job] = ChainMap(changes, self.live_state.jobs)
             busy = list({**self.live_state.busy, **changes}.values())
         running, making_room = len(np.unique(view.row_job)), _is_making_room(busy)
@@ -135,14 +135,13 @@ class Decider:
         snapshot = Snapshot(self.cluster, view, self.knobs, now_us)
         return snapshot, listed(snapshot.decide(is_round), ids), digest
 
-    def look(self, unrecorded: Sequence[Event], most: int = 0) -> tuple[View, Any]:
-        """Return the view with unrecorded events applied. Hold the lock of the live state.
+    def view_with(self, changes: Mapping[int, Job], most: int = 0) -> tuple[View, Any]:
+        """Return the view of the live state with changed jobs. Hold the lock of the live state.
 
         Args:
-            unrecorded: events that the live state does not hold yet.
+            changes: jobs as unrecorded events leave them (`LiveState.fold`).
             most: see `JobColumns.view`; decisions use `self.most`.
         """
-        changes = self.live_state.fold(unrecorded)
         before = {
             job_id: self.live_state.jobs[job_id]
             for job_id in changes

@@ -86,7 +86,8 @@ class Verifier:
         self._absorb(int(event["seen"]))
         first = len(self._waiting) - int(event["own"])
         unrecorded = [waiting for _seq, waiting in self._waiting[first:]]
-        view, ids = self._decider.look(unrecorded, self._decider.most)
+        changes = self._live_state.fold(unrecorded)
+        view, ids = self._decider.view_with(changes, self._decider.most)
         now_us, is_round = int(event["time_us"]), bool(event["is_round"])
         snapshot, plan, digest = self._decider.make(view, ids, now_us, is_round)
         self.verdict.decisions += 1
