@@ -22,7 +22,7 @@ Resume = Annotated[
     typer.Option(
         "--resume",
         metavar="FILE",
-        help="Keep what is finished in this file; what is there already is not measured again.",
+        help="Keep finished parts in this file; parts that are already there are not repeated.",
     ),
 ]
 
