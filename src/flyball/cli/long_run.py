@@ -55,7 +55,7 @@ def kept_results(resume: Path | None, command: str) -> Iterator[RunFile]:
         except BaseException as error:
             # A command whose parts did not all run ends with Exit; it can be resumed too.
             if runs.records and not (isinstance(error, typer.Exit) and not error.exit_code):
-                note(f"{len(runs.records)} finished pieces are kept; go on with --resume {path}")
+                note(f"{len(runs.records)} finished pieces are kept; continue with --resume {path}")
             elif resume is None:
                 path.unlink()
             raise

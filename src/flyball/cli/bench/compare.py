@@ -119,7 +119,7 @@ def _run(
             )
         except KeyboardInterrupt:
             count = len(runs.records) - before
-            note(f"broken off after {count} new runs, kept in {path}; the same command goes on")
+            note(f"interrupted after {count} new runs, kept in {path}; run it again to continue")
             raise
 
 

@@ -70,7 +70,7 @@ def tune(
         return
     if joined or any(value is not None for value in (workloads, load, seeds)):
         raise BadInput(
-            "--workloads, --joined, --load and --seeds say how families are run",
+            "--workloads, --joined, --load and --seeds apply to families only",
             "name one with --family, or --family all",
         )
     from flyball.bench.tune.parts import PARTS, figure_of, run
