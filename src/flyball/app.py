@@ -274,7 +274,7 @@ def build_live(
 
     if policy.allocator is not None:
         raise BadInput(
-            f"policy {policy.name} sets target shares, which only replays realise as yet",
+            f"policy {policy.name} sets target shares, which only replays support so far",
             "use easy, srtf, fair, tuned, ...; `flyball policies` lists them",
         )
     clock = LiveClock()

@@ -175,7 +175,7 @@ def test_a_damaged_file_is_refused(kept: Kept, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"is damaged .*sqlite3 journal\.db \.recover"):
         Journal(path, lambda events: {})
     backup.write_bytes(intact)
-    with pytest.raises(BadInput, match=r"is damaged .*put back journal\.db\.before-0002"):
+    with pytest.raises(BadInput, match=r"is damaged .*restore journal\.db\.before-0002"):
         Journal(path, lambda events: {})
     path.write_text("This is no database at all. " * 200)
     with pytest.raises(BadInput, match=r"is damaged .*not a database"):

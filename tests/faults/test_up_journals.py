@@ -122,7 +122,7 @@ def test_up_refuses_a_damaged_journal_in_one_line(
     state: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(state / "journal.db")
-    check_refused(state, "journal.db is damaged", "put back")
+    check_refused(state, "journal.db is damaged", "restore")
 
 
 @pytest.mark.parametrize("damage", [forget_version, garble_event])
@@ -155,7 +155,7 @@ def test_doctor_says_that_a_journal_is_damaged(state: Path) -> None:
     assert finding(state)["state"] == "ok"
     cut(state / "journal.db")
     damaged_finding = finding(state)
-    assert (damaged_finding["state"], "put back" in damaged_finding["remedy"]) == ("damaged", True)
+    assert (damaged_finding["state"], "restore" in damaged_finding["remedy"]) == ("damaged", True)
 
 
 def finding(state: Path) -> dict[str, str]:

@@ -98,7 +98,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 def test_counters_say_why_they_are_not_there(tmp_path: Path) -> None:
     counters = Counters.open(frozen(tmp_path), [PerfEvent("none_total", 99, 99)])
-    assert "perf_event_open says" in counters.about["absent"]
+    assert "perf_event_open reports" in counters.about["absent"]
     assert "perf_event_paranoid is 2" in counters.about["absent"]
 
 

@@ -140,7 +140,7 @@ def test_errors(world: World, client: Client) -> None:
         client.submit(["a"], cpus=0)
     assert wrong.value.errors[0]["where"] == "cpus"
     for odd in ("../nodes", "1/why", "", "\N{FULLWIDTH DIGIT ONE}"):
-        with pytest.raises(ApiError, match="is no job id"):
+        with pytest.raises(ApiError, match="is not a job id"):
             client.job(odd)
     with pytest.raises(ApiError, match="no job 99"):
         list(client.logs(99))

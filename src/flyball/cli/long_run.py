@@ -22,7 +22,7 @@ Resume = Annotated[
     typer.Option(
         "--resume",
         metavar="FILE",
-        help="Keep what is finished in this file; what is there already is not measured again.",
+        help="Keep finished parts in this file; parts that are already there are not repeated.",
     ),
 ]
 
@@ -55,7 +55,7 @@ def kept_results(resume: Path | None, command: str) -> Iterator[RunFile]:
         except BaseException as error:
             # A command whose parts did not all run ends with Exit; it can be resumed too.
             if runs.records and not (isinstance(error, typer.Exit) and not error.exit_code):
-                note(f"{len(runs.records)} finished pieces are kept; go on with --resume {path}")
+                note(f"{len(runs.records)} finished pieces are kept; continue with --resume {path}")
             elif resume is None:
                 path.unlink()
             raise

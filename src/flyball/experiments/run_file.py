@@ -80,7 +80,7 @@ class RunFile:
                 damaged.append(row)
         if damaged and note is not None:
             rows = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
-            note(f"note: {path} row {rows} is damaged; that run is made again")
+            note(f"note: {path} row {rows} is damaged; that run is repeated")
 
     def append(self, record: Record) -> None:
         """Append a run."""

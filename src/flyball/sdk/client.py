@@ -322,7 +322,7 @@ def _not_a_list(command: str) -> ApiError:
     except ValueError:  # an unclosed quote
         arguments = command.split()
     return ApiError(
-        422, f"the command is the text {command!r}, not a list of arguments",
+        422, f"the command is the string {command!r}, not a list of arguments",
         f'write submit({arguments!r}), or submit(["/bin/sh", "-c", TEXT]) for a shell', "bad-input",
     )  # fmt: skip
 
@@ -350,7 +350,7 @@ def _path(id: JobId) -> str:
     """
     text = str(id)
     if not text.replace("_", "", 1).isdigit() or not text.isascii():
-        raise ApiError(422, f"{text!r} is no job id", "write e.g. 12, or 12_3", "bad-input")
+        raise ApiError(422, f"{text!r} is not a job id", "write e.g. 12, or 12_3", "bad-input")
     return text
 
 

@@ -235,5 +235,5 @@ def test_command(
 def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="unknown part 'cycle'; did you mean 'cycles'"):
         command("--only", "cycle")
-    with pytest.raises(BadInput, match="is no folder that can be written to"):
+    with pytest.raises(BadInput, match="is not a folder that can be written to"):
         command("--folder", str(tmp_path / "none"))

@@ -106,7 +106,7 @@ def test_control_c_keeps_what_is_done(
     monkeypatch.setattr(ComparePlan, "run", interrupted)
     arguments = [*COMPARE, "--policies", "fifo-skip,fifo", "--out", str(tmp_path)]
     assert run(arguments) == 130
-    assert "broken off after 3 new runs" in capsys.readouterr().err
+    assert "interrupted after 3 new runs" in capsys.readouterr().err
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 3
     assert not (tmp_path / "compare.json").exists()
     assert run(arguments) == 0

@@ -119,7 +119,7 @@ def test_what_does_less_than_in_slurm_is_said_with_its_line(header: str, note: s
         ("--mem=lots", "job.sh line 2: --mem: 'lots' is not a size; use MiB"),
         ("--cpus-per-task=x",
          "job.sh line 2: --cpus-per-task: 'x' is not valid; use a whole number"),
-        ("--cpus-per-gpu=4", "job.sh line 2: --cpus-per-gpu: no GPUs are asked for; add --gpus"),
+        ("--cpus-per-gpu=4", "job.sh line 2: --cpus-per-gpu: no GPUs are requested; add --gpus"),
         ("--begin=now-1hour", "job.sh line 2: --begin: 'now-1hour' is not a start time"),
         ("--dependency=singleton",
          "job.sh line 2: --dependency: dependency 'singleton' is not supported; use afterany:ID"),

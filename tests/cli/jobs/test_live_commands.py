@@ -206,7 +206,7 @@ def test_the_queue_and_cancelling(ask: Ask) -> None:
         time.sleep(0.05)
     table = ask("queue")
     assert f"{array}_[0-2]" in table
-    assert f"flyball why {array}_0 says why {array}_0 waits." in table
+    assert f"flyball why {array}_0 explains why {array}_0 waits." in table
     assert [job["id"] for job in json.loads(ask("queue", "-n", "other", "--json"))] == [other]
     assert [job["id"] for job in json.loads(ask("queue", "-t", "R", "--json"))] == [first]
     assert json.loads(ask("queue", "--all", "--limit", "1", "--json"))[0]["id"] == other

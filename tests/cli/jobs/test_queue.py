@@ -101,7 +101,7 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown[0].split() == [
         *("job", "name", "user", "state", "node", "or", "reason", "time", "cpus", "gpus", "memory")
     ]
-    assert shown[-1] == "2 PENDING, 1 RUNNING; flyball why 2 says why 2 waits."
+    assert shown[-1] == "2 PENDING, 1 RUNNING; flyball why 2 explains why 2 waits."
 
 
 def test_a_long_table_is_the_same_table(
@@ -117,7 +117,7 @@ def test_a_long_table_is_the_same_table(
 
 def test_what_is_said_below() -> None:
     assert summary([job(2), job(1, "RUNNING")]) == (
-        "1 PENDING, 1 RUNNING; flyball why 2 says why 2 waits."
+        "1 PENDING, 1 RUNNING; flyball why 2 explains why 2 waits."
     )
     assert summary([job(1, "RUNNING"), job(2, "FAILED")]) == "1 RUNNING, 1 FAILED."
 

@@ -110,7 +110,7 @@ def test_sacct_history_and_jobs_not_on_record(capsys: Captured, tmp_path: Path) 
     assert recorded["wait_s"]["mean"] == 9000 / 2  # 0 h and 2.5 h
     assert recorded["policies"]["fifo"]["start_error_s"] == 3600 / 2  # it could start at 10 h
     shown = text_of(capsys, path, "-p", "fifo")
-    assert "on record are 2 of 3 jobs" in shown
+    assert "2 of 3 jobs are on record" in shown
 
 
 @pytest.mark.parametrize("option", [["--no-record"], ["--load", "0.5"]])

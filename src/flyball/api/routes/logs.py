@@ -68,7 +68,7 @@ async def logs(
     if not log.exists:
         raise Problem(
             404, f"job {target.label} has printed nothing: it is {target.state.value}",
-            f"`flyball why {target.label}` tells why it waits", "no-log",
+            f"`flyball why {target.label}` explains why it waits", "no-log",
         )  # fmt: skip
     try:
         if query.tail is not None:

@@ -65,7 +65,7 @@ def run(
     """
     base = folder or Path(tempfile.gettempdir())
     if not os.access(base, os.W_OK | os.X_OK):
-        raise BadInput(f"{base} is no folder that can be written to", "name another --folder")
+        raise BadInput(f"{base} is not a folder that can be written to", "name another --folder")
     setting = SubmitSetting(base.resolve(), quick, note)
     about = machine(setting.folder)
     if about["file_system"] in IN_MEMORY:

@@ -209,7 +209,7 @@ def refuse_failed(client: Client, job: int) -> bool:
     code = f" with exit code {seen['exit_code']}" if seen["exit_code"] else ""
     raise Unavailable(
         f"job {job} ended as {seen['state']}{code}: {' | '.join(lines) or 'it printed nothing'}",
-        "mend what its log names and measure this part again",
+        "fix what its log shows, then measure this part again",
     )
 
 

@@ -92,9 +92,7 @@ class Stage:
             if job:
                 self.refuse_failed(job, what)
             if time.monotonic() > end_s:
-                raise Unavailable(
-                    f"waited {WAIT_S:g} s in vain for {what}", "the machine may be too busy"
-                )
+                raise Unavailable(f"waited {WAIT_S:g} s for {what}", "the machine may be too busy")
             time.sleep(0.02)
         return value
 
@@ -118,7 +116,7 @@ class Stage:
         path = self.plane.ask.log_path(job) if now.attempt else None
         raise Unavailable(
             f"job {job} ended as {now.state}{exited} before {what}: {log_end(path)}",
-            "mend what its log names and measure this part again",
+            "fix what its log shows, then measure this part again",
         )
 
     def ended(self, job: int) -> Job:

@@ -33,14 +33,16 @@ Examples:
 Runs are kept in the folder as they end: the same command again runs only those that are missing.
 """
 
-ScenarioNames = Annotated[str, typer.Option(help="Scenarios, by comma, or `all`; see --list.")]
-Workers = Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")]
+ScenarioNames = Annotated[
+    str, typer.Option(help="Scenarios, separated by commas, or `all`; see --list.")
+]
+Workers = Annotated[int, typer.Option(help="Maximum number of processes; 0 = one per core.")]
 
 
 def compare(
     scenarios: ScenarioNames = "all",
     policies: Annotated[
-        str, typer.Option(help="Policies, by comma, or `all`; see `policies`.")
+        str, typer.Option(help="Policies, separated by commas, or `all`; see `policies`.")
     ] = "all",
     seeds: Annotated[int, typer.Option(help="Workloads per scenario, seeds 0, 1, ...")] = 5,
     out: Annotated[Path, typer.Option(help="Folder for the runs, tables and figure.")] = Path(
@@ -117,7 +119,7 @@ def _run(
             )
         except KeyboardInterrupt:
             count = len(runs.records) - before
-            note(f"broken off after {count} new runs, kept in {path}; the same command goes on")
+            note(f"interrupted after {count} new runs, kept in {path}; run it again to continue")
             raise
 
 

@@ -20,12 +20,14 @@ DEFAULT_POLICIES = "fifo,fifo-skip,easy,srtf,las,max-min,fair"
 
 
 def fairness(
-    policies: Annotated[str, typer.Option(help="Policies, by comma, or `all`.")] = DEFAULT_POLICIES,
+    policies: Annotated[
+        str, typer.Option(help="Policies, separated by commas, or `all`.")
+    ] = DEFAULT_POLICIES,
     load: Annotated[float, typer.Option(help="Load of all tenants on the shared cluster.")] = 0.9,
     seeds: Annotated[int, typer.Option(help="Generated weeks.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Completion of each tenant on a shared cluster over that on its quota's own nodes."""
+    """Compare each tenant's completion on a shared cluster with that on its quota's own nodes."""
     from flyball.app import policy_settings
     from flyball.experiments.fairness import run, steps
 

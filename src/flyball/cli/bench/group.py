@@ -13,7 +13,7 @@ PARTS = {
     ),
     "fairness": Part(
         "bench.fairness:fairness",
-        "Completion of each tenant on a shared cluster over that on its quota's own nodes.",
+        "Compare each tenant's completion on a shared cluster with that on its quota's own nodes.",
     ),
     "tune-heuristics": Part(
         "bench.tune_heuristics:tune_heuristics",
@@ -21,15 +21,15 @@ PARTS = {
     ),
     "tune": Part(
         "bench.tune:tune",
-        "What elastic sizes, sharing, caps, sleep and replicas are worth: gains with their bars.",
+        "Measure what elastic sizes, sharing, caps, sleep and replicas gain, against bars.",
     ),
     "monitor": Part(
         "bench.monitor:monitor",
-        "CPU, memory and disk that monitoring takes, and its agreement with psutil.",
+        "Measure the CPU, memory and disk that monitoring takes; compare its values with psutil's.",
     ),
     "submit": Part(
         "bench.submit:submit",
-        "Submits, decisions, memory, short and long jobs, recovery: each figure with its bar.",
+        "Measure submits, decisions, memory, short and long jobs and recovery, against bars.",
     ),
     "starts": Part(
         "bench.starts:starts",
@@ -37,23 +37,23 @@ PARTS = {
     ),
     "twin": Part(
         "bench.twin:twin",
-        "Events per CPU-second of the twin on saturated clusters, and what a clone costs.",
+        "Measure the twin's events per CPU-second on saturated clusters, and the cost of a clone.",
     ),
     "parts": Part(
         "bench.parts:parts",
-        "CPU time of single parts, from the start of `flyball` to a round of caps, with bars.",
+        "Measure the CPU time of parts, from the start of `flyball` to a round of caps.",
     ),
     "shares": Part(
         "bench.shares:shares",
-        "Time of a decision with 1,000 and 10,000 active jobs, and of a replayed week.",
+        "Measure the time of a decision with 1,000 and 10,000 active jobs, and of a replayed week.",
     ),
     "placement": Part(
         "bench.placement:placement",
-        "Share of a cluster's devices that stays unallocated when pods arrive and none leaves.",
+        "Measure the share of devices left unallocated when pods arrive and none leaves.",
     ),
     "predict": Part(
         "predict.load:cost",
-        "CPU time of load forecasts: a cluster's series once a minute, growth, fits.",
+        "Measure the CPU time of load forecasts: a cluster's series once a minute, growth, fits.",
         "COST_EXAMPLES",
     ),
 }

@@ -26,7 +26,7 @@ def monitor(
     resume: Resume = None,
     as_json: AsJson = False,
 ) -> None:
-    """CPU, memory and disk that monitoring takes, and its agreement with psutil."""
+    """Measure the CPU, memory and disk that monitoring takes; compare its values with psutil's."""
     whole_number(seconds, "--seconds", 11, 3600)
     whole_number(jobs, "--jobs", 1, 256)
     whole_number(processes, "--processes", 1, 64)

@@ -27,7 +27,7 @@ def parts(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """CPU time of single parts, from the start of `flyball` to a round of caps, with bars."""
+    """Measure the CPU time of parts, from the start of `flyball` to a round of caps."""
     from flyball.bench.figure import figure_of
     from flyball.bench.parts import PARTS, run
 

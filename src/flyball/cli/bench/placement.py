@@ -22,9 +22,9 @@ DEFAULT_RULES = "random,best-fit,fgd"
 
 def placement(
     seeds: Annotated[int, typer.Option(help="Draws of pods; every rule sees the same.")] = 10,
-    rules: Annotated[str, typer.Option(help="Place rules, by comma.")] = DEFAULT_RULES,
+    rules: Annotated[str, typer.Option(help="Place rules, separated by commas.")] = DEFAULT_RULES,
     over: Annotated[
-        float, typer.Option(help="Draw pods until they ask for this much of the devices.")
+        float, typer.Option(help="Draw pods until they request this multiple of the devices.")
     ] = 1.3,
     nodes: Annotated[
         Path | None, typer.Option(help="Node list (CSV) or cluster file. [default: shared data]")
@@ -34,7 +34,7 @@ def placement(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Share of a cluster's devices that stays unallocated when pods arrive and none leaves."""
+    """Measure the share of devices left unallocated when pods arrive and none leaves."""
     from flyball.experiments import placement as bench
     from flyball.twin.twin import warm
 

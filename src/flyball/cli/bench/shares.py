@@ -17,12 +17,15 @@ Examples:
   flyball bench shares --policy max-min-het --json
 """
 Policies = Annotated[
-    str, typer.Option("--policy", help="Only these, comma separated; all that set shares if none.")
+    str,
+    typer.Option(
+        "--policy", help="Only these, separated by commas. [default: all that set shares]"
+    ),
 ]
 
 
 def shares(policies: Policies = "", as_json: AsJson = False) -> None:
-    """Time of a decision with 1,000 and 10,000 active jobs, and of a replayed week."""
+    """Measure the time of a decision with 1,000 and 10,000 active jobs, and of a replayed week."""
     from flyball.bench.shares import figures, run, share_policies, steps
 
     chosen = share_policies(policies)

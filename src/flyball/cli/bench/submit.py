@@ -30,12 +30,12 @@ def submit(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
     folder: Annotated[
-        Path | None, typer.Option(help="Where state is kept meanwhile: the disk to measure.")
+        Path | None, typer.Option(help="Folder for temporary state, on the disk to measure.")
     ] = None,
     resume: Resume = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submits, decisions, memory, short and long jobs, recovery: each figure with its bar."""
+    """Measure submits, decisions, memory, short and long jobs and recovery, against bars."""
     from flyball.bench.figure import figure_of
     from flyball.bench.submit.parts import PARTS, run
 

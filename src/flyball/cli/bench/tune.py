@@ -37,23 +37,29 @@ def tune(
     ] = None,
     family: Annotated[
         str | None,
-        typer.Option(help="Families by comma: philly, saturn, pollux, newtrace; or `all`."),
+        typer.Option(
+            help="Families, separated by commas, or `all`: philly, saturn, pollux, newtrace."
+        ),
     ] = None,
     workloads: Annotated[
         str | None, typer.Option(help="Their workloads, e.g. 1-6 or 2,5. [default: all]")
     ] = None,
     joined: Annotated[
-        bool, typer.Option("--joined", help="Join the workloads of a family to one long history.")
+        bool, typer.Option("--joined", help="Join the workloads of a family into one long history.")
     ] = False,
-    load: Annotated[str | None, typer.Option(help="Loads by comma. [default: 0.8,1.3]")] = None,
+    load: Annotated[
+        str | None, typer.Option(help="Loads, separated by commas. [default: 0.8,1.3]")
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="Draws of the elastic jobs, seeds 0, 1, ... [default: 3]")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes at most; 0 = one per core.")] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Maximum number of processes; 0 = one per core.")
+    ] = 0,
     resume: Resume = None,
     as_json: AsJson = False,
 ) -> None:
-    """What elastic sizes, sharing, caps, sleep and replicas are worth: gains with their bars."""
+    """Measure what elastic sizes, sharing, caps, sleep and replicas gain, against bars."""
     whole_number(workers, "--workers", 0, 1024)
     if family is not None:
         if only:
@@ -64,7 +70,7 @@ def tune(
         return
     if joined or any(value is not None for value in (workloads, load, seeds)):
         raise BadInput(
-            "--workloads, --joined, --load and --seeds say how families are run",
+            "--workloads, --joined, --load and --seeds apply to families only",
             "name one with --family, or --family all",
         )
     from flyball.bench.tune.parts import PARTS, figure_of, run

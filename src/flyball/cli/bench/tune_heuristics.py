@@ -31,7 +31,10 @@ Training seeds begin at 1000; the result is judged on seeds 0, 1, ..., those of 
 def tune_heuristics(
     scenarios: ScenarioNames = "all",
     starts: Annotated[
-        str, typer.Option(help="Policies to start from and compare with, by comma, or `all`.")
+        str,
+        typer.Option(
+            help="Policies to start from and compare with, separated by commas, or `all`."
+        ),
     ] = "all",
     budget: Annotated[int, typer.Option(help="Settings to try besides the policies' own.")] = 300,
     seeds: Annotated[int, typer.Option(help="Training workloads per scenario.")] = 3,

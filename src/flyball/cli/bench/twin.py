@@ -15,7 +15,7 @@ Examples:
 
 
 def twin(as_json: AsJson = False) -> None:
-    """Events per CPU-second of the twin on saturated clusters, and what a clone costs."""
+    """Measure the twin's events per CPU-second on saturated clusters, and the cost of a clone."""
     from flyball.bench.twin import STEPS, figures, run
 
     with progress("measuring", STEPS, as_json) as advance:

@@ -202,7 +202,7 @@ def size_of(read: Reader) -> Size:
         gpus, milli = per_task[0] * (tasks or 1), per_task[1]
     for name in ("ntasks-per-gpu", "cpus-per-gpu", "mem-per-gpu"):
         if name in read.options and not gpus:
-            raise BadInput(f"{read.place(name)}: no GPUs are asked for", "add --gpus")
+            raise BadInput(f"{read.place(name)}: no GPUs are requested", "add --gpus")
     tasks = tasks or (read("ntasks-per-gpu", some) or 0) * (gpus or 0) or 1
     cpus = tasks * (read("cpus-per-task", some) or 1)
     if "cpus-per-task" not in read.options:

@@ -166,7 +166,7 @@ def summary(jobs: Sequence[Job]) -> str:
     counts = counts_by_state(jobs)
     counted = ", ".join(f"{count:,} {state}" for state, count in counts.items())
     if waiting := next((job for job in jobs if job["state"] == JobState.PENDING), None):
-        return f"{counted}; flyball why {waiting['label']} says why {waiting['label']} waits."
+        return f"{counted}; flyball why {waiting['label']} explains why {waiting['label']} waits."
     return f"{counted}."
 
 

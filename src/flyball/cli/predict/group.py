@@ -18,7 +18,7 @@ PARTS = {
     ),
     "backtest": Part(
         "predict.load:backtest",
-        "Rolling-origin back-test: skill against the best naive forecast, and coverage of bands.",
+        "Backtest forecasts: skill against the best naive forecast, and coverage of bands.",
         "BACKTEST_EXAMPLES",
     ),
     "runtime": Part(

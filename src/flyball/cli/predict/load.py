@@ -131,7 +131,7 @@ def backtest(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rolling-origin back-test: skill against the best naive forecast, and coverage of bands."""
+    """Backtest forecasts: skill against the best naive forecast, and coverage of bands."""
     if spec != MISSION:
         from flyball.bench.predict.load import measure
 
@@ -188,7 +188,7 @@ def cost(
     resume: Resume = None,
     as_json: AsJson = False,
 ) -> None:
-    """CPU time of load forecasts: a cluster's series once a minute, growth, fits."""
+    """Measure the CPU time of load forecasts: a cluster's series once a minute, growth, fits."""
     from flyball.bench.predict.cost import PARTS, run
 
     with kept_results(resume, "predict") as runs:

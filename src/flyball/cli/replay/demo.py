@@ -44,8 +44,10 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the trace and the figure.")] = Path(
         "demo-out"
     ),
-    seeds: Annotated[int, typer.Option(help="Weeks to generate, with seeds 0, 1, ...")] = 5,
-    days: Annotated[float, typer.Option(help="Length of each week, in days.")] = 7.0,
+    seeds: Annotated[
+        int, typer.Option(help="Number of generated traces, with seeds 0, 1, ...")
+    ] = 5,
+    days: Annotated[float, typer.Option(help="Length of each trace, in days.")] = 7.0,
     load: Annotated[float, typer.Option(help="Offered load; 1 = all GPUs always busy.")] = 1.2,
     cluster: Annotated[
         str, typer.Option("--cluster", "-c", help="Cluster file or preset.")

@@ -68,7 +68,7 @@ def record_lines(runs: Sequence[Run], case: ReplayCase, site_policy: str | None)
             0, f"the site's own policy: {site_policy}, {_distance(closeness[site_policy])}"
         )
     if record.jobs < record.of:
-        lines.append(f"on record are {record.jobs:,} of {record.of:,} jobs")
+        lines.append(f"{record.jobs:,} of {record.of:,} jobs are on record")
     return lines
 
 

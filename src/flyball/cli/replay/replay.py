@@ -116,7 +116,7 @@ def replay(
     decisions: Annotated[
         Path | None,
         typer.Option(
-            metavar="STATE", help="Instead: repeat a live system's decisions and compare."
+            metavar="STATE", help="Instead: recompute a live system's decisions and compare."
         ),
     ] = None,
 ) -> None:

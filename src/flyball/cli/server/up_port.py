@@ -38,7 +38,7 @@ def serve_on_kept_port(folder: Path, port: int | None, serve_at: Callable[[int],
         server = serve_at(0)
         note(
             f"port {kept_port} of the last start is taken; {server.port} is used from now on "
-            f"(--port {kept_port} goes back)"
+            f"(--port {kept_port} switches back)"
         )
     with contextlib.suppress(OSError):  # a full disk: the next start takes any free port
         _keep_port(folder, server.port)

@@ -274,7 +274,7 @@ class Queries:
         try:
             self.sensors.ask_fast(seconds)
         except OSError as error:
-            raise Unavailable(f"the agent cannot be told: {error}", "mend the disk") from error
+            raise Unavailable(f"the agent cannot be notified: {error}", "check the disk") from error
         return {"seconds": seconds}
 
     def log_path(self, job: int, attempt: int = 0, stream: str = "stdout") -> Path:

@@ -11,7 +11,7 @@ from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.journal.tickets import Ticket
 from flyball.core.learning import Message
 
-NO_WORKER = "nothing is forecast: no worker runs beside this control plane"
+NO_WORKER = "nothing is forecast: this control plane has no worker"
 NO_MESSAGE = "the worker has not said anything yet"
 
 

@@ -82,7 +82,7 @@ class Verifier:
     def _check(self, seq: int, event: Event) -> None:
         if self._decider is None:
             why = f"decision {event['number']} comes before any control plane began"
-            raise BadInput(f"the journal is damaged ({why})", "put back a backup")
+            raise BadInput(f"the journal is damaged ({why})", "restore a backup")
         self._absorb(int(event["seen"]))
         first = len(self._waiting) - int(event["own"])
         unrecorded = [waiting for _seq, waiting in self._waiting[first:]]

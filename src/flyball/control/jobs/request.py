@@ -92,8 +92,8 @@ class Demand:
                 raise BadInput(f"{name} is {value}", f"from {low:g} to {high:g}")
         if self.by_cores and spec.gpus:
             raise BadInput(
-                f"{spec.gpus} GPUs asked for, and no node has one",
-                "leave out --gpus; cores are asked for with -c",
+                f"{spec.gpus} GPUs requested, but no node has one",
+                "leave out --gpus; request cores with -c",
             )
         stated_part(spec.model)  # raises if the stated part is not valid
         if spec.least or spec.most:
@@ -106,8 +106,8 @@ class Demand:
             raise BadInput("only whole GPUs or cores can change in number", "leave out --elastic")
         if not 1 <= least <= asked <= most <= MAX_DEVICES:
             raise BadInput(
-                f"elastic from {spec.least} to {spec.most}, and asks for {asked}",
-                "what it asks for must lie between the two",
+                f"elastic from {spec.least} to {spec.most}, but requests {asked}",
+                "the request must lie between the two",
             )
 
     def check_growth(self, spec: JobSpec) -> None:
@@ -174,7 +174,7 @@ def nodes_of(opened: Event | None) -> list[LiveNode]:
         return [_node_of(node) for node in opened["nodes"]]
     except (KeyError, TypeError, AttributeError) as error:
         why = f"the journal is damaged (nodes of an `opened` event: {error})"
-        raise BadInput(why, "put back a backup: `flyball restore FILE`") from error
+        raise BadInput(why, "restore a backup: `flyball restore FILE`") from error
 
 
 def _node_of(record: Mapping[str, Any]) -> LiveNode:

@@ -166,7 +166,7 @@ class Orders:
         current = self._active(job)
         if not current.spec.elastic:
             raise BadInput(
-                f"job {current.label} is rigid: it runs with what it asked for",
+                f"job {current.label} is rigid: it runs with what it requested",
                 "submit it with --elastic MIN-MAX",
             )
         least, most = self._site.demand.range_of(current.spec)

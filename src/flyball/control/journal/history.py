@@ -215,12 +215,10 @@ def damaged(path: Path, wrong: str) -> BadInput:
         path.parent.glob(f"{path.name}.before-*"), key=lambda file: file.stat().st_mtime
     )
     if backups:
-        remedy = (
-            f"put back {backups[-1].name}, the copy before the last upgrade (`flyball restore`)"
-        )
+        remedy = f"restore {backups[-1].name}, the copy before the last upgrade (`flyball restore`)"
     else:
         remedy = (
-            "put back a backup (`flyball restore FILE`), "
+            "restore a backup (`flyball restore FILE`), "
             f"or try `sqlite3 {path.name} .recover`; there is no copy here"
         )
     return BadInput(f"{path} is damaged ({wrong})", remedy)

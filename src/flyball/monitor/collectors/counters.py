@@ -61,7 +61,7 @@ class Counters:
         except OSError as error:
             cls(files)._close()
             paranoid = text_of(site.proc("sys/kernel/perf_event_paranoid"), "unknown")
-            why = f"no hardware counters: perf_event_open says {error.strerror!r}"
+            why = f"no hardware counters: perf_event_open reports {error.strerror!r}"
             return Null("counters", f"{why} (kernel.perf_event_paranoid is {paranoid})")
         return cls(files)
 

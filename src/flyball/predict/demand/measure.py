@@ -143,7 +143,7 @@ def _run(pool: ProcessPoolExecutor, shape: Shape, index: int, seed: int) -> dict
     except BrokenProcessPool:
         raise Unavailable(
             f"the process of row {index} ({shape}) died",
-            "free some memory, or the CPU lacks what torch asks of it",
+            "free some memory, or the CPU lacks what torch needs",
         ) from None
     return row
 

@@ -73,7 +73,7 @@ def revision(engine: Engine, path: Path) -> str:
             stated = connection.exec_driver_sql("SELECT version_num FROM alembic_version")
             if (version := stated.scalars().first()) is None:
                 why = f"{path} is damaged (its table alembic_version is empty)"
-                raise BadInput(why, "put back a backup: `flyball restore FILE`")
+                raise BadInput(why, "restore a backup: `flyball restore FILE`")
             return str(version)
         if names := inspect(connection).get_table_names():
             why = f"{path} is a database, but not a journal (it has a table {names[0]!r})"
