@@ -101,7 +101,7 @@ def test_it_does_not_stay_for_long(rig: Rig) -> None:
 def test_it_ends_with_the_spawner(rig: Rig) -> None:
     first, _end = run(rig, "true", job=1)
     rig.engine._hang_up(kill=True)
-    until(lambda: gone(first), limit_s=1.5)
+    until(lambda: gone(first))
 
 
 def test_what_is_passed_on_holds_the_locks(rig: Rig, tmp_path: Path) -> None:
