@@ -90,7 +90,7 @@ def test_a_failed_part_keeps_the_others_and_its_reason(
     shown = capsys.readouterr()
     assert "speed" in shown.out
     assert "not measured: caps: job 3 ended as FAILED; see its log" in shown.err
-    assert f"go on with --resume {kept}" in shown.err
+    assert f"continue with --resume {kept}" in shown.err
     # Mended: only what is missing is measured.
     monkeypatch.setattr(
         "flyball.experiments.tuning.caps.rows", lambda _note: [{**ROW, "case": "caps"}]
