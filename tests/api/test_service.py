@@ -83,7 +83,9 @@ def test_who_waits_for_something_rare_hears_that_we_live(world: World) -> None:
             path = f"{EVENTS}?follow=true&job=999999"
             with client.stream("GET", path, headers=EVENT_STREAM, timeout=120) as answer:
                 received = frames(answer.iter_lines())
-                first, second = next(received), next(received)
+                first = next(received)
+                # On a slow machine no event may have come since the last heartbeat.
+                second = next(frame for frame in received if frame.data or frame.id != first.id)
         finally:
             over.set()
             thread.join(20)
