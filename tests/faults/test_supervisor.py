@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engines.rig import SLEEP, WAIT_S, Rig, gone
-from tests.until import until
+from tests.engines.rig import SLEEP, Rig, gone
+from tests.until import WAIT_S, until
 
 from flyball.core.live import Report
 from flyball.engines.local import attempts, claim, proc
