@@ -226,8 +226,9 @@ def _spec() -> Any:
 
 
 def test_a_timeout_comes_from_the_caller_else_the_environment(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    address, token = "http://127.0.0.1:9", "x" * 40
     monkeypatch.setenv("FLYBALL_TIMEOUT_S", "120")
     assert stated_timeout_s() == 120.0
     monkeypatch.delenv("FLYBALL_TIMEOUT_S")
@@ -235,5 +236,5 @@ def test_a_timeout_comes_from_the_caller_else_the_environment(
     for text in ("soon", "0", "-1", "inf", "nan"):
         monkeypatch.setenv("FLYBALL_TIMEOUT_S", text)
         with pytest.raises(ApiError, match=r"FLYBALL_TIMEOUT_S is .* not a number of seconds"):
-            Client(world.folder)
-        Client(world.folder, timeout_s=5.0).close()
+            Client(url=address, token=token)
+        Client(url=address, token=token, timeout_s=5.0).close()
