@@ -281,7 +281,7 @@ class Decided(Event):
     kind = "decided"
     number: Annotated[int, "decisions are numbered from 1"]
     seen: Annotated[int, "number of the last event in the state that it saw"]
-    own: Annotated[int, "how many of the events just before it it saw as well"]
+    own: Annotated[int, "number of events just before it that it saw as well"]
     is_round: Annotated[bool, "whether running jobs could be preempted"]
     digest: Annotated[str, "fingerprint of everything it depends on"]
     plan: Annotated[
