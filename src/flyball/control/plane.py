@@ -168,6 +168,8 @@ class Plane:
         self.notices.load()
         self.decider.number = self.journal.last_decision()
         self.journal.append([self._opened()]).wait()
+        if changes := self._node_changes(self.now_us()):
+            self.journal.append(changes).wait()
         self.progress.recall(list(self.live_state.busy))
         over = reconcile(self.live_state, self.journal, self.engine, self.now_us())
         give_up_unfit(self.live_state, self.journal, self.admission.check_fit, self.now_us())

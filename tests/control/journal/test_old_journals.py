@@ -46,7 +46,8 @@ def test_no_decision_differs(folder: Path) -> None:
 
 def test_a_control_plane_continues_it(folder: Path) -> None:
     rig = Rig(folder, "easy", nodes=GPUS, begin_us=LAST_US)
-    assert rig.states(14, 15) == [JobState.RUNNING, JobState.PENDING]
+    assert rig.states(14, 15) == [JobState.PENDING, JobState.PENDING]
+    assert rig.job(14).reason == "requeued-void", "it ran on an engine that is gone"
     job = rig.submit(gpus=1)
     rig.plane.release([15])
     rig.finish()
