@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from flyball.core.live import Action, Event, LiveNode, Report
+from flyball.core.events import Event
+from flyball.core.live import Action, LiveNode, Report
 from flyball.core.live import Receipt as Receipt
 from flyball.core.records import Records
 from flyball.core.results import Floats

@@ -10,7 +10,7 @@ from tests.control.journal.cases import Gate, Kept, submitted
 from tests.until import WAIT_S
 
 from flyball.control.journal.store import Changes, Journal
-from flyball.core.live import Event
+from flyball.core.events import Event
 
 
 def test_a_key_is_used_once(tmp_path: Path) -> None:
