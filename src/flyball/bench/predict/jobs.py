@@ -11,15 +11,14 @@ import numpy as np
 from flyball.bench.figure import Bar
 from flyball.core.errors import BadInput, Unavailable
 from flyball.core.metrics import student_95
-from flyball.core.units import US_PER_S
-from flyball.core.workload import CLASS_LABELS, Workload
 from flyball.experiments.demand import own_compare as own
 from flyball.experiments.demand.tasks import METHODS, SPLITS, TASKS, Score, evaluate, task_of
 from flyball.predict.demand.formulas import VALUE, Row
 from flyball.predict.demand.learner import Learner
 from flyball.predict.demand.own_steps import TARGETS, learner, own_rows
-from flyball.predict.runtime.backtest import Plan, backtest, figures
-from flyball.predict.runtime.rows import Run, runs_of
+from flyball.predict.runtime.backtest import Plan, backtest, figures, pinball
+from flyball.predict.runtime.rows import Run, rows_of, runs_of
+from flyball.predict.runtime.trees import LEVELS
 from flyball.twin.inputs.traces import read_trace
 
 Note = Callable[[str], None]
@@ -32,6 +31,9 @@ RUNTIME_BARS = {
     "pair_order": Bar.at_least(0.80),
     "band_coverage": Bar(0.88, 0.92),
 }
+RECENT_MEDIAN = "recent median"
+NO_WORSE = "median_abs_log_error, against the recent median"
+"""Metric whose bar is what the median of the latest like jobs reaches: it costs nothing."""
 BEST_PLAIN = {"median_abs_log_error": min, "within_2x": max, "spearman": max, "pair_order": max}
 
 
@@ -41,30 +43,6 @@ OWN = "own-"
 """Prefix of the names of its tasks."""
 OWN_TARGETS = {"step": "step time", "memory": "peak memory"}
 PARTS = ("mse", "rmse", "mae", "mape", "r2")
-
-
-def rows_of(workload: Workload) -> list[dict[str, object]]:
-    """Return a workload's jobs as rows for the run-time estimator.
-
-    A trace records how long jobs ran, not when they ended; they are taken to start at once.
-    """
-    return [
-        {
-            "submit_s": int(workload.submit_us[at]) / US_PER_S,
-            "run_s": float(workload.duration_us[at]) / US_PER_S,
-            "devices": int(workload.devices[at]),
-            "tenant": _name(workload.tenants, int(workload.tenant[at])),
-            "user": _name(workload.users, int(workload.user[at])),
-            "name": _name(workload.models, int(workload.model[at])),
-            "kind": _name(CLASS_LABELS, int(workload.kind[at])),
-            "limit_s": int(workload.limit_us[at]) / US_PER_S,
-        }
-        for at in range(len(workload))
-    ]
-
-
-def _name(names: Sequence[str], code: int) -> str:
-    return names[code] if code >= 0 else ""
 
 
 def runtime(trace: Path, test_days: int = TEST_DAYS, note: Note | None = None) -> dict[str, Any]:
@@ -80,6 +58,7 @@ def runtime(trace: Path, test_days: int = TEST_DAYS, note: Note | None = None) -
     plan = Plan(slice_start_s(runs, test_days))
     outcome = backtest(runs, plan, note=note)
     by_method = figures(outcome)
+    losses = pinball(outcome.quantiles, outcome.logs)
     return {
         "trace": workload.name,
         "test_from_s": plan.test_s,
@@ -87,6 +66,7 @@ def runtime(trace: Path, test_days: int = TEST_DAYS, note: Note | None = None) -
         "fits": outcome.fits,
         "share_of_trees": outcome.share,
         "figures": by_method,
+        "pinball": {f"{level:g}": loss for level, loss in zip(LEVELS, losses, strict=True)},
         "rows": runtime_rows(by_method, len(outcome.logs)),
     }
 
@@ -116,7 +96,10 @@ def runtime_rows(by_method: dict[str, dict[str, float]], jobs: int) -> list[dict
                 "n": jobs,
             }
         )
-    return rows
+    free = round(by_method[RECENT_MEDIAN]["median_abs_log_error"], 4)
+    bar = Bar.at_most(free)
+    against = {"bar": bar.as_json(), "holds": bar.holds(rows[0]["value"]), "baseline": free}
+    return [*rows, {**rows[0], "metric": NO_WORSE, **against}]
 
 
 def demand_rows(note: Note | None = None, seeds: Sequence[int] = SPLITS) -> list[dict[str, Any]]:
