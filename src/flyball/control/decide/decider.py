@@ -100,9 +100,10 @@ class Decider:
         about |= {"own": len(unrecorded), "is_round": is_round, "digest": digest, "plan": plan}
         events = plan_events(plan, jobs, now_us, number)
         if tunes:
-            outlook = self.outlook
+            outlook = self.outlook if self.tuning.forecast else NO_OUTLOOK
             adjusted = self.adjust(snapshot, ids, outlook)
             about |= {"adjusted": adjusted, "forecast": outlook_as_json(outlook)}
+            self.tuning.note_left_out(adjusted)
             # Tuners do not change what the policy has just decided.
             decided = {row[1] for row in plan}
             tuned_rows = [row for row in adjusted if row[1] not in decided]

@@ -22,6 +22,12 @@ from flyball.core.state import State
 from flyball.core.units import to_us
 
 START, PREEMPT, CAP = (int(ActionKind[name]) for name in ("START", "PREEMPT", "CAP"))
+LEFT_OUT = {
+    int(ActionKind.SLEEP): "nodes are not put to sleep: no engine here can; they stay awake",
+    int(ActionKind.WAKE): "nodes are not woken: no engine here can put them to sleep",
+    int(ActionKind.REPLICAS): "services are not scaled: no engine here runs them",
+}
+"""Actions that are recorded and replayed, but not carried out live, each with what happens."""
 TUNE_S = 60.0
 """Default interval between two rounds of tuners."""
 
@@ -35,6 +41,10 @@ class Tuning:
         tuners: tuners by name, in the order in which they run.
         every_s: seconds between two rounds.
         settings: changed settings of the tuners, as stated (`elastic.gap_s=120`).
+        forecast: whether they are given what is forecast.
+
+    Attributes:
+        left_out: what they asked for and no engine does here, a sentence each.
     """
 
     def __init__(
@@ -42,8 +52,11 @@ class Tuning:
         tuners: Mapping[str, Tuner] | None = None,
         every_s: float = TUNE_S,
         settings: Sequence[str] = (),
+        forecast: bool = True,
     ) -> None:
         self.tuners = dict(tuners or {})
+        self.forecast = forecast
+        self.left_out: list[str] = []
         self.every_s = every_s
         self.settings = list(settings)
         self._round = self._last = -1
@@ -69,6 +82,13 @@ class Tuning:
                 logger.exception("tuner %s failed; nothing is tuned in this round", name)
                 return records(0, ACTION)
         return plan
+
+    def note_left_out(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Say once of each kind of action that nothing here carries it out."""
+        for kind in sorted({row[0] for row in rows} & set(LEFT_OUT)):
+            if LEFT_OUT[kind] not in self.left_out:
+                self.left_out.append(LEFT_OUT[kind])
+                logger.warning("tuners: %s (said once)", LEFT_OUT[kind])
 
 
 # From actions to events --------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""What forecasts are worth: paired runs with and without them."""
