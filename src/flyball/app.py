@@ -21,6 +21,7 @@ from flyball.schedule.policies.registry import get_policy, loadable_policies
 from flyball.schedule.policies.tuned import parse_tuned
 from flyball.tune import registry as tuners
 from flyball.tune.optimise import Optimise
+from flyball.twin.load_forecast import LoadForecast
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin, warm
 
@@ -62,11 +63,13 @@ class TuningSetting:
 
     Attributes:
         feedback: each is followed as far as the gains it predicted were measured.
+        forecast: they are given the load forecast that a live system would have.
     """
 
     tuners: tuple[TunerSetting, ...]
     every_s: float = 60.0
     feedback: bool = False
+    forecast: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -134,13 +137,16 @@ def _knobs_in(path: str, policy: str) -> Knobs:
         raise BadInput(f"policy {policy}: {why}", remedy) from None
 
 
-def tuning_setting(text: str, settings: list[str], every_s: float = 60.0) -> TuningSetting:
+def tuning_setting(
+    text: str, settings: list[str], every_s: float = 60.0, forecast: bool | None = None
+) -> TuningSetting:
     """The tuners of a comma-separated list (`all` = every one that can be), with their settings.
 
     Args:
         text: `elastic,power`.
         settings: `elastic.eta=0.7`, ...
         every_s: time between two rounds.
+        forecast: whether they are given the load forecast; None = if one of them gains by it.
 
     Raises:
         BadInput: an unknown tuner or setting, a value that cannot be, rounds that are too short.
@@ -156,7 +162,9 @@ def tuning_setting(text: str, settings: list[str], every_s: float = 60.0) -> Tun
         if "round_s" in tuners.settings(name):
             changed[name].setdefault("round_s", every_s)
     made = tuple(TunerSetting(name, tuple(changed[name].items())) for name in chosen)
-    return TuningSetting(made, every_s)
+    if forecast is None:
+        forecast = any(map(tuners.gains_by_forecast, chosen))
+    return TuningSetting(made, every_s, forecast=forecast)
 
 
 def _changed(chosen: Sequence[str], settings: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -167,7 +175,8 @@ def _changed(chosen: Sequence[str], settings: Sequence[str]) -> dict[str, dict[s
         if name not in changed:
             known = ",".join(chosen) or "none, add --tune"
             raise BadInput(f"{each}: {name} is not among the tuners", f"tuners: {known}")
-        changed[name][key] = tuners.parse(name, key, value)
+        if (name, key) not in tuners.RETIRED:
+            changed[name][key] = tuners.parse(name, key, value)
     return changed
 
 
@@ -208,7 +217,8 @@ def build_tuning(policy: PolicySetting) -> Tuning:
     if policy.tuning.feedback:
         made = [Optimise(tuple(made))]
     decider = Preset(policy.name, "", policy.knobs, policy.allocator)
-    return Tuning(tuple(made), decider, policy.tuning.every_s)
+    outlook = LoadForecast() if policy.tuning.forecast else None
+    return Tuning(tuple(made), decider, policy.tuning.every_s, outlook=outlook)
 
 
 def build_twin(

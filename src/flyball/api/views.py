@@ -169,6 +169,9 @@ class Forecast(View):
 
     starts: list[StartRow]
     note: str = Field(description="Whether jobs that are not submitted yet are considered.")
+    left_out: list[str] = Field(
+        [], description="What tuners asked for and this system cannot do, a sentence each."
+    )
     loads: list[LoadRow] = Field(description="Empty while no worker learns.")
     predictions: dict[str, Any] = Field(
         description="By `loads`, `run_times`, `starts`: model in use, errors, coverage; `worker`."

@@ -291,7 +291,7 @@ class Decided(Event):
         Sequence[Sequence[Any]] | None, "further actions, by tuners; absent = not their round"
     ] = None
     forecast: Annotated[
-        Values | None, "the load forecast that tuners were given; null = there was none"
+        Values | None, "the outlook that tuners were given, by subject; null = nothing was forecast"
     ] = None
 
     def as_dict(self) -> dict[str, Any]:

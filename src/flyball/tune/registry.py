@@ -46,6 +46,11 @@ BUILT_IN = {
 }
 """Built-in tuners in the order in which they change a plan: sizes and places first, power last."""
 
+READS_LOAD = frozenset({"power"})
+"""Built-in tuners that gain by the load forecast, so that it is made for them by default; those of
+other packages are given it too (docs/concept/prediction.md has the measurements)."""
+RETIRED = {("power", "step_s")}
+"""Settings that journals and scripts may still name; they have no effect any more."""
 GROUP = "flyball.tuners"
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -108,6 +113,11 @@ def summary(name: str) -> str:
     if name in BUILT_IN:
         return BUILT_IN[name].summary
     return (inspect.getdoc(get_tuner(name)) or "").partition("\n")[0].rstrip(".")
+
+
+def gains_by_forecast(name: str) -> bool:
+    """Return whether the load forecast is made for this tuner by default."""
+    return name in READS_LOAD or name not in BUILT_IN
 
 
 def resizes(name: str) -> bool:

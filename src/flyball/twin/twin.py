@@ -23,9 +23,10 @@ from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind, Status
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
+from flyball.core.forecast import NO_OUTLOOK, Outlook
 from flyball.core.knobs import Knobs, Order
 from flyball.core.metrics import WINDOW_BEGINS
-from flyball.core.protocols import Allocator, Forecast, PolicyLike
+from flyball.core.protocols import Allocator, PolicyLike
 from flyball.core.records import Records
 from flyball.core.results import Mark, Results
 from flyball.core.state import State, assemble, clone
@@ -201,7 +202,7 @@ class Twin:
         """Return when something happens next; FOREVER_US if nothing ever will."""
         return int(kernel.next_us(self.state, self._packed))
 
-    def step(self, policy: PolicyLike, forecast: Forecast | None = None) -> Records | None:
+    def step(self, policy: PolicyLike, outlook: Outlook = NO_OUTLOOK) -> Records | None:
         """Go to the next instant, let `policy` decide on a snapshot, and carry its plan out.
 
         Returns:
@@ -215,7 +216,7 @@ class Twin:
             return None
         if kernel.advance_to(self.state, self._packed, now):
             self._set_targets()
-        plan = policy.decide(self.snapshot(), forecast)
+        plan = policy.decide(self.snapshot(), outlook)
         self._carry_out(plan, now)
         return plan
 
@@ -250,7 +251,7 @@ class Twin:
         twin.state = clone(self.state, None if into is None else into.state)
         twin.knobs, twin._packed = self.knobs, self._packed
         twin.allocator, twin._blank = self.allocator, self._blank
-        twin.tuning = self.tuning
+        twin.tuning = None if self.tuning is None else self.tuning.fresh()
         return twin
 
     def set_knobs(self, knobs: Knobs) -> None:

@@ -14,7 +14,7 @@ from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.events import Stopping
 from flyball.core.jobs import JobState, Row
 from flyball.core.live import Cap, LiveNode
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 
@@ -28,10 +28,10 @@ class Says:
 
     def __init__(self, say: Callable[[State], Sequence[Line]]) -> None:
         self.say = say
-        self.given: list[Forecast | None] = []
+        self.given: list[Outlook] = []
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        self.given.append(forecast)
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
+        self.given.append(outlook)
         lines = self.say(state)
         actions = records(len(lines), ACTION)
         for row, (kind, job, node, mask, reason, level) in zip(actions, lines, strict=True):
@@ -189,18 +189,18 @@ def test_a_broken_tuner_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_the_forecast_is_on_record(tmp_path: Path) -> None:
     tuner = capped(2)
     rig = rig_with(tmp_path, tuner)
-    load = {"p05": [1.0, 1.0], "p50": [2.0, 2.5], "p95": [3.0, 4.0], "mean": [2.0, 2.4]}
-    load["ahead_s"] = [60.0, 180.0]
-    rig.plane.decider.forecasts = {"running": load}
+    quantiles = [[1.0, 1.0, 1.0], [2.0, 2.25, 2.5], [3.0, 3.5, 4.0]]
+    load = {"levels": [0.05, 0.5, 0.95], "quantiles": quantiles, "mean": [2.0, 2.2, 2.4]}
+    rig.plane.worker_process(("true",))
+    rig.plane.worker.receive({"outlook": {"load": {**load, "step_s": 60.0}}})
     elastic(rig)
     rig.pass_s(61)
-    assert tuner.given[-1] is not None
-    live = tuner.given[-1].quantiles.tolist()
+    assert tuner.given[-1].load is not None
+    assert tuner.given[-1].load.quantiles.tolist() == quantiles
     tuner.given.clear()
     assert rig.verdict().differing == []
-    assert tuner.given[-1] is not None
-    assert tuner.given[-1].quantiles.tolist() == live
-    assert live == [[1.0, 1.0, 1.0], [2.0, 2.25, 2.5], [3.0, 3.5, 4.0]], "minute by minute"
+    assert tuner.given[-1].load is not None
+    assert tuner.given[-1].load.quantiles.tolist() == quantiles
 
 
 def test_another_tuner_is_noticed(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def replay(
     tune_every: tuning.TuneEvery = None,
     tune_set: tuning.TuneSet = None,
     optimise: tuning.Feedback = False,
+    forecast: tuning.UseForecast = None,
     elastic_share: tuning.ElasticShare = None,
     adaptive_batch: tuning.AdaptiveBatch = False,
     share_limit: tuning.ShareLimit = None,
@@ -134,7 +135,7 @@ def replay(
     whole_number(workers, "--workers", 0, 1024)
     tuning_options = tuning.TuningOptions(
         *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
-        *(share_limit, speed_error, without, pareto, pareto_points, adjustments),
+        *(share_limit, speed_error, without, pareto, pareto_points, adjustments, forecast),
     )
     tuning_options.check()
     from flyball.app import policy_settings

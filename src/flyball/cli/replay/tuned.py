@@ -59,6 +59,14 @@ ShareLimit = Annotated[
 SpeedError = Annotated[
     float | None, typer.Option(help="Error (log, sigma) of the speeds that tuners see.")
 ]
+UseForecast = Annotated[
+    bool | None,
+    typer.Option(
+        "--forecast/--no-forecast",
+        help="Give the tuners the load forecast that a live system would have. "
+        "[default: if one of them gains by it]",
+    ),
+]
 Without = Annotated[
     str | None,
     typer.Option(help="Measure what each of these tuners adds, by leaving it out; or `all`."),
@@ -89,6 +97,7 @@ class TuningOptions:
     pareto: str | None = None
     points: int | None = None
     adjustments: Path | None = None
+    forecast: bool | None = None
 
     @property
     def tuned(self) -> bool:
@@ -110,6 +119,7 @@ class TuningOptions:
             "--share-limit": self.share_limit is not None,
             "--speed-error": self.speed_error is not None,
             "--adjustments": self.adjustments is not None,
+            "--forecast": self.forecast is not None,
         }
         for option, is_set in dependent.items():
             if is_set and not self.tuned:
@@ -129,7 +139,7 @@ class TuningOptions:
 
         default = PARETO_TUNERS if self.pareto is not None else "all"
         every_s = EVERY_S if self.every_s is None else self.every_s
-        setting = tuning_setting(self.tune or default, list(self.settings), every_s)
+        setting = tuning_setting(self.tune or default, list(self.settings), every_s, self.forecast)
         return replace(setting, feedback=self.feedback)
 
     def effects(self) -> dict[str, Any]:
@@ -274,7 +284,7 @@ def _described(policy: PolicySetting) -> dict[str, Any] | None:
         for tuner in policy.tuning.tuners
     }
     head = {"every_s": policy.tuning.every_s, "optimise": policy.tuning.feedback}
-    return {**head, "tuners": tuners}
+    return {**head, "forecast": policy.tuning.forecast, "tuners": tuners}
 
 
 ROW_COLUMNS = (

@@ -122,6 +122,13 @@ def up(
         ),
     ] = None,
     tune_s: Annotated[float, typer.Option(help="Seconds between two rounds of tuners.")] = 60.0,
+    forecast: Annotated[
+        bool | None,
+        typer.Option(
+            "--forecast/--no-forecast",
+            help="Give the tuners the load forecast. [default: if one of them gains by it]",
+        ),
+    ] = None,
     price: Annotated[
         float, typer.Option(help="Price of a core-hour or GPU-hour, for receipts.")
     ] = 0.0,
@@ -140,6 +147,7 @@ def up(
     from flyball.app import WORKER_COMMAND, build_live, make_tuners, policy_settings
     from flyball.control.ask.receipts import Prices
     from flyball.control.decide.tuning_rounds import Tuning
+    from flyball.tune.registry import gains_by_forecast
     from flyball.twin.inputs.cluster_file import load_cluster
 
     # 1. Check the options.
@@ -151,7 +159,9 @@ def up(
         raise BadInput(f"--tune-s {tune_s:g}", "use 1 to 86400 seconds")
     changed = tune_set or []
     tuners = make_tuners(_tuner_names(tune), changed)
-    tuning = Tuning(tuners, tune_s, changed)
+    if forecast is None:
+        forecast = any(map(gains_by_forecast, tuners))
+    tuning = Tuning(tuners, tune_s, changed, forecast)
     simulated = load_cluster(cluster) if engine == "twin" else None
     folder = state or default_state()
     command = agent_command(folder, rate or [], host_watts, keep_days, keep_mib)

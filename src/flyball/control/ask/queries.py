@@ -169,7 +169,9 @@ class Queries:
         starts = self._forecaster.starts(now_us)
         pending = [job for job in self.queue() if job.state == JobState.PENDING]
         rows = [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
-        return {"starts": rows, "note": self._forecaster.note(now_us), **self._worker.forecasts()}
+        left_out = list(self._decider.tuning.left_out)
+        note = self._forecaster.note(now_us)
+        return {"starts": rows, "note": note, "left_out": left_out, **self._worker.forecasts()}
 
     def would_start(self, spec: JobSpec) -> dict[str, Any]:
         """Return whether and when a job that passed admission would start if submitted now."""

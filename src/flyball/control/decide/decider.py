@@ -32,9 +32,9 @@ from flyball.core.events import (
     Requeued,
     Stopping,
 )
+from flyball.core.forecast import NO_OUTLOOK, Outlook, outlook_as_json
 from flyball.core.jobs import Job, JobState
 from flyball.core.knobs import Knobs, Preempt
-from flyball.core.protocols import Forecast
 from flyball.core.records import Records
 from flyball.core.units import US_PER_S, to_us
 from flyball.twin.live import Snapshot, View
@@ -82,9 +82,8 @@ class Decider:
         self.tuning = tuning or Tuning()
         self.most = cluster.device_count
         """Maximum number of jobs a decision can start, without those on fractions of devices."""
-        self.forecasts: Mapping[str, Any] = {}
-        """Forecast loads, by series (docs/concept/start-times.md). No built-in policy reads them;
-        the decision's event records what tuners were given."""
+        self.outlook = NO_OUTLOOK
+        """Forecasts for tuners; the decision's event records what they were given."""
         self.number = 0
         self._wishes_seen = self._wishes_decided = -1
         self._round = self._last_round = -1
@@ -106,15 +105,15 @@ class Decider:
         is_round, tunes = is_round and not making_room, tunes and not making_room
         if len(ids) == running and not (tunes and running):
             return None
-        forecast = self.tuning.load_forecast(self.forecasts) if tunes else None
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
         decided = Decided(now_us, number, seen, len(unrecorded), is_round, digest, plan)
         events = plan_events(plan, jobs, now_us, number)
         if tunes:
-            adjusted = self.adjust(snapshot, ids, forecast)
-            given = self.tuning.forecast_as_json(forecast)
-            decided = replace(decided, adjusted=adjusted, forecast=given)
+            outlook = self.outlook if self.tuning.forecast else NO_OUTLOOK
+            adjusted = self.adjust(snapshot, ids, outlook)
+            decided = replace(decided, adjusted=adjusted, forecast=outlook_as_json(outlook))
+            self.tuning.note_left_out(adjusted)
             # Tuners do not change what the policy has just decided.
             planned = {row[1] for row in plan}
             tuned_rows = [row for row in adjusted if row[1] not in planned]
@@ -123,14 +122,14 @@ class Decider:
             events += tuning_events(tuned_rows, jobs, taken, now_us, number, self.columns.in_place)
         return Decision(snapshot, ids, (decided, *events))
 
-    def adjust(self, snapshot: Snapshot, ids: Any, forecast: Forecast | None) -> Plan:
+    def adjust(self, snapshot: Snapshot, ids: Any, outlook: Outlook) -> Plan:
         """Return the tuners' actions on the state after a decision."""
         jobs = snapshot.state.jobs.view(np.ndarray)
         usual = jobs["restart_us"].copy()
         if self.columns.in_place:
             jobs["restart_us"] = IN_PLACE_US
         try:
-            return listed(self.tuning.adjust(snapshot.state, forecast), ids)
+            return listed(self.tuning.adjust(snapshot.state, outlook), ids)
         finally:
             jobs["restart_us"] = usual
 

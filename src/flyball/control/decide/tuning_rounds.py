@@ -12,26 +12,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from flyball.control.jobs.adjustments import held_devices, share_of, size_of
 from flyball.core.codes import ActionKind, Reason
 from flyball.core.events import Capped, Event, Intended, Resized, Rows, Stopping
+from flyball.core.forecast import Outlook
 from flyball.core.jobs import Job, JobState
-from flyball.core.protocols import Forecast, Tuner
+from flyball.core.protocols import Tuner
 from flyball.core.records import ACTION, CAP_STEP, Records, records
 from flyball.core.state import State
 from flyball.core.units import to_us
 
 START, PREEMPT, CAP = (int(ActionKind[name]) for name in ("START", "PREEMPT", "CAP"))
+LEFT_OUT = {
+    int(ActionKind.SLEEP): "nodes are not put to sleep: no engine here can; they stay awake",
+    int(ActionKind.WAKE): "nodes are not woken: no engine here can put them to sleep",
+    int(ActionKind.REPLICAS): "services are not scaled: no engine here runs them",
+}
+"""Actions that are recorded and replayed, but not carried out live, each with what happens."""
 TUNE_S = 60.0
 """Default interval between two rounds of tuners."""
-LOAD = "running"
-"""Series whose forecast tuners are given: devices held."""
-LEVELS = (0.05, 0.5, 0.95)
-"""Quantiles of that forecast."""
-STEP_S = 60.0
-"""Step of that forecast; it is interpolated from fewer points."""
 TUNER = "tuner"
 """Who changes a job on behalf of a tuner."""
 
@@ -45,6 +44,10 @@ class Tuning:
         tuners: tuners by name, in the order in which they run.
         every_s: seconds between two rounds.
         settings: changed settings of the tuners, as stated (`elastic.gap_s=120`).
+        forecast: whether they are given what is forecast.
+
+    Attributes:
+        left_out: what they asked for and no engine does here, a sentence each.
     """
 
     def __init__(
@@ -52,8 +55,11 @@ class Tuning:
         tuners: Mapping[str, Tuner] | None = None,
         every_s: float = TUNE_S,
         settings: Sequence[str] = (),
+        forecast: bool = True,
     ) -> None:
         self.tuners = dict(tuners or {})
+        self.forecast = forecast
+        self.left_out: list[str] = []
         self.every_s = every_s
         self.settings = list(settings)
         self._round = self._last = -1
@@ -69,40 +75,23 @@ class Tuning:
         """Note that the last round is on record."""
         self._last = self._round
 
-    def adjust(self, state: State, forecast: Forecast | None) -> Records:
+    def adjust(self, state: State, outlook: Outlook) -> Records:
         """Return the tuners' actions; none if one of them fails: the queue continues without."""
         plan = records(0, ACTION)
         for name, tuner in self.tuners.items():
             try:
-                plan = tuner.adjust(state, forecast, plan)
+                plan = tuner.adjust(state, outlook, plan)
             except Exception:
                 logger.exception("tuner %s failed; nothing is tuned in this round", name)
                 return records(0, ACTION)
         return plan
 
-    def load_forecast(self, loads: Mapping[str, Any]) -> Forecast | None:
-        """Return the forecast of devices in use, minute by minute, None = there is none."""
-        load = loads.get(LOAD)
-        if not load:
-            return None
-        points_s = load["ahead_s"]
-        ahead_s = np.arange(STEP_S, points_s[-1] + 1.0, STEP_S)
-        rows = [np.interp(ahead_s, points_s, load[name]) for name in ("p05", "p50", "p95", "mean")]
-        return Forecast(LEVELS, np.array(rows[:-1]), rows[-1])
-
-    def forecast_as_json(self, forecast: Forecast | None) -> dict[str, Any] | None:
-        """Return a forecast as JSON values."""
-        if forecast is None:
-            return None
-        quantiles, mean = forecast.quantiles.tolist(), forecast.mean.tolist()
-        return {"levels": list(forecast.levels), "quantiles": quantiles, "mean": mean}
-
-    def forecast_from_json(self, values: Mapping[str, Any] | None) -> Forecast | None:
-        """Return the forecast from the result of `forecast_as_json`."""
-        if values is None:
-            return None
-        levels, quantiles = tuple(values["levels"]), np.array(values["quantiles"], float)
-        return Forecast(levels, quantiles, np.array(values["mean"], float))
+    def note_left_out(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Say once of each kind of action that nothing here carries it out."""
+        for kind in sorted({row[0] for row in rows} & set(LEFT_OUT)):
+            if LEFT_OUT[kind] not in self.left_out:
+                self.left_out.append(LEFT_OUT[kind])
+                logger.warning("tuners: %s (said once)", LEFT_OUT[kind])
 
 
 # From actions to events --------------------------------------------------------------

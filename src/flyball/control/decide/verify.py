@@ -13,6 +13,7 @@ from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand, cluster_of, nodes_of
 from flyball.core.errors import BadInput
 from flyball.core.events import Decided, Event, Opened
+from flyball.core.forecast import outlook_from_json
 from flyball.core.knobs import Knobs
 from flyball.core.protocols import Tuner
 
@@ -97,8 +98,8 @@ class Verifier:
         elif plan != _plain(event.plan):
             self.verdict.differing.append((event.number, "its plan"))
         elif event.adjusted is not None:
-            forecast = self._decider.tuning.forecast_from_json(event.forecast)
-            if self._decider.adjust(snapshot, ids, forecast) != _plain(event.adjusted):
+            outlook = outlook_from_json(event.forecast)
+            if self._decider.adjust(snapshot, ids, outlook) != _plain(event.adjusted):
                 self.verdict.differing.append((event.number, "what tuners made of it"))
 
 
