@@ -27,6 +27,7 @@ from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.jobs.admission import Admission
+from flyball.control.jobs.deadlines import Deadlines
 from flyball.control.jobs.holds import Holds
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.output_guard import OutputGuard
@@ -40,6 +41,7 @@ from flyball.control.jobs.request import (
 )
 from flyball.control.jobs.scaling import scaled_events
 from flyball.control.jobs.steer import Orders
+from flyball.control.jobs.submit_notes import SubmitNotes
 from flyball.control.journal.job_numbers import JobNumbers
 from flyball.control.journal.store import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
@@ -103,7 +105,8 @@ class Plane:
         self.demand = Demand(self.nodes_)
         self._outputs = OutputGuard(folder)
         self.columns = JobColumns(self.demand)
-        self.live_state.watchers.append(self.columns.update)
+        self.deadlines = Deadlines()
+        self.live_state.watchers += [self.columns.update, self.deadlines.update]
         last = self.journal.last()
         self.now_us = clock(last.time_us)
         self._numbers = JobNumbers(folder, last.next_job)
@@ -127,7 +130,10 @@ class Plane:
         self.learner: RunTimeLearner | None = None
         self.wake: Callable[[], None] = lambda: None
         self.pulse = status.Pulse()
-        self.admission = Admission(self.live_state, self.demand, self.cluster, knobs, self._outputs)
+        self.admission = Admission(
+            self.live_state, self.demand, self.cluster, knobs, self._outputs, self.now_us
+        )
+        self._notes = SubmitNotes(engine.capabilities())
         self.ask = Queries(
             folder, self.journal, self.nodes_, prices or Prices(), self.decider, self.demand,
             self.forecaster, self.worker, self.progress, self.pulse, self._cap_means, self.now_us,
@@ -276,6 +282,10 @@ class Plane:
             return earlier_ids(ticket.answer, key, print_)
         return list(range(first, first + len(jobs)))
 
+    def notes(self, specs: Sequence[JobSpec]) -> list[dict[str, Any]]:
+        """Return notes on fields that these jobs state and that have no effect here."""
+        return self._notes.of(specs)
+
     def cancel(self, job: int, who: str = "") -> None:
         """End a job; nothing happens if it has ended already.
 
@@ -319,17 +329,21 @@ class Plane:
     def _due(self, now_us: int, unrecorded: Sequence[Event]) -> list[Event]:
         """Return what is due besides the decision.
 
-        Jobs whose dependencies can no longer be satisfied are cancelled, jobs whose begin time has
-        come are released, requested sizes are granted, and preempted jobs that move are restarted.
+        Jobs whose dependencies or deadlines can no longer be met are cancelled, jobs whose begin
+        time has come are released, requested sizes are granted, and preempted jobs that move are
+        restarted.
         """
         with self.live_state.lock:
             doomed = self.columns.doomed(self.live_state.ended)
             begun = self.holds.due(self.columns.held.values(), now_us)
+            reasons = self.deadlines.missed(now_us)
         ended = self.live_state.ended
+        for job, other in doomed.items():
+            reasons[job] = f"dependency-never-satisfied: job {other} is {ended[other]}"
         cancels: list[Event] = [
             {"kind": EventKind.CANCEL, "time_us": now_us, "job": job, "who": "flyball"}
-            | {"reason": f"dependency-never-satisfied: job {other} is {ended[other]}"}
-            for job, other in doomed.items()
+            | {"reason": reason}
+            for job, reason in reasons.items()
         ]
         return [*cancels, *begun, *self.orders.due(now_us), *self.orders.moved(now_us, unrecorded)]
 
@@ -353,7 +367,7 @@ class Plane:
             BadInput: it can never run here.
         """
         self.admission.check(spec)
-        return self.ask.would_start(spec)
+        return self.ask.would_start(spec) | {"notes": self.notes([spec])}
 
     def audit(self, what: str, who: str) -> None:
         """Record something that is not about a job."""

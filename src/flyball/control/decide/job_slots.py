@@ -32,6 +32,7 @@ SLOT = np.dtype(
         ("model", "i4"),
         ("kind", "i4"),
         ("attempt", "i4"),
+        ("pools", "i8"),
         ("like", "i4"),
         ("used", "u1"),
     ]
@@ -42,7 +43,7 @@ SHAPE_VALUES = itemgetter(
         _NAMES.index,
         (
             *("estimate_us", "limit_us", "priority", "cpu_milli", "host_mib", "array", "devices"),
-            *("milli", "tenant", "user", "model", "kind", "least", "most"),
+            *("milli", "tenant", "user", "model", "kind", "least", "most", "pools"),
         ),
     )
 )
