@@ -53,7 +53,7 @@ def _rule(fault: Any) -> str:
     """Return what a valid value of a job's field is, in the words of the command line."""
     place = [part for part in fault["loc"] if isinstance(part, str) and part != "jobs"]
     row = FIELDS.get(SYNONYMS.get(place[0], place[0])) if place else None
-    if row is None or row.name == "array" or fault["type"] == "missing":
+    if row is None or fault["type"] == "missing":
         return ""
     return f"use {row.rule}" + (f"; {row.advice}" if row.advice else "")
 

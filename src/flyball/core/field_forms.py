@@ -92,9 +92,8 @@ class Text:
 
     @property
     def rule(self) -> str:
-        if self.pattern != PLAIN:
-            return f"an absolute path of at most {self.most} printable characters"
-        return f"1 to {self.most} printable characters"
+        path = ", an absolute path" if self.pattern != PLAIN else ""
+        return f"1 to {self.most} printable characters{path}"
 
     def allows(self, value: Any) -> bool:
         fits = isinstance(value, str) and len(value) <= self.most

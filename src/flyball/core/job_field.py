@@ -31,6 +31,7 @@ class JobField:
         metavar: stands for the option's value in the help.
         notation: how a value is written on the command line; "" = as the form reads it.
         help: help of its option, where that takes more than `meaning` says.
+        accepts: what clients send, where a spec keeps something else.
         advice: added to the refusal of a value.
         sent: whether clients may send it; other fields are set by the server.
         scheduled: whether decisions or the check of limits read it.
@@ -53,6 +54,7 @@ class JobField:
     metavar: str = "TEXT"
     notation: str = ""
     help: str = ""
+    accepts: str = ""
     advice: str = ""
     sent: bool = True
     scheduled: bool = False
@@ -73,7 +75,7 @@ class JobField:
     @property
     def rule(self) -> str:
         """What a valid value is, with its bounds and unit."""
-        return self.form.rule + (f" ({self.unit})" if self.unit else "")
+        return self.accepts or self.form.rule + (f" ({self.unit})" if self.unit else "")
 
     @property
     def label(self) -> str:

@@ -51,7 +51,6 @@ class JobFields:
     )  # fmt: skip
     name: str = stated(
         "", NAME, "Name for people; default: the command's.", "--job-name --name -J",
-        help="Name shown in lists.",
     )  # fmt: skip
     cwd: str = stated(
         "/", Text(4096, ABSOLUTE), "Working folder, an absolute path.", "--chdir --workdir -D",
@@ -60,14 +59,13 @@ class JobFields:
     )  # fmt: skip
     env: dict[str, str] = stated(
         {}, Structure("at most 1024 variables with their values", 1024, dict),
-        "Variables added to a minimal environment.", "--export",
+        "Variables added to a minimal environment.", "--export", keys=("export",),
         help="Environment variables: ALL, NONE, A,B=2; default: PATH and a few others.",
     )  # fmt: skip
     user: str = stated("", ACCOUNT, "The user who submits it.", scheduled=True)
     tenant: str = stated(
         "", ACCOUNT, "The account it counts for.", "--account -A",
         synonyms=("account",), scheduled=True, variable="SLURM_JOB_ACCOUNT",
-        help="Account (tenant) that the job counts for.",
     )  # fmt: skip
 
     # What it asks for -----------------------------------------------------------------
@@ -113,11 +111,10 @@ class JobFields:
     max_processes: int = stated(
         0, Whole(0, 2**22), "Limit of processes and threads; 0 = the server's default.",
         "--max-processes", metavar="N", scheduled=True,
-        help="Limit of processes and threads at a time.",
     )  # fmt: skip
     least: int = stated(
         0, DEVICES, "Fewest cores or GPUs it can run on; 0 = it is rigid.", "--elastic",
-        metavar="MIN-MAX", scheduled=True,
+        metavar="MIN-MAX", keys=("elastic",), scheduled=True,
         help="It can run on any number of cores or GPUs in this range: 1-4.",
     )  # fmt: skip
     most: int = stated(0, DEVICES, "Most cores or GPUs it can run on.", scheduled=True)
@@ -163,7 +160,7 @@ class JobFields:
         0, Whole(0, MAX_ID),
         "Many tasks from one description, as in Slurm: `0-9`, `1,3,5`, `0-99:10`, `0-99%4` (four "
         f"at a time). At most {MAX_TASKS:,} tasks.",
-        "--array -a", scheduled=True,
+        "--array -a", scheduled=True, accepts="task numbers, e.g. 0-9%4",
         help="Task numbers: 0-9, 1,3,5-7:2; %4 = at most four at a time.",
     )  # fmt: skip
     array_index: int = stated(-1, Whole(-1, 2**31 - 1), "Number of this task.", sent=False)
@@ -189,7 +186,6 @@ class JobFields:
     # How it runs and ends -------------------------------------------------------------
     requeue: bool = stated(
         True, Flag(), "Run again after its node was lost.", "--requeue", off="--no-requeue",
-        help="Whether to run it again if its node is lost.",
     )  # fmt: skip
     preemptible: bool = stated(
         True, Flag(), "May be preempted.", off="--no-preempt", help="Never preempt it.",
@@ -197,13 +193,13 @@ class JobFields:
     nice: int = stated(
         0, Whole(0, 19), "Niceness of its processes.", "--nice", metavar="N",
         advice="for a later place in the queue use --priority=-1",
-        help="Niceness of its processes, 0 to 19.",
     )  # fmt: skip
     grace_s: float = stated(
         5.0, Number(0, 86_400), "Time from SIGTERM to SIGKILL.", unit="seconds",
     )  # fmt: skip
     checkpoint_signal: int = stated(
         0, Whole(0, 64), "Sent before SIGTERM on preemption; 0 = none.", "--signal",
+        keys=("signal",),
         help="Signal before its time limit and on preemption: [B:]USR1[@60] (seconds).",
     )  # fmt: skip
     signal_before_s: float = stated(

@@ -107,6 +107,7 @@ KEYS: dict[str, tuple[str, Reader]] = {
     for row in FIELDS.values()
     if row.sent and row.name not in SPECIAL and row.name not in SET_BY_SUBMIT
     for key, read in _readers(row)
+    if key not in SPECIAL
 }
 """Keys with a single value: the field that each sets, and the reader of the value."""
 ALL_KEYS = (*KEYS, *SPECIAL)

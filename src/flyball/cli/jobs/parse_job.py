@@ -186,7 +186,7 @@ def size_of(read: Reader) -> Size:
         BadInput: not a number, out of bounds, or an amount per GPU without GPUs.
     """
     some = reader_of(FIELDS["cpus"])
-    tasks_per_node = read("ntasks-per-node", some)
+    tasks_per_node = read("ntasks-per-node", reader_of(FIELDS["tasks_per_node"]))
     tasks = read("ntasks", some) or tasks_per_node
     gpus, milli = (
         read("gpus", sbatch.gpu_share)

@@ -30,12 +30,12 @@ CORE = "CPU1"
 """The device type that is one core."""
 MAX_MODELS = 4096
 """Maximum number of model names whose properties are cached: users may send any name."""
-RANGES = ("least", "most")
-"""Fields that `Demand` checks against the request."""
+CHECKED_APART = ("least", "most", "nodes")
+"""Fields that are checked against the request and the number of nodes."""
 LIMITS = {
     row.name: (row.form.low, row.form.high)
     for row in FIELDS.values()
-    if row.scheduled and isinstance(row.form, Whole | Number) and row.name not in RANGES
+    if row.scheduled and isinstance(row.form, Whole | Number) and row.name not in CHECKED_APART
 }
 """Allowed range of each value: beyond it a job could not be stored and decisions would fail."""
 _limited_values = operator.attrgetter(*LIMITS)
