@@ -261,6 +261,7 @@ def build_live(
     passing: Callable[[str], None] = lambda point: None,
     tuning: LiveTuning | None = None,
     max_processes: int | None = None,
+    features: Sequence[str] = (),
 ) -> Live:
     """The control plane of a state folder, recovered and ready to start.
 
@@ -272,6 +273,7 @@ def build_live(
         passing: told of each point of a cycle; fault tests end the process there.
         tuning: who changes what the policy decides; None = nobody.
         max_processes: processes and threads of a job that states no limit; None = the engine's.
+        features: names that jobs can require this machine to have.
 
     Raises:
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
@@ -288,7 +290,7 @@ def build_live(
             "use easy, srtf, fair, tuned, ...; `flyball policies` lists them",
         )
     clock = LiveClock()
-    engine = _engine(state, clock, simulated, max_processes)
+    engine = _engine(state, clock, simulated, max_processes, features)
 
     # The plane opens the journal first (makes or upgrades it), then says where its times end.
     def start_clock(last_us: int) -> Callable[[], int]:
@@ -330,7 +332,11 @@ def make_tuners(chosen: Sequence[str], settings: Sequence[str] = ()) -> dict[str
 
 
 def _engine(
-    state: Path, clock: Any, simulated: Cluster | None, max_processes: int | None = None
+    state: Path,
+    clock: Any,
+    simulated: Cluster | None,
+    max_processes: int | None = None,
+    features: Sequence[str] = (),
 ) -> Any:
     """What acts: on this machine, or on nodes that only pass time."""
     if simulated is not None:
@@ -347,6 +353,7 @@ def _engine(
         clock,
         name_device=lambda name: device_of(name) or reference,
         max_processes=max_processes,
+        features=features,
     )
 
 

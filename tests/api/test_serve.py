@@ -44,7 +44,7 @@ def test_curl_submits_and_looks(world: World) -> None:
         bearer = ("-H", f"Authorization: Bearer {world.token}")
         kind = ("-H", "Content-Type: application/json")
         output = curl(*bearer, *kind, "-d", json.dumps(SLEEP), f"{server.url}/api/v1/jobs")
-        assert json.loads(output) == {"id": 1, "ids": [1]}
+        assert json.loads(output) == {"id": 1, "ids": [1], "notes": []}
         assert json.loads(curl(*bearer, f"{server.url}/api/v1/jobs/1"))["state"] == "PENDING"
         assert json.loads(curl(f"{server.url}/healthz")) == {"ok": True}
         assert json.loads(curl(f"{server.url}/api/v1/jobs"))["token"] == "unauthorized"

@@ -92,7 +92,8 @@ def test_what_is_no_command_loads_none(argument: str, code: int) -> None:
         (
             "submit",
             {"jobs.submit", "jobs.parse_job", "jobs.job_file", "jobs.sbatch", "jobs.batch_script"}
-            | {"jobs.slurm_options", "jobs.program_check", "jobs.begin_time"},
+            | {"jobs.slurm_options", "jobs.program_check", "jobs.begin_time", "jobs.notation"}
+            | {"jobs.job_options"},
         ),
         ("demo", {"replay.demo"}),
         ("trace describe", {"trace.group"}),

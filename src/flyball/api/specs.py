@@ -8,13 +8,16 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from flyball.api.models import MOST_TASKS, JobIn, OneIn
+from flyball.api.job_model import JobIn, OneIn
 from flyball.api.problems import Problem
 from flyball.control.jobs.request import program_name
 from flyball.control.notify.target import parse_target
-from flyball.core.jobs import JobSpec
+from flyball.core.job_fields import FIELDS, MAX_TASKS, SYNONYMS
+from flyball.core.jobs import RESTORED, JobSpec
 
 MOST_FAULTS = 20
+LISTS = [name for name in RESTORED if name not in ("argv", "env", "notify")]
+"""Fields that JSON has as lists and a spec as tuples; the others are converted separately."""
 
 
 def checked(adapter: TypeAdapter[Any], body: bytes) -> Any:
@@ -42,9 +45,17 @@ def faulty(faults: list[Any]) -> Problem:
     first = listed[0]
     where = f"{first['where']}: " if first["where"] else ""
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return Problem(
-        422, f"{where}{first['why']}{more}", "see /docs for valid values", "", errors=listed
-    )
+    remedy = _rule(faults[0]) or "see /docs for valid values"
+    return Problem(422, f"{where}{first['why']}{more}", remedy, "", errors=listed)
+
+
+def _rule(fault: Any) -> str:
+    """Return what a valid value of a job's field is, in the words of the command line."""
+    place = [part for part in fault["loc"] if isinstance(part, str) and part != "jobs"]
+    row = FIELDS.get(SYNONYMS.get(place[0], place[0])) if place else None
+    if row is None or fault["type"] == "missing":
+        return ""
+    return f"use {row.rule}" + (f"; {row.advice}" if row.advice else "")
 
 
 def specs_of(jobs: Sequence[JobIn | OneIn]) -> list[JobSpec]:
@@ -66,13 +77,19 @@ def specs_of(jobs: Sequence[JobIn | OneIn]) -> list[JobSpec]:
         for name in ("cwd", "stdout", "stderr"):
             if path := values.get(name):
                 values[name] = folders.get(path) or folders.setdefault(path, _resolved(path))
-        if "after" in values:
-            values["after"] = tuple(values["after"])
+        for synonym, name in SYNONYMS.items():
+            if synonym in values:
+                if name in values:
+                    raise _wrong(synonym, f"{name} is stated as well", "keep one of the two")
+                values[name] = values.pop(synonym)
+        for name in LISTS:
+            if name in values:
+                values[name] = RESTORED[name](values[name])
         if "notify" in values:
             values["notify"] = tuple(parse_target(target) for target in values["notify"])
         array = values.pop("array", None)
         if array is None:
-            specs.append(JobSpec(**values))
+            specs.append(JobSpec.with_values(values))
         else:
             specs.extend(_tasks(values, array))
     return specs
@@ -86,13 +103,13 @@ def _tasks(values: dict[str, Any], array: str) -> list[JobSpec]:
         span, _, step = part.partition(":")
         low, _, high = span.partition("-")
         span_indices = range(int(low), int(high or low) + 1, max(int(step or 1), 1))
-        if not span_indices or len(indices) + len(span_indices) > MOST_TASKS:
+        if not span_indices or len(indices) + len(span_indices) > MAX_TASKS:
             raise _wrong(
-                "array", f"{part!r} is not a range of 1 to {MOST_TASKS:,} tasks", "e.g. 0-9%4"
+                "array", f"{part!r} is not a range of 1 to {MAX_TASKS:,} tasks", "e.g. 0-9%4"
             )
         indices.update(span_indices)
     return [
-        JobSpec(**values, array_index=index, array_limit=int(limit or 0))
+        JobSpec.with_values({**values, "array_index": index, "array_limit": int(limit or 0)})
         for index in sorted(indices)
     ]
 

@@ -61,11 +61,20 @@ class JobView(View):
     )
 
 
+class NoteRow(View):
+    """A field that was stated and has no effect here."""
+
+    field: str
+    why: str = Field(description="Why it has none, or what to use instead.")
+    jobs: int = Field(description="Number of jobs of the request that state it.")
+
+
 class Submitted(View):
     """Jobs that were accepted and are durable."""
 
     id: int = Field(description="The job, or the first of them.")
     ids: list[int] = Field(description="All of them, in the order of the request.")
+    notes: list[NoteRow] = Field([], description="What was stated and has no effect here.")
 
 
 class Cancelled(View):

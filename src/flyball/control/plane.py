@@ -27,6 +27,7 @@ from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.jobs.admission import Admission
+from flyball.control.jobs.deadlines import Deadlines
 from flyball.control.jobs.holds import Holds
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.output_guard import OutputGuard
@@ -40,6 +41,7 @@ from flyball.control.jobs.request import (
 )
 from flyball.control.jobs.scaling import scaled_events
 from flyball.control.jobs.steer import Orders
+from flyball.control.jobs.submit_notes import SubmitNotes
 from flyball.control.journal.job_numbers import JobNumbers
 from flyball.control.journal.store import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
@@ -111,7 +113,8 @@ class Plane:
         self.demand = Demand(self.nodes_)
         self._outputs = OutputGuard(folder)
         self.columns = JobColumns(self.demand, knobs.reads_spread)
-        self.live_state.watchers.append(self.columns.update)
+        self.deadlines = Deadlines()
+        self.live_state.watchers += [self.columns.update, self.deadlines.update]
         last = self.journal.last()
         self.now_us = clock(last.time_us)
         self._numbers = JobNumbers(folder, last.next_job)
@@ -135,7 +138,10 @@ class Plane:
         self.learner: RunTimeLearner | None = None
         self.wake: Callable[[], None] = lambda: None
         self.pulse = status.Pulse()
-        self.admission = Admission(self.live_state, self.demand, self.cluster, knobs, self._outputs)
+        self.admission = Admission(
+            self.live_state, self.demand, self.cluster, knobs, self._outputs, self.now_us
+        )
+        self._notes = SubmitNotes(engine.capabilities())
         self.ask = Queries(
             folder, self.journal, self.nodes_, prices or Prices(), self.decider, self.demand,
             self.forecaster, self.worker, self.progress, self.pulse, self._cap_means, self.now_us,
@@ -280,6 +286,10 @@ class Plane:
             return earlier_ids(ticket.answer, key, print_)
         return list(range(first, first + len(jobs)))
 
+    def notes(self, specs: Sequence[JobSpec]) -> list[dict[str, Any]]:
+        """Return notes on fields that these jobs state and that have no effect here."""
+        return self._notes.of(specs)
+
     def cancel(self, job: int, who: str = "") -> None:
         """End a job; nothing happens if it has ended already.
 
@@ -322,20 +332,20 @@ class Plane:
     def _due(self, now_us: int, unrecorded: Sequence[Event]) -> list[Event]:
         """Return what is due besides the decision.
 
-        Nodes that went down or came up are noted, jobs whose dependencies can no longer be
-        satisfied are cancelled, jobs whose begin time has come are released, requested sizes are
-        granted, and preempted jobs that move are restarted.
+        Nodes that went down or came up are noted, jobs whose dependencies or deadlines can no
+        longer be met are cancelled, jobs whose begin time has come are released, requested sizes
+        are granted, and preempted jobs that move are restarted.
         """
         nodes = self._node_changes(now_us)
         with self.live_state.lock:
             doomed = self.columns.doomed(self.live_state.ended)
             begun = self.holds.due(self.columns.held.values(), now_us)
+            reasons = self.deadlines.missed(now_us)
         ended = self.live_state.ended
+        for job, other in doomed.items():
+            reasons[job] = f"dependency-never-satisfied: job {other} is {ended[other]}"
         cancels = [
-            CancelRequested(
-                now_us, job, "flyball", f"dependency-never-satisfied: job {other} is {ended[other]}"
-            )
-            for job, other in doomed.items()
+            CancelRequested(now_us, job, "flyball", reason) for job, reason in reasons.items()
         ]
         moved = self.orders.moved(now_us, [*unrecorded, *nodes])
         return [*nodes, *cancels, *begun, *self.orders.due(now_us), *moved]
@@ -369,7 +379,7 @@ class Plane:
             BadInput: it can never run here.
         """
         self.admission.check(spec)
-        return self.ask.would_start(spec)
+        return self.ask.would_start(spec) | {"notes": self.notes([spec])}
 
     def audit(self, what: str, who: str) -> None:
         """Record something that is not about a job."""

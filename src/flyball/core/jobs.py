@@ -7,12 +7,16 @@ they share `array`. Times are microseconds since 1970.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Self
 
 from flyball.core.errors import BadInput
+from flyball.core.field_forms import Names, Structure
+from flyball.core.job_fields import DEFAULTS as DEFAULTS
+from flyball.core.job_fields import FIELDS, JobFields
 
 
 class JobState(StrEnum):
@@ -65,78 +69,8 @@ class SpecValues(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class JobSpec:
-    """What the owner of a job asks for.
-
-    Attributes:
-        argv: the command and its arguments; not passed through a shell.
-        name: for people; default: the name of the command.
-        cwd: absolute path of the working directory.
-        env: added to a small, clean environment.
-        user, tenant: who submitted it, and on whose account.
-        cpus: cores.
-        gpus: devices; 0 = none.
-        least, most: minimum and maximum of devices (cores, if it asks for no other) while it runs;
-            0 = it cannot be resized.
-        milli: thousandths of each device, 1..1000.
-        memory_mib: limit of host memory; 0 = not stated.
-        max_processes: limit of processes and threads at a time; 0 = the server's default.
-        limit_s: time limit, after which it is killed; 0 = none.
-        estimate_s: run time that the owner expects; 0 = not stated.
-        priority: higher goes first.
-        kind: workload class (`compute-intensive`, ...), "" = to be classified.
-        model: what it trains, if stated.
-        after: (how, job) pairs it waits for.
-        array, array_index, array_limit: the id of the array's first task, the number of this task,
-            tasks at a time (0 = any number).
-        requeue: whether it may run again after its node or supervisor was lost.
-        preemptible: whether it may be preempted.
-        grace_s: time between SIGTERM and SIGKILL.
-        checkpoint_signal: sent, if not 0, before SIGTERM when it is preempted.
-        nice: niceness of its processes, 0..19.
-        stdout: absolute path of its output; "" = under the state folder.
-        stderr: absolute path of its error output; "" = together with stdout.
-        hold: it does not start until it is released.
-        begin_time: earliest start, in seconds since 1970; 0 = at once.
-        signal_before_s: the checkpoint signal is also sent this long before the limit; 0 = not.
-        signal_children: send that signal to the children of its process, not to the process itself.
-        notify: targets to notify of its end, each a URL or a command with its arguments.
-    """
-
-    argv: tuple[str, ...]
-    name: str = ""
-    cwd: str = "/"
-    env: dict[str, str] = field(default_factory=dict)
-    user: str = ""
-    tenant: str = ""
-    cpus: int = 1
-    gpus: int = 0
-    milli: int = 1000
-    memory_mib: int = 0
-    limit_s: float = 0.0
-    estimate_s: float = 0.0
-    priority: float = 0.0
-    kind: str = ""
-    model: str = ""
-    after: tuple[tuple[str, int], ...] = ()
-    array: int = 0
-    array_index: int = -1
-    array_limit: int = 0
-    requeue: bool = True
-    preemptible: bool = True
-    grace_s: float = 5.0
-    checkpoint_signal: int = 0
-    nice: int = 0
-    stdout: str = ""
-    least: int = 0
-    most: int = 0
-    max_processes: int = 0
-    stderr: str = ""
-    hold: bool = False
-    begin_time: float = 0.0
-    signal_before_s: float = 0.0
-    signal_children: bool = False
-    notify: tuple[tuple[str, ...], ...] = ()
+class JobSpec(JobFields):
+    """What the owner of a job asks for: the fields of `core.job_fields`."""
 
     @property
     def elastic(self) -> bool:
@@ -173,25 +107,30 @@ class JobSpec:
             values = {name: values[name] for name in values if name in DEFAULTS}
         if extra := sorted(values.keys() - DEFAULTS.keys()):
             raise BadInput(f"unknown field {extra[0]!r} in a job", f"known: {', '.join(DEFAULTS)}")
-        values = {**values, "argv": tuple(values["argv"])}
-        if "after" in values:
-            values["after"] = tuple((str(how), int(job)) for how, job in values["after"])
-        if "notify" in values:
-            values["notify"] = tuple(tuple(target) for target in values["notify"])
-        return cls(**values)
+        stated = dict(values)
+        for name, restore in RESTORED.items():
+            if name in stated:
+                stated[name] = restore(stated[name])
+        return cls.with_values(stated)
+
+    @classmethod
+    def with_values(cls, values: dict[str, Any]) -> Self:
+        """Return the spec of values of the right types; faster than the constructor."""
+        spec = object.__new__(cls)
+        spec.__dict__.update(DEFAULTS, argv=values["argv"], env={})
+        spec.__dict__.update(values)
+        return spec
 
 
-request_of = attrgetter(
-    *("cpus", "gpus", "milli", "least", "most", "memory_mib", "limit_s", "estimate_s"),
-    *("priority", "kind", "model", "user", "tenant", "array", "array_limit", "max_processes"),
-)
-"""Returns every value of a spec that the scheduler or the check of limits reads, except `after`."""
-
-DEFAULTS: dict[str, Any] = {
-    entry.name: {} if entry.name == "env" else None if entry.name == "argv" else entry.default
-    for entry in fields(JobSpec)
+RESTORED: dict[str, Callable[[Any], Any]] = {
+    name: row.form.restore if isinstance(row.form, Structure) else tuple
+    for name, row in FIELDS.items()
+    if isinstance(row.form, Structure | Names)
 }
-"""Default of every field; `argv` has none and must be stated."""
+"""Converts the values of some fields from JSON, which has lists and no tuples."""
+
+request_of = attrgetter(*(name for name, row in FIELDS.items() if row.scheduled))
+"""Returns every value of a spec that the scheduler or the check of limits reads, except `after`."""
 
 
 @dataclass(frozen=True)

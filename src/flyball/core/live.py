@@ -98,6 +98,7 @@ class LiveNode(NamedTuple):
     Attributes:
         device: its type, a name in the catalogue.
         uuids: of its devices, in order; empty if its devices are cores.
+        features: what jobs can require of it by name.
     """
 
     name: str
@@ -107,3 +108,4 @@ class LiveNode(NamedTuple):
     memory_mib: int
     uuids: tuple[str, ...] = ()
     up: bool = True
+    features: tuple[str, ...] = ()

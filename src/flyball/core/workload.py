@@ -7,7 +7,6 @@ holds indices into a list of names, -1 for "not stated".
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -15,28 +14,14 @@ import numpy.typing as npt
 
 from flyball.core.codes import Outcome
 from flyball.core.grouping import group_rows
+from flyball.core.job_class import CLASS_LABELS as CLASS_LABELS
+from flyball.core.job_class import JobClass as JobClass
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class JobClass(IntEnum):
-    """The five workload classes."""
-
-    COMPUTE_INTENSIVE = 0
-    MEMORY_BOUND = 1
-    LATENCY_SENSITIVE = 2
-    BANDWIDTH_LIMITED = 3
-    MIXED = 4
-
-    @property
-    def label(self) -> str:
-        """The name as users write it: `compute-intensive`."""
-        return self.name.lower().replace("_", "-")
-
-
-CLASS_LABELS = tuple(kind.label for kind in JobClass)
 NOT_STATED = -1
 
 
@@ -96,6 +81,7 @@ class Workload:
         least, most: devices between which it may be resized, 0 = it may not.
         start_us, end_us: its first start and its end on the recorded cluster, -1 = not known. Not
             an input of a run, only for comparison with it.
+        pools: the cluster's groups of nodes that it may run on, a bit each; 0 = any.
         after_job, after_on: pairs: job index `after_job[i]` waits for the end of job `after_on[i]`.
         mix: the jobs that the cluster usually runs; None = those of this workload.
         quantiles_us: predicted run times at the levels of `predict.runtime.trees`, a row per job;
@@ -126,6 +112,7 @@ class Workload:
     most: Ints
     start_us: Ints
     end_us: Ints
+    pools: Ints
     models: tuple[str, ...] = ()
     device_names: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
@@ -171,6 +158,7 @@ class Workload:
             "host_mib": 0,
             "least": 0,
             "most": 0,
+            "pools": 0,
             "outcome": int(Outcome.COMPLETED),
         }
         stated = {
@@ -228,5 +216,6 @@ COLUMNS: dict[str, type[Any] | None] = {
     "most": np.int64,
     "start_us": np.int64,
     "end_us": np.int64,
+    "pools": np.int64,
 }
 """Type of each per-job column."""

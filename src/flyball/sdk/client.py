@@ -12,7 +12,8 @@ import os
 import shlex
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,6 +45,10 @@ class Client:
             the folder.
         ca: a file of certificates to trust, for `https`.
         timeout_s: of one request; default: `FLYBALL_TIMEOUT_S`, else 60.
+
+    Attributes:
+        on_note: called with each note of a submission, `{"field", "why", "jobs"}`: a field that was
+            stated and has no effect on that cluster. By default it becomes a Python warning.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Client:
         timeout_s: float | None = None,
     ) -> None:
         self._transport = Transport(state, url, token, ca, timeout_s)
+        self.on_note: Callable[[Json], None] = _warn
 
     def __enter__(self) -> Self:
         return self
@@ -78,7 +84,7 @@ class Client:
 
         Args:
             argv: the command and its arguments, a list.
-            fields: as in `docs/reference/api.md`: name, cwd, env, cpus, gpus, limit_s, ...
+            fields: as in `docs/reference/jobs.md`: name, cwd, env, cpus, gpus, limit_s, ...
                 As with `flyball submit`, `cwd` is the current folder and `user` the current user
                 unless stated, and `env` is added to PATH, PYTHONPATH, VIRTUAL_ENV and the like.
 
@@ -96,7 +102,9 @@ class Client:
 
     def submit_job(self, job: Mapping[str, Any], key: str = "") -> int:
         """Submit a job as a mapping; return its id, of an array the first one."""
-        return int(self._transport.send("POST", "/jobs", dict(job), key or _new_key())["id"])
+        answer = self._transport.send("POST", "/jobs", dict(job), key or _new_key())
+        self._take_notes(answer)
+        return int(answer["id"])
 
     def submit_many(self, jobs: Sequence[Mapping[str, Any]], key: str = "") -> list[int]:
         """Submit many jobs and return their ids, in order.
@@ -108,8 +116,14 @@ class Client:
         ids: list[int] = []
         for number, body in enumerate(_batches(jobs)):
             batch_key = key if number == 0 else f"{key}.{number}"
-            ids += self._transport.send("POST", "/jobs/batch", body, batch_key)["ids"]
+            answer = self._transport.send("POST", "/jobs/batch", body, batch_key)
+            self._take_notes(answer)
+            ids += answer["ids"]
         return ids
+
+    def _take_notes(self, answer: Json) -> None:
+        for note in answer.get("notes", ()):  # an older server sends none
+            self.on_note(note)
 
     def jobs(self, **filters: Any) -> Iterator[Json]:
         """Yield jobs, the newest first.
@@ -313,6 +327,11 @@ class Client:
             "/telemetry/series",
             name=name, seconds=seconds, smooth=smooth, window_s=window_s, features="true",
         )  # fmt: skip
+
+
+def _warn(note: Json) -> None:
+    """Warn of a field that was stated and has no effect."""
+    warnings.warn(f"{note['field']} has no effect: {note['why']}", stacklevel=4)
 
 
 def _not_a_list(command: str) -> ApiError:

@@ -73,6 +73,10 @@ class VirtualEngine:
         self.launch_delay_us = 0
         self._listened: list[int] = []
 
+    def capabilities(self) -> frozenset[str]:
+        """Return the optional fields that it honours: no more than one node can be counted."""
+        return frozenset({"nodes"}) if len(self.nodes_) == 1 else frozenset()
+
     def nodes(self) -> Sequence[LiveNode]:
         return self.nodes_
 

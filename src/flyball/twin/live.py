@@ -71,8 +71,8 @@ class View:
             column = getattr(self.workload, name)
             if name in ("start_us", "end_us"):  # recorded times do not affect decisions
                 continue
-            # Left out when empty, so that digests of workloads without ranges stay the same.
-            if name not in ("least", "most") or column.any():
+            # Left out when empty, so that digests of workloads without these stay the same.
+            if name not in ("least", "most", "pools") or column.any():
                 total.update(np.ascontiguousarray(column).tobytes())
         name_lists = (
             getattr(self.workload, listed.name)

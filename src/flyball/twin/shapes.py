@@ -38,6 +38,7 @@ class PoolLimits(NamedTuple):
     devices: Bools
     power: Bools
     host: Bools
+    allowed: Bools
 
 
 def group_shapes(workload: Workload, jobs: Records, offer: ClusterOffer) -> Records:
@@ -48,7 +49,7 @@ def group_shapes(workload: Workload, jobs: Records, offer: ClusterOffer) -> Reco
     """
     _refuse_empty_requests(workload)
     limits = _limits(workload, jobs, offer)
-    could = limits.runs & limits.memory & limits.devices & limits.power & limits.host
+    could = np.logical_and.reduce(limits)
     _refuse_impossible(workload, could, limits, offer)
     bits = np.uint64(1) << np.arange(len(offer.pools), dtype=np.uint64)
     mask = (could * bits).sum(axis=1)
@@ -98,12 +99,21 @@ def _limits(workload: Workload, jobs: Records, offer: ClusterOffer) -> PoolLimit
         power=power,
         host=(_on_a_node(workload, workload.cpu_milli, pools) <= pools.cpu_milli)
         & (_on_a_node(workload, workload.host_mib, pools) <= pools.host_mib),
+        allowed=_allowed(workload, len(pools)),
     )
+
+
+def _allowed(workload: Workload, pools: int) -> Bools:
+    """Return, by job and pool, whether the job's choice of nodes admits the pool."""
+    if not workload.pools.any():
+        return np.ones((len(workload), pools), bool)
+    chosen = workload.pools[:, None] >> np.arange(pools) & 1 > 0
+    return chosen | (workload.pools == 0)[:, None]
 
 
 def _but_for_power(limits: PoolLimits) -> Bools:
     """Return, by job and pool, whether only the power budget rules the pool out."""
-    others = limits.runs & limits.memory & limits.devices & limits.host
+    others = limits.runs & limits.memory & limits.devices & limits.host & limits.allowed
     return others & ~limits.power
 
 

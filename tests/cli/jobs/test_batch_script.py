@@ -16,7 +16,7 @@ SCRIPT = """\
 #SBATCH --job-name=train -c4
 #SBATCH -t 1:30:00   # an hour and a half
 #SBATCH --mem 4G --requeue
-#SBATCH\t--partition=gpu
+#SBATCH\t--hint=compute_bound
 ##SBATCH --mem=1G
 
 #SBATCH -o "logs/out %j.txt"
@@ -41,12 +41,12 @@ def test_script(tmp_path: Path) -> None:
         "time": "1:30:00",
         "mem": "4G",
         "requeue": "",
-        "partition": "gpu",
+        "hint": "compute_bound",
         "output": "logs/out %j.txt",
     }
     [late] = script.notes
     [ignored] = notes_of(script.options, script.origins)
-    assert ignored.endswith("line 6: --partition has no effect: there is only one queue")
+    assert ignored.endswith("line 6: --hint has no effect: a job has exclusive use of its cores")
     assert late.endswith("1 #SBATCH lines after the first command have no effect")
 
 
@@ -57,15 +57,13 @@ def test_script_without_interpreter(tmp_path: Path) -> None:
 
 
 def test_options_that_slurm_knows_and_this_does_not(tmp_path: Path) -> None:
-    text = (
-        "#!/bin/sh\n#SBATCH --mail-type END --exclusive -q high -C=fast\n#SBATCH --exclusive=user\n"
-    )
+    text = "#!/bin/sh\n#SBATCH --mail-type END --exclusive -w a1 -L=x\n#SBATCH --exclusive=user\n"
     script = batch_script.read_script(written(tmp_path, text))
     assert script.options == {
         "mail-type": "END",
         "exclusive": "",
-        "qos": "high",
-        "constraint": "fast",
+        "nodelist": "a1",
+        "licenses": "x",
     }
     notes = notes_of(script.options, script.origins)
     assert [text.rpartition(": --")[2].split()[0] for text in notes] == list(script.options)

@@ -84,6 +84,7 @@ def test_every_option(tmp_path: Path) -> None:
     )  # fmt: skip
     assert draft.values == {
         "argv": ["python", "train.py"],
+        "nodes": 1,
         "name": "train",
         "cwd": str(tmp_path / "sub"),
         "env": {
@@ -128,7 +129,7 @@ def test_slurm_has_several_words_for_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("nodes", "2", "there is only one node; use -N 1"),
+        ("nodes", "65537", "--nodes: '65537' is not valid; use a whole number from 0 to 65536"),
         ("ntasks", "0", "--ntasks: '0' is not valid"),
         ("cpus_per_task", "x", "--cpus-per-task: 'x' is not valid"),
         ("time", "soon", "--time: 'soon' is not a time"),
@@ -175,7 +176,7 @@ def test_the_command_line_wins() -> None:
 
 def test_a_job_file() -> None:
     Path("two.yaml").write_text("jobs: [{command: [a]}, {command: [b]}]")
-    drafts, notes, _flags = parse_command(["two.yaml"], {}, False)
+    drafts, notes, *_rest = parse_command(["two.yaml"], {}, False)
     assert [draft.name for draft in drafts] == ["a", "b"]
     assert notes == []
     with pytest.raises(BadInput, match="'--time' does not go with a job file"):
@@ -201,11 +202,11 @@ def test_refused_before_the_server_is_asked(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_no_server(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["submit", "-p", "gpu", "--comment", "x", "--", "true"]) == 75
+    assert run(["submit", "--hint", "x", "--comment", "x", "--", "true"]) == 75
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
-        "note: --partition has no effect: there is only one queue",
+        "note: --hint has no effect: a job has exclusive use of its cores",
         "note: --comment has no effect",
         "flyball: no control plane is running; start one with `flyball up`",
     ]

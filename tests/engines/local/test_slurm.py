@@ -70,3 +70,14 @@ def test_devices_are_counted_apart_from_cores() -> None:
 def test_an_elastic_job_is_told_the_cores_that_it_begins_with() -> None:
     variables = seen(CORES, 0b0111, cpus=2, least=1, most=4)
     assert (variables["SLURM_CPUS_PER_TASK"], variables["SLURM_CPUS_ON_NODE"]) == ("3", "3")
+
+
+def test_fields_that_slurm_passes_on_as_variables() -> None:
+    named = {"partition": "gpu", "qos": "high", "tenant": "vision"}
+    forged = {"SLURM_JOB_PARTITION": "forged"}
+    variables = seen(CORES, 0b1111, cpus=4, tasks_per_node=2, env=forged, **named)
+    for name in ("NTASKS", "NPROCS", "TASKS_PER_NODE", "NTASKS_PER_NODE", "CPUS_PER_TASK"):
+        assert variables[f"SLURM_{name}"] == "2"
+    assert [variables[f"SLURM_JOB_{name}"] for name in ("PARTITION", "QOS", "ACCOUNT")] == [
+        "gpu", "high", "vision",
+    ]  # fmt: skip

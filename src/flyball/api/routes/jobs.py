@@ -9,17 +9,8 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from flyball.api.bridge import Bridge, bridge_of, json_response
-from flyball.api.models import (
-    BATCH,
-    CANCEL,
-    JOB,
-    ONE,
-    REPORT,
-    JobIn,
-    JobsQuery,
-    NoQuery,
-    OneIn,
-)
+from flyball.api.job_model import JobIn, OneIn
+from flyball.api.models import BATCH, CANCEL, JOB, ONE, REPORT, JobsQuery, NoQuery
 from flyball.api.problems import Problem, documented
 from flyball.api.specs import checked, specs_of
 from flyball.api.views import Cancelled, JobPage, JobView, Progress, Submitted, View
@@ -136,12 +127,13 @@ async def submit_batch(request: Request, query: NoParameters, key: Key = None) -
 async def _submit(
     request: Request, bridge: Bridge, jobs: Sequence[JobIn | OneIn], key: str | None
 ) -> Response:
-    def submit() -> list[int]:
-        return bridge.plane.submit(specs_of(jobs), key or "", caller_of(request))
+    def submit() -> dict[str, Any]:
+        specs = specs_of(jobs)
+        ids = bridge.plane.submit(specs, key or "", caller_of(request))
+        return {"id": ids[0], "ids": ids, "notes": bridge.plane.notes(specs)}
 
-    ids = await bridge.call(submit)
-    headers = {"Location": f"/api/v1/jobs/{ids[0]}"}
-    return json_response({"id": ids[0], "ids": ids}, 201, headers)
+    answer = await bridge.call(submit)
+    return json_response(answer, 201, {"Location": f"/api/v1/jobs/{answer['id']}"})
 
 
 def caller_of(request: Request) -> str:

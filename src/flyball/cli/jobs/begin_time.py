@@ -1,4 +1,4 @@
-"""Parser of Slurm's notation for the earliest start of a job (`--begin`)."""
+"""Parser of Slurm's notation for times such as the earliest start of a job (`--begin`)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ CLOCKS = {
     "teatime": time(16),
 }
 """Times of day that have a name."""
+SECONDS = re.compile(r"0|[0-9]{9,12}(\.[0-9]{1,6})?")
+"""Seconds since 1970; no other notation has as many digits."""
 REMEDY = "use e.g. now+1hour, 16:00, tomorrow, 2030-01-20T12:34:00"
 
 
@@ -41,6 +43,15 @@ def begin_time(text: str, now: datetime | None = None) -> float:
     if moment is None:
         raise BadInput(f"{text[:40]!r} is not a start time", REMEDY)
     return moment.timestamp()
+
+
+def moment(text: str) -> float:
+    """Return a time in seconds since 1970, which it may also be written as.
+
+    Raises:
+        BadInput: as of `begin_time`.
+    """
+    return float(text) if SECONDS.fullmatch(text.strip()) else begin_time(text)
 
 
 def _moment(word: str, now: datetime) -> datetime | None:

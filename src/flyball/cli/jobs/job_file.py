@@ -15,30 +15,30 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flyball.cli.jobs.begin_time import begin_time
+from flyball.cli.jobs.notation import Reader, check, path_text, plain_reader_of, reader_of
 from flyball.cli.jobs.sbatch import (
     HOW,
     Tasks,
     array_tasks,
     dependencies,
     gpu_share,
+    gpu_type,
     limit_signal,
-    memory_mib,
-    time_s,
 )
 from flyball.cli.live import JOB_ID
 from flyball.core.errors import BadInput, UnknownName
+from flyball.core.job_field import JobField
+from flyball.core.job_fields import FIELDS, MAX_TASKS, NAME
 
 ENDINGS = (".yaml", ".yml")
 MAX_FILE_BYTES = 4 * 2**20
-MAX_JOBS = 10_000
-MAX_CPUS = 100_000
-MAX_PRIORITY = 1e6
+SET_BY_SUBMIT = ("user",)
+"""Fields that the submission itself states."""
 
 
 @dataclass
@@ -66,99 +66,51 @@ class Draft:
 # The values of a key ---------------------------------------------------------------
 
 
-def text(value: str) -> str:
-    """Return a name if it is printable and has at most 200 characters."""
-    if not value.strip() or len(value) > 200 or not value.isprintable():
-        raise BadInput(f"{value[:40]!r} is not a name", "use 1 to 200 printable characters")
-    return value.strip()
-
-
-def integer(low: int, high: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers in a range."""
-
-    def read(value: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()) or not low <= int(value) <= high:
-            raise BadInput(
-                f"{value[:40]!r} is not valid", f"use a whole number from {low} to {high}"
-            )
-        return int(value)
-
-    return read
-
-
-def number(low: float, high: float) -> Callable[[str], float]:
-    """Return a reader of numbers in a range."""
-
-    def read(value: str) -> float:
-        try:
-            result = float(value)
-        except ValueError:
-            result = float("nan")
-        if not low <= result <= high:
-            raise BadInput(f"{value[:40]!r} is not valid", f"use a number from {low:g} to {high:g}")
-        return result
-
-    return read
-
-
-def yes_or_no(value: str) -> bool:
-    """Return the value of `true`, `yes`, `on`, `false`, `no` or `off`."""
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    if value.strip().lower() not in words:
-        raise BadInput(f"{value[:40]!r} is neither true nor false", "use true or false")
-    return words[value.strip().lower()]
-
-
 def size_range(value: str) -> tuple[int, int]:
     """Return the minimum and maximum number of cores or GPUs of an elastic job: `1-4`."""
     match = re.fullmatch(r"([1-9][0-9]{0,4})-([1-9][0-9]{0,4})", value.strip())
     if not match or int(match[1]) > int(match[2]):
         raise BadInput(f"{value[:40]!r} is not a range", "write e.g. 1-4")
-    return int(match[1]), int(match[2])
+    least, most = int(match[1]), int(match[2])
+    check("most", most)
+    return least, most
 
 
-def job_class(value: str) -> str:
-    """Return the value if it is one of the five workload classes."""
-    from flyball.core.workload import CLASS_LABELS
-
-    if value not in CLASS_LABELS:
-        raise UnknownName("class", value, CLASS_LABELS)
-    return value
+def _readers(row: JobField) -> Iterator[tuple[str, Reader]]:
+    """Yield the keys of a field with a single value, and the reader of each."""
+    plain = plain_reader_of(row) if row.keys else reader_of(row)
+    yield from ((name, plain) for name in (row.name, *row.synonyms))
+    yield from ((key, reader_of(row)) for key in row.keys)
 
 
-SECONDS = number(0, 3e8)
-KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "name": ("name", text),
-    "tenant": ("tenant", text),
-    "model": ("model", text),
-    "cpus": ("cpus", integer(1, MAX_CPUS)),
-    "milli": ("milli", integer(1, 1000)),
-    "memory": ("memory_mib", memory_mib),
-    "memory_mib": ("memory_mib", integer(0, 2**40)),
-    "max_processes": ("max_processes", integer(0, 2**22)),
-    "limit": ("limit_s", time_s),
-    "limit_s": ("limit_s", SECONDS),
-    "estimate": ("estimate_s", time_s),
-    "estimate_s": ("estimate_s", SECONDS),
-    "priority": ("priority", number(-MAX_PRIORITY, MAX_PRIORITY)),
-    "class": ("kind", job_class),
-    "kind": ("kind", job_class),
-    "requeue": ("requeue", yes_or_no),
-    "preemptible": ("preemptible", yes_or_no),
-    "grace_s": ("grace_s", number(0, 86_400)),
-    "nice": ("nice", integer(0, 19)),
-    "hold": ("hold", yes_or_no),
-    "begin": ("begin_time", begin_time),
-    "begin_time": ("begin_time", number(0, 1e11)),
-    "least": ("least", integer(1, MAX_CPUS)),
-    "most": ("most", integer(1, MAX_CPUS)),
+SPECIAL = {
+    "argv": "argv",
+    "command": "argv",
+    "cwd": "cwd",
+    "env": "env",
+    "gpus": "gpus",
+    "stdout": "stdout",
+    "output": "stdout",
+    "stderr": "stderr",
+    "error": "stderr",
+    "after": "after",
+    "array": "array",
+    "notify": "notify",
+    "features": "features",
+    "elastic": "elastic",
+    "export": "export",
+    "signal": "signal",
+}
+"""Keys whose values are lists, mappings or several fields at once."""
+KEYS: dict[str, tuple[str, Reader]] = {
+    key: (row.name, read)
+    for row in FIELDS.values()
+    if row.sent and row.name not in SPECIAL and row.name not in SET_BY_SUBMIT
+    for key, read in _readers(row)
+    if key not in SPECIAL
 }
 """Keys with a single value: the field that each sets, and the reader of the value."""
-OTHER_KEYS = (
-    *("argv", "command", "cwd", "env", "export", "gpus", "after", "array", "signal"),
-    *("output", "stdout", "error", "stderr", "elastic", "notify"),
-)
-ALL_KEYS = (*KEYS, *OTHER_KEYS)
+ALL_KEYS = (*KEYS, *SPECIAL)
 
 
 # Files -----------------------------------------------------------------------------
@@ -178,8 +130,8 @@ def read_jobs(path: Path) -> list[Draft]:
         _known_keys(content, ("jobs",), str(path))
         content = content["jobs"]
     if isinstance(content, list):
-        if not content or len(content) > MAX_JOBS:
-            raise BadInput(f"{path}: {len(content)} jobs", f"list 1 to {MAX_JOBS:,}")
+        if not content or len(content) > MAX_TASKS:
+            raise BadInput(f"{path}: {len(content)} jobs", f"list 1 to {MAX_TASKS:,}")
         rows, origins = content, [f"{path}: jobs[{i}]" for i in range(len(content))]
     drafts = [_draft(row, where, folder) for row, where in zip(rows, origins, strict=True)]
     _check_names(drafts, origins)
@@ -229,6 +181,12 @@ def _draft(row: Any, where: str, folder: Path) -> Draft:
     for stream in ("stdout", "stderr"):
         if path := draft.values.get(stream):
             draft.values[stream] = str(Path(draft.values["cwd"]) / path)
+    try:
+        for name in ("argv", "cwd", "env", "notify", "stdout", "stderr"):
+            if name in draft.values:
+                check(name, draft.values[name])
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
     return draft
 
 
@@ -239,37 +197,47 @@ def _take(draft: Draft, key: str, value: Any, folder: Path) -> None:
         name, read = KEYS[key]
         _once(values, name)
         values[name] = read(_scalar(value))
-    elif key in ("argv", "command"):
-        _once(values, "argv")
-        values["argv"] = _words(value)
-    elif key in ("output", "stdout", "error", "stderr"):
-        stream = "stdout" if key in ("output", "stdout") else "stderr"
-        _once(values, stream)
-        values[stream] = text(_scalar(value))
-    elif key == "cwd":
-        values["cwd"] = str((folder / text(_scalar(value))).resolve())
-    elif key == "env":
-        values["env"] = _variables(value)
-    elif key == "gpus":
-        values["gpus"], share = gpu_share(_scalar(value))
-        values.setdefault("milli", share)
-    elif key == "signal":
-        draft.values = {**limit_signal(_scalar(value)).as_values(is_script=False), **values}
-    elif key == "elastic":
-        for name, size in zip(("least", "most"), size_range(_scalar(value)), strict=True):
-            _once(values, name)
-            values[name] = size
-    elif key == "notify":
-        targets = value if isinstance(value, list) else [value]
-        values["notify"] = [
-            target if isinstance(target, str) else _words(target) for target in targets
-        ]
-    elif key == "array":
-        draft.tasks = array_tasks(_scalar(value))
-    elif key == "export":
-        draft.export = _scalar(value)
-    else:
-        draft.after = list(_pairs(value))
+        return
+    match SPECIAL[key]:
+        case "argv":
+            _once(values, "argv")
+            values["argv"] = _words(value)
+        case "stdout" | "stderr" as stream:
+            _once(values, stream)
+            values[stream] = path_text(_scalar(value))
+        case "cwd":
+            values["cwd"] = str((folder / path_text(_scalar(value))).resolve())
+        case "env":
+            values["env"] = _variables(value)
+        case "gpus":
+            values["gpus"], share = gpu_share(_scalar(value))
+            check("gpus", values["gpus"])
+            values.setdefault("milli", share)
+            if device_type := gpu_type(_scalar(value)):
+                _once(values, "device_type")
+                values["device_type"] = device_type
+        case "signal":
+            draft.values = {**limit_signal(_scalar(value)).as_values(is_script=False), **values}
+        case "elastic":
+            for name, size in zip(("least", "most"), size_range(_scalar(value)), strict=True):
+                _once(values, name)
+                values[name] = size
+        case "notify":
+            targets = value if isinstance(value, list) else [value]
+            values["notify"] = [
+                target if isinstance(target, str) else _words(target) for target in targets
+            ]
+        case "features":
+            listed = value if isinstance(value, list) else [value]
+            values["features"] = list(
+                reader_of(FIELDS["features"])(",".join(_scalar(name) for name in listed))
+            )
+        case "array":
+            draft.tasks = array_tasks(_scalar(value))
+        case "export":
+            draft.export = _scalar(value)
+        case _:
+            draft.after = list(_pairs(value))
 
 
 def _once(values: dict[str, Any], name: str) -> None:
@@ -316,7 +284,7 @@ def _pairs(value: Any) -> Iterator[tuple[str, str]]:
         if value.split(":", 1)[0] in HOW:
             yield from dependencies(value)
         else:
-            yield "afterok", text(value)
+            yield "afterok", NAME.read(value)
     elif isinstance(value, dict):
         for how, jobs in value.items():
             for job in jobs if isinstance(jobs, list) else [jobs]:

@@ -5,25 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from flyball.cli.jobs import batch_script, sbatch
-from flyball.cli.jobs.begin_time import begin_time
-from flyball.cli.jobs.job_file import (
-    ENDINGS,
-    MAX_CPUS,
-    MAX_PRIORITY,
-    Draft,
-    integer,
-    job_class,
-    number,
-    read_jobs,
-    size_range,
-    text,
-)
+from flyball.cli.jobs.job_file import ENDINGS, Draft, read_jobs, size_range
+from flyball.cli.jobs.notation import check, path_text, reader_of
 from flyball.cli.jobs.program_check import check_program
 from flyball.cli.jobs.slurm_options import FLAGS, IGNORED, SEPARATOR, notes_of
 from flyball.core.errors import BadInput
+from flyball.core.job_fields import FIELDS
 
 Value = TypeVar("Value")
 ALTERNATIVES = (
@@ -35,6 +26,13 @@ ALTERNATIVES = (
 )
 """Options that exclude each other: one on the command line replaces all of the script's."""
 SHELL = ("/bin/sh", "-c")
+COMPOSED = frozenset(
+    {
+        *("cwd", "env", "cpus", "gpus", "device_type", "memory_mib", "tasks_per_node"),
+        *("least", "stdout", "stderr", "checkpoint_signal", "after", "array", "notify"),
+    }
+)
+"""Fields whose options say more than one value, or are read together with others."""
 
 
 class Request(NamedTuple):
@@ -44,11 +42,13 @@ class Request(NamedTuple):
         drafts: the jobs.
         notes: messages for the user.
         flags: options without a value that concern the submission, not the job.
+        origins: the script's line of each option that comes from a script.
     """
 
     drafts: list[Draft]
     notes: list[str]
     flags: frozenset[str] = frozenset()
+    origins: Mapping[str, str] = MappingProxyType({})
 
 
 def parse_command(command: Sequence[str], options: Mapping[str, str], dashes: bool) -> Request:
@@ -109,7 +109,7 @@ def _parse_script(
     notes = [*remarks(asked, origins), *script.notes]
     if script.srun and shutil.which("srun") is None:
         notes.append(f"{script.srun} calls srun, and there is none on your PATH; {NO_SRUN}")
-    return Request([draft], notes, _flags(asked))
+    return Request([draft], notes, _flags(asked), origins)
 
 
 NO_SRUN = "drop the word srun (mpirun, torchrun and the like start several processes)"
@@ -132,13 +132,9 @@ def remarks(options: Mapping[str, str], origins: Mapping[str, str]) -> list[str]
         return f"{origins[name]}: --{name}: {words}" if name in origins else f"--{name}: {words}"
 
     notes = notes_of(options, origins)
-    gpus, others = sbatch.gres(options.get("gres", ""))
+    _gpus, others = sbatch.gres(options.get("gres", ""))
     if others:
         notes.append(remark("gres", f"{', '.join(others)} not managed here, and ignored"))
-    for name in ("gpus", "gpus-per-node", "gpus-per-task", "gres"):
-        requests = gpus if name == "gres" else [options.get(name, "")]
-        if any(":" in request for request in requests):
-            notes.append(remark(name, "the type of GPU has no effect: there is one type here"))
     if "signal" in options:
         limit_s = sbatch.time_s(options.get("time", "0"))
         before_s = sbatch.limit_signal(options["signal"]).before_s or sbatch.SIGNAL_BEFORE_S
@@ -175,9 +171,11 @@ class Size(NamedTuple):
     """Holds the resources that a job asks for; None = not stated."""
 
     tasks: int
+    tasks_per_node: int | None
     cpus: int
     gpus: int | None
     milli: int | None
+    device_type: str | None
     memory_mib: int | None
 
 
@@ -185,13 +183,11 @@ def size_of(read: Reader) -> Size:
     """Return the resources that the options ask for, in any of Slurm's forms.
 
     Raises:
-        BadInput: not a number, more than one node, or an amount per GPU without GPUs.
+        BadInput: not a number, out of bounds, or an amount per GPU without GPUs.
     """
-    if read("nodes", lambda count: count.strip().partition("-")[0] != "1"):
-        nodes = read.options["nodes"]
-        raise BadInput(f"{read.place('nodes')} {nodes}: there is only one node", "use -N 1")
-    some = integer(1, MAX_CPUS)
-    tasks = read("ntasks", some) or read("ntasks-per-node", some)
+    some = reader_of(FIELDS["cpus"])
+    tasks_per_node = read("ntasks-per-node", reader_of(FIELDS["tasks_per_node"]))
+    tasks = read("ntasks", some) or tasks_per_node
     gpus, milli = (
         read("gpus", sbatch.gpu_share)
         or read("gpus-per-node", sbatch.gpu_share)
@@ -207,11 +203,27 @@ def size_of(read: Reader) -> Size:
     cpus = tasks * (read("cpus-per-task", some) or 1)
     if "cpus-per-task" not in read.options:
         cpus = max(cpus, (read("cpus-per-gpu", some) or 0) * (gpus or 0))
-    memory_mib = read("mem", sbatch.memory_mib)
+    size = reader_of(FIELDS["memory_mib"])
+    memory_mib = read("mem", size)
     for name, count in (("mem-per-gpu", gpus), ("mem-per-cpu", cpus)):
-        if unit_mib := read(name, sbatch.memory_mib):
+        if unit_mib := read(name, size):
             memory_mib = unit_mib * (count or 0)
-    return Size(tasks, cpus, gpus, milli, memory_mib)
+    for name, value in (("cpus", cpus), ("gpus", gpus), ("memory_mib", memory_mib)):
+        if value is not None:
+            check(name, value)
+    return Size(tasks, tasks_per_node, cpus, gpus, milli, _device_type(read), memory_mib)
+
+
+def _device_type(read: Reader) -> str | None:
+    """Return the type of GPU that the options ask for; None = none."""
+    return (
+        read("device-type", reader_of(FIELDS["device_type"]))
+        or read("gpus", sbatch.gpu_type)
+        or read("gpus-per-node", sbatch.gpu_type)
+        or read("gpus-per-task", sbatch.gpu_type)
+        or read("gres", sbatch.gres_type)
+        or None
+    )
 
 
 def draft_of(
@@ -235,61 +247,58 @@ def draft_of(
     size = size_of(read)
     least, most = read("elastic", size_range) or (None, None)
     signal = read("signal", sbatch.limit_signal)
-    cwd = (folder / (read("chdir", text) or ".")).resolve()
+    cwd = (folder / (read("chdir", path_text) or ".")).resolve()
     if not cwd.is_dir():
         raise BadInput(f"{read.place('chdir')}: no folder {str(cwd)!r}", "make it or name another")
-    output, error = read("output", text), read("error", text)
+    output, error = read("output", path_text), read("error", path_text)
     fields: dict[str, Any] = {
         "argv": list(argv),
-        "name": read("job-name", text),
         "cwd": str(cwd),
-        "env": _variables(read, size, folder, cwd) or None,
+        "env": _variables(size, folder, cwd) or None,
+        "tasks_per_node": size.tasks_per_node,
         "cpus": size.cpus,
         "gpus": size.gpus,
         "milli": size.milli,
+        "device_type": size.device_type,
         "least": least,
         "most": most,
         "memory_mib": size.memory_mib,
-        "max_processes": read("max-processes", integer(1, 2**22)),
-        "limit_s": read("time", sbatch.time_s),
-        "estimate_s": read("estimate", sbatch.time_s),
         "stdout": str(cwd / output) if output else None,
         "stderr": str(cwd / error) if error else None,
-        "nice": read("nice", _niceness),
-        "tenant": read("account", text),
-        "priority": read("priority", number(-MAX_PRIORITY, MAX_PRIORITY)),
-        "requeue": False if "no-requeue" in options else None,
-        "preemptible": False if "no-preempt" in options else None,
-        "hold": True if "hold" in options else None,
-        "begin_time": read("begin", begin_time),
         "notify": read("notify", lambda targets: targets.split(SEPARATOR)),
-        "kind": read("class", job_class),
-        "model": read("model", text),
+        **_single_values(read),
     }
     values = {key: value for key, value in fields.items() if value is not None}
     values |= signal.as_values(is_script) if signal else {}
+    for name, value in values.items():
+        check(name, value)
     after = read("dependency", sbatch.dependencies) or []
     return Draft(values, after, read("array", sbatch.array_tasks), options.get("export"))
 
 
-def _variables(read: Reader, size: Size, folder: Path, cwd: Path) -> dict[str, str]:
+def _single_values(read: Reader) -> dict[str, Any]:
+    """Return the values of the fields that one option sets; None = not stated."""
+    values: dict[str, Any] = {}
+    for row in FIELDS.values():
+        if row.name in COMPOSED:
+            continue
+        if row.off and row.off.removeprefix("--") in read.options:
+            values[row.name] = False
+        elif row.is_switch:
+            stated = row.long_option in read.options
+            values[row.name] = True if stated and not row.default else None
+        elif row.option:
+            values[row.name] = read(row.long_option, reader_of(row))
+    return values
+
+
+def _variables(size: Size, folder: Path, cwd: Path) -> dict[str, str]:
     """Return the variables of Slurm that only the submission knows; the engine sets the rest."""
     variables = {}
-    if size.tasks > 1:
+    if size.tasks > 1 and size.tasks != size.tasks_per_node:
         tasks = str(size.tasks)
         variables = dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"), tasks)
         variables["SLURM_CPUS_PER_TASK"] = str(size.cpus // size.tasks)
-    if "ntasks-per-node" in read.options:
-        variables["SLURM_NTASKS_PER_NODE"] = str(size.tasks)
-    if partition := read("partition", text):
-        variables["SLURM_JOB_PARTITION"] = partition
     if folder.resolve() != cwd:
         variables["SLURM_SUBMIT_DIR"] = str(folder)
     return variables
-
-
-def _niceness(value: str) -> int:
-    try:
-        return integer(0, 19)(value)
-    except BadInput as error:
-        raise BadInput(str(error), "for a later place in the queue use --priority=-1") from None

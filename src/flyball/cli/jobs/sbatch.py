@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flyball.core.errors import BadInput, UnknownName
+from flyball.core.job_fields import MAX_TASKS
 from flyball.core.jobs import Dependency
 from flyball.core.units import MIB_PER_GIB
 from flyball.sdk.submitter import carried
@@ -25,10 +26,7 @@ UNSUPPORTED = {
     "afterburstbuffer": "use afterany:ID",
 }
 """Dependencies of Slurm that are not supported, and the nearest alternative."""
-MAX_TASKS = 10_000
 MAX_INDEX = 4_000_000
-MAX_TIME_S = 10 * 366 * 86_400.0
-MAX_MIB = 2**40
 SIGNAL_BEFORE_S = 60.0
 """Default time between a signal and the time limit, as in Slurm."""
 
@@ -63,7 +61,7 @@ def time_s(text: str) -> float:
     if value in ("unlimited", "infinite"):
         return 0.0
     seconds = _clock_s(value) if re.fullmatch(r"[0-9:-]+", value) else _units_s(value)
-    if seconds is None or seconds > MAX_TIME_S:
+    if seconds is None:
         remedy = "use minutes, HH:MM:SS, D-HH:MM, or units: 90s, 1h30m, 2d"
         raise BadInput(f"{text!r} is not a time", remedy)
     return seconds
@@ -101,10 +99,21 @@ def memory_mib(text: str) -> int:
         BadInput: anything else.
     """
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)(?:I?B)?", text.strip().upper())
-    size = float(match[1]) * UNITS_MIB[match[2] or "M"] if match else math.inf
-    if size > MAX_MIB:
+    if not match:
         raise BadInput(f"{text!r} is not a size", "use MiB, or e.g. 512M, 4G, 1.5T")
-    return math.ceil(size)
+    return math.ceil(float(match[1]) * UNITS_MIB[match[2] or "M"])
+
+
+def node_count(text: str) -> int:
+    """Return the number of nodes of `2`, or the least of a range: `2-4`.
+
+    Raises:
+        BadInput: anything else.
+    """
+    match = re.fullmatch(r"([0-9]{1,9})(?:-[0-9]{1,9})?", text.strip())
+    if not match:
+        raise BadInput(f"{text!r} is not a number of nodes", "use e.g. 1 or 1-2")
+    return int(match[1])
 
 
 def array_tasks(text: str) -> Tasks:
@@ -211,11 +220,29 @@ def gpu_share(text: str) -> tuple[int, int]:
     """
     match = re.fullmatch(r"(?:[A-Za-z][\w.-]*:){0,2}([0-9.]+)", text.strip())
     number = match[1] if match else ""
-    if re.fullmatch(r"[0-9]{1,4}", number):
+    if re.fullmatch(r"[0-9]{1,9}", number):
         return int(number), 1000
     if re.fullmatch(r"0?\.[0-9]{1,3}", number) and float(number) > 0:
         return 1, round(float(number) * 1000)
     raise BadInput(f"{text!r} is not a number of GPUs", "use e.g. 2, or 0.25 for a share of one")
+
+
+def gpu_type(text: str) -> str:
+    """Return the type of GPU in `a100:2` or `gpu:a100:2`; "" if none is stated."""
+    words = [word for word in text.strip().split(":")[:-1] if word != "gpu"]
+    return words[-1] if words else ""
+
+
+def gres_type(text: str) -> str:
+    """Return the type of GPU that `--gres` asks for; "" if none is stated.
+
+    Raises:
+        BadInput: several types.
+    """
+    types = {gpu_type(device) for device in gres(text)[0]} - {""}
+    if len(types) > 1:
+        raise BadInput(f"{text!r}: several types of GPU", "ask for one type")
+    return types.pop() if types else ""
 
 
 def gres(text: str) -> tuple[list[str], list[str]]:

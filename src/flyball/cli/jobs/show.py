@@ -26,6 +26,8 @@ from flyball.cli.jobs.tuning_text import changes, now_text, unit_of_job
 from flyball.cli.live import JobId, State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
+from flyball.core.job_field import JobField
+from flyball.core.job_fields import FIELDS
 from flyball.core.jobs import JobState
 
 EXAMPLES = """\b
@@ -36,6 +38,17 @@ Examples:
 
 NAME_WIDTH = 12
 """Width, in columns, of the names of facts."""
+ARRANGED = frozenset(
+    {
+        *("argv", "name", "cwd", "env", "user", "tenant", "cpus", "gpus", "milli", "memory_mib"),
+        *("max_processes", "least", "most", "limit_s", "estimate_s", "kind", "priority", "after"),
+        *("array", "array_index", "array_limit", "hold", "begin_time", "signal_before_s"),
+        *("checkpoint_signal", "signal_children", "grace_s", "stdout", "stderr", "notify"),
+    }
+)
+"""Fields that are shown in their own words, or by another fact."""
+OTHERS = [row for row in FIELDS.values() if row.name not in ARRANGED]
+"""Fields that are shown as they are stated."""
 
 
 def show(
@@ -69,6 +82,7 @@ def facts(job: Job, now: float, sensors: Mapping[str, Any]) -> Iterator[tuple[st
     if job["user"] or job["tenant"]:
         yield "owner", clean(" of ".join(name for name in (job["user"], job["tenant"]) if name))
     yield "asks for", ", ".join(_request(job))
+    yield from ((row.label, field_text(row, spec[row.name])) for row in OTHERS if row.name in spec)
     if spec.get("after"):
         yield "after", ", ".join(f"{how} {other}" for how, other in spec["after"])
     if waits := held_text(job, now):
@@ -102,6 +116,17 @@ def facts(job: Job, now: float, sensors: Mapping[str, Any]) -> Iterator[tuple[st
         yield "output", clean(spec["stdout"])
     if spec.get("stderr"):
         yield "errors", clean(spec["stderr"])
+
+
+def field_text(row: JobField, value: Any) -> str:
+    """Return the value of a field as people read it."""
+    if row.notation == "moment":
+        return moment_text(value)
+    if row.notation == "duration":
+        return clock_text(value)
+    if isinstance(value, list | tuple):
+        return clean(", ".join(map(str, value)))
+    return clean(value)
 
 
 def _request(job: Job) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """The options of Slurm's `sbatch`: which are supported, ignored or refused here.
 
+Those of a job's fields come from the table of fields.
+
 An option is kept as it was written, under its long name, whether it came from a script or from the
 command line; `parse_job` turns options into a job.
 """
@@ -9,28 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from flyball.core.errors import BadInput, UnknownName
+from flyball.core.job_fields import FIELDS
+
+_OPTIONS = [row for row in FIELDS.values() if row.option or row.off]
+NTASKS = ("ntasks", "n")
+"""Slurm's number of tasks, which is not a field: a job gets as many times its cores per task."""
 
 SHORT = {
-    "J": "job-name",
-    "N": "nodes",
-    "n": "ntasks",
-    "c": "cpus-per-task",
-    "G": "gpus",
-    "t": "time",
-    "p": "partition",
-    "d": "dependency",
-    "a": "array",
-    "D": "chdir",
-    "o": "output",
-    "e": "error",
-    "A": "account",
-    "C": "constraint",
+    **{
+        name.removeprefix("-"): row.long_option
+        for row in _OPTIONS
+        for name in row.option
+        if not name.startswith("--")
+    },
+    NTASKS[1]: NTASKS[0],
     "w": "nodelist",
-    "q": "qos",
     "x": "exclude",
     "W": "wait",
-    "b": "begin",
-    "H": "hold",
     "i": "input",
     "L": "licenses",
     "m": "distribution",
@@ -44,36 +41,31 @@ SHORT = {
     "Q": "quiet",
     "v": "verbose",
 }
-SAME = {"tasks-per-node": "ntasks-per-node", "workdir": "chdir", "test-only": "dry-run"}
+SAME = {
+    **{
+        name.removeprefix("--"): row.long_option
+        for row in _OPTIONS
+        for name in row.option[1:]
+        if name.startswith("--")
+    },
+    "test-only": "dry-run",
+}
 """Synonyms of options."""
 VALUED = (
-    *("job-name", "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task"),
-    *("cpus-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "mem", "mem-per-cpu"),
-    *("mem-per-gpu", "time", "estimate", "dependency", "array", "chdir", "output", "error"),
-    *(
-        "begin",
-        "export",
-        "nice",
-        "account",
-        "priority",
-        "signal",
-        "class",
-        "model",
-        "notify",
-        "elastic",
-        "partition",
-    ),
+    *(row.long_option for row in _OPTIONS if not row.is_switch),
+    NTASKS[0],
+    *("ntasks-per-gpu", "cpus-per-gpu", "gpus-per-node", "gpus-per-task", "gres"),
+    *("mem-per-cpu", "mem-per-gpu"),
 )
 FLAGS = (
-    "hold",
-    "requeue",
-    "no-requeue",
-    "no-preempt",
-    "wait",
-    "dry-run",
-    "parsable",
-    "quiet",
-    "verbose",
+    *(
+        name.removeprefix("--")
+        for row in _OPTIONS
+        if row.is_switch
+        for name in (*row.option[:1], row.off)
+        if name
+    ),
+    *("wait", "dry-run", "parsable", "quiet", "verbose"),
 )
 """Options without a value. The last three change nothing: only a number is printed anyway."""
 REPEATABLE = ("notify",)
@@ -85,10 +77,7 @@ ONE_NODE = "there is only one node"
 ITS_CORES = "a job has exclusive use of its cores"
 NO_SUCH = "not supported"
 IGNORED = {
-    "partition": "there is only one queue",
     "comment": "",
-    "qos": "use --priority or --account",
-    "constraint": ONE_NODE,
     "prefer": ONE_NODE,
     "nodelist": ONE_NODE,
     "nodefile": ONE_NODE,
@@ -131,7 +120,6 @@ IGNORED = {
     "cpu-freq": "flyball cap limits a job's power",
     "gpu-freq": "flyball cap limits a job's power",
     "time-min": "use --estimate",
-    "deadline": "use --priority",
     "wckey": "use --account",
     "kill-on-invalid-dep": "a job whose dependency can never be met is cancelled",
 }
@@ -149,7 +137,7 @@ REFUSED = {
     "wrap": ("allowed only on the command line", "write the command into the script"),
 }
 """Options that would matter and are not supported: why, and what to do instead."""
-EVERY = (*VALUED, *FLAGS, *(name for name in IGNORED if name not in VALUED), *SAME, *REFUSED)
+EVERY = (*VALUED, *FLAGS, *IGNORED, *SAME, *REFUSED)
 
 
 def long_name(word: str, where: str) -> tuple[str, str | None]:

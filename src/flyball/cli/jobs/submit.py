@@ -12,11 +12,13 @@ from typer.core import TyperCommand
 from flyball.cli.formats import clean, count_text, heading, start_text
 from flyball.cli.jobs import sbatch, slurm_options
 from flyball.cli.jobs.job_file import ENDINGS, Draft
-from flyball.cli.jobs.parse_job import parse_command, parse_wrapped
+from flyball.cli.jobs.job_options import with_job_options, written
+from flyball.cli.jobs.parse_job import Request, parse_command, parse_wrapped
 from flyball.cli.live import JOB_ID, State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
 from flyball.core.errors import BadInput
+from flyball.core.job_fields import FIELDS
 from flyball.core.jobs import JobState
 from flyball.sdk.submitter import user_name
 
@@ -74,92 +76,17 @@ class Command(TyperCommand):
         } | {"--help": False}
 
 
-def option(names: str, help: str, metavar: str = "TEXT") -> Any:
-    """Declare an option whose text is parsed later, together with the options of scripts."""
-    return typer.Option(*names.split(), help=help, metavar=metavar, show_default=False)
-
-
-Text = str | None
-
-
+@with_job_options
 def submit(
     ctx: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="[--] COMMAND...", help="A command, a script or a job file."),
     ] = None,
-    name: Annotated[Text, option("--job-name --name -J", "Name shown in lists.")] = None,
-    nodes: Annotated[
-        Text, option("--nodes -N", "Number of nodes; only 1 is supported.", "N")
+    wrap: Annotated[
+        str | None,
+        typer.Option("--wrap", metavar="TEXT", help="Shell command to run instead of COMMAND."),
     ] = None,
-    ntasks: Annotated[
-        Text, option("--ntasks -n", "Tasks; the job gets -n times -c cores.", "N")
-    ] = None,
-    cpus: Annotated[Text, option("--cpus-per-task -c", "Cores per task.", "N")] = None,
-    gpus: Annotated[Text, option("--gpus -G", "GPUs, or a fraction of one: 0.25.", "N")] = None,
-    elastic: Annotated[
-        Text,
-        option("--elastic", "It can run on any number of cores or GPUs in this range.", "MIN-MAX"),
-    ] = None,
-    mem: Annotated[Text, option("--mem", "Host memory limit: 512M, 4G.", "SIZE")] = None,
-    max_processes: Annotated[
-        Text, option("--max-processes", "Limit of processes and threads at a time.", "N")
-    ] = None,
-    time_limit: Annotated[
-        Text, option("--time -t", "Time limit: minutes, HH:MM:SS, D-HH:MM, 90s, 2h.", "TIME")
-    ] = None,
-    estimate: Annotated[Text, option("--estimate", "Estimated run time.", "TIME")] = None,
-    dependency: Annotated[
-        Text, option("--dependency -d", "afterok:ID[:ID], afterany:..., afternotok:...")
-    ] = None,
-    array: Annotated[
-        Text, option("--array -a", "Task numbers: 0-9, 1,3,5-7:2; %4 = at most four at a time.")
-    ] = None,
-    chdir: Annotated[
-        Text, option("--chdir -D", "Folder it runs in. [default: the current one]", "DIR")
-    ] = None,
-    output: Annotated[
-        Text, option("--output -o", "File for its output; %j job, %A array, %a task, %x name.")
-    ] = None,
-    error: Annotated[
-        Text, option("--error -e", "Separate file for its stderr; % as in --output.", "FILE")
-    ] = None,
-    export: Annotated[
-        Text,
-        option(
-            "--export", "Environment variables: ALL, NONE, A,B=2. [default: PATH and a few others]"
-        ),
-    ] = None,
-    nice: Annotated[Text, option("--nice", "Niceness of its processes, 0 to 19.", "N")] = None,
-    account: Annotated[
-        Text, option("--account -A", "Account (tenant) that the job counts for.")
-    ] = None,
-    priority: Annotated[
-        Text, option("--priority", "Jobs with a higher priority go first.", "N")
-    ] = None,
-    requeue: Annotated[
-        bool | None,
-        typer.Option("--requeue/--no-requeue", help="Whether to run it again if its node is lost."),
-    ] = None,
-    no_preempt: Annotated[bool, typer.Option("--no-preempt", help="Never preempt it.")] = False,
-    begin: Annotated[
-        Text, option("--begin -b", "Earliest start: now+1hour, 16:00, tomorrow, 2030-01-20T12:34.")
-    ] = None,
-    hold: Annotated[
-        bool, typer.Option("--hold", "-H", help="Do not start it before flyball release ID.")
-    ] = False,
-    signal: Annotated[
-        Text, option("--signal", "Signal to send before its time limit: [B:]USR1[@60] (seconds).")
-    ] = None,
-    notify: Annotated[
-        list[str] | None,
-        option("--notify", "Notify this when it ends; may be repeated.", "URL|COMMAND"),
-    ] = None,
-    kind: Annotated[
-        Text, option("--class", "Workload class: compute-intensive, memory-bound, ...")
-    ] = None,
-    model: Annotated[Text, option("--model", "Model it trains.")] = None,
-    wrap: Annotated[Text, option("--wrap", "Shell command line to run instead of COMMAND.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print where and when it would run; submit nothing.")
     ] = False,
@@ -168,23 +95,11 @@ def submit(
     ] = False,
     as_json: AsJson = False,
     state: State = None,
+    **stated: Any,
 ) -> None:
     """Submit a job; print its number."""
     # 1. Collect the options as they were written.
-    stated = {
-        "job-name": name, "nodes": nodes, "ntasks": ntasks, "cpus-per-task": cpus, "gpus": gpus,
-        "elastic": elastic,
-        "mem": mem, "max-processes": max_processes, "time": time_limit, "estimate": estimate,
-        "dependency": dependency,
-        "array": array, "chdir": chdir, "output": output, "error": error,
-        "export": export, "nice": nice,
-        "account": account, "priority": priority, "signal": signal, "class": kind, "model": model,
-        "requeue": "" if requeue else None, "no-requeue": "" if requeue is False else None,
-        "no-preempt": "" if no_preempt else None, "begin": begin, "hold": "" if hold else None,
-        "notify": slurm_options.SEPARATOR.join(notify) if notify else None,
-    }  # fmt: skip
-    options = {key: value for key, value in stated.items() if value is not None}
-    options |= ctx.meta.get(TAKEN, {})
+    options = written(stated) | ctx.meta.get(TAKEN, {})
     # 2. Parse them.
     if bool(command) == (wrap is not None):
         what = "both a command and --wrap" if command else "no command"
@@ -195,21 +110,44 @@ def submit(
         else parse_command(command or [], options, bool(ctx.meta.get(DASHES)))
     )
     drafts = request.drafts
-    for remark in request.notes:
-        note(f"note: {remark}")
+    remarks = Remarks(request)
     # 3. Send it.
     with connected(state) as client:
         if dry_run or "dry-run" in request.flags:
-            _print_dry_run(client, drafts, as_json)
+            _print_dry_run(client, drafts, remarks, as_json)
             return
+        client.on_note = remarks.take
         ids = send(client, drafts)
         try:
-            _print_ids(drafts, ids, as_json)
+            _print_ids(drafts, ids, remarks, as_json)
             code = wait_for(client, ids) if wait or "wait" in request.flags else 0
         except KeyboardInterrupt:
             note(f"submitted jobs continue; flyball cancel {ids[0][0]} ends {ids[0][0]}")
             raise
     raise typer.Exit(code)
+
+
+class Remarks:
+    """Prints notes on a submission, each once, and keeps them for `--json`."""
+
+    def __init__(self, request: Request) -> None:
+        self._origins = request.origins
+        self.rows: list[str] = []
+        for remark in request.notes:
+            self._print(remark)
+
+    def take(self, row: Mapping[str, Any]) -> None:
+        """Print the server's note on a field that has no effect, by the name of its option."""
+        field = FIELDS.get(row["field"])
+        option = field.long_option if field else ""
+        name = f"--{option}" if option else str(row["field"])
+        origin = f"{self._origins[option]}: " if option in self._origins else ""
+        self._print(clean(f"{origin}{name} has no effect: {row['why']}"))
+
+    def _print(self, remark: str) -> None:
+        if remark not in self.rows:
+            self.rows.append(remark)
+            note(f"note: {remark}")
 
 
 # Sending ----------------------------------------------------------------------------
@@ -278,7 +216,9 @@ def numbers_of(client: Client, job: str) -> list[int]:
     return sorted(int(task["id"]) for task in client.jobs(array=row["id"]))
 
 
-def _print_ids(drafts: Sequence[Draft], ids: Sequence[list[int]], as_json: bool) -> None:
+def _print_ids(
+    drafts: Sequence[Draft], ids: Sequence[list[int]], remarks: Remarks, as_json: bool
+) -> None:
     if not as_json:
         for job_ids in ids:
             typer.echo(job_ids[0])
@@ -287,15 +227,20 @@ def _print_ids(drafts: Sequence[Draft], ids: Sequence[list[int]], as_json: bool)
         {"id": job_ids[0], "ids": job_ids} if draft.tasks else {"id": job_ids[0]}
         for draft, job_ids in zip(drafts, ids, strict=True)
     ]
-    print_json(rows[0] if len(rows) == 1 else {"jobs": rows})
+    answer = rows[0] if len(rows) == 1 else {"jobs": rows}
+    print_json({**answer, "notes": remarks.rows} if remarks.rows else answer)
 
 
-def _print_dry_run(client: Client, drafts: Sequence[Draft], as_json: bool) -> None:
+def _print_dry_run(
+    client: Client, drafts: Sequence[Draft], remarks: Remarks, as_json: bool
+) -> None:
     rows = []
     for draft in drafts:
         outside = [(how, job) for how, job in draft.after if JOB_ID.fullmatch(job)]
         alone = Draft(draft.values, outside, draft.tasks, draft.export)
         rows.append({"name": draft.name, **client.dry_run(as_job(client, alone, {}, []))})
+        for row in rows[-1].get("notes", ()):
+            remarks.take(row)
         if len(outside) < len(draft.after):
             note(f"note: {draft.name}: its dependencies within this file are ignored")
     if as_json:

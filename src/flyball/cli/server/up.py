@@ -109,6 +109,12 @@ def up(
             "[default: a quarter of the kernel's, at most 16384]",
         ),
     ] = None,
+    features: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST", help="Features of this machine that jobs may require: nvme,ib."
+        ),
+    ] = "",
     foresight: Annotated[
         bool, typer.Option(help="Learn run times and loads, in a separate process.")
     ] = True,
@@ -147,6 +153,7 @@ def up(
     from flyball.app import WORKER_COMMAND, build_live, make_tuners, policy_settings
     from flyball.control.ask.receipts import Prices
     from flyball.control.decide.tuning_rounds import Tuning
+    from flyball.core.job_fields import FIELDS
     from flyball.tune.registry import gains_by_forecast
     from flyball.twin.inputs.cluster_file import load_cluster
 
@@ -162,6 +169,7 @@ def up(
     if forecast is None:
         forecast = any(map(gains_by_forecast, tuners))
     tuning = Tuning(tuners, tune_s, changed, forecast)
+    declared = FIELDS["features"].form.read(features) if features else ()
     simulated = load_cluster(cluster) if engine == "twin" else None
     folder = state or default_state()
     command = agent_command(folder, rate or [], host_watts, keep_days, keep_mib)
@@ -173,8 +181,9 @@ def up(
         gc.set_threshold(*GC_THRESHOLDS)
         prices = Prices(price, energy_price, currency, carbon)
         live = build_live(
-            folder, chosen[0], prices, simulated, tuning=tuning, max_processes=max_processes
-        )
+            folder, chosen[0], prices, simulated, tuning=tuning, max_processes=max_processes,
+            features=declared,
+        )  # fmt: skip
         if live.recovered:
             note(f"recovered: {live.recovered} attempts had ended in the meantime")
         api, certificate = ApiSettings(token, folder), (tls_cert or "", tls_key or "")

@@ -85,6 +85,7 @@ def node_views(
                 "cpus": node.cpus,
                 "memory_mib": node.memory_mib,
                 "uuids": list(node.uuids),
+                "features": list(node.features),
                 "held": held,
                 "jobs": jobs,
             }

@@ -206,6 +206,7 @@ class JobColumns:
             self._models.code(model_of(job, self._demand)),
             kind,
             job.attempt,
+            self._demand.choice.pools(spec),
             *(predicted_us(job, factor) if self._spreads else NO_QUANTILES),
         )
 
@@ -320,6 +321,7 @@ class JobColumns:
             name: np.ascontiguousarray(rows[name], np.int64)
             for name in ("submit_us", "devices", "milli", "limit_us", "kind", "least", "most")
         }
+        plain["pools"] = rows["pools"].copy()
         return Workload(
             name="live",
             ids=_no_ids(size),

@@ -44,6 +44,7 @@ SLOT = np.dtype(
         ("model", "i4"),
         ("kind", "i4"),
         ("attempt", "i4"),
+        ("pools", "i8"),
         *((name, "f8") for name in QUANTILES),  # 0 = no prediction, or no knob reads them
         ("like", "i4"),
         ("used", "u1"),
@@ -55,7 +56,7 @@ SHAPE_VALUES = itemgetter(
         _NAMES.index,
         (
             *("estimate_us", "limit_us", "priority", "cpu_milli", "host_mib", "array", "devices"),
-            *("milli", "tenant", "user", "model", "kind", "least", "most"),
+            *("milli", "tenant", "user", "model", "kind", "least", "most", "pools"),
             *QUANTILES,
         ),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from flyball.control.jobs.deadlines import check_deadline
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.output_guard import OutputGuard
 from flyball.control.jobs.request import Demand, can_hold
@@ -30,6 +32,7 @@ class Admission:
         cluster: Cluster,
         knobs: Knobs,
         outputs: OutputGuard,
+        now_us: Callable[[], int],
     ) -> None:
         self._live_state, self._demand, self._cluster, self._knobs = (
             live_state,
@@ -37,7 +40,7 @@ class Admission:
             cluster,
             knobs,
         )
-        self._outputs = outputs
+        self._outputs, self._now_us = outputs, now_us
         self._fitting: set[tuple[Any, ...]] = set()
         """Requests known to fit on the empty cluster."""
 
@@ -52,6 +55,8 @@ class Admission:
         self._demand.check_growth(spec)
         self._outputs.check(spec)
         check_targets(spec)
+        if spec.deadline:
+            check_deadline(spec, self._now_us())
         for how, other in spec.after:
             if other not in self._live_state.jobs and other not in self._live_state.ended:
                 raise NotFound(f"no job {other} to wait for", "see flyball queue --all")
@@ -69,11 +74,11 @@ class Admission:
         if request in self._fitting:
             return
         self._demand.check(spec)
-        asks = self._demand.of(spec)
-        if asks not in self._fitting:
+        asks, pools = self._demand.of(spec), self._demand.choice.pools(spec)
+        if (asks, pools) not in self._fitting:
             workload = Workload.of(
                 "it can never run here", [0.0], [1.0], asks.devices, milli=asks.milli, kind=0,
-                cpu_milli=asks.cpu_milli, host_mib=asks.host_mib,
+                cpu_milli=asks.cpu_milli, host_mib=asks.host_mib, pools=pools,
                 ids=[spec.name or "job"], device=0, device_names=(self._demand.device,),
             )  # fmt: skip
             try:
@@ -82,4 +87,4 @@ class Admission:
                 raise BadInput(error.args[0], ASK_FOR_LESS) from None
         if len(self._fitting) > MAX_CACHED:
             self._fitting.clear()
-        self._fitting |= {asks, request}
+        self._fitting |= {(asks, pools), request}

@@ -14,9 +14,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from flyball.control.jobs.node_choice import NodeChoice, pools_of
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
 from flyball.core.errors import BadInput, Conflict, UnknownName
 from flyball.core.events import Opened
+from flyball.core.field_forms import Number, Whole
+from flyball.core.job_fields import FIELDS, MAX_DEVICES
 from flyball.core.jobs import JobSpec, JobState, SpecValues
 from flyball.core.live import LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
@@ -26,20 +29,14 @@ from flyball.physics.goodput import growth, stated_part
 
 CORE = "CPU1"
 """The device type that is one core."""
-MAX_DEVICES = 65_536
-"""Maximum number of devices that a job may ask for."""
 MAX_MODELS = 4096
 """Maximum number of model names whose properties are cached: users may send any name."""
-LIMITS: dict[str, tuple[float, float]] = {
-    "cpus": (1, MAX_DEVICES),
-    "gpus": (0, MAX_DEVICES),
-    "milli": (1, MILLI_PER_DEVICE),
-    "memory_mib": (0, 2**31 - 1),
-    "max_processes": (0, 2**22),
-    "limit_s": (0, 1e9),
-    "estimate_s": (0, 1e9),
-    "priority": (-1e9, 1e9),
-    "array_limit": (0, 2**31 - 1),
+CHECKED_APART = ("least", "most", "nodes")
+"""Fields that are checked against the request and the number of nodes."""
+LIMITS = {
+    row.name: (row.form.low, row.form.high)
+    for row in FIELDS.values()
+    if row.scheduled and isinstance(row.form, Whole | Number) and row.name not in CHECKED_APART
 }
 """Allowed range of each value: beyond it a job could not be stored and decisions would fail."""
 _limited_values = operator.attrgetter(*LIMITS)
@@ -59,6 +56,7 @@ class Demand:
 
     Attributes:
         device: the type that estimates refer to.
+        choice: finds the nodes that a job may run on.
         default_us: the run time assumed for a job that states none.
     """
 
@@ -66,6 +64,7 @@ class Demand:
         self.by_cores = all(node.device == CORE for node in nodes)
         self.cores_each = max(cores_per_device(node.cpus) for node in nodes)
         self.device = nodes[0].device
+        self.choice = NodeChoice(nodes)
         self.default_us = float(to_us(S_PER_HOUR))
         sizes = [node.cpus if self.by_cores else node.devices for node in nodes]
         self._largest, self._total = max(sizes), sum(sizes)
@@ -90,12 +89,13 @@ class Demand:
             raise UnknownName("workload class", spec.kind, CLASS_LABELS)
         for (name, (low, high)), value in zip(LIMITS.items(), _limited_values(spec), strict=True):
             if not low <= value <= high:  # NaN fails as well
-                raise BadInput(f"{name} is {value}", f"from {low:g} to {high:g}")
+                raise BadInput(f"{name} is {value}", f"use {FIELDS[name].rule}")
         if self.by_cores and spec.gpus:
             raise BadInput(
                 f"{spec.gpus} GPUs requested, but no node has one",
                 "leave out --gpus; request cores with -c",
             )
+        self.choice.check(spec)
         stated_part(spec.model)  # raises if the stated part is not valid
         if spec.least or spec.most:
             self._check_range(spec)
@@ -179,20 +179,18 @@ def nodes_of(opened: Opened) -> list[LiveNode]:
 def _node_of(record: Mapping[str, Any]) -> LiveNode:
     """Return a node from its record; fields of a newer version are left out."""
     fields = {name: record[name] for name in LiveNode._fields if name in record}
-    return LiveNode(**{**fields, "uuids": tuple(record["uuids"])})
+    names = {name: tuple(fields[name]) for name in ("uuids", "features") if name in fields}
+    return LiveNode(**{**fields, **names})
 
 
 def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> Cluster:
     """Return the cluster of these nodes, with a group for each run of like nodes, in order."""
-    groups: list[NodeGroup] = []
-    for node in nodes:
+    groups = []
+    for pool in pools_of(nodes):
+        node = pool[0]
         catalogue.get(node.device)
-        asked = (node.device, node.devices, node.cpus, node.memory_mib / MIB_PER_GIB)
-        last = groups[-1] if groups else None
-        if last and (last.device, last.devices, last.cpus, last.memory_gib) == asked:
-            groups[-1] = NodeGroup(last.name, last.count + 1, *asked)
-        else:
-            groups.append(NodeGroup(node.name, 1, *asked))
+        size = (node.device, node.devices, node.cpus, node.memory_mib / MIB_PER_GIB)
+        groups.append(NodeGroup(node.name, len(pool), *size))
     return Cluster(name, tuple(groups), power_budget_w=budget_w)
 
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from flyball.core.errors import BadInput
+from flyball.core.job_fields import MAX_TARGETS
 from flyball.core.jobs import JobSpec
 
 Target = tuple[str, ...]
 
-MAX_TARGETS = 16
 MAX_URL = 2048
 SCHEMES = ("http", "https")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")

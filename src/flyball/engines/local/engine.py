@@ -57,6 +57,7 @@ class LocalEngine:
         patience_s: how long a launch may stay unclaimed before it is given up.
         max_processes: processes and threads of a job that states no limit; 0 = any number, None =
             a quarter of the kernel's limit.
+        features: names that jobs can require this machine to have.
         quota: enforce caps by control group where permitted; otherwise the supervisor pauses and
             resumes the job.
     """
@@ -73,13 +74,15 @@ class LocalEngine:
         patience_s: float = PATIENCE_S,
         quota: bool = True,
         max_processes: int | None = None,
+        features: Sequence[str] = (),
     ) -> None:
         self._state = state.resolve()
         for name in ("engine", "logs", "checkpoints", ORDERS):
             (self._state / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = self._state / "engine"
         self._clock = clock
-        self._node = node if node is not None else describe(name_device, nvml)
+        node = node if node is not None else describe(name_device, nvml)
+        self._node = node._replace(features=(*node.features, *features))
         self._cores = usable_cores()
         self._logs = logs
         self._patience_s = patience_s
@@ -95,6 +98,10 @@ class LocalEngine:
         self._scan_s = -math.inf
         self._progress_s = clock.now()
         self._report_s = math.inf
+
+    def capabilities(self) -> frozenset[str]:
+        """Return the optional fields that it honours: it sets Slurm's variables for tasks."""
+        return frozenset({"nodes", "tasks_per_node"})
 
     def nodes(self) -> Sequence[LiveNode]:
         """Return this machine as the only node."""

@@ -7,7 +7,11 @@ variables if they find one, so they are set together.
 
 from __future__ import annotations
 
+from flyball.core.job_fields import FIELDS, is_stated
 from flyball.core.live import Launch, LiveNode
+
+NAMED = [row for row in FIELDS.values() if row.variable]
+"""Fields that Slurm passes on as a variable of the same meaning."""
 
 
 def presumed(launch: Launch, cores: int) -> dict[str, str]:
@@ -18,12 +22,13 @@ def presumed(launch: Launch, cores: int) -> dict[str, str]:
     """
     spec = launch.spec
     # An elastic job may start with fewer or more cores than it asks for.
-    cpus_per_task = cores if spec.elastic and not spec.gpus else spec.cpus
+    cpus = cores if spec.elastic and not spec.gpus else spec.cpus
+    tasks = spec.tasks_per_node or 1
     return {
-        "SLURM_NTASKS": "1",
-        "SLURM_NPROCS": "1",
-        "SLURM_TASKS_PER_NODE": "1",
-        "SLURM_CPUS_PER_TASK": str(cpus_per_task),
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_NPROCS": str(tasks),
+        "SLURM_TASKS_PER_NODE": str(tasks),
+        "SLURM_CPUS_PER_TASK": str(max(1, cpus // tasks)),
         "SLURM_SUBMIT_DIR": spec.cwd,
     }
 
@@ -57,6 +62,9 @@ def certain(launch: Launch, node: LiveNode, cores: int, devices: int) -> dict[st
         variables["SLURM_MEM_PER_NODE"] = str(spec.memory_mib)
     if launch.attempt > 1:  # as in Slurm, unset at first: scripts test whether it is set
         variables["SLURM_RESTART_COUNT"] = str(launch.attempt - 1)
+    for row in NAMED:
+        if is_stated(row, value := getattr(spec, row.name)):
+            variables[row.variable] = str(value)
     if spec.array:
         variables["SLURM_ARRAY_JOB_ID"] = str(spec.array)
         variables["SLURM_ARRAY_TASK_ID"] = str(spec.array_index)
