@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from flyball.core.signals import Signal
+
 MAX_DEVICES_PER_NODE = 64
 MAX_POOLS = 62
 
@@ -92,7 +94,8 @@ class Cluster:
     """Nodes, network, power budget and tenants. Nodes are numbered group by group, in this order.
 
     `recorded_on` is the device type of traces that name none, "" = not stated. `types` are device
-    types that it defines; `flyball.physics.catalogue.define` registers them.
+    types that it defines; `flyball.physics.catalogue.define` registers them. `price` is that of a
+    kWh in its `currency`, `carbon` the grams of CO2 per kWh; None = not given.
     """
 
     name: str
@@ -102,6 +105,9 @@ class Cluster:
     tenants: tuple[Tenant, ...] = ()
     recorded_on: str = field(default="", repr=False)  # digests of decisions hash the repr
     types: tuple[DefinedType, ...] = field(default=(), repr=False)
+    price: Signal | None = field(default=None, repr=False)
+    carbon: Signal | None = field(default=None, repr=False)
+    currency: str = field(default="", repr=False)
 
     @property
     def node_count(self) -> int:

@@ -98,6 +98,8 @@ class Workload:
             an input of a run, only for comparison with it.
         after_job, after_on: pairs: job index `after_job[i]` waits for the end of job `after_on[i]`.
         mix: the jobs that the cluster usually runs; None = those of this workload.
+        origin_us: calendar instant (since 1970, UTC) of its time 0; None = it has no dates, and
+            time 0 is midnight of some Monday.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Workload:
     after_job: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     after_on: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     mix: Mix | None = None
+    origin_us: int | None = None
 
     def __len__(self) -> int:
         return len(self.submit_us)

@@ -34,9 +34,10 @@ from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
 from flyball.schedule.history import relearn
 from flyball.schedule.shares.targets import set_targets
-from flyball.twin import kernel
+from flyball.twin import kernel, totals
 from flyball.twin.build import build_state
 from flyball.twin.refit import ended_in_order, refit
+from flyball.twin.signal_tables import bills_of, signal_tables, totals_of, without_future
 from flyball.twin.tuning import Tuning, learn_speeds
 from flyball.twin.usual import score_cache
 
@@ -136,11 +137,15 @@ class Twin:
         set_targets(self.state, self.allocator.targets(self.visible()))
 
     def visible(self) -> State:
-        """Return the state with true durations blanked and speeds as guessed; arrays are shared."""
+        """Return the state as it is known: durations blanked, speeds as guessed, signals as of now.
+
+        Arrays are shared.
+        """
         state = self.state
         if self._blank is None:
             self._blank = state.jobs.copy()
             self._blank.work_us = np.nan
+        state = without_future(state)
         return state._replace(jobs=self._blank, points=state.guesses, pairs=state.pair_guesses)
 
     def replay(self, policy: PolicyLike | None = None) -> Results:
@@ -191,8 +196,11 @@ class Twin:
 
     def mark(self, now_us: int) -> Mark:
         """Return running totals at an instant between the last event handled and the next."""
-        work_us, energy_j, busy_us = kernel.totals_at(self.state, self._packed, now_us)
-        return Mark(now_us, work_us, energy_j, busy_us, int(self.state.clock[0].finished))
+        at_now = totals.totals_at(self.state, self._packed, now_us)
+        work_us, energy_j, busy_us, *billed = at_now
+        finished = int(self.state.clock[0].finished)
+        bill = totals_of(self.state, energy_j, *billed)
+        return Mark(now_us, work_us, energy_j, busy_us, finished, *bill)
 
     # Stepping ---------------------------------------------------------------
 
@@ -294,7 +302,9 @@ class Twin:
         try:
             with np.load(path, allow_pickle=False) as file:
                 meta = json.loads(str(file["_meta"]))
-                arrays = {name: file[name] for name in State._fields[:-1]}
+                arrays: dict[str, Any] = dict(signal_tables(None, None, None, 0, 0))
+                needed = [name for name in State._fields[:-1] if name in file or name not in arrays]
+                arrays |= {name: file[name] for name in needed}  # older dumps have no signals
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise BadInput(f"{path} is not a dump of a twin: {error}") from None
         if meta["format"] != DUMP_FORMAT:
@@ -314,8 +324,10 @@ class Twin:
         """Return the results of the run."""
         state, clock = self.state, self.state.clock[0]
         jobs, runs, nodes = state.jobs, state.runs, state.nodes
-        kernel.settle(state, self._packed, self.now_us)
+        totals.settle(state, self._packed, self.now_us)
         packed = state.rates.packed.reshape(-1, len(state.pools))[jobs.profile]
+        node_bills = bills_of(state, 0, nodes.energy_j)
+        job_bills = bills_of(state, len(nodes), runs.energy_j)
         event_counts = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
         return Results(
             **{name: jobs[name].astype(np.int64) for name in ("submit_us", "devices", "milli")},
@@ -344,6 +356,9 @@ class Twin:
             peak_power_w=float(clock.peak_power_w),
             events=sum(int(clock[name]) for name in event_counts),
             decisions=int(clock.decisions),
+            **job_bills._asdict(),
+            node_money=node_bills.money,
+            node_carbon_g=node_bills.carbon_g,
         )
 
 
