@@ -167,7 +167,8 @@ def _changed(chosen: Sequence[str], settings: Sequence[str]) -> dict[str, dict[s
         if name not in changed:
             known = ",".join(chosen) or "none, add --tune"
             raise BadInput(f"{each}: {name} is not among the tuners", f"tuners: {known}")
-        changed[name][key] = tuners.parse(name, key, value)
+        if (name, key) not in tuners.RETIRED:
+            changed[name][key] = tuners.parse(name, key, value)
     return changed
 
 

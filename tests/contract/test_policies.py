@@ -29,7 +29,7 @@ from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.errors import UnknownName
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
@@ -222,7 +222,7 @@ class Wrong:
 
     plan: list[tuple[ActionKind, int, int, int, int]]
 
-    def decide(self, state: State, forecast: Forecast | None) -> Records:
+    def decide(self, state: State, outlook: Outlook) -> Records:
         plan = records(len(self.plan), ACTION)
         for action, (kind, job, node, mask, milli) in zip(plan, self.plan, strict=True):
             action.kind, action.job, action.node = kind, job, node

@@ -18,8 +18,9 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
+from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Forecast, Tuner
+from flyball.core.protocols import Forecast, Outlook, Tuner
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State, clone
 from flyball.core.workload import Workload
@@ -41,7 +42,8 @@ MIXED = Cluster(
 )
 EFFECTS = Effects(checkpoint_s=5.0, share_limit=2, speed_error=0.25, seed=3)
 MODELS = ("bert (batch size 384)", "cifar10 (batch size 2048)", "ResNet-18 (batch size 64)")
-FORECAST = Forecast((0.5, 0.9), np.array([[4.0] * 10, [12.0] * 10]), np.full(10, 5.0))
+FORECAST = Forecast((0.5, 0.9), np.array([[4.0] * 10, [12.0] * 10]), np.full(10, 5.0), 60.0)
+OUTLOOK = Outlook(load=FORECAST, requests={0: FORECAST})
 EVERY_TUNER = pytest.mark.parametrize("name", registry.names())
 
 
@@ -68,7 +70,7 @@ def make(name: str) -> Tuner:
         return registry.make(name, {})
     carried = np.arange(0.0, 16.0, 2.0, dtype=np.float64)
     settings = Settings(Target(15.0, 0.99))
-    return Replicas(0, 1, 180.0, 60.0, carried, fresh(1, settings), settings)
+    return Replicas(0, 1, 180.0, carried, fresh(1, settings), settings)
 
 
 def twin_of(jobs: Workload, cluster: Cluster = MIXED, effects: Effects = EFFECTS) -> Twin:
@@ -83,9 +85,9 @@ class Asked:
     knobs: Knobs = field(default_factory=lambda: get_policy("easy").knobs)
     kept: list[tuple[State, Records, Records]] = field(default_factory=list)
 
-    def decide(self, state: State, forecast: Forecast | None) -> Records:
+    def decide(self, state: State, outlook: Outlook) -> Records:
         before = get_policy("easy").decide(state)
-        plan = self.tuner.adjust(state, FORECAST, before.copy())
+        plan = self.tuner.adjust(state, OUTLOOK, before.copy())
         self.kept.append((state, before, plan))
         kept: Records = plan[plan["kind"] != ActionKind.RESERVE]
         return kept
@@ -136,10 +138,10 @@ def test_adjusting_is_pure_and_the_same_again(name: str) -> None:
     for state, before, plan in stepped(name, workload(25, seed=8), 40):
         arrays = {key: getattr(state, key).tobytes() for key in State._fields}
         copy = before.copy()
-        first = again.adjust(state, FORECAST, copy)
+        first = again.adjust(state, OUTLOOK, copy)
         assert np.array_equal(copy, before)
         # No state is kept: a tuner asked for the first time says the same, in whatever order.
-        other = fresh_one.adjust(clone(state), FORECAST, before.copy())
+        other = fresh_one.adjust(clone(state), OUTLOOK, before.copy())
         for adjusted in (first, other):
             assert adjusted.dtype == ACTION
             assert np.array_equal(adjusted, plan)
@@ -163,7 +165,7 @@ def test_an_empty_cluster_needs_no_forecast_and_no_jobs(name: str) -> None:
     twin = twin_of(workload(4))
     empty = twin.snapshot()  # nothing was submitted yet
     assert (empty.runs.status == Status.FUTURE).all()
-    plan = make(name).adjust(empty, None, records(0, ACTION))
+    plan = make(name).adjust(empty, NO_OUTLOOK, records(0, ACTION))
     assert set(plan["kind"].tolist()) <= {
         int(kind) for kind in (ActionKind.SLEEP, ActionKind.WAKE, ActionKind.REPLICAS)
     }
@@ -265,7 +267,7 @@ class Mine:
 
     much: int = 1
 
-    def adjust(self, state: Any, forecast: Any, plan: Records) -> Records:
+    def adjust(self, state: Any, outlook: Any, plan: Records) -> Records:
         return plan
 
 

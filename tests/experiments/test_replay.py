@@ -13,7 +13,7 @@ from flyball.app import Twin, policy_settings
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError, UnknownName
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
@@ -104,7 +104,7 @@ def test_an_impossible_job_is_refused() -> None:
 class Idle:
     """A policy that starts nothing."""
 
-    def decide(self, state: State, forecast: Forecast | None) -> Records:
+    def decide(self, state: State, outlook: Outlook) -> Records:
         return records(0, ACTION)
 
 

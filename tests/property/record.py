@@ -9,7 +9,7 @@ from tests.twin.strategies import Problem
 
 from flyball.core.codes import ActionKind
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import Records
 from flyball.core.state import CHANGED, State
 from flyball.core.units import FOREVER_US
@@ -93,9 +93,9 @@ class Keeper:
         self.policy = policy
         self.snapshots: list[State] = []
 
-    def decide(self, state: State, forecast: Forecast | None) -> Records:
+    def decide(self, state: State, outlook: Outlook) -> Records:
         self.snapshots.append(state)
-        return self.policy.decide(state, forecast)
+        return self.policy.decide(state, outlook)
 
 
 OUTCOME = (

@@ -16,7 +16,7 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import CAP_LEVELS, Records
 from flyball.core.state import State
 from flyball.core.workload import Workload
@@ -38,7 +38,7 @@ class Whim:
 
     seed: int
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         draft = PlanDraft(state, plan)
         rng = np.random.default_rng([self.seed, draft.now_us // 1_000_000])
         for job in rng.permutation(draft.active)[:6].tolist():

@@ -10,7 +10,7 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind
 from flyball.core.effects import Effects
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
@@ -27,7 +27,7 @@ NO_PLAN = records(0, ACTION)
 class EmptyPlan:
     """A policy that returns an empty plan and leaves everything to the tuners."""
 
-    def decide(self, state: State, forecast: Forecast | None) -> Records:
+    def decide(self, state: State, outlook: Outlook) -> Records:
         return NO_PLAN
 
 

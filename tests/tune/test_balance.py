@@ -11,6 +11,7 @@ import pytest
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
+from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.knobs import Backfill, Knobs, Place
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
@@ -45,7 +46,7 @@ def test_one_moves_and_the_gang_starts_where_it_was() -> None:
     """Two and two are free: the job that is cheaper to restart goes to the other's node."""
     state = state_of(2, [2, 2, 4])
     state.jobs.restart_us[0] = 90_000_000
-    plan = Balance().adjust(state, None, NO_PLAN)
+    plan = Balance().adjust(state, NO_OUTLOOK, NO_PLAN)
     assert lines(plan) == [
         ("PREEMPT", 1, -1, "MOVED"),
         ("START", 2, 1, "LET_IN"),
@@ -67,7 +68,7 @@ def test_the_plan_can_be_carried_out() -> None:
 
 def test_a_gang_over_several_nodes_gets_them_cleared() -> None:
     state = state_of(4, [1, 1, 1, 1, 12])
-    plan = Balance().adjust(state, None, NO_PLAN)
+    plan = Balance().adjust(state, NO_OUTLOOK, NO_PLAN)
     moved = [row.job for row in plan if row.kind == ActionKind.PREEMPT]
     started = [row.node for row in plan if row.kind == ActionKind.START and row.job == 4]
     assert len(moved) == 3
@@ -77,18 +78,18 @@ def test_a_gang_over_several_nodes_gets_them_cleared() -> None:
 def test_no_moves_for_a_gang_that_fits_soon_anyway() -> None:
     """It would wait 9 s: 4 devices for 9 s are less than the restart of two."""
     state = state_of(2, [2, 2, 4], time_s=[11.0, 20_000.0, 20_000.0], at_s=10.0)
-    assert len(Balance().adjust(state, None, NO_PLAN)) == 0
-    assert len(Balance(margin=0.1).adjust(state, None, NO_PLAN)) == 3
+    assert len(Balance().adjust(state, NO_OUTLOOK, NO_PLAN)) == 0
+    assert len(Balance(margin=0.1).adjust(state, NO_OUTLOOK, NO_PLAN)) == 3
 
 
 def test_no_job_moves_unless_all_find_a_place() -> None:
     """Four are free, one on each node: a job of three fits nowhere else."""
     state = state_of(4, [3, 3, 3, 3, 4])
-    assert len(Balance().adjust(state, None, NO_PLAN)) == 0
+    assert len(Balance().adjust(state, NO_OUTLOOK, NO_PLAN)) == 0
 
 
 def test_too_few_devices_in_total_help_no_gang() -> None:
-    assert len(Balance().adjust(state_of(2, [2, 3, 4]), None, NO_PLAN)) == 0
+    assert len(Balance().adjust(state_of(2, [2, 3, 4]), NO_OUTLOOK, NO_PLAN)) == 0
 
 
 def test_moves_in_an_hour_are_bounded() -> None:
@@ -97,8 +98,8 @@ def test_moves_in_an_hour_are_bounded() -> None:
     assert moved_recently(state) == 0
     state.runs.preemptions[0] = 1
     assert moved_recently(state) == 1
-    assert len(Balance(per_hour=1).adjust(state, None, NO_PLAN)) == 0
-    plan = Balance(per_hour=2).adjust(state, None, NO_PLAN)
+    assert len(Balance(per_hour=1).adjust(state, NO_OUTLOOK, NO_PLAN)) == 0
+    plan = Balance(per_hour=2).adjust(state, NO_OUTLOOK, NO_PLAN)
     assert ("PREEMPT", 1, -1, "MOVED") in lines(plan)
 
 
@@ -107,23 +108,23 @@ def test_a_job_that_was_moved_often_stays() -> None:
     state.runs.preemptions[:2] = 3
     state.runs.began_us[:2] -= 2 * 3_600_000_000
     assert moved_recently(state) == 0
-    assert len(Balance(moves=3).adjust(state, None, NO_PLAN)) == 0
-    assert len(Balance(moves=4).adjust(state, None, NO_PLAN)) == 3
+    assert len(Balance(moves=3).adjust(state, NO_OUTLOOK, NO_PLAN)) == 0
+    assert len(Balance(moves=4).adjust(state, NO_OUTLOOK, NO_PLAN)) == 3
 
 
 def test_the_head_that_holds_a_reservation_is_the_only_winner() -> None:
     state = state_of(2, [2, 2, 4])
     plan = records(1, ACTION)
     plan.kind, plan.job, plan.node = ActionKind.RESERVE, 7, -1
-    assert Balance().adjust(state, None, plan) is plan
+    assert Balance().adjust(state, NO_OUTLOOK, plan) is plan
     plan.job = 2
-    assert len(Balance().adjust(state, None, plan)) == 4  # the reservation stays in the plan
+    assert len(Balance().adjust(state, NO_OUTLOOK, plan)) == 4  # the reservation stays in the plan
 
 
 def test_the_state_is_left_as_it_is() -> None:
     state = state_of(2, [2, 2, 4])
     before = state.arena.copy()
-    Balance().adjust(state, None, NO_PLAN)
+    Balance().adjust(state, NO_OUTLOOK, NO_PLAN)
     assert (state.arena == before).all()
 
 

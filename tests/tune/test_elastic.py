@@ -10,6 +10,7 @@ from tests.tune.plan_drafts import MIXED, NO_PLAN, EmptyPlan, jobs, lines, twin
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
+from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.workload import Workload
 from flyball.tune.elastic import Elastic
 from flyball.tune.plan_draft import PlanDraft
@@ -75,13 +76,13 @@ def test_rigid_jobs_keep_their_size() -> None:
 
 def test_a_change_that_does_not_pay_is_not_made() -> None:
     tuned_twin = tuned(jobs([4, 4], model=0), until_s=2000.0)
-    plan = ELASTIC.adjust(tuned_twin.state, None, NO_PLAN)
+    plan = ELASTIC.adjust(tuned_twin.state, NO_OUTLOOK, NO_PLAN)
     assert len(plan) == 0, "it settled"
     tuned_twin.state.jobs.restart_us[:] = 10**12
     more = jobs([4] * 30, model=0)
     crowded = tuned(more, until_s=2000.0)
     crowded.state.jobs.restart_us[:] = 10**12
-    costly = ELASTIC.adjust(crowded.state, None, NO_PLAN)
+    costly = ELASTIC.adjust(crowded.state, NO_OUTLOOK, NO_PLAN)
     assert "PREEMPT" not in {kind for kind, *_ in lines(costly)}
 
 
@@ -110,7 +111,7 @@ def test_jobs_that_share_a_device_are_left_alone() -> None:
     assert draft.join(1, 0, int(Reason.SHARED), 0.0)
     tuned_twin._carry_out(draft.plan(), tuned_twin.now_us)
     tuned_twin.state.clock.now_us = 10**11
-    assert len(ELASTIC.adjust(tuned_twin.state, None, NO_PLAN)) == 0
+    assert len(ELASTIC.adjust(tuned_twin.state, NO_OUTLOOK, NO_PLAN)) == 0
 
 
 def test_long_jobs_get_more_where_devices_are_short() -> None:
@@ -126,7 +127,7 @@ def test_long_jobs_get_more_where_devices_are_short() -> None:
 
 def test_same_state_same_plan() -> None:
     tuned_twin = tuned(jobs([4, 2, 8, 1, 6, 12]), until_s=700.0)
-    plans = [ELASTIC.adjust(tuned_twin.state, None, NO_PLAN).tolist() for _ in range(2)]
+    plans = [ELASTIC.adjust(tuned_twin.state, NO_OUTLOOK, NO_PLAN).tolist() for _ in range(2)]
     assert plans[0] == plans[1]
 
 
@@ -135,8 +136,8 @@ def test_it_does_not_read_the_truth() -> None:
     blank = tuned_twin.state.jobs.copy()
     blank.work_us = np.nan
     hidden = tuned_twin.state._replace(points=tuned_twin.state.guesses, jobs=blank)
-    seen = ELASTIC.adjust(tuned_twin.state, None, NO_PLAN).tolist()
-    assert ELASTIC.adjust(hidden, None, NO_PLAN).tolist() == seen
+    seen = ELASTIC.adjust(tuned_twin.state, NO_OUTLOOK, NO_PLAN).tolist()
+    assert ELASTIC.adjust(hidden, NO_OUTLOOK, NO_PLAN).tolist() == seen
 
 
 def test_nothing_is_lost_and_nothing_overbooked_to_the_end() -> None:

@@ -12,8 +12,9 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import Reason
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
+from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Forecast, Tuner
+from flyball.core.protocols import Outlook, Tuner
 from flyball.core.records import ACTION, Records, records
 from flyball.core.results import Floats
 from flyball.core.state import State
@@ -158,7 +159,7 @@ class Recorder:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
         self.asked: list[tuple[Any, State]] = []
 
-        def adjust(tuner: Any, state: State, forecast: Forecast | None, plan: Records) -> Records:
+        def adjust(tuner: Any, state: State, outlook: Outlook, plan: Records) -> Records:
             self.asked.append((tuner, state))
             return plan
 
@@ -169,11 +170,11 @@ def test_elastic_needs_a_larger_margin_when_it_disappoints(monkeypatch: pytest.M
     state = elastic_state()
     recorder = Recorder(monkeypatch, Elastic)
     rule = Optimise((Elastic(margin=1.5),), least=0.25, doubt=0.0)
-    assert rule.adjust(state, None, NO_PLAN) is NO_PLAN
+    assert rule.adjust(state, NO_OUTLOOK, NO_PLAN) is NO_PLAN
     state.learned[:] = 0.8
-    rule.adjust(state, None, NO_PLAN)
+    rule.adjust(state, NO_OUTLOOK, NO_PLAN)
     state.learned[:] = 0.01
-    rule.adjust(state, None, NO_PLAN)
+    rule.adjust(state, NO_OUTLOOK, NO_PLAN)
     trust = rule.trust(resized(state._replace(learned=np.full_like(state.learned, 0.8))))
     assert [tuner.margin for tuner, _ in recorder.asked] == pytest.approx([1.5, 1.5 / trust])
     assert 0.25 < trust < 1.0
@@ -185,7 +186,7 @@ def test_pairs_promise_less_when_they_disappoint(monkeypatch: pytest.MonkeyPatch
     state.runs.slow[:] = 0.7
     recorder = Recorder(monkeypatch, Share)
     rule = Optimise((Share(),), doubt=0.0)
-    rule.adjust(state, None, NO_PLAN)
+    rule.adjust(state, NO_OUTLOOK, NO_PLAN)
     trust = rule.trust(shared(state))
     seen = recorder.asked[0][1].pair_guesses
     assert 0.25 < trust < 1.0
@@ -198,9 +199,9 @@ def test_caps_slow_less_when_they_disappoint(monkeypatch: pytest.MonkeyPatch) ->
     state.runs.rate[:] *= 0.97
     recorder = Recorder(monkeypatch, Power)
     rule = Optimise((Power(),), doubt=0.0)
-    rule.adjust(state, None, NO_PLAN)
+    rule.adjust(state, NO_OUTLOOK, NO_PLAN)
     state.runs.rate[:] *= 0.2
-    rule.adjust(state, None, NO_PLAN)
+    rule.adjust(state, NO_OUTLOOK, NO_PLAN)
     first, second = (tuner.slowdown for tuner, _ in recorder.asked)
     assert 0.0 < first < Power().slowdown
     assert second == 0.0  # still run: the budget must be kept
@@ -208,19 +209,19 @@ def test_caps_slow_less_when_they_disappoint(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_tuners_without_a_rule_are_run_unchanged() -> None:
     class Other:
-        def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+        def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
             out = records(1, ACTION)
             out.reason = Reason.SCALED
             return out
 
     state = tuned(Balance(), Workload.of("w", np.zeros(2), 20_000.0, 1))
-    assert Optimise((Other(),)).adjust(state, None, NO_PLAN).reason[0] == Reason.SCALED
+    assert Optimise((Other(),)).adjust(state, NO_OUTLOOK, NO_PLAN).reason[0] == Reason.SCALED
 
 
 def test_it_equals_the_tuner_when_all_is_as_predicted() -> None:
     state = elastic_state()
-    plain = Elastic().adjust(state, None, NO_PLAN)
-    assert (Optimise((Elastic(),)).adjust(state, None, NO_PLAN) == plain).all()
+    plain = Elastic().adjust(state, NO_OUTLOOK, NO_PLAN)
+    assert (Optimise((Elastic(),)).adjust(state, NO_OUTLOOK, NO_PLAN) == plain).all()
 
 
 # Weights --------------------------------------------------------------------------------

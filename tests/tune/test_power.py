@@ -9,8 +9,9 @@ import pytest
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason
+from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Forecast, Outlook
 from flyball.core.records import ACTION, CAP_LEVELS, Records, records
 from flyball.core.state import State
 from flyball.core.units import US_PER_S, to_us
@@ -40,9 +41,9 @@ def state_of(
     return state
 
 
-def adjusted(state: State, power: Power, forecast: Forecast | None = None) -> Records:
+def adjusted(state: State, power: Power, outlook: Outlook = NO_OUTLOOK) -> Records:
     before = state.arena.copy()
-    plan = power.adjust(state, forecast, NOTHING)
+    plan = power.adjust(state, outlook, NOTHING)
     assert (state.arena == before).all()
     return plan
 
@@ -142,10 +143,10 @@ def test_caps_make_room_for_a_job_that_has_a_device_but_no_watts() -> None:
 # Sleep --------------------------------------------------------------------------------
 
 
-def ahead(*devices: float) -> Forecast:
+def ahead(*devices: float) -> Outlook:
     """A forecast by the minute; the upper quantile is half as much again."""
     mean = np.array(devices)
-    return Forecast((0.5, 0.9), np.stack([mean, 1.5 * mean]), mean)
+    return Outlook(load=Forecast((0.5, 0.9), np.stack([mean, 1.5 * mean]), mean, 60.0))
 
 
 def test_idle_nodes_beyond_the_spare_sleep() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason
+from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Forecast, Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.results import Floats
 from flyball.core.state import State
@@ -140,15 +141,16 @@ def serving(limit: int) -> State:
     return twin.state
 
 
-def ahead(*upper: float) -> Forecast:
+def ahead(*upper: float) -> Outlook:
     """A forecast by the minute."""
     high = np.array(upper)
-    return Forecast((0.5, 0.95), np.array([high / 2, high]), high / 2)
+    forecast = Forecast((0.5, 0.95), np.array([high / 2, high]), high / 2, 60.0)
+    return Outlook(requests={0: forecast})
 
 
 def tuner(state: State) -> Replicas:
     memory = fresh(1, Settings(first_margin=1.0))
-    return Replicas(0, 2, 180.0, 60.0, CARRIED[:9], memory)
+    return Replicas(0, 2, 180.0, CARRIED[:9], memory)
 
 
 def test_the_plan_sets_the_replicas_with_a_reason() -> None:
@@ -181,4 +183,4 @@ def test_without_a_forecast_what_was_seen_counts() -> None:
     state = serving(3)
     one = tuner(state)
     one.memory["level_rps"] = 45.0
-    assert one.adjust(state, None, records(0, ACTION))[0].level == 5
+    assert one.adjust(state, NO_OUTLOOK, records(0, ACTION))[0].level == 5

@@ -10,6 +10,7 @@ import pytest
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason
 from flyball.core.effects import Effects
+from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.knobs import Knobs
 from flyball.core.records import ACTION, Records, records
 from flyball.core.results import Floats
@@ -66,7 +67,7 @@ def adjusted(twin: Twin, share: Share, until_s: float = 60.0) -> Records:
     state = twin.snapshot()
     state.clock.now_us = to_us(until_s)
     unchanged = state.arena.copy()
-    plan = share.adjust(state, None, NOTHING)
+    plan = share.adjust(state, NO_OUTLOOK, NOTHING)
     assert (state.arena == unchanged).all() and (twin.state.arena == before).all()
     return plan
 
@@ -129,7 +130,7 @@ def test_without_the_effect_the_plan_passes_as_it_is() -> None:
     work = Workload.of("w", [0.0, 0.0], [9.0, 9.0], model=[0, 1], models=MODELS)
     twin = Twin(Cluster("c", (NodeGroup("n", 1, "V100", 1),)), work, FIFO.knobs)
     plan = records(0, ACTION)
-    assert Share().adjust(twin.snapshot(), None, plan) is plan
+    assert Share().adjust(twin.snapshot(), NO_OUTLOOK, plan) is plan
 
 
 def test_a_pair_ends_when_the_arithmetic_says() -> None:
@@ -154,7 +155,7 @@ def test_what_disappoints_is_parted_and_not_tried_again() -> None:
     twin.run(to_us(3900))
     runs = twin.state.runs
     assert runs.first_row[1] < 0 and runs.attempt[1] == 1 and runs.preemptions[1] == 1
-    plan = Share(limit=0.2).adjust(twin.snapshot(), None, NOTHING)
+    plan = Share(limit=0.2).adjust(twin.snapshot(), NO_OUTLOOK, NOTHING)
     assert not len(plan)
 
 

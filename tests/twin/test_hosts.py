@@ -14,7 +14,7 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt, Span
 from flyball.core.metrics import summarise, waits_s
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
@@ -224,7 +224,7 @@ class Planned:
     def __init__(self, *plan: tuple[int, int, int]) -> None:
         self.plan = plan
 
-    def decide(self, state: State, forecast: Forecast | None) -> Records:
+    def decide(self, state: State, outlook: Outlook) -> Records:
         plan = records(len(self.plan), ACTION)
         for action, (job, node, mask) in zip(plan, self.plan, strict=True):
             action.kind, action.job, action.node = ActionKind.START, job, node

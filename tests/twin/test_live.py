@@ -13,7 +13,7 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Status
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order, Preempt
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
@@ -87,7 +87,7 @@ class Both:
         self.policy, self.work, self.retry_all = policy, work, retry_all
         self.compared = self.actions = 0
 
-    def decide(self, state: State, forecast: Forecast | None) -> Records:
+    def decide(self, state: State, outlook: Outlook) -> Records:
         plan = self.policy.decide(state)
         view, jobs = view_of(state, self.work)
         if len(jobs):

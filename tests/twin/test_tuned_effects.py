@@ -15,7 +15,7 @@ from flyball.core.codes import Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order, Place, Preempt
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import CAP_LEVELS, Records
 from flyball.core.state import State
 from flyball.core.workload import Workload
@@ -35,7 +35,7 @@ class Script:
 
     orders: Orders = field(default_factory=dict)
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         draft = PlanDraft(state, plan)
         order = self.orders.get(draft.now_us // S)
         if order is not None:

@@ -22,7 +22,7 @@ from flyball.core.codes import Status
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 from flyball.core.units import FOREVER_US, to_us
@@ -267,7 +267,7 @@ def test_a_budget_that_just_admits_a_job_admits_it_after_any_drift() -> None:
 class StartsNothing:
     """A policy whose plans are always empty."""
 
-    def decide(self, state: State, forecast: Forecast | None) -> Records:
+    def decide(self, state: State, outlook: Outlook) -> Records:
         return records(0, ACTION)
 
 

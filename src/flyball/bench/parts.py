@@ -21,6 +21,7 @@ import numpy as np
 from flyball.bench.figure import Bar, Figure
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.errors import UnknownName
+from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.knobs import Knobs
 from flyball.core.records import ACTION, records
 from flyball.core.units import S_PER_MIN, to_us
@@ -184,7 +185,7 @@ def _power(size: int, _folder: Path) -> Work:
     twin.run(to_us(60.0))
     state, tuner, before = twin.snapshot(), Power(), records(0, ACTION)
     state.clock.now_us = to_us(60.0)
-    return lambda: tuner.adjust(state, None, before)
+    return lambda: tuner.adjust(state, NO_OUTLOOK, before)
 
 
 def _forecast(size: int, _folder: Path) -> Work:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from flyball.core.forecast import Forecast as Forecast
+from flyball.core.forecast import Outlook as Outlook
 from flyball.core.live import Action, Event, LiveNode, Report
 from flyball.core.live import Receipt as Receipt
 from flyball.core.records import Records
@@ -18,14 +20,6 @@ class Sample(NamedTuple):
     source: str
     time_s: float
     values: Mapping[str, float]
-
-
-class Forecast(NamedTuple):
-    """A predicted series: `quantiles[i, h]` is quantile `levels[i]` at step h of the horizon."""
-
-    levels: tuple[float, ...]
-    quantiles: Floats
-    mean: Floats
 
 
 class Clock(Protocol):
@@ -57,9 +51,9 @@ class Estimator(Protocol):
 
 
 class PolicyLike(Protocol):
-    """A policy. Pure: the same state and forecast give the same plan (records of `ACTION`)."""
+    """A policy. Pure: the same state and outlook give the same plan (records of `ACTION`)."""
 
-    def decide(self, state: State, forecast: Forecast | None) -> Records: ...
+    def decide(self, state: State, outlook: Outlook) -> Records: ...
 
 
 class Allocator(Protocol):
@@ -71,7 +65,7 @@ class Allocator(Protocol):
 class Tuner(Protocol):
     """Improves a plan. Pure, like a policy."""
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records: ...
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records: ...
 
 
 class Engine(Protocol):

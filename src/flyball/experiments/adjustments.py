@@ -13,7 +13,7 @@ from typing import Any
 
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind, Reason, Status
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import CAP_LEVELS, CAP_STEP, Records
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, to_s
@@ -87,7 +87,7 @@ class Watch:
         """Return the same tuning, watched."""
         return replace(tuning, tuners=(*tuning.tuners, self), note=self.note)
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan unchanged; what it would change is pending until it is carried out."""
         self._pending = list(self._read(state, plan))
         return plan

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flyball.core.codes import ActionKind, Reason, Status
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import Records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
@@ -53,7 +53,7 @@ class Balance:
     margin: float = 1.5
     looked_at: int = 8
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan with jobs moved to make room for gangs that then start."""
         left = self.per_hour - moved_recently(state)
         draft = PlanDraft(state, plan)

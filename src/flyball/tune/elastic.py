@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import Records
 from flyball.core.results import Floats
 from flyball.core.state import State
@@ -49,7 +49,7 @@ class Elastic:
     long: float = 1.0
     long_s: float = 8 * 3600.0
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan with sizes and places of jobs chosen by price."""
         draft = PlanDraft(state, plan)
         options = Options.of(state, draft.active, self.eta)

@@ -24,7 +24,7 @@ import numpy as np
 
 from flyball.core.codes import Status
 from flyball.core.errors import BadInput
-from flyball.core.protocols import Forecast, Tuner
+from flyball.core.protocols import Outlook, Tuner
 from flyball.core.records import CAP_LEVELS, Records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
@@ -126,15 +126,15 @@ class Optimise:
     least: float = 0.25
     doubt: float = 4.0
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan changed by every tuner, each as far as it is trusted."""
         for tuner in self.tuners:
             rule = RULES.get(type(tuner))
             if rule is None:
-                plan = tuner.adjust(state, forecast, plan)
+                plan = tuner.adjust(state, outlook, plan)
                 continue
             trusted = self.trust(rule.evidence(state))
-            plan = rule.follow(tuner, trusted, self.least, state).adjust(forecast, plan)
+            plan = rule.follow(tuner, trusted, self.least, state).adjust(outlook, plan)
         return plan
 
     def trust(self, evidence: GainEvidence) -> float:
@@ -246,9 +246,9 @@ class TrustedTuner(NamedTuple):
     tuner: Tuner | None
     state: State
 
-    def adjust(self, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, outlook: Outlook, plan: Records) -> Records:
         """Return the plan changed by the tuner, if it is run at all."""
-        return plan if self.tuner is None else self.tuner.adjust(self.state, forecast, plan)
+        return plan if self.tuner is None else self.tuner.adjust(self.state, outlook, plan)
 
 
 class TrustRule(NamedTuple):

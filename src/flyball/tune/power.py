@@ -8,10 +8,9 @@ A round does, in this order:
 2. *Keep the budget*: if all jobs draw more than the cluster may, apply stronger caps where a
    watt costs least work. If pending jobs have devices but no watts, make room for them in the
    same way, as long as they do more work than the caps cost.
-3. *Sleep and wake*: keep nodes awake for the devices that the forecast's upper quantile asks
-   for within the time a node takes to wake, and `spare` more; other idle ones sleep.
+3. *Sleep and wake*: keep nodes awake for the devices that the upper quantile of the load forecast
+   asks for within the time a node takes to wake, and `spare` more; other idle ones sleep.
 
-The forecast is of devices held or asked for in the whole cluster, in steps of `step_s`.
 The gain of a cap, of sleep and of waking is in watts.
 """
 
@@ -24,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.codes import Reason, Status
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Forecast, Outlook
 from flyball.core.records import CAP_LEVELS, Records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
@@ -42,24 +41,22 @@ class Power:
 
     Attributes:
         slowdown: how much longer a job may take to save energy; 0 = caps only for the budget.
-        level: the quantile of the forecast for which nodes are kept awake.
-        step_s: time between two values of the forecast.
+        level: the quantile of the load forecast for which nodes are kept awake.
         round_s: time until the next round.
         spare: further idle nodes kept awake; negative = do not control sleep.
     """
 
     slowdown: float = 0.06
     level: float = 0.9
-    step_s: float = 60.0
     round_s: float = 60.0
     spare: int = 1
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan with caps set and nodes sent to sleep or woken."""
         draft = PlanDraft(state, plan)
         self._cap(state, draft)
         if self.spare >= 0:
-            self._sleep(state, draft, forecast)
+            self._sleep(state, draft, outlook.load)
         return draft.plan()
 
     # 1. and 2. Caps -------------------------------------------------------------------
@@ -84,14 +81,14 @@ class Power:
 
     # 3. Sleep -----------------------------------------------------------------------
 
-    def _sleep(self, state: State, draft: PlanDraft, forecast: Forecast | None) -> None:
+    def _sleep(self, state: State, draft: PlanDraft, load: Forecast | None) -> None:
         """Send idle nodes to sleep that are not needed soon; wake sleeping ones in time."""
         nodes, pools = state.nodes, state.pools
         up = nodes.down == 0
         capacity = pools.capacity[nodes.pool].astype(np.int64)
         empty = up & (draft.free == capacity) & (nodes.idle_since_us >= 0)
         asleep = empty & (nodes.sleeps_us <= draft.now_us)
-        needed = self._needed(state, draft, forecast)
+        needed = self._needed(state, draft, load)
         room = int(capacity[up & ~empty].sum())
         spare = self.spare
         for node in _best_first(state, np.flatnonzero(empty), asleep):
@@ -103,16 +100,14 @@ class Power:
             elif not asleep[node]:
                 draft.sleep(int(node), _sleep_w(state, node))
 
-    def _needed(self, state: State, draft: PlanDraft, forecast: Forecast | None) -> float:
+    def _needed(self, state: State, draft: PlanDraft, load: Forecast | None) -> float:
         """Return the devices needed now, or at the upper quantile by the time a node is awake."""
         devices = np.where(draft.count > 0, draft.count, state.jobs.devices)[draft.active]
         now = float(devices.sum())
-        if forecast is None or not forecast.quantiles.size:
+        if load is None:
             return now
         ahead_s = float(state.pools.wake_us.max()) / US_PER_S + self.round_s
-        steps = max(1, int(np.ceil(ahead_s / self.step_s)))
-        row = int(np.abs(np.array(forecast.levels) - self.level).argmin())
-        return max(now, float(forecast.quantiles[row, :steps].max()))
+        return max(now, load.peak(self.level, ahead_s))
 
 
 # Caps ---------------------------------------------------------------------------------

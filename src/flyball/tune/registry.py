@@ -46,6 +46,8 @@ BUILT_IN = {
 }
 """Built-in tuners in the order in which they change a plan: sizes and places first, power last."""
 
+RETIRED = {("power", "step_s")}
+"""Settings that journals and scripts may still name; they have no effect any more."""
 GROUP = "flyball.tuners"
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 

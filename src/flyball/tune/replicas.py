@@ -1,6 +1,6 @@
 """Chooses the number of replicas of a service by forecast, recent peak and a learned margin.
 
-The rate to provide for is that at `now + start-up`: the upper quantile of the forecast, but not
+The rate to provide for is that at `now + start-up`: the upper quantile of its forecast, but not
 less than the highest rate seen, which decays slowly (requests that stop all at once come back all
 at once). No fixed quantile keeps a target, since the next week is not like the last; so the rate is
 multiplied by a margin that is learned while serving: in logarithms
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Forecast, Outlook
 from flyball.core.records import Records, records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
@@ -66,7 +66,7 @@ class Settings:
         half_life_s: time after which the highest rate seen counts half.
         usual_s: time over which the usual rate is averaged.
         step_down: scale down only if that frees more than this part of the replicas.
-        level: quantile of the forecast to provide for.
+        level: quantile of the forecast of requests to provide for.
         to_zero: no replicas at all after `idle_s` without a request; else at least one.
         idle_s: time without a request after which a service counts as idle.
     """
@@ -157,7 +157,6 @@ class Replicas:
         group: the service's row of `state.groups`.
         devices: devices of a replica.
         startup_s: start-up time of a replica.
-        step_s: time between two values of the forecast.
         carried: rates that 0, 1, ... replicas carry (`physics.serving.Queue.carried`).
         memory: one row, as `learn` left it after the last round.
     """
@@ -165,17 +164,16 @@ class Replicas:
     group: int
     devices: int
     startup_s: float
-    step_s: float
     carried: Floats
     memory: Records
     settings: Settings = DEFAULT
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Change the number of replicas if necessary; the gain is in devices freed."""
         draft = PlanDraft(state, plan)
         have = int(state.groups["limit"][self.group])
         count = wanted(
-            np.array([self._upper(forecast)]),
+            np.array([self._upper(outlook.requests.get(self.group))]),
             self.memory,
             np.array([have]),
             self.carried[None, :],
@@ -187,10 +185,6 @@ class Replicas:
         draft.replicas(self.group, int(count), float((have - count) * self.devices))
         return draft.plan()
 
-    def _upper(self, forecast: Forecast | None) -> float:
+    def _upper(self, requests: Forecast | None) -> float:
         """Return the upper quantile at now + start-up; 0 without a forecast."""
-        if forecast is None:
-            return 0.0
-        row = int(np.argmin(np.abs(np.array(forecast.levels) - self.settings.level)))
-        ahead = math.ceil(self.startup_s / self.step_s) - 1
-        return float(forecast.quantiles[row, min(max(ahead, 0), forecast.quantiles.shape[1] - 1)])
+        return 0.0 if requests is None else requests.at(self.settings.level, self.startup_s)

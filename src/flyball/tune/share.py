@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.codes import Reason, Status
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import Records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
@@ -67,7 +67,7 @@ class Share:
     gather: bool = True
     most: int = 256
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan with pairs parted and formed."""
         if not len(state.pair_guesses):
             return plan

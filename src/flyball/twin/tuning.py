@@ -13,8 +13,9 @@ import numpy as np
 
 from flyball.core.codes import ActionKind, Status
 from flyball.core.errors import BadInput
+from flyball.core.forecast import NO_OUTLOOK, Outlook
 from flyball.core.knobs import Knobs, Order
-from flyball.core.protocols import Forecast, PolicyLike, Tuner
+from flyball.core.protocols import PolicyLike, Tuner
 from flyball.core.records import Records
 from flyball.core.results import Ints
 from flyball.core.state import State
@@ -34,7 +35,7 @@ class Tuning:
         policy: decides first.
         every_s: time between two rounds.
         between: whether the policy also decides between rounds.
-        forecast: returns the forecast of load for tuners; None = no forecast.
+        outlook: returns the forecasts for the policy and the tuners; None = there are none.
         note: called with the time and plan of every plan carried out in a round.
     """
 
@@ -42,7 +43,7 @@ class Tuning:
     policy: PolicyLike
     every_s: float = 60.0
     between: bool = True
-    forecast: Callable[[State], Forecast | None] | None = None
+    outlook: Callable[[State], Outlook] | None = None
     note: Callable[[int, Records], None] | None = None
 
     @property
@@ -63,15 +64,15 @@ class Tuning:
 
     def plan(self, state: State) -> Records:
         """Return the plan for now; the state is not changed."""
-        forecast = self.forecast(state) if self.forecast is not None else None
-        plan = self.policy.decide(state, forecast)
+        outlook = NO_OUTLOOK if self.outlook is None else self.outlook(state)
+        plan = self.policy.decide(state, outlook)
         for tuner in self.tuners:
-            plan = tuner.adjust(state, forecast, plan)
+            plan = tuner.adjust(state, outlook, plan)
         return _without_reservation(plan)
 
     def policy_plan(self, state: State) -> Records:
         """Return the plan of the policy alone for now."""
-        return _without_reservation(self.policy.decide(state, None))
+        return _without_reservation(self.policy.decide(state, NO_OUTLOOK))
 
 
 def _without_reservation(plan: Records) -> Records:

@@ -23,9 +23,10 @@ from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind, Status
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
+from flyball.core.forecast import NO_OUTLOOK, Outlook
 from flyball.core.knobs import Knobs, Order
 from flyball.core.metrics import WINDOW_BEGINS
-from flyball.core.protocols import Allocator, Forecast, PolicyLike
+from flyball.core.protocols import Allocator, PolicyLike
 from flyball.core.records import Records
 from flyball.core.results import Mark, Results
 from flyball.core.state import State, assemble, clone
@@ -209,7 +210,7 @@ class Twin:
         """Return when something happens next; FOREVER_US if nothing ever will."""
         return int(kernel.next_us(self.state, self._packed))
 
-    def step(self, policy: PolicyLike, forecast: Forecast | None = None) -> Records | None:
+    def step(self, policy: PolicyLike, outlook: Outlook = NO_OUTLOOK) -> Records | None:
         """Go to the next instant, let `policy` decide on a snapshot, and carry its plan out.
 
         Returns:
@@ -223,7 +224,7 @@ class Twin:
             return None
         if kernel.advance_to(self.state, self._packed, now):
             self._set_targets()
-        plan = policy.decide(self.snapshot(), forecast)
+        plan = policy.decide(self.snapshot(), outlook)
         self._carry_out(plan, now)
         return plan
 

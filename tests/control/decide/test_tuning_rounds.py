@@ -13,7 +13,7 @@ from tests.control.live_cases import Rig
 from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.jobs import JobState, Row
 from flyball.core.live import Cap, LiveNode
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 
@@ -27,10 +27,10 @@ class Says:
 
     def __init__(self, say: Callable[[State], Sequence[Line]]) -> None:
         self.say = say
-        self.given: list[Forecast | None] = []
+        self.given: list[Outlook] = []
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
-        self.given.append(forecast)
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
+        self.given.append(outlook)
         lines = self.say(state)
         actions = records(len(lines), ACTION)
         for row, (kind, job, node, mask, reason, level) in zip(actions, lines, strict=True):
@@ -193,12 +193,12 @@ def test_the_forecast_is_on_record(tmp_path: Path) -> None:
     rig.plane.decider.forecasts = {"running": load}
     elastic(rig)
     rig.pass_s(61)
-    assert tuner.given[-1] is not None
-    live = tuner.given[-1].quantiles.tolist()
+    assert tuner.given[-1].load is not None
+    live = tuner.given[-1].load.quantiles.tolist()
     tuner.given.clear()
     assert rig.verdict().differing == []
-    assert tuner.given[-1] is not None
-    assert tuner.given[-1].quantiles.tolist() == live
+    assert tuner.given[-1].load is not None
+    assert tuner.given[-1].load.quantiles.tolist() == live
     assert live == [[1.0, 1.0, 1.0], [2.0, 2.25, 2.5], [3.0, 3.5, 4.0]], "minute by minute"
 
 

@@ -21,10 +21,10 @@ from flyball.control.decide.tuning_rounds import Tuning, tuning_events
 from flyball.control.jobs.live_state import LiveState
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind
+from flyball.core.forecast import Outlook, outlook_as_json
 from flyball.core.jobs import Job, JobState
 from flyball.core.knobs import Knobs, Preempt
 from flyball.core.live import Event, EventKind
-from flyball.core.protocols import Forecast
 from flyball.core.records import Records
 from flyball.core.units import US_PER_S, to_us
 from flyball.twin.live import Snapshot, View
@@ -95,15 +95,15 @@ class Decider:
         is_round, tunes = is_round and not making_room, tunes and not making_room
         if len(ids) == running and not (tunes and running):
             return None
-        forecast = self.tuning.load_forecast(self.forecasts) if tunes else None
+        outlook = self.tuning.outlook(self.forecasts)
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
         about = {"kind": EventKind.DECIDED, "time_us": now_us, "number": number, "seen": seen}
         about |= {"own": len(unrecorded), "is_round": is_round, "digest": digest, "plan": plan}
         events = plan_events(plan, jobs, now_us, number)
         if tunes:
-            adjusted = self.adjust(snapshot, ids, forecast)
-            about |= {"adjusted": adjusted, "forecast": self.tuning.forecast_as_json(forecast)}
+            adjusted = self.adjust(snapshot, ids, outlook)
+            about |= {"adjusted": adjusted, "forecast": outlook_as_json(outlook)}
             # Tuners do not change what the policy has just decided.
             decided = {row[1] for row in plan}
             tuned_rows = [row for row in adjusted if row[1] not in decided]
@@ -112,14 +112,14 @@ class Decider:
             events += tuning_events(tuned_rows, jobs, taken, now_us, number, self.columns.in_place)
         return Decision(snapshot, ids, (about, *events))
 
-    def adjust(self, snapshot: Snapshot, ids: Any, forecast: Forecast | None) -> Plan:
+    def adjust(self, snapshot: Snapshot, ids: Any, outlook: Outlook) -> Plan:
         """Return the tuners' actions on the state after a decision."""
         jobs = snapshot.state.jobs.view(np.ndarray)
         usual = jobs["restart_us"].copy()
         if self.columns.in_place:
             jobs["restart_us"] = IN_PLACE_US
         try:
-            return listed(self.tuning.adjust(snapshot.state, forecast), ids)
+            return listed(self.tuning.adjust(snapshot.state, outlook), ids)
         finally:
             jobs["restart_us"] = usual
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from flyball.control.jobs.adjustments import held_devices, share_of, size_of
 from flyball.core.codes import ActionKind, Reason
+from flyball.core.forecast import NO_OUTLOOK, Forecast, Outlook
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind
-from flyball.core.protocols import Forecast, Tuner
+from flyball.core.protocols import Tuner
 from flyball.core.records import ACTION, CAP_STEP, Records, records
 from flyball.core.state import State
 from flyball.core.units import to_us
@@ -66,40 +67,26 @@ class Tuning:
         """Note that the last round is on record."""
         self._last = self._round
 
-    def adjust(self, state: State, forecast: Forecast | None) -> Records:
+    def adjust(self, state: State, outlook: Outlook) -> Records:
         """Return the tuners' actions; none if one of them fails: the queue continues without."""
         plan = records(0, ACTION)
         for name, tuner in self.tuners.items():
             try:
-                plan = tuner.adjust(state, forecast, plan)
+                plan = tuner.adjust(state, outlook, plan)
             except Exception:
                 logger.exception("tuner %s failed; nothing is tuned in this round", name)
                 return records(0, ACTION)
         return plan
 
-    def load_forecast(self, loads: Mapping[str, Any]) -> Forecast | None:
-        """Return the forecast of devices in use, minute by minute, None = there is none."""
+    def outlook(self, loads: Mapping[str, Any]) -> Outlook:
+        """Return the forecast of devices in use, minute by minute, if there is one."""
         load = loads.get(LOAD)
         if not load:
-            return None
+            return NO_OUTLOOK
         points_s = load["ahead_s"]
         ahead_s = np.arange(STEP_S, points_s[-1] + 1.0, STEP_S)
         rows = [np.interp(ahead_s, points_s, load[name]) for name in ("p05", "p50", "p95", "mean")]
-        return Forecast(LEVELS, np.array(rows[:-1]), rows[-1])
-
-    def forecast_as_json(self, forecast: Forecast | None) -> dict[str, Any] | None:
-        """Return a forecast as JSON values."""
-        if forecast is None:
-            return None
-        quantiles, mean = forecast.quantiles.tolist(), forecast.mean.tolist()
-        return {"levels": list(forecast.levels), "quantiles": quantiles, "mean": mean}
-
-    def forecast_from_json(self, values: Mapping[str, Any] | None) -> Forecast | None:
-        """Return the forecast from the result of `forecast_as_json`."""
-        if values is None:
-            return None
-        levels, quantiles = tuple(values["levels"]), np.array(values["quantiles"], float)
-        return Forecast(levels, quantiles, np.array(values["mean"], float))
+        return Outlook(load=Forecast(LEVELS, np.array(rows[:-1]), rows[-1], STEP_S))
 
 
 # From actions to events --------------------------------------------------------------

@@ -12,6 +12,7 @@ from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand, cluster_of, nodes_of
 from flyball.core.errors import BadInput
+from flyball.core.forecast import outlook_from_json
 from flyball.core.knobs import Knobs
 from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Tuner
@@ -97,8 +98,8 @@ class Verifier:
         elif plan != _plain(event["plan"]):
             self.verdict.differing.append((int(event["number"]), "its plan"))
         elif "adjusted" in event:
-            forecast = self._decider.tuning.forecast_from_json(event["forecast"])
-            if self._decider.adjust(snapshot, ids, forecast) != _plain(event["adjusted"]):
+            outlook = outlook_from_json(event["forecast"])
+            if self._decider.adjust(snapshot, ids, outlook) != _plain(event["adjusted"]):
                 self.verdict.differing.append((int(event["number"]), "what tuners made of it"))
 
 

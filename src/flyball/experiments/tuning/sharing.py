@@ -23,7 +23,7 @@ import numpy as np
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import Records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
@@ -195,9 +195,9 @@ class Stubborn(NamedTuple):
     share: Share
     guesses: Floats
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Adjust as `Share` does, by the first guesses."""
-        return self.share.adjust(state._replace(pair_guesses=self.guesses), forecast, plan)
+        return self.share.adjust(state._replace(pair_guesses=self.guesses), outlook, plan)
 
 
 def _arms() -> tuple[Arm, ...]:

@@ -186,7 +186,7 @@ class LiveForecast:
         if np.nanmin(self.series.values) >= 0:
             quantiles, mean = np.maximum(quantiles, 0.0), np.maximum(mean, 0.0)
         full = np.array([np.interp(steps, shown, of_level) for of_level in quantiles])
-        return Forecast(LEVELS, full, np.interp(steps, shown, mean))
+        return Forecast(LEVELS, full, np.interp(steps, shown, mean), self.series.step_s)
 
     def _point(self, step: int) -> tuple[float, float]:
         """Return median and mean at one step by the best forecasters at the rungs around it."""
@@ -278,7 +278,8 @@ class LiveForecast:
         quantiles = present[-1] + shape[:, None] * reach
         if present.min() >= 0:
             quantiles = np.maximum(quantiles, 0.0)
-        return Forecast(LEVELS, quantiles, np.full(len(steps), float(present[-1])))
+        mean = np.full(len(steps), float(present[-1]))
+        return Forecast(LEVELS, quantiles, mean, self.series.step_s)
 
 
 def ladder(horizon: int) -> list[int]:

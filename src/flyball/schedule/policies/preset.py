@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flyball.core.forecast import NO_OUTLOOK, Outlook
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Allocator, Forecast
+from flyball.core.protocols import Allocator
 from flyball.core.records import Records
 from flyball.core.state import State, clone
 
@@ -26,7 +27,7 @@ class Preset:
     knobs: Knobs
     allocator: Allocator | None = None
 
-    def decide(self, state: State, forecast: Forecast | None = None) -> Records:
+    def decide(self, state: State, outlook: Outlook = NO_OUTLOOK) -> Records:
         """Return the plan for this snapshot, which is not changed. Forecasts are not used."""
         from flyball.schedule.kernel import decide_now
 
