@@ -76,7 +76,8 @@ class Signal:
         origin_us: calendar instant that stands for time 0 of a workload without dates.
         known_ahead: microseconds ahead of now, or the rule of a day-ahead market, up to which the
             series' future values are public.
-        key: digest of all of the above: signals are equal if their keys are.
+        notes: what was assumed or left out when it was read.
+        key: digest of the rest: signals are equal if their keys are.
     """
 
     name: str = field(compare=False)
@@ -87,6 +88,7 @@ class Signal:
     dated: bool = field(compare=False, default=False)
     origin_us: int = field(compare=False, default=FIRST_MONDAY_US)
     known_ahead: int | DayAhead = field(compare=False, default=FOREVER_AHEAD_US)
+    notes: tuple[str, ...] = field(compare=False, default=())
     key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
@@ -130,6 +132,7 @@ class Signal:
         values: Floats,
         origin_us: int | None = None,
         known_ahead: int | DayAhead = 0,
+        notes: tuple[str, ...] = (),
     ) -> Signal:
         """Return a dated series; its last step is as long as its usual one.
 
@@ -138,7 +141,7 @@ class Signal:
             times_us: starts of its steps, increasing.
             values: value of each step.
             origin_us: what time 0 of a workload without dates stands for; None = its first Monday.
-            known_ahead: see the class.
+            known_ahead, notes: see the class.
         """
         usual_us = int(np.median(np.diff(times_us))) if len(times_us) > 1 else DAY_US
         begin_us, end_us = int(times_us[0]), int(times_us[-1]) + usual_us
@@ -155,6 +158,7 @@ class Signal:
             True,
             origin_us,
             known_ahead,
+            notes,
         )
 
     # What it says --------------------------------------------------------------
@@ -282,7 +286,7 @@ class Signal:
         """
         if not self.dated:
             return []
-        lines = []
+        lines = list(self.notes)
         if origin_us is None:
             lines.append(
                 f"{self.name}: the trace has no dates; its time 0 is taken as "
