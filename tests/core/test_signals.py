@@ -135,3 +135,5 @@ def test_integral_is_the_sum_over_every_microsecond(
     signal = Signal("s", bounds[:-1], np.array(values, float), int(bounds[-1]), period)
     total = sum(signal.value_at(time) for time in range(begin, begin + length))
     assert signal.integral(begin, begin + length) == total
+    times = np.arange(begin, begin + length, dtype=np.int64)
+    assert signal.values_at(times).tolist() == [signal.value_at(time) for time in times.tolist()]

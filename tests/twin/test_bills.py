@@ -151,7 +151,7 @@ def test_policies_see_the_present_values_and_no_others() -> None:
         assert len(state.steps) == 0
         assert len(state.bills) == 0
     none = twin_of(None).snapshot()
-    assert np.isnan(none.signals.value).all()
+    assert not none.signals.given.any()
 
 
 def test_clones_and_dumps_keep_their_bills(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_dump_without_signals_still_loads(tmp_path: Path) -> None:
     loaded.run()
     twin.run()
     assert loaded.state.nodes.energy_j.tolist() == twin.state.nodes.energy_j.tolist()
-    assert np.isnan(loaded.state.signals.value).all()
+    assert not loaded.state.signals.given.any()
 
 
 def test_a_dated_trace_uses_the_signal_by_calendar_time() -> None:

@@ -123,7 +123,7 @@ STEP = np.dtype([("time_us", "i8"), ("value", "f8"), ("total", "f8")], align=Tru
 
 SIGNAL = np.dtype(
     [
-        ("value", "f8"),  # now; NaN = the cluster has no such signal
+        ("value", "f8"),  # now
         ("first", "i8"),  # its first row in `steps`
         ("count", "i8"),  # its steps; the row after the last has its end. 0 = none
         ("begin_us", "i8"),
@@ -132,6 +132,7 @@ SIGNAL = np.dtype(
         ("period_us", "i8"),  # what repeats outside its dates, 0 = the nearest value holds
         ("period_before", "f8"),  # integral over its first period
         ("period_after", "f8"),  # integral over its last period
+        ("given", "u1"),  # 0 = the cluster has no such signal
     ],
     align=True,
 )

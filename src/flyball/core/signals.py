@@ -13,7 +13,6 @@ to the last bit.
 from __future__ import annotations
 
 import hashlib
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -34,8 +33,6 @@ WEEK_US = to_us(S_PER_WEEK)
 HOUR_US = DAY_US // 24
 FIRST_MONDAY_US = 4 * DAY_US
 """1970-01-05, the first Monday; time 0 of a workload without dates is midnight of a Monday."""
-W_US_PER_KWH = 3.6e12
-"""Watt-microseconds per kWh."""
 FOREVER_AHEAD_US = 1 << 60
 """Known ahead: for all time, as a tariff is."""
 PER_DAY = (24, 48, 96)
@@ -194,6 +191,17 @@ class Signal:
         _lap, step = self._place(time_us)
         return float(self.values[step])
 
+    def values_at(self, times_us: Ints) -> Floats:
+        """Return its values at many instants."""
+        laps = np.zeros_like(times_us)
+        if self.period_us:
+            after, before = times_us - self.end_us, times_us - self.begin_us
+            laps = np.where(after >= 0, after // self.period_us + 1, laps)
+            laps = np.where(before < 0, before // self.period_us, laps)
+        steps = np.searchsorted(self.times_us, times_us - laps * self.period_us, "right") - 1
+        values: Floats = self.values[np.maximum(steps, 0)]
+        return values
+
     def integral(self, begin_us: int, end_us: int) -> float:
         """Return its integral from one instant to a later one, in its unit times microseconds.
 
@@ -312,8 +320,3 @@ def _shifted_rule(rule: int | DayAhead, by_us: int) -> int | DayAhead:
 def _date(time_us: int) -> str:
     text = datetime.fromtimestamp(time_us / US_PER_S, UTC).isoformat(" ", "minutes")
     return text.removesuffix("+00:00").removesuffix(" 00:00")
-
-
-def is_valid_value(value: object) -> bool:
-    """Return whether a value of a signal is a finite number; prices may be negative."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flyball.core.signals import W_US_PER_KWH
+from flyball.core.units import W_US_PER_KWH
 from flyball.physics.compile import kernel
 
 PRICE, CARBON = 0, 1

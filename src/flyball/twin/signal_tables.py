@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +34,6 @@ def signal_tables(
         accounts: nodes and jobs.
     """
     signals = records(SIGNALS, r.SIGNAL)
-    signals.value = math.nan
     local = {
         row: signal.on_clock(origin_us)
         for row, signal in ((PRICE, price), (CARBON, carbon))
@@ -47,7 +45,7 @@ def signal_tables(
         count = len(signal.values)
         signals[row] = (
             *(signal.value_at(start_us), first, count, signal.begin_us, signal.end_us),
-            *(signal.step_us, signal.period_us, signal.period_before, signal.period_after),
+            *(signal.step_us, signal.period_us, signal.period_before, signal.period_after, True),
         )
         part = steps[first : first + count + 1]
         part["time_us"] = [*signal.times_us.tolist(), signal.end_us]
@@ -101,7 +99,7 @@ def bills_of(state: State, first: int, energy_j: Floats) -> Bills:
 
 
 def _amounts(state: State, row: int, name: str, first: int, energy_j: Floats) -> Floats | None:
-    if math.isnan(state.signals[row].value):
+    if not state.signals[row].given:
         return None
     if len(state.bills):
         return np.array(state.bills[name][first : first + len(energy_j)], np.float64)
@@ -117,7 +115,8 @@ def totals_of(
         energy_j: what all nodes drew.
         money, carbon_g: the sums of their bills, where a signal varies.
     """
-    price, carbon = (float(state.signals[row].value) for row in (PRICE, CARBON))
+    price, carbon = state.signals[PRICE], state.signals[CARBON]
     if not len(state.bills):
-        money, carbon_g = energy_j / J_PER_KWH * price, energy_j / J_PER_KWH * carbon
-    return None if math.isnan(price) else money, None if math.isnan(carbon) else carbon_g
+        kwh = energy_j / J_PER_KWH
+        money, carbon_g = kwh * float(price.value), kwh * float(carbon.value)
+    return money if price.given else None, carbon_g if carbon.given else None

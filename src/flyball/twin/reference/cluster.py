@@ -10,8 +10,9 @@ import math
 
 from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Knobs, Order
-from flyball.core.signals import W_US_PER_KWH, Signal
+from flyball.core.signals import Signal
 from flyball.core.state import State
+from flyball.core.units import W_US_PER_KWH
 from flyball.twin.reference.parts import (
     DecidedAction,
     Device,
