@@ -213,7 +213,7 @@ class Plane:
         self.forecaster.ask = process.ask
         self.worker.state_of_process = process.state
         self.worker.wake = lambda: self.wake()
-        self.worker.on_loads = lambda loads: setattr(self.decider, "forecasts", loads)
+        self.worker.on_outlook = lambda outlook: setattr(self.decider, "outlook", outlook)
         return process
 
     def close(self) -> None:

@@ -55,7 +55,6 @@ class Outlook(NamedTuple):
 
     Attributes:
         load: devices held or asked for in the whole cluster.
-        arrivals: jobs submitted in each step.
         price: of electricity, per kWh.
         carbon: intensity of electricity, in g per kWh.
         requests: rate of requests of services, per second, by the service's row of
@@ -63,7 +62,6 @@ class Outlook(NamedTuple):
     """
 
     load: Forecast | None = None
-    arrivals: Forecast | None = None
     price: Forecast | None = None
     carbon: Forecast | None = None
     requests: Mapping[int, Forecast] = MappingProxyType({})
@@ -92,7 +90,7 @@ def outlook_from_json(values: Mapping[str, Any] | None) -> Outlook:
         return Outlook(load=_forecast_from_json(values))
     subjects = {
         name: _forecast_from_json(values[name])
-        for name in ("load", "arrivals", "price", "carbon")
+        for name in ("load", "price", "carbon")
         if name in values
     }
     requests = {

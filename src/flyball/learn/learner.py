@@ -4,7 +4,8 @@
 |---|---|
 | `runs` | (job, number of like jobs that ended, *quantiles of its run time) of new jobs |
 | `scaled` | (job, parallel part of a step, resizes it was measured by) |
-| `loads` | forecasts of load |
+| `loads` | forecasts of load, to be shown |
+| `outlook` | forecasts for policies and tuners |
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flyball.core.forecast import outlook_as_json
 from flyball.core.job_facts import RunTime, SizeChange
 from flyball.core.jobs import Job, JobSpec
 from flyball.core.learning import Message
@@ -53,17 +55,15 @@ class JournalLearner:
         self._unsent: list[list[Any]] = []
         self._ended: dict[int, Job] = {}
 
-    def begin(
-        self, jobs: Sequence[Job], devices_of: Callable[[JobSpec], float], now_us: int
-    ) -> None:
+    def begin(self, jobs: Sequence[Job], devices_of: Callable[[JobSpec], int], now_us: int) -> None:
         """Learn from the latest jobs, in order of submission.
 
         Args:
-            devices_of: devices that a job holds while it runs.
+            devices_of: devices that a job holds while it runs, in thousandths.
         """
         self.run_times.begin(jobs)
         self.loads = ClusterLoads(devices_of, self._telemetry)
-        self.loads.begin(jobs, now_us / US_PER_S)
+        self.loads.begin(jobs, now_us)
         self.scalings.begin(jobs)
 
     def observe(self, changes: Mapping[int, Job], now_us: int) -> list[Message]:
@@ -95,14 +95,14 @@ class JournalLearner:
 
     def every_minute(self, active: Iterable[Job], now_us: int) -> list[Message]:
         """Bring the load series up to now; return their forecasts."""
-        now_s = now_us / US_PER_S
-        self.loads.extend([*active, *self._ended.values()], now_s)
+        self.loads.extend([*active, *self._ended.values()], now_us)
         self._ended = {
             number: job
             for number, job in self._ended.items()
             if job.end_us / US_PER_S >= self.loads.earliest_step_s
         }
-        return [{"loads": self.loads.forecasts(now_s)}]
+        outlook = outlook_as_json(self.loads.outlook())
+        return [{"loads": self.loads.messages(), "outlook": outlook}]
 
     def predict(self, spec: JobSpec, now_us: int) -> RunTime:
         """Predict the run time of a job that might be submitted."""

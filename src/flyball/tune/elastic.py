@@ -4,6 +4,9 @@ Every round a linear programme prices the devices of each pool (`tune/prices.py`
 place is where its value less the price of its devices is highest. Running jobs move or change
 their size only where that pays for the checkpoint and the restart; pending ones start where
 they are worth most, those that waited long first (`tune/price_round.py`).
+
+If more load is forecast, devices are priced as if that much of each pool were taken already, so
+that jobs do not grow into what others will ask for soon.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flyball.core.protocols import Outlook
+from flyball.core.protocols import Forecast, Outlook
 from flyball.core.records import Records
 from flyball.core.results import Floats
 from flyball.core.state import State
+from flyball.core.units import MILLI_PER_DEVICE
 from flyball.tune.options import Options
 from flyball.tune.plan_draft import PlanDraft
 from flyball.tune.price_round import PriceRound, Terms
@@ -38,6 +42,8 @@ class Elastic:
         long: how much more the work of a long job counts. Short jobs end soon anyway; a long one
             that only gets what they leave remains undone.
         long_s: a job estimated to take this long counts as long, a shorter one in proportion.
+        ahead_s: how far ahead load is looked for that jobs must not grow into; 0 = not at all.
+        level: quantile of the load forecast that counts.
     """
 
     eta: float = 0.6
@@ -48,6 +54,8 @@ class Elastic:
     margin: float = 1.5
     long: float = 1.0
     long_s: float = 8 * 3600.0
+    ahead_s: float = 0.0
+    level: float = 0.75
 
     def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan with sizes and places of jobs chosen by price."""
@@ -57,7 +65,7 @@ class Elastic:
             return plan
         weighed = options.value * self._importance(options)
         worth = weighed - self._watt_price(options) * options.watts
-        price = prices(options, worth, _capacity(state, draft, options))
+        price = prices(options, worth, self._capacity(state, draft, options, outlook.load))
         terms = Terms(self.horizon_s, self.gap_s, self.patience_s, self.margin)
         round_ = PriceRound(draft, options, worth, price, terms)
         # 1. Undo the starts of the plan: sizes are chosen here.
@@ -72,6 +80,19 @@ class Elastic:
         round_.make_way()
         round_.fill()
         return draft.plan()
+
+    def _capacity(
+        self, state: State, draft: PlanDraft, options: Options, load: Forecast | None
+    ) -> Floats:
+        """Return the devices of each pool that jobs hold or could hold, less those soon needed."""
+        capacity = _capacity(state, draft, options)
+        if load is None or not self.ahead_s:
+            return capacity
+        jobs = state.jobs[draft.active]
+        asked = float((jobs.devices * jobs.milli).sum()) / MILLI_PER_DEVICE
+        more = max(0.0, load.peak(self.level, self.ahead_s) - asked)
+        left: Floats = capacity * max(0.0, 1.0 - more / max(1.0, float(capacity.sum())))
+        return left
 
     def _importance(self, options: Options) -> Floats:
         """Return the weight of each option: long jobs count more, or they remain at the end."""

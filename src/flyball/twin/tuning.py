@@ -7,7 +7,8 @@ running jobs are written into the state here, for tuners to use.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -26,6 +27,15 @@ SEEN_US = 30_000_000
 """Minimum run time after which a job's speed counts as measured."""
 
 
+class OutlookSource(Protocol):
+    """Tells what is forecast at the instant of a state, from its past alone."""
+
+    def __call__(self, state: State) -> Outlook: ...
+    def fresh(self) -> OutlookSource:
+        """Return the same for another run."""
+        ...
+
+
 @dataclass(frozen=True)
 class Tuning:
     """Holds the tuners and when they run.
@@ -35,7 +45,7 @@ class Tuning:
         policy: decides first.
         every_s: time between two rounds.
         between: whether the policy also decides between rounds.
-        outlook: returns the forecasts for the policy and the tuners; None = there are none.
+        outlook: returns the forecasts for the policy and the tuners; None = nothing is forecast.
         note: called with the time and plan of every plan carried out in a round.
     """
 
@@ -43,12 +53,16 @@ class Tuning:
     policy: PolicyLike
     every_s: float = 60.0
     between: bool = True
-    outlook: Callable[[State], Outlook] | None = None
+    outlook: OutlookSource | None = None
     note: Callable[[int, Records], None] | None = None
 
     @property
     def every_us(self) -> int:
         return to_us(self.every_s)
+
+    def fresh(self) -> Tuning:
+        """Return the same for another run."""
+        return self if self.outlook is None else replace(self, outlook=self.outlook.fresh())
 
     def check(self, knobs: Knobs) -> None:
         """

@@ -259,7 +259,7 @@ class Twin:
         twin.state = clone(self.state, None if into is None else into.state)
         twin.knobs, twin._packed = self.knobs, self._packed
         twin.allocator, twin._blank = self.allocator, self._blank
-        twin.tuning = self.tuning
+        twin.tuning = None if self.tuning is None else self.tuning.fresh()
         return twin
 
     def set_knobs(self, knobs: Knobs) -> None:

@@ -21,7 +21,7 @@ from flyball.control.jobs.live_state import PREDICTION
 from flyball.control.jobs.request import Demand
 from flyball.control.journal.history import History
 from flyball.core.jobs import JobSpec
-from flyball.core.units import US_PER_S
+from flyball.core.units import US_PER_S, to_us
 from flyball.learn import learner as learner_file
 from flyball.learn.fit_process import FitProcess
 from flyball.learn.learner import JournalLearner
@@ -174,13 +174,14 @@ def test_trees_that_come_back_are_used_and_kept(tmp_path: Path) -> None:
 # ClusterLoads -------------------------------------------------------------------------------------
 
 
-def cores_of(rig: Rig) -> Callable[[JobSpec], float]:
+def cores_of(rig: Rig) -> Callable[[JobSpec], int]:
+    """Devices in thousandths."""
     demand = Demand(rig.plane.nodes_)
-    return lambda spec: float(demand.of(spec).devices)
+    return lambda spec: demand.of(spec).devices * demand.of(spec).milli
 
 
 def series_of(loads: ClusterLoads) -> dict[str, list[float]]:
-    return {each.kind.name: each.values.tolist() for each in loads.series}
+    return {name: series.values.tolist() for name, series in loads.series.items()}
 
 
 def test_series_are_what_happened(tmp_path: Path) -> None:
@@ -191,9 +192,10 @@ def test_series_are_what_happened(tmp_path: Path) -> None:
     rig.pass_s(600.0)
     jobs = rig.plane.journal.jobs().jobs
     loads = ClusterLoads(cores_of(rig))
-    loads.begin(jobs, rig.now / US_PER_S)
+    loads.begin(jobs, rig.now)
     found = series_of(loads)
     assert found["arrivals"] == [2.0]
+    assert found["load"] == [7.0, 7.0, 4.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     assert found["running"] == [3.0, 3.0, 4.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     assert found["pending"] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
@@ -212,9 +214,10 @@ def test_following_gives_the_same_as_looking_back(tmp_path: Path) -> None:
     rig.pass_s(60.0)
     follower.step()
     back = ClusterLoads(cores_of(rig))
-    back.begin(rig.plane.journal.jobs().jobs, learner_of(follower).loads.series[1].next_s - 1.0)
+    until_s = learner_of(follower).loads.series["running"].next_s - 1.0
+    back.begin(rig.plane.journal.jobs().jobs, to_us(until_s))
     seen, again = series_of(learner_of(follower).loads), series_of(back)
-    for name in ("running", "pending"):
+    for name in ("load", "running", "pending"):
         assert seen[name][: len(again[name])] == again[name]
         assert len(again[name]) > 20
 
@@ -232,12 +235,12 @@ def test_loads_are_told_with_how_good_they_were(tmp_path: Path) -> None:
         return times, np.full(len(times), 37.0)
 
     follower = follow(rig, measured)
-    for _ in range(3):  # one series is fitted a minute
+    for _ in range(5):  # one series is fitted a minute
         rig.pass_s(61.0)
         tell(rig, follower)
     answer = rig.plane.ask.forecast()
     loads = {each["series"]: each for each in answer["loads"]}
-    assert set(loads) == {"arrivals", "running", "pending", "utilisation"}
+    assert set(loads) == {"load", "arrivals", "running", "pending", "utilisation"}
     assert loads["utilisation"]["p50"][0] == pytest.approx(37.0)
     assert loads["running"]["p05"] <= loads["running"]["p50"] <= loads["running"]["p95"]
     followed = {each["series"]: each for each in answer["predictions"]["loads"]}

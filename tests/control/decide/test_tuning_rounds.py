@@ -188,18 +188,18 @@ def test_a_broken_tuner_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_the_forecast_is_on_record(tmp_path: Path) -> None:
     tuner = capped(2)
     rig = rig_with(tmp_path, tuner)
-    load = {"p05": [1.0, 1.0], "p50": [2.0, 2.5], "p95": [3.0, 4.0], "mean": [2.0, 2.4]}
-    load["ahead_s"] = [60.0, 180.0]
-    rig.plane.decider.forecasts = {"running": load}
+    quantiles = [[1.0, 1.0, 1.0], [2.0, 2.25, 2.5], [3.0, 3.5, 4.0]]
+    load = {"levels": [0.05, 0.5, 0.95], "quantiles": quantiles, "mean": [2.0, 2.2, 2.4]}
+    rig.plane.worker_process(("true",))
+    rig.plane.worker.receive({"outlook": {"load": {**load, "step_s": 60.0}}})
     elastic(rig)
     rig.pass_s(61)
     assert tuner.given[-1].load is not None
-    live = tuner.given[-1].load.quantiles.tolist()
+    assert tuner.given[-1].load.quantiles.tolist() == quantiles
     tuner.given.clear()
     assert rig.verdict().differing == []
     assert tuner.given[-1].load is not None
-    assert tuner.given[-1].load.quantiles.tolist() == live
-    assert live == [[1.0, 1.0, 1.0], [2.0, 2.25, 2.5], [3.0, 3.5, 4.0]], "minute by minute"
+    assert tuner.given[-1].load.quantiles.tolist() == quantiles
 
 
 def test_another_tuner_is_noticed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from flyball.control.ask.reported_steps import ReportedSteps
 from flyball.control.ask.start_bands import StartBands
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.journal.tickets import Ticket
+from flyball.core.forecast import Outlook, outlook_from_json
 from flyball.core.learning import Message
 
 NO_WORKER = "nothing is forecast: this control plane has no worker"
@@ -24,7 +25,7 @@ class WorkerClient:
         steps: the steps that running jobs reported.
         state_of_process: returns the state of the process; None if there is none.
         wake: starts a control cycle soon.
-        on_loads: gets forecasts of load by series, for policies and tuners.
+        on_outlook: gets the forecasts for policies and tuners.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class WorkerClient:
         self.steps = ReportedSteps()
         self.state_of_process: Callable[[], dict[str, Any]] | None = None
         self.wake: Callable[[], None] = lambda: None
-        self.on_loads: Callable[[dict[str, Any]], None] = lambda loads: None
+        self.on_outlook: Callable[[Outlook], None] = lambda outlook: None
 
     def receive(self, message: Message) -> None:
         """Take a message of the worker."""
@@ -57,7 +58,8 @@ class WorkerClient:
             self._forecaster.bands = StartBands.of(message["bands"])
         if "loads" in message:
             self.loads = list(message["loads"])
-            self.on_loads({str(forecast["series"]): forecast for forecast in self.loads})
+        if "outlook" in message:
+            self.on_outlook(outlook_from_json(message["outlook"]))
         if "status" in message:
             self.status = dict(message["status"])
 

@@ -34,7 +34,7 @@ from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs
 from flyball.core.learning import Learner, Message
 from flyball.core.live import EventKind
-from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
+from flyball.core.units import US_PER_S
 
 MODEL_FOLDER = "predict"
 """Subfolder of the state folder that holds the model and the correction of start times."""
@@ -95,9 +95,9 @@ class WorkerState:
         self.forecaster = StartForecaster(self.live_state, decider, self._durations, self._recent)
         self.forecaster.bands = self.bands
 
-        def devices_of(spec: JobSpec) -> float:
+        def devices_of(spec: JobSpec) -> int:
             request = demand.of(spec)
-            return request.devices * request.milli / MILLI_PER_DEVICE
+            return request.devices * request.milli
 
         self.learner.begin(jobs, devices_of, self._now_us())
         self._seen = last.seq

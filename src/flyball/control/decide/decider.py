@@ -21,7 +21,7 @@ from flyball.control.decide.tuning_rounds import Tuning, tuning_events
 from flyball.control.jobs.live_state import LiveState
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind
-from flyball.core.forecast import Outlook, outlook_as_json
+from flyball.core.forecast import NO_OUTLOOK, Outlook, outlook_as_json
 from flyball.core.jobs import Job, JobState
 from flyball.core.knobs import Knobs, Preempt
 from flyball.core.live import Event, EventKind
@@ -72,9 +72,8 @@ class Decider:
         self.tuning = tuning or Tuning()
         self.most = cluster.device_count
         """Maximum number of jobs a decision can start, without those on fractions of devices."""
-        self.forecasts: Mapping[str, Any] = {}
-        """Forecast loads, by series (docs/concept/start-times.md). No built-in policy reads them;
-        the decision's event records what tuners were given."""
+        self.outlook = NO_OUTLOOK
+        """Forecasts for tuners; the decision's event records what they were given."""
         self.number = 0
         self._wishes_seen = self._wishes_decided = -1
         self._round = self._last_round = -1
@@ -95,13 +94,13 @@ class Decider:
         is_round, tunes = is_round and not making_room, tunes and not making_room
         if len(ids) == running and not (tunes and running):
             return None
-        outlook = self.tuning.outlook(self.forecasts)
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
         about = {"kind": EventKind.DECIDED, "time_us": now_us, "number": number, "seen": seen}
         about |= {"own": len(unrecorded), "is_round": is_round, "digest": digest, "plan": plan}
         events = plan_events(plan, jobs, now_us, number)
         if tunes:
+            outlook = self.outlook
             adjusted = self.adjust(snapshot, ids, outlook)
             about |= {"adjusted": adjusted, "forecast": outlook_as_json(outlook)}
             # Tuners do not change what the policy has just decided.

@@ -11,11 +11,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from flyball.control.jobs.adjustments import held_devices, share_of, size_of
 from flyball.core.codes import ActionKind, Reason
-from flyball.core.forecast import NO_OUTLOOK, Forecast, Outlook
+from flyball.core.forecast import Outlook
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Tuner
@@ -26,12 +24,6 @@ from flyball.core.units import to_us
 START, PREEMPT, CAP = (int(ActionKind[name]) for name in ("START", "PREEMPT", "CAP"))
 TUNE_S = 60.0
 """Default interval between two rounds of tuners."""
-LOAD = "running"
-"""Series whose forecast tuners are given: devices held."""
-LEVELS = (0.05, 0.5, 0.95)
-"""Quantiles of that forecast."""
-STEP_S = 60.0
-"""Step of that forecast; it is interpolated from fewer points."""
 
 logger = logging.getLogger("flyball.control")
 
@@ -77,16 +69,6 @@ class Tuning:
                 logger.exception("tuner %s failed; nothing is tuned in this round", name)
                 return records(0, ACTION)
         return plan
-
-    def outlook(self, loads: Mapping[str, Any]) -> Outlook:
-        """Return the forecast of devices in use, minute by minute, if there is one."""
-        load = loads.get(LOAD)
-        if not load:
-            return NO_OUTLOOK
-        points_s = load["ahead_s"]
-        ahead_s = np.arange(STEP_S, points_s[-1] + 1.0, STEP_S)
-        rows = [np.interp(ahead_s, points_s, load[name]) for name in ("p05", "p50", "p95", "mean")]
-        return Outlook(load=Forecast(LEVELS, np.array(rows[:-1]), rows[-1], STEP_S))
 
 
 # From actions to events --------------------------------------------------------------

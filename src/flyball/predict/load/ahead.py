@@ -51,12 +51,34 @@ class Skill(NamedTuple):
 
 @dataclass
 class _Rung:
-    """Holds one tracked lead."""
+    """Holds one tracked lead.
+
+    Attributes:
+        first: index of the first origin; the others follow one by one.
+        pieces: the forecasts from these origins; each new value adds a piece.
+    """
 
     lead: int
     tracker: Tracker
-    walked: Walk
-    origins: Ints
+    first: int
+    pieces: list[Walk]
+
+    @property
+    def latest(self) -> Walk:
+        """The forecasts from the last origins."""
+        return self.pieces[-1]
+
+    @property
+    def walked(self) -> Walk:
+        """The forecasts from all origins."""
+        if len(self.pieces) > 1:
+            self.pieces = [_joined(self.pieces)]
+        return self.pieces[0]
+
+    @property
+    def origins(self) -> Ints:
+        """All origins."""
+        return np.arange(self.first, self.first + len(self.walked.median))
 
 
 class LiveForecast:
@@ -67,6 +89,9 @@ class LiveForecast:
         horizon_s: longest lead that will be requested.
         chosen: names of forecasters to choose from; None = those that the budget allows.
         budget_s: CPU seconds for fitting.
+        rehearsed: largest number of past values on which the choice and the bands are warmed up;
+            None = all that the first fit leaves.
+        rungs: number of leads that are tracked.
     """
 
     def __init__(
@@ -75,6 +100,8 @@ class LiveForecast:
         horizon_s: float,
         chosen: Sequence[str] | None = None,
         budget_s: float = BUDGET_S,
+        rehearsed: int | None = None,
+        rungs: int = RUNGS,
     ) -> None:
         if not (math.isfinite(horizon_s) and horizon_s > 0):
             raise BadInput(f"a horizon of {horizon_s} s", "use a time above 0")
@@ -82,6 +109,7 @@ class LiveForecast:
         self.horizon = max(1, math.ceil(horizon_s / series.step_s - 1e-9))
         self.notes: list[str] = []
         self._chosen, self._budget_s = chosen, budget_s
+        self._rehearsed, self._rung_count = rehearsed, rungs
         self._models: dict[str, LoadForecaster] = {}
         self._rungs: list[_Rung] = []
 
@@ -95,10 +123,12 @@ class LiveForecast:
         self._models, self._rungs = {}, []
         if self._too_short:
             return
-        leads = ladder(min(self.horizon, len(self.series) // 4))
+        leads = ladder(min(self.horizon, len(self.series) // 4), self._rung_count)
         chosen = self._chosen or candidates([self.series], len(leads), self._budget_s, fits=2)
         models = {name: get_forecaster(name)() for name in chosen}
         warm, latest = int(WARM * len(self.series)), len(self.series) - 1
+        if self._rehearsed is not None:
+            warm = max(warm, latest - self._rehearsed)
         fit_all(models, [self.series.head(warm)], leads)
         rehearsed = {lead: self._outlooks(models, np.arange(warm, latest), lead) for lead in leads}
         fit_all(models, [self.series], leads)
@@ -117,7 +147,7 @@ class LiveForecast:
         banded = [name for name in BANDED if name in outlooks]
         tracker = new_tracker(self.series, warm, tuple(outlooks), len(banded), lead)
         walked = walk(self.series, outlooks, origins, lead, banded, tracker)
-        rung = _Rung(lead, tracker, walked, origins)
+        rung = _Rung(lead, tracker, warm, [walked])
         self._step(rung)
         return rung
 
@@ -126,9 +156,7 @@ class LiveForecast:
         latest = np.array([len(self.series) - 1])
         outlooks = self._outlooks(self._models, latest, rung.lead)
         banded = [name for name in BANDED if name in outlooks]
-        now = walk(self.series, outlooks, latest, rung.lead, banded, rung.tracker)
-        rung.walked = _longer(rung.walked, now)
-        rung.origins = np.append(rung.origins, latest)
+        rung.pieces.append(walk(self.series, outlooks, latest, rung.lead, banded, rung.tracker))
 
     def observe(self, t: float, value: float) -> None:
         """Add the value at time `t` (by the series' clock); skipped steps are missing values.
@@ -159,7 +187,7 @@ class LiveForecast:
             parts={},
         )
         for rung in self._rungs:
-            rung.origins = rung.origins - skip
+            rung.first -= skip
             self._step(rung)
 
     def predict(self, horizon_s: float) -> Forecast:
@@ -174,26 +202,53 @@ class LiveForecast:
         steps = np.arange(1, max(1, min(self.horizon, requested)) + 1)
         if not self._rungs:
             return self._wide(steps)
-        leads = np.array([rung.lead for rung in self._rungs])
         shown = np.unique(np.rint(np.linspace(1, steps[-1], MOST_STEPS)).astype(int))
         medians, means = np.array([self._point(int(step)) for step in shown]).T
-        spread = np.array([rung.walked.quantiles[-1] for rung in self._rungs])
+        forecast = self._bounded(medians + self._offsets(shown), means)
+        full = np.array([np.interp(steps, shown, of_level) for of_level in forecast.quantiles])
+        return forecast._replace(quantiles=full, mean=np.interp(steps, shown, forecast.mean))
+
+    def predict_rungs(self) -> Forecast:
+        """Return the forecast of every step up to the horizon, interpolated between the rungs.
+
+        It costs next to nothing, since the rungs are forecast with every value. What the time of
+        day does between two rungs is lost, so it is for horizons of about an hour.
+
+        Raises:
+            BadInput: no value is known.
+        """
+        if not np.isfinite(self.series.values).any():
+            raise BadInput(f"{self.series.name}: no value is known", "observe one first")
+        steps = np.arange(1, self.horizon + 1)
+        if not self._rungs:
+            return self._wide(steps)
+        leads = [rung.lead for rung in self._rungs]
+        medians = np.interp(steps, leads, [rung.latest.median[-1] for rung in self._rungs])
+        means = np.interp(steps, leads, [rung.latest.mean[-1] for rung in self._rungs])
+        return self._bounded(medians + self._offsets(steps), means)
+
+    def _offsets(self, steps: Ints) -> Floats:
+        """Return how far each quantile is from the median, by level and step."""
+        leads = np.array([rung.lead for rung in self._rungs])
+        spread = np.array([rung.latest.quantiles[-1] for rung in self._rungs])
         spread = spread - spread[:, [MEDIAN]]
         # Beyond the last rung the band widens as that of a random walk does.
-        grow = np.sqrt(np.maximum(shown / leads[-1], 1.0))
-        offsets = np.array([np.interp(shown, leads, of_level) for of_level in spread.T]) * grow
-        quantiles, mean = medians + offsets, means
+        grow = np.sqrt(np.maximum(steps / leads[-1], 1.0))
+        offsets: Floats = np.array([np.interp(steps, leads, level) for level in spread.T]) * grow
+        return offsets
+
+    def _bounded(self, quantiles: Floats, mean: Floats) -> Forecast:
+        """Return the forecast; of a series that was never negative it is not either."""
         if np.nanmin(self.series.values) >= 0:
             quantiles, mean = np.maximum(quantiles, 0.0), np.maximum(mean, 0.0)
-        full = np.array([np.interp(steps, shown, of_level) for of_level in quantiles])
-        return Forecast(LEVELS, full, np.interp(steps, shown, mean), self.series.step_s)
+        return Forecast(LEVELS, quantiles, mean, self.series.step_s)
 
     def _point(self, step: int) -> tuple[float, float]:
         """Return median and mean at one step by the best forecasters at the rungs around it."""
         rungs = {rung.lead: rung for rung in self._rungs}
         if step in rungs:
-            walked = rungs[step].walked
-            return float(walked.median[-1]), float(walked.mean[-1])
+            latest = rungs[step].latest
+            return float(latest.median[-1]), float(latest.mean[-1])
         outlooks = self._outlooks(self._models, np.array([len(self.series) - 1]), step)
         median = mean = 0.0
         for lead, weight in neighbours(rungs, step):
@@ -204,7 +259,7 @@ class LiveForecast:
 
     def _shares(self, rung: _Rung, names: list[str]) -> Floats:
         """Return the weight of each forecaster in what is used at a rung."""
-        name = rung.walked.names[rung.walked.used[-1]]
+        name = rung.latest.names[rung.latest.used[-1]]
         if name not in names:
             return rung.tracker.weights()
         alone = np.zeros(len(names))
@@ -282,18 +337,18 @@ class LiveForecast:
         return Forecast(LEVELS, quantiles, mean, self.series.step_s)
 
 
-def ladder(horizon: int) -> list[int]:
+def ladder(horizon: int, count: int = RUNGS) -> list[int]:
     """Return the leads to track: 1, the horizon, and even ratios between."""
-    rungs = np.geomspace(1, max(1, horizon), RUNGS)
+    rungs = np.geomspace(1, max(1, horizon), count)
     return sorted({int(lead) for lead in np.rint(rungs)})
 
 
-def _longer(before: Walk, now: Walk) -> Walk:
+def _joined(pieces: Sequence[Walk]) -> Walk:
     return Walk(
-        before.names,
-        before.banded,
+        pieces[0].names,
+        pieces[0].banded,
         *(
-            np.concatenate([getattr(before, name), getattr(now, name)])
+            np.concatenate([getattr(piece, name) for piece in pieces])
             for name in ("median", "mean", "quantiles", "bands", "used", "band_of")
         ),
     )

@@ -39,31 +39,73 @@ class Window:
         return means
 
 
+class Prepared:
+    """Holds what the features of a series have in common, whatever the lead.
+
+    Args:
+        series: with steps of at least `FAST_S`.
+        scale: of its values.
+    """
+
+    def __init__(self, series: Series, scale: float) -> None:
+        self.series, self.scale = series, scale
+        self.values = series.filled / scale
+        self.mean, self._square = Window(self.values), Window(self.values**2)
+        self._zeros = Window((self.values == 0).astype(float))
+        self._still = _still(self.values)
+        self._at: dict[bytes, tuple[list[Floats], list[Floats], list[Floats]]] = {}
+
+    def columns(self, origins: Ints) -> tuple[list[Floats], list[Floats], list[Floats]]:
+        """Return lagged values and differences, levels, and the other columns, at the origins."""
+        key = origins.tobytes()
+        if key not in self._at:
+            self._at = {key: self._columns(origins)}
+        return self._at[key]
+
+    def _columns(self, origins: Ints) -> tuple[list[Floats], list[Floats], list[Floats]]:
+        series, values, mean = self.series, self.values, self.mean
+        hour = series.steps(S_PER_HOUR)
+        lags = [_lagged(values, origins, lag) for lag in LAGS]
+        lags += [lags[0] - _lagged(values, origins, lag) for lag in (1, hour, 3 * hour, 6 * hour)]
+        levels = [*_means(mean, origins, series), mean.mean(origins, len(values))]
+        spreads = _spreads(mean, self._square, origins, series)
+        rest = [self._still[origins], self._zeros.mean(origins, 6 * hour)]
+        for other in series.also.values():
+            scaled = np.nan_to_num(other) / self.scale
+            rest += [scaled[origins], Window(scaled).mean(origins, hour)]
+            rest.append(Window(scaled).mean(origins, 6 * hour))
+        return lags, levels, [*spreads, *_trends(mean, origins, series), *rest]
+
+
 def features(
-    series: Series, origins: Ints, lead: int, scale: float, anchored: bool = False
+    series: Series,
+    origins: Ints,
+    lead: int,
+    scale: float,
+    anchored: bool = False,
+    prepared: Prepared | None = None,
 ) -> Floats:
-    """Return a row per origin; `anchored`: levels as differences from the value at the origin."""
+    """Return a row per origin.
+
+    Args:
+        series, origins, lead: what is forecast.
+        scale: of the values.
+        anchored: levels as differences from the value at the origin.
+        prepared: of this series and scale; None = to be prepared.
+    """
     if series.step_s < FAST_S:
         return _fast(series.filled / scale, origins, anchored)
-    values = series.filled / scale
-    mean, square = Window(values), Window(values**2)
-    hour = series.steps(S_PER_HOUR)
-    now = values[origins]
+    prepared = prepared or Prepared(series, scale)
+    lags, levels, rest = prepared.columns(origins)
+    now = lags[0]
     base = now if anchored else 0.0
-    columns: list[Floats] = [_lagged(values, origins, lag) - base for lag in LAGS[anchored:]]
-    columns += [now - _lagged(values, origins, lag) for lag in (1, hour, 3 * hour, 6 * hour)]
-    levels = [*_means(mean, origins, series), mean.mean(origins, len(values))]
-    levels += _seasons(values, mean, origins, lead, series)
-    columns += [level - now for level in levels] if anchored else levels
-    columns += _spreads(mean, square, origins, series)
-    columns += _trends(mean, origins, series)
+    columns = [lagged - base for lagged in lags[anchored : len(LAGS)]] + lags[len(LAGS) :]
+    seasons = _seasons(prepared.values, prepared.mean, origins, lead, series)
+    columns += [level - now if anchored else level for level in (*levels, *seasons)]
+    spreads = len(SPREAD_H) + (2 * 2 if series.day else 0)
+    columns += rest[:spreads]
     columns += _calendar(series, origins + lead)
-    columns.append(_still(values)[origins])
-    columns.append(Window((values == 0).astype(float)).mean(origins, 6 * hour))
-    for other in series.also.values():
-        scaled = np.nan_to_num(other) / scale
-        columns += [scaled[origins], Window(scaled).mean(origins, hour)]
-        columns.append(Window(scaled).mean(origins, 6 * hour))
+    columns += rest[spreads:]
     return np.column_stack(columns).astype(np.float32).astype(np.float64)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from flyball.core.results import Floats, Ints
 from flyball.predict.load.contract import Outlook, certain, neighbours, never_negative
-from flyball.predict.load.features import features
+from flyball.predict.load.features import FAST_S, Prepared, features
 from flyball.predict.load.trees import scale_of
 from flyball.predict.series import Series
 
@@ -25,6 +25,8 @@ PASSES = 6
 TAIL = 0.25
 LEAST_ROWS = 60
 MOST_ROWS = 6_000
+BLOCK = 128
+"""Rows of one product of matrices in a fit."""
 FURTHEST = 3.0
 """Standard deviations by which a forecast may leave the range of the values seen."""
 
@@ -46,10 +48,11 @@ class Linear:
     def __init__(self) -> None:
         self.scales: dict[str, float] = {}
         self.lines: dict[str, dict[int, LinearModel]] = {}
+        self._prepared: Prepared | None = None  # of the last series, for its other leads
 
     def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None:
         self.scales = {series.name: scale_of(series.values) for series in panel}
-        self.lines = {}
+        self.lines, self._prepared = {}, None
         for series in panel:
             lines = {lead: self._line(series, lead) for lead in leads}
             self.lines[series.name] = {lead: line for lead, line in lines.items() if line}
@@ -82,7 +85,10 @@ class Linear:
         if not lines or not len(origins):
             return certain(now)
         scale = self.scales[series.name]
-        rows = features(series, origins, lead, scale, anchored=True)
+        if self._prepared is None or self._prepared.series is not series:
+            fast = series.step_s < FAST_S
+            self._prepared = None if fast else Prepared(series, scale)
+        rows = features(series, origins, lead, scale, True, self._prepared)
         points = np.zeros(len(origins))
         for near, weight in neighbours(lines, lead):
             line = lines[near]
@@ -132,13 +138,29 @@ def _deviations(rows: Floats, labels: Floats, penalty: float) -> LinearModel:
     weights = np.ones(len(rows))
     answer = np.zeros(table.shape[1])
     for _ in range(PASSES):
-        heavy = table * weights[:, None]
-        answer = np.linalg.solve(heavy.T @ table + ridge, heavy.T @ labels)
-        size = np.maximum(np.abs(labels - table @ answer), least)
+        gram, right = _normal(table, weights, labels)
+        answer = np.linalg.solve(gram + ridge, right)
+        size = np.maximum(np.abs(labels - np.einsum("ij,j->i", table, answer)), least)
         weights = size.mean() / np.maximum(size, 0.1 * size.mean())
     return LinearModel(centre, spread, answer[:-1], float(answer[-1]), -np.inf, np.inf)
 
 
+def _normal(table: Floats, weights: Floats, labels: Floats) -> tuple[Floats, Floats]:
+    """Return the weighted normal equations.
+
+    They are summed over blocks too small for BLAS to use threads: those would make a fit many
+    times slower while other processes are busy, and its last bits a matter of their number.
+    """
+    gram, right = np.zeros((table.shape[1], table.shape[1])), np.zeros(table.shape[1])
+    for begin in range(0, len(table), BLOCK):
+        part = table[begin : begin + BLOCK]
+        heavy = part * weights[begin : begin + BLOCK, None]
+        gram += heavy.T @ part
+        right += heavy.T @ labels[begin : begin + BLOCK]
+    return gram, right
+
+
 def _value(line: LinearModel, rows: Floats) -> Floats:
-    value: Floats = (rows - line.centre) / line.spread @ line.weights + line.shift
+    scaled = (rows - line.centre) / line.spread
+    value: Floats = np.einsum("ij,j->i", scaled, line.weights) + line.shift
     return value

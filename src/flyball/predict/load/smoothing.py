@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -60,11 +60,25 @@ GRID = (
 )
 
 
+class SmoothingStates(NamedTuple):
+    """Holds profile, level and trend after each value."""
+
+    values: Floats
+    profile: Floats
+    level: Floats
+    trend: Floats
+
+
 class Smoothing:
-    """Holds one set of settings per lead, shared by the panel."""
+    """Holds one set of settings per lead, shared by the panel.
+
+    The states of the last series are kept: if the next one continues it, only the new values are
+    computed, which gives the same to the last bit.
+    """
 
     def __init__(self) -> None:
         self.settings: dict[int, SmoothingSettings] = {}
+        self._kept: dict[tuple[SmoothingSettings, int], SmoothingStates] = {}
 
     def fit(self, panel: Sequence[Series], leads: Sequence[int]) -> None:
         """Choose the settings of each lead by the mean absolute error within the panel."""
@@ -82,10 +96,24 @@ class Smoothing:
                         miss = np.nanmean(np.abs(series.values[origins + lead] - ahead))
                         losses[lead][index] += miss / size
         self.settings = {lead: GRID[int(np.argmin(losses[lead]))] for lead in leads}
+        self._kept = {}
 
     def outlook(self, series: Series, origins: Ints, lead: int) -> Outlook:
         settings = self.settings.get(lead) or self._nearest(lead)
-        return certain(_ahead(series, _states(series, settings), settings, origins, lead))
+        return certain(_ahead(series, self._after(series, settings), settings, origins, lead))
+
+    def _after(self, series: Series, settings: SmoothingSettings) -> SmoothingStates:
+        """Return the states of a series, continued from those of the last one where it can be."""
+        before, values = self._kept.get((settings, series.day)), series.filled
+        seen = 0 if before is None else len(before.values)
+        if before is None or not seen or not np.array_equal(before.values, values[:seen]):
+            states = _states(series, settings)
+        elif seen == len(values):
+            return before
+        else:
+            states = _continued(before, values, settings, series.day)
+        self._kept[settings, series.day] = states
+        return states
 
     def _nearest(self, lead: int) -> SmoothingSettings:
         """Return the settings of the fitted lead that is nearest in ratio."""
@@ -120,16 +148,36 @@ def _tail(series: Series, count: int) -> Series:
     )
 
 
-def _states(series: Series, settings: SmoothingSettings) -> tuple[Floats, Floats, Floats]:
-    """Return profile, level and trend after each value."""
+def _states(series: Series, settings: SmoothingSettings) -> SmoothingStates:
     values = series.filled
     profile = _profile(values, series.day, settings.profile)
     rest = values.copy()
     if settings.profile and series.day:
         rest[series.day :] -= profile[: -series.day]
         rest[: series.day] = 0.0  # the first day has no profile to subtract
-    level, trend = _holt(rest, settings.level, settings.trend)
-    return profile, level, trend
+    first = float(rest[0]) if len(rest) else 0.0
+    level, trend = _holt(rest, settings.level, settings.trend, first, 0.0)
+    return SmoothingStates(values, profile, level, trend)
+
+
+def _continued(
+    before: SmoothingStates, values: Floats, settings: SmoothingSettings, day: int
+) -> SmoothingStates:
+    """Return the states of a longer series, from those of its beginning."""
+    seen = len(before.values)
+    profile, rest = np.append(before.profile, values[seen:]), values[seen:].copy()
+    if settings.profile and day:
+        for index in range(seen, len(values)):
+            if index < day:
+                rest[index - seen] = 0.0
+            else:
+                rest[index - seen] = values[index] - profile[index - day]
+                profile[index] = profile[index - day] + settings.profile * rest[index - seen]
+    last = float(before.level[-1]), float(before.trend[-1])
+    level, trend = _holt(rest, settings.level, settings.trend, *last)
+    return SmoothingStates(
+        values, profile, np.append(before.level, level), np.append(before.trend, trend)
+    )
 
 
 def _profile(values: Floats, day: int, rate: float) -> Floats:
@@ -144,8 +192,10 @@ def _profile(values: Floats, day: int, rate: float) -> Floats:
     return profile
 
 
-def _holt(values: Floats, alpha: float, beta: float) -> tuple[Floats, Floats]:
-    level, trend = float(values[0]) if len(values) else 0.0, 0.0
+def _holt(
+    values: Floats, alpha: float, beta: float, level: float, trend: float
+) -> tuple[Floats, Floats]:
+    """Return level and trend after each value, from those before the first."""
     levels, trends = [], []
     for value in values.tolist():
         before = level
@@ -160,12 +210,12 @@ def _holt(values: Floats, alpha: float, beta: float) -> tuple[Floats, Floats]:
 
 def _ahead(
     series: Series,
-    states: tuple[Floats, Floats, Floats],
+    states: SmoothingStates,
     settings: SmoothingSettings,
     origins: Ints,
     lead: int,
 ) -> Floats:
-    profile, level, trend = states
+    _values, profile, level, trend = states
     damped = DAMPING * (1 - DAMPING**lead) / (1 - DAMPING)
     if not (settings.profile and series.day):
         plain: Floats = level[origins] + damped * trend[origins]
