@@ -14,8 +14,9 @@ from flyball.control.ask.receipts import Prices
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.decide.verify import Verdict, Verifier
 from flyball.control.plane import Plane
+from flyball.core.events import Event, Intended, Submitted, event_of
 from flyball.core.jobs import Job, JobSpec, JobState
-from flyball.core.live import Action, Cap, Checkpoint, Event, Launch, LiveNode, Resize, Stop
+from flyball.core.live import Action, Cap, Checkpoint, Launch, LiveNode, Resize, Stop
 from flyball.core.protocols import Receipt, Tuner
 from flyball.core.units import FOREVER_US, to_us
 from flyball.schedule.policies.registry import get_policy
@@ -72,12 +73,13 @@ class Rig:
         nodes: Sequence[LiveNode] = ONE_NODE,
         prices: Prices | None = None,
         tuners: dict[str, Tuner] | None = None,
+        begin_us: int = START_US,
     ) -> None:
         self.folder, self.policy = folder, policy
         self.tuners = tuners or {}
         self.knobs = get_policy(policy).knobs.with_settings(list(settings))
         self.prices = prices
-        self.now = START_US
+        self.now = begin_us
         self.at_point: dict[str, Callable[[], object]] = {}
         self.engine = Watched(nodes, lambda: self.now, course)
         self.engine.actions = []
@@ -164,17 +166,17 @@ def env(run_s: float | None = None, code: int = 0) -> dict[str, str]:
 # Events ---------------------------------------------------------------------------------
 
 
-def submitted(job: int, time_us: int = START_US, **asked: Any) -> Event:
-    plain = json.loads(json.dumps(spec_of(**asked).as_dict()))
-    return {"kind": "submitted", "time_us": time_us, "job": job, "spec": plain}
+def submitted(job: int, time_us: int = START_US, **asked: Any) -> Submitted:
+    return Submitted(time_us, job, json.loads(json.dumps(spec_of(**asked).as_dict())))
 
 
 def about(kind: str, job: int, time_us: int = START_US, attempt: int = 1, **more: Any) -> Event:
-    return {"kind": kind, "time_us": time_us, "job": job, "attempt": attempt, **more}
+    """Return an event of a kind, from a record of it."""
+    return event_of({"kind": kind, "time_us": time_us, "job": job, "attempt": attempt, **more})
 
 
-def intended(job: int, time_us: int = START_US, attempt: int = 1, mask: int = 1) -> Event:
-    return about("intended", job, time_us, attempt, rows=[[0, mask]], decision=1)
+def intended(job: int, time_us: int = START_US, attempt: int = 1, mask: int = 1) -> Intended:
+    return Intended(time_us, job, attempt, [[0, mask]], decision=1)
 
 
 @st.composite
@@ -205,7 +207,7 @@ def any_event(draw: st.DrawFn, jobs: int = 5) -> Event:
     kind = draw(st.sampled_from(list(MORE)))
     if kind == "submitted":
         plain = json.loads(json.dumps(draw(any_spec()).as_dict()))
-        return {"kind": kind, "time_us": time_us, "job": job, "spec": plain}
+        return Submitted(time_us, job, plain)
     if kind == "intended":
         return intended(job, time_us, attempt, draw(st.integers(1, 15)))
     more = {name: draw(values) for name, values in MORE[kind].items()}

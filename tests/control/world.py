@@ -11,9 +11,10 @@ import numpy as np
 from flyball.control.decide.verify import Verdict, Verifier
 from flyball.control.plane import Plane
 from flyball.core.errors import BadInput, Unavailable
+from flyball.core.events import Ended
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs
-from flyball.core.live import EventKind, LiveNode
+from flyball.core.live import LiveNode
 from flyball.core.units import FOREVER_US
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.engine import VirtualEngine
@@ -220,8 +221,8 @@ class World:
         while page := self.plane.journal.events(after, 1000):
             for seq, event in page:
                 after = seq
-                if event["kind"] == EventKind.ENDED:
-                    finals[event["job"]] += 1
+                if isinstance(event, Ended):
+                    finals[event.job] += 1
         for job in self.jobs():
             assert job.state.final
             assert book_states[job.id] == job.state

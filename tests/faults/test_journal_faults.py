@@ -33,7 +33,7 @@ from flyball.control.journal import sqlite
 from flyball.control.journal.history import History
 from flyball.control.journal.store import Journal, JournalUnavailable
 from flyball.core.errors import BadInput
-from flyball.core.live import Event
+from flyball.core.events import Audited, Event
 
 ROOT = Path(__file__).parents[2]
 
@@ -214,8 +214,8 @@ def write_until_killed(path: Path, seed: int) -> None:
         lives = life(seed * 100 + worker, first_job=(seed * WRITERS + worker) * 1_000_000 + 1)
         for number, events in zip(count(), lives):
             name = f"{seed}.{worker}.{number}"
-            marked = [{**event, "append": name, "of": len(events)} for event in events]
-            seq = kept.journal.append(marked, name, number).wait(60)
+            mark = Audited(events[-1].time_us, name, str(len(events)))
+            seq = kept.journal.append([*events, mark], name, number).wait(60)
             os.write(1, f"{name} {seq}\n".encode())
 
     threads = [threading.Thread(target=work, args=(worker,)) for worker in range(WRITERS)]
@@ -272,14 +272,18 @@ def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
         assert writer.wait() == -signal.SIGKILL
         kept = Kept(path)
         events = check_intact(kept.journal)
-        sizes: dict[str, int] = {}
-        for _, event in events:
-            sizes[event["append"]] = sizes.get(event["append"], 0) + 1
-            assert event["time_us"] > START_US - 1
-        assert all(sizes[event["append"]] == event["of"] for _, event in events)
-        last = {event["append"]: seq for seq, event in events}
+        last: dict[str, int] = {}
+        size = 0
+        for seq, event in events:
+            assert event.time_us > START_US - 1
+            if isinstance(event, Audited):  # the mark at the end of every append
+                assert size == int(event.who)
+                last[event.what], size = seq, 0
+            else:
+                size += 1
+        assert size == 0, "an append is there in part"
         assert {name: last[name] for name in confirmed} == confirmed
-        for name in sizes:
+        for name in last:
             answer = kept.journal.answer(name)
             assert answer == (int(name.rsplit(".", 1)[1]), last[name])
         assert {job.id: job for job in kept.journal.active()} == kept.live_state.jobs

@@ -16,6 +16,7 @@ import pytest
 from flyball.control.decide.verify import Verifier
 from flyball.control.journal.history import History
 from flyball.control.plane import JOURNAL
+from flyball.core.events import Ended
 from flyball.core.jobs import JobState
 from flyball.sdk.client import Client
 from flyball.sdk.errors import ApiError, NoControlPlane
@@ -125,7 +126,7 @@ def check(state: Path, out: Path, accepted: dict[int, int]) -> None:
     with History(state / JOURNAL) as history:
         jobs = {job_id: history.job(job_id) for job_id in accepted}
         ended = Counter(
-            event["job"] for _seq, event in every_event(history) if event["kind"] == "ended"
+            event.job for _seq, event in every_event(history) if isinstance(event, Ended)
         )
     for job_id, number in accepted.items():
         kept = jobs[job_id]

@@ -27,7 +27,6 @@ from flyball.control.journal.history import History
 from flyball.control.journal.sql import JobQuery
 from flyball.core.errors import Unavailable
 from flyball.core.knobs import Knobs
-from flyball.core.live import EventKind
 from flyball.core.results import Floats
 from flyball.core.units import US_PER_S
 from flyball.twin.twin import Twin
@@ -103,14 +102,14 @@ def reserved(state: Path, ids: Sequence[int]) -> dict[int, float]:
     """Return seconds from submission to start of each job if all ran exactly as long as stated."""
     with History(state / "journal.db") as history:
         recorded, _ = history.jobs(JobQuery(limit=1000))
-        opened = history.events(0, 1, (EventKind.OPENED,))[0][1]
+        _seq, opened = history.last_opened()
     jobs = sorted((job for job in recorded if job.id in set(ids)), key=lambda job: job.id)
     nodes = nodes_of(opened)
     work = to_workload(jobs, nodes[0].device, Demand(nodes).of, [])
     twin = Twin(
         cluster_of(nodes, "live"),
         replace(work, duration_us=work.estimate_us.copy()),
-        Knobs().with_settings([f"{name}={value}" for name, value in opened["knobs"].items()]),
+        Knobs().with_settings([f"{name}={value}" for name, value in opened.knobs.items()]),
     )
     twin.run()
     waits_s = (np.asarray(twin.state.runs.first_start_us) - work.submit_us) / US_PER_S

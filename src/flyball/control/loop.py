@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from flyball.control.jobs.adjustments import orders_of
+from flyball.core.events import Event, Intended
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import Event, EventKind, Launch, Report, Stop
+from flyball.core.live import Launch, Report, Stop
 from flyball.core.protocols import Engine, Journal
 
 REPORTED_ONCE = ("started", "void")
@@ -46,7 +47,7 @@ class Loop:
         journal: Journal,
         engine: Engine,
         decider: Decides,
-        understand: Callable[[Sequence[Report], dict[int, Job], int], list[Event]],
+        understand: Callable[[Sequence[Report], dict[int, Job], int], Sequence[Event]],
         asked: Callable[[int, Sequence[Event]], list[Event]],
         now_us: Callable[[], int],
         passing: Callable[[str], None] = lambda point: None,
@@ -76,8 +77,8 @@ class Loop:
         now = self._now_us()
         self._passing("observed")
         # 2. Understand: what does that mean for the jobs?
-        unrecorded = self._understand(reports, self._live_state.jobs, now)
-        unrecorded = [*unrecorded, *self._asked(now, unrecorded)]
+        reported = self._understand(reports, self._live_state.jobs, now)
+        unrecorded = [*reported, *self._asked(now, reported)]
         # 3. Decide, as if that were on record already.
         decision = self._decider.decide(unrecorded, now)
         events = [*unrecorded, *(decision.events if decision else ())]
@@ -111,8 +112,8 @@ class Loop:
 
         An attempt that was cancelled before the engine received it can never begin: it is void.
         """
-        intended = [event for event in events if event["kind"] == EventKind.INTENDED]
-        self._to_launch |= {(event["job"], event["attempt"]): None for event in intended}
+        intended = [event for event in events if isinstance(event, Intended)]
+        self._to_launch |= {(event.job, event.attempt): None for event in intended}
         done = 0
         for token in list(self._to_launch):
             job = self._live_state.jobs.get(token[0])

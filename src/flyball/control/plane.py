@@ -46,10 +46,18 @@ from flyball.control.loop import Loop
 from flyball.control.notify import notices
 from flyball.control.recover import give_up_unfit, reconcile
 from flyball.core.errors import BadInput
+from flyball.core.events import (
+    Audited,
+    CancelRequested,
+    Event,
+    NodeChanged,
+    Opened,
+    Predicted,
+    Submitted,
+)
 from flyball.core.jobs import Job, JobSpec
 from flyball.core.knobs import Knobs
 from flyball.core.learning import RunTimeLearner
-from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Engine
 from flyball.core.units import US_PER_S
 
@@ -160,33 +168,33 @@ class Plane:
         self.notices.load()
         self.decider.number = self.journal.last_decision()
         self.journal.append([self._opened()]).wait()
+        if changes := self._node_changes(self.now_us()):
+            self.journal.append(changes).wait()
         self.progress.recall(list(self.live_state.busy))
         over = reconcile(self.live_state, self.journal, self.engine, self.now_us())
         give_up_unfit(self.live_state, self.journal, self.admission.check_fit, self.now_us())
         return over
 
-    def _opened(self) -> Event:
+    def _opened(self) -> Opened:
         tuning = self.decider.tuning
-        tuners = {"tuners": list(tuning.tuners), "tuner_settings": tuning.settings}
-        return {
-            "kind": EventKind.OPENED,
-            "time_us": self.now_us(),
-            "version": __version__,
-            "policy": self.policy,
-            "knobs": self.knobs.as_dict(),
-            "cluster": self.cluster.name,
-            "budget_w": self.cluster.power_budget_w,
-            "nodes": [node._asdict() for node in self.nodes_],
-            **{name: value for name, value in tuners.items() if value},
-        }
+        return Opened(
+            self.now_us(),
+            __version__,
+            self.policy,
+            self.knobs.as_dict(),
+            self.cluster.name,
+            self.cluster.power_budget_w,
+            [node._asdict() for node in self.nodes_],
+            list(tuning.tuners) or None,
+            tuning.settings or None,
+        )
 
     def _predicted(self, runs: Sequence[Sequence[float]]) -> Ticket | None:
         """Record predicted run times of active jobs; decisions use what is recorded."""
         active = [list(run) for run in runs if run[0] in self.live_state.jobs]
         if not active:
             return None
-        event = {"kind": EventKind.PREDICTED, "time_us": self.now_us(), "runs": active}
-        return self.journal.append([event])
+        return self.journal.append([Predicted(self.now_us(), active)])
 
     def _scaled(self, rows: Sequence[Sequence[float]]) -> Ticket | None:
         """Record how elastic jobs were measured to scale."""
@@ -257,13 +265,9 @@ class Plane:
                 self._outputs.check(spec)
             now = self.now_us()
             events = [
-                {
-                    "kind": EventKind.SUBMITTED,
-                    "time_us": now,
-                    "job": first + at,
-                    "who": who,
-                    "spec": described[at] if spec is specs[at] else spec.as_dict(),
-                }
+                Submitted(
+                    now, first + at, described[at] if spec is specs[at] else spec.as_dict(), who
+                )
                 for at, spec in enumerate(jobs)
             ]
             answer_ = {"first": first, "count": len(jobs), "print": print_} if key else None
@@ -288,9 +292,8 @@ class Plane:
     def cancel_all(self, jobs: Sequence[int], who: str = "") -> list[int]:
         """End jobs, recorded together; return those that had not ended already."""
         active, now_us = [job for job in jobs if job in self.live_state.jobs], self.now_us()
-        about = {"kind": EventKind.CANCEL, "time_us": now_us, "who": who}
         if active:
-            self.journal.append([{**about, "job": job} for job in active]).wait()
+            self.journal.append([CancelRequested(now_us, job, who) for job in active]).wait()
             self.wake()
         return active
 
@@ -319,19 +322,32 @@ class Plane:
     def _due(self, now_us: int, unrecorded: Sequence[Event]) -> list[Event]:
         """Return what is due besides the decision.
 
-        Jobs whose dependencies can no longer be satisfied are cancelled, jobs whose begin time has
-        come are released, requested sizes are granted, and preempted jobs that move are restarted.
+        Nodes that went down or came up are noted, jobs whose dependencies can no longer be
+        satisfied are cancelled, jobs whose begin time has come are released, requested sizes are
+        granted, and preempted jobs that move are restarted.
         """
+        nodes = self._node_changes(now_us)
         with self.live_state.lock:
             doomed = self.columns.doomed(self.live_state.ended)
             begun = self.holds.due(self.columns.held.values(), now_us)
         ended = self.live_state.ended
-        cancels: list[Event] = [
-            {"kind": EventKind.CANCEL, "time_us": now_us, "job": job, "who": "flyball"}
-            | {"reason": f"dependency-never-satisfied: job {other} is {ended[other]}"}
+        cancels = [
+            CancelRequested(
+                now_us, job, "flyball", f"dependency-never-satisfied: job {other} is {ended[other]}"
+            )
             for job, other in doomed.items()
         ]
-        return [*cancels, *begun, *self.orders.due(now_us), *self.orders.moved(now_us, unrecorded)]
+        moved = self.orders.moved(now_us, [*unrecorded, *nodes])
+        return [*nodes, *cancels, *begun, *self.orders.due(now_us), *moved]
+
+    def _node_changes(self, now_us: int) -> list[NodeChanged]:
+        """Return the changes of nodes that the engine reports and the live state does not hold."""
+        down = self.live_state.down
+        return [
+            NodeChanged(now_us, at, node.up)
+            for at, node in enumerate(self.engine.nodes())
+            if node.up == (at in down)
+        ]
 
     def _cap_means(self, job: Job) -> str:
         return self.loop.means.get((job.id, job.attempt), "")
@@ -357,5 +373,4 @@ class Plane:
 
     def audit(self, what: str, who: str) -> None:
         """Record something that is not about a job."""
-        event = {"kind": EventKind.AUDIT, "time_us": self.now_us(), "what": what, "who": who}
-        self.journal.append([event])
+        self.journal.append([Audited(self.now_us(), what, who)])

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.reports_to_events import events_of
 from flyball.core.errors import BadInput
+from flyball.core.events import CancelRequested
 from flyball.core.jobs import JobSpec, JobState
-from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Engine, Journal
 
 
@@ -34,14 +34,14 @@ def give_up_unfit(
 
     One such job left in the queue would make every decision fail.
     """
-    events: list[Event] = []
+    events: list[CancelRequested] = []
     for job in live_state.jobs.values():
         if job.state == JobState.PENDING:
             try:
                 check(job.spec)
             except BadInput as error:
-                about = {"kind": EventKind.CANCEL, "time_us": now_us, "job": job.id}
-                events.append({**about, "who": "flyball", "reason": f"cannot run here: {error}"})
+                why = f"cannot run here: {error}"
+                events.append(CancelRequested(now_us, job.id, "flyball", why))
     if events:
         journal.append(events).wait()
     return len(events)

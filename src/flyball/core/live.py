@@ -1,43 +1,11 @@
-"""Messages between the live parts: actions for an engine, its reports, and events for the journal.
-
-An *event* is a plain mapping that JSON can hold, with `kind` and `time_us`, and `job` and
-`attempt` where it is about one. `EventKind` lists the kinds and what each carries.
-"""
+"""Messages between the control plane and an engine: actions, receipts, reports, nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from flyball.core.jobs import JobSpec, Row
-
-Event = Mapping[str, Any]
-
-
-class EventKind(StrEnum):
-    """The kinds of events. The journal keeps them for ever, in order."""
-
-    OPENED = "opened"  # version, policy, knobs, cluster: a control plane began
-    SUBMITTED = "submitted"  # job, spec
-    INTENDED = "intended"  # job, attempt, rows, decision: durable before anything is launched
-    STARTED = "started"  # job, attempt, began_us, pid
-    ENDED = "ended"  # job, attempt, over_us, state, values: the attempt and the job are over
-    REQUEUED = "requeued"  # job, attempt, over_us, why ("preempt", "lost", "void"): pending again
-    CANCEL = "cancel"  # job, who, reason: a user asked for its end
-    STOPPING = "stopping"  # job, attempt, why: durable before the engine gets the stop action
-    HELD = "held"  # job, by, who: it may not start until it is released
-    RELEASED = "released"  # job, why ("release", "begin"), who: the hold is over
-    DECIDED = "decided"  # number, seen, own, now_us, is_round, digest, plan: one decision
-    NODE = "node"  # node, up
-    RESIZED = "resized"  # job, attempt, devices, rows (none: by a restart), reason, gain, who
-    CAPPED = "capped"  # job, attempt, share, reason, gain, who
-    CHECKPOINTED = "checkpointed"  # job, attempt, reason, gain, who: asked to save a checkpoint
-    SCALED = "scaled"  # job, parallel, changes: how its speed grows with its devices, as measured
-    PREDICTED = "predicted"  # runs: (job, like jobs ended, *quantiles of its run time in seconds)
-    REPORTED = "reported"  # job, values: progress that arrived after its end was recorded
-    NOTIFIED = "notified"  # job, target (its index), ok, message: a target was notified of the end
-    AUDIT = "audit"  # what, who: refused tokens and the like
 
 
 class Launch(NamedTuple):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from flyball.core.events import Event
 from flyball.core.forecast import Forecast as Forecast
 from flyball.core.forecast import Outlook as Outlook
-from flyball.core.live import Action, Event, LiveNode, Report
+from flyball.core.live import Action, LiveNode, Report
 from flyball.core.live import Receipt as Receipt
 from flyball.core.records import Records
 from flyball.core.results import Floats

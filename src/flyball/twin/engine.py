@@ -1,7 +1,7 @@
 """An engine whose nodes run on a virtual clock; the live control plane can run on it.
 
 Its state outlives a control plane that is killed, as supervisors do. Callers inject faults: they
-`lose` an attempt or delay launches.
+`lose` an attempt, delay launches, or take a node down.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class VirtualAttempt:
         over_us: when it ends or ended.
         why: how it ends or ended.
         void: no launch was ever received.
+        nodes: where it runs.
         devices, share: what it may use; its speed is proportional to their product.
         obeyed: the sequence numbers of the last orders, by kind.
         reported: the kinds of reports already returned.
@@ -45,6 +46,7 @@ class VirtualAttempt:
     why: str = ""
     lost: bool = False
     void: bool = False
+    nodes: frozenset[int] = frozenset()
     devices: int = 1
     share: float = 1.0
     obeyed: dict[type, int] = field(default_factory=dict)
@@ -94,7 +96,7 @@ class VirtualEngine:
         """Change the speed of an attempt from now on."""
         before = attempt.devices * attempt.share
         if isinstance(action, Resize):
-            attempt.devices = _count(action.rows)
+            attempt.devices, attempt.nodes = _count(action.rows), _nodes(action.rows)
         else:
             attempt.share = action.share
         now = self._now_us()
@@ -113,9 +115,11 @@ class VirtualEngine:
         if spec.limit_s and run_s > spec.limit_s:
             over, why, exit_code = began + to_us(spec.limit_s), "limit", 0
         self.attempts[token] = VirtualAttempt(
-            spec, began, over, exit_code, why, devices=_count(rows)
+            spec, began, over, exit_code, why, nodes=_nodes(rows), devices=_count(rows)
         )
         self.runs[token] = 1
+        if not all(self.nodes_[node].up for node in _nodes(rows)):
+            self.lose(token)
 
     def _stop(self, token: Token) -> None:
         attempt = self.attempts.get(token)
@@ -127,6 +131,21 @@ class VirtualEngine:
         attempt = self.attempts.get(token)
         if attempt and self._now_us() < attempt.over_us:
             attempt.lost, attempt.over_us = True, self._now_us()
+
+    def take_down(self, node: int) -> None:
+        """Simulate the failure of a node: all attempts on it are lost, later ones as well."""
+        self._set_up(node, False)
+        for token, attempt in list(self.attempts.items()):
+            if node in attempt.nodes:
+                self.lose(token)
+
+    def bring_up(self, node: int) -> None:
+        """Simulate the return of a node."""
+        self._set_up(node, True)
+
+    def _set_up(self, node: int, up: bool) -> None:
+        changed = self.nodes_[node]._replace(up=up)
+        self.nodes_ = (*self.nodes_[:node], changed, *self.nodes_[node + 1 :])
 
     @property
     def alive(self) -> list[Token]:
@@ -194,6 +213,10 @@ class VirtualEngine:
             elif attempt.began_us <= now:
                 reports.append(Report(*token, "started", attempt.began_us, {"pid": 1}))
         return reports
+
+
+def _nodes(rows: Sequence[Row]) -> frozenset[int]:
+    return frozenset(row.node for row in rows)
 
 
 def _count(rows: Sequence[Row]) -> int:

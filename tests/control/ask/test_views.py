@@ -44,4 +44,3 @@ def test_nodes_and_the_jobs_that_hold_them() -> None:
     assert (first["used"], first["held"], first["jobs"]) == (2, [[], [5, 6], [5], []], [5, 6])
     assert (first["up"], second["up"]) == (True, False)
     assert (second["used"], second["jobs"], second["devices"]) == (1, [5], 4)
-    assert not node_views([TWO_NODES[0]._replace(up=False)], [], set())[0]["up"]

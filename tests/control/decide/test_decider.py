@@ -8,8 +8,8 @@ from typing import Any
 from tests.control.live_cases import START_US, Rig, about, spec_of, submitted
 
 from flyball.control.decide.decider import PREEMPT, START, Decider, Plan, plan_events
+from flyball.core.events import Event, Intended
 from flyball.core.jobs import Job, JobState, Row
-from flyball.core.live import Event
 
 S = 1_000_000
 
@@ -54,8 +54,8 @@ def test_it_sees_what_is_recorded_with_it(tmp_path: Path) -> None:
     events = decides(rig, end)
     assert events is not None
     decided, act = events
-    assert (decided["own"], decided["seen"]) == (1, rig.plane.live_state.seq)
-    assert (act["kind"], act["job"], act["rows"]) == ("intended", 2, [(0, 15)])
+    assert (decided.own, decided.seen) == (1, rig.plane.live_state.seq)
+    assert (act.kind, act.job, act.rows) == ("intended", 2, [(0, 15)])
     assert rig.states(1) == [JobState.RUNNING], "and nothing has changed yet"
 
 
@@ -69,8 +69,8 @@ def test_a_round_that_could_not_be_recorded_is_still_due(tmp_path: Path) -> None
     for _ in range(2):
         events = decides(rig)
         assert events is not None
-        assert events[0]["is_round"]
-        assert [event["job"] for event in events if event["kind"] == "stopping"] == [long]
+        assert events[0].is_round
+        assert [event.job for event in events if event.kind == "stopping"] == [long]
     rig.settle()
     assert rig.engine.stopped == [(long, 1, "preempt")]
 
@@ -122,15 +122,12 @@ def preempt(job: int) -> list[Any]:
 
 def acts(plan: Plan, *jobs: Job) -> list[tuple[str, int, int]]:
     events = plan_events(plan, {job.id: job for job in jobs}, START_US, 7)
-    return [(str(event["kind"]), event["job"], event["attempt"]) for event in events]
+    return [(event.kind, event.job, event.attempt) for event in events]
 
 
 def test_starts_become_intents_row_by_row() -> None:
     events = plan_events([start(1, 3), start(1, 1, 1)], {1: job_of(1)}, START_US, 7)
-    assert events == [
-        {"kind": "intended", "time_us": START_US, "job": 1, "attempt": 1}
-        | {"rows": [(0, 3), (1, 1)], "decision": 7}
-    ]
+    assert events == [Intended(START_US, 1, 1, [(0, 3), (1, 1)], decision=7)]
 
 
 def test_no_job_starts_on_devices_that_are_being_left() -> None:

@@ -24,9 +24,9 @@ from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.name_codes import NameCodes
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import LIMITS, Demand, can_hold, cluster_of
+from flyball.core.events import Event, NodeChanged
 from flyball.core.jobs import Job, JobSpec, JobState, request_of
 from flyball.core.knobs import Knobs
-from flyball.core.live import Event
 from flyball.twin.live import View
 
 CLUSTER = cluster_of(ONE_NODE, "live")
@@ -190,7 +190,7 @@ def test_the_table_grows() -> None:
 
 def test_nodes_that_are_down_are_in_the_view() -> None:
     kept = Kept()
-    kept.add(submitted(1), {"kind": "node", "time_us": 1, "node": 0, "up": False})
+    kept.add(submitted(1), NodeChanged(1, 0, up=False))
     assert kept.view()[0].down.tolist() == [0]
 
 

@@ -13,8 +13,8 @@ from tests.control.live_cases import TWO_NODES, Rig, env, spec_of
 from flyball.control.decide.job_columns import expected_s
 from flyball.control.decide.verify import Verifier
 from flyball.control.jobs.live_state import PREDICTION
+from flyball.core.events import Predicted
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import EventKind
 from flyball.learn.run_times import RunTimeLearner
 
 LONG, SHORT = 400.0, 20.0
@@ -86,10 +86,11 @@ def test_a_prediction_that_was_tampered_with_is_noticed(tmp_path: Path) -> None:
     rig.submit(user="ben", name="test", cpus=4)
     rig.finish()
     events = copy.deepcopy(rig.events())
-    predicted = [event for _seq, event in events if event["kind"] == EventKind.PREDICTED]
+    predicted = [event for _seq, event in events if isinstance(event, Predicted)]
     assert predicted
     for event in predicted:
-        for run in event["runs"]:
+        for run in event.runs:
+            assert isinstance(run, list)
             run[4] = run[4] * 100.0
     assert Verifier().follow(events).differing
 
@@ -192,5 +193,5 @@ def test_more_nodes_and_easy_replay_too(tmp_path: Path) -> None:
         if at % 3 == 0:
             rig.pass_s(float(rng.exponential(20.0)))
     rig.finish()
-    assert any(event["kind"] == EventKind.PREDICTED for _seq, event in rig.events())
+    assert any(isinstance(event, Predicted) for _seq, event in rig.events())
     assert rig.verdict().differing == []

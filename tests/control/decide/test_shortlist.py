@@ -10,7 +10,8 @@ from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand, cluster_of
-from flyball.core.live import Event, LiveNode
+from flyball.core.events import Event, Submitted
+from flyball.core.live import LiveNode
 from flyball.schedule.policies.registry import get_policy
 
 NODES = [LiveNode(name, "CPU1", 4, 4, 8192) for name in ("a", "b")]
@@ -34,7 +35,7 @@ def crowd(seed: int, count: int) -> list[Event]:
         if rng.random() < 0.03 and job > 1:
             spec["after"] = [["afterany", rng.randrange(1, job)]]
         time_us = START_US + job * 1000
-        events.append({"kind": "submitted", "time_us": time_us, "job": job, "spec": spec})
+        events.append(Submitted(time_us, job, spec))
     return events
 
 

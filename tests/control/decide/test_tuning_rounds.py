@@ -11,6 +11,7 @@ import pytest
 from tests.control.live_cases import Rig
 
 from flyball.core.codes import ActionKind, Reason, Status
+from flyball.core.events import Stopping
 from flyball.core.jobs import JobState, Row
 from flyball.core.live import Cap, LiveNode
 from flyball.core.protocols import Outlook
@@ -218,9 +219,7 @@ def test_no_tuning_while_devices_change_hands(tmp_path: Path) -> None:
     rig.pass_s(1)
     asked = len(tuner.given)
     rig.engine.refuses = ()
-    rig.plane.journal.append(
-        [{"kind": "stopping", "time_us": rig.now, "job": job, "attempt": 1, "why": "preempt"}]
-    )
+    rig.plane.journal.append([Stopping(rig.now, job, 1, "preempt")])
     rig.now += 60_000_000
     rig.plane.decider.decide((), rig.now)
     assert len(tuner.given) == asked

@@ -11,6 +11,7 @@ import pytest
 from tests.control.live_cases import Rig, env
 
 from flyball.control.decide.verify import Verifier
+from flyball.core.events import Decided, event_of
 
 Events = list[tuple[int, Any]]
 
@@ -37,9 +38,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Events:
 def test_an_unchanged_journal_verifies(recorded: Events) -> None:
     verdict = Verifier().follow(recorded)
     assert verdict.differing == []
-    decided = [event for _seq, event in recorded if event["kind"] == "decided"]
+    decided = [event for _seq, event in recorded if isinstance(event, Decided)]
     assert verdict.decisions == len(decided) >= 5
-    assert verdict.actions == sum(len(event["plan"]) for event in decided)
+    assert verdict.actions == sum(len(event.plan) for event in decided)
 
 
 def test_it_may_be_read_in_pieces(recorded: Events) -> None:
@@ -51,9 +52,9 @@ def test_it_may_be_read_in_pieces(recorded: Events) -> None:
 
 def tampered(recorded: Events, kind: str, change: Callable[[Any], object]) -> list[tuple[int, str]]:
     """Return what is noticed if the first event of a kind is changed."""
-    events = copy.deepcopy(recorded)
-    event = next(event for _seq, event in events if event["kind"] == kind)
-    change(event)
+    records = [(seq, copy.deepcopy(event.as_dict())) for seq, event in recorded]
+    change(next(record for _seq, record in records if record["kind"] == kind))
+    events = [(seq, event_of(record)) for seq, record in records]
     return Verifier().follow(events).differing
 
 
@@ -85,18 +86,18 @@ def test_another_past_is_noticed(
 
 @pytest.mark.parametrize("kind", ["intended", "requeued", "ended"])
 def test_an_event_left_out_is_noticed(recorded: Events, kind: str) -> None:
-    at = next(at for at, (_seq, event) in enumerate(recorded) if event["kind"] == kind)
+    at = next(at for at, (_seq, event) in enumerate(recorded) if event.kind == kind)
     assert Verifier().follow(recorded[:at] + recorded[at + 1 :]).differing
 
 
 def test_nodes_that_were_down_are_up_for_the_next_control_plane(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
+    rig.engine.take_down(0)
     rig.submit(cpus=2)
-    down = {"kind": "node", "time_us": rig.now, "node": 0, "up": False}
-    rig.plane.journal.append([down]).wait()
     rig.settle()
     assert rig.engine.launched == [], "its only node is down"
     rig.plane.close()
+    rig.engine.bring_up(0)
     rig.open()
     rig.finish()
     assert rig.engine.launched == [(1, 1)]

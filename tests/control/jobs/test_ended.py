@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.control.jobs.ended import Ended
+from flyball.control.jobs.ended import FinalStates
 from flyball.core.jobs import JobState
 
 FINAL = [state for state in JobState if state.final]
@@ -14,7 +14,7 @@ FINAL = [state for state in JobState if state.final]
 
 @given(st.dictionaries(st.integers(1, 5000), st.sampled_from(FINAL)))
 def test_it_behaves_as_a_dictionary(states: dict[int, JobState]) -> None:
-    ended = Ended(states.items())
+    ended = FinalStates(states.items())
     assert ended == states
     assert len(ended) == len(states)
     assert ended.last == max(states, default=0)
@@ -24,7 +24,7 @@ def test_it_behaves_as_a_dictionary(states: dict[int, JobState]) -> None:
 
 
 def test_what_has_not_ended() -> None:
-    ended = Ended([(3, JobState.FAILED)])
+    ended = FinalStates([(3, JobState.FAILED)])
     assert -1 not in ended
     assert ended.get(10**12) is None
     with pytest.raises(KeyError):
@@ -34,5 +34,5 @@ def test_what_has_not_ended() -> None:
 
 
 def test_a_million_take_a_megabyte() -> None:
-    ended = Ended([(10**6, JobState.COMPLETED)])
+    ended = FinalStates([(10**6, JobState.COMPLETED)])
     assert len(ended._codes) == 10**6 + 1

@@ -11,8 +11,8 @@ from tests.control.live_cases import START_US, about, histories, intended, submi
 
 from flyball.control.jobs.adjustments import device_milli
 from flyball.control.jobs.live_state import LiveState
+from flyball.core.events import Audited, Event, NodeChanged
 from flyball.core.jobs import Job, JobState, Row
-from flyball.core.live import Event
 
 S = 1_000_000
 
@@ -117,7 +117,7 @@ NONSENSE: list[tuple[str, list[Event], Event]] = [
     ("a return of a job that waits", [submitted(1)], about("requeued", 1, over_us=1, why="lost")),
     ("the same job once more", running(), submitted(1, cpus=4)),
     ("an event about nobody", running(), about("ended", 9, over_us=1, state="FAILED")),
-    ("an event about no job", running(), {"kind": "audit", "time_us": 1, "what": "", "who": ""}),
+    ("an event about no job", running(), Audited(1, "", "")),
     (
         "the end of a cancelled job",
         [submitted(1), about("cancel", 1, attempt=0)],
@@ -165,10 +165,10 @@ def test_an_end_before_the_beginning_uses_nothing() -> None:
 
 
 def test_nodes_go_down_and_come_up() -> None:
-    live_state = book_of({"kind": "node", "time_us": 1, "node": 3, "up": False})
+    live_state = book_of(NodeChanged(1, 3, up=False))
     assert live_state.down == {3}
     assert live_state.wishes == 1
-    absorb(live_state, [{"kind": "node", "time_us": 2, "node": 3, "up": True}])
+    absorb(live_state, [NodeChanged(2, 3, up=True)])
     assert live_state.down == set()
 
 

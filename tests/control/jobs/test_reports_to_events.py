@@ -8,8 +8,9 @@ import pytest
 from tests.control.live_cases import START_US, spec_of
 
 from flyball.control.jobs.reports_to_events import MAX_LOST, events_of
+from flyball.core.events import Requeued
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import Event, Report
+from flyball.core.live import Report
 
 NOW = START_US + 100
 OVER = START_US + 50
@@ -22,7 +23,7 @@ def job_of(stopping: str = "", **values: Any) -> Job:
     return Job(1, spec_of(**asked), START_US, **{**about, **values})
 
 
-def event_of(job: Job, what: str, time_us: int = OVER, **values: Any) -> Event | None:
+def event_of(job: Job, what: str, time_us: int = OVER, **values: Any) -> Any:
     events = events_of([Report(1, job.attempt, what, time_us, values)], {1: job}, NOW)
     assert len(events) < 2
     return events[0] if events else None
@@ -31,8 +32,10 @@ def event_of(job: Job, what: str, time_us: int = OVER, **values: Any) -> Event |
 def outcome(job: Job, what: str, **values: Any) -> tuple[Any, ...]:
     event = event_of(job, what, **values)
     assert event is not None
-    assert (event["time_us"], event["job"], event["attempt"]) == (NOW, 1, job.attempt)
-    return event["kind"], event.get("state", event.get("why")), event.get("reason", "")
+    assert (event.time_us, event.job, event.attempt) == (NOW, 1, job.attempt)
+    if isinstance(event, Requeued):
+        return event.kind, event.why, ""
+    return event.kind, event.state, event.reason or ""
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def test_ends(values: dict[str, Any], state: str, reason: str) -> None:
     assert outcome(job_of(), "ended", **values) == ("ended", state, reason)
     event = event_of(job_of(), "ended", **values)
     assert event is not None
-    assert (event["over_us"], event["values"]) == (OVER, values)
+    assert (event.over_us, event.values) == (OVER, values)
 
 
 def test_stopped_jobs() -> None:
@@ -84,17 +87,17 @@ def test_what_never_began() -> None:
 def test_a_start_causes_one_event() -> None:
     event = event_of(job_of(), "started", pid=7)
     assert event is not None
-    assert (event["kind"], event["began_us"], event["pid"]) == ("started", OVER, 7)
+    assert (event.kind, event.began_us, event.pid) == ("started", OVER, 7)
     assert event_of(job_of(started_us=START_US), "started", pid=7) is None
 
 
 def test_nothing_ends_before_it_began() -> None:
     event = event_of(job_of(started_us=NOW), "ended", START_US - 5, exit_code=0)
     assert event is not None
-    assert event["over_us"] == NOW
+    assert event.over_us == NOW
     event = event_of(job_of(), "ended", START_US - 5, exit_code=0)
     assert event is not None
-    assert event["over_us"] == START_US
+    assert event.over_us == START_US
 
 
 @pytest.mark.parametrize("what", ["started", "ended", "lost", "void"])

@@ -12,8 +12,8 @@ from flyball.control.ask.receipts import Prices, receipt
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import cluster_of
 from flyball.control.jobs.usage import MOST_SPANS, Span, spans_of
+from flyball.core.events import Event
 from flyball.core.jobs import Job, JobState, Row
-from flyball.core.live import Event
 
 S = 1_000_000
 NOW = START_US + 10_000 * S

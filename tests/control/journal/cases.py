@@ -6,14 +6,24 @@ import json
 import random
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.journal.history import History
 from flyball.control.journal.store import Changes, Journal, OnCommit
+from flyball.core.events import (
+    CancelRequested,
+    Decided,
+    Ended,
+    Event,
+    Intended,
+    Requeued,
+    Started,
+    Submitted,
+)
 from flyball.core.jobs import Job, JobSpec
-from flyball.core.live import Event
 
 START_US = 1_700_000_000_000_000
 
@@ -33,47 +43,41 @@ def spec(**values: Any) -> JobSpec:
     return JobSpec(**{**about, **values})
 
 
-def submitted(job: int, time_us: int = START_US, **values: Any) -> Event:
+def submitted(job: int, time_us: int = START_US, **values: Any) -> Submitted:
     """Return the event of a submission."""
-    about = json.loads(json.dumps(spec(**values).as_dict()))
-    return {"kind": "submitted", "time_us": time_us, "job": job, "spec": about}
+    return Submitted(time_us, job, json.loads(json.dumps(spec(**values).as_dict())))
 
 
-def intended(job: int, attempt: int = 1, time_us: int = START_US + 1) -> Event:
+def intended(job: int, attempt: int = 1, time_us: int = START_US + 1) -> Intended:
     """Return the event that intends an attempt."""
-    about = {"kind": "intended", "time_us": time_us, "job": job, "attempt": attempt}
-    return {**about, "rows": [[0, 3]], "decision": 1}
+    return Intended(time_us, job, attempt, [[0, 3]], decision=1)
 
 
-def started(job: int, attempt: int = 1, time_us: int = START_US + 2) -> Event:
+def started(job: int, attempt: int = 1, time_us: int = START_US + 2) -> Started:
     """Return the event of an attempt's start."""
-    about = {"kind": "started", "time_us": time_us, "job": job, "attempt": attempt}
-    return {**about, "pid": 4711, "began_us": time_us}
+    return Started(time_us, job, attempt, began_us=time_us, pid=4711)
 
 
-def ended(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Event:
+def ended(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Ended:
     """Return the event of a job's end."""
-    about = {"kind": "ended", "time_us": time_us, "job": job, "attempt": attempt}
-    defaults = {"exit_code": 0, "cpu_s": 1.5, "max_rss_mib": 812}
-    return {**about, "state": "COMPLETED", "over_us": time_us, "values": defaults, **values}
+    figures = {"exit_code": 0, "cpu_s": 1.5, "max_rss_mib": 812}
+    return replace(Ended(time_us, job, attempt, time_us, "COMPLETED", values=figures), **values)
 
 
-def requeued(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Event:
+def requeued(job: int, attempt: int = 1, time_us: int = START_US + 3, **values: Any) -> Requeued:
     """Return the event of an attempt's end after which the job is pending again."""
-    about = {"kind": "requeued", "time_us": time_us, "job": job, "attempt": attempt}
-    return {**about, "why": "preempt", "over_us": time_us, **values}
+    return replace(Requeued(time_us, job, attempt, time_us, "preempt"), **values)
 
 
-def cancelled(job: int, time_us: int = START_US + 3) -> Event:
+def cancelled(job: int, time_us: int = START_US + 3) -> CancelRequested:
     """Return the event of a cancellation."""
-    return {"kind": "cancel", "time_us": time_us, "job": job}
+    return CancelRequested(time_us, job)
 
 
-def decided(number: int, seen: int = 0, time_us: int = START_US, actions: int = 2) -> Event:
+def decided(number: int, seen: int = 0, time_us: int = START_US, actions: int = 2) -> Decided:
     """Return the event of a decision with a plan."""
     plan = [[0, job, 0, 3, 1000, 0, 0.0] for job in range(1, actions + 1)]
-    about = {"kind": "decided", "time_us": time_us, "number": number, "seen": seen}
-    return {**about, "own": 0, "is_round": False, "digest": "5f" * 16, "plan": plan}
+    return Decided(time_us, number, seen, 0, False, "5f" * 16, plan)
 
 
 class Kept:

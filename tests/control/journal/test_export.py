@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,15 @@ from flyball.control.jobs.request import Demand
 from flyball.control.journal.export import to_workload
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
+from flyball.core.events import Event, Opened
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import Event, LiveNode
+from flyball.core.live import LiveNode
 from flyball.twin.inputs.traces import read_trace
 
 S = 1_000_000
 CORES = LiveNode("here", "CPU1", 8, 8, 16_000)
 GPUS = LiveNode("there", "A100", 4, 32, 64_000, ("GPU-0", "GPU-1", "GPU-2", "GPU-3"))
-OPENED = {"kind": "opened", "time_us": START_US, "policy": "easy"}
+OPENED = Opened(START_US, "0.1.0", "easy", {}, "live", 0.0, ())
 MONDAY_US = 1_699_833_600 * S  # 2023-11-13 00:00, before START_US (a Tuesday)
 
 
@@ -43,7 +45,7 @@ def test_a_history_is_read_back_as_a_trace(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "journal.db")
     nodes = [{**CORES._asdict(), "uuids": []}]
     kept.journal.append([
-        {**OPENED, "nodes": nodes},
+        replace(OPENED, nodes=nodes),
         submitted(1, START_US, estimate_s=90.0, memory_mib=512, kind="memory-bound", model="bert"),
         submitted(2, START_US + 5 * S, user="bob", tenant="", priority=2, after=(("afterok", 1),)),
         submitted(3, START_US + 6 * S, array=3, array_index=0, array_limit=1, limit_s=0.0),
@@ -129,7 +131,7 @@ def test_nothing_to_export(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "journal.db")
     with pytest.raises(BadInput, match="no control plane has used it"):
         kept.journal.export(tmp_path / "history.jsonl")
-    kept.journal.append([{**OPENED, "nodes": [CORES._asdict()]}, submitted(1)]).wait()
+    kept.journal.append([replace(OPENED, nodes=[CORES._asdict()]), submitted(1)]).wait()
     with pytest.raises(BadInput, match="no job that ran and ended"):
         kept.journal.export(tmp_path / "history.jsonl")
     assert not (tmp_path / "history.jsonl").exists()

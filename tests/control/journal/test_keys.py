@@ -9,7 +9,7 @@ import pytest
 from tests.control.journal.cases import Gate, Kept, submitted
 
 from flyball.control.journal.store import Changes, Journal
-from flyball.core.live import Event
+from flyball.core.events import Event
 
 
 def test_a_key_is_used_once(tmp_path: Path) -> None:

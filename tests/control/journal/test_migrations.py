@@ -87,7 +87,7 @@ def test_revisions_make_the_tables_that_the_code_expects(old: Path) -> None:
 def test_a_file_at_the_first_revision_is_read_whole(old: Path) -> None:
     with Journal(old, lambda events: {}, inline=True) as journal:
         assert journal.last().seq == 3
-        assert [event["kind"] for _, event in everything(journal)] == [
+        assert [event.kind for _, event in everything(journal)] == [
             "submitted",
             "decided",
             "intended",

@@ -24,8 +24,8 @@ from flyball.control.journal.history import History
 from flyball.control.journal.sqlite import open_engine
 from flyball.control.journal.store import JobQuery
 from flyball.core.errors import BadInput
+from flyball.core.events import Event
 from flyball.core.jobs import JobState
-from flyball.core.live import Event
 
 EVENTS: list[Event] = [
     submitted(1, START_US, name="Prepare", user="bob", tenant="nlp"),
@@ -138,9 +138,10 @@ def test_events_with_decisions_among_them(kept: Kept) -> None:
 
 
 def test_decisions(kept: Kept) -> None:
-    assert kept.journal.decisions() == [(6, EVENTS[5]), (13, EVENTS[12])]
-    assert kept.journal.decisions(after=1) == [(13, EVENTS[12])]
-    assert kept.journal.decisions(limit=1) == [(6, EVENTS[5])]
+    first, second = (6, EVENTS[5].as_dict()), (13, EVENTS[12].as_dict())
+    assert kept.journal.decisions() == [first, second]
+    assert kept.journal.decisions(after=1) == [second]
+    assert kept.journal.decisions(limit=1) == [first]
     assert kept.journal.last_decision() == 2
 
 

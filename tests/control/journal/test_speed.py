@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.control.journal.cases import Kept, decided, ended, intended, started, submitted
 
-from flyball.core.live import Event
+from flyball.core.events import Event
 
 pytestmark = pytest.mark.soak
 

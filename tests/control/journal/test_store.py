@@ -30,7 +30,7 @@ from tests.control.journal.cases import (
 from flyball.control.journal.history import History
 from flyball.control.journal.store import Changes, Journal, JournalUnavailable, Ticket
 from flyball.core.errors import BadInput
-from flyball.core.live import Event
+from flyball.core.events import Audited, Event, Intended, NodeChanged, Reported, Submitted
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def test_numbers_are_given_in_order(kept: Kept) -> None:
 
 
 def test_what_is_read_is_what_was_written(kept: Kept) -> None:
-    odd = {"kind": "audit", "time_us": START_US, "what": 'a "quoted" \x00 \udce9 é 漢', "who": None}
-    wide = {**intended(1), "rows": [[0, 2**64 - 1]]}
-    node = {"kind": "node", "time_us": START_US, "node": 0, "up": False}
+    odd = Audited(START_US, 'a "quoted" \x00 \udce9 é 漢', "")
+    wide = Intended(START_US, 1, 1, [[0, 2**64 - 1]], decision=1)
+    node = NodeChanged(START_US, 0, up=False)
     events = [submitted(1), decided(1), wide, started(1), odd, node]
     kept.journal.append(events).wait()
     assert [event for _, event in everything(kept.journal)] == events
@@ -71,7 +71,7 @@ def test_a_threaded_journal_does_the_same(threaded: Kept) -> None:
     assert numbers == sorted(set(numbers))
     stored = everything(threaded.journal)
     assert [seq for seq, _ in stored] == list(range(1, numbers[-1] + 1))
-    assert [(seq, dict(event)) for seq, event in threaded.told] == stored
+    assert threaded.told == stored
     assert every_job(threaded.journal) == folded(stored)
 
 
@@ -171,12 +171,13 @@ def test_a_ticket_that_takes_too_long(tmp_path: Path) -> None:
 def test_on_commit_may_append(kept: Kept) -> None:
     def follow(committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
         kept.follow(committed, changes)
-        if committed[-1][1]["kind"] == "submitted":
-            kept.journal.append([intended(int(committed[-1][1]["job"]))])
+        last = committed[-1][1]
+        if isinstance(last, Submitted):
+            kept.journal.append([intended(last.job)])
 
     kept.on_commit = follow
     assert kept.journal.append([submitted(1)]).wait() == 1
-    assert [event["kind"] for _, event in kept.told] == ["submitted", "intended"]
+    assert [event.kind for _, event in kept.told] == ["submitted", "intended"]
     assert kept.journal.last().seq == 2
 
 
@@ -233,9 +234,8 @@ def test_one_bad_append_spares_the_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "error"),
     [
-        ({"kind": "audit", "time_us": 1, "what": {1, 2}}, TypeError),
-        ({"kind": "audit", "time_us": 1, "what": float("nan")}, ValueError),
-        ({"kind": "audit"}, KeyError),
+        (Reported(1, 1, {"loss": {1, 2}}), TypeError),
+        (Reported(1, 1, {"loss": float("nan")}), ValueError),
     ],
 )
 def test_what_json_cannot_hold_is_refused_at_once(

@@ -19,8 +19,9 @@ from flyball.control.journal.history import History
 from flyball.control.journal.store import Changes, Journal
 from flyball.control.plane import JOURNAL, Plane
 from flyball.core.clock import LiveClock
+from flyball.core.events import Ended, Event, Intended, Started, Submitted
 from flyball.core.jobs import JobState
-from flyball.core.live import Event, EventKind, LiveNode
+from flyball.core.live import LiveNode
 from flyball.core.units import US_PER_S
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.engine import VirtualEngine
@@ -73,25 +74,21 @@ def write_history(path: Path, count: int) -> None:
 
 
 def _submitted(job: int, at_us: int) -> Event:
-    about = {"kind": EventKind.SUBMITTED, "time_us": at_us, "job": job, "who": "api"}
-    return {**about, "spec": SPEC}
+    return Submitted(at_us, job, SPEC, "api")
 
 
 def _intended(job: int, at_us: int) -> Event:
-    about = {"kind": EventKind.INTENDED, "time_us": at_us, "job": job, "attempt": 1}
-    return {**about, "rows": [[0, 1]], "decision": job}
+    return Intended(at_us, job, 1, [[0, 1]], decision=job)
 
 
 def _started(job: int, at_us: int) -> Event:
-    about = {"kind": EventKind.STARTED, "time_us": at_us, "job": job, "attempt": 1}
-    return {**about, "began_us": at_us, "pid": 1}
+    return Started(at_us, job, 1, began_us=at_us, pid=1)
 
 
 def _ended(job: int, at_us: int) -> Event:
     over_us = at_us + RUN_US
     values: dict[str, Any] = {"exit_code": 0, "signal": 0, "why": "exit", "cpu_s": 59.5}
-    about = {"kind": EventKind.ENDED, "time_us": over_us, "job": job, "attempt": 1}
-    return {**about, "over_us": over_us, "state": JobState.COMPLETED, "values": values}
+    return Ended(over_us, job, 1, over_us, JobState.COMPLETED, values=values)
 
 
 @contextmanager

@@ -16,8 +16,9 @@ import numpy as np
 
 from flyball.control.jobs.adjustments import TUNED
 from flyball.control.jobs.usage import MOST_SPANS, Span, spans_of
+from flyball.core.events import Resized
 from flyball.core.jobs import Job
-from flyball.core.live import EventKind, LiveNode
+from flyball.core.live import LiveNode
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 
 PACKAGE = re.compile(r"power\.package_\w+_energy_j_total")
@@ -113,8 +114,7 @@ def _device_joules(
 
 def _was_resized(span: Span, tuned: Mapping[str, Any]) -> bool:
     return any(
-        entry["what"] == EventKind.RESIZED
-        and span.began_us < entry["time"] * US_PER_S < span.over_us
+        entry["what"] == Resized.kind and span.began_us < entry["time"] * US_PER_S < span.over_us
         for entry in tuned.get("log", ())
     )
 

@@ -205,7 +205,7 @@ class Queries:
         self, after: int, limit: int, kinds: Sequence[str] = (), job: int = 0
     ) -> list[dict[str, Any]]:
         """Return recorded events numbered above `after`."""
-        rows = self._journal.events(after, limit, kinds, job)
+        rows = self._journal.records(after, limit, kinds, job)
         return [{"seq": seq, **event} for seq, event in rows]
 
     def announce_events(self) -> None:

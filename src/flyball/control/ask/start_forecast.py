@@ -21,8 +21,8 @@ from flyball.control.ask.reported_steps import Steps
 from flyball.control.ask.start_bands import Edges, StartBands
 from flyball.control.decide.decider import Decider
 from flyball.control.jobs.live_state import PREDICTION, LiveState
+from flyball.core.events import CancelRequested, Event, Predicted, Submitted
 from flyball.core.jobs import Job, JobSpec, JobState
-from flyball.core.live import Event, EventKind
 from flyball.core.results import Floats
 from flyball.core.units import US_PER_S
 from flyball.predict.runtime.remaining import remaining
@@ -100,7 +100,7 @@ class StartForecaster:
     def if_changed(self, job: Job, changes: Mapping[str, Any], now_us: int) -> StartTime | None:
         """Return the start time of a pending job if its request were changed."""
         spec = replace(job.spec, **changes)
-        gone = {"kind": EventKind.CANCEL, "time_us": now_us, "job": job.id}
+        gone = CancelRequested(now_us, job.id)
         prediction = job.values.get(PREDICTION)
         job_id, events = self._hypothetical(spec, job.submit_us, prediction)
         return self._corrected(self.roll_out((gone, *events), now_us)).get(job_id)
@@ -111,13 +111,10 @@ class StartForecaster:
         """Return the number and the events of a job that exists only in this forecast."""
         with self._live_state.lock:
             job_id = max(self._live_state.ended.last, *self._live_state.jobs, 0) + 1
-        about = {"kind": EventKind.SUBMITTED, "time_us": submit_us, "job": job_id}
-        submitted = {**about, "spec": spec.as_dict()}
+        submitted = Submitted(submit_us, job_id, spec.as_dict())
         if prediction is None:
             return job_id, (submitted,)
-        runs = [[job_id, *prediction]]
-        predicted = {"kind": EventKind.PREDICTED, "time_us": submit_us, "runs": runs}
-        return job_id, (submitted, predicted)
+        return job_id, (submitted, Predicted(submit_us, [[job_id, *prediction]]))
 
     def _corrected(self, rolled: Rolled) -> dict[int, StartTime]:
         starts = {}

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from flyball.control.jobs.adjustments import TUNED, held_devices
+from flyball.core.events import Resized
 from flyball.core.job_facts import Steps, steps_per_s
 from flyball.core.jobs import Job
-from flyball.core.live import EventKind
 from flyball.core.units import US_PER_S
 
 NO_STEPS: Steps = ((), ())
@@ -40,7 +40,7 @@ def _sizes(job: Job, over_s: float, steps: Steps) -> list[dict[str, Any]]:
     changes = [
         entry
         for entry in job.values[TUNED]["log"]
-        if entry["what"] == EventKind.RESIZED and entry["time"] > began_s > 0
+        if entry["what"] == Resized.kind and entry["time"] > began_s > 0
     ]
     if not began_s:
         return []

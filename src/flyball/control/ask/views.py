@@ -78,7 +78,7 @@ def node_views(
         views.append(
             {
                 "name": node.name,
-                "up": node.up and at not in down,
+                "up": at not in down,
                 "device": node.device,
                 "devices": node.devices,
                 "used": sum(bool(holders) for holders in held),

@@ -30,10 +30,10 @@ from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand, cluster_of, nodes_of
 from flyball.control.journal.history import History
 from flyball.control.journal.sql import JobQuery
+from flyball.core.events import CLASSES, Audited, Decided, NodeChanged
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs
 from flyball.core.learning import Learner, Message
-from flyball.core.live import EventKind
 from flyball.core.units import US_PER_S
 
 MODEL_FOLDER = "predict"
@@ -46,9 +46,7 @@ FORECAST_INTERVAL_S = 15.0
 """Time between two forecasts of the starts of newly pending jobs."""
 MAX_STARTS_PER_FORECAST = 100
 MINUTE_S = 60.0
-FOLLOWED_KINDS = tuple(
-    kind for kind in EventKind if kind not in (EventKind.DECIDED, EventKind.AUDIT)
-)
+FOLLOWED_KINDS = tuple(kind for kind in CLASSES if kind not in (Decided.kind, Audited.kind))
 """Kinds of events that change the live state."""
 
 
@@ -80,15 +78,18 @@ class WorkerState:
     def _begin(self) -> None:
         """Read the state now, and the latest jobs to learn from."""
         last = self._history.last()
-        opened = self._last_opened()
+        opened_seq, opened = self._history.last_opened()
         nodes = nodes_of(opened)
         self.live_state, demand = LiveState(), Demand(nodes)
         columns = JobColumns(demand)
         self.live_state.watchers = [columns.update]
         self.live_state.load(last.seq, self._history.active(), self._history.final_states(), set())
-        knobs = Knobs().with_settings([f"{k}={v}" for k, v in opened["knobs"].items()])
-        cluster = cluster_of(nodes, opened["cluster"], opened["budget_w"])
-        decider = Decider(self.live_state, columns, cluster, opened["policy"], knobs)
+        while page := self._history.events(opened_seq, PAGE, (NodeChanged.kind,)):
+            opened_seq = page[-1][0]
+            self.live_state.absorb(last.seq, {}, [event for _seq, event in page])
+        knobs = Knobs().with_settings([f"{k}={v}" for k, v in opened.knobs.items()])
+        cluster = cluster_of(nodes, opened.cluster, opened.budget_w)
+        decider = Decider(self.live_state, columns, cluster, opened.policy, knobs)
         jobs = self._latest_jobs()
         self._durations = Durations(reversed([job for job in jobs if job.state.final]))
         self._recent = Recent(demand, jobs)
@@ -101,14 +102,6 @@ class WorkerState:
 
         self.learner.begin(jobs, devices_of, self._now_us())
         self._seen = last.seq
-
-    def _last_opened(self) -> Any:
-        """Return the event with which the running control plane opened the journal."""
-        opened: Any = None
-        after = 0
-        while page := self._history.events(after, PAGE, (EventKind.OPENED,)):
-            after, opened = page[-1]
-        return opened
 
     def _latest_jobs(self) -> list[Job]:
         """Return the latest jobs in order of submission."""

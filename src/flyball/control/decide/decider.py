@@ -10,8 +10,8 @@ be repeated (`control.decide.verify`).
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,26 @@ from flyball.control.decide.tuning_rounds import Tuning, tuning_events
 from flyball.control.jobs.live_state import LiveState
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind
+from flyball.core.events import (
+    CancelRequested,
+    Decided,
+    Ended,
+    Event,
+    Intended,
+    NodeChanged,
+    Released,
+    Requeued,
+    Stopping,
+)
 from flyball.core.forecast import NO_OUTLOOK, Outlook, outlook_as_json
 from flyball.core.jobs import Job, JobState
 from flyball.core.knobs import Knobs, Preempt
-from flyball.core.live import Event, EventKind
 from flyball.core.records import Records
 from flyball.core.units import US_PER_S, to_us
 from flyball.twin.live import Snapshot, View
 
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
-FREEING = (EventKind.ENDED, EventKind.REQUEUED, EventKind.CANCEL, EventKind.RELEASED)
+FREEING = (Ended, Requeued, CancelRequested, Released, NodeChanged)
 """Events after which a pending job may fit, or is no longer held."""
 Plan = list[list[Any]]
 """Actions as JSON lists: kind, job id, node, mask, thousandths, reason, gain, perhaps a level."""
@@ -83,11 +93,12 @@ class Decider:
         is_round, tunes = self._round_due(now_us), self.tuning.due(now_us)
         with self.live_state.lock:
             seen, self._wishes_seen = self.live_state.seq, self.live_state.wishes
-            freed = any(event["kind"] in FREEING for event in unrecorded)
+            freed = any(isinstance(event, FREEING) for event in unrecorded)
             if not (freed or is_round or tunes or self._wishes_seen != self._wishes_decided):
                 return None
             changes = self.live_state.fold(unrecorded)
-            view, ids = self.view_with(changes, self.most)
+            down = self.live_state.down_after(unrecorded)
+            view, ids = self.view_with(changes, self.most, down)
             jobs: Mapping[int, Job] = ChainMap(changes, self.live_state.jobs)
             busy = list({**self.live_state.busy, **changes}.values())
         running, making_room = len(np.unique(view.row_job)), _is_making_room(busy)
@@ -96,20 +107,19 @@ class Decider:
             return None
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
-        about = {"kind": EventKind.DECIDED, "time_us": now_us, "number": number, "seen": seen}
-        about |= {"own": len(unrecorded), "is_round": is_round, "digest": digest, "plan": plan}
+        decided = Decided(now_us, number, seen, len(unrecorded), is_round, digest, plan)
         events = plan_events(plan, jobs, now_us, number)
         if tunes:
             outlook = self.outlook
             adjusted = self.adjust(snapshot, ids, outlook)
-            about |= {"adjusted": adjusted, "forecast": outlook_as_json(outlook)}
+            decided = replace(decided, adjusted=adjusted, forecast=outlook_as_json(outlook))
             # Tuners do not change what the policy has just decided.
-            decided = {row[1] for row in plan}
-            tuned_rows = [row for row in adjusted if row[1] not in decided]
+            planned = {row[1] for row in plan}
+            tuned_rows = [row for row in adjusted if row[1] not in planned]
             taken = [(row.node, row.mask) for job in busy for row in job.rows]
             taken += [(row[2], row[3]) for row in plan if row[0] == START]
             events += tuning_events(tuned_rows, jobs, taken, now_us, number, self.columns.in_place)
-        return Decision(snapshot, ids, (about, *events))
+        return Decision(snapshot, ids, (decided, *events))
 
     def adjust(self, snapshot: Snapshot, ids: Any, outlook: Outlook) -> Plan:
         """Return the tuners' actions on the state after a decision."""
@@ -134,12 +144,15 @@ class Decider:
         snapshot = Snapshot(self.cluster, view, self.knobs, now_us)
         return snapshot, listed(snapshot.decide(is_round), ids), digest
 
-    def view_with(self, changes: Mapping[int, Job], most: int = 0) -> tuple[View, Any]:
+    def view_with(
+        self, changes: Mapping[int, Job], most: int = 0, down: Set[int] | None = None
+    ) -> tuple[View, Any]:
         """Return the view of the live state with changed jobs. Hold the lock of the live state.
 
         Args:
             changes: jobs as unrecorded events leave them (`LiveState.fold`).
             most: see `JobColumns.view`; decisions use `self.most`.
+            down: nodes that are down after unrecorded events; None = those of the live state.
         """
         before = {
             job_id: self.live_state.jobs[job_id]
@@ -150,7 +163,8 @@ class Decider:
         self.columns.update(changes)
         try:
             ended_states = ChainMap(ended, self.live_state.ended)  # type: ignore[arg-type]  # only read
-            return self.columns.view(ended_states, self.live_state.down, most)
+            down_nodes = self.live_state.down if down is None else down
+            return self.columns.view(ended_states, down_nodes, most)
         finally:
             for job_id in changes.keys() - before.keys():
                 self.columns.drop(job_id)  # a job that is not submitted yet
@@ -197,13 +211,11 @@ def plan_events(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -
             for row in job.rows:
                 leaving[row.node] = leaving.get(row.node, 0) | row.mask
             if job.spec.preemptible and job.state == JobState.RUNNING:
-                about = {"time_us": now_us, "job": job_id, "attempt": job.attempt}
-                events.append({"kind": EventKind.STOPPING, **about, "why": "preempt"})
+                events.append(Stopping.preempt(job, now_us))
     for job_id, rows in starts.items():
         job = jobs[job_id]
         if not any(_must_wait(job, mask, leaving.get(node)) for node, mask in rows):
-            about = {"time_us": now_us, "job": job_id, "attempt": job.attempt + 1}
-            events.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": number})
+            events.append(Intended.next_attempt(job, now_us, rows, number))
     return events
 
 

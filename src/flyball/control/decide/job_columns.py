@@ -6,7 +6,7 @@ A decision with a hundred thousand pending jobs cannot iterate over a hundred th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import chain
 from typing import Any
 
@@ -202,7 +202,7 @@ class JobColumns:
     # Views ----------------------------------------------------------------------------
 
     def view(
-        self, ended: Mapping[int, JobState], down: set[int], most: int = 0
+        self, ended: Mapping[int, JobState], down: Set[int], most: int = 0
     ) -> tuple[View, npt.NDArray[np.int64]]:
         """Return a view of the active jobs, and their ids. It shares no memory with the table.
 

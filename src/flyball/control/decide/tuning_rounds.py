@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flyball.control.jobs.adjustments import held_devices, share_of, size_of
 from flyball.core.codes import ActionKind, Reason
+from flyball.core.events import Capped, Event, Intended, Resized, Rows, Stopping
 from flyball.core.forecast import Outlook
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Tuner
 from flyball.core.records import ACTION, CAP_STEP, Records, records
 from flyball.core.state import State
@@ -24,6 +25,8 @@ from flyball.core.units import to_us
 START, PREEMPT, CAP = (int(ActionKind[name]) for name in ("START", "PREEMPT", "CAP"))
 TUNE_S = 60.0
 """Default interval between two rounds of tuners."""
+TUNER = "tuner"
+"""Who changes a job on behalf of a tuner."""
 
 logger = logging.getLogger("flyball.control")
 
@@ -149,7 +152,7 @@ def _move_events(
     """Return the events that preempt a running job or change its devices."""
     if job.state != JobState.RUNNING:
         return []
-    stopping = {"kind": EventKind.STOPPING, **_about(job, now_us), "why": "preempt"}
+    stopping = Stopping.preempt(job, now_us)
     if not starts:
         return [stopping] if job.spec.preemptible else []
     old = [(row.node, row.mask) for row in job.rows]
@@ -157,18 +160,16 @@ def _move_events(
     devices = sum(mask.bit_count() for _node, mask in new)
     if devices != held_devices(job) and not job.spec.elastic:
         return []
-    event = {"kind": EventKind.RESIZED, **_about(job, now_us), "devices": devices}
-    event |= _reason_fields(starts[0])
     if in_place and {node for node, _ in new} == {node for node, _ in old}:
         held.give(old)
         if held.free(new):
             held.take(new)
-            return [{**event, "rows": new}]
+            return [_resized(job, now_us, devices, new, starts[0])]
         held.take(old)
         return []
     if not job.spec.preemptible:
         return []
-    return [{**event, "rows": [], "wants": new}, stopping]
+    return [replace(_resized(job, now_us, devices, (), starts[0]), wants=new), stopping]
 
 
 def _start_events(
@@ -182,10 +183,8 @@ def _start_events(
     held.take(rows)
     events: list[Event] = []
     if job.spec.elastic and devices != size_of(job):
-        event = {"kind": EventKind.RESIZED, **_about(job, now_us), "devices": devices, "rows": []}
-        events.append({**event, **_reason_fields(places[0])})
-    about = {"time_us": now_us, "job": job.id, "attempt": job.attempt + 1}
-    events.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": number})
+        events.append(_resized(job, now_us, devices, (), places[0]))
+    events.append(Intended.next_attempt(job, now_us, rows, number))
     return events
 
 
@@ -193,9 +192,7 @@ def _cap_events(job: Job, row: Sequence[Any], now_us: int) -> list[Event]:
     share = round(1.0 - CAP_STEP * level_of(row), 4)
     if job.state != JobState.RUNNING or share == share_of(job):
         return []
-    return [
-        {"kind": EventKind.CAPPED, **_about(job, now_us), "share": share, **_reason_fields(row)}
-    ]
+    return [Capped(now_us, job.id, job.attempt, share, *_reason(row), TUNER)]
 
 
 def level_of(row: Sequence[Any]) -> int:
@@ -203,10 +200,10 @@ def level_of(row: Sequence[Any]) -> int:
     return int(row[7]) if len(row) > 7 else 0
 
 
-def _about(job: Job, now_us: int) -> dict[str, Any]:
-    return {"time_us": now_us, "job": job.id, "attempt": job.attempt}
+def _resized(job: Job, now_us: int, devices: int, rows: Rows, action: Sequence[Any]) -> Resized:
+    return Resized(now_us, job.id, job.attempt, devices, rows, *_reason(action), TUNER)
 
 
-def _reason_fields(row: Sequence[Any]) -> dict[str, Any]:
-    reason = Reason(int(row[5])).name.lower().replace("_", "-")
-    return {"reason": reason, "gain": float(row[6]), "who": "tuner"}
+def _reason(action: Sequence[Any]) -> tuple[str, float]:
+    """Return the reason of a tuner's action and the gain that it expects."""
+    return Reason(int(action[5])).name.lower().replace("_", "-"), float(action[6])

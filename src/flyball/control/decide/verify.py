@@ -12,9 +12,9 @@ from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand, cluster_of, nodes_of
 from flyball.core.errors import BadInput
+from flyball.core.events import Decided, Event, Opened
 from flyball.core.forecast import outlook_from_json
 from flyball.core.knobs import Knobs
-from flyball.core.live import Event, EventKind
 from flyball.core.protocols import Tuner
 
 
@@ -53,25 +53,25 @@ class Verifier:
     def follow(self, events: Iterable[tuple[int, Event]]) -> Verdict:
         """Process the next events; return the result so far."""
         for seq, event in events:
-            if event["kind"] == EventKind.OPENED:
+            if isinstance(event, Opened):
                 self._absorb(seq)
                 self._open(event)
-            elif event["kind"] == EventKind.DECIDED:
-                self._check(seq, event)
+            elif isinstance(event, Decided):
+                self._check(event)
             self._waiting.append((seq, event))
         return self.verdict
 
-    def _open(self, event: Event) -> None:
+    def _open(self, event: Opened) -> None:
         """Start as a control plane did, perhaps with another policy or on another machine."""
         self._live_state.down.clear()  # it assumes that its nodes are up until told otherwise
         nodes = nodes_of(event)
         columns = JobColumns(Demand(nodes))
         columns.update(self._live_state.jobs)
         self._live_state.watchers = [columns.update]
-        knobs = Knobs().with_settings([f"{k}={v}" for k, v in event["knobs"].items()])
-        cluster = cluster_of(nodes, event["cluster"], event["budget_w"])
-        tuning = Tuning(self._tuners(event.get("tuners", ()), event.get("tuner_settings", ())))
-        self._decider = Decider(self._live_state, columns, cluster, event["policy"], knobs, tuning)
+        knobs = Knobs().with_settings([f"{k}={v}" for k, v in event.knobs.items()])
+        cluster = cluster_of(nodes, event.cluster, event.budget_w)
+        tuning = Tuning(self._tuners(event.tuners or (), event.tuner_settings or ()))
+        self._decider = Decider(self._live_state, columns, cluster, event.policy, knobs, tuning)
 
     def _absorb(self, up_to: int) -> None:
         """Fold the events up to this number into the live state."""
@@ -80,27 +80,27 @@ class Verifier:
         for seq, event in ready:
             self._live_state.absorb(seq, self._live_state.fold([event]), [event])
 
-    def _check(self, seq: int, event: Event) -> None:
+    def _check(self, event: Decided) -> None:
         if self._decider is None:
-            why = f"decision {event['number']} comes before any control plane began"
+            why = f"decision {event.number} comes before any control plane began"
             raise BadInput(f"the journal is damaged ({why})", "restore a backup")
-        self._absorb(int(event["seen"]))
-        first = len(self._waiting) - int(event["own"])
+        self._absorb(event.seen)
+        first = len(self._waiting) - event.own
         unrecorded = [waiting for _seq, waiting in self._waiting[first:]]
         changes = self._live_state.fold(unrecorded)
-        view, ids = self._decider.view_with(changes, self._decider.most)
-        now_us, is_round = int(event["time_us"]), bool(event["is_round"])
-        snapshot, plan, digest = self._decider.make(view, ids, now_us, is_round)
+        down = self._live_state.down_after(unrecorded)
+        view, ids = self._decider.view_with(changes, self._decider.most, down)
+        snapshot, plan, digest = self._decider.make(view, ids, event.time_us, event.is_round)
         self.verdict.decisions += 1
-        self.verdict.actions += len(event["plan"]) + len(event.get("adjusted", ()))
-        if digest != event["digest"]:
-            self.verdict.differing.append((int(event["number"]), "what it saw"))
-        elif plan != _plain(event["plan"]):
-            self.verdict.differing.append((int(event["number"]), "its plan"))
-        elif "adjusted" in event:
-            outlook = outlook_from_json(event["forecast"])
-            if self._decider.adjust(snapshot, ids, outlook) != _plain(event["adjusted"]):
-                self.verdict.differing.append((int(event["number"]), "what tuners made of it"))
+        self.verdict.actions += len(event.plan) + len(event.adjusted or ())
+        if digest != event.digest:
+            self.verdict.differing.append((event.number, "what it saw"))
+        elif plan != _plain(event.plan):
+            self.verdict.differing.append((event.number, "its plan"))
+        elif event.adjusted is not None:
+            outlook = outlook_from_json(event.forecast)
+            if self._decider.adjust(snapshot, ids, outlook) != _plain(event.adjusted):
+                self.verdict.differing.append((event.number, "what tuners made of it"))
 
 
 def _plain(plan: Any) -> Any:

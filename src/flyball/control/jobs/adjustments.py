@@ -18,9 +18,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from flyball.core.events import Capped, Checkpointed, Resized
 from flyball.core.job_facts import SizeChange, scaling_of
 from flyball.core.jobs import Job, JobState, Row
-from flyball.core.live import Cap, Checkpoint, Event, EventKind, Resize
+from flyball.core.live import Cap, Checkpoint, Resize
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 
 TUNED = "tuned"
@@ -90,33 +91,32 @@ def orders_of(job: Job) -> Iterator[Resize | Cap | Checkpoint]:
         return
     token, orders = (job.id, job.attempt), about["orders"]
     if about.get("moves") == job.attempt:
-        yield Resize(*token, orders[EventKind.RESIZED], job.rows)
-    if EventKind.CAPPED in orders:
-        yield Cap(*token, orders[EventKind.CAPPED], about["share"], job.rows)
+        yield Resize(*token, orders[Resized.kind], job.rows)
+    if Capped.kind in orders:
+        yield Cap(*token, orders[Capped.kind], about["share"], job.rows)
     if about.get("saves") == job.attempt:
-        yield Checkpoint(*token, orders[EventKind.CHECKPOINTED])
+        yield Checkpoint(*token, orders[Checkpointed.kind])
 
 
 # How each kind of event changes a job ------------------------------------------------
 
 
-def resized(job: Job, event: Event) -> Job:
+def resized(job: Job, event: Resized) -> Job:
     """Change the devices at once (with rows), or the size from the next start on (without)."""
-    if event["attempt"] != job.attempt:
+    if event.attempt != job.attempt:
         return job
-    devices = int(event["devices"])
     before = held_devices(job) or size_of(job)
-    if not event["rows"]:
-        change = {"devices": devices, "wants": event.get("wants", [])}
-        return _logged(job, event, before, devices, change)
+    if not event.rows:
+        change = {"devices": event.devices, "wants": event.wants or []}
+        return _logged(job, event, before, event.devices, change)
     if job.state != JobState.RUNNING:
         return job
-    time_us = int(event["time_us"])
-    used_us = max(0, time_us - held_since_us(job)) * device_milli(job) / MILLI_PER_DEVICE
-    rows = tuple(Row(int(node), int(mask)) for node, mask in event["rows"])
+    held_us = max(0, event.time_us - held_since_us(job))
+    used_us = held_us * device_milli(job) / MILLI_PER_DEVICE
+    rows = tuple(Row(int(node), int(mask)) for node, mask in event.rows)
     job = replace(job, rows=rows, service_us=job.service_us + used_us)
-    change = {"devices": devices, "since_us": time_us, "moves": job.attempt}
-    return _logged(job, event, before, devices, change)
+    change = {"devices": event.devices, "since_us": event.time_us, "moves": job.attempt}
+    return _logged(job, event, before, event.devices, change)
 
 
 def placed(job: Job) -> Job:
@@ -127,33 +127,41 @@ def placed(job: Job) -> Job:
     return replace(job, values={**job.values, TUNED: {**about, "wants": []}})
 
 
-def capped(job: Job, event: Event) -> Job:
+def capped(job: Job, event: Capped) -> Job:
     """Change the cap; it also holds for later attempts."""
-    if event["attempt"] != job.attempt:
+    if event.attempt != job.attempt:
         return job
-    share = float(event["share"])
+    share = float(event.share)
     return _logged(job, event, share_of(job), share, {"share": share})
 
 
-def checkpointed(job: Job, event: Event) -> Job:
+def checkpointed(job: Job, event: Checkpointed) -> Job:
     """Note that it was ordered to save a checkpoint."""
-    if event["attempt"] != job.attempt or job.state != JobState.RUNNING:
+    if event.attempt != job.attempt or job.state != JobState.RUNNING:
         return job
     return _logged(job, event, None, None, {"saves": job.attempt})
 
 
-def _logged(job: Job, event: Event, before: Any, after: Any, change: dict[str, Any]) -> Job:
+def _logged(
+    job: Job,
+    event: Resized | Capped | Checkpointed,
+    before: Any,
+    after: Any,
+    change: dict[str, Any],
+) -> Job:
     """Number the order and append it to the log."""
     about = job.values.get(TUNED, {"sequence": 0, "orders": {}, "log": []})
-    sequence, kind = about["sequence"] + 1, str(event["kind"])
+    sequence = about["sequence"] + 1
+    gain = None if isinstance(event, Checkpointed) else event.gain
+    stated = {"reason": event.reason, "gain": gain, "who": event.who}
     entry = {
-        "time": int(event["time_us"]) / US_PER_S,
-        "what": kind,
+        "time": event.time_us / US_PER_S,
+        "what": event.kind,
         "before": before,
         "after": after,
-        **{name: event[name] for name in ("reason", "gain", "who") if event.get(name)},
+        **{name: value for name, value in stated.items() if value},
     }
-    orders = {**about["orders"], kind: sequence}
+    orders = {**about["orders"], event.kind: sequence}
     log = [*about["log"], entry][-KEPT:]
     tuned = {**about, **change, "sequence": sequence, "orders": orders, "log": log}
     return replace(job, values={**job.values, TUNED: tuned})
@@ -170,12 +178,12 @@ def _last_size_change(job: Job) -> SizeChange | None:
     if not (running and job.spec.elastic and TUNED in job.values):
         return None
     log, began_s = job.values[TUNED]["log"], job.started_us / US_PER_S
-    resizes = [entry for entry in log if entry["what"] == EventKind.RESIZED]
+    resizes = [entry for entry in log if entry["what"] == Resized.kind]
     resizes = [entry for entry in resizes if entry["time"] > began_s]
     if not resizes or not resizes[-1]["before"] or resizes[-1]["before"] == resizes[-1]["after"]:
         return None
     last = resizes[-1]
     before_s = resizes[-2]["time"] if len(resizes) > 1 else began_s
-    if any(entry["what"] == EventKind.CAPPED and entry["time"] > before_s for entry in log):
+    if any(entry["what"] == Capped.kind and entry["time"] > before_s for entry in log):
         return None
     return SizeChange(job, before_s, int(last["before"]), float(last["time"]), int(last["after"]))

@@ -12,7 +12,7 @@ CODES = {state: code for code, state in enumerate(STATES)}
 INITIAL_SIZE = 1024
 
 
-class Ended(Mapping[int, JobState]):
+class FinalStates(Mapping[int, JobState]):
     """Maps job ids to final states. Ids are consecutive, so they serve as indices."""
 
     def __init__(self, pairs: Iterable[tuple[int, JobState]] = ()) -> None:

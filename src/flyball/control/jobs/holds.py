@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flyball.core.errors import Conflict
+from flyball.core.events import Event, Held, Released
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import Event, EventKind
 from flyball.core.units import US_PER_S, to_us
 
 if TYPE_CHECKING:
@@ -70,16 +70,16 @@ def submitted(job: Job) -> Job:
     return _with(job, held) if held else job
 
 
-def held(job: Job, event: Event) -> Job:
+def held(job: Job, event: Held) -> Job:
     """Hold a pending job."""
     if job.state != JobState.PENDING:
         return job
-    return _with(job, {**job.values.get(HELD, {}), "by": str(event.get("by", ""))})
+    return _with(job, {**job.values.get(HELD, {}), "by": event.by})
 
 
-def released(job: Job, event: Event) -> Job:
+def released(job: Job, event: Released) -> Job:
     """Release it: a user did, or its time to begin has come."""
-    gone = "until_us" if event.get("why") == "begin" else "by"
+    gone = "until_us" if event.why == "begin" else "by"
     left = {name: value for name, value in job.values.get(HELD, {}).items() if name != gone}
     return _with(job, left)
 
@@ -105,20 +105,18 @@ class Holds:
             state = job.state if job else self._live_state.ended.get(jobs[0], "gone")
             remedy = f"flyball cancel {jobs[0]} ends it" if job else "see flyball queue"
             raise Conflict(f"job {jobs[0]} is {state}: only a waiting job can be held", remedy)
-        return self._record(EventKind.HELD, waiting, {"by": by, "who": who})
+        now_us = self._now_us()
+        return self._record([Held(now_us, job.id, by, who) for job in waiting])
 
     def release(self, jobs: Sequence[int], who: str) -> list[int]:
         """Let held jobs start as soon as they can; return the ids of those that were held."""
         kept = [job for job in self._active(jobs) if holder(job) is not None]
-        return self._record(EventKind.RELEASED, kept, {"why": "release", "who": who})
+        now_us = self._now_us()
+        return self._record([Released(now_us, job.id, "release", who) for job in kept])
 
     def due(self, jobs: Iterable[Job], now_us: int) -> list[Event]:
         """Return the releases of jobs whose time to begin has come, for the next decision."""
-        return [
-            {"kind": EventKind.RELEASED, "time_us": now_us, "job": job.id, "why": "begin"}
-            for job in jobs
-            if 0 < begins_us(job) <= now_us
-        ]
+        return [Released(now_us, job.id, "begin") for job in jobs if 0 < begins_us(job) <= now_us]
 
     def _active(self, jobs: Sequence[int]) -> list[Job]:
         with self._live_state.lock:
@@ -126,9 +124,8 @@ class Holds:
                 self._live_state.jobs[job_id] for job_id in jobs if job_id in self._live_state.jobs
             ]
 
-    def _record(self, kind: EventKind, jobs: Sequence[Job], more: dict[str, str]) -> list[int]:
-        now_us = self._now_us()
-        events = [{"kind": kind, "time_us": now_us, "job": job.id, **more} for job in jobs]
+    def _record(self, events: Sequence[Held | Released]) -> list[int]:
+        """Record events; return the ids of their jobs."""
         if events:
             self._journal.append(events).wait()
-        return [job.id for job in jobs]
+        return [event.job for event in events]

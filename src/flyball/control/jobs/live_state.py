@@ -14,21 +14,38 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from flyball.control.jobs import adjustments, holds, scaling, usage
-from flyball.control.jobs.ended import Ended
+from flyball.control.jobs.ended import FinalStates
+from flyball.core.events import (
+    AttemptEvent,
+    CancelRequested,
+    Capped,
+    Checkpointed,
+    Ended,
+    Event,
+    Held,
+    Intended,
+    JobEvent,
+    NodeChanged,
+    Predicted,
+    Released,
+    Requeued,
+    Resized,
+    Scaled,
+    Started,
+    Stopping,
+    Submitted,
+)
 from flyball.core.jobs import Job, JobSpec, JobState, Row
-from flyball.core.live import Event, EventKind
 from flyball.core.units import MILLI_PER_DEVICE
 
 Changes = Mapping[int, Job]
 PREDICTION = "predicted_s"
 """Key in a job's values: (number of like jobs that ended, *quantiles of its run time, seconds)."""
-WISHES = (
-    *(EventKind.SUBMITTED, EventKind.CANCEL, EventKind.NODE, EventKind.PREDICTED),
-    *(EventKind.RESIZED, EventKind.HELD, EventKind.RELEASED),
-)
-"""Kinds of events that call for a new decision."""
+WISHES = {Submitted, CancelRequested, NodeChanged, Predicted, Resized, Held, Released}
+"""Events that call for a new decision."""
 
 
 class LiveState:
@@ -49,7 +66,7 @@ class LiveState:
         self.seq = 0
         self.wishes = 0
         self.jobs: dict[int, Job] = {}
-        self.ended = Ended()
+        self.ended = FinalStates()
         self.busy: dict[int, Job] = {}
         self.down: set[int] = set()
         self.watchers: list[Callable[[Changes], None]] = []
@@ -62,7 +79,7 @@ class LiveState:
             self.seq = seq
             self.jobs = {job.id: job for job in active}
             self.busy = {job.id: job for job in self.jobs.values() if not _is_pending(job)}
-            self.ended = Ended(ended)
+            self.ended = FinalStates(ended)
             self.down = set(down)
             for watcher in self.watchers:
                 watcher(self.jobs)
@@ -75,29 +92,32 @@ class LiveState:
         """Return the jobs that these events change, as they are afterwards."""
         changed: dict[int, Job] = {}
         for event in events:
-            kind = event["kind"]
-            if kind == EventKind.SUBMITTED:
-                job_id = int(event["job"])
+            if isinstance(event, Submitted):
+                job_id = event.job
                 exists = job_id in changed or job_id in self.jobs or job_id in self.ended
                 if not exists:
                     changed[job_id] = _submitted(event)
-                continue
-            if kind == EventKind.PREDICTED:
+            elif isinstance(event, Predicted):
                 changed |= self._predicted(event, changed)
-                continue
-            apply = FOLDS.get(kind)
-            if apply is None:
-                continue
-            job_id = int(event["job"])
-            job = changed.get(job_id) or self.jobs.get(job_id)
-            if job is not None and not job.state.final:
-                changed[job_id] = apply(job, event)
+            elif isinstance(event, JobEvent) and (apply := FOLDS.get(type(event))):
+                job = changed.get(event.job) or self.jobs.get(event.job)
+                if job is not None and not job.state.final:
+                    changed[event.job] = apply(job, event)
         return changed
 
-    def _predicted(self, event: Event, changed: Changes) -> dict[int, Job]:
+    def down_after(self, events: Sequence[Event]) -> set[int]:
+        """Return the nodes that are down after these events."""
+        down = set(self.down)
+        for event in events:
+            if isinstance(event, NodeChanged):
+                (down.discard if event.up else down.add)(event.node)
+        return down
+
+    def _predicted(self, event: Predicted, changed: Changes) -> dict[int, Job]:
         """Return the active jobs of a prediction, with its values."""
         predicted = {}
-        for job_id, *run in event["runs"]:
+        for number, *run in event.runs:
+            job_id = int(number)
             job = changed.get(job_id) or self.jobs.get(job_id)
             if job is not None and not job.state.final:
                 predicted[job_id] = replace(job, values={**job.values, PREDICTION: run})
@@ -123,10 +143,8 @@ class LiveState:
                     self.ended[job.id] = job.state
                 else:
                     self.jobs[job.id] = job
-            for event in events:
-                self.wishes += event["kind"] in WISHES
-                if event["kind"] == EventKind.NODE:
-                    (self.down.discard if event["up"] else self.down.add)(int(event["node"]))
+            self.wishes += sum(type(event) in WISHES for event in events)
+            self.down = self.down_after(events)
             for watcher in self.watchers:
                 watcher(changes)
 
@@ -138,99 +156,97 @@ def _is_pending(job: Job) -> bool:
 # How each kind of event changes a job ----------------------------------------------
 
 
-def _submitted(event: Event) -> Job:
+def _submitted(event: Submitted) -> Job:
     # Submissions were checked before; a history may hold fields of a newer version.
-    spec = JobSpec.of(event["spec"], ignore_unknown=True)
-    return holds.submitted(Job.submitted(int(event["job"]), spec, int(event["time_us"])))
+    spec = JobSpec.of(event.spec, ignore_unknown=True)
+    return holds.submitted(Job.submitted(event.job, spec, event.time_us))
 
 
-def _intended(job: Job, event: Event) -> Job:
-    if job.state != JobState.PENDING or event["attempt"] != job.attempt + 1:
+def _intended(job: Job, event: Intended) -> Job:
+    if job.state != JobState.PENDING or event.attempt != job.attempt + 1:
         return job
     if holds.is_held(job):  # held after the decision; a later decision starts it
         return job
-    rows = tuple(Row(int(node), int(mask)) for node, mask in event["rows"])
+    rows = tuple(Row(int(node), int(mask)) for node, mask in event.rows)
     return replace(
         adjustments.placed(job),
         state=JobState.RUNNING,
         attempt=job.attempt + 1,
         rows=rows,
-        since_us=int(event["time_us"]),
+        since_us=event.time_us,
         started_us=0,
         stopping="",
         reason="",
     )
 
 
-def _is_current(job: Job, event: Event) -> bool:
-    return bool(job.state != JobState.PENDING and event["attempt"] == job.attempt)
+def _is_current(job: Job, event: AttemptEvent) -> bool:
+    return job.state != JobState.PENDING and event.attempt == job.attempt
 
 
-def _started(job: Job, event: Event) -> Job:
+def _started(job: Job, event: Started) -> Job:
     if not _is_current(job, event) or job.started_us:
         return job
-    began = int(event["began_us"])
-    return replace(job, started_us=began, first_start_us=job.first_start_us or began)
+    first_us = job.first_start_us or event.began_us
+    return replace(job, started_us=event.began_us, first_start_us=first_us)
 
 
-def _stopping(job: Job, event: Event) -> Job:
+def _stopping(job: Job, event: Stopping) -> Job:
     if not _is_current(job, event) or job.stopping == "cancel":
         return job
-    return replace(job, state=JobState.COMPLETING, stopping=str(event["why"]))
+    return replace(job, state=JobState.COMPLETING, stopping=event.why)
 
 
-def _cancel(job: Job, event: Event) -> Job:
-    reason = str(event.get("reason", ""))
+def _cancel(job: Job, event: CancelRequested) -> Job:
+    reason = event.reason or ""
     if job.state == JobState.PENDING:
-        end_us = int(event["time_us"])
-        return replace(job, state=JobState.CANCELLED, end_us=end_us, reason=reason)
+        return replace(job, state=JobState.CANCELLED, end_us=event.time_us, reason=reason)
     return replace(job, state=JobState.COMPLETING, stopping="cancel", reason=reason)
 
 
-def _ended(job: Job, event: Event) -> Job:
+def _ended(job: Job, event: Ended) -> Job:
     if not _is_current(job, event):
         return job
     over = _over(job, event)
-    state, reason = JobState(event["state"]), str(event.get("reason", ""))
-    return replace(over, state=state, end_us=int(event["over_us"]), reason=reason or job.reason)
+    state, reason = JobState(event.state), event.reason or job.reason
+    return replace(over, state=state, end_us=event.over_us, reason=reason)
 
 
-def _requeued(job: Job, event: Event) -> Job:
+def _requeued(job: Job, event: Requeued) -> Job:
     if not _is_current(job, event):
         return job
     over = _over(job, event)
-    why = str(event["why"])
     return replace(
         over,
         state=JobState.PENDING,
-        since_us=int(event["over_us"]),
+        since_us=event.over_us,
         stopping="",
         started_us=0,
-        reason=f"requeued-{why}",
-        preemptions=job.preemptions + (why == "preempt"),
-        failures=job.failures + (why == "lost"),
+        reason=f"requeued-{event.why}",
+        preemptions=job.preemptions + (event.why == "preempt"),
+        failures=job.failures + (event.why == "lost"),
     )
 
 
-def _over(job: Job, event: Event) -> Job:
+def _over(job: Job, event: Ended | Requeued) -> Job:
     """End the attempt: free its devices and add up what it used."""
-    held_us = max(0, int(event["over_us"]) - adjustments.held_since_us(job))
+    held_us = max(0, event.over_us - adjustments.held_since_us(job))
     used_us = held_us * adjustments.device_milli(job) / MILLI_PER_DEVICE
-    values = usage.add_attempt(job, int(event["over_us"]), event.get("values", {}))
+    values = usage.add_attempt(job, event.over_us, event.values or {})
     return replace(job, rows=(), service_us=job.service_us + used_us, values=values)
 
 
-FOLDS: dict[str, Callable[[Job, Event], Job]] = {
-    EventKind.INTENDED: _intended,
-    EventKind.STARTED: _started,
-    EventKind.STOPPING: _stopping,
-    EventKind.CANCEL: _cancel,
-    EventKind.ENDED: _ended,
-    EventKind.REQUEUED: _requeued,
-    EventKind.HELD: holds.held,
-    EventKind.RELEASED: holds.released,
-    EventKind.RESIZED: adjustments.resized,
-    EventKind.CAPPED: adjustments.capped,
-    EventKind.SCALED: scaling.scaled,
-    EventKind.CHECKPOINTED: adjustments.checkpointed,
+FOLDS: dict[type[JobEvent], Callable[[Job, Any], Job]] = {
+    Intended: _intended,
+    Started: _started,
+    Stopping: _stopping,
+    CancelRequested: _cancel,
+    Ended: _ended,
+    Requeued: _requeued,
+    Held: holds.held,
+    Released: holds.released,
+    Resized: adjustments.resized,
+    Capped: adjustments.capped,
+    Scaled: scaling.scaled,
+    Checkpointed: adjustments.checkpointed,
 }

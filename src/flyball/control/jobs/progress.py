@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from flyball.control.jobs.live_state import LiveState
-from flyball.control.jobs.reports_to_events import events_of
+from flyball.control.jobs.reports_to_events import AttemptReported, events_of
+from flyball.core.events import Event, Notified, Reported, Started
 from flyball.core.jobs import Job
-from flyball.core.live import Event, EventKind, Report
+from flyball.core.live import Report
 from flyball.core.units import US_PER_S
 
 PROGRESS = "progress"
@@ -92,26 +93,26 @@ class Progress:
 
     def understood(
         self, reports: Sequence[Report], jobs: dict[int, Job], now_us: int
-    ) -> list[Event]:
+    ) -> list[AttemptReported]:
         """Turn reports into events; an end carries the job's latest reported values."""
         events = events_of(reports, jobs, now_us)
         if events:
             self._poll_agent()
         return [self._with_progress(event) for event in events]
 
-    def _with_progress(self, event: Event) -> Event:
-        values = self._reported.get(event["job"])
-        if not values or event["kind"] not in (EventKind.ENDED, EventKind.REQUEUED):
+    def _with_progress(self, event: AttemptReported) -> AttemptReported:
+        values = self._reported.get(event.job)
+        if not values or isinstance(event, Started):
             return event
-        return {**event, "values": {**event.get("values", {}), PROGRESS: values}}
+        return replace(event, values={**(event.values or {}), PROGRESS: values})
 
     def fold(self, events: Sequence[Event]) -> dict[int, Job]:
         """Fold events into jobs: the live state's fold, and reports that arrive after an end."""
         changes = self._live_state.fold(events)
         for event in events:
-            if event["kind"] == EventKind.REPORTED and event["job"] in self._ended:
-                _since_us, job = self._ended[event["job"]]
-                changes[job.id] = replace(job, values={**job.values, PROGRESS: event["values"]})
+            if isinstance(event, Reported) and event.job in self._ended:
+                _since_us, job = self._ended[event.job]
+                changes[job.id] = replace(job, values={**job.values, PROGRESS: event.values})
         return changes
 
     def settle(self, events: Sequence[Event], changes: Mapping[int, Job]) -> dict[int, Job]:
@@ -121,10 +122,10 @@ class Progress:
             if job.state.final:
                 since_us, _before = self._ended.get(job.id, (now_us, job))
                 self._ended[job.id] = since_us, job
-        late = {event["job"] for event in events if event["kind"] == EventKind.REPORTED}
+        late = {event.job for event in events if isinstance(event, Reported)}
         for id_ in late:
             self._forget(id_)
-        after = late | {event["job"] for event in events if event["kind"] == EventKind.NOTIFIED}
+        after = late | {event.job for event in events if isinstance(event, Notified)}
         return {id_: job for id_, job in changes.items() if id_ not in after}
 
     def late(self) -> list[Event]:
@@ -142,8 +143,7 @@ class Progress:
                 break  # all that follow ended later
             values = self._reported.get(job.id)
             if values and values != job.values.get(PROGRESS):
-                about = {"kind": EventKind.REPORTED, "time_us": now_us, "job": job.id}
-                events.append({**about, "values": values})
+                events.append(Reported(now_us, job.id, values))
             else:
                 self._forget(job.id)
         return events

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from flyball.core.events import Ended, Requeued, Started
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import Event, EventKind, Report
+from flyball.core.live import Report
 
 MAX_LOST = 10
 """Maximum number of times a job is requeued because its supervisor was lost."""
@@ -20,7 +21,12 @@ STATE_OF_CAUSE = {
 """Final state for each cause of an end other than an exit or a stop."""
 
 
-def events_of(reports: Iterable[Report], jobs: dict[int, Job], now_us: int) -> list[Event]:
+AttemptReported = Started | Ended | Requeued
+
+
+def events_of(
+    reports: Iterable[Report], jobs: dict[int, Job], now_us: int
+) -> list[AttemptReported]:
     """Return the events that reports cause; reports that add nothing new cause none."""
     events = []
     for report in reports:
@@ -33,41 +39,36 @@ def events_of(reports: Iterable[Report], jobs: dict[int, Job], now_us: int) -> l
     return events
 
 
-def _event_of(report: Report, job: Job, now_us: int) -> Event | None:
-    about = {"time_us": now_us, "job": job.id, "attempt": job.attempt}
+def _event_of(report: Report, job: Job, now_us: int) -> AttemptReported | None:
+    about = now_us, job.id, job.attempt
     if report.what == "started":
         if job.started_us:
             return None
-        began = {"began_us": report.time_us, "pid": report.values.get("pid", 0)}
-        return {"kind": EventKind.STARTED, **about, **began}
-    about["over_us"] = max(report.time_us, job.started_us or job.since_us)
+        return Started(*about, report.time_us, report.values.get("pid", 0))
+    over_us = max(report.time_us, job.started_us or job.since_us)
     values = dict(report.values)
     if report.what == "ended":
-        return {**about, **_end(job, values), "values": values}
+        return _end(job, now_us, over_us, values)
     if job.stopping == "cancel":
-        return {"kind": EventKind.ENDED, **about, "state": JobState.CANCELLED, "values": values}
+        return Ended(*about, over_us, JobState.CANCELLED, values=values)
     if report.what == "void":
-        return {"kind": EventKind.REQUEUED, **about, "why": "void"}
+        return Requeued(*about, over_us, "void")
     if job.spec.requeue and job.failures < MAX_LOST:
-        return {"kind": EventKind.REQUEUED, **about, "why": "lost"}
-    reason = "supervisor-lost"
-    return {"kind": EventKind.ENDED, **about, "state": JobState.NODE_FAIL, "reason": reason}
+        return Requeued(*about, over_us, "lost")
+    return Ended(*about, over_us, JobState.NODE_FAIL, "supervisor-lost")
 
 
-def _end(job: Job, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the event fields for an end that the supervisor recorded."""
+def _end(job: Job, now_us: int, over_us: int, values: dict[str, Any]) -> Ended | Requeued:
+    """Return the event of an end that the supervisor recorded."""
+    about = now_us, job.id, job.attempt, over_us
     why = str(values.get("why", "exit"))
     if why in STATE_OF_CAUSE:
-        return {
-            "kind": EventKind.ENDED,
-            "state": STATE_OF_CAUSE[why],
-            "reason": values.get("message", ""),
-        }
+        return Ended(*about, STATE_OF_CAUSE[why], values.get("message", ""), values)
     if why == "stopped" and job.stopping == "preempt":
-        return {"kind": EventKind.REQUEUED, "why": "preempt"}
+        return Requeued(*about, "preempt", values)
     if why == "stopped" and job.stopping == "cancel":
-        return {"kind": EventKind.ENDED, "state": JobState.CANCELLED}
+        return Ended(*about, JobState.CANCELLED, values=values)
     if values.get("exit_code") == 0 and not values.get("signal"):
-        return {"kind": EventKind.ENDED, "state": JobState.COMPLETED}
+        return Ended(*about, JobState.COMPLETED, values=values)
     reason = "stopped-from-outside" if why == "stopped" else ""
-    return {"kind": EventKind.ENDED, "state": JobState.FAILED, "reason": reason}
+    return Ended(*about, JobState.FAILED, reason, values)

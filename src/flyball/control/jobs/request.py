@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
 from flyball.core.errors import BadInput, Conflict, UnknownName
+from flyball.core.events import Opened
 from flyball.core.jobs import JobSpec, JobState, SpecValues
-from flyball.core.live import Event, LiveNode
+from flyball.core.live import LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us
 from flyball.core.workload import CLASS_LABELS
 from flyball.physics import catalogue, measured
@@ -162,16 +163,14 @@ def cores_per_device(cores: int) -> int:
     return -(-cores // MAX_DEVICES_PER_NODE)
 
 
-def nodes_of(opened: Event | None) -> list[LiveNode]:
+def nodes_of(opened: Opened) -> list[LiveNode]:
     """Return the nodes of a control plane, from its `opened` event.
 
     Raises:
-        BadInput: there is no such event, or it is damaged.
+        BadInput: the event is damaged.
     """
-    if opened is None:
-        raise BadInput("the journal is empty: no control plane has used it", "check the path")
     try:
-        return [_node_of(node) for node in opened["nodes"]]
+        return [_node_of(node) for node in opened.nodes]
     except (KeyError, TypeError, AttributeError) as error:
         why = f"the journal is damaged (nodes of an `opened` event: {error})"
         raise BadInput(why, "restore a backup: `flyball restore FILE`") from error

@@ -2,7 +2,7 @@
 
 A model whose step times were published is recognised by its name. For any other, the parallel part
 of a step (the part that devices share) is assumed until the job was measured at two sizes; the
-measurement is in the journal (`EventKind.SCALED`), so that a decision can be made again.
+measurement is in the journal (`core.events.Scaled`), so that a decision can be made again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from flyball.control.jobs.request import Demand
+from flyball.core.events import Scaled
 from flyball.core.job_facts import SCALING, scaling_of
 from flyball.core.jobs import Job
-from flyball.core.live import Event, EventKind
 from flyball.physics.goodput import AMDAHL_PREFIX, stated_part
 
 ASSUMED_PARALLEL = 0.9
@@ -22,19 +22,18 @@ PARALLEL_STEP = 0.05
 """Parallel parts are rounded to this, so that similar jobs stay in one group."""
 
 
-def scaled(job: Job, event: Event) -> Job:
+def scaled(job: Job, event: Scaled) -> Job:
     """Return the job with the scaling that was measured on it or on a similar job."""
-    measured = [float(event["parallel"]), int(event["changes"])]
+    measured = [float(event.parallel), event.changes]
     return replace(job, values={**job.values, SCALING: measured})
 
 
 def scaled_events(
     rows: Iterable[Sequence[float]], jobs: Mapping[int, Job], now_us: int
-) -> list[Event]:
+) -> list[Scaled]:
     """Return the journal's events for measured scalings of jobs that are still active."""
     return [
-        {"kind": EventKind.SCALED, "time_us": now_us, "job": int(job)}
-        | {"parallel": float(parallel), "changes": int(changes)}
+        Scaled(now_us, int(job), float(parallel), int(changes))
         for job, parallel, changes in rows
         if int(job) in jobs
     ]

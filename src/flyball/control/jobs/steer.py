@@ -12,7 +12,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flyball.control.ask.views import unit_of_job
@@ -24,8 +24,9 @@ from flyball.control.jobs.request import Demand
 from flyball.control.journal.store import Journal
 from flyball.core.cluster import Cluster
 from flyball.core.errors import BadInput, Conflict, FlyballError, Unavailable
+from flyball.core.events import Capped, Checkpointed, Event, Intended, Resized, Stopping
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import Event, EventKind, LiveNode
+from flyball.core.live import LiveNode
 
 if TYPE_CHECKING:
     from flyball.control.ask.queries import Queries
@@ -113,8 +114,12 @@ class Orders:
         """
         if not MIN_SHARE <= share <= 1.0:
             raise BadInput(f"a cap of {share:.0%}", f"from {MIN_SHARE:.0%} to 100%")
-        more = {"share": share}
-        return self._record(job, EventKind.CAPPED, more, {"cap": job, **more}, key, who)
+        asked = {"cap": job, "share": share}
+        if (answered := self._earlier_answer(key, asked)) is not None:
+            return answered
+        attempt = self._active(job).attempt
+        event = Capped(self._site.now_us(), job, attempt, share, ORDERED, who=who)
+        return self._record(event, {"id": job, "share": share}, asked, key)
 
     def checkpoint(self, job: int, key: str, who: str) -> dict[str, Any]:
         """Order a running job to save a checkpoint.
@@ -129,17 +134,12 @@ class Orders:
         current = self._active(job)
         if current.state != JobState.RUNNING:
             raise BadInput(f"job {current.label} is {current.state}: there is nothing to save")
-        return self._record(job, EventKind.CHECKPOINTED, {}, asked, key, who)
+        event = Checkpointed(self._site.now_us(), job, current.attempt, ORDERED, who)
+        return self._record(event, {"id": job}, asked, key)
 
-    def _record(
-        self, job: int, kind: EventKind, more: dict[str, Any], asked: Any, key: str, who: str
-    ) -> dict[str, Any]:
-        if (answered := self._earlier_answer(key, asked)) is not None:
-            return answered
-        current = self._active(job)
-        about = {"kind": kind, "time_us": self._site.now_us(), "job": job}
-        event = {**about, "attempt": current.attempt, "reason": ORDERED, "who": who, **more}
-        answer = {"id": job, **more, "print": _fingerprint(asked)}
+    def _record(self, event: Event, reply: dict[str, Any], asked: Any, key: str) -> dict[str, Any]:
+        """Record an order that is carried out at once; return the reply, or that of its key."""
+        answer = {**reply, "print": _fingerprint(asked)}
         ticket = self._site.journal.append([event], key, answer if key else None)
         ticket.wait()
         self._site.wake()
@@ -214,11 +214,11 @@ class Orders:
         taken: dict[int, int] = {}
         for number, order in orders.items():
             try:
-                resized = self._resized(order, now_us, taken)
+                resized = self._resized(number, order, now_us, taken)
             except FlyballError as error:
                 _fail(order, error)
                 continue
-            events += [{**event, "order": number} for event in resized]
+            events += resized
         return events
 
     def moved(self, now_us: int, unrecorded: Sequence[Event]) -> list[Event]:
@@ -235,14 +235,13 @@ class Orders:
                 return []
             busy = {**live_state.busy, **changes}.values()
             held = HeldDevices([(row.node, row.mask) for job in busy for row in job.rows])
-            down = set(live_state.down)
+            down = live_state.down_after(unrecorded)
         events: list[Event] = []
         for job in waiting:
             rows = resume_rows(job)
             if held.free(rows) and not any(node in down for node, _mask in rows):
                 held.take(rows)
-                about = {"time_us": now_us, "job": job.id, "attempt": job.attempt + 1}
-                events.append({"kind": EventKind.INTENDED, **about, "rows": rows, "decision": 0})
+                events.append(Intended.next_attempt(job, now_us, rows, decision=0))
         return events
 
     def settle(self, events: Sequence[Event]) -> None:
@@ -252,23 +251,25 @@ class Orders:
         cycle has begun and would apply them twice.
         """
         for event in events:
+            if not isinstance(event, Resized) or event.order is None:
+                continue
             with self._lock:
-                order = self._pending.pop(event.get("order", 0), None)
+                order = self._pending.pop(event.order, None)
             if order is not None and not order.done.done():
                 order.done.set_result(None)
 
-    def _resized(self, order: SizeOrder, now_us: int, taken: dict[int, int]) -> list[Event]:
+    def _resized(
+        self, number: int, order: SizeOrder, now_us: int, taken: dict[int, int]
+    ) -> list[Event]:
         job = self._check_size(order.job, order.devices)
-        about = {"time_us": now_us, "job": job.id, "attempt": job.attempt}
-        event: Event = {
-            "kind": EventKind.RESIZED, **about, "devices": order.devices, "reason": ORDERED,
-            "who": order.who, "rows": [],
-        }  # fmt: skip
+        event = Resized(
+            now_us, job.id, job.attempt, order.devices, (), ORDERED, who=order.who, order=number
+        )
         if not job.rows:
             return [event]
         if not self._site.columns.in_place or len(job.rows) > 1:
-            return [event, {"kind": EventKind.STOPPING, **about, "why": "preempt"}]
-        return [{**event, "rows": self._choose_rows(job, order.devices, taken)}]
+            return [event, replace(Stopping.preempt(job, now_us), order=number)]
+        return [replace(event, rows=self._choose_rows(job, order.devices, taken))]
 
     def _choose_rows(self, job: Job, devices: int, taken: dict[int, int]) -> list[list[int]]:
         """Choose devices of the job's node: those it holds first, then free ones.

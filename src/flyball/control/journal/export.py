@@ -10,8 +10,8 @@ import numpy as np
 from flyball.control.jobs.request import Demand, DeviceRequest, nodes_of
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
+from flyball.core.events import Opened
 from flyball.core.jobs import Job, JobSpec, JobState
-from flyball.core.live import Event
 from flyball.core.units import MILLI_PER_DEVICE, to_s, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
 from flyball.twin.inputs.traces.job_rows import monday_before
@@ -94,11 +94,11 @@ def ran_us(job: Job, ask: DeviceRequest) -> float:
     return float(max(0, job.end_us - (job.started_us or job.since_us)))
 
 
-def demand_of(opened: Event | None) -> Demand:
+def demand_of(opened: Opened) -> Demand:
     """Return the translation of requests for the nodes of an `opened` event.
 
     Raises:
-        BadInput: there is no such event.
+        BadInput: the event is damaged.
     """
     return Demand(nodes_of(opened))
 

@@ -9,17 +9,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from flyball.control.journal import sql
 from flyball.control.journal.migrations import upgrade
-from flyball.control.journal.schema import BadRow
+from flyball.control.journal.schema import BadRow, Recorded, numbered_event
 from flyball.control.journal.sql import JobQuery, Last, Page
 from flyball.control.journal.sqlite import back_up, open_engine, path_of, quick_check
 from flyball.control.journal.tickets import JournalUnavailable
 from flyball.core.errors import BadInput, FlyballError
+from flyball.core.events import Event, Opened
 from flyball.core.jobs import Job, JobState
-from flyball.core.live import Event, EventKind, LiveNode
+from flyball.core.live import LiveNode
 
 T = TypeVar("T")
 
@@ -102,11 +104,38 @@ class History:
             kinds: only these kinds, all if empty.
             job: only events about this job, 0 = all events.
         """
+
+        def read(connection: Connection) -> list[tuple[int, Event]]:
+            records = sql.read_events(connection, after, limit, kinds, job)
+            return [numbered_event(recorded) for recorded in records]
+
+        return self._read(read)
+
+    def records(
+        self, after: int = 0, limit: int = 1000, kinds: Sequence[str] = (), job: int = 0
+    ) -> list[Recorded]:
+        """Return the same events as they were recorded, with fields of newer versions."""
         return self._read(sql.read_events, after, limit, kinds, job)
 
-    def decisions(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Event]]:
-        """Return decisions with a `number` above `after`, as events with their seq."""
+    def decisions(self, after: int = 0, limit: int = 1000) -> list[Recorded]:
+        """Return decisions with a `number` above `after` as they were recorded, with their seq."""
         return self._read(sql.read_decisions, after, limit)
+
+    def last_opened(self) -> tuple[int, Opened]:
+        """Return the event with which the last control plane began, and its number.
+
+        Raises:
+            BadInput: there was no control plane.
+        """
+
+        def read(connection: Connection) -> tuple[int, Event] | None:
+            recorded = sql.last_event(connection, Opened.kind)
+            return numbered_event(recorded) if recorded else None
+
+        seq, event = self._read(read) or (0, None)
+        if not isinstance(event, Opened):
+            raise BadInput("the journal is empty: no control plane has used it", "check the path")
+        return seq, event
 
     def answer(self, key: str) -> sql.Answer | None:
         """Return what was stored under a key: (value, seq); None if the key was never used."""
@@ -127,7 +156,7 @@ class History:
         from flyball.control.journal.export import demand_of, to_workload
         from flyball.twin.inputs.traces.journal_write import write
 
-        demand = demand_of(self._read(sql.last_event, EventKind.OPENED))
+        demand = demand_of(self.last_opened()[1])
         notes: list[str] = []
         write(to_workload(self.every_job(), demand.device, demand.of, notes), path)
         return notes
@@ -140,7 +169,7 @@ class History:
         """
         from flyball.control.jobs.request import nodes_of
 
-        return nodes_of(self._read(sql.last_event, EventKind.OPENED))
+        return nodes_of(self.last_opened()[1])
 
     def every_job(self) -> Iterator[Job]:
         """Yield all jobs, newest first, read page by page."""

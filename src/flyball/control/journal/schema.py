@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 
 from flyball.core.errors import BadInput
+from flyball.core.events import Decided, Event, Submitted, event_of
 from flyball.core.jobs import DEFAULTS, Job, JobSpec, JobState, Row, SpecValues
-from flyball.core.live import Event, EventKind
 
 # Tables ----------------------------------------------------------------------------
 
@@ -109,8 +109,10 @@ meta = Table(
 # Rows ------------------------------------------------------------------------------
 
 encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-EVENT_COLUMNS = {"kind", "time_us", "job", "attempt"}
-DECISION_COLUMNS = {"kind", "time_us", "number", "seen", "digest"}
+EVENT_COLUMNS = ("time_us", "kind", "job", "attempt")
+DECISION_COLUMNS = ("number", "time_us", "seen", "digest")
+Recorded = tuple[int, dict[str, Any]]
+"""The number of an event, and the event as recorded (`Event.as_dict`)."""
 
 
 def event_row(event: Event) -> dict[str, Any]:
@@ -118,19 +120,14 @@ def event_row(event: Event) -> dict[str, Any]:
 
     A submission's row also has the text of its spec, for the row of the job.
     """
-    if event["kind"] == EventKind.DECIDED:
-        rest = {name: value for name, value in event.items() if name not in DECISION_COLUMNS}
-        row = {name: event[name] for name in ("number", "time_us", "seen", "digest")}
-        row["actions"] = len(event["plan"])
+    rest = event.as_dict()
+    if isinstance(event, Decided):
+        del rest["kind"]
+        row = {name: rest.pop(name) for name in DECISION_COLUMNS}
+        row["actions"] = len(event.plan)
         return {**row, "body": zlib.compress(encode(rest).encode())}
-    row = {
-        "time_us": event["time_us"],
-        "kind": str(event["kind"]),
-        "job": event.get("job"),
-        "attempt": event.get("attempt"),
-    }
-    rest = {name: event[name] for name in event if name not in EVENT_COLUMNS}
-    if event["kind"] != EventKind.SUBMITTED:
+    row = {name: rest.pop(name, None) for name in EVENT_COLUMNS}
+    if not isinstance(event, Submitted):
         row["body"] = encode(rest)
         return row
     stated = rest.pop("spec")
@@ -152,22 +149,25 @@ def _reading(table: str, number: object) -> Iterator[None]:
         raise BadRow(f"{table} {number} cannot be read: {error}") from error
 
 
-def event_of(row: RowMapping) -> tuple[int, Event]:
+def event_record(row: RowMapping) -> Recorded:
     """Return the number and the event of a row of `events`."""
-    event: dict[str, Any] = {"kind": row["kind"], "time_us": row["time_us"]}
-    for name in ("job", "attempt"):
-        if row[name] is not None:
-            event[name] = row[name]
+    event = {name: row[name] for name in EVENT_COLUMNS if row[name] is not None}
     with _reading("event", row["seq"]):
         return row["seq"], event | json.loads(row["body"])
 
 
-def decision_of(row: RowMapping) -> tuple[int, Event]:
+def decision_record(row: RowMapping) -> Recorded:
     """Return the number and the event of a row of `decisions`."""
-    event: dict[str, Any] = {"kind": EventKind.DECIDED.value}
-    event |= {name: row[name] for name in ("time_us", "number", "seen", "digest")}
+    event = {"kind": Decided.kind, **{name: row[name] for name in DECISION_COLUMNS}}
     with _reading("decision", row["number"]):
         return row["seq"], event | json.loads(zlib.decompress(row["body"]))
+
+
+def numbered_event(recorded: Recorded) -> tuple[int, Event]:
+    """Return the number and the event of a record."""
+    seq, record = recorded
+    with _reading("event", seq):
+        return seq, event_of(record)
 
 
 def job_row(job: Job, spec: str) -> dict[str, Any]:

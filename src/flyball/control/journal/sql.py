@@ -19,9 +19,10 @@ from sqlalchemy.sql.dml import UpdateBase
 
 from flyball.control.journal.schema import (
     STATE_COLUMNS,
-    decision_of,
+    Recorded,
+    decision_record,
     decisions,
-    event_of,
+    event_record,
     events,
     job_of,
     job_row,
@@ -31,8 +32,8 @@ from flyball.control.journal.schema import (
     state_row,
 )
 from flyball.core.errors import BadInput
+from flyball.core.events import Decided
 from flyball.core.jobs import ACTIVE, Job, JobState
-from flyball.core.live import Event, EventKind
 
 FINAL = tuple(state for state in JobState if state.final)
 MAX_PAGE = 1_000
@@ -256,7 +257,7 @@ def page(connection: Connection, query: JobQuery) -> Page:
 
 def read_events(
     connection: Connection, after: int, limit: int, kinds: Sequence[str], job_id: int
-) -> list[tuple[int, Event]]:
+) -> list[Recorded]:
     """Return events with their numbers, in order, decisions included."""
     _check_limit(limit, MAX_EVENTS)
     statement = select(events).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
@@ -264,28 +265,28 @@ def read_events(
         statement = statement.where(events.c.kind.in_(kinds))
     if job_id:
         statement = statement.where(events.c.job == job_id)
-    plain = [event_of(row) for row in connection.execute(statement).mappings()]
-    if job_id or (kinds and EventKind.DECIDED not in kinds):
+    plain = [event_record(row) for row in connection.execute(statement).mappings()]
+    if job_id or (kinds and Decided.kind not in kinds):
         return plain
     decided_statement = (
         select(decisions).where(decisions.c.seq > after).order_by(decisions.c.seq).limit(limit)
     )
-    decided = [decision_of(row) for row in connection.execute(decided_statement).mappings()]
+    decided = [decision_record(row) for row in connection.execute(decided_statement).mappings()]
     return list(islice(merge(plain, decided, key=lambda numbered: numbered[0]), limit))
 
 
-def last_event(connection: Connection, kind: EventKind) -> Event | None:
-    """Return the last event of a kind, None if there was none."""
-    statement = select(events).where(events.c.kind == kind.value).order_by(events.c.seq.desc())
+def last_event(connection: Connection, kind: str) -> Recorded | None:
+    """Return the last event of a kind with its number, None if there was none."""
+    statement = select(events).where(events.c.kind == kind).order_by(events.c.seq.desc())
     row = connection.execute(statement.limit(1)).mappings().first()
-    return event_of(row)[1] if row else None
+    return event_record(row) if row else None
 
 
-def read_decisions(connection: Connection, after: int, limit: int) -> list[tuple[int, Event]]:
+def read_decisions(connection: Connection, after: int, limit: int) -> list[Recorded]:
     """Return decisions as events, with their numbers in the sequence, by `number`."""
     _check_limit(limit, MAX_EVENTS)
     statement = select(decisions).where(decisions.c.number > after).order_by(decisions.c.number)
-    return [decision_of(row) for row in connection.execute(statement.limit(limit)).mappings()]
+    return [decision_record(row) for row in connection.execute(statement.limit(limit)).mappings()]
 
 
 def _jobs(connection: Connection, statement: Select[Any]) -> list[Job]:

@@ -31,8 +31,8 @@ from flyball.control.journal.schema import encode, event_row
 from flyball.control.journal.sql import JobQuery
 from flyball.control.journal.sqlite import is_outage, make_file, open_engine, path_of, quick_check
 from flyball.control.journal.tickets import JournalUnavailable, Ticket
+from flyball.core.events import Event
 from flyball.core.jobs import Job
-from flyball.core.live import Event
 
 __all__ = ["JobQuery", "Journal", "JournalUnavailable", "Ticket"]
 
@@ -234,7 +234,7 @@ class Journal(History):
                     continue
                 for event, row in zip(entry.events, entry.rows, strict=True):
                     seq += 1
-                    last_us = max(last_us, event["time_us"])
+                    last_us = max(last_us, event.time_us)
                     committed.append((seq, event))
                     row["seq"] = seq
                     rows.append(row)

@@ -24,8 +24,9 @@ from flyball.control.journal.store import Journal, JournalUnavailable
 from flyball.control.notify import deliver
 from flyball.control.notify.deliver import Abandoned, Delivery
 from flyball.control.notify.target import Target, is_url, program_problem, shown
+from flyball.core.events import Event, Notified
 from flyball.core.jobs import Job
-from flyball.core.live import Event, EventKind, Launch, LiveNode
+from flyball.core.live import Launch, LiveNode
 from flyball.core.units import US_PER_S
 from flyball.engines.local.request import environment
 
@@ -121,14 +122,14 @@ class Notices:
     def fold(self, events: Sequence[Event], changes: dict[int, Job]) -> dict[int, Job]:
         """Return the changes with the outcomes of notifications added to their jobs."""
         for event in events:
-            if event["kind"] != EventKind.NOTIFIED:
+            if not isinstance(event, Notified):
                 continue
-            job = changes.get(event["job"]) or self._owed.get(event["job"])
+            job = changes.get(event.job) or self._owed.get(event.job)
             if job is None:
                 continue
             results = job.values.get(NOTIFIED, [])
-            if event["target"] == len(results):
-                result = {name: event[name] for name in ("ok", "message", "time_us")}
+            if event.target == len(results):
+                result = {"ok": event.ok, "message": event.message, "time_us": event.time_us}
                 changes[job.id] = replace(job, values={**job.values, NOTIFIED: [*results, result]})
         return changes
 
@@ -144,7 +145,7 @@ class Notices:
         self._add(job for id_, job in changes.items() if id_ not in owed)
 
     def _add(self, jobs: Iterable[Job]) -> None:
-        dropped: list[Event] = []
+        dropped: list[Notified] = []
         with self._changed:
             for job in jobs:
                 if not job.spec.notify or not is_owed(job):
@@ -163,9 +164,8 @@ class Notices:
         if dropped:
             self._journal.append(dropped)
 
-    def _event(self, job: int, target: int, outcome: Delivery) -> Event:
-        about = {"kind": EventKind.NOTIFIED, "time_us": self._now_us(), "job": job}
-        return {**about, "target": target, **outcome._asdict()}
+    def _event(self, job: int, target: int, outcome: Delivery) -> Notified:
+        return Notified(self._now_us(), job, target, outcome.ok, outcome.message)
 
     # Delivery ----------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Notices:
         cwd = job.spec.cwd
         return deliver.run(target, cwd, env, payload, self._abandon, self.timeout_s)
 
-    def _record(self, event: Event) -> None:
+    def _record(self, event: Notified) -> None:
         """Record an outcome, with retries until the journal accepts it."""
         while not self._abandon.is_set():
             try:
