@@ -13,7 +13,7 @@ from tests.twin.twin_cases import COMPUTE, NODE_BUSY_W, NODE_IDLE_W, SLEEP_W, gr
 from flyball.core.cluster import Cluster
 from flyball.core.codes import Reason
 from flyball.core.knobs import Knobs
-from flyball.core.protocols import Forecast
+from flyball.core.protocols import Outlook
 from flyball.core.records import Records
 from flyball.core.signals import DAY_US, HOUR_US, Signal
 from flyball.core.state import State
@@ -86,7 +86,7 @@ class CapsAt:
     at_us: int
     level: int
 
-    def adjust(self, state: State, forecast: Forecast | None, plan: Records) -> Records:
+    def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         draft = PlanDraft(state, plan)
         if draft.now_us == self.at_us:
             for job in draft.active.tolist():
@@ -152,6 +152,31 @@ def test_policies_see_the_present_values_and_no_others() -> None:
         assert len(state.bills) == 0
     none = twin_of(None).snapshot()
     assert not none.signals.given.any()
+
+
+@dataclass
+class Listener:
+    """A policy that keeps the outlooks it was given."""
+
+    policy: Preset
+    outlooks: list[Outlook]
+
+    def decide(self, state: State, outlook: Outlook) -> Records:
+        self.outlooks.append(outlook)
+        return self.policy.decide(state, outlook)
+
+
+def test_policies_and_tuners_get_forecasts_of_the_signals() -> None:
+    listener = Listener(Preset("p", "", Knobs()), [])
+    tariff = Signal.profile(np.arange(24.0).tolist(), DAY_US)
+    stepping = twin_of(tariff, submit_h=(10.5,))
+    stepping.step(listener)
+    tuned = twin_of(tariff, submit_h=(10.5,), tuning=Tuning((), listener, 1800.0))
+    tuned.run()
+    for outlook, hour in zip(listener.outlooks[:2], (11.0, 12.0), strict=True):
+        assert outlook.price is not None
+        assert outlook.price.mean[:3].tolist() == [hour, hour + 1, hour + 2]  # half past, o'clock
+        assert outlook.carbon is None
 
 
 def test_clones_and_dumps_keep_their_bills(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def without_future(state: State) -> State:
 
 
 def signals_of(state: State) -> tuple[Signal | None, Signal | None]:
-    """Return the price and the carbon intensity in a state, on its clock."""
+    """Return the price and the carbon intensity in a state, on its clock; nothing known ahead."""
     price, carbon = (_signal_of(state, row) for row in (PRICE, CARBON))
     return price, carbon
 
@@ -75,7 +75,8 @@ def _signal_of(state: State, row: int) -> Signal | None:
     part = state.steps[signal.first : signal.first + signal.count]
     times = np.array(part["time_us"], np.int64)
     values = np.array(part["value"], np.float64)
-    return Signal("", times, values, int(signal.end_us), int(signal.period_us))
+    end_us, period_us = int(signal.end_us), int(signal.period_us)
+    return Signal("", times, values, end_us, period_us, dated=True, known_ahead=0)
 
 
 class Bills(NamedTuple):

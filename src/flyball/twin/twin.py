@@ -33,12 +33,19 @@ from flyball.core.state import State, assemble, clone
 from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
+from flyball.predict.signals import signal_outlook
 from flyball.schedule.history import relearn
 from flyball.schedule.shares.targets import set_targets
 from flyball.twin import kernel, totals
 from flyball.twin.build import build_state
 from flyball.twin.refit import ended_in_order, refit
-from flyball.twin.signal_tables import bills_of, signal_tables, totals_of, without_future
+from flyball.twin.signal_tables import (
+    bills_of,
+    signal_tables,
+    signals_of,
+    totals_of,
+    without_future,
+)
 from flyball.twin.tuning import Tuning, learn_speeds
 from flyball.twin.usual import score_cache
 
@@ -73,6 +80,10 @@ class Twin:
         if tuning is not None:
             tuning.check(knobs)
         self.state = build_state(cluster, workload, knobs, effects or Effects())
+        self._price, self._carbon = (
+            signal and signal.on_clock(workload.origin_us)
+            for signal in (cluster.price, cluster.carbon)
+        )
         self.allocator, self.tuning = allocator, tuning
         self._set(knobs)
 
@@ -120,7 +131,7 @@ class Twin:
         """Run one round of the tuners."""
         kernel.advance_to(self.state, self._packed, now)
         learn_speeds(self.state)
-        plan = tuning.plan(self.visible())
+        plan = tuning.plan(self.visible(), self._with_signals(NO_OUTLOOK))
         self._carry_out_round(tuning, plan, now)
         scaled = (plan["kind"] == ActionKind.REPLICAS).any()
         if scaled and not self.finished:  # new replicas need not wait for an event
@@ -224,9 +235,13 @@ class Twin:
             return None
         if kernel.advance_to(self.state, self._packed, now):
             self._set_targets()
-        plan = policy.decide(self.snapshot(), outlook)
+        plan = policy.decide(self.snapshot(), self._with_signals(outlook))
         self._carry_out(plan, now)
         return plan
+
+    def _with_signals(self, outlook: Outlook) -> Outlook:
+        """Return an outlook with the forecasts of price and carbon at the present instant."""
+        return signal_outlook(self._price, self._carbon, self.now_us, outlook)
 
     def _carry_out(self, plan: Records, now: int) -> None:
         clock = self.state.clock[0]
@@ -259,6 +274,7 @@ class Twin:
         twin.state = clone(self.state, None if into is None else into.state)
         twin.knobs, twin._packed = self.knobs, self._packed
         twin.allocator, twin._blank = self.allocator, self._blank
+        twin._price, twin._carbon = self._price, self._carbon
         twin.tuning = None if self.tuning is None else self.tuning.fresh()
         return twin
 
@@ -318,6 +334,7 @@ class Twin:
                 for name, array in arrays.items()
             }
         )
+        twin._price, twin._carbon = signals_of(twin.state)
         twin._set(Knobs().with_settings([f"{k}={v}" for k, v in meta["knobs"].items()]))
         return twin
 
