@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core.units import US_PER_S, duration_text
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -78,3 +80,10 @@ class Results:
     peak_power_w: float
     events: int
     decisions: int
+
+    def __repr__(self) -> str:
+        span = duration_text((self.stop_us - self.start_us) / US_PER_S)
+        nodes = f"{len(self.node_capacity):,} nodes"
+        return (
+            f"Results({len(self.submit_us):,} jobs on {nodes} over {span}, {self.events:,} events)"
+        )
