@@ -16,9 +16,11 @@ class FlyballError(Exception):
     Attributes:
         remedy: what the user can do about it, or "".
         exit_code: the process's exit code when this reaches the command line.
+        details: further lines, such as the end of a traceback in the user's own code, or "".
     """
 
     exit_code = 2
+    details = ""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)

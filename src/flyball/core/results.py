@@ -83,7 +83,5 @@ class Results:
 
     def __repr__(self) -> str:
         span = duration_text((self.stop_us - self.start_us) / US_PER_S)
-        nodes = f"{len(self.node_capacity):,} nodes"
-        return (
-            f"Results({len(self.submit_us):,} jobs on {nodes} over {span}, {self.events:,} events)"
-        )
+        jobs = f"{len(self.submit_us):,} jobs on {len(self.node_capacity):,} nodes"
+        return f"Results({jobs} over {span}, {self.events:,} events)"

@@ -14,9 +14,7 @@ from flyball.core.errors import FlyballError
 from flyball.core.records import ACTION, Records
 from flyball.core.state import State
 
-HOW = (
-    "make it with flyball.starts(state, [(job, node, devices), ...]); an empty list starts nothing"
-)
+HOW = "make it with flyball.starts(state, [(job, node, devices), ...]); [] starts nothing"
 OF_NODES = (ActionKind.START, ActionKind.SLEEP, ActionKind.WAKE)
 OF_JOBS = (ActionKind.START, ActionKind.PREEMPT, ActionKind.CAP)
 
