@@ -14,7 +14,7 @@ from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.knobs import Knobs, Preempt
-from flyball.core.protocols import Allocator, Tuner
+from flyball.core.protocols import Allocator, PolicyLike, Tuner
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy, loadable_policies
@@ -94,12 +94,16 @@ class PolicySetting:
 
     Attributes:
         tuning: who changes what it decides; None = nobody.
+        decider: decides instead of the compiled kernel: a policy in plain Python.
+        version: digest of the decider's code, for files that keep runs.
     """
 
     name: str
     knobs: Knobs
     allocator: Allocator | None = None
     tuning: TuningSetting | None = None
+    decider: PolicyLike | None = None
+    version: str = ""
 
 
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
@@ -188,6 +192,12 @@ def tuned(policy: PolicySetting, tuning: TuningSetting) -> PolicySetting:
         BadInput: a policy that cannot be tuned, or not by these tuners.
     """
     made = replace(policy, name="+".join([policy.name, *tuning.names]), tuning=tuning)
+    if policy.decider is not None:
+        raise BadInput(
+            f"policy {policy.name} cannot be tuned: it decides in Python, and between the tuners'"
+            " rounds the kernel decides",
+            "use a policy of knobs, or leave the tuners out",
+        )
     try:
         build_tuning(made).check(policy.knobs)
     except BadInput as error:

@@ -20,7 +20,13 @@ import numpy.typing as npt
 
 from flyball.core.codes import Status
 from flyball.core.results import Floats, Ints, Results
-from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
+from flyball.core.units import (
+    J_PER_KWH,
+    MILLI_PER_DEVICE,
+    S_PER_HOUR,
+    US_PER_S,
+    duration_text,
+)
 
 US_PER_HOUR = US_PER_S * S_PER_HOUR
 WINDOW_BEGINS = 0.1
@@ -91,6 +97,11 @@ class Summary:
     fairness_jain: float
     finish_fairness_p95: float
     events: int
+
+    def __repr__(self) -> str:
+        done, wait = duration_text(self.completion_s.mean), duration_text(self.wait_s.mean)
+        use = f"{100 * self.utilisation:.1f} % in use, {self.energy_kwh:,.4g} kWh"
+        return f"Summary({self.jobs:,} jobs: mean completion {done}, mean wait {wait}; {use})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; NaN becomes None."""

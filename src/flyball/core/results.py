@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core.units import US_PER_S, duration_text
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -89,3 +91,8 @@ class Results:
     carbon_g: Floats | None = None
     node_money: Floats | None = None
     node_carbon_g: Floats | None = None
+
+    def __repr__(self) -> str:
+        span = duration_text((self.stop_us - self.start_us) / US_PER_S)
+        jobs = f"{len(self.submit_us):,} jobs on {len(self.node_capacity):,} nodes"
+        return f"Results({jobs} over {span}, {self.events:,} events)"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.records import ALIGNMENT, Records, aligned
+from flyball.core.units import US_PER_S, duration_text
 
 
 class State(NamedTuple):
@@ -66,6 +67,13 @@ class State(NamedTuple):
     scores: npt.NDArray[np.int64]  # scores[shape, node] of place = fgd; none for other rules
     plan: Records
     arena: npt.NDArray[np.uint8]
+
+    def __repr__(self) -> str:
+        clock = self.clock[0]
+        since = duration_text((int(clock.now_us) - int(clock.start_us)) / US_PER_S)
+        jobs = f"{int(clock.pending):,} pending, {int(clock.running):,} running"
+        ended = f"{int(clock.finished):,} of {len(self.jobs):,} jobs ended"
+        return f"State(at {since}: {jobs}, {ended}; {len(self.nodes):,} nodes)"
 
 
 _FIRST_CHANGED = State._fields.index("runs")

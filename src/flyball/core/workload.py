@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from flyball.core.codes import Outcome
 from flyball.core.grouping import group_rows
-from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
+from flyball.core.units import MILLI_PER_DEVICE, US_PER_S, duration_text
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -54,6 +54,9 @@ class Mix:
     cpu_milli: Ints
     host_mib: Ints
     count: Ints
+
+    def __repr__(self) -> str:
+        return f"Mix({len(self.count)} kinds of {int(self.count.sum()):,} jobs)"
 
     @classmethod
     def of(cls, workload: Workload) -> Mix:
@@ -135,6 +138,17 @@ class Workload:
     after_on: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     mix: Mix | None = None
     origin_us: int | None = None
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return f"Workload({self.name!r}: no jobs)"
+        sizes = f"{int(self.devices.min()):,} to {int(self.devices.max()):,} devices"
+        parts = [f"{len(self):,} jobs over {duration_text(self.span_us / US_PER_S)}", sizes]
+        counted = {"model": self.models, "tenant": self.tenants, "user": self.users}
+        for noun, names in counted.items():
+            if names:
+                parts.append(f"{len(names):,} {noun}{'' if len(names) == 1 else 's'}")
+        return f"Workload({self.name!r}: {', '.join(parts)})"
 
     def __len__(self) -> int:
         return len(self.submit_us)

@@ -95,7 +95,7 @@ class View:
 @lru_cache(maxsize=8)
 def _fixed_text(cluster: Cluster, knobs: Knobs) -> str:
     """Return the digest's text of what stays the same from one decision to the next."""
-    return f"{cluster!r}, {sorted(knobs.as_dict().items())!r}"
+    return f"{cluster.digest_text()}, {sorted(knobs.as_dict().items())!r}"
 
 
 class Snapshot:

@@ -38,6 +38,7 @@ from flyball.schedule.history import relearn
 from flyball.schedule.shares.targets import set_targets
 from flyball.twin import kernel, totals
 from flyball.twin.build import build_state
+from flyball.twin.plans import BadPlan, as_plan, broken_action
 from flyball.twin.refit import ended_in_order, refit
 from flyball.twin.signal_tables import (
     bills_of,
@@ -51,9 +52,7 @@ from flyball.twin.usual import score_cache
 
 DUMP_FORMAT = 3
 
-
-class BadPlan(FlyballError):
-    """Raised when a policy's plan cannot be carried out."""
+__all__ = ["BadPlan", "Twin", "warm"]
 
 
 class Twin:
@@ -92,6 +91,9 @@ class Twin:
         self._packed = knobs.pack()
         self._blank: Records | None = None
 
+    def __repr__(self) -> str:
+        return f"Twin({self.state!r}, {self.knobs!r})"
+
     @property
     def now_us(self) -> int:
         """Return the instant last handled."""
@@ -102,9 +104,18 @@ class Twin:
         """Return whether every job is final."""
         return bool(self.state.clock[0].finished == len(self.state.jobs))
 
-    def run(self, until_us: int | None = None) -> None:
-        """Handle every instant up to and including `until_us` (all there are, if None)."""
+    def run(self, until_us: int | None = None, policy: PolicyLike | None = None) -> None:
+        """Handle every instant up to and including `until_us` (all there are, if None).
+
+        Args:
+            until_us: the last instant.
+            policy: makes every decision; None = the compiled kernel decides by the knobs.
+        """
         until = FOREVER_US - 1 if until_us is None else until_us
+        if policy is not None:
+            while self.next_us <= until:
+                self.step(policy)
+            return
         if self.tuning is not None:
             self._run_tuned(self.tuning, until)
             return
@@ -170,11 +181,11 @@ class Twin:
             FlyballError: the policy leaves jobs waiting for ever, so there is nothing to measure.
         """
         begin_us, end_us = self.window_us()
-        self._run_until(begin_us, policy)
+        self.run(begin_us, policy)
         first = self.mark(begin_us)
-        self._run_until(end_us, policy)
+        self.run(end_us, policy)
         second = self.mark(end_us)
-        self._run_until(FOREVER_US - 1, policy)
+        self.run(None, policy)
         self._refuse_unfinished()
         return self.results((first, second))
 
@@ -193,13 +204,6 @@ class Twin:
             "and nothing else is left to happen",
             "have it start every job that fits on an idle cluster",
         )
-
-    def _run_until(self, until_us: int, policy: PolicyLike | None) -> None:
-        if policy is None:
-            self.run(until_us)
-            return
-        while self.next_us <= until_us:
-            self.step(policy)
 
     def window_us(self) -> tuple[int, int]:
         """Return the window of the honest metrics: 10 % to 100 % of the arrival span."""
@@ -235,7 +239,7 @@ class Twin:
             return None
         if kernel.advance_to(self.state, self._packed, now):
             self._set_targets()
-        plan = policy.decide(self.snapshot(), self._with_signals(outlook))
+        plan = as_plan(policy.decide(self.snapshot(), self._with_signals(outlook)), self.state)
         self._carry_out(plan, now)
         return plan
 
@@ -251,12 +255,7 @@ class Twin:
         clock.capacity_grew = 0
         broken = kernel.enact_now(self.state, self._packed, now)
         if broken >= 0:
-            action = plan[broken]
-            raise BadPlan(
-                f"action {broken} of the plan (job {action.job}, node {action.node}) "
-                "cannot be carried out",
-                "a start must name a pending job and exactly the free devices it asks for",
-            )
+            raise broken_action(self.state, plan, broken)
 
     def snapshot(self) -> State:
         """Return the state as a policy may see it: a copy, with the true durations blanked."""
