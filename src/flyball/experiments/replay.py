@@ -6,6 +6,7 @@ same for each policy, so differences between policies are paired by seed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,8 +35,12 @@ COMPARED: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("energy_kwh", lambda summary: summary.energy_kwh),
     ("energy_per_work", lambda summary: summary.energy_per_work),
     ("cost", lambda summary: summary.cost),
+    ("money", lambda summary: summary.money),
+    ("carbon_g", lambda summary: summary.carbon_g),
 )
 """Metrics that are compared between policies, seed by seed."""
+BILLED = ("money", "carbon_g")
+"""Those of clusters with a price or a carbon intensity only."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +201,8 @@ def changes(runs: Sequence[Run], against: Mapping[str, str]) -> list[dict[str, A
         for name, value in COMPARED:
             ours = [value(run.summary) for run in runs_of[other]]
             theirs = [value(run.summary) for run in runs_of[base]]
+            if any(map(math.isnan, ours)) and name in BILLED:
+                continue  # the cluster has no such signal
             mean, low, high = paired(ours, theirs)
             row[name] = {"mean": mean, "low": low, "high": high}
             if all(theirs):

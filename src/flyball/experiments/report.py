@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from flyball.core.cluster import Cluster
 from flyball.core.codes import Status
 from flyball.core.metrics import WINDOW_BEGINS, Summary, waits_s
+from flyball.core.results import Floats
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, US_PER_S, duration_text
 from flyball.core.workload import Workload
 from flyball.experiments.record_report import record_json
 from flyball.experiments.replay import ReplayCase, Run, by_policy, differences
+from flyball.experiments.signal_report import describe_signals
 from flyball.physics.catalogue import unit_of
 from flyball.twin.inputs.recorded_on import recorded_counts, scalings
 
@@ -69,6 +74,7 @@ USES = (
     Metric("balance", "balance (cv)", lambda s: s.balance, _fraction),
 )
 """Metrics of the second table: how the cluster is used."""
+G_PER_KG = 1000.0
 CHANGED = {
     "completion_s": "completion",
     "work_per_window": "work",
@@ -77,6 +83,33 @@ CHANGED = {
     "cost": "cost",
 }
 """Metrics whose change from the first policy is shown, and their headings."""
+
+
+def bill_metrics(cluster: Cluster) -> tuple[Metric, ...]:
+    """Return the metrics of the table of money and carbon; none without signals."""
+    unit = cluster.currency or "money"
+    metrics: list[Metric] = []
+    if cluster.price is not None:
+        metrics += [
+            Metric("money", unit, lambda s: s.money, number),
+            Metric("money_per_work", f"{unit}/dev-h", lambda s: s.money_per_work, number),
+        ]
+    if cluster.carbon is not None:
+        metrics += [
+            Metric("carbon_g", "kg CO2", lambda s: s.carbon_g, lambda g: number(g / G_PER_KG)),
+            Metric("carbon_g_per_work", "g CO2/dev-h", lambda s: s.carbon_g_per_work, number),
+        ]
+    return tuple(metrics)
+
+
+def bills_title(cluster: Cluster) -> str:
+    """Return one line on the signals, and which span each column is of."""
+    parts = [
+        f"{name} {signal.describe()}"
+        for name, signal in (("price", cluster.price), ("carbon", cluster.carbon))
+        if signal is not None
+    ]
+    return f"Energy of all nodes by {', '.join(parts)}; per dev-h of work: in the window"
 
 
 def policy_rows(runs: Sequence[Run], case: ReplayCase) -> list[dict[str, Any]]:
@@ -157,6 +190,7 @@ def describe_cluster(cluster: Cluster) -> dict[str, Any]:
             }
             for group in cluster.groups
         ],
+        **describe_signals(cluster),
     }
 
 
@@ -202,6 +236,8 @@ class JobRow(NamedTuple):
     failures: int
     energy_kwh: float
     status: str
+    money: float | None
+    carbon_g: float | None
 
 
 def job_rows(run: Run, case: ReplayCase) -> Iterator[JobRow]:
@@ -223,9 +259,10 @@ def job_rows(run: Run, case: ReplayCase) -> Iterator[JobRow]:
         results.failures,
         results.energy_j,
         results.status,
+        *(_or_none(bill, len(results.status)) for bill in (results.money, results.carbon_g)),
     )
     for row in zip(*(column.tolist() for column in columns), strict=True):
-        job, submit, start, end, devices, milli, pool, *counts, energy_j, status = row
+        job, submit, start, end, devices, milli, pool, *counts, energy_j, status = row[:-2]
         final = status >= Status.DONE
         yield JobRow(
             run.policy,
@@ -241,4 +278,10 @@ def job_rows(run: Run, case: ReplayCase) -> Iterator[JobRow]:
             *counts,
             energy_j / J_PER_KWH,
             Status(status).name.lower(),
+            *row[-2:],
         )
+
+
+def _or_none(values: Floats | None, size: int) -> npt.NDArray[Any]:
+    """Return a column, of None where there is none."""
+    return np.full(size, None) if values is None else values

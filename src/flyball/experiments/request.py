@@ -18,6 +18,7 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, whole_number
 from flyball.core.workload import Workload
 from flyball.experiments.replay import ReplayCase
+from flyball.experiments.signal_report import signal_notes
 from flyball.experiments.tuning.options import TuningOptions, arms_of
 from flyball.experiments.tuning.tuned import Arms
 from flyball.experiments.unfit import fitting
@@ -194,6 +195,7 @@ def prepare(
         results = [fitting(workload, cluster, policies, effects) for workload in workloads]
         workloads = [result.workload for result in results]
         notes += [result.text for result in results if result.text]
+    notes += signal_notes(cluster, workloads[0])
     ready = options.tuning.workloads(workloads, options.seeds, notes)
     # 3. Put it together.
     is_random = _is_random(ready[0], effects) or options.tuning.chance(ready)

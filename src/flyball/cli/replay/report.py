@@ -18,6 +18,8 @@ from flyball.experiments.report import (
     TIMES,
     USES,
     JobRow,
+    bill_metrics,
+    bills_title,
     change_text,
     job_rows,
     policy_rows,
@@ -43,6 +45,8 @@ PER_JOB_COLUMNS = (
     "failures",
     "energy_kwh",
     "status",
+    "money",
+    "carbon_g",
 )
 
 
@@ -58,10 +62,24 @@ def print_runs(runs: Sequence[Run], case: ReplayCase, site_policy: str | None = 
         uses.append([row["policy"], *cells, f"{run_s:.3f}"])
     print_table(title(case), TIME_COLUMNS, times)
     print_table(window_text(case), USE_COLUMNS, uses)
+    _print_bills(runs, case)
     for line in record_lines(runs, case, site_policy):
         typer.echo(line)
     if case.seeds > 1 and len(case.policies) > 1:
         _print_differences(runs)
+
+
+def _print_bills(runs: Sequence[Run], case: ReplayCase) -> None:
+    """Print money and carbon by policy, if the cluster has a price or a carbon intensity."""
+    metrics = bill_metrics(case.cluster)
+    if not metrics:
+        return
+    rows = [
+        [policy, *(metric.text(metric.mean(of_policy)) for metric in metrics)]
+        for policy, of_policy in by_policy(runs).items()
+    ]
+    header = ("policy", *(metric.heading for metric in metrics))
+    print_table(bills_title(case.cluster), header, rows)
 
 
 def _print_differences(runs: Sequence[Run]) -> None:
@@ -105,7 +123,7 @@ def _cells(row: JobRow) -> Iterator[object]:
             yield _seconds(value)
         elif name == "wait_s":
             yield f"{value:.6f}".rstrip("0").rstrip(".")
-        elif name == "energy_kwh":
+        elif name in ("energy_kwh", "money", "carbon_g"):
             yield f"{value:.6g}"
         else:
             yield value
