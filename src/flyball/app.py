@@ -25,7 +25,7 @@ from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin, warm
 
 if TYPE_CHECKING:
-    from flyball.control.ask.receipts import Prices
+    from flyball.control.ask.bills import Prices
     from flyball.control.decide.tuning_rounds import Tuning as LiveTuning
     from flyball.control.driver import Driver
     from flyball.control.plane import Plane
@@ -268,7 +268,7 @@ def build_live(
     Args:
         state: the folder, checked and locked by the caller.
         policy: what decides.
-        prices: for receipts.
+        prices: of devices and of energy, and the carbon intensity.
         simulated: nodes that only pass time; None = this machine.
         passing: told of each point of a cycle; fault tests end the process there.
         tuning: who changes what the policy decides; None = nobody.
