@@ -274,11 +274,11 @@ def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
         events = check_intact(kept.journal)
         last: dict[str, int] = {}
         size = 0
-        for seq, event in events:
+        for at, event in events:
             assert event.time_us > START_US - 1
             if isinstance(event, Audited):  # the mark at the end of every append
                 assert size == int(event.who)
-                last[event.what], size = seq, 0
+                last[event.what], size = at, 0
             else:
                 size += 1
         assert size == 0, "an append is there in part"

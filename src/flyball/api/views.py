@@ -133,7 +133,7 @@ class Decisions(View):
 
 
 class EventRow(View):
-    """One event; `docs/concept/control.md` lists the kinds."""
+    """One event; `docs/reference/journal.md` lists the kinds."""
 
     seq: int
     kind: str

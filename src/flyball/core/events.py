@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
 from flyball.core.jobs import Job
@@ -337,11 +336,15 @@ CLASSES: dict[str, type[Event]] = {cls.kind: cls for group in GROUPS.values() fo
 """The class of every kind."""
 
 
-@cache
+_names: dict[type[Event], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+
 def field_names(cls: type[Event]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the fields that are always recorded, and of those that may be absent."""
-    always = tuple(entry.name for entry in fields(cls) if entry.default is MISSING)
-    return always, tuple(entry.name for entry in fields(cls) if entry.default is not MISSING)
+    if cls not in _names:
+        always = tuple(entry.name for entry in fields(cls) if entry.default is MISSING)
+        _names[cls] = always, tuple(entry.name for entry in fields(cls))[len(always) :]
+    return _names[cls]
 
 
 def event_of(record: Values) -> Event:

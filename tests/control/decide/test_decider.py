@@ -14,7 +14,7 @@ from flyball.core.jobs import Job, JobState, Row
 S = 1_000_000
 
 
-def decides(rig: Rig, *unrecorded: Event) -> list[Event] | None:
+def decides(rig: Rig, *unrecorded: Event) -> list[Any] | None:
     decision = rig.plane.decider.decide(unrecorded, rig.now)
     return None if decision is None else list(decision.events)
 
@@ -121,7 +121,7 @@ def preempt(job: int) -> list[Any]:
 
 
 def acts(plan: Plan, *jobs: Job) -> list[tuple[str, int, int]]:
-    events = plan_events(plan, {job.id: job for job in jobs}, START_US, 7)
+    events: Any = plan_events(plan, {job.id: job for job in jobs}, START_US, 7)
     return [(event.kind, event.job, event.attempt) for event in events]
 
 

@@ -29,7 +29,7 @@ def book_of(*events: Event) -> LiveState:
 
 def running(attempt: int = 1) -> list[Event]:
     """Job 1 is on its first attempt, or a later one."""
-    events = [submitted(1)]
+    events: list[Event] = [submitted(1)]
     for number in range(1, attempt):
         events.append(intended(1, attempt=number))
         over = START_US + number * S

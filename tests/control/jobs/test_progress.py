@@ -107,7 +107,7 @@ def test_late_reports_are_repeated_until_they_are_on_record(rig: Rig, agent: Fak
     agent.values = {"application.1.loss": 0.1}
     rig.now += 10_000_000
     late = rig.plane.progress.late()
-    assert [event.values for event in late] == [{"loss": 0.1}]
+    assert [event.as_dict()["values"] for event in late] == [{"loss": 0.1}]
     assert rig.plane.progress.late() == late
     rig.settle()
     assert rig.job(job).values["progress"] == {"loss": 0.1}

@@ -18,8 +18,13 @@ from flyball.core.events import (
 BEGIN = "<!-- printed from flyball.core.events: begin -->\n"
 END = "<!-- printed from flyball.core.events: end -->\n"
 TYPES: dict[Any, str] = {
-    **{str: "text", int: "integer", float: "number", bool: "true or false"},
-    **{dict: "object", Mapping: "object", Sequence: "list"},
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    dict: "object",
+    Mapping: "object",
+    Sequence: "list",
 }
 """JSON's word for a type of a field."""
 
