@@ -14,7 +14,7 @@ from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.knobs import Knobs, Preempt
-from flyball.core.protocols import Allocator, Tuner
+from flyball.core.protocols import Allocator, PolicyLike, Tuner
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy, loadable_policies
@@ -26,7 +26,7 @@ from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin, warm
 
 if TYPE_CHECKING:
-    from flyball.control.ask.receipts import Prices
+    from flyball.control.ask.bills import Prices
     from flyball.control.decide.tuning_rounds import Tuning as LiveTuning
     from flyball.control.driver import Driver
     from flyball.control.plane import Plane
@@ -97,12 +97,16 @@ class PolicySetting:
 
     Attributes:
         tuning: who changes what it decides; None = nobody.
+        decider: decides instead of the compiled kernel: a policy in plain Python.
+        version: digest of the decider's code, for files that keep runs.
     """
 
     name: str
     knobs: Knobs
     allocator: Allocator | None = None
     tuning: TuningSetting | None = None
+    decider: PolicyLike | None = None
+    version: str = ""
 
 
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
@@ -196,6 +200,12 @@ def tuned(policy: PolicySetting, tuning: TuningSetting) -> PolicySetting:
         BadInput: a policy that cannot be tuned, or not by these tuners.
     """
     made = replace(policy, name="+".join([policy.name, *tuning.names]), tuning=tuning)
+    if policy.decider is not None:
+        raise BadInput(
+            f"policy {policy.name} cannot be tuned: it decides in Python, and between the tuners'"
+            " rounds the kernel decides",
+            "use a policy of knobs, or leave the tuners out",
+        )
     try:
         build_tuning(made).check(policy.knobs)
     except BadInput as error:
@@ -268,7 +278,7 @@ def build_live(
     Args:
         state: the folder, checked and locked by the caller.
         policy: what decides.
-        prices: for receipts.
+        prices: of devices and of energy, and the carbon intensity.
         simulated: nodes that only pass time; None = this machine.
         passing: told of each point of a cycle; fault tests end the process there.
         tuning: who changes what the policy decides; None = nobody.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from flyball.control.ask.receipts import Prices
+from flyball.control.ask.bills import Prices
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.decide.verify import Verdict, Verifier
 from flyball.control.plane import Plane

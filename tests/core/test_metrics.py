@@ -223,3 +223,20 @@ def test_student_points_are_exact(freedom: int) -> None:
 
 def test_no_student_point_without_a_degree_of_freedom() -> None:
     assert math.isnan(metrics.student_95(0))
+
+
+def test_money_and_carbon_of_the_run_and_of_its_window() -> None:
+    first, last = (replace(mark, money=m, carbon_g=c) for mark, m, c in zip(
+        results().window, (1.0, 3.0), (100.0, 500.0), strict=True
+    ))  # fmt: skip
+    billed = metrics.summarise(
+        results(
+            node_money=np.array([2.0, 3.0]), node_carbon_g=np.array([300.0, 400.0]),
+            window=(first, last),
+        )
+    )  # fmt: skip
+    assert (billed.money, billed.carbon_g) == (5.0, 700.0)
+    assert billed.money_per_work == pytest.approx(2.0 / 4.0)  # 4 device-hours in the window
+    assert billed.carbon_g_per_work == pytest.approx(100.0)
+    plain = metrics.summarise(results()).as_dict()
+    assert plain["money"] is plain["carbon_g_per_work"] is None

@@ -28,7 +28,7 @@ def main() -> None:
     from flyball.api.settings import ApiSettings
     from flyball.api.token import make_token
     from flyball.app import build_live, policy_settings
-    from flyball.control.ask.receipts import Prices
+    from flyball.control.ask.bills import Prices
 
     token = make_token(state)
     passing("before recovery")

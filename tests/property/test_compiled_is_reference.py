@@ -61,6 +61,12 @@ def seen(jobs: Any, nodes: Any, clock: Any) -> list[Any]:
     return out
 
 
+def billed(twin: Twin, plain: Reference) -> tuple[list[Any], list[Any]]:
+    """Return the money and carbon of nodes and jobs in both, where a signal varies."""
+    accounts = [*plain.nodes, *plain.jobs] if len(twin.state.bills) else []
+    return twin.state.bills.tolist(), [(account.money, account.carbon_g) for account in accounts]
+
+
 def remembered(twin: Twin, plain: Reference) -> tuple[list[Any], list[Any]]:
     """What both remember of tenants and jobs, where the order makes use of it."""
     accounts = ("used_milli", "usage", "since_us")
@@ -84,6 +90,8 @@ def assert_same(twin: Twin, plain: Reference) -> None:
     theirs = seen(plain.jobs, plain.nodes, plain)
     for mine, yours in zip(*remembered(twin, plain), strict=True):
         assert mine == yours
+    ours_billed, theirs_billed = billed(twin, plain)
+    assert ours_billed == theirs_billed
     different = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
     assert not different
 

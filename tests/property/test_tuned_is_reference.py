@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_compiled_is_reference import EXAMPLES, QUIET, seen
+from tests.property.test_compiled_is_reference import EXAMPLES, QUIET, billed, seen
+from tests.twin.strategies import signals, varied_signals
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import Reason, Status
@@ -153,8 +154,11 @@ def tuned(draw: st.DrawFn) -> Tuned:
         share_limit=3 if sharing else 1,
         seed=draw(st.integers(0, 3)),
     )
+    cluster = groups_cluster(groups)
+    if draw(st.booleans()):
+        cluster = replace(cluster, price=draw(varied_signals()), carbon=draw(signals()))
     return Tuned(
-        groups_cluster(groups),
+        cluster,
         workload,
         knobs,
         effects,
@@ -195,6 +199,8 @@ def test_effects_of_tuning_are_the_same(problem: Tuned) -> None:
     twin, plain = run_both(problem)
     state = twin.state
     assert seen(state.runs, state.nodes, state.clock[0]) == seen(plain.jobs, plain.nodes, plain)
+    ours_billed, theirs_billed = billed(twin, plain)
+    assert ours_billed == theirs_billed
     for job, run in zip(plain.jobs, state.runs, strict=True):
         if job.attempt:
             assert (job.rate, job.slow) == (run.rate, run.slow)

@@ -19,6 +19,7 @@ from flyball.core.codes import Status
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
 from flyball.core.results import Floats
+from flyball.core.signals import Signal
 from flyball.core.state import State
 from flyball.core.units import MIB_PER_GIB, US_PER_S
 from flyball.core.workload import JobClass, Mix, Workload
@@ -253,6 +254,31 @@ class DrawnTargets:
         return table
 
 
+def varied_signals() -> st.SearchStrategy[Signal]:
+    """Steps of seconds and minutes that begin before, in or after a run; some repeat."""
+    return st.builds(
+        _stepped,
+        st.integers(-100, 200),
+        st.lists(st.sampled_from((7, 30, 30, 60, 45.5)), min_size=1, max_size=6),
+        st.lists(st.floats(-5.0, 500.0), min_size=7, max_size=7),
+        st.sampled_from((0.0, 1.0, 0.4)),
+    )
+
+
+def _stepped(begin_s: int, lengths_s: list[float], values: list[float], repeats: float) -> Signal:
+    """Return a signal on the clock of a run, of which the given part repeats."""
+    bounds = np.rint((begin_s + np.cumsum([0.0, *lengths_s])) * US_PER_S).astype(np.int64)
+    times = np.append(bounds, bounds[-1] + 20 * US_PER_S)
+    period_us = int(repeats * (times[-1] - times[0]))
+    values_of = np.array(values[: len(times) - 1])
+    return Signal("drawn", times[:-1], values_of, int(times[-1]), period_us, origin_us=0)
+
+
+def signals() -> st.SearchStrategy[Signal | None]:
+    flat = st.floats(0.0, 900.0).map(lambda value: replace(Signal.flat(value), origin_us=0))
+    return st.none() | flat | varied_signals()
+
+
 @st.composite
 def problems(
     draw: st.DrawFn, most: int = 20, rules: st.SearchStrategy[Knobs] | None = None
@@ -264,6 +290,8 @@ def problems(
     budget_w = 0.0 if slack is None else _idle_w(groups) + slack * _most_added_w(groups, workload)
     cluster = Cluster("drawn", groups, budget_w)
     cluster = replace(cluster, tenants=draw(tenants(cluster.device_count, workload)))
+    if draw(st.booleans()):
+        cluster = replace(cluster, price=draw(varied_signals()), carbon=draw(signals()))
     return Problem(cluster, workload, draw(knobs() if rules is None else rules), draw(effects()))
 
 

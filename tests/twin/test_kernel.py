@@ -15,7 +15,7 @@ from flyball.core.state import CHANGED, State
 from flyball.core.units import FOREVER_US, to_us
 from flyball.core.workload import Workload
 from flyball.schedule.kernel import decide_now
-from flyball.twin import events, kernel
+from flyball.twin import events, kernel, totals
 from flyball.twin.build import build_state
 
 pytestmark = pytest.mark.nojit
@@ -81,7 +81,7 @@ def test_totals_change_nothing() -> None:
     state = state_of([0], [100])
     kernel.run(state, PACKED, 0, False)
     before = {name: getattr(state, name).copy() for name in CHANGED}
-    work_us, energy_j, busy_us = kernel.totals_at(state, PACKED, to_us(40))
+    work_us, energy_j, busy_us, *_ = totals.totals_at(state, PACKED, to_us(40))
     assert work_us == pytest.approx(40e6)
     assert energy_j == pytest.approx(40 * (332 + 116))
     assert busy_us == 40e6
@@ -91,11 +91,11 @@ def test_totals_change_nothing() -> None:
 def test_settle_books_what_totals_sees() -> None:
     state = state_of([0], [100])
     kernel.run(state, PACKED, 0, False)
-    seen = kernel.totals_at(state, PACKED, to_us(40))
-    kernel.settle(state, PACKED, to_us(40))
+    seen = totals.totals_at(state, PACKED, to_us(40))
+    totals.settle(state, PACKED, to_us(40))
     assert state.nodes.energy_j.sum() == pytest.approx(seen[1])
     assert state.nodes.busy_us.sum() == seen[2]
-    assert kernel.totals_at(state, PACKED, to_us(40)) == pytest.approx(seen)
+    assert totals.totals_at(state, PACKED, to_us(40)) == pytest.approx(seen)
 
 
 def test_pending_jobs_are_reordered() -> None:

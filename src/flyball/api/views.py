@@ -125,6 +125,16 @@ class Nodes(View):
     nodes: list[dict[str, Any]]
 
 
+class Signals(View):
+    """The present price and carbon intensity; what the cluster has not is left out."""
+
+    price_per_kwh: float | None = None
+    currency: str | None = None
+    price_source: str | None = None
+    carbon_g_per_kwh: float | None = None
+    carbon_source: str | None = None
+
+
 class Decisions(View):
     """Decisions, oldest first."""
 
@@ -132,7 +142,7 @@ class Decisions(View):
 
 
 class EventRow(View):
-    """One event; `docs/concept/control.md` lists the kinds."""
+    """One event; `docs/reference/journal.md` lists the kinds."""
 
     seq: int
     kind: str

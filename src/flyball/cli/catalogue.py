@@ -162,8 +162,4 @@ def _range(knob: dict[str, Any]) -> str:
 
 def _changed(knobs: Any) -> str:
     """Return the knobs that a policy sets differently from the default."""
-    from flyball.core.knobs import Knobs
-
-    defaults = Knobs().as_dict()
-    values = knobs.as_dict()
-    return ", ".join(f"{name}={value}" for name, value in values.items() if value != defaults[name])
+    return ", ".join(f"{name}={value}" for name, value in knobs.changed().items())

@@ -191,7 +191,10 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except FlyballError as error:
-        return _report(str(error), error.exit_code)
+        code = _report(str(error), error.exit_code)
+        if error.details:
+            typer.echo(_printable(error.details), err=True)
+        return code
     except typer.TyperException as error:
         where = getattr(getattr(error, "ctx", None), "command_path", "flyball")
         message = message_of(error).removesuffix(".")
@@ -214,9 +217,14 @@ def run(arguments: list[str]) -> int:
 
 def _report(message: str, code: int) -> int:
     """Print one line on stderr, without control characters, and return the exit code."""
-    line = "".join(
-        character if character.isprintable() else " " for character in " ".join(message.split())
-    )
+    line = _printable(" ".join(message.split()))
     if line:
         typer.echo(f"flyball: {line}", err=True)
     return code
+
+
+def _printable(text: str) -> str:
+    """Return a text without control characters but with its lines."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else " " for character in text
+    )

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from flyball.core.errors import BadInput
+from flyball.core.errors import whole_number as whole_number
 
 WIDE = 160
 """Width, in columns, of a table that goes to a file or a pipe."""
@@ -108,14 +109,3 @@ def check_writable(path: Path | None, endings: tuple[str, ...] = ()) -> None:
         raise BadInput(f"{path} is not an ordinary file", "name another")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise BadInput(f"{path}: folder {str(folder)!r} is not writable", "name another")
-
-
-def whole_number(value: int, name: str, low: int, high: int) -> int:
-    """Return an option's value if it is in range.
-
-    Raises:
-        BadInput: the value is out of range.
-    """
-    if not low <= value <= high:
-        raise BadInput(f"{name} {value} is out of range", f"use {low} to {high}")
-    return value

@@ -15,9 +15,9 @@ from typing import Any
 
 from flyball import __version__
 from flyball.control.ask import status
+from flyball.control.ask.bills import Prices
 from flyball.control.ask.durations import Durations
 from flyball.control.ask.queries import Queries
-from flyball.control.ask.receipts import Prices
 from flyball.control.ask.recent_arrivals import Recent
 from flyball.control.ask.reported_steps import Steps
 from flyball.control.ask.start_forecast import StartForecaster
@@ -119,6 +119,8 @@ class Plane:
         self.now_us = clock(last.time_us)
         self._numbers = JobNumbers(folder, last.next_job)
         self.decider = Decider(self.live_state, self.columns, self.cluster, policy, knobs, tuning)
+        self.prices = prices or Prices()
+        self.decider.signals = self.prices.signals
         self.loop = Loop(
             self.live_state, self.journal, engine, self.decider, self.progress.understood,
             self._due, self.now_us, passing,
@@ -143,7 +145,7 @@ class Plane:
         )
         self._notes = SubmitNotes(engine.capabilities())
         self.ask = Queries(
-            folder, self.journal, self.nodes_, prices or Prices(), self.decider, self.demand,
+            folder, self.journal, self.nodes_, self.prices, self.decider, self.demand,
             self.forecaster, self.worker, self.progress, self.pulse, self._cap_means, self.now_us,
         )  # fmt: skip
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
+
+from flyball.core.signals import Signal
 
 MAX_DEVICES_PER_NODE = 64
 MAX_POOLS = 62
+SHOWN_GROUPS = 6
+"""Maximum number of groups in the short form of a cluster."""
 
 
 class ModelSpeed(NamedTuple):
@@ -92,7 +96,8 @@ class Cluster:
     """Nodes, network, power budget and tenants. Nodes are numbered group by group, in this order.
 
     `recorded_on` is the device type of traces that name none, "" = not stated. `types` are device
-    types that it defines; `flyball.physics.catalogue.define` registers them.
+    types that it defines; `flyball.physics.catalogue.define` registers them. `price` is that of a
+    kWh in its `currency`, `carbon` the grams of CO2 per kWh; None = not given.
     """
 
     name: str
@@ -100,8 +105,26 @@ class Cluster:
     power_budget_w: float = 0.0
     network: Network = field(default_factory=Network)
     tenants: tuple[Tenant, ...] = ()
-    recorded_on: str = field(default="", repr=False)  # digests of decisions hash the repr
+    recorded_on: str = field(default="", repr=False)  # not in `digest_text`
     types: tuple[DefinedType, ...] = field(default=(), repr=False)
+    price: Signal | None = field(default=None, repr=False)
+    carbon: Signal | None = field(default=None, repr=False)
+    currency: str = field(default="", repr=False)
+
+    def __repr__(self) -> str:
+        shown = [f"{g.count} x {g.devices} {g.device}" for g in self.groups[:SHOWN_GROUPS]]
+        if len(self.groups) > SHOWN_GROUPS:
+            shown.append(f"{len(self.groups) - SHOWN_GROUPS} more groups")
+        count = f"{self.node_count:,} node{'' if self.node_count == 1 else 's'}"
+        return f"Cluster({self.name!r}: {count}, {self.device_count:,} devices: {', '.join(shown)})"
+
+    def digest_text(self) -> str:
+        """Return the text that digests of decisions hash; it must stay the same for old journals.
+
+        Fields with `repr=False` are not part of it.
+        """
+        parts = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
+        return f"Cluster({', '.join(parts)})"
 
     @property
     def node_count(self) -> int:

@@ -16,9 +16,11 @@ class FlyballError(Exception):
     Attributes:
         remedy: what the user can do about it, or "".
         exit_code: the process's exit code when this reaches the command line.
+        details: further lines, such as the end of a traceback in the user's own code, or "".
     """
 
     exit_code = 2
+    details = ""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
@@ -66,3 +68,14 @@ class UnknownName(BadInput):
 def at(file: object, row: int | None = None) -> str:
     """Return a place in a file as text: `jobs.csv row 7` (the header is row 1)."""
     return f"{file}" if row is None else f"{file} row {row}"
+
+
+def whole_number(value: int, name: str, low: int, high: int) -> int:
+    """Return an option's value if it is in range.
+
+    Raises:
+        BadInput: the value is out of range.
+    """
+    if not low <= value <= high:
+        raise BadInput(f"{name} {value} is out of range", f"use {low} to {high}")
+    return value

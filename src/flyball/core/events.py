@@ -293,6 +293,10 @@ class Decided(Event):
     forecast: Annotated[
         Values | None, "the outlook that tuners were given, by subject; null = nothing was forecast"
     ] = None
+    signals: Annotated[
+        Values | None,
+        "price_per_kwh and carbon_g_per_kwh at that time; absent = the cluster has neither",
+    ] = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as it is recorded: `forecast` is there if `adjusted` is."""

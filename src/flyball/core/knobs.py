@@ -211,6 +211,14 @@ class Knobs:
             changes[name] = _parse(name, type(getattr(self, name)), text.strip())
         return replace(self, **changes)
 
+    def __repr__(self) -> str:
+        return f"Knobs({', '.join(f'{name}={value}' for name, value in self.changed().items())})"
+
+    def changed(self) -> dict[str, Any]:
+        """Return the knobs that are not at their defaults, as plain values."""
+        defaults = Knobs().as_dict()
+        return {name: value for name, value in self.as_dict().items() if value != defaults[name]}
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values: choices by name, numbers as they are."""
         out: dict[str, Any] = {}

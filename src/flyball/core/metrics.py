@@ -20,7 +20,13 @@ import numpy.typing as npt
 
 from flyball.core.codes import Status
 from flyball.core.results import Floats, Ints, Results
-from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S
+from flyball.core.units import (
+    J_PER_KWH,
+    MILLI_PER_DEVICE,
+    S_PER_HOUR,
+    US_PER_S,
+    duration_text,
+)
 
 US_PER_HOUR = US_PER_S * S_PER_HOUR
 WINDOW_BEGINS = 0.1
@@ -71,6 +77,11 @@ class Summary:
         finish_fairness_p95: see `finish_time_fairness`; at most 1 = no worse off than with an
             equal share.
         events: arrivals, starts, ends, preemptions, failures and repairs.
+        money: what the energy of all nodes cost over the whole run, in the cluster's currency, by
+            the price at the time; NaN = the cluster has no price.
+        money_per_work: money of all nodes per reference device-hour, both in the window.
+        carbon_g: grams of CO2 of that energy, by the carbon intensity at the time; NaN likewise.
+        carbon_g_per_work: grams of CO2 per reference device-hour, both in the window.
     """
 
     jobs: int
@@ -91,6 +102,15 @@ class Summary:
     fairness_jain: float
     finish_fairness_p95: float
     events: int
+    money: float = math.nan
+    money_per_work: float = math.nan
+    carbon_g: float = math.nan
+    carbon_g_per_work: float = math.nan
+
+    def __repr__(self) -> str:
+        done, wait = duration_text(self.completion_s.mean), duration_text(self.wait_s.mean)
+        use = f"{100 * self.utilisation:.1f} % in use, {self.energy_kwh:,.4g} kWh"
+        return f"Summary({self.jobs:,} jobs: mean completion {done}, mean wait {wait}; {use})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; NaN becomes None."""
@@ -119,6 +139,10 @@ def summarise(results: Results) -> Summary:
         fairness_jain=fairness_jain(results),
         finish_fairness_p95=Spread.of(finish_time_fairness(results)).p95,
         events=results.events,
+        money=_total(results.node_money),
+        money_per_work=money_per_work(results),
+        carbon_g=_total(results.node_carbon_g),
+        carbon_g_per_work=carbon_g_per_work(results),
     )
 
 
@@ -215,6 +239,18 @@ def energy_per_work(results: Results) -> float:
     """Return the kWh of all nodes per reference device-hour of work, both in the window."""
     energy_kwh = (results.window[1].energy_j - results.window[0].energy_j) / J_PER_KWH
     return _ratio(energy_kwh, work_per_window(results))
+
+
+def money_per_work(results: Results) -> float:
+    """Return the money of all nodes per reference device-hour of work, both in the window."""
+    first, last = (mark.money for mark in results.window)
+    return _ratio(_gap(first, last), work_per_window(results))
+
+
+def carbon_g_per_work(results: Results) -> float:
+    """Return the grams of CO2 of all nodes per reference device-hour, both in the window."""
+    first, last = (mark.carbon_g for mark in results.window)
+    return _ratio(_gap(first, last), work_per_window(results))
 
 
 def utilisation(results: Results) -> float:
@@ -341,6 +377,14 @@ def paired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float]
         return mean, math.nan, math.nan
     half = student_95(len(gaps) - 1) * float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
     return mean, mean - half, mean + half
+
+
+def _total(values: Floats | None) -> float:
+    return math.nan if values is None else float(values.sum())
+
+
+def _gap(first: float | None, last: float | None) -> float:
+    return math.nan if first is None or last is None else last - first
 
 
 def _ratio(above: float, below: float) -> float:

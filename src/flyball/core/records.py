@@ -118,7 +118,30 @@ POINT = np.dtype([("packed", "f8"), ("spread", "f8")], align=True)
 
 OUTAGE = np.dtype([("down_us", "i8"), ("up_us", "i8"), ("node", "i4")], align=True)
 
+STEP = np.dtype([("time_us", "i8"), ("value", "f8"), ("total", "f8")], align=True)
+"""A step of a signal: its start, its value, and the signal's integral up to its start."""
+
 # Changed by a run -----------------------------------------------------------
+
+SIGNAL = np.dtype(
+    [
+        ("value", "f8"),  # now
+        ("first", "i8"),  # its first row in `steps`
+        ("count", "i8"),  # its steps; the row after the last has its end. 0 = none
+        ("begin_us", "i8"),
+        ("end_us", "i8"),
+        ("step_us", "i8"),  # length of its steps, 0 = they differ
+        ("period_us", "i8"),  # what repeats outside its dates, 0 = the nearest value holds
+        ("period_before", "f8"),  # integral over its first period
+        ("period_after", "f8"),  # integral over its last period
+        ("given", "u1"),  # 0 = the cluster has no such signal
+    ],
+    align=True,
+)
+"""Two rows: the price of a kWh, and grams of CO2 per kWh (`core/signals.py`)."""
+
+BILL = np.dtype([("money", "f8"), ("carbon_g", "f8")], align=True)
+"""What was drawn times the signals: a row per node until its `since_us`, then a row per job."""
 
 RUN = np.dtype(
     [

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core.units import US_PER_S, duration_text
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -21,6 +23,8 @@ class Mark:
         energy_j: of all nodes, idle and host included.
         busy_us: device time in use.
         finished: jobs ended.
+        money: what that energy cost, in the cluster's currency; None = it has no price.
+        carbon_g: grams of CO2 of that energy; None = the cluster has no carbon intensity.
     """
 
     time_us: int
@@ -28,6 +32,8 @@ class Mark:
     energy_j: float
     busy_us: float
     finished: int
+    money: float | None = None
+    carbon_g: float | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,9 @@ class Results:
         energy_j: its devices' draw and its share of the hosts.
         priority, tenant, status, attempts, preemptions, failures, pool: as named.
         node_capacity, node_busy_us, node_energy_j, node_asleep_us: per node.
+        money, carbon_g: of its energy, by the price and the carbon intensity at the time; None =
+            the cluster has none.
+        node_money, node_carbon_g: likewise per node, idle and host included.
         start_us, stop_us: first submission and last event of the run.
         window: marks at 10 % and at 100 % of the arrival span.
         events: total of arrivals, starts, ends, preemptions, failures and repairs.
@@ -78,3 +87,12 @@ class Results:
     peak_power_w: float
     events: int
     decisions: int
+    money: Floats | None = None
+    carbon_g: Floats | None = None
+    node_money: Floats | None = None
+    node_carbon_g: Floats | None = None
+
+    def __repr__(self) -> str:
+        span = duration_text((self.stop_us - self.start_us) / US_PER_S)
+        jobs = f"{len(self.submit_us):,} jobs on {len(self.node_capacity):,} nodes"
+        return f"Results({jobs} over {span}, {self.events:,} events)"

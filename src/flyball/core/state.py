@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.records import ALIGNMENT, Records, aligned
+from flyball.core.units import US_PER_S, duration_text
 
 
 class State(NamedTuple):
@@ -33,6 +34,7 @@ class State(NamedTuple):
     pairs: npt.NDArray[np.float64]  # speed of one profile while another shares its device
     links: npt.NDArray[np.int32]  # successors of every job, end to end
     outages: Records
+    steps: Records  # of the signals, end to end
     usual: Records  # kinds of jobs the cluster usually runs (`twin/usual.py`)
     spreads: npt.NDArray[np.float64]  # predicted quantiles over medians, by job; or no rows
     # Changed by a run; clones copy these.
@@ -49,6 +51,8 @@ class State(NamedTuple):
     claims: Records
     bitmaps: npt.NDArray[np.uint64]  # of nodes by pool and whole free devices
     clock: Records  # one row
+    signals: Records  # price and carbon intensity
+    bills: Records  # money and carbon of nodes, then of jobs; none while both are constant
     tenants: Records
     memos: Records
     learned: npt.NDArray[np.float64]  # measured over guessed speed, by job and pool
@@ -64,6 +68,13 @@ class State(NamedTuple):
     scores: npt.NDArray[np.int64]  # scores[shape, node] of place = fgd; none for other rules
     plan: Records
     arena: npt.NDArray[np.uint8]
+
+    def __repr__(self) -> str:
+        clock = self.clock[0]
+        since = duration_text((int(clock.now_us) - int(clock.start_us)) / US_PER_S)
+        jobs = f"{int(clock.pending):,} pending, {int(clock.running):,} running"
+        ended = f"{int(clock.finished):,} of {len(self.jobs):,} jobs ended"
+        return f"State(at {since}: {jobs}, {ended}; {len(self.nodes):,} nodes)"
 
 
 _FIRST_CHANGED = State._fields.index("runs")

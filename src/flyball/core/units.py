@@ -19,6 +19,8 @@ MILLI_PER_DEVICE = 1000
 """Capacity is counted in thousandths of a device."""
 MILLI_PER_CORE = 1000
 J_PER_KWH = 3_600_000.0
+W_US_PER_KWH = 3.6e12
+"""Watt-microseconds per kWh."""
 FOREVER_US = (1 << 62) - 1
 """Time of an event that never happens: later than any other."""
 

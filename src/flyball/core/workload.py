@@ -16,7 +16,7 @@ from flyball.core.codes import Outcome
 from flyball.core.grouping import group_rows
 from flyball.core.job_class import CLASS_LABELS as CLASS_LABELS
 from flyball.core.job_class import JobClass as JobClass
-from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
+from flyball.core.units import MILLI_PER_DEVICE, US_PER_S, duration_text
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -39,6 +39,9 @@ class Mix:
     cpu_milli: Ints
     host_mib: Ints
     count: Ints
+
+    def __repr__(self) -> str:
+        return f"Mix({len(self.count)} kinds of {int(self.count.sum()):,} jobs)"
 
     @classmethod
     def of(cls, workload: Workload) -> Mix:
@@ -86,6 +89,8 @@ class Workload:
         mix: the jobs that the cluster usually runs; None = those of this workload.
         quantiles_us: predicted run times at the levels of `predict.runtime.trees`, a row per job;
             NaN where there is no prediction; None = there is none at all.
+        origin_us: calendar instant (since 1970, UTC) of its time 0; None = it has no dates, and
+            time 0 is midnight of some Monday.
     """
 
     name: str
@@ -122,6 +127,18 @@ class Workload:
     after_on: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     mix: Mix | None = None
     quantiles_us: Floats | None = None
+    origin_us: int | None = None
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return f"Workload({self.name!r}: no jobs)"
+        sizes = f"{int(self.devices.min()):,} to {int(self.devices.max()):,} devices"
+        parts = [f"{len(self):,} jobs over {duration_text(self.span_us / US_PER_S)}", sizes]
+        counted = {"model": self.models, "tenant": self.tenants, "user": self.users}
+        for noun, names in counted.items():
+            if names:
+                parts.append(f"{len(names):,} {noun}{'' if len(names) == 1 else 's'}")
+        return f"Workload({self.name!r}: {', '.join(parts)})"
 
     def __len__(self) -> int:
         return len(self.submit_us)

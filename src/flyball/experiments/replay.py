@@ -6,9 +6,10 @@ same for each policy, so differences between policies are paired by seed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flyball.app import PolicySetting, Twin, build_twin, warm
@@ -19,6 +20,7 @@ from flyball.core.metrics import Summary, paired, summarise
 from flyball.core.results import Results
 from flyball.core.workload import Workload
 from flyball.experiments.adjustments import Adjustment, Watch
+from flyball.experiments.own_policy.failure import PolicyFailed
 from flyball.experiments.recorded import Closeness, closeness
 from flyball.experiments.workers import POOL_PAYS_S, Workers, usable_cores
 from flyball.tune.registry import resizes
@@ -33,8 +35,12 @@ COMPARED: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("energy_kwh", lambda summary: summary.energy_kwh),
     ("energy_per_work", lambda summary: summary.energy_per_work),
     ("cost", lambda summary: summary.cost),
+    ("money", lambda summary: summary.money),
+    ("carbon_g", lambda summary: summary.carbon_g),
 )
 """Metrics that are compared between policies, seed by seed."""
+BILLED = ("money", "carbon_g")
+"""Those of clusters with a price or a carbon intensity only."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +57,9 @@ class Run:
     seed: int
     summary: Summary
     run_s: float
-    results: Results | None = None
-    adjustments: tuple[Adjustment, ...] = ()
-    closeness: Closeness | None = None
+    results: Results | None = field(default=None, repr=False)
+    adjustments: tuple[Adjustment, ...] = field(default=(), repr=False)
+    closeness: Closeness | None = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return one entry of the JSON's `results`."""
@@ -106,7 +112,7 @@ class ReplayCase:
         watch = Watch(self.cluster, self.workload(seed)) if self.watch and twin.tuning else None
         if watch is not None and twin.tuning is not None:
             twin.tuning = watch.over(twin.tuning)
-        results = replay(twin, self.policies[policy].name)
+        results = replay(twin, self.policies[policy])
         run_s = time.perf_counter() - began
         kept = self.keep == "all" or (self.keep == "first" and seed == 0)
         return Run(
@@ -120,16 +126,19 @@ class ReplayCase:
         )
 
 
-def replay(twin: Twin, policy: str) -> Results:
+def replay(twin: Twin, policy: PolicySetting) -> Results:
     """Run a twin to its end and return the results; an error names the policy.
 
     Raises:
-        FlyballError: the policy leaves jobs waiting for ever.
+        FlyballError: the policy leaves jobs waiting for ever, or its plan cannot be carried out.
     """
     try:
-        return twin.replay()
+        return twin.replay(policy.decider)
+    except PolicyFailed:
+        raise  # names the file and the line
     except FlyballError as error:
-        raise FlyballError(f"{policy}: {error.args[0]}", error.remedy) from None
+        where = getattr(policy.decider, "place", policy.name)
+        raise FlyballError(f"{where}: {error.args[0]}", error.remedy) from None
 
 
 def run_all(
@@ -192,6 +201,8 @@ def changes(runs: Sequence[Run], against: Mapping[str, str]) -> list[dict[str, A
         for name, value in COMPARED:
             ours = [value(run.summary) for run in runs_of[other]]
             theirs = [value(run.summary) for run in runs_of[base]]
+            if any(map(math.isnan, ours)) and name in BILLED:
+                continue  # the cluster has no such signal
             mean, low, high = paired(ours, theirs)
             row[name] = {"mean": mean, "low": low, "high": high}
             if all(theirs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -114,6 +115,7 @@ _runner: Runner[Any] | None = None  # in a worker process; sent once, not with e
 def _start_worker(runner: Runner[Any]) -> None:
     global _runner
     _runner = runner
+    sys.stdout = sys.stderr  # the parent's output is its own; policies of users may print
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     warm()
@@ -132,4 +134,6 @@ def _work(task: Any) -> Any:
     try:
         return _runner.run(*task)
     except FlyballError as error:  # as one that can be pickled
-        raise FlyballError(str(error)) from None
+        plain = FlyballError(str(error))
+        plain.details = error.details
+        raise plain from None

@@ -1,5 +1,7 @@
 """The energy account of a node: what it drew since its last update.
 
+Money and carbon are in its bill (`physics/signals.py`).
+
 Sleep needs no event. When a node becomes idle, the instant at which it falls asleep is stored; if
 it is still idle at its next update, it has been asleep since that instant.
 """
@@ -8,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flyball.physics.compile import kernel
+from flyball.physics.compile import hot, kernel
+from flyball.physics.signals import bill_node
 
 
 @kernel
@@ -40,9 +43,13 @@ def busy_at(node: Any, now: int) -> float:
     return float(node.busy_us + node.used_milli * (now - node.since_us) / 1000)
 
 
-@kernel
-def touch(node: Any, sleep_w: float, now: int) -> None:
-    """Update the node's energy, busy and sleep accounts to `now`."""
+@hot
+def touch(state: Any, node_id: int, now: int) -> None:
+    """Update the node's energy, bill, busy and sleep accounts to `now`."""
+    node = state.nodes[node_id]
+    sleep_w = state.pools[node.pool].sleep_w
+    if len(state.bills) > 0:
+        bill_node(state.bills, state.signals, state.steps, node, node_id, sleep_w, now)
     node.energy_j = energy_at(node, sleep_w, now)
     node.busy_us = busy_at(node, now)
     if node.idle_since_us >= 0:

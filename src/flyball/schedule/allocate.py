@@ -147,8 +147,7 @@ def take_row(
 ) -> int:
     """Allocate devices of one node to a job and return the new row, chained behind `after`."""
     job, node, clock = state.jobs[job_id], state.nodes[node_id], state.clock[0]
-    pool = state.pools[node.pool]
-    touch(node, pool.sleep_w, now)
+    touch(state, node_id, now)
     row_id = clock.free_row
     row = state.rows[row_id]
     clock.free_row = row.next
@@ -248,7 +247,7 @@ def release(state: Any, knobs: Any, job_id: int, now: int) -> None:
         row = state.rows[row_id]
         node = state.nodes[row.node]
         pool = state.pools[node.pool]
-        touch(node, pool.sleep_w, now)
+        touch(state, row.node, now)
         held_milli = row.milli
         if row.milli == GUEST or (len(state.pairs) > 0 and pass_on(state, node, row_id)):
             held_milli = 0

@@ -100,7 +100,7 @@ def add_power(state: Any, job_id: int, sign: float, now: int) -> None:
     while row_id >= 0:
         row = state.rows[row_id]
         node = state.nodes[row.node]
-        touch(node, state.pools[node.pool].sleep_w, now)
+        touch(state, row.node, now)
         added = sign * held_w(state, job_id, bit_count(row.mask))
         node.power_w += added
         state.clock[0].power_w += added

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from flyball.physics.compile import kernel
+from flyball.physics.signals import bill_job
 from flyball.schedule.order import progress
 
 
 @kernel
 def account(state: Any, job_id: int, now: int) -> None:
-    """Add the running slice's device time, energy and wait for its nodes to the job's record."""
+    """Add the running slice's device time, energy, bill and wait for its nodes to the job's."""
     job, run = state.jobs[job_id], state.runs[job_id]
     run.service_us += (now - run.since_us) * run.devices * job.milli / 1000
     run.energy_j += run.watts * (now - run.since_us) / 1e6
+    if len(state.bills) > 0:
+        row = len(state.nodes) + job_id
+        bills, signals, steps = state.bills, state.signals, state.steps
+        bill_job(bills, signals, steps, row, run.watts, run.since_us, now)
     run.waking_us += max(0, min(now, run.awake_us) - run.since_us)
     if len(state.shares) > 0:
         share = state.shares[job_id * len(state.pools) + run.pool]

@@ -268,6 +268,10 @@ class Client:
         nodes: list[Json] = self._transport.get("/nodes")["nodes"]
         return nodes
 
+    def signals(self) -> Json:
+        """Return the present price and carbon intensity; empty where there are none."""
+        return self._transport.get("/signals")
+
     def decisions(self, after: int = 0, limit: int = 100) -> list[Json]:
         """Return decisions, the oldest first."""
         rows: list[Json] = self._transport.get("/decisions", after=after, limit=limit)["decisions"]

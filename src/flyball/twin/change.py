@@ -88,7 +88,7 @@ def set_sleep(state: Any, node_id: int, to_sleep: bool, now: int) -> bool:
     pool = state.pools[node.pool]
     if node.down or node.idle_since_us < 0:
         return False
-    touch(node, pool.sleep_w, now)
+    touch(state, node_id, now)
     if to_sleep:
         node.sleeps_us = min(node.sleeps_us, now)
         return True

@@ -13,7 +13,8 @@ from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Order, Preempt
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import entry, hot, kernel
-from flyball.physics.energy import busy_at, energy_at, rest, touch
+from flyball.physics.energy import rest, touch
+from flyball.physics.signals import refresh
 from flyball.schedule import index, queue
 from flyball.schedule.allocate import GUEST, forget, release
 from flyball.schedule.attained import promote_starved, promotes
@@ -34,6 +35,7 @@ from flyball.twin.change import (
 )
 from flyball.twin.events import REPAIR_EVENT, next_event_us, pop_event, push_event
 from flyball.twin.scale import scale
+from flyball.twin.totals import settle
 
 HELD = int(Status.HELD)
 RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
@@ -108,6 +110,8 @@ def advance(state: Any, knobs: Any, now: int) -> None:
     """Handle all events at `now`, without the decision."""
     clock = state.clock[0]
     clock.now_us = now
+    if len(state.bills) > 0:
+        refresh(state.signals, state.steps, now)
     before = clock.arrivals + clock.ends + clock.failures + clock.repairs
     # 1. Ends, then repairs: ties are ordered that way.
     while next_event_us(state) == now:
@@ -220,7 +224,7 @@ def take_down(state: Any, node_id: int, now: int) -> None:
     """Mark a node as down: it draws no power and takes no job; running jobs are left alone."""
     clock, node = state.clock[0], state.nodes[node_id]
     pool = state.pools[node.pool]
-    touch(node, pool.sleep_w, now)
+    touch(state, node_id, now)
     clock.power_w -= node.power_w
     node.power_w = 0.0
     node.idle_since_us = -1
@@ -245,7 +249,7 @@ def repair(state: Any, knobs: Any, node_id: int, now: int) -> None:
     """Bring a node back, idle."""
     clock, node = state.clock[0], state.nodes[node_id]
     pool = state.pools[node.pool]
-    touch(node, pool.sleep_w, now)
+    touch(state, node_id, now)
     node.down = 0
     rest(node, knobs.sleep_us, now)
     node.power_w = pool.host_w + pool.capacity * pool.idle_w
@@ -324,28 +328,6 @@ def enact(state: Any, knobs: Any, now: int) -> int:
     return -1
 
 
-@kernel
-def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
-    """Return (work, energy, device time) up to `now`; changes nothing."""
-    energy_j = 0.0
-    busy_us = 0.0
-    for node_id in range(len(state.nodes)):
-        node = state.nodes[node_id]
-        energy_j += energy_at(node, state.pools[node.pool].sleep_w, now)
-        busy_us += busy_at(node, now)
-    work_us = 0.0
-    for job_id in range(state.clock[0].next_job):
-        job, run_ = state.jobs[job_id], state.runs[job_id]
-        if run_.status == DONE:
-            work_us += job.reference_us
-        elif job.work_us > 0:
-            done_us = run_.done_us
-            if run_.status == RUNNING:
-                done_us += progress(run_, now)
-            work_us += min(1.0, done_us / job.work_us) * job.reference_us
-    return work_us, energy_j, busy_us
-
-
 # Entry points for plain Python: they take the knobs packed as an array of one record -------
 
 
@@ -364,19 +346,6 @@ def advance_to(state: Any, packed: Any, now: int) -> bool:
 @entry
 def enact_now(state: Any, packed: Any, now: int) -> int:
     return enact(state, packed[0], now)
-
-
-@entry
-def totals_at(state: Any, packed: Any, now: int) -> tuple:  # type: ignore[type-arg]
-    return totals(state, packed[0], now)
-
-
-@entry
-def settle(state: Any, packed: Any, now: int) -> None:
-    """Bring every node's account up to `now`."""
-    for node_id in range(len(state.nodes)):
-        node = state.nodes[node_id]
-        touch(node, state.pools[node.pool].sleep_w, now)
 
 
 @entry

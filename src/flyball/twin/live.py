@@ -25,6 +25,7 @@ from flyball.core.knobs import Knobs, Order
 from flyball.core.records import ACTION, Records, records
 from flyball.core.workload import COLUMNS, Workload
 from flyball.physics.compile import cache_folder
+from flyball.physics.signals import CARBON, PRICE
 from flyball.schedule.kernel import decide_snapshot
 from flyball.twin import live_kernel
 from flyball.twin.build import build_state
@@ -53,6 +54,7 @@ class View:
             their starts.
         down: nodes that are down.
         cap: the level of each job's power cap, 0 = none; empty = no job has one.
+        price_per_kwh, carbon_g_per_kwh: at this instant; None = not given.
     """
 
     workload: Workload
@@ -62,6 +64,8 @@ class View:
     row_mask: npt.NDArray[np.uint64]
     down: npt.NDArray[np.int64]
     cap: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    price_per_kwh: float | None = None
+    carbon_g_per_kwh: float | None = None
 
     def digest(self, cluster: Cluster, knobs: Knobs, now_us: int) -> str:
         """Return a digest of everything that a decision depends on."""
@@ -91,6 +95,9 @@ class View:
             total.update(self.cap.tobytes())
         if knobs.reads_spread and self.workload.quantiles_us is not None:
             total.update(np.ascontiguousarray(self.workload.quantiles_us).tobytes())
+        signals = (self.price_per_kwh, self.carbon_g_per_kwh)
+        if signals != (None, None):
+            total.update(repr(signals).encode())
         return total.hexdigest()
 
 
@@ -100,7 +107,7 @@ def _fixed_text(cluster: Cluster, knobs: Knobs) -> str:
     values = knobs.as_dict()
     if not knobs.reads_spread:  # digests of decisions without these knobs stay the same
         del values["order_quantile"], values["backfill_quantile"]
-    return f"{cluster!r}, {sorted(values.items())!r}"
+    return f"{cluster.digest_text()}, {sorted(values.items())!r}"
 
 
 class Snapshot:
@@ -121,6 +128,10 @@ class Snapshot:
         self._packed = knobs.pack()
         self.state = build_state(cluster, view.workload, knobs, Effects())
         self._put_rows(view)
+        present = ((PRICE, view.price_per_kwh), (CARBON, view.carbon_g_per_kwh))
+        for row, value in present:
+            if value is not None:
+                self.state.signals[row].value, self.state.signals[row].given = value, True
         live_kernel.adopt(self.state, self._packed, view.past, view.down, now_us)
 
     def _put_rows(self, view: View) -> None:

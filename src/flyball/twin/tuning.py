@@ -76,9 +76,14 @@ class Tuning:
         if self.every_s < 1.0:
             raise BadInput(f"tuning rounds every {self.every_s:g} s", "use 1 s or more")
 
-    def plan(self, state: State) -> Records:
-        """Return the plan for now; the state is not changed."""
+    def plan(self, state: State, signals: Outlook = NO_OUTLOOK) -> Records:
+        """Return the plan for now; the state is not changed.
+
+        Args:
+            signals: the forecasts of price and carbon.
+        """
         outlook = NO_OUTLOOK if self.outlook is None else self.outlook(state)
+        outlook = outlook._replace(price=signals.price, carbon=signals.carbon)
         plan = self.policy.decide(state, outlook)
         for tuner in self.tuners:
             plan = tuner.adjust(state, outlook, plan)

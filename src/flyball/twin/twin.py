@@ -33,19 +33,26 @@ from flyball.core.state import State, assemble, clone
 from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
+from flyball.predict.signals import signal_outlook
 from flyball.schedule.history import relearn
 from flyball.schedule.shares.targets import set_targets
-from flyball.twin import kernel
+from flyball.twin import kernel, totals
 from flyball.twin.build import build_state
+from flyball.twin.plans import BadPlan, as_plan, broken_action
 from flyball.twin.refit import ended_in_order, refit
+from flyball.twin.signal_tables import (
+    bills_of,
+    signal_tables,
+    signals_of,
+    totals_of,
+    without_future,
+)
 from flyball.twin.tuning import Tuning, learn_speeds
 from flyball.twin.usual import score_cache
 
 DUMP_FORMAT = 4
 
-
-class BadPlan(FlyballError):
-    """Raised when a policy's plan cannot be carried out."""
+__all__ = ["BadPlan", "Twin", "warm"]
 
 
 class Twin:
@@ -72,6 +79,10 @@ class Twin:
         if tuning is not None:
             tuning.check(knobs)
         self.state = build_state(cluster, workload, knobs, effects or Effects())
+        self._price, self._carbon = (
+            signal and signal.on_clock(workload.origin_us)
+            for signal in (cluster.price, cluster.carbon)
+        )
         self.allocator, self.tuning = allocator, tuning
         self._set(knobs)
 
@@ -79,6 +90,9 @@ class Twin:
         self.knobs = knobs
         self._packed = knobs.pack()
         self._blank: Records | None = None
+
+    def __repr__(self) -> str:
+        return f"Twin({self.state!r}, {self.knobs!r})"
 
     @property
     def now_us(self) -> int:
@@ -90,9 +104,18 @@ class Twin:
         """Return whether every job is final."""
         return bool(self.state.clock[0].finished == len(self.state.jobs))
 
-    def run(self, until_us: int | None = None) -> None:
-        """Handle every instant up to and including `until_us` (all there are, if None)."""
+    def run(self, until_us: int | None = None, policy: PolicyLike | None = None) -> None:
+        """Handle every instant up to and including `until_us` (all there are, if None).
+
+        Args:
+            until_us: the last instant.
+            policy: makes every decision; None = the compiled kernel decides by the knobs.
+        """
         until = FOREVER_US - 1 if until_us is None else until_us
+        if policy is not None:
+            while self.next_us <= until:
+                self.step(policy)
+            return
         if self.tuning is not None:
             self._run_tuned(self.tuning, until)
             return
@@ -119,7 +142,7 @@ class Twin:
         """Run one round of the tuners."""
         kernel.advance_to(self.state, self._packed, now)
         learn_speeds(self.state)
-        plan = tuning.plan(self.visible())
+        plan = tuning.plan(self.visible(), self._with_signals(NO_OUTLOOK))
         self._carry_out_round(tuning, plan, now)
         scaled = (plan["kind"] == ActionKind.REPLICAS).any()
         if scaled and not self.finished:  # new replicas need not wait for an event
@@ -137,11 +160,15 @@ class Twin:
         set_targets(self.state, self.allocator.targets(self.visible()))
 
     def visible(self) -> State:
-        """Return the state with true durations blanked and speeds as guessed; arrays are shared."""
+        """Return the state as it is known: durations blanked, speeds as guessed, signals as of now.
+
+        Arrays are shared.
+        """
         state = self.state
         if self._blank is None:
             self._blank = state.jobs.copy()
             self._blank.work_us = np.nan
+        state = without_future(state)
         return state._replace(jobs=self._blank, points=state.guesses, pairs=state.pair_guesses)
 
     def replay(self, policy: PolicyLike | None = None) -> Results:
@@ -154,11 +181,11 @@ class Twin:
             FlyballError: the policy leaves jobs waiting for ever, so there is nothing to measure.
         """
         begin_us, end_us = self.window_us()
-        self._run_until(begin_us, policy)
+        self.run(begin_us, policy)
         first = self.mark(begin_us)
-        self._run_until(end_us, policy)
+        self.run(end_us, policy)
         second = self.mark(end_us)
-        self._run_until(FOREVER_US - 1, policy)
+        self.run(None, policy)
         self._refuse_unfinished()
         return self.results((first, second))
 
@@ -178,13 +205,6 @@ class Twin:
             "have it start every job that fits on an idle cluster",
         )
 
-    def _run_until(self, until_us: int, policy: PolicyLike | None) -> None:
-        if policy is None:
-            self.run(until_us)
-            return
-        while self.next_us <= until_us:
-            self.step(policy)
-
     def window_us(self) -> tuple[int, int]:
         """Return the window of the honest metrics: 10 % to 100 % of the arrival span."""
         first, last = int(self.state.jobs.submit_us[0]), int(self.state.jobs.submit_us[-1])
@@ -192,8 +212,11 @@ class Twin:
 
     def mark(self, now_us: int) -> Mark:
         """Return running totals at an instant between the last event handled and the next."""
-        work_us, energy_j, busy_us = kernel.totals_at(self.state, self._packed, now_us)
-        return Mark(now_us, work_us, energy_j, busy_us, int(self.state.clock[0].finished))
+        at_now = totals.totals_at(self.state, self._packed, now_us)
+        work_us, energy_j, busy_us, *billed = at_now
+        finished = int(self.state.clock[0].finished)
+        bill = totals_of(self.state, energy_j, *billed)
+        return Mark(now_us, work_us, energy_j, busy_us, finished, *bill)
 
     # Stepping ---------------------------------------------------------------
 
@@ -216,9 +239,13 @@ class Twin:
             return None
         if kernel.advance_to(self.state, self._packed, now):
             self._set_targets()
-        plan = policy.decide(self.snapshot(), outlook)
+        plan = as_plan(policy.decide(self.snapshot(), self._with_signals(outlook)), self.state)
         self._carry_out(plan, now)
         return plan
+
+    def _with_signals(self, outlook: Outlook) -> Outlook:
+        """Return an outlook with the forecasts of price and carbon at the present instant."""
+        return signal_outlook(self._price, self._carbon, self.now_us, outlook)
 
     def _carry_out(self, plan: Records, now: int) -> None:
         clock = self.state.clock[0]
@@ -228,12 +255,7 @@ class Twin:
         clock.capacity_grew = 0
         broken = kernel.enact_now(self.state, self._packed, now)
         if broken >= 0:
-            action = plan[broken]
-            raise BadPlan(
-                f"action {broken} of the plan (job {action.job}, node {action.node}) "
-                "cannot be carried out",
-                "a start must name a pending job and exactly the free devices it asks for",
-            )
+            raise broken_action(self.state, plan, broken)
 
     def snapshot(self) -> State:
         """Return the state as a policy may see it: a copy, with the true durations blanked."""
@@ -251,6 +273,7 @@ class Twin:
         twin.state = clone(self.state, None if into is None else into.state)
         twin.knobs, twin._packed = self.knobs, self._packed
         twin.allocator, twin._blank = self.allocator, self._blank
+        twin._price, twin._carbon = self._price, self._carbon
         twin.tuning = None if self.tuning is None else self.tuning.fresh()
         return twin
 
@@ -295,7 +318,9 @@ class Twin:
         try:
             with np.load(path, allow_pickle=False) as file:
                 meta = json.loads(str(file["_meta"]))
-                arrays = {name: file[name] for name in State._fields[:-1]}
+                arrays: dict[str, Any] = dict(signal_tables(None, None, None, 0, 0))
+                needed = [name for name in State._fields[:-1] if name in file or name not in arrays]
+                arrays |= {name: file[name] for name in needed}  # older dumps have no signals
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise BadInput(f"{path} is not a dump of a twin: {error}") from None
         if meta["format"] != DUMP_FORMAT:
@@ -308,6 +333,7 @@ class Twin:
                 for name, array in arrays.items()
             }
         )
+        twin._price, twin._carbon = signals_of(twin.state)
         twin._set(Knobs().with_settings([f"{k}={v}" for k, v in meta["knobs"].items()]))
         return twin
 
@@ -315,8 +341,10 @@ class Twin:
         """Return the results of the run."""
         state, clock = self.state, self.state.clock[0]
         jobs, runs, nodes = state.jobs, state.runs, state.nodes
-        kernel.settle(state, self._packed, self.now_us)
+        totals.settle(state, self._packed, self.now_us)
         packed = state.rates.packed.reshape(-1, len(state.pools))[jobs.profile]
+        node_bills = bills_of(state, 0, nodes.energy_j)
+        job_bills = bills_of(state, len(nodes), runs.energy_j)
         event_counts = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
         return Results(
             **{name: jobs[name].astype(np.int64) for name in ("submit_us", "devices", "milli")},
@@ -345,6 +373,9 @@ class Twin:
             peak_power_w=float(clock.peak_power_w),
             events=sum(int(clock[name]) for name in event_counts),
             decisions=int(clock.decisions),
+            **job_bills._asdict(),
+            node_money=node_bills.money,
+            node_carbon_g=node_bills.carbon_g,
         )
 
 

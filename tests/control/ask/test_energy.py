@@ -7,15 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.control.live_cases import ONE_NODE, START_US, TWO_NODES, spec_of
 
+from flyball.control.ask.bills import Prices
 from flyball.control.ask.energy import Energy, measured
-from flyball.control.ask.receipts import Prices, Seen, receipt
+from flyball.control.ask.receipts import Seen, receipt
 from flyball.control.jobs.request import cluster_of
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import LiveNode
 from flyball.core.protocols import Sample
+from flyball.core.signals import Signal
 from flyball.core.workload import JobClass
 from flyball.monitor.publish import Outlet
 from flyball.monitor.reader import Telemetry
@@ -152,3 +155,23 @@ def test_modelled_by_the_devices_it_ran_on() -> None:
     )
     assert first != second
     assert bill["energy_j"] == pytest.approx(10 * first + 30 * second)
+
+
+def test_measured_energy_is_priced_when_it_was_used(tmp_path: Path) -> None:
+    # The package draws 10 W, from a full minute on 90 W; the price rises then.
+    low_s = 180 - START_US // S % 60
+
+    def package(at: int) -> float:
+        return 10.0 * at + 80.0 * max(0, at - low_s)
+
+    job = ran([0, 240, [[0, 1]], 480.0])
+    sensors = telemetry(tmp_path, 241, package=package)
+    energy = measured(job, ONE_NODE, sensors, START_US + 240 * S)
+    low_j, high_j = 10.0 * low_s, 90.0 * (240 - low_s)
+    assert energy.joules == pytest.approx(low_j + high_j)
+    times = np.array([START_US, START_US + low_s * S], np.int64)
+    price = Signal("case", times, np.array([1.0, 3.0]), START_US + 240 * S, dated=True)
+    seen = Seen(energy=energy)
+    bill = receipt(job, cluster_of(ONE_NODE, "live"), Prices(0.0, price), START_US + 240 * S, seen)
+    assert bill["cost"] == pytest.approx((low_j * 1.0 + high_j * 3.0) / 3.6e6)
+    assert bill["energy_cost_source"] == "measured"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.control.live_cases import ONE_NODE, START_US, Rig, spec_of
 
-from flyball.control.ask.receipts import Prices, Sampled, Seen, receipt
+from flyball.control.ask.bills import Prices
+from flyball.control.ask.receipts import Sampled, Seen, receipt
 from flyball.control.jobs.request import cluster_of
 from flyball.core.jobs import Job, JobState
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.control.live_cases import ONE_NODE, START_US, spec_of
 
-from flyball.control.ask.receipts import Prices, Sampled, peak_of, receipt, suggestion
+from flyball.control.ask.bills import Prices
+from flyball.control.ask.receipts import Sampled, peak_of, receipt, suggestion
 from flyball.control.jobs.request import cluster_of
 from flyball.core.jobs import Job, JobState, Row
+from flyball.core.signals import HOUR_US, Signal
 from flyball.core.workload import JobClass
 from flyball.physics import catalogue
 from flyball.physics.power import draw_w
 
 CLUSTER = cluster_of(ONE_NODE, "live")
 S = 1_000_000
-PRICES = Prices(2.0, 0.5, "EUR", 400.0)
+PRICES = Prices(2.0, Signal.flat(0.5), "EUR", Signal.flat(400.0))
 DONE = Job(
     7, spec_of(cpus=4), START_US, JobState.COMPLETED, 1,
     started_us=START_US + 100 * S, first_start_us=START_US + 100 * S,
@@ -126,3 +129,43 @@ def test_a_limit_that_was_kept_is_enough() -> None:
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.RUNNING])
 def test_no_suggestion_for_a_job_that_did_not_complete(state: JobState) -> None:
     assert list(advice(replace(DONE, state=state), 900.0)) == ["text"]
+
+
+def stepped(*steps: tuple[int, float]) -> Signal:
+    """Return a signal of (second of the case, value) steps."""
+    times = np.array([START_US + at * S for at, _ in steps], np.int64)
+    values = np.array([value for _, value in steps])
+    return Signal("case", times, values, int(times[-1]) + HOUR_US, dated=True)
+
+
+def test_energy_is_priced_over_the_attempts_that_ran() -> None:
+    # Two attempts, 100-400 s on one core and 600-900 s on two; the price changes at 300 and 700 s.
+    spans = [
+        [START_US + 100 * S, START_US + 400 * S, [[0, 1]], 1.0],
+        [START_US + 600 * S, START_US + 900 * S, [[0, 3]], 1.0],
+    ]
+    job = replace(DONE, values={"spans": spans, "active_s": 600.0, "energy_j": 9e6})
+    price = stepped((0, 0.1), (300, 0.4), (700, 0.9))
+    costs = bill(job, Prices(0.0, price, "EUR", Signal.flat(100.0)))
+    # 3 of 9 MJ in the first attempt: two thirds of it at 0.1; 6 MJ in the second: a third at 0.4.
+    expected = (2 * 0.1 + 1 * 0.4 + 2 * 0.4 + 4 * 0.9) / 3.6
+    assert costs["cost"] == costs["energy_cost"] == pytest.approx(expected)
+    assert costs["price_per_kwh"] == pytest.approx(expected / 2.5)
+    assert costs["carbon_g"] == pytest.approx(250.0)
+    assert costs["energy_cost_source"] == costs["carbon_source"] == "measured"
+    assert "case" in costs["price_signal"]
+
+
+def test_an_old_job_without_attempts_on_record_is_priced_from_start_to_end() -> None:
+    price = stepped((0, 0.1), (550, 0.3))
+    costs = bill(replace(DONE, values={"energy_j": 3.6e6}), Prices(0.0, price))
+    assert costs["cost"] == pytest.approx(0.2)
+    waiting = replace(DONE, state=JobState.PENDING, first_start_us=0, started_us=0, service_us=0.0)
+    assert bill(waiting, Prices(0.0, price))["cost"] == 0.0
+
+
+def test_present_values() -> None:
+    prices = Prices(0.0, stepped((0, 0.1), (550, 0.3)), "EUR", Signal.flat(250.0))
+    now = prices.now(START_US + 600 * S)
+    assert (now["price_per_kwh"], now["currency"], now["carbon_g_per_kwh"]) == (0.3, "EUR", 250.0)
+    assert Prices().now(START_US) == {}

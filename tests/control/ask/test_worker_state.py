@@ -21,6 +21,7 @@ from flyball.control.jobs.live_state import PREDICTION
 from flyball.control.jobs.request import Demand
 from flyball.control.journal.history import History
 from flyball.core.jobs import JobSpec
+from flyball.core.live import LiveNode
 from flyball.core.units import US_PER_S, to_us
 from flyball.learn import learner as learner_file
 from flyball.learn.fit_process import FitProcess
@@ -140,6 +141,23 @@ def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
     assert learnt_by(second) == learnt_by(first) == 10
     spec = spec_of(user="ada", name="train", cpus=4)
     assert second.predict(spec) == pytest.approx(first.predict(spec), rel=0.05)
+
+
+def test_nodes_that_went_down_before_the_worker_began(tmp_path: Path) -> None:
+    nodes = tuple(LiveNode(name, "CPU1", 4, 4, 8192) for name in ("a", "b"))
+    rig = Rig(tmp_path, "easy", nodes=nodes)
+    rig.engine.take_down(0)
+    rig.settle()
+    rig.engine.take_down(1)
+    rig.settle()
+    rig.engine.bring_up(0)
+    rig.settle()
+    follower = follow(rig)
+    assert follower.live_state.down == {1}
+    rig.engine.bring_up(1)
+    rig.settle()
+    follower.step()
+    assert follower.live_state.down == set()
 
 
 def test_bad_files_are_a_new_beginning(tmp_path: Path) -> None:

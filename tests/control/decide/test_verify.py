@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.control.live_cases import Rig, env
+from tests.control.live_cases import START_US, Rig, env
 
+from flyball.control.ask.bills import Prices
 from flyball.control.decide.verify import Verifier
 from flyball.core.events import Decided, event_of
+from flyball.core.signals import DAY_US, HOUR_US, Signal
 
 Events = list[tuple[int, Any]]
 
@@ -102,3 +104,24 @@ def test_nodes_that_were_down_are_up_for_the_next_control_plane(tmp_path: Path) 
     rig.finish()
     assert rig.engine.launched == [(1, 1)]
     assert rig.verdict().differing == []
+
+
+def test_price_and_carbon_are_inputs_of_a_decision(tmp_path: Path) -> None:
+    tariff = Signal.profile([float(hour) for hour in range(24)], DAY_US)
+    rig = Rig(tmp_path, "fifo", prices=Prices(0.0, tariff, "EUR", Signal.flat(250.0)))
+    rig.submit(cpus=2, estimate_s=60.0)
+    rig.finish()
+    events = rig.events()
+    decided = [event for _seq, event in events if isinstance(event, Decided)]
+    hour = START_US // HOUR_US % 24
+    assert decided[0].signals == {"price_per_kwh": float(hour), "carbon_g_per_kwh": 250.0}
+    assert Verifier().follow(events).differing == []
+    differing = tampered(events, "decided", lambda event: event["signals"].update(price_per_kwh=-1))
+    assert differing == [(1, "what it saw")]
+    assert rig.plane.ask.signals()["carbon_g_per_kwh"] == 250.0
+    assert ("flyball_carbon_g_per_kwh", {}, 250.0) in rig.plane.ask.metrics()
+
+
+def test_without_signals_a_decision_is_recorded_as_before(recorded: Events) -> None:
+    decided = next(event for _seq, event in recorded if isinstance(event, Decided))
+    assert "signals" not in decided.as_dict()

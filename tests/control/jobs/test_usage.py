@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.control.live_cases import ONE_NODE, START_US, about, intended, submitted
 
-from flyball.control.ask.receipts import Prices, receipt
+from flyball.control.ask.bills import Prices
+from flyball.control.ask.receipts import receipt
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import cluster_of
 from flyball.control.jobs.usage import MOST_SPANS, Span, spans_of

@@ -12,7 +12,7 @@ from flyball.api.bridge import bridge_of, json_response
 from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import NoParameters
-from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue
+from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue, Signals
 from flyball.control.ask.active_pages import QueueQuery
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
@@ -50,6 +50,13 @@ async def nodes(request: Request, query: NoParameters) -> Response:
     """Return the nodes, with their resources and what is in use."""
     bridge = bridge_of(request)
     return json_response({"nodes": await bridge.call(bridge.plane.ask.nodes)})
+
+
+@router.get("/signals", response_model=Signals, responses=USUAL)
+async def signals(request: Request, query: NoParameters) -> Response:
+    """Return the present price of electricity and its carbon intensity, where they are given."""
+    bridge = bridge_of(request)
+    return json_response(await bridge.call(bridge.plane.ask.signals))
 
 
 @router.get("/decisions", response_model=Decisions, responses=USUAL)

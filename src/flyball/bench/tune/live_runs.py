@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flyball.app import Live, build_live, policy_settings
-from flyball.control.ask.receipts import Prices
+from flyball.control.ask.bills import Prices
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.plane import Plane
 from flyball.core.errors import Unavailable

@@ -29,6 +29,7 @@ Examples:
   flyball bench compare --list
   flyball bench compare --scenarios saturated,bursts --policies fifo,easy,srtf --seeds 10
   flyball bench compare --policies all,tuned:mine.json --baseline easy --out mine
+  flyball bench compare -p easy,mypolicy.py --baseline easy --scenarios half-loaded --seeds 3
 \b
 Runs are kept in the folder as they end: the same command again runs only those that are missing.
 """
@@ -42,7 +43,14 @@ Workers = Annotated[int, typer.Option(help="Maximum number of processes; 0 = one
 def compare(
     scenarios: ScenarioNames = "all",
     policies: Annotated[
-        str, typer.Option(help="Policies, separated by commas, or `all`; see `policies`.")
+        str,
+        typer.Option(
+            "--policies",
+            "--policy",
+            "-p",
+            help="Policies, separated by commas, or `all`; see `policies`. Your own: FILE.py or "
+            "module:NAME.",
+        ),
     ] = "all",
     seeds: Annotated[int, typer.Option(help="Workloads per scenario, seeds 0, 1, ...")] = 5,
     out: Annotated[Path, typer.Option(help="Folder for the runs, tables and figure.")] = Path(
@@ -66,12 +74,12 @@ def compare(
     # 1. Refuse what can be refused before the long part.
     whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     whole_number(workers, "--workers", 0, 1024)
-    from flyball.app import policy_settings
     from flyball.experiments.compare.runs import ComparePlan
     from flyball.experiments.compare.summary import baselines
     from flyball.experiments.compare.summary import compare as summed_up
+    from flyball.experiments.own_policy.settings import named_policies
 
-    settings = policy_settings(policies, [])
+    settings = named_policies(policies)
     baselines([setting.name for setting in settings], baseline)
     make_folder(out)
     for name in (RUNS, JSON, PAGE, FIGURE, POLICIES):

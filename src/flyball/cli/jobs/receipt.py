@@ -61,9 +61,30 @@ def _entries(receipt: Mapping[str, Any], unit: str) -> Iterator[tuple[str, str]]
         note = f": {clean(receipt['energy_note'])}" if receipt.get("energy_note") else ""
         yield "energy", f"{size}, {source}{note}"
     if receipt.get("cost"):
-        yield "cost", f"{receipt['cost']:.4g} {clean(receipt.get('currency') or '')}".strip()
+        cost = f"{receipt['cost']:.4g} {clean(receipt.get('currency') or '')}".strip()
+        yield "cost", cost + _energy_cost_text(receipt)
     if receipt.get("carbon_g"):
-        yield "carbon", f"{receipt['carbon_g']:.3g} g CO2"
+        yield "carbon", f"{receipt['carbon_g']:.3g} g CO2" + _carbon_text(receipt)
+
+
+def _energy_cost_text(receipt: Mapping[str, Any]) -> str:
+    """Return what of the cost is for energy, at which price, measured or modelled."""
+    if receipt.get("price_per_kwh") is None:
+        return ""
+    return (
+        f", of it {receipt['energy_cost']:.4g} for energy at {receipt['price_per_kwh']:.4g} a kWh "
+        f"({clean(receipt['price_signal'])}), {receipt['energy_cost_source']}"
+    )
+
+
+def _carbon_text(receipt: Mapping[str, Any]) -> str:
+    """Return the carbon intensity used, measured or modelled."""
+    if receipt.get("carbon_g_per_kwh") is None:
+        return ""
+    return (
+        f" at {receipt['carbon_g_per_kwh']:.4g} g/kWh ({clean(receipt['carbon_signal'])}), "
+        f"{receipt['carbon_source']}"
+    )
 
 
 def _memory_text(receipt: Mapping[str, Any]) -> str:

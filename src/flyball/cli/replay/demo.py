@@ -66,6 +66,7 @@ def demo(
     from flyball.cli.replay.replay import run_with_progress
     from flyball.core.effects import Effects
     from flyball.experiments.replay import ReplayCase
+    from flyball.experiments.report import report_json
     from flyball.twin.generate import generate
     from flyball.twin.inputs.cluster_file import load_cluster
     from flyball.twin.inputs.recorded_on import scalings, sentences
@@ -85,7 +86,7 @@ def demo(
     runs = run_with_progress(case, quiet=as_json)
     report.write_figure(figure, runs, f"A generated week ({PRESET}) on {target.name}")
     if as_json:
-        print_json(report.as_json(runs, case))
+        print_json(report_json(runs, case))
     else:
         report.print_runs(runs, case)
     note(f"wrote {trace} and {figure}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,7 +29,7 @@ from flyball.core.units import parse_duration_s
 
 if TYPE_CHECKING:
     from flyball.app import Twin
-    from flyball.core.workload import Workload
+    from flyball.experiments.explain import Stopped
     from flyball.schedule.explain import Explanation
 
 EXAMPLES = """\b
@@ -35,13 +37,12 @@ Examples:
   flyball explain jobs.csv --cluster five-mixed --policy easy --at 6h
   flyball explain jobs.csv --cluster mine.yaml --policy fifo --at 90m --job j42 --verbose
   flyball explain jobs.csv --cluster mine.yaml --policy ect --set hold_s=60 --at 2d --json
+  flyball explain jobs.csv --cluster mine.yaml --policy mypolicy.py --at 6h
 \b
 Every token is listed in docs/guide/why.md.
 """
 
 COLUMNS = ("job", "devices", "submitted", "token", "why it waits", "what would help")
-MAX_COMPARED = 2000
-"""In larger workloads, no similar name is suggested for an unknown job."""
 
 
 def explain(
@@ -51,7 +52,10 @@ def explain(
         str, typer.Option(help="Time since the first submission: seconds, or e.g. 90m, 6h, 2d.")
     ],
     policy: Annotated[
-        str, typer.Option("--policy", "-p", help="The policy; see `policies`.")
+        str,
+        typer.Option(
+            "--policy", "-p", help="The policy: a name, see `policies`; or FILE.py, module:NAME."
+        ),
     ] = "easy",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="knob=value; may be repeated.")
@@ -79,55 +83,52 @@ def explain(
     at_s = seconds_of(at)
     whole_number(most, "--most", 1, 1_000_000)
     whole_number(seed, "--seed", 0, 1_000_000)
-    from flyball.app import build_twin, policy_settings, warm
-    from flyball.cli.replay.replay import estimate_sigma, read_workload
+    from flyball.app import build_twin, warm
     from flyball.core.effects import Effects
-    from flyball.core.units import to_us
-    from flyball.schedule.explain import Names, explain_pending
-    from flyball.schedule.explain import explain as explain_one
+    from flyball.experiments.explain import job_index, stop
+    from flyball.experiments.own_policy.settings import named_policies
+    from flyball.experiments.report import recording
+    from flyball.experiments.request import Reading, read_workload
+    from flyball.experiments.unfit import fitting
     from flyball.twin.inputs.cluster_file import load_cluster
 
-    chosen = policy_settings(policy, settings or [])
+    chosen = named_policies(policy, settings or [])
     if len(chosen) != 1:
         raise BadInput(f"--policy {policy} names {len(chosen)} policies", "name one")
     target = load_cluster(cluster)
+    reading = Reading(trace_format, load, limit_jobs, estimates, recorded_on or "", static_batch)
     effects = Effects(
-        mtbf_h=mtbf_h, repair_h=repair_h, estimate_sigma=estimate_sigma(estimates), seed=seed
+        mtbf_h=mtbf_h, repair_h=repair_h, estimate_sigma=reading.estimate_sigma, seed=seed
     )
     # 2. Read, and run up to the instant.
-    workload = read_workload(
-        *(trace, trace_format, target, load, limit_jobs, estimates != "trace"),
-        *(recorded_on or "", None, static_batch),
-    )
+    notes: list[str] = []
+    workload = read_workload(trace, target, reading, notes)
     left_out: dict[str, int] = {}
     if skip_unfit:
-        from flyball.cli.replay.unfit import without_unfit
-
-        workload, left_out = without_unfit(workload, target, chosen, effects)
-    job_index = None if job is None else _index_of(workload, job)
+        result = fitting(workload, target, chosen, effects)
+        workload, left_out = result
+        notes += [result.text] if result.text else []
+    for text in notes:
+        note(f"note: {text}")
+    index = None if job is None else job_index(workload, job)
     twin = build_twin(target, workload, chosen[0], effects)
     warm(note)
     _note_compile(twin, mtbf_h > 0)
-    twin.run(int(twin.state.clock[0].start_us) + to_us(at_s))
+    with redirect_stdout(sys.stderr):  # what the user's own policy prints
+        stopped = stop(twin, target, workload, chosen[0], at_s)
     # 3. Explain.
-    names = Names.of(workload.ids.tolist(), target.groups, workload.tenants)
-    if job_index is None:
-        explanations = explain_pending(twin.state, twin.knobs, names)
-    else:
-        explanations = [explain_one(twin.state, twin.knobs, job_index, names)]
+    explanations = stopped.explain(index)
     # 4. Print.
     if as_json:
-        from flyball.cli.replay.report import recording
-
         head = {"trace": workload.name, "cluster": target.name, "policy": chosen[0].name}
         head |= recording(workload, target) | {"left_out": left_out}
-        print_json({**head, **_as_json(explanations, twin, workload, at_s)})
-    elif job_index is None:
-        _print_all(explanations, twin, workload, at_s, most, "" if verbose else names.unit)
+        print_json({**head, **stopped.as_dict(explanations)})
+    elif index is None:
+        _print_all(explanations, stopped, most, verbose)
     elif verbose:
-        _print_one(explanations[0], twin, workload, names.unit)
+        _print_one(explanations[0], stopped)
     else:
-        _print_briefly(explanations, twin, workload, names.unit)
+        _print_briefly(explanations, stopped)
 
 
 def _note_compile(twin: Twin, with_failures: bool) -> None:
@@ -154,81 +155,27 @@ def seconds_of(text: str) -> float:
     return value
 
 
-def _index_of(workload: Workload, job: str) -> int:
-    matches = (workload.ids == job).nonzero()[0]
-    if len(matches):
-        return int(matches[0])
-    ids = workload.ids.tolist()
-    if len(ids) <= MAX_COMPARED:
-        import difflib
+def _print_all(explanations: list[Explanation], stopped: Stopped, most: int, verbose: bool) -> None:
+    """Print three lines for each of the first jobs; with `verbose`, a table of all details."""
+    from flyball.core.units import duration_text
 
-        near = difflib.get_close_matches(job, ids, n=1, cutoff=0.5)
-        remedy = f"did you mean {near[0]!r}?" if near else f"its jobs are {ids[0]} to {ids[-1]}"
-    else:
-        remedy = f"its {len(ids):,} jobs are {ids[0]} to {ids[-1]}"
-    raise BadInput(f"{workload.name} has no job {job!r}", remedy)
-
-
-def _as_json(
-    explanations: list[Explanation], twin: Twin, workload: Workload, at_s: float
-) -> dict[str, Any]:
-    from flyball.core.codes import Status
-    from flyball.core.units import to_s
-
-    state, clock = twin.state, twin.state.clock[0]
-    rows = [
-        {
-            "job": str(workload.ids[explanation.job]),
-            "devices": int(state.jobs[explanation.job].devices),
-            "gpu_milli": int(state.jobs[explanation.job].milli),
-            "status": Status(int(state.runs[explanation.job].status)).name.lower(),
-            "submit_s": to_s(int(state.jobs[explanation.job].submit_us - clock.start_us)),
-            "waits_s": to_s(int(clock.now_us - state.jobs[explanation.job].submit_us)),
-            "token": explanation.token,
-            "sentence": explanation.sentence,
-            "remedy": explanation.remedy,
-            "numbers": explanation.numbers,
-        }
-        for explanation in explanations
-    ]
-    return {
-        "at_s": at_s,
-        "decided_s": to_s(int(clock.now_us - clock.start_us)),
-        "running": int(clock.running),
-        "tokens": dict(Counter(explanation.token for explanation in explanations).most_common()),
-        "jobs": rows,
-    }
-
-
-def _print_all(
-    explanations: list[Explanation],
-    twin: Twin,
-    workload: Workload,
-    at_s: float,
-    most: int,
-    unit: str,
-) -> None:
-    """Print three lines for each of the first jobs; without a unit, a table of all details."""
-    from flyball.core.units import duration_text, to_s
-
-    clock = twin.state.clock[0]
-    decided_s = to_s(int(clock.now_us - clock.start_us))
+    at_s, decided_s = stopped.at_s, stopped.decided_s
     when = f"{duration_text(at_s)} after the first submission"
-    if twin.finished:
+    if stopped.twin.finished:
         typer.echo(f"At {when} nothing waits: the last job ended at {duration_text(decided_s)}.")
         return
-    running = f"{int(clock.running):,} running"
+    running = f"{int(stopped.twin.state.clock[0].running):,} running"
     if not explanations:
         typer.echo(f"At {when} nothing waits ({running}).")
         return
     title = f"At {when}: {len(explanations):,} waiting, {running}"
-    if unit:
-        typer.echo(f"{title}\n")
-        _print_briefly(explanations[:most], twin, workload, unit)
-        typer.echo()
-    else:
-        rows = [_cells(explanation, twin, workload) for explanation in explanations[:most]]
+    if verbose:
+        rows = [_cells(explanation, stopped) for explanation in explanations[:most]]
         print_table(title, COLUMNS, rows, len(COLUMNS))
+    else:
+        typer.echo(f"{title}\n")
+        _print_briefly(explanations[:most], stopped)
+        typer.echo()
     tokens = ", ".join(
         f"{count:,} {token}"
         for token, count in Counter(e.token for e in explanations).most_common()
@@ -241,16 +188,14 @@ def _print_all(
         typer.echo(f"The first {most} in the queue's order; --most {len(explanations)} shows all.")
 
 
-def _print_briefly(
-    explanations: list[Explanation], twin: Twin, workload: Workload, unit: str
-) -> None:
+def _print_briefly(explanations: list[Explanation], stopped: Stopped) -> None:
     """Print three lines for each job, and how to see what did not fit."""
     from flyball.cli.replay.brief import brief_lines, line_width
 
     width, cut = line_width(), False
     for explanation in explanations:
-        name, _size, submitted, *_rest = _cells(explanation, twin, workload)
-        request = f"{_size_text(explanation, twin, unit)}, submitted {submitted}"
+        name, submitted = _name(explanation, stopped), stopped.submitted_text(explanation.job)
+        request = f"{stopped.request_text(explanation.job)}, submitted {submitted}"
         lines = list(brief_lines(explanation, name, request, width))
         cut = cut or lines[1:] != [f"  {explanation.sentence}", f"  {explanation.remedy}"]
         typer.echo("\n".join(lines))
@@ -258,27 +203,19 @@ def _print_briefly(
         note("--verbose shows what was left out of these lines")
 
 
-def _size_text(explanation: Explanation, twin: Twin, unit: str) -> str:
-    """Return what the job asks for: `8 GPUs`, `0.25 of a GPU`."""
-    from flyball.schedule.explain.wording import gang
-
-    job = twin.state.jobs[explanation.job]
-    return gang(int(job.devices), int(job.milli), unit)
+def _name(explanation: Explanation, stopped: Stopped) -> str:
+    return str(stopped.workload.ids[explanation.job])
 
 
-def _cells(explanation: Explanation, twin: Twin, workload: Workload) -> tuple[str, ...]:
-    from flyball.core.units import duration_text, to_s
-
-    job = twin.state.jobs[explanation.job]
+def _cells(explanation: Explanation, stopped: Stopped) -> tuple[str, ...]:
+    job = stopped.twin.state.jobs[explanation.job]
     share = f"{job.devices}" if job.milli == 1000 else f"{job.devices} x {job.milli / 1000:g}"
-    waited_s = to_s(twin.now_us - int(job.submit_us))
-    submitted = f"{duration_text(waited_s)} ago" if waited_s >= 0 else "not yet"
-    name = str(workload.ids[explanation.job])
-    return name, share, submitted, explanation.token, explanation.sentence, explanation.remedy
+    head = (_name(explanation, stopped), share, stopped.submitted_text(explanation.job))
+    return *head, explanation.token, explanation.sentence, explanation.remedy
 
 
-def _print_one(explanation: Explanation, twin: Twin, workload: Workload, unit: str) -> None:
-    name, _size, ago, *_rest = _cells(explanation, twin, workload)
-    typer.echo(f"{name}: {_size_text(explanation, twin, unit)}, submitted {ago}")
+def _print_one(explanation: Explanation, stopped: Stopped) -> None:
+    name, ago = _name(explanation, stopped), stopped.submitted_text(explanation.job)
+    typer.echo(f"{name}: {stopped.request_text(explanation.job)}, submitted {ago}")
     typer.echo(f"  {explanation.token}: {explanation.sentence}")
     typer.echo(f"  {explanation.remedy}")

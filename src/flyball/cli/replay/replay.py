@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,12 +30,8 @@ from flyball.cli.replay.decisions import verify
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from flyball.core.cluster import Cluster
-    from flyball.core.effects import Effects
-    from flyball.core.workload import Workload
     from flyball.experiments.replay import ReplayCase, Run
 
-MAX_SEEDS = 1000
 FIGURE_ENDINGS = (".png", ".svg", ".pdf")
 
 EXAMPLES = """\b
@@ -45,6 +43,7 @@ Examples:
   flyball replay jobs.csv -c sia-mixed --policy easy --tune elastic,power --seeds 5
   flyball replay jobs.csv -c sia-mixed --without elastic,share,power --seeds 5 --json
   flyball replay jobs.csv -c sia-mixed --pareto energy,completion --figure front.png
+  flyball replay jobs.csv -c five-mixed --policy easy,mypolicy.py
   flyball replay --decisions ~/.local/state/flyball
 """
 
@@ -57,8 +56,8 @@ def replay(
         typer.Option(
             "--policy",
             "-p",
-            help="Policies, separated by commas, or `all`; see `policies`. "
-            "[default: all; with tuners: easy]",
+            help="Policies, separated by commas, or `all`; see `policies`. Your own: FILE.py or "
+            "module:NAME. [default: all; with tuners: easy]",
         ),
     ] = None,
     settings: Annotated[
@@ -130,72 +129,54 @@ def replay(
         missing = "TRACE" if trace is None else "--cluster"
         raise BadInput(f"{missing} is missing", "see flyball replay --help")
     check_writable(per_job)
+    check_writable(adjustments)
     check_writable(figure or (tuning.PARETO_FILE if pareto else None), FIGURE_ENDINGS)
-    whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     whole_number(workers, "--workers", 0, 1024)
-    tuning_options = tuning.TuningOptions(
-        *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
-        *(share_limit, speed_error, without, pareto, pareto_points, adjustments, forecast),
-    )
-    tuning_options.check()
-    from flyball.app import policy_settings
-    from flyball.cli.replay.record import check_site_policy
-    from flyball.core.effects import Effects
-    from flyball.experiments.replay import ReplayCase
+    from flyball.experiments.own_policy.settings import named_policies
+    from flyball.experiments.record_report import check_site_policy
+    from flyball.experiments.request import Reading, ReplayOptions, prepare
+    from flyball.experiments.tuning.options import DEFAULT_POLICY, TuningOptions
     from flyball.twin.inputs.cluster_file import load_cluster
 
-    named = policy or (tuning.DEFAULT_POLICY if tuning_options.tuned else "all")
-    chosen = policy_settings(named, settings or [])
-    arms = (
-        tuning.arms_of(tuning_options, chosen, "all" not in named) if tuning_options.tuned else None
+    tuning_options = TuningOptions(
+        *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
+        *(share_limit, speed_error, without, pareto, pareto_points, adjustments is not None),
+        forecast,
     )
-    target = load_cluster(cluster)
-    effects = Effects(
-        checkpoint_s=checkpoint_s,
-        checkpoint_every_s=checkpoint_every_s,
-        mtbf_h=mtbf_h,
-        repair_h=repair_h,
-        estimate_sigma=estimate_sigma(estimates),
-        restart_s=Effects.restart_s if restart_s is None else (restart_s,) * 3,
-        **tuning_options.effects(),
+    options = ReplayOptions(
+        Reading(trace_format, load, limit_jobs, estimates, recorded_on or "", static_batch),
+        tuning_options,
+        *(seeds, mtbf_h, repair_h, checkpoint_s, checkpoint_every_s, restart_s, skip_unfit),
+        record,
+        keep="all" if per_job else "first" if figure and not pareto else "none",
     )
+    tuning_options.check()
+    named = policy or (DEFAULT_POLICY if tuning_options.tuned else "all")
+    chosen = named_policies(named, settings or [])
     # 2. Read.
-    notes: list[str] = []
-    workload = read_workload(
-        *(trace, trace_format, target, load, limit_jobs, estimates != "trace"),
-        *(recorded_on or "", notes, static_batch),
+    case, arms = prepare(
+        trace, load_cluster(cluster), chosen, options, explicit="all" not in named.split(",")
     )
-    if skip_unfit:
-        from flyball.cli.replay.unfit import without_unfit
-
-        fitting = without_unfit(workload, target, chosen, effects)
-        workload = fitting.workload
-        notes += [fitting.text] if fitting.text else []
-    workloads = tuning_options.workloads(workload, seeds)
-    if not (_is_random(workload, effects) or tuning_options.chance(workloads)):
-        seeds = _single_seed(seeds, notes)
-    # 3. Run.
-    keep = "all" if per_job else "first" if figure and not pareto else "none"
-    policies = tuple(chosen) if arms is None else arms.policies
-    watch = adjustments is not None
-    case = ReplayCase(
-        target, workloads, policies, effects, seeds, keep, watch, tuple(notes), record
-    )
+    for text in case.notes:
+        note(f"note: {text}")
     check_site_policy(case, site_policy)
-    runs = run_with_progress(case, workers, quiet=as_json)
+    # 3. Run.
+    with redirect_stdout(sys.stderr):  # what a user's own policy prints
+        runs = run_with_progress(case, workers, quiet=as_json)
     # 4. Write, then print.
     from flyball.cli.replay import report
+    from flyball.experiments.report import report_json
 
     if per_job is not None:
         report.write_per_job(per_job, runs, case)
     if adjustments is not None:
         tuning.write_adjustments(adjustments, runs)
     if figure is not None and pareto is None:
-        report.write_figure(figure, runs, f"{workload.name} on {target.name}")
+        report.write_figure(figure, runs, f"{case.workloads[0].name} on {case.cluster.name}")
     if arms is not None:
         tuning.show(tuning_options, runs, case, arms, figure, as_json, site_policy)
     elif as_json:
-        print_json(report.as_json(runs, case, site_policy))
+        print_json(report_json(runs, case, site_policy))
     else:
         report.print_runs(runs, case, site_policy)
 
@@ -206,94 +187,3 @@ def run_with_progress(case: ReplayCase, workers: int = 0, quiet: bool = False) -
 
     with progress("replaying", len(case.tasks()), quiet) as advance:
         return run_all(case, workers or None, lambda run: advance(run.policy), note)
-
-
-def read_workload(
-    path: Path,
-    trace_format: str | None,
-    cluster: Cluster,
-    load: float | None,
-    limit_jobs: int | None,
-    drop_estimates: bool,
-    recorded_on: str = "",
-    notes: list[str] | None = None,
-    static_batch: bool = False,
-) -> Workload:
-    """Read a trace for a cluster, and print notes on what was left out, assumed and scaled.
-
-    Args:
-        path: the trace.
-        trace_format: a name in `READERS`; None = detect it.
-        cluster: the cluster it will run on.
-        load: stretch or compress arrivals to this load.
-        limit_jobs: take only the first jobs.
-        drop_estimates: ignore the run times that users stated.
-        recorded_on: device type of the jobs that name none; "" = see `settle_recorded_on`.
-        notes: the notes are appended to this list.
-        static_batch: read jobs that grow their batch as if they kept it.
-    """
-    from dataclasses import replace
-
-    import numpy as np
-
-    from flyball.twin.generate import rescale
-    from flyball.twin.inputs.recorded_on import scalings, sentences, settle_recorded_on
-    from flyball.twin.inputs.traces import read_trace
-
-    remarks: list[str] = []
-    workload = read_trace(path, trace_format, remarks, static_batch)
-    if limit_jobs is not None:
-        whole_number(limit_jobs, "--limit-jobs", 1, 10**9)
-        workload = workload.take(np.arange(min(limit_jobs, len(workload))))
-    if not len(workload):
-        raise BadInput(f"{path} holds no jobs", "check the file")
-    recording = settle_recorded_on(workload, cluster, recorded_on)
-    workload = recording.workload
-    remarks += [recording.assumption] if recording.assumption else []
-    remarks += sentences(scalings(workload, cluster))
-    if load is not None:
-        if not 0 < load < 1000:
-            raise BadInput(f"--load {load} is out of range", "use e.g. 0.9; 1 = the whole cluster")
-        workload = rescale(workload, load, cluster.device_count)
-    if drop_estimates:
-        workload = replace(workload, estimate_us=np.full(len(workload), np.nan))
-    for text in remarks:
-        note(f"note: {text}")
-    if notes is not None:
-        notes += remarks
-    return workload
-
-
-def estimate_sigma(estimates: str) -> float:
-    """Return the spread of the errors that `exact` or `noisy:SIGMA` asks for."""
-    if estimates in ("trace", "exact"):
-        return 0.0
-    kind, _, text = estimates.partition(":")
-    try:
-        sigma = float(text)
-    except ValueError:
-        sigma = -1.0
-    if kind != "noisy" or not 0 <= sigma <= 10:
-        raise BadInput(
-            f"--estimates {estimates!r} is not understood", "use trace, exact or e.g. noisy:0.5"
-        )
-    return sigma
-
-
-def _single_seed(seeds: int, notes: list[str]) -> int:
-    """Return 1, as more seeds change nothing; explain that if more were requested."""
-    if seeds > 1:
-        notes.append(
-            f"nothing here is random: all {seeds} seeds would give the same, so each policy runs "
-            "once and there is no interval; see --estimates noisy:SIGMA and --mtbf-h"
-        )
-        note(f"note: {notes[-1]}")
-    return 1
-
-
-def _is_random(workload: Workload, effects: Effects) -> bool:
-    """Return whether the seed can make a difference."""
-    import numpy as np
-
-    noisy: Any = effects.estimate_sigma > 0 and np.isnan(workload.estimate_us).any()
-    return bool(noisy) or effects.mtbf_h > 0

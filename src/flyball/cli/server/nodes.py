@@ -32,12 +32,26 @@ def nodes(
     """List the nodes: what each has, what is used, and by which jobs."""
     with connected(state) as client:
         rows = client.nodes()
+        signals = {} if as_json else client.signals()
     if as_json:
         print_json(rows)
         return
     print_table("", COLUMNS, [cells(node) for node in rows], 4)
     used, total = (sum(int(node[field]) for node in rows) for field in ("used", "devices"))
     typer.echo(f"{used:,} of {total:,} {unit_of(rows)}s in use.")
+    if line := signals_text(signals):
+        typer.echo(line)
+
+
+def signals_text(signals: Mapping[str, Any]) -> str:
+    """Return the present price and carbon intensity in a line, empty if there are none."""
+    parts = []
+    if signals.get("price_per_kwh") is not None:
+        unit = clean(signals.get("currency") or "")
+        parts.append(f"{signals['price_per_kwh']:.4g} {unit}/kWh")
+    if signals.get("carbon_g_per_kwh") is not None:
+        parts.append(f"{signals['carbon_g_per_kwh']:.4g} g CO2/kWh")
+    return f"Now {' and '.join(parts)}." if parts else ""
 
 
 def cells(node: Node) -> tuple[str, ...]:

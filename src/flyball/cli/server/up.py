@@ -23,6 +23,7 @@ from flyball.cli.server.up_agent import AgentKeeper, agent_command, trim
 from flyball.cli.server.up_detached import LOG, Ready, detach
 from flyball.cli.server.up_greeting import greeting
 from flyball.cli.server.up_port import serve_on_kept_port
+from flyball.cli.server.up_prices import live_prices
 from flyball.core.errors import BadInput, Unavailable
 from flyball.sdk.endpoint import start_of
 
@@ -138,9 +139,23 @@ def up(
     price: Annotated[
         float, typer.Option(help="Price of a core-hour or GPU-hour, for receipts.")
     ] = 0.0,
-    energy_price: Annotated[float, typer.Option(help="Price of a kWh, for receipts.")] = 0.0,
-    carbon: Annotated[float, typer.Option(help="Grams of CO2 per kWh, for receipts.")] = 0.0,
-    currency: Annotated[str, typer.Option(help="Currency of the prices.")] = "USD",
+    energy_price: Annotated[
+        float | None, typer.Option(help="Price of a kWh, if it is constant; else see --signals.")
+    ] = None,
+    carbon: Annotated[
+        float | None, typer.Option(help="Grams of CO2 per kWh, if it is constant; likewise.")
+    ] = None,
+    currency: Annotated[
+        str | None, typer.Option(help="Currency of the prices. [default: as the file has it, USD]")
+    ] = None,
+    signals: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="YAML with `price`, `carbon` and `currency` as in a cluster file: constants, "
+            "profiles or series. [default: with --engine twin, those of --cluster]",
+        ),
+    ] = None,
 ) -> None:
     """Queue and run jobs on this machine. Ctrl-C stops the server; running jobs keep running."""
     if engine not in ("local", "twin"):
@@ -151,7 +166,6 @@ def up(
     from flyball.api.state_folder import default_state, locked, open_state
     from flyball.api.token import make_token
     from flyball.app import WORKER_COMMAND, build_live, make_tuners, policy_settings
-    from flyball.control.ask.receipts import Prices
     from flyball.control.decide.tuning_rounds import Tuning
     from flyball.core.job_fields import FIELDS
     from flyball.tune.registry import gains_by_forecast
@@ -171,6 +185,7 @@ def up(
     tuning = Tuning(tuners, tune_s, changed, forecast)
     declared = FIELDS["features"].form.read(features) if features else ()
     simulated = load_cluster(cluster) if engine == "twin" else None
+    prices = live_prices(price, energy_price, carbon, currency, signals, simulated)
     folder = state or default_state()
     command = agent_command(folder, rate or [], host_watts, keep_days, keep_mib)
     folder = open_state(folder)
@@ -179,7 +194,6 @@ def up(
         token = make_token(folder)
         ensure_compiled()
         gc.set_threshold(*GC_THRESHOLDS)
-        prices = Prices(price, energy_price, currency, carbon)
         live = build_live(
             folder, chosen[0], prices, simulated, tuning=tuning, max_processes=max_processes,
             features=declared,

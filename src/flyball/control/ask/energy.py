@@ -8,12 +8,14 @@ long as telemetry is kept.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from flyball.control.ask.bills import Piece
 from flyball.control.jobs.adjustments import TUNED
 from flyball.control.jobs.usage import MOST_SPANS, Span, spans_of
 from flyball.core.events import Resized
@@ -29,6 +31,10 @@ MIN_ATTEMPT_S = 3.0
 """Shortest attempt that is measured: counters are read once a second."""
 MAX_GAP_S = 10.0
 """Longest gap between two readings: beyond it, counters may have been reset."""
+PIECE_S = 60.0
+"""Length of the parts of a run whose energy is told apart; prices change at full minutes."""
+MOST_PIECES = 2000
+"""Maximum number of such parts; those of a longer run are some minutes long."""
 EDGE_S = 3.0
 """Tolerance between the first and last readings and the begin and end of an attempt."""
 
@@ -42,10 +48,15 @@ class Measures(Protocol):
 
 
 class Energy(NamedTuple):
-    """Holds joules and how they were measured; or None and why they were not."""
+    """Holds joules and how they were measured; or None and why they were not.
+
+    Attributes:
+        pieces: when they were used.
+    """
 
     joules: float | None
     note: str
+    pieces: tuple[Piece, ...] = ()
 
 
 NOT_ASKED = Energy(None, "")
@@ -68,11 +79,16 @@ def measured(job: Job, nodes: Sequence[LiveNode], sensors: Measures | None, now_
         counters = _Counters(sensors, (now_us - job.first_start_us) / US_PER_S + MAX_GAP_S)
         if job.spec.gpus:
             names = _device_names(sensors.status())
-            drawn = (_device_joules(span, job, nodes, names, counters) for span in spans)
-            return Energy(sum(drawn), BY_DEVICES)
-        return Energy(sum(_core_joules(span, packages, counters) for span in spans), BY_PACKAGE)
+            drawn = [_device_energy(span, job, nodes, names, counters) for span in spans]
+            return _energy(drawn, BY_DEVICES)
+        return _energy([_core_energy(span, packages, counters) for span in spans], BY_PACKAGE)
     except _NotMeasured as reason:
         return Energy(None, str(reason))
+
+
+def _energy(spans: Sequence[list[Piece]], note: str) -> Energy:
+    pieces = tuple(piece for span in spans for piece in span)
+    return Energy(sum(piece.joules for piece in pieces), note, pieces)
 
 
 def _check(job: Job, spans: Sequence[Span]) -> None:
@@ -90,16 +106,16 @@ def _device_names(status: Mapping[str, Any]) -> dict[str, str]:
     return {uuid: name for name, uuid in about.items() if name.startswith("gpu")}
 
 
-def _device_joules(
+def _device_energy(
     span: Span,
     job: Job,
     nodes: Sequence[LiveNode],
     names: Mapping[str, str],
     counters: _Counters,
-) -> float:
+) -> list[Piece]:
     if _was_resized(span, job.values.get(TUNED, {})):
         raise _NotMeasured("its GPUs changed while it ran")
-    joules = 0.0
+    drawn: list[Piece] = []
     for row in span.rows:
         held = [at for at in range(row.mask.bit_length()) if row.mask >> at & 1]
         # The control plane may have been restarted with other nodes since.
@@ -108,8 +124,12 @@ def _device_joules(
             name = names.get(uuids.get(device, ""))
             if name is None:
                 raise _NotMeasured("no energy counter of its GPUs is read here")
-            joules += counters.growth(f"nvidia.{name}.energy_j_total", span)
-    return joules * job.spec.milli / MILLI_PER_DEVICE
+            drawn += counters.pieces(f"nvidia.{name}.energy_j_total", span)
+    return _shared(drawn, job.spec.milli / MILLI_PER_DEVICE)
+
+
+def _shared(pieces: Sequence[Piece], share: float) -> list[Piece]:
+    return [piece._replace(joules=piece.joules * share) for piece in pieces]
 
 
 def _was_resized(span: Span, tuned: Mapping[str, Any]) -> bool:
@@ -119,13 +139,13 @@ def _was_resized(span: Span, tuned: Mapping[str, Any]) -> bool:
     )
 
 
-def _core_joules(span: Span, packages: Sequence[str], counters: _Counters) -> float:
+def _core_energy(span: Span, packages: Sequence[str], counters: _Counters) -> list[Piece]:
     if span.cpu_s is None:
         raise _NotMeasured("the CPU time of an attempt is not known (yet)")
-    joules = sum(counters.growth(name, span) for name in packages)
+    drawn = [piece for name in packages for piece in counters.pieces(name, span)]
     machine_s = sum(counters.growth(name, span) for name in CPU_TIMES)
     # The kernel counts both, but not at the same tick.
-    return joules * min(1.0, span.cpu_s / machine_s) if machine_s else 0.0
+    return _shared(drawn, min(1.0, span.cpu_s / machine_s) if machine_s else 0.0)
 
 
 class _Counters:
@@ -137,6 +157,14 @@ class _Counters:
 
     def growth(self, name: str, span: Span) -> float:
         """Return how much a counter grew in a span.
+
+        Raises:
+            _NotMeasured: it was not read all the time, or was reset.
+        """
+        return sum(piece.joules for piece in self.pieces(name, span))
+
+    def pieces(self, name: str, span: Span) -> list[Piece]:
+        """Return how much a counter grew in each part of a span.
 
         Raises:
             _NotMeasured: it was not read all the time, or was reset.
@@ -156,5 +184,16 @@ class _Counters:
             raise _NotMeasured(f"{name} was not read all the time it ran")
         if np.diff(values).min() < 0:
             raise _NotMeasured(f"{name} was reset while it ran")
-        begin, end = np.interp((first_s, last_s), times, values)
-        return float((end - begin) * (over_s - began_s) / (last_s - first_s))
+        # What was not read at the edges counts as the rest.
+        factor = (over_s - began_s) / (last_s - first_s)
+        bounds_s = [first_s, *_minutes(first_s, last_s), last_s]
+        grown = np.diff(np.interp(bounds_s, times, values)) * factor
+        edges_us = [span.began_us, *(round(at * US_PER_S) for at in bounds_s[1:-1]), span.over_us]
+        return [Piece(*part) for part in zip(edges_us, edges_us[1:], grown.tolist(), strict=False)]
+
+
+def _minutes(first_s: float, last_s: float) -> list[float]:
+    """Return the full minutes between two instants; fewer of them in a long run."""
+    step_s = PIECE_S * math.ceil((last_s - first_s) / PIECE_S / MOST_PIECES)
+    first = math.floor(first_s / step_s) + 1
+    return [at * step_s for at in range(first, math.ceil(last_s / step_s))]

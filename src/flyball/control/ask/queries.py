@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from flyball.control.ask import status
 from flyball.control.ask.active_pages import Page, QueueQuery, in_order, page_of
+from flyball.control.ask.bills import Prices
 from flyball.control.ask.energy import measured
 from flyball.control.ask.explain_job import explain_job
-from flyball.control.ask.receipts import NOT_SAMPLED, Prices, Sampled, Seen, receipt
+from flyball.control.ask.receipts import NOT_SAMPLED, Sampled, Seen, receipt
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.tuning_receipt import NO_STEPS
 from flyball.control.ask.views import job_view, node_views
@@ -199,6 +200,10 @@ class Queries:
                 self._nodes, list(self._columns.running.values()), self._live_state.down
             )
 
+    def signals(self) -> dict[str, Any]:
+        """Return the present price and carbon intensity; empty where there are none."""
+        return self._prices.now(self._now_us())
+
     def decisions(self, after: int, limit: int) -> list[dict[str, Any]]:
         """Return recorded decisions with a number above `after`."""
         return [{"seq": seq, **event} for seq, event in self._journal.decisions(after, limit)]
@@ -228,7 +233,13 @@ class Queries:
     def metrics(self) -> list[status.Metric]:
         """Return the metrics for Prometheus."""
         number = self._decider.number
-        return status.metrics(self._live_state, self._journal, self._pulse, self._nodes, number)
+        rows = status.metrics(self._live_state, self._journal, self._pulse, self._nodes, number)
+        now = self.signals()
+        return rows + [
+            (f"flyball_{name}", {}, float(now[name]))
+            for name in ("price_per_kwh", "carbon_g_per_kwh")
+            if name in now
+        ]
 
     def telemetry(self) -> dict[str, Any]:
         """Return the latest value of everything that is measured."""

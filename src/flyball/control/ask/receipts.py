@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from flyball.control.ask.bills import Piece, Prices, billed
 from flyball.control.ask.energy import NOT_ASKED, Energy
 from flyball.control.ask.next_request import after_out_of_memory, after_timeout
 from flyball.control.ask.tuning_receipt import NO_STEPS, tuning_receipt
 from flyball.control.jobs.adjustments import device_milli, held_since_us
-from flyball.control.jobs.usage import AT_LEAST, active_s, cores_used, spans_of
+from flyball.control.jobs.usage import AT_LEAST, Span, active_s, cores_used, spans_of
 from flyball.core.cluster import Cluster
 from flyball.core.job_facts import Steps
 from flyball.core.jobs import Job, JobState
@@ -25,16 +25,6 @@ HEADROOM = 1.25
 """Factor by which a suggestion exceeds what was used."""
 MIN_MIB = 64
 NO_SUM = "; no --mem: the peak of all its processes together is not known"
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Holds the prices of this cluster; 0 = not charged."""
-
-    per_device_hour: float = 0.0
-    per_kwh: float = 0.0
-    currency: str = "USD"
-    g_co2_per_kwh: float = 0.0
 
 
 class Peak(NamedTuple):
@@ -108,7 +98,6 @@ def receipt(
     wait_s = max(0.0, ((began_us or over_us) - job.submit_us) / US_PER_S)
     device_s = (job.service_us + _running_us(job, now_us)) / US_PER_S
     energy_j, source, note = _energy(job, cluster, now_us, device_s, seen.energy)
-    kwh = energy_j / J_PER_KWH
     device_hours = device_s / S_PER_HOUR
     peak = peak_of(job, seen.memory)
     return {
@@ -127,12 +116,49 @@ def receipt(
         "energy_j": energy_j,
         "energy_source": source,
         "energy_note": note,
-        "cost": device_hours * prices.per_device_hour + kwh * prices.per_kwh,
-        "currency": prices.currency,
-        "carbon_g": kwh * prices.g_co2_per_kwh,
+        **_bill(prices, device_hours, energy_j, source, _pieces(job, now_us, seen.energy)),
         "suggestion": _suggestion(job, run_s, peak, cluster, seen.progress),
         "tuning": tuning_receipt(job, over_us / US_PER_S, seen.steps),
     }
+
+
+def _bill(
+    prices: Prices, device_hours: float, energy_j: float, source: str, pieces: Sequence[Piece]
+) -> dict[str, Any]:
+    """Return money and carbon; that of energy is measured or modelled as the energy is."""
+    energy_cost = billed(pieces, energy_j, prices.price)
+    carbon_g = billed(pieces, energy_j, prices.carbon)
+    bill = {
+        "cost": device_hours * prices.per_device_hour + energy_cost,
+        "currency": prices.currency,
+        "carbon_g": carbon_g,
+    }
+    kwh = energy_j / J_PER_KWH
+    if prices.price is not None:
+        bill |= {"energy_cost": energy_cost, "energy_cost_source": source}
+        bill |= {"price_per_kwh": energy_cost / kwh if kwh else None}
+        bill |= {"price_signal": prices.price.describe()}
+    if prices.carbon is not None:
+        bill |= {"carbon_source": source, "carbon_g_per_kwh": carbon_g / kwh if kwh else None}
+        bill |= {"carbon_signal": prices.carbon.describe()}
+    return bill
+
+
+def _pieces(job: Job, now_us: int, seen: Energy) -> Sequence[Piece]:
+    """Return when the energy was used: as measured, else evenly over the attempts' devices."""
+    if seen.pieces and "energy_j" not in job.values:
+        return seen.pieces
+    spans = [
+        Piece(span.began_us, span.over_us, _held(span) * float(span.over_us - span.began_us))
+        for span in spans_of(job, now_us)
+    ]
+    if spans or not job.first_start_us:
+        return spans
+    return [Piece(job.first_start_us, job.end_us if job.state.final else now_us, 1.0)]
+
+
+def _held(span: Span) -> int:
+    return max(1, sum(row.mask.bit_count() for row in span.rows))
 
 
 def _running_us(job: Job, now_us: int) -> float:

@@ -36,7 +36,9 @@ from flyball.core.forecast import NO_OUTLOOK, Outlook, outlook_as_json
 from flyball.core.jobs import Job, JobState
 from flyball.core.knobs import Knobs, Preempt
 from flyball.core.records import Records
+from flyball.core.signals import Signal
 from flyball.core.units import US_PER_S, to_us
+from flyball.predict.signals import signal_outlook
 from flyball.twin.live import Snapshot, View
 
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
@@ -82,6 +84,8 @@ class Decider:
         self.tuning = tuning or Tuning()
         self.most = cluster.device_count
         """Maximum number of jobs a decision can start, without those on fractions of devices."""
+        self.signals: tuple[Signal | None, Signal | None] = (None, None)
+        """Price and carbon intensity."""
         self.outlook = NO_OUTLOOK
         """Forecasts for tuners; the decision's event records what they were given."""
         self.number = 0
@@ -105,12 +109,16 @@ class Decider:
         is_round, tunes = is_round and not making_room, tunes and not making_room
         if len(ids) == running and not (tunes and running):
             return None
+        signals = signal_values(self.signals, now_us)
+        view = replace(view, **signals)
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
         decided = Decided(now_us, number, seen, len(unrecorded), is_round, digest, plan)
+        decided = replace(decided, signals=signals or None)
         events = plan_events(plan, jobs, now_us, number)
         if tunes:
-            outlook = self.outlook if self.tuning.forecast else NO_OUTLOOK
+            load = self.outlook if self.tuning.forecast else NO_OUTLOOK
+            outlook = signal_outlook(*self.signals, now_us, load)
             adjusted = self.adjust(snapshot, ids, outlook)
             decided = replace(decided, adjusted=adjusted, forecast=outlook_as_json(outlook))
             self.tuning.note_left_out(adjusted)
@@ -176,6 +184,16 @@ class Decider:
             return False
         self._round = now_us // to_us(self.knobs.round_s)
         return self._last_round not in (-1, self._round)
+
+
+def signal_values(signals: tuple[Signal | None, Signal | None], now_us: int) -> dict[str, float]:
+    """Return the present values of price and carbon, as a view and a decision hold them."""
+    names = ("price_per_kwh", "carbon_g_per_kwh")
+    return {
+        name: signal.value_at(now_us)
+        for name, signal in zip(names, signals, strict=True)
+        if signal is not None
+    }
 
 
 def _is_making_room(jobs: Any) -> bool:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from flyball.control.journal import sql
 from flyball.control.journal.migrations import upgrade
-from flyball.control.journal.schema import BadRow, Recorded, numbered_event
+from flyball.control.journal.schema import BadRow, Recorded, numbered_events
 from flyball.control.journal.sql import JobQuery, Last, Page
 from flyball.control.journal.sqlite import back_up, open_engine, path_of, quick_check
 from flyball.control.journal.tickets import JournalUnavailable
@@ -106,8 +106,7 @@ class History:
         """
 
         def read(connection: Connection) -> list[tuple[int, Event]]:
-            records = sql.read_events(connection, after, limit, kinds, job)
-            return [numbered_event(recorded) for recorded in records]
+            return numbered_events(sql.read_events(connection, after, limit, kinds, job))
 
         return self._read(read)
 
@@ -128,14 +127,14 @@ class History:
             BadInput: there was no control plane.
         """
 
-        def read(connection: Connection) -> tuple[int, Event] | None:
+        def read(connection: Connection) -> list[tuple[int, Event]]:
             recorded = sql.last_event(connection, Opened.kind)
-            return numbered_event(recorded) if recorded else None
+            return numbered_events([recorded] if recorded else ())
 
-        seq, event = self._read(read) or (0, None)
-        if not isinstance(event, Opened):
-            raise BadInput("the journal is empty: no control plane has used it", "check the path")
-        return seq, event
+        for seq, event in self._read(read):
+            if isinstance(event, Opened):
+                return seq, event
+        raise BadInput("the journal is empty: no control plane has used it", "check the path")
 
     def answer(self, key: str) -> sql.Answer | None:
         """Return what was stored under a key: (value, seq); None if the key was never used."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -141,11 +141,14 @@ class BadRow(ValueError):
     """Raised for a row that cannot be read: damaged, or written by another program."""
 
 
+UNREADABLE = (ValueError, KeyError, TypeError, zlib.error)
+
+
 @contextmanager
 def _reading(table: str, number: object) -> Iterator[None]:
     try:
         yield
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+    except UNREADABLE as error:
         raise BadRow(f"{table} {number} cannot be read: {error}") from error
 
 
@@ -163,11 +166,15 @@ def decision_record(row: RowMapping) -> Recorded:
         return row["seq"], event | json.loads(zlib.decompress(row["body"]))
 
 
-def numbered_event(recorded: Recorded) -> tuple[int, Event]:
-    """Return the number and the event of a record."""
-    seq, record = recorded
-    with _reading("event", seq):
-        return seq, event_of(record)
+def numbered_events(records: Iterable[Recorded]) -> list[tuple[int, Event]]:
+    """Return the events of records, with their numbers."""
+    numbered, seq = [], 0
+    try:
+        for seq, record in records:
+            numbered.append((seq, event_of(record)))
+    except UNREADABLE as error:
+        raise BadRow(f"event {seq} cannot be read: {error}") from error
+    return numbered
 
 
 def job_row(job: Job, spec: str) -> dict[str, Any]:

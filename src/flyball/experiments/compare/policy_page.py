@@ -73,12 +73,7 @@ def rule_text(name: str) -> str:
 
 
 def _knobs_text(knobs: Knobs) -> str:
-    defaults = Knobs().as_dict()
-    set_ = [
-        f"`{knob}={_short(value)}`"
-        for knob, value in knobs.as_dict().items()
-        if value != defaults[knob]
-    ]
+    set_ = [f"`{knob}={_short(value)}`" for knob, value in knobs.changed().items()]
     return "Set: " + (", ".join(set_) if set_ else "nothing, all knobs at their defaults") + "."
 
 

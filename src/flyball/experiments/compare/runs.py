@@ -73,6 +73,8 @@ class ComparePlan:
             seed,
             None if policy is None else [policy.name, policy.knobs.as_dict()],
         ]
+        if policy is not None and policy.version:
+            parts.append(policy.version)
         if self.must_fit:
             parts.append(sorted({policy.knobs.cap for policy in self.must_fit}))
         return key_of(*parts)

@@ -14,7 +14,9 @@ from flyball.core.errors import BadInput
 from flyball.core.metrics import Summary
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import Workload
-from flyball.experiments.replay import Run, by_policy, changes
+from flyball.experiments.replay import ReplayCase, Run, by_policy, changes
+from flyball.experiments.report import report_json
+from flyball.tune.registry import settings
 
 USUAL_RANGE = -1
 """Value of `Workload.most` for a job that may be resized and states no range."""
@@ -94,6 +96,25 @@ def ablation(policy: PolicySetting, tuning: TuningSetting, names: Sequence[str])
 def _less(policy: PolicySetting, tuning: TuningSetting, name: str) -> PolicySetting:
     rest = tuning.without(name)
     return tuned(policy, rest) if rest.tuners else policy
+
+
+def tuned_json(
+    runs: Sequence[Run], case: ReplayCase, site_policy: str | None = None
+) -> dict[str, Any]:
+    """Return the report for JSON, with the tuners of each policy and all their settings."""
+    tuning = {policy.name: _described(policy) for policy in case.policies}
+    return {**report_json(runs, case, site_policy), "tuning": tuning}
+
+
+def _described(policy: PolicySetting) -> dict[str, Any] | None:
+    if policy.tuning is None:
+        return None
+    tuners = {
+        tuner.name: {**settings(tuner.name), **dict(tuner.changed)}
+        for tuner in policy.tuning.tuners
+    }
+    head = {"every_s": policy.tuning.every_s, "optimise": policy.tuning.feedback}
+    return {**head, "forecast": policy.tuning.forecast, "tuners": tuners}
 
 
 def rows(runs: Sequence[Run], arms: Arms) -> list[dict[str, Any]]:

@@ -13,6 +13,11 @@ A cluster file is YAML:
     recorded_on: A100                        # optional: device type of traces that name none
     types:                                   # optional: device types the catalogue lacks
       A100-fast: {like: A100, memory_gib: 96, peak_w: 500, speed: 1.15, speeds: {resnet50: 3.1}}
+    price: 0.25                              # optional: of a kWh; a number, or over time
+    carbon: {file: grid.csv, column: gco2}   # optional: g CO2 per kWh, likewise
+    currency: EUR                            # optional: of the price
+
+`price` and `carbon` over time: see `twin/inputs/signals.py`.
 
 Every group of nodes needs `device` and `devices`; the rest has a default. What is not
 recognised is refused; the error gives the place and the nearest name. A name that ends in `.csv`
@@ -21,7 +26,6 @@ or `.csv.gz` is a list of nodes: see `twin/inputs/node_list.py`.
 
 from __future__ import annotations
 
-import reprlib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -40,8 +44,11 @@ from flyball.core.cluster import (
     Tenant,
 )
 from flyball.core.errors import BadInput, UnknownName
+from flyball.core.signals import Signal
 from flyball.physics import catalogue
+from flyball.twin.inputs.checked import kind_of, mapping, named_text, number, whole
 from flyball.twin.inputs.node_list import is_node_list, read_nodes
+from flyball.twin.inputs.signals import parse_signal
 from flyball.twin.tenants import check_tenants
 
 MAX_FILE_BYTES = 1_000_000
@@ -52,6 +59,7 @@ MAX_BUDGET_KW = 1e6
 NODE_KEYS = ("name", "count", "device", "devices", "cpus", "memory_gib")
 CLUSTER_KEYS = (
     *("name", "about", "nodes", "power_budget_kw", "network", "tenants", "recorded_on", "types"),
+    *("price", "carbon", "currency"),
 )
 TYPE_KEYS = ("like", "memory_gib", "idle_w", "peak_w", "speed", "speeds")
 MAX_TYPES = 100
@@ -77,7 +85,7 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         raise UnknownName("cluster", text, by_name)
     if is_node_list(path):
         return read_nodes(path)
-    return parse_cluster(_read(path), where=text, name=path.stem)
+    return parse_cluster(read_yaml(path), text, path.stem, path.parent)
 
 
 @cache
@@ -88,15 +96,30 @@ def presets() -> dict[str, dict[str, Any]]:
     return loaded
 
 
-def parse_cluster(content: Any, where: str, name: str = "cluster") -> Cluster:
+def load_signals(path: Path) -> tuple[Signal | None, Signal | None, str]:
+    """Return price, carbon and currency of a cluster file, or of a file with these keys alone.
+
+    Raises:
+        BadInput: no such file, or one with errors.
+    """
+    if not path.exists():
+        raise BadInput(f"{path}: no such file", "name a YAML file with the keys price and carbon")
+    top = mapping(read_yaml(path), str(path), CLUSTER_KEYS)
+    return _signals(top, str(path), path.parent)
+
+
+def parse_cluster(
+    content: Any, where: str, name: str = "cluster", folder: Path | None = None
+) -> Cluster:
     """Return the cluster that a file's content describes.
 
     Args:
         content: the parsed YAML.
         where: the file, for error messages.
         name: name of the cluster, unless the file states one.
+        folder: where the files that it names are; None = the current folder.
     """
-    top = _mapping(content, where, CLUSTER_KEYS)
+    top = mapping(content, where, CLUSTER_KEYS)
     rows = top.get("nodes")
     if not isinstance(rows, list) or not rows:
         raise BadInput(
@@ -108,40 +131,55 @@ def parse_cluster(content: Any, where: str, name: str = "cluster") -> Cluster:
     types = _types(top.get("types"), f"{where}: types")
     groups = tuple(_group(row, f"{where}: nodes[{i}]", i) for i, row in enumerate(rows))
     _check_groups(groups, where)
-    budget_kw = _number(top, "power_budget_kw", where, 0.0, 0.0, MAX_BUDGET_KW)
+    price, carbon, currency = _signals(top, where, folder or Path())
+    budget_kw = number(top, "power_budget_kw", where, 0.0, 0.0, MAX_BUDGET_KW)
     cluster = Cluster(
-        name=_text(top, "name", where, name),
+        name=named_text(top, "name", where, name),
         groups=groups,
         power_budget_w=budget_kw * 1000.0,
         network=_network(top.get("network"), f"{where}: network"),
         tenants=_tenants(top.get("tenants"), where),
         recorded_on=_device(top, "recorded_on", where) if "recorded_on" in top else "",
         types=types,
+        price=price,
+        carbon=carbon,
+        currency=currency,
     )
     check_tenants(cluster, where)
     return cluster
 
 
+def _signals(
+    top: dict[str, Any], where: str, folder: Path
+) -> tuple[Signal | None, Signal | None, str]:
+    """Return price, carbon and currency of a file."""
+    price, carbon = (
+        parse_signal(top[key], key, f"{where}: {key}", folder) if key in top else None
+        for key in ("price", "carbon")
+    )
+    return price, carbon, named_text(top, "currency", where, "") if "currency" in top else ""
+
+
 def _group(row: Any, where: str, index: int) -> NodeGroup:
-    fields = _mapping(row, where, NODE_KEYS)
+    fields = mapping(row, where, NODE_KEYS)
     for needed in ("device", "devices"):
         if needed not in fields:
             raise BadInput(f"{where} has no {needed!r}", "e.g. {device: V100, devices: 8}")
     device = _device(fields, "device", where)
     return NodeGroup(
-        name=_text(fields, "name", where, f"n{index}-"),
-        count=_whole(fields, "count", where, 1, 1, MAX_NODES),
+        name=named_text(fields, "name", where, f"n{index}-"),
+        count=whole(fields, "count", where, 1, 1, MAX_NODES),
         device=device,
-        devices=_whole(fields, "devices", where, 1, 1, MAX_DEVICES_PER_NODE),
-        cpus=_whole(fields, "cpus", where, NodeGroup.cpus, 1, 100_000),
-        memory_gib=_number(fields, "memory_gib", where, NodeGroup.memory_gib, 0.0, 1e6),
+        devices=whole(fields, "devices", where, 1, 1, MAX_DEVICES_PER_NODE),
+        cpus=whole(fields, "cpus", where, NodeGroup.cpus, 1, 100_000),
+        memory_gib=number(fields, "memory_gib", where, NodeGroup.memory_gib, 0.0, 1e6),
     )
 
 
 def _device(fields: dict[str, Any], key: str, where: str) -> str:
     """Return the catalogue's name of the device type under a key."""
     try:
-        return catalogue.get(_text(fields, key, where, "")).name
+        return catalogue.get(named_text(fields, key, where, "")).name
     except UnknownName as unknown:
         raise BadInput(f"{where}: {unknown}") from None
 
@@ -152,7 +190,7 @@ def _types(content: Any, where: str) -> tuple[DefinedType, ...]:
         return ()
     if not isinstance(content, dict) or not content or len(content) > MAX_TYPES:
         raise BadInput(
-            f"{where} must be 1 to {MAX_TYPES} names with figures, not {_kind(content)}",
+            f"{where} must be 1 to {MAX_TYPES} names with figures, not {kind_of(content)}",
             "e.g. types: {A100-fast: {like: A100, speed: 1.15}}",
         )
     types = tuple(_type(str(name), row, f"{where}: {name}") for name, row in content.items())
@@ -164,12 +202,12 @@ def _types(content: Any, where: str) -> tuple[DefinedType, ...]:
 
 
 def _type(name: str, row: Any, where: str) -> DefinedType:
-    fields = _mapping(row, where, TYPE_KEYS)
+    fields = mapping(row, where, TYPE_KEYS)
     if "like" not in fields:
         raise BadInput(f"{where} has no 'like'", "name the type it is nearest to, e.g. like: A100")
     like = _device(fields, "like", where)
     figures = {
-        key: _number(fields, key, where, 0.0, low, high)
+        key: number(fields, key, where, 0.0, low, high)
         for key, low, high in (
             ("memory_gib", 0.1, 10_000.0),
             ("idle_w", 0.1, 10_000.0),
@@ -180,9 +218,9 @@ def _type(name: str, row: Any, where: str) -> DefinedType:
     if figures.get("idle_w", 0.0) >= figures.get("peak_w", catalogue.get(like).peak_w):
         raise BadInput(f"{where}: idle_w is not below peak_w", "swap or correct them")
     return DefinedType(
-        name=_text({"name": name}, "name", where, ""),
+        name=named_text({"name": name}, "name", where, ""),
         like=like,
-        speed=_number(fields, "speed", where, 1.0, 0.001, 1000.0),
+        speed=number(fields, "speed", where, 1.0, 0.001, 1000.0),
         speeds=_speeds(fields.get("speeds"), name, f"{where}: speeds"),
         **figures,
     )
@@ -204,7 +242,7 @@ def _speeds(content: Any, type_name: str, where: str) -> tuple[ModelSpeed, ...]:
 
 def _model_speed(model: str, value: Any, type_name: str, where: str) -> ModelSpeed:
     if not isinstance(value, dict):
-        times = _number({model: value}, model, where, 0.0, 0.001, 1000.0)
+        times = number({model: value}, model, where, 0.0, 0.001, 1000.0)
         return ModelSpeed(model, times, catalogue.REFERENCE)
     other_types = [name for name in value if name != type_name]
     if type_name not in value or len(other_types) != 1:
@@ -216,7 +254,7 @@ def _model_speed(model: str, value: Any, type_name: str, where: str) -> ModelSpe
     here = f"{where}: {model}"
     against = _device({"type": other_types[0]}, "type", here)
     ours, theirs = (
-        _number(value, name, here, 0.0, 1e-6, 1e9) for name in (type_name, other_types[0])
+        number(value, name, here, 0.0, 1e-6, 1e9) for name in (type_name, other_types[0])
     )
     return ModelSpeed(model, ours / theirs, against)
 
@@ -239,41 +277,39 @@ def _tenants(content: Any, where: str) -> tuple[Tenant, ...]:
         return ()
     if not isinstance(content, list):
         raise BadInput(
-            f"{where}: 'tenants' must be a list, not {_kind(content)}",
+            f"{where}: 'tenants' must be a list, not {kind_of(content)}",
             "e.g. tenants: [{name: vision, quota: 32}]",
         )
     return tuple(_tenant(row, f"{where}: tenants[{i}]") for i, row in enumerate(content))
 
 
 def _tenant(row: Any, where: str) -> Tenant:
-    fields = _mapping(row, where, TENANT_KEYS)
+    fields = mapping(row, where, TENANT_KEYS)
     for needed in ("name", "quota"):
         if needed not in fields:
             raise BadInput(f"{where} has no {needed!r}", "e.g. {name: vision, quota: 32}")
     limited = fields.get("borrow") not in (None, "none")
     return Tenant(
-        name=_text(fields, "name", where, ""),
-        quota=_whole(fields, "quota", where, 0, 0, MAX_QUOTA),
-        borrow=_whole(fields, "borrow", where, 0, 0, MAX_QUOTA) if limited else None,
-        weight=_number(fields, "weight", where, 1.0, 1e-6, 1e6),
+        name=named_text(fields, "name", where, ""),
+        quota=whole(fields, "quota", where, 0, 0, MAX_QUOTA),
+        borrow=whole(fields, "borrow", where, 0, 0, MAX_QUOTA) if limited else None,
+        weight=number(fields, "weight", where, 1.0, 1e-6, 1e6),
     )
 
 
 def _network(content: Any, where: str) -> Network:
     if content is None:
         return Network()
-    fields = _mapping(content, where, NETWORK_KEYS)
+    fields = mapping(content, where, NETWORK_KEYS)
     default = Network()
     between, inside = (
-        _number(fields, key, where, getattr(default, key), 1e-6, MAX_GBIT_S) for key in NETWORK_KEYS
+        number(fields, key, where, getattr(default, key), 1e-6, MAX_GBIT_S) for key in NETWORK_KEYS
     )
     return Network(between_nodes_gbit_s=between, inside_node_gbit_s=inside)
 
 
-# Reading and checking -----------------------------------------------------------
-
-
-def _read(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:
+    """Return the content of a YAML file."""
     try:
         if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
             raise BadInput(f"{path}: larger than a cluster file can be", "is it a trace?")
@@ -285,53 +321,3 @@ def _read(path: Path) -> Any:
         raise BadInput(f"{path}: not a YAML text file", "see `flyball clusters --help`") from None
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}", "name a YAML file") from None
-
-
-def _mapping(content: Any, where: str, keys: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise BadInput(
-            f"{where} must be keys with values, not {_kind(content)}", f"keys: {', '.join(keys)}"
-        )
-    for key in content:
-        if str(key) not in keys:
-            raise UnknownName(f"key in {where}:", str(key), keys)
-    return content
-
-
-def _text(fields: dict[str, Any], key: str, where: str, default: str) -> str:
-    value = fields.get(key, default)
-    if not isinstance(value, str) or not value.strip() or len(value) > 100:
-        raise BadInput(f"{where}: {key} = {_show(value)} is not a name", f"write {key}: some-text")
-    return value.strip()
-
-
-def _number(
-    fields: dict[str, Any], key: str, where: str, default: float, low: float, high: float
-) -> float:
-    value = fields.get(key, default)
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not good or not low <= value <= high:  # also refuses NaN
-        raise BadInput(f"{where}: {key} = {_show(value)} is not valid", f"use {low:g} to {high:g}")
-    return float(value)
-
-
-def _whole(fields: dict[str, Any], key: str, where: str, default: int, low: int, high: int) -> int:
-    value = fields.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise BadInput(
-            f"{where}: {key} = {_show(value)} is not valid",
-            f"use a whole number from {low} to {high}",
-        )
-    return value
-
-
-def _kind(content: Any) -> str:
-    return "nothing" if content is None else f"a {type(content).__name__}"
-
-
-def _show(value: Any) -> str:
-    """Show a value in a message, shortened: it may be very long or contain itself."""
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # an integer of thousands of digits
-        return "a huge number"

@@ -10,7 +10,9 @@ import math
 
 from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Knobs, Order
+from flyball.core.signals import Signal
 from flyball.core.state import State
+from flyball.core.units import W_US_PER_KWH
 from flyball.twin.reference.parts import (
     DecidedAction,
     Device,
@@ -27,6 +29,7 @@ from flyball.twin.reference.parts import (
 )
 from flyball.twin.reference.speeds import GUEST, sharers, update_shared_speeds
 from flyball.twin.reference.tenants import TenantAccounts
+from flyball.twin.signal_tables import signals_of
 
 
 class Cluster:
@@ -54,6 +57,7 @@ class Cluster:
             node for pool in self.pools for node in idle_nodes(pool, self.now_us, self.sleep_us)
         ]
         self.jobs = read_jobs(state)
+        self.price, self.carbon = signals_of(state)
         self.tenants = TenantAccounts(state, self.pools, float(packed.decay), knobs.order)
         self.history: dict[object, float] = {}  # mean work of the jobs that ended, by group
         self.usual = read_usual(state)
@@ -231,6 +235,22 @@ class Cluster:
         busy_us = node.busy_us + node.used_milli * (now_us - node.since_us) / 1000
         return energy_j, busy_us, asleep_us
 
+    def bills(self, node: Node, now_us: int) -> tuple[float, float]:
+        """Return the money and the grams of CO2 of a node as of `now_us`."""
+        money = node.money + self._drawn(node, now_us, self.price)
+        return money, node.carbon_g + self._drawn(node, now_us, self.carbon)
+
+    def _drawn(self, node: Node, now_us: int, signal: Signal | None) -> float:
+        """Return what a node drew since its last update, times a signal."""
+        if signal is None:
+            return 0.0
+        if node.idle_since_us is None:
+            return node.power_w * signal.integral(node.since_us, now_us) / W_US_PER_KWH
+        asleep_us = max(node.since_us, min(now_us, node.sleeps_us))
+        awake = node.power_w * signal.integral(node.since_us, asleep_us)
+        asleep = self.pool_of(node).sleep_w * signal.integral(asleep_us, now_us)
+        return (awake + asleep) / W_US_PER_KWH
+
     def added_w(self, job: Job, pool: Pool, devices: int) -> float:
         """Return the watts that `devices` devices of the job add to the draw of `pool`."""
         watts = job.rates[pool.index].watts
@@ -262,6 +282,7 @@ class Cluster:
 
     def bring_up_to_date(self, node: Node) -> None:
         """Account for what the node drew and did up to now."""
+        node.money, node.carbon_g = self.bills(node, self.now_us)
         node.energy_j, node.busy_us, node.asleep_us = self.accounts(node, self.now_us)
         node.since_us = self.now_us
 
@@ -301,6 +322,12 @@ class Cluster:
         """Charge the slice to the job, or the part of it not yet charged."""
         job.service_us += (self.now_us - job.since_us) * job.held * job.milli / 1000
         job.energy_j += job.watts * (self.now_us - job.since_us) / 1e6
+        if self.price is not None:
+            used = job.watts * self.price.integral(job.since_us, self.now_us)
+            job.money += used / W_US_PER_KWH
+        if self.carbon is not None:
+            used = job.watts * self.carbon.integral(job.since_us, self.now_us)
+            job.carbon_g += used / W_US_PER_KWH
         job.waking_us += max(0, min(self.now_us, job.awake_us) - job.since_us)
         job.shares[job.pool].received_us += self.slice_us(job)
 

@@ -118,6 +118,8 @@ class Node:
     energy_j: float = 0.0
     busy_us: float = 0.0
     asleep_us: float = 0.0
+    money: float = 0.0
+    carbon_g: float = 0.0
 
     def hosts(self, job: Job, count: int) -> bool:
         """Return whether its host has room for `count` devices of the job."""
@@ -197,6 +199,8 @@ class Job:
     done_us: float = 0.0  # work saved when the running slice began
     service_us: float = 0.0
     energy_j: float = 0.0
+    money: float = 0.0
+    carbon_g: float = 0.0
     lost_us: float = 0.0
     awake_us: int = 0  # when all nodes of the running slice are awake
     waking_us: int = 0  # time on nodes that were not awake yet

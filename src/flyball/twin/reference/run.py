@@ -44,9 +44,9 @@ class Reference:
 
     Attributes:
         cluster: everything a start or an end changes.
-        jobs: status, first_start_us, end_us, done_us, service_us, energy_j, lost_us, preemptions,
-            failures, attempt, pool and nodes (spanned) of each job.
-        nodes: energy_j, busy_us and asleep_us of each node as of its `since_us`.
+        jobs: status, first_start_us, end_us, done_us, service_us, energy_j, money, carbon_g,
+            lost_us, preemptions, failures, attempt, pool and nodes (spanned) of each job.
+        nodes: energy_j, money, carbon_g, busy_us and asleep_us of each node as of its `since_us`.
         arrivals, decisions: numbers of them so far.
     """
 
@@ -126,15 +126,22 @@ class Reference:
     def mark(self, at_us: int | None = None) -> Mark:
         """Return totals as of now or of an instant before the next event; changes nothing."""
         now_us = self.now_us if at_us is None else at_us
-        energy_j = busy_us = work_us = 0.0
+        energy_j = busy_us = work_us = money = carbon_g = 0.0
         for node in self.nodes:
             node_energy_j, node_busy_us, _ = self.cluster.accounts(node, now_us)
             energy_j += node_energy_j
             busy_us += node_busy_us
+            node_money, node_carbon_g = self.cluster.bills(node, now_us)
+            money += node_money
+            carbon_g += node_carbon_g
         for job in self.jobs:
             work_us += _fraction_done(job, now_us) * job.reference_us
         finished = sum(job.final for job in self.jobs)
-        return Mark(now_us, work_us, energy_j, busy_us, finished)
+        return Mark(
+            *(now_us, work_us, energy_j, busy_us, finished),
+            None if self.cluster.price is None else money,
+            None if self.cluster.carbon is None else carbon_g,
+        )
 
     # What happens ------------------------------------------------------------
 

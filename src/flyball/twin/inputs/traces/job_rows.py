@@ -108,6 +108,7 @@ def workload_of(path: Path, drafts: Sequence[Draft]) -> Workload:
         group=group,
         group_limits=group_limits,
         row=field["row"],
+        origin_us=round(monday_s * US_PER_S),
         start_us=recorded_us(start_s - monday_s),
         end_us=recorded_us(end_s - monday_s),
     )

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import typer
-
-from flyball.cli.output import print_table
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.units import duration_text
 from flyball.experiments.recorded import Closeness, Record, closest, over_seeds, record_of
@@ -26,7 +23,7 @@ def check_site_policy(case: ReplayCase, site_policy: str | None) -> None:
     """
     if site_policy is None:
         return
-    if _record(case) is None:
+    if record_of_case(case) is None:
         why = "has no start times" if case.with_record else "is not compared (--no-record)"
         raise BadInput(
             f"--site-policy {site_policy}: {case.workloads[0].name} {why}",
@@ -44,12 +41,12 @@ def record_rows(case: ReplayCase, times: int, uses: int) -> tuple[list[list[str]
         case: what was run.
         times, uses: number of columns of the two tables.
     """
-    record = _record(case)
+    record = record_of_case(case)
     if record is None:
         return [], []
     spread = record.completion_s
     cells = [NAME, *map(duration_text, (spread.mean, spread.p50, spread.p95, record.wait_s.mean))]
-    in_use = [NAME, _percent(record)]
+    in_use = [NAME, percent_text(record)]
     return (
         [cells + [UNKNOWN] * (times - len(cells))],
         [in_use + [UNKNOWN] * (uses - len(in_use))],
@@ -58,7 +55,7 @@ def record_rows(case: ReplayCase, times: int, uses: int) -> tuple[list[list[str]
 
 def record_lines(runs: Sequence[Run], case: ReplayCase, site_policy: str | None) -> list[str]:
     """Return sentences on the policy closest to the record, and on the site's, if named."""
-    record, closeness = _record(case), distances(runs)
+    record, closeness = record_of_case(case), distances(runs)
     if record is None or not closeness:
         return []
     nearest = closest(closeness)
@@ -72,25 +69,11 @@ def record_lines(runs: Sequence[Run], case: ReplayCase, site_policy: str | None)
     return lines
 
 
-def print_record(runs: Sequence[Run], case: ReplayCase, site_policy: str | None) -> None:
-    """Print the record as a separate table, for reports with other columns."""
-    record = _record(case)
-    if record is None:
-        return
-    cells = (
-        *(NAME, duration_text(record.completion_s.mean), duration_text(record.wait_s.mean)),
-        _percent(record),
-    )
-    print_table("What the trace recorded", ("", "completion", "wait", "in use"), [cells])
-    for line in record_lines(runs, case, site_policy):
-        typer.echo(line)
-
-
 def record_json(
     runs: Sequence[Run], case: ReplayCase, site_policy: str | None
 ) -> dict[str, Any] | None:
     """Return the record, every policy's distance to it and the closest; None without a record."""
-    record, closeness = _record(case), distances(runs)
+    record, closeness = record_of_case(case), distances(runs)
     if record is None or not closeness:
         return None
     return {
@@ -110,7 +93,8 @@ def distances(runs: Sequence[Run]) -> dict[str, Closeness]:
     }
 
 
-def _record(case: ReplayCase) -> Record | None:
+def record_of_case(case: ReplayCase) -> Record | None:
+    """Return the record of the first workload; None if there is none or it is not compared."""
     return record_of(case.workloads[0], case.cluster) if case.with_record else None
 
 
@@ -123,6 +107,7 @@ def _distance(closeness: Closeness) -> str:
     )
 
 
-def _percent(record: Record) -> str:
+def percent_text(record: Record) -> str:
+    """Return the recorded share of devices in use."""
     measured = record.utilisation == record.utilisation  # not NaN
     return f"{100 * record.utilisation:.1f} %" if measured else UNKNOWN

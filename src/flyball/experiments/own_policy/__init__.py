@@ -1,0 +1,1 @@
+"""Policies of users: from a file, a module or a notebook, as code or as knobs."""
