@@ -97,10 +97,21 @@ def workloads(draw: st.DrawFn, groups: tuple[NodeGroup, ...], most: int = 20) ->
         after_job=np.array([late for late, _ in waits], np.int64),
         after_on=np.array([early for _, early in waits], np.int64),
     )
+    if draw(st.booleans()):
+        workload = replace(workload, quantiles_us=draw(_quantiles(size)))
     mix_size = draw(st.sampled_from((None, None, 1, 3)))
     if mix_size is None:
         return workload
     return replace(workload, mix=Mix.of(workload.take(np.arange(min(mix_size, size)))))
+
+
+@st.composite
+def _quantiles(draw: st.DrawFn, size: int) -> Floats:
+    """Predicted quantiles of some jobs, from certain to very uncertain."""
+    widths = st.sampled_from((math.nan, 1.0, 1.5, 4.0, 100.0))
+    factors = [draw(st.tuples(widths, widths)) for _ in range(size)]
+    rows = [(1.0 / low, 1.0 / low**0.4, 1.0, high**0.4, high) for low, high in factors]
+    return np.array(rows) * 60.0 * US_PER_S
 
 
 @st.composite
@@ -203,6 +214,8 @@ def knobs(draw: st.DrawFn) -> Knobs:
         attained2_s=draw(st.sampled_from((0.0, attained_s + 30.0, 1e12))),
         promote=draw(st.sampled_from((0.0, 0.5, 2.0))),
         half_life_s=draw(st.sampled_from((10.0, 100.0, 86_400.0))),
+        order_quantile=draw(st.sampled_from((0.5, 0.5, 0.3, 0.9))),
+        backfill_quantile=draw(st.sampled_from((0.5, 0.5, 0.2, 0.75, 0.99))),
         cap=draw(st.sampled_from((1.0, 1.0, 0.9, 0.7, 0.5))),
         sleep_s=draw(st.sampled_from((-1.0, -1.0, 0.0, 5.0, 60.0))),
     )

@@ -18,10 +18,10 @@ from flyball.twin.lookahead import (
     FutureArrivals,
     draw_arrivals,
     draw_scores,
-    run_times,
     start_times,
     with_arrivals,
 )
+from flyball.twin.spread import run_times
 from flyball.twin.twin import Twin
 
 FULL = [(0, 0, 15), (1, 1, 15), (2, 2, 15)]

@@ -102,7 +102,7 @@ class Plane:
         self.cluster = cluster_of(self.nodes_, "live")
         self.demand = Demand(self.nodes_)
         self._outputs = OutputGuard(folder)
-        self.columns = JobColumns(self.demand)
+        self.columns = JobColumns(self.demand, knobs.reads_spread)
         self.live_state.watchers.append(self.columns.update)
         last = self.journal.last()
         self.now_us = clock(last.time_us)

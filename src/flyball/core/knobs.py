@@ -18,6 +18,9 @@ from flyball.core.errors import BadInput, UnknownName
 from flyball.core.records import CAP_LEVELS, Records, records
 from flyball.core.units import FOREVER_US, to_us
 
+MEDIAN = 0.5
+"""Level of a quantile knob at which a job's estimate counts as it is."""
+
 
 class Order(IntEnum):
     """Which pending job comes first. Ties: first submitted."""
@@ -131,6 +134,20 @@ class Knobs:
     half_life_s: float = knob(
         86_400.0, "s", 1.0, 1e9, "order=fair: time in which past usage comes to count half"
     )
+    order_quantile: float = knob(
+        MEDIAN,
+        "",
+        0.01,
+        0.99,
+        "order=shortest, area, remaining: quantile of the predicted run time that keys use",
+    )
+    backfill_quantile: float = knob(
+        MEDIAN,
+        "",
+        0.01,
+        0.99,
+        "backfill=easy, place=hold: quantile of the predicted run time that ends are expected by",
+    )
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -170,6 +187,11 @@ class Knobs:
         """Whether the order needs a memo for every job."""
         promotes = self.order == Order.ATTAINED and self.promote > 0
         return promotes or self.order in (Order.FAIR, Order.HISTORY)
+
+    @property
+    def reads_spread(self) -> bool:
+        """Whether a decision depends on more of a predicted run time than its median."""
+        return self.order_quantile != MEDIAN or self.backfill_quantile != MEDIAN
 
     def with_settings(self, settings: list[str]) -> Knobs:
         """Return these knobs with `name=value` settings applied, as a user writes them.

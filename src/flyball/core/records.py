@@ -59,11 +59,13 @@ JOB = np.dtype(
         ("checkpoint_us", "i8"),  # end of a preempted slice that is spent on the checkpoint
         ("predecessors", "i4"),  # how many jobs must end first
         ("tenant", "i4"),
-        ("kind", "i4"),  # workload class
-        ("outcome", "i4"),
+        ("kind", "i2"),  # workload class
+        ("outcome", "i2"),
         ("owner", "i4"),  # user, else tenant, each with its own numbers
         ("model", "i4"),
         ("curve", "i4"),  # row of `ranges` if its number of devices may change, -1 = it may not
+        ("order_stretch", "f4"),  # factor on `estimate_us` for keys: see `order_quantile`
+        ("backfill_stretch", "f4"),  # and for expected ends: see `backfill_quantile`
     ],
     align=True,
 )

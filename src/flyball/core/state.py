@@ -34,6 +34,7 @@ class State(NamedTuple):
     links: npt.NDArray[np.int32]  # successors of every job, end to end
     outages: Records
     usual: Records  # kinds of jobs the cluster usually runs (`twin/usual.py`)
+    spreads: npt.NDArray[np.float64]  # predicted quantiles over medians, by job; or no rows
     # Changed by a run; clones copy these.
     runs: Records
     nodes: Records

@@ -98,6 +98,8 @@ class Workload:
             an input of a run, only for comparison with it.
         after_job, after_on: pairs: job index `after_job[i]` waits for the end of job `after_on[i]`.
         mix: the jobs that the cluster usually runs; None = those of this workload.
+        quantiles_us: predicted run times at the levels of `predict.runtime.trees`, a row per job;
+            NaN where there is no prediction; None = there is none at all.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Workload:
     after_job: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     after_on: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     mix: Mix | None = None
+    quantiles_us: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.submit_us)
@@ -196,6 +199,8 @@ class Workload:
         columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in COLUMNS}
         columns["after_job"] = place[self.after_job[kept]]
         columns["after_on"] = place[self.after_on[kept]]
+        if self.quantiles_us is not None:
+            columns["quantiles_us"] = self.quantiles_us[rows]
         return replace(self, **columns)
 
 

@@ -54,6 +54,14 @@ def row_of(spec: JobSpec, submit_us: int) -> dict[str, object]:
     }
 
 
+def refit_due(run_times: RunTimes, fitted_at: int) -> bool:
+    """Whether enough jobs ended to grow new trees, since there were `fitted_at` of them."""
+    new = run_times.learnt - fitted_at
+    if not run_times.trees.models:
+        return run_times.learnt >= FIRST_FIT and new > 0
+    return new >= min(MAX_ENDS_BETWEEN_FITS, max(100, (GROWTH - 1.0) * fitted_at))
+
+
 class RunTimeLearner:
     """Follows jobs, predicts new ones and learns from those that end.
 
@@ -162,10 +170,7 @@ class RunTimeLearner:
     @property
     def fit_due(self) -> bool:
         """Whether enough jobs ended since the last fit to grow new trees."""
-        new = self.run_times.learnt - self._fitted_at
-        if not self.run_times.trees.models:
-            return self.run_times.learnt >= FIRST_FIT and new > 0
-        return new >= min(MAX_ENDS_BETWEEN_FITS, max(100, (GROWTH - 1.0) * self._fitted_at))
+        return refit_due(self.run_times, self._fitted_at)
 
     def training_rows(self, now_us: int) -> tuple[Floats, Floats, Floats]:
         """Return what new trees are grown from; call it once per fit."""

@@ -31,8 +31,14 @@ def doubled(value: float, done_us: float) -> float:
 
 @kernel
 def guess(job: Any, done_us: float) -> float:
-    """Return the estimate of a job's total work, doubled if the job has outlived it."""
-    return doubled(job.estimate_us, done_us)
+    """Return the total work that expected ends assume, doubled if the job has outlived it."""
+    return doubled(job.estimate_us * job.backfill_stretch, done_us)
+
+
+@kernel
+def key_guess(job: Any, done_us: float) -> float:
+    """Return the total work that keys assume, doubled if the job has outlived it."""
+    return doubled(job.estimate_us * job.order_stretch, done_us)
 
 
 @kernel
@@ -81,16 +87,16 @@ def key_of(job: Any, run: Any, memo: Any, running: bool, knobs: Any, now: int) -
     if knobs.order == SUBMIT or knobs.order == SHARES or knobs.order == FAIR:
         key = job.submit_us / 1e6
     elif knobs.order == SHORTEST:
-        key = guess(job, run.done_us) / 1e6
+        key = key_guess(job, run.done_us) / 1e6
     elif knobs.order == AREA:
-        key = guess(job, run.done_us) / 1e6 * job.devices * job.milli / 1000
+        key = key_guess(job, run.done_us) / 1e6 * job.devices * job.milli / 1000
     elif knobs.order == HISTORY:
         key = doubled(memo.predicted_us, run.done_us) / 1e6 * job.devices * job.milli / 1000
     elif knobs.order == REMAINING:
         done_us = run.done_us
         if running:
             done_us += progress(run, now)
-        key = (guess(job, done_us) - done_us) / 1e6
+        key = (key_guess(job, done_us) - done_us) / 1e6
     else:
         key = job.submit_us / 1e6
         if knobs.attained2_us > 0.0 and run.attempt > 0:

@@ -250,6 +250,8 @@ def _rows(workload: Workload, source: Ints, size: int, parts: Floats) -> Workloa
     columns: dict[str, Any] = {name: getattr(workload, name)[source] for name in COLUMNS}
     columns["duration_us"] = columns["duration_us"] * parts
     columns["estimate_us"] = columns["estimate_us"] * parts
+    if workload.quantiles_us is not None:
+        columns["quantiles_us"] = workload.quantiles_us[source] * parts[:, None]
     count = (len(source) - size) // 2
     names = [f"{job_id}.fetch" for job_id in columns["ids"][size : size + count]]
     names += [f"{job_id}.rest" for job_id in columns["ids"][size + count :]]

@@ -27,6 +27,7 @@ from flyball.twin.peers import blank_memos, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
 from flyball.twin.shapes import ClusterOffer, find_unfit, group_shapes
 from flyball.twin.speeds import speed_tables
+from flyball.twin.spread import set_stretches, spreads_of
 from flyball.twin.tenants import refuse_beyond_limit, tenant_table
 from flyball.twin.usual import score_cache, usual_jobs
 
@@ -45,6 +46,8 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     jobs = _jobs(workload, profiles, effects)
     speeds = speed_tables(workload, profiles, cluster, effects)
     jobs.curve = speeds.of_job
+    spreads = spreads_of(workload, effects)
+    set_stretches(jobs, spreads, knobs)
     links = _links(workload, jobs)
     outages = draw_outages(cluster, workload, effects)
     start_us = int(workload.submit_us[0])
@@ -73,6 +76,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "links": links,
         "outages": outages,
         "usual": usual_jobs(workload, jobs, shapes),
+        "spreads": spreads,
         "runs": _runs(jobs),
         "nodes": nodes,
         "shapes": shapes,

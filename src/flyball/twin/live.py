@@ -89,13 +89,18 @@ class View:
         total.update(b"".join(array.tobytes() for array in arrays))
         if self.cap.any():
             total.update(self.cap.tobytes())
+        if knobs.reads_spread and self.workload.quantiles_us is not None:
+            total.update(np.ascontiguousarray(self.workload.quantiles_us).tobytes())
         return total.hexdigest()
 
 
 @lru_cache(maxsize=8)
 def _fixed_text(cluster: Cluster, knobs: Knobs) -> str:
     """Return the digest's text of what stays the same from one decision to the next."""
-    return f"{cluster!r}, {sorted(knobs.as_dict().items())!r}"
+    values = knobs.as_dict()
+    if not knobs.reads_spread:  # digests of decisions without these knobs stay the same
+        del values["order_quantile"], values["backfill_quantile"]
+    return f"{cluster!r}, {sorted(values.items())!r}"
 
 
 class Snapshot:

@@ -4,8 +4,8 @@ Each roll-out draws a run time for every job, adds jobs that may still arrive, a
 from now on with the same decisions as live. So it accounts for jobs that later submissions
 overtake (shortest first, fair shares, a hole that only small jobs fit).
 
-Nothing here predicts run times: they are passed in (`draws`, which `run_times` makes from
-quantiles). Future arrivals are drawn from past ones (`draw_arrivals`).
+Nothing here predicts run times: they are passed in (`draws`, which `spread.run_times` makes
+from quantiles). Future arrivals are drawn from past ones (`draw_arrivals`).
 """
 
 from __future__ import annotations
@@ -199,6 +199,11 @@ def with_arrivals(present: Workload, more: Workload, now_us: int) -> Workload:
         recode = np.array([names[listed].index(name) for name in second] + [NOT_STATED])
         columns[column][1] = recode[columns[column][1]]
     joined: dict[str, Any] = {name: np.concatenate(pair) for name, pair in columns.items()}
+    if present.quantiles_us is not None:
+        of_more = more.quantiles_us
+        unknown = np.full((size, present.quantiles_us.shape[1]), np.nan)
+        rows = (present.quantiles_us, unknown if of_more is None else of_more)
+        joined["quantiles_us"] = np.concatenate(rows)
     return replace(present, **joined, **names)
 
 
@@ -284,23 +289,3 @@ def draw_scores(
     """
     of_job = even_scores(len(of_owner), len(owners), rng)
     return np.asarray(alike**0.5 * of_owner[:, owners] + (1.0 - alike) ** 0.5 * of_job, np.float64)
-
-
-def run_times(quantiles: Floats, levels: Sequence[float], scores: Floats) -> Floats:
-    """Return run times of jobs at these normal scores, a row per draw.
-
-    The logarithm is normal between two quantiles; beyond the outermost ones the nearest interval
-    is extended.
-
-    Args:
-        quantiles: a row per job, a column per level; above 0, not falling.
-        levels: rising, at least two.
-        scores: a row per draw, a column per job.
-    """
-    marks = ndtri(np.asarray(levels))
-    logs = np.log(np.maximum(quantiles, 1e-3))
-    at = np.clip(np.searchsorted(marks, scores) - 1, 0, len(marks) - 2)
-    column = np.arange(len(quantiles))
-    low, high = logs[column, at], logs[column, at + 1]
-    part = (scores - marks[at]) / (marks[at + 1] - marks[at])
-    return np.asarray(np.exp(low + part * (high - low)), np.float64)

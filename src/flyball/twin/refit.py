@@ -12,10 +12,11 @@ from flyball.core.codes import Status
 from flyball.core.grouping import group_rows
 from flyball.core.knobs import Knobs, Order
 from flyball.core.records import Records, records
-from flyball.core.state import State, assemble
+from flyball.core.state import STALE, State, assemble
 from flyball.twin.build import window_size
 from flyball.twin.peers import blank_memos
 from flyball.twin.shapes import lay_out
+from flyball.twin.spread import set_stretches
 from flyball.twin.tenants import refuse_beyond_limit
 
 
@@ -39,11 +40,21 @@ def refit(state: State, old: Knobs, new: Knobs) -> State:
         changes |= _regrouped(state, new.order == Order.FAIR)
     if new.order == Order.FAIR:
         refuse_beyond_limit(own_rows(state.tenants, len(state.pools)), state.jobs)
+    if _quantiles(new) != _quantiles(old):
+        jobs_before = changes.get("jobs", state.jobs)
+        changes["jobs"] = records(jobs, r.JOB)  # new ones, as clones share them
+        changes["jobs"][:] = jobs_before
+        set_stretches(changes["jobs"], state.spreads, new)
+        state.avail[0].fill(STALE)
     if not changes:
         return state
     arrays = {**state._asdict(), **changes}
     del arrays["arena"]
     return assemble(arrays)
+
+
+def _quantiles(knobs: Knobs) -> tuple[float, float]:
+    return knobs.order_quantile, knobs.backfill_quantile
 
 
 def _regrouped(state: State, by_tenant: bool) -> dict[str, Records]:

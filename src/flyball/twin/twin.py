@@ -40,7 +40,7 @@ from flyball.twin.refit import ended_in_order, refit
 from flyball.twin.tuning import Tuning, learn_speeds
 from flyball.twin.usual import score_cache
 
-DUMP_FORMAT = 3
+DUMP_FORMAT = 4
 
 
 class BadPlan(FlyballError):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.control.live_cases import TWO_NODES, Rig, env, spec_of
 
-from flyball.control.decide.job_columns import expected_s
+from flyball.control.decide.job_slots import expected_s
 from flyball.control.decide.verify import Verifier
 from flyball.control.jobs.live_state import PREDICTION
 from flyball.core.jobs import Job, JobState

@@ -11,15 +11,13 @@ import numpy as np
 from flyball.bench.figure import Bar
 from flyball.core.errors import BadInput, Unavailable
 from flyball.core.metrics import student_95
-from flyball.core.units import US_PER_S
-from flyball.core.workload import CLASS_LABELS, Workload
 from flyball.experiments.demand import own_compare as own
 from flyball.experiments.demand.tasks import METHODS, SPLITS, TASKS, Score, evaluate, task_of
 from flyball.predict.demand.formulas import VALUE, Row
 from flyball.predict.demand.learner import Learner
 from flyball.predict.demand.own_steps import TARGETS, learner, own_rows
 from flyball.predict.runtime.backtest import Plan, backtest, figures
-from flyball.predict.runtime.rows import Run, runs_of
+from flyball.predict.runtime.rows import Run, rows_of, runs_of
 from flyball.twin.inputs.traces import read_trace
 
 Note = Callable[[str], None]
@@ -41,30 +39,6 @@ OWN = "own-"
 """Prefix of the names of its tasks."""
 OWN_TARGETS = {"step": "step time", "memory": "peak memory"}
 PARTS = ("mse", "rmse", "mae", "mape", "r2")
-
-
-def rows_of(workload: Workload) -> list[dict[str, object]]:
-    """Return a workload's jobs as rows for the run-time estimator.
-
-    A trace records how long jobs ran, not when they ended; they are taken to start at once.
-    """
-    return [
-        {
-            "submit_s": int(workload.submit_us[at]) / US_PER_S,
-            "run_s": float(workload.duration_us[at]) / US_PER_S,
-            "devices": int(workload.devices[at]),
-            "tenant": _name(workload.tenants, int(workload.tenant[at])),
-            "user": _name(workload.users, int(workload.user[at])),
-            "name": _name(workload.models, int(workload.model[at])),
-            "kind": _name(CLASS_LABELS, int(workload.kind[at])),
-            "limit_s": int(workload.limit_us[at]) / US_PER_S,
-        }
-        for at in range(len(workload))
-    ]
-
-
-def _name(names: Sequence[str], code: int) -> str:
-    return names[code] if code >= 0 else ""
 
 
 def runtime(trace: Path, test_days: int = TEST_DAYS, note: Note | None = None) -> dict[str, Any]:

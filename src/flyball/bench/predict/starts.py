@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from flyball.bench.figure import NO_BAR, Bar
-from flyball.bench.predict.jobs import rows_of
 from flyball.control.ask.start_bands import Edges, StartBands
 from flyball.core.codes import Status
 from flyball.core.knobs import Knobs
@@ -31,6 +30,7 @@ from flyball.core.workload import Workload
 from flyball.experiments.scenarios import TRAINING_SEED
 from flyball.predict.runtime.estimator import RunTimes
 from flyball.predict.runtime.remaining import remaining
+from flyball.predict.runtime.rows import rows_of
 from flyball.predict.runtime.trees import LEVELS, MIDDLE
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.generate import generate
@@ -42,9 +42,9 @@ from flyball.twin.lookahead import (
     draw_scores,
     even_scores,
     horizon_us,
-    run_times,
     start_times,
 )
+from flyball.twin.spread import run_times
 from flyball.twin.twin import Twin
 
 Note = Callable[[str], None]

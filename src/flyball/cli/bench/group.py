@@ -47,6 +47,10 @@ PARTS = {
         "bench.shares:shares",
         "Measure the time of a decision with 1,000 and 10,000 active jobs, and of a replayed week.",
     ),
+    "run-times": Part(
+        "bench.run_times:run_times",
+        "Compare policies with and without quantiles of predicted run times.",
+    ),
     "placement": Part(
         "bench.placement:placement",
         "Measure the share of devices left unallocated when pods arrive and none leaves.",

@@ -82,8 +82,8 @@ def runtime(
 
 
 def _save(trace: Path, folder: Path, as_json: bool) -> None:
-    from flyball.bench.predict.jobs import rows_of
     from flyball.predict.runtime.estimator import RunTimes
+    from flyball.predict.runtime.rows import rows_of
     from flyball.twin.inputs.traces import read_trace
 
     rows = rows_of(read_trace(trace, None, []))

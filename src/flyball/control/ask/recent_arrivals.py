@@ -95,7 +95,7 @@ class Recent:
         """
         with self._lock:
             submitted = {job.id: job for job in self._jobs.values() if job.submit_us <= now_us}
-        columns = JobColumns(self._demand)
+        columns = JobColumns(self._demand, spreads=True)
         columns.update({job.id: _as_new(job) for job in submitted.values()})
         view, ids = columns.view({}, set())
         jobs = [submitted[job_id] for job_id in ids.tolist()]

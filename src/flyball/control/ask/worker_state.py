@@ -83,10 +83,10 @@ class WorkerState:
         opened = self._last_opened()
         nodes = nodes_of(opened)
         self.live_state, demand = LiveState(), Demand(nodes)
-        columns = JobColumns(demand)
+        knobs = Knobs().with_settings([f"{k}={v}" for k, v in opened["knobs"].items()])
+        columns = JobColumns(demand, knobs.reads_spread)
         self.live_state.watchers = [columns.update]
         self.live_state.load(last.seq, self._history.active(), self._history.final_states(), set())
-        knobs = Knobs().with_settings([f"{k}={v}" for k, v in opened["knobs"].items()])
         cluster = cluster_of(nodes, opened["cluster"], opened["budget_w"])
         decider = Decider(self.live_state, columns, cluster, opened["policy"], knobs)
         jobs = self._latest_jobs()

@@ -5,7 +5,6 @@ A decision with a hundred thousand pending jobs cannot iterate over a hundred th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any
@@ -13,7 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flyball.control.decide.job_slots import SHAPE_VALUES, SLOT, ShapeNumbers
+from flyball.control.decide.job_slots import (
+    NO_QUANTILES,
+    SHAPE_VALUES,
+    SLOT,
+    ShapeNumbers,
+    expected_s,
+    predicted_us,
+    quantiles_us,
+)
 from flyball.control.decide.name_codes import NameCodes
 from flyball.control.jobs.adjustments import TUNED, held_since_us, share_of, size_of
 from flyball.control.jobs.holds import is_held
@@ -27,7 +34,6 @@ from flyball.core.jobs import Job, JobState, request_of
 from flyball.core.records import CAP_LEVELS, CAP_STEP, records
 from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
-from flyball.predict.runtime.trees import MIDDLE
 from flyball.twin.live import PAST, View
 
 Ints = npt.NDArray[np.int64]
@@ -37,8 +43,6 @@ NOT_IN_VIEW = -1
 """Index of a job that is not in a view."""
 MAX_TEMPLATES = 10_000
 """Maximum number of different requests whose slot values are cached."""
-STEP = 0.1
-"""Predictions are rounded to this step, in log units."""
 
 
 class JobColumns:
@@ -50,8 +54,12 @@ class JobColumns:
         held: the jobs that may not start yet (`control.jobs.holds`).
     """
 
-    def __init__(self, demand: Demand) -> None:
-        self._demand = demand
+    def __init__(self, demand: Demand, spreads: bool = False) -> None:
+        """
+        Args:
+            spreads: whether views have predicted quantiles (`Knobs.reads_spread`).
+        """
+        self._demand, self._spreads = demand, spreads
         self._slots = np.zeros(1024, SLOT)
         self._slot_of: dict[int, int] = {}
         self._free = list(range(1023, -1, -1))
@@ -96,13 +104,13 @@ class JobColumns:
         if slot is None:
             slot = self._slot_of[job.id] = self._take_slot()
             self._write_all(slot, job, since_us, queued_us)
-        elif job.id in self._altered or _changes_slot(job):
+        elif job.id in self._altered or self._changes_slot(job):
             self._write_all(slot, job, since_us, queued_us)
         else:
             record = self._slots[slot]
             record["service_us"], record["attempt"] = job.service_us, job.attempt
             record["since_us"], record["queued_us"] = since_us, queued_us
-        if _changes_slot(job):
+        if self._changes_slot(job):
             self._altered.add(job.id)
         else:
             self._altered.discard(job.id)
@@ -121,6 +129,12 @@ class JobColumns:
                 (job.since_us, job.id, at, slot, row.node, row.mask)
                 for at, row in enumerate(job.rows)
             ]
+
+    def _changes_slot(self, job: Job) -> bool:
+        """Whether the state of a job changes more of its slot than its times."""
+        if TUNED in job.values or SCALING in job.values:
+            return True
+        return PREDICTION in job.values and (self._spreads or not job.spec.estimate_s)
 
     def _take_slot(self) -> int:
         if not self._free:
@@ -166,7 +180,8 @@ class JobColumns:
         most = min(most, MAX_DEVICES_PER_NODE)  # tuners have no speeds beyond one node
         if not least <= devices <= most:
             least = most = 0
-        estimate_s = expected_s(job) * time_factor(job, asks.devices, devices)
+        factor = time_factor(job, asks.devices, devices)
+        estimate_s = expected_s(job) * factor
         kind = CLASS_LABELS.index(spec.kind) if spec.kind else NOT_STATED
         return (
             job.id,
@@ -191,6 +206,7 @@ class JobColumns:
             self._models.code(model_of(job, self._demand)),
             kind,
             job.attempt,
+            *(predicted_us(job, factor) if self._spreads else NO_QUANTILES),
         )
 
     def priority_waiting(self) -> float:
@@ -329,6 +345,7 @@ class JobColumns:
             group_limits=limits,
             after_job=np.array([pair[0] for pair in pairs], np.int64),
             after_on=np.array([pair[1] for pair in pairs], np.int64),
+            quantiles_us=quantiles_us(rows) if self._spreads else None,
             **plain,
         )
 
@@ -353,27 +370,6 @@ class JobColumns:
         nodes = np.array([row[4] for row in rows], np.int64)
         masks = np.array([row[5] for row in rows], np.uint64)
         return place[slots], nodes, masks
-
-
-def expected_s(job: Job) -> float:
-    """Return the run time that decisions assume; 0 = unknown.
-
-    It is the owner's estimate, else the prediction from like jobs, else the limit.
-
-    Predictions are rounded to steps of a tenth, so that jobs alike keep the same shape and a
-    decision can skip all but the first of them.
-    """
-    if job.spec.estimate_s or PREDICTION not in job.values:
-        return job.spec.estimate_s or job.spec.limit_s
-    median_s = float(job.values[PREDICTION][1 + MIDDLE])
-    return math.exp(round(math.log(median_s) / STEP) * STEP)
-
-
-def _changes_slot(job: Job) -> bool:
-    """Whether the state of a job changes more of its slot than its times."""
-    if TUNED in job.values or SCALING in job.values:
-        return True
-    return PREDICTION in job.values and not job.spec.estimate_s
 
 
 def cap_level(share: float) -> int:

@@ -64,10 +64,10 @@ class Verifier:
         """Start as a control plane did, perhaps with another policy or on another machine."""
         self._live_state.down.clear()  # it assumes that its nodes are up until told otherwise
         nodes = nodes_of(event)
-        columns = JobColumns(Demand(nodes))
+        knobs = Knobs().with_settings([f"{k}={v}" for k, v in event["knobs"].items()])
+        columns = JobColumns(Demand(nodes), knobs.reads_spread)
         columns.update(self._live_state.jobs)
         self._live_state.watchers = [columns.update]
-        knobs = Knobs().with_settings([f"{k}={v}" for k, v in event["knobs"].items()])
         cluster = cluster_of(nodes, event["cluster"], event["budget_w"])
         tuning = Tuning(self._tuners(event.get("tuners", ()), event.get("tuner_settings", ())))
         self._decider = Decider(self._live_state, columns, cluster, event["policy"], knobs, tuning)

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flyball.core.errors import BadInput
+from flyball.core.units import US_PER_S
+from flyball.core.workload import CLASS_LABELS, Workload
 
 SHORTEST_S = 1.0
 """Least run time; shorter ones count as this long, as their logarithms carry no information."""
@@ -99,6 +101,33 @@ def runs_of(rows: Sequence[Mapping[str, object]]) -> list[Run]:
     """Return all rows as runs, in order of submission."""
     runs = [run_of(row, index) for index, row in enumerate(rows)]
     return sorted(runs, key=lambda run: run.asked.submit_s)
+
+
+def rows_of(workload: Workload) -> list[dict[str, object]]:
+    """Return a workload's jobs as rows; one without a recorded start is taken to start at once."""
+    return [
+        {
+            "submit_s": int(workload.submit_us[at]) / US_PER_S,
+            "start_s": _recorded_s(workload.start_us[at]),
+            "end_s": _recorded_s(workload.end_us[at]),
+            "run_s": float(workload.duration_us[at]) / US_PER_S,
+            "devices": int(workload.devices[at]),
+            "tenant": _coded(workload.tenants, int(workload.tenant[at])),
+            "user": _coded(workload.users, int(workload.user[at])),
+            "name": _coded(workload.models, int(workload.model[at])),
+            "kind": _coded(CLASS_LABELS, int(workload.kind[at])),
+            "limit_s": int(workload.limit_us[at]) / US_PER_S,
+        }
+        for at in range(len(workload))
+    ]
+
+
+def _recorded_s(time_us: int) -> float | None:
+    return int(time_us) / US_PER_S if time_us >= 0 else None
+
+
+def _coded(names: Sequence[str], code: int) -> str:
+    return names[code] if code >= 0 else ""
 
 
 def plain_name(name: str) -> str:

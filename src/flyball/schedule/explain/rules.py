@@ -11,7 +11,13 @@ from flyball.schedule.explain.answer import Explanation, explanation, smaller, w
 from flyball.schedule.explain.power import power_budget
 from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.whatif import PlacementProbe, Spot
-from flyball.schedule.explain.wording import are, at_most_text, listed, span_text
+from flyball.schedule.explain.wording import (
+    are,
+    at_most_text,
+    listed,
+    quantile_text,
+    span_text,
+)
 
 
 def forbidden(facts: QueueFacts, job_id: int, probe: PlacementProbe) -> Explanation | None:
@@ -56,7 +62,8 @@ def _would_delay_head(
         rule = "the power budget" if clock.budget_w > 0 else "the hold rule"
         starts = f"has its {facts.names.units} and waits for {rule}"
     why = (
-        f"would fit now {spot.text(facts.state, facts.names)} and take about {span_text(run_us)}, "
+        f"would fit now {spot.text(facts.state, facts.names)} and take about {span_text(run_us)}"
+        f"{quantile_text(facts.knobs.backfill_quantile)}, "
         f"but {listed(nodes)} {are(len(nodes))} kept for {head}, which {starts}"
     )
     numbers: dict[str, Any] = {
@@ -67,6 +74,8 @@ def _would_delay_head(
     }
     remedies = [_wait_for_head(in_us)]
     most_us = float(run.done_us) + math.floor((in_us - restart_us) * figures.rate)
+    if job.backfill_stretch != 1.0:  # the estimate of which that is the quantile
+        most_us = float(math.floor(most_us / job.backfill_stretch))
     if most_us > max(1.0, run.done_us) and probe.place(estimate_us=most_us) is not None:
         numbers["estimate_at_most_s"] = to_s(most_us)
         remedies.append(
@@ -89,7 +98,8 @@ def _held_for_faster(
     best = min(run_us, key=lambda pool_id: (run_us[pool_id], pool_id))
     hold_s, longer_us = facts.knobs.hold_s, run_us[spot.pool] - run_us[best]
     why = (
-        f"would take {span_text(run_us[spot.pool])} {spot.text(facts.state, facts.names)} "
+        f"would take {span_text(run_us[spot.pool])}"
+        f"{quantile_text(facts.knobs.backfill_quantile)} {spot.text(facts.state, facts.names)} "
         f"({facts.names.type(spot.pool)}), which is free, and {span_text(run_us[best])} on "
         f"{facts.names.type(best)}: it waits, because that is {span_text(longer_us)} longer and "
         f"the limit is {duration_text(hold_s)}"

@@ -119,7 +119,7 @@ def _overtake(
     """Return what would put the job first in the queue."""
     job, gap_s = facts.state.jobs[job_id], key_of(facts, job_id) - float(facts.keys[facts.head])
     if facts.knobs.order == Order.SHORTEST and facts.state.runs[job_id].done_us == 0:
-        below_us = float(job.estimate_us) - gap_s * 1e6 - 1
+        below_us = float(job.estimate_us) - gap_s * 1e6 / float(job.order_stretch) - 1
         if below_us > 0 and probe.figures(0, estimate_us=below_us).key_s < facts.keys[facts.head]:
             numbers["estimate_at_most_s"] = to_s(below_us)
             return (

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flyball.core.cluster import OTHERS, NodeGroup
+from flyball.core.knobs import MEDIAN
 from flyball.core.state import State
 from flyball.core.units import (
     MILLI_PER_DEVICE,
@@ -99,6 +100,11 @@ def gang(devices: int, milli: int = MILLI_PER_DEVICE, unit: str = DEVICE) -> str
 def span_text(microseconds: float) -> str:
     """Return a duration as words."""
     return duration_text(to_s(microseconds))
+
+
+def quantile_text(level: float) -> str:
+    """Return ` (90 % quantile)` after a run time at this level; nothing after a plain estimate."""
+    return "" if level == MEDIAN else f" ({level * 100:g} % quantile)"
 
 
 def at_most_text(microseconds: float) -> str:

@@ -67,12 +67,12 @@ def key_s(cluster: Cluster, job: Job) -> float:
         predicted_us = doubled(job.predicted_us, job.done_us)
         key = predicted_us / 1e6 * job.devices * job.milli / 1000
     elif order == Order.SHORTEST:
-        key = job.guess(job.done_us) / 1e6
+        key = job.key_guess(job.done_us) / 1e6
     elif order == Order.AREA:
-        key = job.guess(job.done_us) / 1e6 * job.devices * job.milli / 1000
+        key = job.key_guess(job.done_us) / 1e6 * job.devices * job.milli / 1000
     elif order == Order.REMAINING:
         done_us = job.done_us + job.progress(now_us) if running else job.done_us
-        key = (job.guess(done_us) - done_us) / 1e6
+        key = (job.key_guess(done_us) - done_us) / 1e6
     else:
         started = cluster.attained2_us > 0 and job.attempt > 0
         base = job.first_start_us / 1e6 if started else submit_s

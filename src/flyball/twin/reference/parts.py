@@ -169,6 +169,8 @@ class Job:
     submit_us: int
     work_us: float
     estimate_us: float
+    order_stretch: float
+    backfill_stretch: float
     reference_us: float
     limit_us: int
     restart_us: int
@@ -258,8 +260,12 @@ class Job:
         return max(0, now_us - self.ready_us) * self.rate
 
     def guess(self, done_us: float) -> float:
-        """Return the work that policies assume: the estimate, doubled until above `done_us`."""
-        return doubled(self.estimate_us, done_us)
+        """Return the work that expected ends assume, doubled until above `done_us`."""
+        return doubled(self.estimate_us * self.backfill_stretch, done_us)
+
+    def key_guess(self, done_us: float) -> float:
+        """Return the work that keys assume, doubled until above `done_us`."""
+        return doubled(self.estimate_us * self.order_stretch, done_us)
 
     def expected_end_us(self, now_us: int) -> int:
         """Return when policies expect the running slice to end: always after `now_us`."""
@@ -286,6 +292,7 @@ POOL_FIELDS = (
 )
 JOB_FIELDS = (
     *("submit_us", "work_us", "estimate_us", "reference_us"),
+    *("order_stretch", "backfill_stretch"),
     *("limit_us", "restart_us", "checkpoint_us", "priority"),
     *("devices", "milli", "memory_mib", "profile", "group", "tenant", "owner", "model"),
 )
