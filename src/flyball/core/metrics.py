@@ -71,6 +71,8 @@ class Summary:
         finish_fairness_p95: see `finish_time_fairness`; at most 1 = no worse off than with an
             equal share.
         events: arrivals, starts, ends, preemptions, failures and repairs.
+        moves: preemptions after which the job went on elsewhere at once.
+        most_preemptions: of any one job.
     """
 
     jobs: int
@@ -91,6 +93,8 @@ class Summary:
     fairness_jain: float
     finish_fairness_p95: float
     events: int
+    moves: int = 0
+    most_preemptions: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; NaN becomes None."""
@@ -119,6 +123,8 @@ def summarise(results: Results) -> Summary:
         fairness_jain=fairness_jain(results),
         finish_fairness_p95=Spread.of(finish_time_fairness(results)).p95,
         events=results.events,
+        moves=int(results.moves.sum()),
+        most_preemptions=int(results.preemptions.max(initial=0)),
     )
 
 

@@ -44,6 +44,7 @@ class Results:
         lost_us: work done twice, in microseconds of its progress.
         energy_j: its devices' draw and its share of the hosts.
         priority, tenant, status, attempts, preemptions, failures, pool: as named.
+        moves: of its preemptions, those after which it went on elsewhere at once.
         node_capacity, node_busy_us, node_energy_j, node_asleep_us: per node.
         start_us, stop_us: first submission and last event of the run.
         window: marks at 10 % and at 100 % of the arrival span.
@@ -66,6 +67,7 @@ class Results:
     status: Ints
     attempts: Ints
     preemptions: Ints
+    moves: Ints
     failures: Ints
     pool: Ints
     node_capacity: Ints

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from flyball.control.decide.job_columns import JobColumns
-from flyball.control.decide.tuning_rounds import Tuning, tuning_events
+from flyball.control.decide.tuning_rounds import Tuning, reason_fields, tuning_events
+from flyball.control.jobs.adjustments import held_devices
 from flyball.control.jobs.live_state import LiveState
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind
@@ -93,7 +94,8 @@ class Decider:
             busy = list({**self.live_state.busy, **changes}.values())
         running, making_room = len(np.unique(view.row_job)), _is_making_room(busy)
         is_round, tunes = is_round and not making_room, tunes and not making_room
-        if len(ids) == running and not (tunes and running):
+        changes_running = tunes or (is_round and self.knobs.moves)
+        if len(ids) == running and not (changes_running and running):
             return None
         forecast = self.tuning.load_forecast(self.forecasts) if tunes else None
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
@@ -185,7 +187,7 @@ def plan_events(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -
     """Return the starts and stops of a plan as events.
 
     A job whose devices others must leave first is not started yet: when they have left, there is
-    another decision.
+    another decision. A job that moves is told where to go on once it has stopped.
     """
     events: list[Event] = []
     leaving: dict[int, int] = {}
@@ -193,12 +195,21 @@ def plan_events(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -
     for kind, job_id, node, mask, *_rest in plan:
         if kind == START:
             starts.setdefault(job_id, []).append((node, mask))
-        elif kind == PREEMPT:
-            job = jobs[job_id]
+    for kind, job_id, _node, _mask, _milli, reason, gain, *_rest in plan:
+        if kind == PREEMPT:
+            job, moves_to = jobs[job_id], starts.pop(job_id, [])
             for row in job.rows:
                 leaving[row.node] = leaving.get(row.node, 0) | row.mask
             if job.spec.preemptible and job.state == JobState.RUNNING:
                 about = {"time_us": now_us, "job": job_id, "attempt": job.attempt}
+                if moves_to:
+                    events.append(
+                        {
+                            **{"kind": EventKind.RESIZED, **about, "devices": held_devices(job)},
+                            **reason_fields(reason, gain, "policy"),
+                            **{"rows": [], "wants": moves_to},
+                        }
+                    )
                 events.append({"kind": EventKind.STOPPING, **about, "why": "preempt"})
     for job_id, rows in starts.items():
         job = jobs[job_id]

@@ -239,5 +239,10 @@ def _about(job: Job, now_us: int) -> dict[str, Any]:
 
 
 def _reason_fields(row: Sequence[Any]) -> dict[str, Any]:
-    reason = Reason(int(row[5])).name.lower().replace("_", "-")
-    return {"reason": reason, "gain": float(row[6]), "who": "tuner"}
+    return reason_fields(row[5], row[6], "tuner")
+
+
+def reason_fields(reason: int, gain: float, who: str) -> dict[str, Any]:
+    """Return why a job's devices change, its predicted gain and who decided it, as event fields."""
+    token = Reason(int(reason)).name.lower().replace("_", "-")
+    return {"reason": token, "gain": float(gain), "who": who}
