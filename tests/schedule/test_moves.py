@@ -97,7 +97,8 @@ def test_a_move_is_in_the_plan_with_its_reason_and_gain() -> None:
         assert (action.job, action.reason, action.gain) == (1, Reason.MOVED_UP, 1152.5)
     assert reason_token(start) == "moved-up"
     assert reason_text(start, Names.of(["j0", "j1"], [])) == (
-        "J1 continues on faster devices: it is expected to end 19.2 min earlier, its restart counted."
+        "J1 continues on faster devices: it is expected to end 19.2 min earlier, its restart"
+        " counted."
     )
     assert start.node == FAST
 

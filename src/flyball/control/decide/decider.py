@@ -203,13 +203,9 @@ def plan_events(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -
             if job.spec.preemptible and job.state == JobState.RUNNING:
                 about = {"time_us": now_us, "job": job_id, "attempt": job.attempt}
                 if moves_to:
-                    events.append(
-                        {
-                            **{"kind": EventKind.RESIZED, **about, "devices": held_devices(job)},
-                            **reason_fields(reason, gain, "policy"),
-                            **{"rows": [], "wants": moves_to},
-                        }
-                    )
+                    about_move = {"devices": held_devices(job), "rows": [], "wants": moves_to}
+                    why = reason_fields(reason, gain, "policy")
+                    events.append({"kind": EventKind.RESIZED, **about, **about_move, **why})
                 events.append({"kind": EventKind.STOPPING, **about, "why": "preempt"})
     for job_id, rows in starts.items():
         job = jobs[job_id]
