@@ -42,6 +42,7 @@ def results(**changes: Any) -> Results:
         status=np.array([Status.DONE] * 3),
         attempts=np.array([1, 1, 2]),
         preemptions=np.array([0, 0, 1]),
+        moves=np.zeros(3, np.int64),
         failures=np.zeros(3, np.int64),
         pool=np.zeros(3, np.int64),
         node_capacity=np.array([2, 2]),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numba.core import config
 from tests.property.record import Schedule, run_recorded, twin_of
 from tests.twin import strategies
-from tests.twin.strategies import Problem, problems, share_knobs
+from tests.twin.strategies import Problem, move_knobs, problems, share_knobs
 
 from flyball.core.accounts import own_rows
 from flyball.core.cluster import Cluster, NodeGroup
@@ -40,7 +40,7 @@ JOB_FIELDS = (
         "lost_us",
         "waking_us",
     ),
-    *("preemptions", "failures", "attempt"),
+    *("preemptions", "moves", "failures", "attempt"),
 )
 NODE_FIELDS = ("energy_j", "busy_us", "asleep_us")
 CLOCK_FIELDS = (
@@ -145,6 +145,13 @@ def test_compiled_is_reference_with_shares(problem: Problem, share: float) -> No
 
 
 @pytest.mark.nojit
+@settings(max_examples=EXAMPLES, **QUIET)
+@given(problems(rules=move_knobs(), least_groups=2), st.sampled_from((0.3, 0.5, 0.9)))
+def test_compiled_is_reference_with_moves(problem: Problem, share: float) -> None:
+    check(problem, share)
+
+
+@pytest.mark.nojit
 def test_a_head_that_was_overtaken_is_tried_again() -> None:
     # Found by chance: a gang that a failed one overtook in the queue was left out of the scan.
     workload = Workload.of(
@@ -174,6 +181,13 @@ def test_a_gang_over_two_nodes_starts_on_both_paths() -> None:
 @settings(max_examples=5_000, **QUIET)
 @given(problems(), st.floats(0.0, 1.0))
 def test_compiled_is_reference_for_long(problem: Problem, share: float) -> None:
+    check(problem, share)
+
+
+@pytest.mark.soak
+@settings(max_examples=5_000, **QUIET)
+@given(problems(rules=move_knobs(), least_groups=2), st.floats(0.0, 1.0))
+def test_compiled_is_reference_with_moves_for_long(problem: Problem, share: float) -> None:
     check(problem, share)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from flyball.core.cluster import OTHERS, Cluster, NodeGroup, Tenant
 from flyball.core.codes import Status
 from flyball.core.effects import Effects
-from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, Span
+from flyball.core.knobs import Backfill, Evict, Knobs, Order, Place, Preempt, Span
 from flyball.core.results import Floats
 from flyball.core.signals import Signal
 from flyball.core.state import State
@@ -169,6 +169,22 @@ def share_knobs(draw: st.DrawFn) -> Knobs:
 
 
 @st.composite
+def move_knobs(draw: st.DrawFn) -> Knobs:
+    """Settings under which jobs often move: short rounds, and any gain will do."""
+    order = draw(st.sampled_from([order for order in ORDERS if order != Order.FAIR]))
+    places = [Place.SPREAD, Place.BEST_FIT, Place.FASTEST, Place.EFFICIENT, Place.FGD, Place.RANDOM]
+    return replace(
+        draw(knobs()),
+        order=order,
+        backfill=Backfill.SKIP,
+        preempt=Preempt.ROUNDS,
+        place=draw(st.sampled_from(places)),
+        round_s=draw(st.sampled_from((10.0, 30.0))),
+        move_s=draw(st.sampled_from((1e-6, 5.0, 40.0))),
+    )
+
+
+@st.composite
 def tenants(draw: st.DrawFn, devices: int, workload: Workload) -> tuple[Tenant, ...]:
     """None, or some with quotas the devices allow and limits that admit each of their jobs."""
     names = draw(st.just([]) | st.lists(st.sampled_from((*TENANTS, OTHERS)), unique=True))
@@ -217,6 +233,14 @@ def knobs(draw: st.DrawFn) -> Knobs:
         half_life_s=draw(st.sampled_from((10.0, 100.0, 86_400.0))),
         order_quantile=draw(st.sampled_from((0.5, 0.5, 0.3, 0.9))),
         backfill_quantile=draw(st.sampled_from((0.5, 0.5, 0.2, 0.75, 0.99))),
+        evict=draw(st.sampled_from(Evict)),
+        move_s=0.0 if order == Order.FAIR else draw(st.sampled_from((0.0, 1e-6, 10.0, 40.0))),
+        move_starts=draw(st.sampled_from((16, 1, 2))),
+        move_cost=draw(st.sampled_from((1e6, 0.05, 0.25))),
+        index_size=draw(st.sampled_from((0.45, 0.0, 1.0))),
+        index_slope=draw(st.sampled_from((1.0, 0.3))),
+        index_floor=draw(st.sampled_from((0.1, 1e-6, 2.0))),
+        index_running=draw(st.sampled_from((0.75, 1.0, 2.0))),
         cap=draw(st.sampled_from((1.0, 1.0, 0.9, 0.7, 0.5))),
         sleep_s=draw(st.sampled_from((-1.0, -1.0, 0.0, 5.0, 60.0))),
     )
@@ -281,10 +305,13 @@ def signals() -> st.SearchStrategy[Signal | None]:
 
 @st.composite
 def problems(
-    draw: st.DrawFn, most: int = 20, rules: st.SearchStrategy[Knobs] | None = None
+    draw: st.DrawFn,
+    most: int = 20,
+    rules: st.SearchStrategy[Knobs] | None = None,
+    least_groups: int = 1,
 ) -> Problem:
     """A cluster, a workload, knobs and effects."""
-    groups = tuple(draw(st.lists(node_groups(), min_size=1, max_size=3)))
+    groups = tuple(draw(st.lists(node_groups(), min_size=least_groups, max_size=3)))
     workload = draw(workloads(groups, most))
     slack = draw(st.sampled_from((None, None, None, 1.001, 1.1, 1.5)))
     budget_w = 0.0 if slack is None else _idle_w(groups) + slack * _most_added_w(groups, workload)

@@ -215,6 +215,16 @@ def test_the_digest_sees_everything() -> None:
     assert digests[0] == view(work, [(0, 0, 3)]).digest(CLUSTER, Knobs(), NOW)
 
 
+def test_knobs_that_came_later_leave_old_digests_alone() -> None:
+    # The digest that the version before these knobs wrote into its journals.
+    work = Workload.of("old", [0.0, 1.0], [10.0, 20.0], [1, 2], kind=0)
+    base = view(work, [(0, 0, 3)])
+    assert base.digest(CLUSTER, Knobs(), NOW) == "ded936bd3a21caed7ab20463fc209ea9"
+    rounds = Knobs(preempt=Preempt.ROUNDS)
+    changed = [replace(rounds, move_s=9.0), replace(rounds, index_size=0.5)]
+    assert len({base.digest(CLUSTER, knobs, NOW) for knobs in (rounds, *changed)}) == 3
+
+
 def test_digest_does_not_depend_on_a_record_of_the_past() -> None:
     work = small([2, 1])
     with_record = replace(work, start_us=work.submit_us + 1, end_us=work.submit_us + 2)

@@ -71,3 +71,4 @@ class Reason(IntEnum):
     LET_IN = 22  # started where other jobs were moved away
     OVERDUE = 23  # started before all others: it waited too long
     YIELDED = 24  # preempted for a job that waited too long
+    MOVED_UP = 25  # goes on in a faster pool: that saves more than its restart costs

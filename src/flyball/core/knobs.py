@@ -33,6 +33,7 @@ class Order(IntEnum):
     SHARES = 5  # least served of its target share, in rounds; the policy sets the targets
     FAIR = 6  # the tenant with the least dominant share, now and recently; within its quota first
     HISTORY = 7  # least device time, as predicted from jobs of the same owner that ended
+    INDEX = 8  # least estimated work left x devices ** `index_size`, with doubt about estimates
 
 
 class Backfill(IntEnum):
@@ -61,6 +62,14 @@ class Preempt(IntEnum):
 
     NEVER = 0
     ROUNDS = 1  # at each round, a job may take devices from jobs well behind it
+
+
+class Evict(IntEnum):
+    """In which pool a pending job looks for running jobs to preempt first."""
+
+    LISTED = 0  # in the order in which the cluster lists its pools
+    FASTEST = 1  # in the pool that is fastest for the workload
+    BEST = 2  # in the pool that is fastest for the pending job
 
 
 class Span(IntEnum):
@@ -139,7 +148,7 @@ class Knobs:
         "",
         0.01,
         0.99,
-        "order=shortest, area, remaining: quantile of the predicted run time that keys use",
+        "order=shortest, area, remaining, index: quantile of the predicted run time in keys",
     )
     backfill_quantile: float = knob(
         MEDIAN,
@@ -147,6 +156,42 @@ class Knobs:
         0.01,
         0.99,
         "backfill=easy, place=hold: quantile of the predicted run time that ends are expected by",
+    )
+    evict: Evict = _choice(
+        Evict.LISTED, "preempt=rounds: in which pool jobs are preempted first for a pending one"
+    )
+    move_s: float = knob(
+        0.0,
+        "s",
+        0.0,
+        1e12,
+        "preempt=rounds: a running job moves to a faster pool if that saves more; 0 = never",
+    )
+    move_starts: int = knob(
+        16, "starts", 1, 1_000_000, "move_s: a job that started more often than this stays"
+    )
+    move_cost: float = knob(
+        0.25,
+        "of the estimate",
+        0.0,
+        1e6,
+        "move_s: a job stays if its starts so far would cost more, each at checkpoint + restart",
+    )
+    index_size: float = knob(
+        0.45, "", 0.0, 4.0, "order=index: power of the devices; 0 = ignored, 1 = device time"
+    )
+    index_slope: float = knob(
+        1.0, "s/s", 0.0, 1.0, "order=index: work done reduces the estimated work left by this much"
+    )
+    index_floor: float = knob(
+        0.1,
+        "",
+        1e-6,
+        1e3,
+        "order=index: least work left, as part of the estimate or of the work done, if more",
+    )
+    index_running: float = knob(
+        0.75, "", 1e-3, 1e3, "order=index: factor on the key of a running job"
     )
 
     def __post_init__(self) -> None:
@@ -176,11 +221,21 @@ class Knobs:
                 "order=fair does not go with this backfill or with place=hold",
                 "use backfill=skip and another place rule",
             )
+        if self.moves and self.order in (Order.SHARES, Order.FAIR):
+            raise BadInput(
+                "move_s does not go with order=shares, which places jobs itself, or order=fair",
+                "set move_s=0 or use another order",
+            )
         if 0 < self.attained2_s <= self.attained_s:
             raise BadInput(
                 f"attained2_s = {self.attained2_s:g} is not above attained_s = {self.attained_s:g}",
                 "raise it, or set it to 0",
             )
+
+    @property
+    def moves(self) -> bool:
+        """Whether running jobs may move to faster pools."""
+        return self.move_s > 0 and self.preempt == Preempt.ROUNDS
 
     @property
     def remembers(self) -> bool:
@@ -242,6 +297,10 @@ class Knobs:
         row.solve_us = to_us(self.solve_s)
         row.attained2_us, row.promote = self.attained2_s * 1e6, self.promote
         row.decay = math.log(2.0) / (self.half_life_s * 1e6)
+        row.evict, row.move_us = self.evict, self.move_s * 1e6 if self.moves else 0.0
+        row.move_starts, row.move_cost = self.move_starts, self.move_cost
+        row.index_size, row.index_slope = self.index_size, self.index_slope
+        row.index_floor, row.index_running = self.index_floor, self.index_running
         return out
 
 
@@ -277,6 +336,14 @@ KNOBS = np.dtype(
         ("attained2_us", "f8"),
         ("promote", "f8"),
         ("decay", "f8"),  # of past usage, per microsecond
+        ("evict", "i4"),
+        ("move_starts", "i4"),
+        ("move_us", "f8"),  # 0 = no job moves
+        ("move_cost", "f8"),
+        ("index_size", "f8"),
+        ("index_slope", "f8"),
+        ("index_floor", "f8"),
+        ("index_running", "f8"),
     ],
     align=True,
 )

@@ -82,6 +82,8 @@ class Summary:
         money_per_work: money of all nodes per reference device-hour, both in the window.
         carbon_g: grams of CO2 of that energy, by the carbon intensity at the time; NaN likewise.
         carbon_g_per_work: grams of CO2 per reference device-hour, both in the window.
+        moves: preemptions after which the job went on elsewhere at once.
+        most_preemptions: of any one job.
     """
 
     jobs: int
@@ -106,6 +108,8 @@ class Summary:
     money_per_work: float = math.nan
     carbon_g: float = math.nan
     carbon_g_per_work: float = math.nan
+    moves: int = 0
+    most_preemptions: int = 0
 
     def __repr__(self) -> str:
         done, wait = duration_text(self.completion_s.mean), duration_text(self.wait_s.mean)
@@ -143,6 +147,8 @@ def summarise(results: Results) -> Summary:
         money_per_work=money_per_work(results),
         carbon_g=_total(results.node_carbon_g),
         carbon_g_per_work=carbon_g_per_work(results),
+        moves=int(results.moves.sum()),
+        most_preemptions=int(results.preemptions.max(initial=0)),
     )
 
 

@@ -170,6 +170,7 @@ RUN = np.dtype(
         ("pool", "i2"),
         ("cap", "u1"),  # cap level of the running slice
         ("status", "u1"),
+        ("moves", "i4"),  # preemptions after which it went on elsewhere at once
     ],
     align=True,
 )

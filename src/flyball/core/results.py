@@ -50,6 +50,7 @@ class Results:
         lost_us: work done twice, in microseconds of its progress.
         energy_j: its devices' draw and its share of the hosts.
         priority, tenant, status, attempts, preemptions, failures, pool: as named.
+        moves: of its preemptions, those after which it went on elsewhere at once.
         node_capacity, node_busy_us, node_energy_j, node_asleep_us: per node.
         money, carbon_g: of its energy, by the price and the carbon intensity at the time; None =
             the cluster has none.
@@ -75,6 +76,7 @@ class Results:
     status: Ints
     attempts: Ints
     preemptions: Ints
+    moves: Ints
     failures: Ints
     pool: Ints
     node_capacity: Ints

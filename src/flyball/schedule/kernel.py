@@ -17,6 +17,7 @@ from flyball.core.knobs import Backfill, Order, Preempt
 from flyball.physics.compile import entry, hot, kernel
 from flyball.schedule.attained import promote_starved, promotes
 from flyball.schedule.fair import start_fairly
+from flyball.schedule.moves import move_up
 from flyball.schedule.order import FAIR
 from flyball.schedule.place import find, find_for
 from flyball.schedule.preempt import preemption_round
@@ -74,11 +75,14 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
             refill_window(state, knobs)
             scan_window(state, knobs, 0, False, bool(clock.capacity_grew), now)
     # 3. In a round, make room for jobs that are well ahead of running ones.
-    gave_way = False
+    released = False
     if is_round and knobs.preempt == ROUNDS and clock.pending > 0:
-        gave_way = preemption_round(state, knobs, now)
-    # 4. Room left over from a preemption counts as capacity that came back.
-    clock.capacity_grew = 1 if gave_way else 0
+        released = preemption_round(state, knobs, now)
+    # 4. Then let running jobs move to faster pools.
+    if is_round and knobs.move_us > 0.0 and clock.running > 0:
+        released = move_round(state, knobs, now) or released
+    # 5. Room left over from a preemption counts as capacity that came back.
+    clock.capacity_grew = 1 if released else 0
 
 
 @hot
@@ -103,6 +107,20 @@ def start_heads(state: Any, knobs: Any, now: int) -> None:
             shape.blocked = 1
             if strict:
                 return
+
+
+@kernel
+def move_round(state: Any, knobs: Any, now: int) -> bool:
+    """Move running jobs to faster pools, and start pending ones in the room that they leave.
+
+    Returns:
+        Whether any job was moved.
+    """
+    if not move_up(state, knobs, now):
+        return False
+    forget_failures(state)
+    start_heads(state, knobs, now)
+    return True
 
 
 @kernel

@@ -16,7 +16,7 @@ SHORTEST = int(Order.SHORTEST)
 AREA = int(Order.AREA)
 REMAINING = int(Order.REMAINING)
 SHARES = int(Order.SHARES)
-FAIR, HISTORY = int(Order.FAIR), int(Order.HISTORY)
+FAIR, HISTORY, INDEX = int(Order.FAIR), int(Order.HISTORY), int(Order.INDEX)
 DEMOTED_S = 1e10
 """Seconds added to the key for each queue by which a job was demoted (order = attained)."""
 
@@ -82,6 +82,25 @@ def demotions(knobs: Any, service_us: float) -> int:
 
 
 @kernel
+def index_s(job: Any, run: Any, running: bool, knobs: Any, now: int) -> float:
+    """Return the key of order = index: expected work left, weighted by the number of devices.
+
+    Work done lowers it only down to a floor, which grows again once the estimate is outlived: the
+    longer a job has run beyond its estimate, the longer it is expected to go on.
+    """
+    done_us, factor = run.done_us, 1.0
+    if running:
+        done_us += progress(run, now)
+        factor = knobs.index_running
+    total_us = job.estimate_us * job.order_stretch
+    left_us = max(
+        total_us - knobs.index_slope * done_us, knobs.index_floor * max(total_us, done_us)
+    )
+    weight = math.pow(job.devices * job.milli / 1000, knobs.index_size)
+    return float(left_us / 1e6 * weight * factor)
+
+
+@kernel
 def key_of(job: Any, run: Any, memo: Any, running: bool, knobs: Any, now: int) -> float:
     """Return the job's key in the order; the smallest is first."""
     if knobs.order == SUBMIT or knobs.order == SHARES or knobs.order == FAIR:
@@ -92,6 +111,8 @@ def key_of(job: Any, run: Any, memo: Any, running: bool, knobs: Any, now: int) -
         key = key_guess(job, run.done_us) / 1e6 * job.devices * job.milli / 1000
     elif knobs.order == HISTORY:
         key = doubled(memo.predicted_us, run.done_us) / 1e6 * job.devices * job.milli / 1000
+    elif knobs.order == INDEX:
+        key = index_s(job, run, running, knobs, now)
     elif knobs.order == REMAINING:
         done_us = run.done_us
         if running:

@@ -20,6 +20,7 @@ from flyball.schedule.host import share_of
 from flyball.schedule.nodes import CLEARED, NOWHERE, count_nodes, is_cleared
 from flyball.schedule.order import FAIR, key_of, memo_of
 from flyball.schedule.place import find, within_budget
+from flyball.schedule.pool_order import next_pool
 from flyball.schedule.queue import drop_first, first_shape
 from flyball.schedule.reclaim import begin_walk, gives_back, is_borrowed, list_borrowers
 from flyball.schedule.slices import give_way
@@ -326,10 +327,11 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
 @kernel
 def make_room(state: Any, knobs: Any, job_id: int, key: float, now: int) -> bool:
     """Make room for the job in the first pool where that is possible; False if in none."""
-    pools = state.shapes[state.jobs[job_id].shape_id].pools
+    job = state.jobs[job_id]
+    pools = state.shapes[job.shape_id].pools
     while pools != ZERO:
-        pool_id = lowest_bit(pools)
-        pools &= pools - ONE
+        pool_id = next_pool(state, knobs, job, pools)
+        pools &= ~(ONE << np.uint64(pool_id))
         if room_in_pool(state, knobs, job_id, key, pool_id, now):
             return True
     return False

@@ -102,7 +102,7 @@ def round_follows(clock: Any, knobs: Any) -> bool:
     if knobs.order == SHARES:
         waits = clock.pending > 0 and (clock.shares_due or not clock.settled)
         return bool(clock.running > 0 or waits)
-    return bool(clock.pending > 0 and clock.running > 0)
+    return bool(clock.running > 0 and (clock.pending > 0 or knobs.move_us > 0.0))
 
 
 @hot
@@ -271,8 +271,11 @@ def carry_out(state: Any, knobs: Any, now: int) -> None:
             if job_id != last:
                 schedule_end(state, job_id)
             last = job_id
-        elif plan[at].kind == PREEMPT and state.runs[job_id].first_row < 0:
-            queue.enqueue(state, knobs, job_id, now)  # unless it starts again elsewhere
+        elif plan[at].kind == PREEMPT:
+            if state.runs[job_id].first_row < 0:
+                queue.enqueue(state, knobs, job_id, now)
+            else:  # it goes on elsewhere
+                state.runs[job_id].moves += 1
     if state.clock[0].running == 0 and now % knobs.round_us == 0:
         state.clock[0].settled = 1
 

@@ -101,12 +101,22 @@ class View:
         return total.hexdigest()
 
 
+LATER_KNOBS = (
+    *("order_quantile", "backfill_quantile", "evict", "move_s", "move_starts", "move_cost"),
+    *("index_size", "index_slope", "index_floor", "index_running"),
+)
+"""Knobs that are in a digest only if set: digests of decisions before them stay the same."""
+
+
 @lru_cache(maxsize=8)
 def _fixed_text(cluster: Cluster, knobs: Knobs) -> str:
     """Return the digest's text of what stays the same from one decision to the next."""
-    values = knobs.as_dict()
-    if not knobs.reads_spread:  # digests of decisions without these knobs stay the same
-        del values["order_quantile"], values["backfill_quantile"]
+    defaults = Knobs().as_dict()
+    values = {
+        name: value
+        for name, value in knobs.as_dict().items()
+        if name not in LATER_KNOBS or value != defaults[name]
+    }
     return f"{cluster.digest_text()}, {sorted(values.items())!r}"
 
 

@@ -73,6 +73,11 @@ class Tuning:
             raise BadInput(
                 "order=shares and order=fair do not go with tuners", "use another policy"
             )
+        if knobs.moves:
+            raise BadInput(
+                "move_s does not go with tuners: both would move jobs",
+                "set move_s=0, or leave the tuners out",
+            )
         if self.every_s < 1.0:
             raise BadInput(f"tuning rounds every {self.every_s:g} s", "use 1 s or more")
 

@@ -361,6 +361,7 @@ class Twin:
             status=runs.status.astype(np.int64),
             attempts=runs.attempt.astype(np.int64),
             preemptions=runs.preemptions.astype(np.int64),
+            moves=runs.moves.astype(np.int64),
             failures=runs.failures.astype(np.int64),
             pool=runs.pool.astype(np.int64),
             node_capacity=state.pools.capacity[nodes.pool].astype(np.int64),

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from flyball.control.decide.job_columns import JobColumns
-from flyball.control.decide.tuning_rounds import Tuning, tuning_events
+from flyball.control.decide.tuning_rounds import Tuning, reason_of, tuning_events
+from flyball.control.jobs.adjustments import held_devices
 from flyball.control.jobs.live_state import LiveState
 from flyball.core.cluster import Cluster
 from flyball.core.codes import ActionKind
@@ -30,6 +31,7 @@ from flyball.core.events import (
     NodeChanged,
     Released,
     Requeued,
+    Resized,
     Stopping,
 )
 from flyball.core.forecast import NO_OUTLOOK, Outlook, outlook_as_json
@@ -44,6 +46,8 @@ from flyball.twin.live import Snapshot, View
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
 FREEING = (Ended, Requeued, CancelRequested, Released, NodeChanged)
 """Events after which a pending job may fit, or is no longer held."""
+POLICY = "policy"
+"""Who moves a job on behalf of a policy."""
 Plan = list[list[Any]]
 """Actions as JSON lists: kind, job id, node, mask, thousandths, reason, gain, perhaps a level."""
 
@@ -107,7 +111,8 @@ class Decider:
             busy = list({**self.live_state.busy, **changes}.values())
         running, making_room = len(np.unique(view.row_job)), _is_making_room(busy)
         is_round, tunes = is_round and not making_room, tunes and not making_room
-        if len(ids) == running and not (tunes and running):
+        changes_running = tunes or (is_round and self.knobs.moves)
+        if len(ids) == running and not (changes_running and running):
             return None
         signals = signal_values(self.signals, now_us)
         view = replace(view, **signals)
@@ -217,7 +222,7 @@ def plan_events(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -
     """Return the starts and stops of a plan as events.
 
     A job whose devices others must leave first is not started yet: when they have left, there is
-    another decision.
+    another decision. A job that moves is told where to go on once it has stopped.
     """
     events: list[Event] = []
     leaving: dict[int, int] = {}
@@ -225,11 +230,16 @@ def plan_events(plan: Plan, jobs: Mapping[int, Job], now_us: int, number: int) -
     for kind, job_id, node, mask, *_rest in plan:
         if kind == START:
             starts.setdefault(job_id, []).append((node, mask))
-        elif kind == PREEMPT:
-            job = jobs[job_id]
+    for kind, job_id, _node, _mask, _milli, reason, gain, *_rest in plan:
+        if kind == PREEMPT:
+            job, moves_to = jobs[job_id], starts.pop(job_id, [])
             for row in job.rows:
                 leaving[row.node] = leaving.get(row.node, 0) | row.mask
             if job.spec.preemptible and job.state == JobState.RUNNING:
+                if moves_to:
+                    devices, why = held_devices(job), reason_of(reason, gain)
+                    stopped = Resized(now_us, job.id, job.attempt, devices, (), *why, POLICY)
+                    events.append(replace(stopped, wants=moves_to))
                 events.append(Stopping.preempt(job, now_us))
     for job_id, rows in starts.items():
         job = jobs[job_id]

@@ -225,5 +225,9 @@ def _resized(job: Job, now_us: int, devices: int, rows: Rows, action: Sequence[A
 
 
 def _reason(action: Sequence[Any]) -> tuple[str, float]:
-    """Return the reason of a tuner's action and the gain that it expects."""
-    return Reason(int(action[5])).name.lower().replace("_", "-"), float(action[6])
+    return reason_of(action[5], action[6])
+
+
+def reason_of(reason: int, gain: float) -> tuple[str, float]:
+    """Return the reason of an action as events name it, and the gain that it expects."""
+    return Reason(int(reason)).name.lower().replace("_", "-"), float(gain)

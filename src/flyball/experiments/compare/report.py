@@ -92,6 +92,8 @@ def scenario_table(comparison: Comparison, scenario: str) -> Table:
                 _number(mean["slowdown_p95"]),
                 _number(mean["fairness_jain"]),
                 _number(mean["preemptions"]),
+                _number(mean["moves"]),
+                f"{_most_preemptions(comparison, scenario, policy):,}",
                 _percent(mean["regret"]),
                 _change(changes.get(policy)),
             )
@@ -102,9 +104,16 @@ def scenario_table(comparison: Comparison, scenario: str) -> Table:
     )
     header = (
         *("policy", "completion", "p95", "makespan", "slowdown p95 (x)", "fairness (Jain)"),
-        *("preemptions", "regret (%)", f"from {comparison.baseline} (%)"),
+        *("preemptions", "moves", "worst job", "regret (%)", f"from {comparison.baseline} (%)"),
     )
     return Table(title, header, rows)
+
+
+def _most_preemptions(comparison: Comparison, scenario: str, policy: str) -> int:
+    """Return how often the job was preempted that was preempted most, over all seeds."""
+    rows = comparison.results
+    mine = (row for row in rows if row["scenario"] == scenario and row["policy"] == policy)
+    return max(int(row["most_preemptions"]) for row in mine)
 
 
 def markdown(comparison: Comparison, command: str, figure: str) -> str:

@@ -26,7 +26,7 @@ FORMAT = 1
 BASELINE = "fifo-skip"
 MEANS = (
     *("makespan_s", "slowdown_p95", "utilisation", "energy_kwh", "cost", "preemptions"),
-    *("fairness_jain", "finish_fairness_p95"),
+    *("fairness_jain", "finish_fairness_p95", "moves"),
 )
 
 

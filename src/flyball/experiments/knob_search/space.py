@@ -17,9 +17,9 @@ import numpy as np
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 
-NOT_SEARCHED = ("priority_s", "cap", "sleep_s", "solve_s")
-"""Knobs that are not searched: the owner decides what a level of priority is worth, and caps and
-sleep save energy, not time."""
+NOT_SEARCHED = ("priority_s", "cap", "sleep_s", "solve_s", "move_starts", "move_cost")
+"""Knobs that are not searched: the owner decides what a level of priority is worth and how often a
+job may be moved, and caps and sleep save energy, not time."""
 
 NOT_ALONE: dict[str, tuple[IntEnum, ...]] = {"order": (Order.SHARES,)}
 """Choices that need more than knobs: an allocator must set the shares."""
@@ -31,6 +31,11 @@ USUAL = {
     "round_s": (20.0, 3_600.0),
     "margin_s": (1.0, 100_000.0),
     "attained_s": (60.0, 1_000_000.0),
+    "move_s": (10.0, 10_000.0),
+    "index_size": (0.1, 1.5),
+    "index_slope": (0.1, 1.0),
+    "index_floor": (0.005, 1.0),
+    "index_running": (0.2, 1.5),
 }
 """Ranges that random numbers are drawn from; other knobs are drawn around their defaults."""
 
@@ -40,6 +45,12 @@ MATTERS: dict[str, Callable[[Knobs], bool]] = {
     "round_s": lambda knobs: knobs.preempt != Preempt.NEVER,
     "margin_s": lambda knobs: knobs.preempt != Preempt.NEVER,
     "attained_s": lambda knobs: knobs.order == Order.ATTAINED,
+    "evict": lambda knobs: knobs.preempt != Preempt.NEVER,
+    "move_s": lambda knobs: knobs.preempt != Preempt.NEVER,
+    "index_size": lambda knobs: knobs.order == Order.INDEX,
+    "index_slope": lambda knobs: knobs.order == Order.INDEX,
+    "index_floor": lambda knobs: knobs.order == Order.INDEX,
+    "index_running": lambda knobs: knobs.order == Order.INDEX,
 }
 """Tells when a knob makes a difference; a knob that is not here always may."""
 

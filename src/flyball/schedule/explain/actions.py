@@ -45,6 +45,9 @@ def reason_text(action: Any, names: Names | None = None, now_us: int | None = No
         why = f"{job} has had its turn: others are further behind their shares"
     elif reason == Reason.GAVE_WAY:
         why = f"{job} comes after a job that waited, by {by}, and gave its {units} to it"
+    elif reason == Reason.MOVED_UP:
+        earlier = f"it is expected to end {duration_text(gain)} earlier, its restart counted"
+        why = f"{job} continues on faster {units}: {earlier}"
     elif reason == Reason.BORROWED:
         why = f"{job} is beyond its tenant's quota, and fits on {units} that no job before it uses"
     elif reason == Reason.RECLAIMED and gain == 0:

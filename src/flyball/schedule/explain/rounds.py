@@ -26,6 +26,7 @@ MEASURE = {
     Order.REMAINING: "of estimated work left",
     Order.ATTAINED: "of submission",
     Order.HISTORY: "of predicted {unit} time",
+    Order.INDEX: "of weighted work left",
 }
 """Meaning of a second of key, by order; `{unit}` is `core` or `GPU`."""
 

@@ -45,6 +45,7 @@ class Cluster:
         self.round_us = int(packed.round_us)
         self.sleep_us = int(packed.sleep_us)
         self.solve_us = int(packed.solve_us)
+        self.move_us = float(packed.move_us)
         self.budget_w = float(clock.budget_w)
         self.checkpoint_every_us = int(clock.checkpoint_every_us)
         self.start_us = self.now_us = int(clock.start_us)
@@ -86,7 +87,7 @@ class Cluster:
         """Begin a slice of `job` now, under the cap of `level` or the common one."""
         assert job.status == Status.PENDING
         pool = self.pools[placement.pool]
-        wake_us = max(self._waking_us(self.nodes[row.node]) for row in placement.rows)
+        wake_us = self.wake_us(placement)
         restart_us = job.restart_us if job.attempt > 0 else 0
 
         job.status = Status.RUNNING
@@ -288,6 +289,10 @@ class Cluster:
 
     def asleep(self, node: Node) -> bool:
         return node.idle_since_us is not None and self.now_us >= node.sleeps_us
+
+    def wake_us(self, placement: Placement) -> int:
+        """Return how long a start must wait for its nodes to be awake."""
+        return max(self._waking_us(self.nodes[row.node]) for row in placement.rows)
 
     def _waking_us(self, node: Node) -> int:
         """Return how long a start on the node must wait for it to be awake."""

@@ -7,8 +7,9 @@ from collections.abc import Collection
 from copy import copy
 
 from flyball.core.codes import Status
-from flyball.core.knobs import Backfill, Order, Place
+from flyball.core.knobs import Backfill, Evict, Order, Place
 from flyball.twin.reference.cluster import Cluster, give_back
+from flyball.twin.reference.moves import move_up
 from flyball.twin.reference.parts import (
     Device,
     DeviceRow,
@@ -19,7 +20,14 @@ from flyball.twin.reference.parts import (
     Reservation,
     doubled,
 )
-from flyball.twin.reference.place import choose, fitting, pick, row_on, within_budget
+from flyball.twin.reference.place import (
+    choose,
+    fitting,
+    pick,
+    rate_in,
+    row_on,
+    within_budget,
+)
 from flyball.twin.reference.speeds import GUEST, sharers
 from flyball.twin.reference.tenants import borrowed_jobs
 
@@ -47,12 +55,19 @@ def decide(cluster: Cluster, round_due: bool) -> None:
             start_if_fits(cluster, job, cluster.reservation)
 
     # 3. In a round, jobs that start on devices that others must give back.
+    waiting = in_order(cluster)  # a job preempted below is not in this list
     if round_due and knobs.order == Order.FAIR:
         _reclaim(cluster)
     elif round_due:
-        _make_room(cluster)
+        _make_room(cluster, waiting)
 
-    # 4. Devices released from here on count as new for the next decision.
+    # 4. Then moves to faster pools, and jobs that start where the others left.
+    if round_due and cluster.move_us > 0 and move_up(cluster):
+        for job in waiting:
+            if job.status == Status.PENDING:
+                start_if_fits(cluster, job)
+
+    # 5. Devices released from here on count as new for the next decision.
     cluster.capacity_grew = False
 
 
@@ -70,6 +85,8 @@ def key_s(cluster: Cluster, job: Job) -> float:
         key = job.key_guess(job.done_us) / 1e6
     elif order == Order.AREA:
         key = job.key_guess(job.done_us) / 1e6 * job.devices * job.milli / 1000
+    elif order == Order.INDEX:
+        key = _index_s(cluster, job)
     elif order == Order.REMAINING:
         done_us = job.done_us + job.progress(now_us) if running else job.done_us
         key = (job.key_guess(done_us) - done_us) / 1e6
@@ -78,6 +95,18 @@ def key_s(cluster: Cluster, job: Job) -> float:
         base = job.first_start_us / 1e6 if started else submit_s
         key = base + 1e10 * cluster.demotions(job)
     return key + cluster.knobs.ageing * submit_s - cluster.knobs.priority_s * job.priority
+
+
+def _index_s(cluster: Cluster, job: Job) -> float:
+    """Return the key of order = index: what is left by the estimate, times a power of the size."""
+    knobs, running = cluster.knobs, job.status == Status.RUNNING
+    done_us = job.done_us + job.progress(cluster.now_us) if running else job.done_us
+    estimate_us = job.estimate_us * job.order_stretch
+    by_estimate_us = estimate_us - knobs.index_slope * done_us
+    least_us = knobs.index_floor * max(estimate_us, done_us)
+    weight = math.pow(job.devices * job.milli / 1000, knobs.index_size)
+    key = max(by_estimate_us, least_us) / 1e6 * weight
+    return key * knobs.index_running if running else key
 
 
 def in_order(cluster: Cluster) -> list[Job]:
@@ -218,10 +247,10 @@ def _expected_us(cluster: Cluster, head: Job, node: Node, needed: int) -> int:
 # Preemption ------------------------------------------------------------------
 
 
-def _make_room(cluster: Cluster) -> None:
+def _make_room(cluster: Cluster, waiting: list[Job]) -> None:
     """Take devices from running jobs for pending jobs well before them in the order."""
     passed_over = set()
-    for job in in_order(cluster):  # a job preempted below is not in this list
+    for job in waiting:
         shape = _shape(cluster, job)
         if shape in passed_over or start_if_fits(cluster, job):
             continue
@@ -264,7 +293,7 @@ def _first_pool_with_room(
     cluster: Cluster, job: Job, worst_first: list[Job]
 ) -> tuple[Pool, list[int], list[Job]] | None:
     """Return the first pool where preempting makes room: it, its nodes, the jobs to preempt."""
-    for pool in [cluster.pools[index] for index in job.pools]:
+    for pool in _searched(cluster, job):
         added: list[Job] = []
         for victim in [other for other in worst_first if other.pool == pool.index]:
             added.append(victim)
@@ -275,6 +304,16 @@ def _first_pool_with_room(
                     return pool, nodes, evicted
                 break
     return None
+
+
+def _searched(cluster: Cluster, job: Job) -> list[Pool]:
+    """Return the pools the job could run on, in the order in which it looks for victims there."""
+    if cluster.knobs.evict == Evict.FASTEST:
+        return [pool for pool in cluster.fastest_first if pool.index in job.pools]
+    pools = [cluster.pools[index] for index in job.pools]
+    if cluster.knobs.evict == Evict.BEST:
+        pools.sort(key=lambda pool: -rate_in(job, pool))  # ties: lowest pool
+    return pools
 
 
 def _room_without(cluster: Cluster, job: Job, pool: Pool, added: list[Job]) -> list[int]:

@@ -208,6 +208,7 @@ class Job:
     end_us: int = -1  # planned while running, actual after, else -1
     attempt: int = 0
     preemptions: int = 0
+    moves: int = 0  # preemptions after which it went on elsewhere at once
     failures: int = 0
     queued_us: int = 0  # when it last became pending
     promoted_us: float = 0.0  # device time forgiven at its last promotion

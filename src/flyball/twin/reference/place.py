@@ -211,20 +211,21 @@ def _candidate_pools(cluster: Cluster, job: Job) -> list[Pool]:
         return sorted(
             pools,
             key=lambda pool: (
-                cluster.charged_w(job, pool, job.devices, cluster.cap) / _rate(job, pool)
+                cluster.charged_w(job, pool, job.devices, cluster.cap) / rate_in(job, pool)
             ),
         )
     if place == Place.HOLD:
         left = job.guess(job.done_us) - job.done_us
-        best = max(_rate(job, pool) for pool in pools)
+        best = max(rate_in(job, pool) for pool in pools)
         longest = left / best + cluster.hold_us
-        pools = [pool for pool in pools if left / _rate(job, pool) <= longest]
+        pools = [pool for pool in pools if left / rate_in(job, pool) <= longest]
     if place in (Place.FASTEST, Place.HOLD):
-        return sorted(pools, key=lambda pool: -_rate(job, pool))
+        return sorted(pools, key=lambda pool: -rate_in(job, pool))
     return pools
 
 
-def _rate(job: Job, pool: Pool) -> float:
+def rate_in(job: Job, pool: Pool) -> float:
+    """Return the job's progress per microsecond in the pool, on the fewest nodes possible."""
     return job.rates[pool.index].packed / pool.slowdown
 
 
@@ -232,4 +233,4 @@ def _expected_end_us(cluster: Cluster, job: Job, pool: Pool) -> int:
     """Return when policies would expect the job to end if it started in this pool now."""
     restart_us = job.restart_us if job.attempt > 0 else 0
     left = job.guess(job.done_us) - job.done_us
-    return cluster.now_us + restart_us + math.ceil(left / _rate(job, pool))
+    return cluster.now_us + restart_us + math.ceil(left / rate_in(job, pool))
