@@ -110,8 +110,18 @@ def follow(twin: Twin, policy: PolicyLike | None, until_us: int) -> Timeline:
             timeline.look()
 
         twin.tuning = replace(twin.tuning, note=note)
-    while (next_us := twin.next_us) <= until_us and next_us < FOREVER_US and not timeline.full:
+    until_us = min(until_us, FOREVER_US - 1)
+    while (next_us := _next_us(twin)) <= until_us and not timeline.full:
         twin.run(next_us, policy)
         timeline.look()
     timeline.end(min(until_us, twin.now_us) if twin.finished else until_us)
     return timeline
+
+
+def _next_us(twin: Twin) -> int:
+    """Return when something happens next, a round of the tuners included."""
+    next_us = twin.next_us
+    if twin.tuning is None or twin.finished:
+        return next_us
+    every_us = twin.tuning.every_us
+    return min(next_us, (twin.now_us // every_us + 1) * every_us)
