@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flyball.core.errors import FlyballError
     from flyball.core.knobs import Knobs
     from flyball.core.plans import can_run, free_devices, pending_jobs, starts
     from flyball.notebook.replay import replay
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Client",
+    "FlyballError",
     "Knobs",
     "TorchCallback",
     "Twin",
@@ -54,6 +56,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "Client": "flyball.sdk.client",
+    "FlyballError": "flyball.core.errors",
     "Knobs": "flyball.core.knobs",
     "TorchCallback": "flyball.sdk.torch_loop",
     "Twin": "flyball.twin.twin",
