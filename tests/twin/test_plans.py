@@ -21,11 +21,10 @@ CLUSTER = Cluster("two", (NodeGroup("v", 1, "V100", 2), NodeGroup("k", 1, "K80",
 
 
 def twin() -> Twin:
-    """Return a twin in which job 0 runs on both devices of node 0, and jobs 1 to 3 wait."""
-    memory_mib = [0, 0, 14_000, 0]
+    """Return a twin in which job 0 runs on both devices of node 0, and jobs 1 and 2 wait."""
     workload = Workload.of(
-        "w", [0, 0, 0, 0, 9], [50] * 5, [2, 1, 1, 1, 1], memory_mib=[*memory_mib, 0],
-        milli=[1000, 1000, 1000, 500, 1000], device=0, device_names=("V100",),
+        "w", [0, 0, 0, 9, 99], [50] * 5, [2, 1, 1, 1, 1], memory_mib=[0, 0, 14_000, 0, 0],
+        device=0, device_names=("V100",),
     )  # fmt: skip
     started = Twin(CLUSTER, workload, Knobs())
     started.step(Planned(lambda state: starts(state, [(0, 0, [0, 1])])))
