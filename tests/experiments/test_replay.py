@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flyball.app import Twin, policy_settings
+from flyball.app import PolicySetting, policy_settings
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError, UnknownName
+from flyball.core.knobs import Knobs
 from flyball.core.protocols import Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
@@ -108,11 +109,10 @@ class Idle:
         return records(0, ACTION)
 
 
-def test_a_policy_that_starts_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Twin.replay
-    monkeypatch.setattr(Twin, "replay", lambda twin: run(twin, Idle()))
-    with pytest.raises(FlyballError, match=r"^fifo: 40 jobs of 40 never started.*; have it start"):
-        run_all(case("fifo", 1), workers=1)
+def test_a_policy_that_starts_nothing_is_named() -> None:
+    idle = PolicySetting("idle", Knobs(), decider=Idle())
+    with pytest.raises(FlyballError, match=r"^idle: 40 jobs of 40 never started.*; have it start"):
+        run_all(replace(case("fifo", 1), policies=(idle,)), workers=1)
 
 
 def test_differences_are_paired() -> None:

@@ -94,7 +94,7 @@ class Stopped:
             job,
             NOT_CHOSEN,
             f"Fits now {where}, but the policy {self.policy.name} did not start it.",
-            "Nothing to do: the policy decides again at the next event; its code has the reason.",
+            "Look into its code: it decides again at the next event.",
             numbers,
         )
 

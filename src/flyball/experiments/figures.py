@@ -42,6 +42,24 @@ STYLES = ("-", "--", "-.", ":")
 CURVE_POINTS = 2000
 
 
+DPI = 130
+
+
+class Picture(Figure):
+    """A figure that notebooks show, whether or not `matplotlib.pyplot` is loaded."""
+
+    def _repr_png_(self) -> bytes:
+        return image_of(self)
+
+
+def image_of(figure: Figure, kind: str = "png") -> bytes:
+    """Return the bytes of an image file: png, svg or pdf; the same figure gives the same bytes."""
+    image = io.BytesIO()
+    stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
+    figure.savefig(image, format=kind, dpi=DPI, metadata=stamp)
+    return image.getvalue()
+
+
 def replay_figure(runs: Sequence[Run], title: str, kind: str = "png") -> bytes:
     """Draw completion times and queues as curves; completion, energy and cost as bars.
 
@@ -53,21 +71,17 @@ def replay_figure(runs: Sequence[Run], title: str, kind: str = "png") -> bytes:
     Returns:
         The image file's bytes.
     """
-    figure = replay_drawing(runs, title)
-    image = io.BytesIO()
-    stamp = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else None
-    figure.savefig(image, format=kind, dpi=130, metadata=stamp)
-    return image.getvalue()
+    return image_of(replay_drawing(runs, title), kind)
 
 
-def replay_drawing(runs: Sequence[Run], title: str) -> Figure:
+def replay_drawing(runs: Sequence[Run], title: str) -> Picture:
     """Return the figure before it is rendered, as high as the policies' names need."""
     names = [wrapped(run.policy) for run in runs]
     lines = sum(1 + name.count("\n") for name in names)
     columns = legend_columns([run.policy for run in runs])
     legend_rows = math.ceil(len(runs) / columns)
     bars_in = max(2.4, 1.1 + 0.2 * lines)
-    figure = Figure(figsize=(13.0, 4.6 + bars_in + 0.2 * legend_rows), layout="constrained")
+    figure = Picture(figsize=(13.0, 4.6 + bars_in + 0.2 * legend_rows), layout="constrained")
     figure.suptitle(title, fontsize=13)
     heights = (4.4 + 0.2 * legend_rows, bars_in)
     halves: Any = figure.subfigures(2, 1, height_ratios=heights)
@@ -135,7 +149,7 @@ def _draw_queue(axes: Axes, runs: Sequence[Run]) -> None:
         xlabel="days since the first submission",
         ylabel="jobs waiting for their first start",
     )
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))
     axes.grid(alpha=0.25)
 
 

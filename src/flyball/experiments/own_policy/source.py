@@ -6,6 +6,7 @@ Loading runs the file, as `python FILE` would; that happens only if the user nam
 from __future__ import annotations
 
 import contextlib
+import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -82,10 +83,11 @@ def load(source: Source) -> Loaded:
 def _run_file(source: Source) -> ModuleType:
     path = Path(source.place)
     if not path.is_file():
-        near = sorted(file.name for file in _siblings(path) if file.suffix == ENDING)
+        stems = [file.stem for file in _siblings(path) if file.suffix == ENDING]
         why = f"policy {source.text}: there is no file {source.place}"
-        if near and (hint := UnknownName("file", path.name, near).remedy).startswith("did"):
-            raise BadInput(why, hint.partition("?")[0] + "?")
+        near = difflib.get_close_matches(path.stem, stems, n=1, cutoff=0.5)
+        if near:
+            raise BadInput(why, f"did you mean {near[0] + ENDING!r}?")
         raise BadInput(why, "name a file with a policy in it; docs/guide/own-policy.md has one")
     name = f"flyball_own_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_Fresh(name, str(path)))

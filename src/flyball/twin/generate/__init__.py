@@ -34,7 +34,7 @@ MAX_JOBS = 20_000_000
 
 def generate(
     settings: str | GeneratorSettings,
-    seed: int,
+    seed: int = 0,
     *,
     days: float | None = None,
     jobs: int | None = None,
