@@ -10,7 +10,7 @@ from tests.tune.plan_drafts import MIXED, NO_PLAN, EmptyPlan, jobs, lines, twin
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
-from flyball.core.forecast import NO_OUTLOOK
+from flyball.core.forecast import NO_OUTLOOK, Forecast, Outlook
 from flyball.core.workload import Workload
 from flyball.tune.elastic import Elastic
 from flyball.tune.plan_draft import PlanDraft
@@ -123,6 +123,18 @@ def test_long_jobs_get_more_where_devices_are_short() -> None:
     )
     assert sum(count for _, count in first[:2]) > sum(count for _, count in even[:2])
     assert [pool for pool, _ in first[:2]] == [1, 1], "the fastest devices"
+
+
+def test_jobs_do_not_grow_into_load_that_is_coming() -> None:
+    tuned_twin = twin(jobs([1, 1], model=0), until_s=0.0)
+    sizes = []
+    for more in (0.0, 1000.0):
+        load = Forecast((0.5, 0.9), np.full((2, 60), 2.0 + more), np.full(60, 2.0), 60.0)
+        plan = Elastic(ahead_s=900.0).adjust(tuned_twin.state, Outlook(load=load), NO_PLAN)
+        sizes.append([int(row.mask).bit_count() for row in plan if row.kind == ActionKind.START])
+    assert sum(sizes[0]) > sum(sizes[1]) >= 2
+    unread = Elastic().adjust(tuned_twin.state, Outlook(load=load), NO_PLAN)
+    assert unread.tolist() == ELASTIC.adjust(tuned_twin.state, NO_OUTLOOK, NO_PLAN).tolist()
 
 
 def test_same_state_same_plan() -> None:

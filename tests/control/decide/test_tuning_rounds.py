@@ -14,7 +14,7 @@ from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.events import Stopping
 from flyball.core.jobs import JobState, Row
 from flyball.core.live import Cap, LiveNode
-from flyball.core.protocols import Outlook
+from flyball.core.protocols import Forecast, Outlook
 from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 
@@ -201,6 +201,31 @@ def test_the_forecast_is_on_record(tmp_path: Path) -> None:
     assert rig.verdict().differing == []
     assert tuner.given[-1].load is not None
     assert tuner.given[-1].load.quantiles.tolist() == quantiles
+
+
+def test_what_the_engine_cannot_do_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = rig_with(
+        tmp_path, Says(lambda state: [(ActionKind.SLEEP, -1, 0, 0, Reason.SENT_TO_SLEEP, 0)])
+    )
+    rig.submit(estimate_s=400.0)
+    rig.pass_s(200)
+    assert caplog.text.count("not put to sleep") == 1
+    assert [text.partition(":")[0] for text in rig.plane.ask.forecast()["left_out"]] == [
+        "nodes are not put to sleep"
+    ]
+    assert rig.verdict().differing == []
+
+
+def test_a_forecast_that_is_switched_off_reaches_no_tuner(tmp_path: Path) -> None:
+    tuner = capped(2)
+    rig = rig_with(tmp_path, tuner)
+    rig.plane.decider.tuning.forecast = False
+    rig.plane.decider.outlook = Outlook(load=Forecast((0.5,), np.ones((1, 2)), np.ones(2), 60.0))
+    elastic(rig)
+    rig.pass_s(61)
+    assert {outlook.load for outlook in tuner.given} == {None}
 
 
 def test_another_tuner_is_noticed(tmp_path: Path) -> None:

@@ -23,6 +23,10 @@ PARTS = {
         "bench.tune:tune",
         "Measure what elastic sizes, sharing, caps, sleep and replicas gain, against bars.",
     ),
+    "forecasts": Part(
+        "bench.forecasts:forecasts",
+        "Measure what forecasts of load and requests are worth to the rules that read them.",
+    ),
     "monitor": Part(
         "bench.monitor:monitor",
         "Measure the CPU, memory and disk that monitoring takes; compare its values with psutil's.",
