@@ -75,6 +75,16 @@ def test_few_jobs_need_no_trees() -> None:
     assert np.all(np.isfinite(new))
 
 
+def test_the_first_jobs_of_an_owner_are_predicted_by_the_ones_before() -> None:
+    estimator = RunTimes()
+    for at, run_s in enumerate((100.0, 110.0, 5_000.0)):
+        estimator.submitted(at, {"submit_s": 6_000.0 * at, "user": "ada", "name": "train"})
+        estimator.started(at, 6_000.0 * at)
+        estimator.ended(at, run_s, 6_000.0 * at + run_s)
+    asked = {"submit_s": 20_000.0, "user": "ada", "name": "train"}
+    assert estimator.predict([asked])[0, MIDDLE] == pytest.approx(110.0)
+
+
 def test_learns_on_line(fitted: RunTimes) -> None:
     """A tenant changes what it does: the next predictions follow without new trees."""
     estimator = RunTimes(SMALL)

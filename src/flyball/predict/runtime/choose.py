@@ -2,7 +2,8 @@
 
 Where a tenant, a user or a program repeats the same job, the median of the latest ones is nearly
 exact and trees blur it; where it does not, trees are far better. Which of them it is changes with
-time, so each is scored on the jobs that ended, by owner, and the best one so far is used.
+time, so each is scored on the jobs that ended, by owner. The median of the latest jobs is used
+until another is clearly better.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from flyball.predict.runtime.rows import Asked
 SHARES = (1.0, 0.5, 0.0)
 """Candidate weights of the trees' point against the median of the latest jobs."""
 RECENT_ONLY = SHARES.index(0.0)
-HALF_LOSS = 0.5
+HALF_LOSS = 0.25
 """Error, in log units, that costs half as much as the largest one. A loss that saturates prefers
 what is right for most jobs to what is least wrong for the few that nothing predicts."""
+MARGIN = 0.03
+"""Part by which the loss of another share must be below that of the latest jobs alone."""
 FORGET_ALL, FORGET_OWNER = 1.0 / 3000.0, 1.0 / 1000.0
 """Rates at which scores are forgotten, per job: of all owners together, and of one owner."""
 PRIOR = 20.0
@@ -66,7 +69,7 @@ class PointChoice:
     scores: dict[tuple[bool, Key], list[float]] = field(default_factory=dict)
 
     def share(self, guess: RunTimeGuess, owners: tuple[Key, ...]) -> float:
-        """Return the share of the trees with the least loss so far; 0 until there is evidence."""
+        """Return the share of the trees with the least loss so far; 0 until it is clearly less."""
         if math.isnan(guess.recent):
             return 1.0
         losses: list[float] | None = None
@@ -81,7 +84,7 @@ class PointChoice:
                 (total + PRIOR * wider) / (score[0] + PRIOR)
                 for total, wider in zip(score[1:], losses, strict=True)
             ]
-        if losses is None:
+        if losses is None or min(losses) > losses[RECENT_ONLY] * (1.0 - MARGIN):
             return SHARES[RECENT_ONLY]
         return SHARES[losses.index(min(losses))]
 
