@@ -205,13 +205,12 @@ def rows(
 def _compared(case: str, values: Mapping[str, Sequence[Mapping[str, float]]]) -> list[Row]:
     """Return each arm against the rule without a forecast, metric by metric."""
     base, *arms = values
-    return [
-        comparison(
-            *(case, arm, base, metric),
-            *([run[metric] for run in values[name]] for name in (arm, base)),
-            relative=metric.startswith("energy"),
-        )
-        for arm in arms
-        for metric in values[base][0]
-        if any(run[metric] for runs in values.values() for run in runs)
-    ]
+    out = []
+    for arm in arms:
+        for metric in values[base][0]:
+            ours = [run[metric] for run in values[arm]]
+            theirs = [run[metric] for run in values[base]]
+            if any(ours) or any(theirs):
+                relative = metric.startswith("energy")
+                out.append(comparison(case, arm, base, metric, ours, theirs, relative))
+    return out
