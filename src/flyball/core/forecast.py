@@ -47,7 +47,7 @@ class Forecast(NamedTuple):
         return float(self.row(level)[: self._steps(ahead_s)].max())
 
     def _steps(self, ahead_s: float) -> int:
-        return min(max(1, math.ceil(ahead_s / self.step_s)), self.quantiles.shape[1])
+        return min(max(1, math.ceil(ahead_s / self.step_s)), len(self.mean))
 
 
 class Outlook(NamedTuple):

@@ -51,7 +51,7 @@ class JournalLearner:
         self.fits = fits or fit_process.FitProcess(folder)
         self.run_times = RunTimeLearner(folder / fit_process.CURRENT)
         self.scalings = ScalingLearner(telemetry)
-        self.loads = ClusterLoads(lambda _spec: 0.0, telemetry)
+        self.loads = ClusterLoads(lambda _spec: 0, telemetry)
         self._unsent: list[list[Any]] = []
         self._ended: dict[int, Job] = {}
 

@@ -88,8 +88,8 @@ class Elastic:
         capacity = _capacity(state, draft, options)
         if load is None or not self.ahead_s:
             return capacity
-        jobs = state.jobs[draft.active]
-        asked = float((jobs.devices * jobs.milli).sum()) / MILLI_PER_DEVICE
+        milli = state.jobs.devices[draft.active] * state.jobs.milli[draft.active]
+        asked = float(milli.sum()) / MILLI_PER_DEVICE
         more = max(0.0, load.peak(self.level, self.ahead_s) - asked)
         left: Floats = capacity * max(0.0, 1.0 - more / max(1.0, float(capacity.sum())))
         return left

@@ -46,9 +46,9 @@ BUILT_IN = {
 }
 """Built-in tuners in the order in which they change a plan: sizes and places first, power last."""
 
-READS_LOAD = frozenset({"power"})
-"""Built-in tuners that gain by the load forecast, so that it is made for them by default; those of
-other packages are given it too (docs/concept/prediction.md has the measurements)."""
+GAIN_BY_FORECAST: frozenset[str] = frozenset()
+"""Built-in tuners for which the load forecast is made by default: none was measured to gain by it
+(docs/concept/prediction.md). Those of other packages are given it."""
 RETIRED = {("power", "step_s")}
 """Settings that journals and scripts may still name; they have no effect any more."""
 GROUP = "flyball.tuners"
@@ -117,7 +117,7 @@ def summary(name: str) -> str:
 
 def gains_by_forecast(name: str) -> bool:
     """Return whether the load forecast is made for this tuner by default."""
-    return name in READS_LOAD or name not in BUILT_IN
+    return name in GAIN_BY_FORECAST or name not in BUILT_IN
 
 
 def resizes(name: str) -> bool:

@@ -51,6 +51,12 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 # --tune --------------------------------------------------------------------------------
 
 
+def test_the_forecast_is_an_option(capsys: pytest.CaptureFixture[str], files: Path) -> None:
+    report = json_of(capsys, "--tune", "power", "--forecast")
+    assert report["tuning"]["easy+power"]["forecast"] is True
+    assert "--forecast needs tuners" in error_of(capsys, "--forecast", "-p", "easy")
+
+
 def test_tuned_beside_the_policy_alone(capsys: pytest.CaptureFixture[str], files: Path) -> None:
     report = json_of(
         capsys, "--tune", "power,elastic", "--tune-set", "elastic.eta=0.7", "--seeds", 2,
@@ -60,6 +66,7 @@ def test_tuned_beside_the_policy_alone(capsys: pytest.CaptureFixture[str], files
     assert list(report["policies"]) == ["easy", name]
     assert report["tuning"]["easy"] is None
     assert report["tuning"][name]["every_s"] == 120
+    assert report["tuning"][name]["forecast"] is False, "no tuner that ships gains by it"
     assert report["tuning"][name]["tuners"]["elastic"]["eta"] == 0.7
     assert report["tuning"][name]["tuners"]["power"]["round_s"] == 120
     assert len(report["results"]) == 4

@@ -114,6 +114,7 @@ class DailyCase:
         ahead: settings with one.
         elastic: share of jobs that may be resized.
         load: offered to the cluster.
+        every_s: time between two rounds.
     """
 
     name: str
@@ -122,6 +123,7 @@ class DailyCase:
     ahead: tuple[str, ...]
     elastic: float = 0.0
     load: float = 0.5
+    every_s: float = 60.0
 
     def workload(self, seed: int) -> Workload:
         """Return the jobs of a seed."""
@@ -130,7 +132,7 @@ class DailyCase:
 
     def run(self, seed: int, outlook: OutlookSource | None, settings: Sequence[str]) -> DayRun:
         """Run the jobs of a seed with this outlook."""
-        tuning = tuning_setting(self.tuners, list(settings), forecast=False)
+        tuning = tuning_setting(self.tuners, list(settings), self.every_s, forecast=False)
         policy = replace(policy_settings("easy", [])[0], tuning=tuning)
         jobs = self.workload(seed)
         twin = build_twin(CLUSTER, jobs, policy, Effects(elastic=bool(self.elastic), share_limit=1))
@@ -166,6 +168,7 @@ CASES = (
         (),
         ("elastic.ahead_s=1800", "elastic.level=0.75"),
         elastic=0.8,
+        every_s=300.0,
     ),
 )
 
@@ -202,13 +205,12 @@ def rows(
 def _compared(case: str, values: Mapping[str, Sequence[Mapping[str, float]]]) -> list[Row]:
     """Return each arm against the rule without a forecast, metric by metric."""
     base, *arms = values
-    return [
-        comparison(
-            *(case, arm, base, metric),
-            *([run[metric] for run in values[name]] for name in (arm, base)),
-            relative=metric.startswith("energy"),
-        )
-        for arm in arms
-        for metric in values[base][0]
-        if any(run[metric] for runs in values.values() for run in runs)
-    ]
+    out = []
+    for arm in arms:
+        for metric in values[base][0]:
+            ours = [run[metric] for run in values[arm]]
+            theirs = [run[metric] for run in values[base]]
+            if any(ours) or any(theirs):
+                relative = metric.startswith("energy")
+                out.append(comparison(case, arm, base, metric, ours, theirs, relative))
+    return out

@@ -66,11 +66,14 @@ def _rounds() -> int:
 def _compared(
     case: str, arm: str, ours: Sequence[ServedWeek], theirs: Sequence[ServedWeek]
 ) -> list[Row]:
-    late = [[100.0 * (1.0 - week.within) for week in weeks] for weeks in (ours, theirs)]
-    held = [[week.device_h for week in weeks] for weeks in (ours, theirs)]
+    late, late_before = (
+        [100.0 * (1.0 - week.within) for week in weeks] for weeks in (ours, theirs)
+    )
+    held, held_before = ([week.device_h for week in weeks] for weeks in (ours, theirs))
+    at = case, arm, NO_FORECAST
     return [
-        comparison(case, arm, NO_FORECAST, "late requests, % of all", *late, relative=False),
-        comparison(case, arm, NO_FORECAST, "device-hours", *held),
+        comparison(*at, "late requests, % of all", late, late_before, relative=False),
+        comparison(*at, "device-hours", held, held_before),
     ]
 
 

@@ -136,7 +136,7 @@ def _deviations(rows: Floats, labels: Floats, penalty: float) -> LinearModel:
     ridge[-1, -1] = 1e-9
     least = 1e-3 * float(np.abs(labels).mean()) + 1e-12
     weights = np.ones(len(rows))
-    answer = np.zeros(table.shape[1])
+    answer: Floats = np.zeros(table.shape[1])
     for _ in range(PASSES):
         gram, right = _normal(table, weights, labels)
         answer = np.linalg.solve(gram + ridge, right)
