@@ -225,7 +225,8 @@ def job_rows(run: Run, case: ReplayCase) -> Iterator[JobRow]:
         results.status,
     )
     for row in zip(*(column.tolist() for column in columns), strict=True):
-        job, submit, start, end, devices, milli, pool, *counts, energy_j, status = row
+        job, submit, start, end, devices, milli, pool, *rest = row
+        attempts, preemptions, failures, energy_j, status = rest
         final = status >= Status.DONE
         yield JobRow(
             run.policy,
@@ -238,7 +239,9 @@ def job_rows(run: Run, case: ReplayCase) -> Iterator[JobRow]:
             devices,
             milli,
             pools[pool] if pool >= 0 else "",
-            *counts,
+            attempts,
+            preemptions,
+            failures,
             energy_j / J_PER_KWH,
             Status(status).name.lower(),
         )
