@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import flyball
@@ -30,7 +32,7 @@ def result() -> Replay:
 
 
 def test_a_table() -> None:
-    rows = [{"policy": "a<b", "x": 1.5}, {"policy": "longer", "x": None}]
+    rows: list[Any] = [{"policy": "a<b", "x": 1.5}, {"policy": "longer", "x": None}]
     table = Table("Title", rows, (words("policy"), plain("x", lambda x: f"{x:.2f}")), ("noted",))
     assert repr(table) == "Title\npolicy     x\na<b     1.50\nlonger\nnote: noted"
     html = table._repr_html_()
@@ -170,7 +172,7 @@ def test_fractions_share_a_row_and_guests_have_a_colour() -> None:
     ]
     figure = gantt_figure(spans, cluster, ["w", "x", "y", "z"], "t", (0, hour), 0)
     corners = [
-        tuple(sorted({float(y) for _, y in path.vertices}))
+        tuple(np.unique(np.asarray(path.vertices)[:, 1]).tolist())
         for collection in figure.axes[0].collections
         for path in collection.get_paths()
     ]

@@ -166,7 +166,7 @@ def replayed(policy: PolicySetting, note: Note) -> dict[str, Any]:
     note(f"{policy.name}: a week of {WEEK_JOBS:,} jobs on {big_cluster().node_count:,} nodes")
     began = time.perf_counter()
     twin = build_twin(big_cluster(), week(), policy, Effects())
-    summary = summarise(replay(twin, policy.name))
+    summary = summarise(replay(twin, policy))
     return {
         "policy": policy.name,
         "jobs": summary.jobs,

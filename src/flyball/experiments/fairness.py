@@ -130,7 +130,7 @@ def run(
         done(f"alone, seed {seed}")
         for policy in policies:
             twin = build_twin(shared_cluster(), case.together, policy, Effects())
-            rows[policy.name].append(_seed_row(replay(twin, policy.name), own_s))
+            rows[policy.name].append(_seed_row(replay(twin, policy), own_s))
             done(f"{policy.name}, seed {seed}")
     return {
         "load": load,
@@ -143,7 +143,7 @@ def run(
 def _best_alone_s(workload: Workload, policies: Sequence[PolicySetting]) -> float:
     """Return the mean completion of a tenant alone, under the best of the policies."""
     runs = (
-        replay(build_twin(own_cluster(), workload, policy, Effects()), policy.name)
+        replay(build_twin(own_cluster(), workload, policy, Effects()), policy)
         for policy in policies
     )
     return min(float(completions_s(results).mean()) for results in runs)

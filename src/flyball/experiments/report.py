@@ -262,7 +262,8 @@ def job_rows(run: Run, case: ReplayCase) -> Iterator[JobRow]:
         *(_or_none(bill, len(results.status)) for bill in (results.money, results.carbon_g)),
     )
     for row in zip(*(column.tolist() for column in columns), strict=True):
-        job, submit, start, end, devices, milli, pool, *counts, energy_j, status = row[:-2]
+        job, submit, start, end, devices, milli, pool, *rest = row
+        attempts, preemptions, failures, energy_j, status, money, carbon_g = rest
         final = status >= Status.DONE
         yield JobRow(
             run.policy,
@@ -275,10 +276,13 @@ def job_rows(run: Run, case: ReplayCase) -> Iterator[JobRow]:
             devices,
             milli,
             pools[pool] if pool >= 0 else "",
-            *counts,
+            attempts,
+            preemptions,
+            failures,
             energy_j / J_PER_KWH,
             Status(status).name.lower(),
-            *row[-2:],
+            money,
+            carbon_g,
         )
 
 

@@ -161,12 +161,12 @@ class Replay:
         return replay_drawing(runs, f"{self.case.workloads[0].name} on {self.case.cluster.name}")
 
     def gantt(
-        self, policy: str | None = None, *, seed: int = 0, begin: Any = 0, end: Any = None
+        self, policy: Any = None, *, seed: int = 0, begin: Any = 0, end: Any = None
     ) -> Picture:
         """Draw which job held which devices when; the policy is run once more for it.
 
         Args:
-            policy: its name; None = the first one.
+            policy: its name, or as it was given; None = the first one.
             seed: which run.
             begin, end: the span of time since the first submission: seconds, or e.g. `"6h"`;
                 None = up to the end of the run.
@@ -208,7 +208,7 @@ class Replay:
 
     # Reasons --------------------------------------------------------------------------
 
-    def why(self, job: Any, policy: str | None = None, *, seed: int = 0, at: Any = None) -> Why:
+    def why(self, job: Any, policy: Any = None, *, seed: int = 0, at: Any = None) -> Why:
         """Explain why a job waited, as `flyball explain` does.
 
         Args:

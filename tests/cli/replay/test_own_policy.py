@@ -131,8 +131,10 @@ def test_compare_runs_a_file_again_only_if_it_changed(
         "from flyball.schedule.policies.registry import get_policy\n\n"
         "def code(state, outlook):\n    return get_policy('fifo-skip').decide(state)\n"
     )
-    command = ("bench", "compare", "-p", "fifo,easy,fifo-skip,mine.py,code.py", "--scenarios")
-    command += ("half-loaded", "--seeds", "1", "--workers", "1")
+    command = (
+        *("bench", "compare", "-p", "fifo,easy,fifo-skip,mine.py,code.py"),
+        *("--scenarios", "half-loaded", "--seeds", "1", "--workers", "1"),
+    )
     report = json_of(capsys, *command)
     overall = {row["policy"]: row["relative"] for row in report["overall"]}
     assert overall["mine.py"] == overall["code.py"] == overall["fifo-skip"]

@@ -73,10 +73,12 @@ def own_policy(
             allocator = OwnAllocator(allocator, source)
         knobs = value.knobs.with_settings(list(settings))
         return PolicySetting(name, knobs, allocator, version=version)
-    knobs = getattr(value, "knobs", None)
-    knobs = (knobs if isinstance(knobs, Knobs) else Knobs()).with_settings(list(settings))
+    stated = getattr(value, "knobs", None)
+    knobs = stated if isinstance(stated, Knobs) else Knobs()
     decider = OwnPolicy(name, value, source)
-    return PolicySetting(name, knobs, decider=decider, version=version)
+    return PolicySetting(
+        name, knobs.with_settings(list(settings)), decider=decider, version=version
+    )
 
 
 def _from_dict(name: str, content: Mapping[str, Any], settings: Sequence[str]) -> PolicySetting:
