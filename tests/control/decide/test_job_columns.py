@@ -60,9 +60,8 @@ def assert_same(actual: tuple[View, Any], expected: tuple[View, Any]) -> None:
     (view, ids), (other, other_ids) = actual, expected
     assert ids.tolist() == other_ids.tolist()
     for column in fields(View)[1:]:
-        assert getattr(view, column.name).tolist() == getattr(other, column.name).tolist(), (
-            column.name
-        )
+        mine, theirs = getattr(view, column.name), getattr(other, column.name)
+        assert np.array_equal(mine, theirs), column.name
     for column in fields(view.workload):
         mine, theirs = getattr(view.workload, column.name), getattr(other.workload, column.name)
         assert np.array_equal(mine, theirs), column.name
