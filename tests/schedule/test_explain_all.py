@@ -156,7 +156,7 @@ def test_reasons_of_actions() -> None:
         "in-order", "skipped-ahead", "backfilled", "made-room", "gave-way", "kept-for-head",
         "borrowed", "reclaimed", "gave-back", "its-turn", "grew", "shrank", "changed-type", "sized",
         "shared", "parted", "capped", "uncapped", "sent-to-sleep", "woken", "moved", "scaled",
-        "let-in", "overdue", "yielded",
+        "let-in", "overdue", "yielded", "moved-up",
     }  # fmt: skip
 
 
