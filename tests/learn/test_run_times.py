@@ -138,7 +138,7 @@ def test_a_model_is_found_again(tmp_path: Path) -> None:
     learner.run_times.refit(START_US / 1e6 + 1e6)
     learner.run_times.save(tmp_path)
     again = RunTimeLearner(tmp_path)
-    assert len(again.run_times.trees.models) == 5
+    assert len(again.run_times.trees.models) == 6
     assert again.note == ""
 
 

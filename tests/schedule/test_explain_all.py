@@ -96,7 +96,10 @@ def test_expected_starts_hold_if_estimates_do(problem: Problem, part: float) -> 
     backfill = problem.knobs.backfill if problem.knobs.preempt == Preempt.NEVER else Backfill.SKIP
     size = len(problem.workload)
     exact = replace(
-        problem.workload, estimate_us=np.full(size, np.nan), limit_us=np.zeros(size, np.int64)
+        problem.workload,
+        estimate_us=np.full(size, np.nan),
+        limit_us=np.zeros(size, np.int64),
+        quantiles_us=None,
     )
     problem = Problem(
         replace(problem.cluster, power_budget_w=0.0),

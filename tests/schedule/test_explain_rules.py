@@ -51,6 +51,35 @@ def test_would_delay_head() -> None:
     assert case.changed(at_s=100).runs(1)
 
 
+def test_would_delay_head_by_a_quantile() -> None:
+    """At the 95 % quantile the third job takes four times its estimate of 50 s."""
+    workload = jobs((0, 100, 3), (0, 50, 4), (0, 50, 1))
+    spread = np.array([[1.0] * 5, [1.0] * 5, [0.25, 0.5, 1.0, 2.0, 4.0]]) * 50e6
+    workload = replace(workload, quantiles_us=spread)
+    assert Case([nodes(1, 4)], workload, EASY).runs(2)
+    case = Case([nodes(1, 4)], workload, replace(EASY, backfill_quantile=0.95))
+    answer = case.why(2)
+    assert answer.token == "would-delay-head"
+    assert "take about 3.3 min (95 % quantile)" in answer.sentence
+    most_us = answer.numbers["estimate_at_most_s"] * 1e6
+    assert most_us == pytest.approx(25e6, rel=1e-6)
+    assert case.with_job(2, estimate_us=most_us).runs(2)
+    assert not case.with_job(2, estimate_us=most_us + 100).runs(2)
+
+
+def test_overtaking_by_a_quantile() -> None:
+    """Keys are twice the estimates: the remedy is an estimate, not a key."""
+    workload = jobs((0, 100, 4), (0, 50, 4), (0, 60, 1))
+    spread = np.array([[1.0] * 5, [1.0] * 5, [0.25, 0.5, 1.0, 2.0, 4.0]]) * 60e6
+    knobs = replace(get_policy("sjf").knobs, order_quantile=0.75)
+    case = Case([nodes(1, 5)], replace(workload, quantiles_us=spread), knobs)
+    answer = case.why(2)
+    assert answer.token == "behind-head"
+    most_us = answer.numbers["estimate_at_most_s"] * 1e6
+    assert most_us == pytest.approx(50e6, rel=1e-4)
+    assert case.with_job(2, estimate_us=most_us).runs(2)
+
+
 def test_would_delay_head_but_not_with_fewer_devices() -> None:
     rows = ((0, 100, 2), (0, 500, 3), (0, 50, 4), (0, 300, 2))
     case = Case([nodes(2, 4)], jobs(*rows), EASY)

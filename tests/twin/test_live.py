@@ -225,6 +225,16 @@ def test_knobs_that_came_later_leave_old_digests_alone() -> None:
     assert len({base.digest(CLUSTER, knobs, NOW) for knobs in (rounds, *changed)}) == 3
 
 
+def test_the_digest_sees_quantiles_where_a_knob_reads_them() -> None:
+    """Digests of decisions made before there were quantiles stay the same."""
+    work = small([2, 1])
+    spread = replace(work, quantiles_us=np.full((2, 5), 1e6))
+    plain, level = Knobs(), Knobs(backfill_quantile=0.9)
+    assert view(work).digest(CLUSTER, plain, NOW) == view(spread).digest(CLUSTER, plain, NOW)
+    digests = [view(jobs).digest(CLUSTER, level, NOW) for jobs in (work, spread)]
+    assert len({*digests, view(work).digest(CLUSTER, plain, NOW)}) == 3
+
+
 def test_digest_does_not_depend_on_a_record_of_the_past() -> None:
     work = small([2, 1])
     with_record = replace(work, start_us=work.submit_us + 1, end_us=work.submit_us + 2)

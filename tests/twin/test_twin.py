@@ -239,7 +239,7 @@ def test_a_dump_of_another_version_is_refused(
     path = tmp_path / "twin.npz"
     make([group()], [0], [10]).dump(path)
     monkeypatch.setattr("flyball.twin.twin.DUMP_FORMAT", 99)
-    with pytest.raises(BadInput, match=r"has format 3; this version: 99"):
+    with pytest.raises(BadInput, match=r"has format 4; this version: 99"):
         Twin.load(path)
 
 

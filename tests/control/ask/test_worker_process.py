@@ -239,7 +239,7 @@ def test_trees_are_grown_in_a_process_of_their_own(tmp_path: Path) -> None:
     fits.start(training())
     assert fits.busy
     trees = ended(fits)
-    assert len(trees.models) == 5
+    assert len(trees.models) == 6
     assert fits.failures == 0
     assert fits.poll() is None, "told once"
 

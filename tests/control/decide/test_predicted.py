@@ -20,9 +20,11 @@ from flyball.learn.run_times import RunTimeLearner
 LONG, SHORT = 400.0, 20.0
 
 
-def rig_of(folder: Path, policy: str = "sjf", learns: bool = True) -> Rig:
+def rig_of(
+    folder: Path, policy: str = "sjf", learns: bool = True, settings: tuple[str, ...] = ()
+) -> Rig:
     folder.mkdir(exist_ok=True)
-    rig = Rig(folder, policy)
+    rig = Rig(folder, policy, settings)
     if learns:
         rig.plane.learner = RunTimeLearner()
     return rig
@@ -50,6 +52,21 @@ def test_a_decision_uses_predictions(tmp_path: Path) -> None:
     assert quantiles == sorted(quantiles)
     assert quantiles[2] == pytest.approx(LONG, rel=0.1)
     assert rig.verdict().differing == []
+
+
+def test_a_decision_uses_the_spread_if_a_knob_asks_for_it(tmp_path: Path) -> None:
+    """Both usually take 100 s, but ada's may take longer: at a high quantile ben goes first."""
+    for settings, first in (((), "ada"), (("order_quantile=0.9",), "ben")):
+        rig = rig_of(tmp_path / first, learns=False, settings=settings)
+        rig.submit(user="zoe", cpus=4, env=env(50.0))
+        rig.settle()
+        jobs = {user: rig.submit(user=user, cpus=4, env=env(100.0)) for user in ("ada", "ben")}
+        wide, narrow = [50.0, 80.0, 100.0, 300.0, 900.0], [90.0, 95.0, 100.0, 105.0, 110.0]
+        rig.plane.worker.receive({"runs": [[jobs["ada"], 3, *wide], [jobs["ben"], 3, *narrow]]})
+        rig.finish()
+        other = "ben" if first == "ada" else "ada"
+        assert rig.start_s(jobs[first]) < rig.start_s(jobs[other])
+        assert rig.verdict().differing == []
 
 
 def test_the_owners_estimate_goes_first(tmp_path: Path) -> None:

@@ -45,7 +45,11 @@ def test_backtest(app: typer.Typer, trace: Path) -> None:
     values = {row["metric"]: row for row in report["rows"]}
     assert values["spearman"]["holds"]
     assert values["spearman"]["value"] > 0.85
+    assert list(report["pinball"]) == ["0.05", "0.25", "0.5", "0.75", "0.95"]
+    half_error = report["figures"]["flyball"]["mean_abs_log_error"] / 2
+    assert report["pinball"]["0.5"] == pytest.approx(half_error)
     shown = RUNNER.invoke(app, arguments, catch_exceptions=False).stdout
+    assert "Pinball loss" in shown
     assert "run times of 144 jobs" in shown
     assert "0.88 to 0.92" in shown
 

@@ -12,12 +12,14 @@ import pytest
 from flyball.core.errors import BadInput
 from flyball.core.protocols import Estimator
 from flyball.predict.runtime.backtest import Plan, backtest, figures
-from flyball.predict.runtime.calibrate import Blend, Calibrator, EdgeOffsets, RunTimeGuess
+from flyball.predict.runtime.calibrate import Calibrator, EdgeOffsets
+from flyball.predict.runtime.choose import PointChoice, RunTimeGuess, owners_of
 from flyball.predict.runtime.estimator import CARD, COLD_S, RunTimes
 from flyball.predict.runtime.history import Step, in_order
-from flyball.predict.runtime.rows import runs_of
+from flyball.predict.runtime.rows import Asked, runs_of
 from flyball.predict.runtime.trees import LEVELS, MIDDLE, TreeSettings
 
+NOBODY = Asked(0.0)
 SMALL = TreeSettings(rounds=30, band_rounds=20, leaves=7, least_rows=10, rate=0.1)
 
 
@@ -71,6 +73,16 @@ def test_few_jobs_need_no_trees() -> None:
     assert "too few for trees" in estimator.basis({"submit_s": 9_000.0, "tenant": "t2"})
     new = estimator.predict([{"submit_s": 9_000.0, "tenant": "never seen"}])
     assert np.all(np.isfinite(new))
+
+
+def test_the_first_jobs_of_an_owner_are_predicted_by_the_ones_before() -> None:
+    estimator = RunTimes()
+    for at, run_s in enumerate((100.0, 110.0, 5_000.0)):
+        estimator.submitted(at, {"submit_s": 6_000.0 * at, "user": "ada", "name": "train"})
+        estimator.started(at, 6_000.0 * at)
+        estimator.ended(at, run_s, 6_000.0 * at + run_s)
+    asked = {"submit_s": 20_000.0, "user": "ada", "name": "train"}
+    assert estimator.predict([asked])[0, MIDDLE] == pytest.approx(110.0)
 
 
 def test_learns_on_line(fitted: RunTimes) -> None:
@@ -163,7 +175,7 @@ def test_band_reaches_its_level() -> None:
     for at in range(6_000):
         log_s = 5.0 + draw.standard_normal()
         guess = RunTimeGuess(5.0, float("nan"), (4.9, 4.95, 5.0, 5.05, 5.1))
-        band = calibrator.expect(at, guess)
+        band = calibrator.expect(at, guess, NOBODY)
         inside += at >= 2_000 and band[0] <= log_s <= band[-1]
         calibrator.started(at, 1e6 * at)
         calibrator.ended(at, log_s)
@@ -173,7 +185,7 @@ def test_band_reaches_its_level() -> None:
 
 def test_a_miss_is_known_before_the_end() -> None:
     calibrator = Calibrator()
-    calibrator.expect(1, RunTimeGuess(2.0, 2.0, (1.0, 1.5, 2.0, 2.5, 3.0)))
+    calibrator.expect(1, RunTimeGuess(2.0, 2.0, (1.0, 1.5, 2.0, 2.5, 3.0)), NOBODY)
     calibrator.started(1, 100.0)
     calibrator.advance(100.0 + np.exp(3.0) - 1.0)
     assert calibrator.band == EdgeOffsets()
@@ -184,14 +196,28 @@ def test_a_miss_is_known_before_the_end() -> None:
     assert calibrator.band.high == high
 
 
-def test_the_better_point_wins() -> None:
-    blend = Blend()
-    assert blend.share == 1.0
+def test_the_better_point_wins_by_owner() -> None:
+    choice, guess = PointChoice(), RunTimeGuess(3.0, 5.0, ())
+    ada, ben = (owners_of(Asked(0.0, user=user)) for user in ("ada", "ben"))
+    assert choice.point(guess, ada) == 5.0  # nothing is known: the latest like jobs
     for _ in range(100):
-        blend.learn(RunTimeGuess(3.0, 5.0, ()), 5.0)
-    assert blend.share == 0.0
-    assert blend.point(RunTimeGuess(3.0, 5.0, ())) == 5.0
-    assert blend.point(RunTimeGuess(3.0, float("nan"), ())) == 3.0
+        choice.learn(guess, ada, 5.0)
+        choice.learn(guess, ben, 3.0)
+    assert choice.share(guess, ada) == 0.0
+    assert choice.share(guess, ben) == 1.0
+    assert choice.point(RunTimeGuess(3.0, float("nan"), ()), ada) == 3.0
+    # Without trees, their stand-in has a score of its own.
+    assert choice.share(RunTimeGuess(3.0, 5.0, (), grown=False), ben) == 0.0
+    kept = PointChoice.from_list(json.loads(json.dumps(choice.as_list())))
+    assert kept.scores == {(True, ()): choice.scores[True, ()]}
+
+
+def test_a_few_hopeless_jobs_do_not_decide_the_point() -> None:
+    """Nine jobs in ten repeat exactly; the mean error prefers what is half wrong for all."""
+    choice, nobody = PointChoice(), owners_of(NOBODY)
+    for at in range(100):
+        choice.learn(RunTimeGuess(6.0, 5.0, ()), nobody, 20.0 if at % 10 == 0 else 5.0)
+    assert choice.share(RunTimeGuess(6.0, 5.0, ()), nobody) == 0.0
 
 
 def test_tasks_that_come_together_are_looked_at_once() -> None:

@@ -16,8 +16,9 @@ from flyball.experiments.demand.tasks import METHODS, SPLITS, TASKS, Score, eval
 from flyball.predict.demand.formulas import VALUE, Row
 from flyball.predict.demand.learner import Learner
 from flyball.predict.demand.own_steps import TARGETS, learner, own_rows
-from flyball.predict.runtime.backtest import Plan, backtest, figures
+from flyball.predict.runtime.backtest import Plan, backtest, figures, pinball
 from flyball.predict.runtime.rows import Run, rows_of, runs_of
+from flyball.predict.runtime.trees import LEVELS
 from flyball.twin.inputs.traces import read_trace
 
 Note = Callable[[str], None]
@@ -30,6 +31,9 @@ RUNTIME_BARS = {
     "pair_order": Bar.at_least(0.80),
     "band_coverage": Bar(0.88, 0.92),
 }
+RECENT_MEDIAN = "recent median"
+NO_WORSE = "median_abs_log_error, against the recent median"
+"""Metric whose bar is what the median of the latest like jobs reaches: it costs nothing."""
 BEST_PLAIN = {"median_abs_log_error": min, "within_2x": max, "spearman": max, "pair_order": max}
 
 
@@ -54,6 +58,7 @@ def runtime(trace: Path, test_days: int = TEST_DAYS, note: Note | None = None) -
     plan = Plan(slice_start_s(runs, test_days))
     outcome = backtest(runs, plan, note=note)
     by_method = figures(outcome)
+    losses = pinball(outcome.quantiles, outcome.logs)
     return {
         "trace": workload.name,
         "test_from_s": plan.test_s,
@@ -61,6 +66,7 @@ def runtime(trace: Path, test_days: int = TEST_DAYS, note: Note | None = None) -
         "fits": outcome.fits,
         "share_of_trees": outcome.share,
         "figures": by_method,
+        "pinball": {f"{level:g}": loss for level, loss in zip(LEVELS, losses, strict=True)},
         "rows": runtime_rows(by_method, len(outcome.logs)),
     }
 
@@ -90,7 +96,10 @@ def runtime_rows(by_method: dict[str, dict[str, float]], jobs: int) -> list[dict
                 "n": jobs,
             }
         )
-    return rows
+    free = round(by_method[RECENT_MEDIAN]["median_abs_log_error"], 4)
+    bar = Bar.at_most(free)
+    against = {"bar": bar.as_json(), "holds": bar.holds(rows[0]["value"]), "baseline": free}
+    return [*rows, {**rows[0], "metric": NO_WORSE, **against}]
 
 
 def demand_rows(note: Note | None = None, seeds: Sequence[int] = SPLITS) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ def run_times(
     scenarios: Annotated[
         str, typer.Option(help="Scenarios, separated by commas. [default: four of them]")
     ] = "",
-    jobs: Annotated[int, typer.Option(help="Jobs of a workload.")] = 1200,
+    jobs: Annotated[int, typer.Option(help="Jobs of a workload.")] = 500,
     as_json: AsJson = False,
 ) -> None:
     """Compare policies with and without quantiles of predicted run times, over the same seeds."""

@@ -77,6 +77,8 @@ def runtime(
         return
     title = f"{result['trace']}: run times of {result['jobs']:,} jobs of the last {test_days} days"
     print_table(title, ("metric", "value", "bar", "best plain", "holds"), _cells(result["rows"]))
+    losses = [(level, f"{loss:.4f}") for level, loss in result["pinball"].items()]
+    print_table("Pinball loss of the log run time", ("quantile", "loss"), losses)
     band = result["figures"]["flyball"]["band_factor"]
     typer.echo(f"The upper edge of the median band is {band:.0f} times the lower one.")
 

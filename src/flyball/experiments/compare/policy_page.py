@@ -30,6 +30,10 @@ skipping the blocked head alone removes most of FIFO's completion time.
 Policies never see true durations. `--estimates` says what they see: the trace's own estimates
 where it states them, exact ones, or exact ones with a log-normal error.
 
+Where run times are predicted, or drawn with an error, their spread is known too: `--set
+backfill_quantile=0.9` expects jobs to end by their 90 % quantile in backfill and in `place=hold`,
+`order_quantile` does the same for keys that read run times. 0.5 = the estimate as it is.
+
 """
 
 FIGURES = """\

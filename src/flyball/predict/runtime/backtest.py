@@ -1,7 +1,7 @@
 """Back-tests run-time predictions: replays a trace in order of time, as it would happen live.
 
 Features of a job are those at its submission. Trees are fitted again every few days on the jobs
-ended by then; blend and band learn from every end. Nothing is chosen on the test slice.
+ended by then; point and band learn from every end. Nothing is chosen on the test slice.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from flyball.core.results import Floats
 from flyball.core.units import S_PER_DAY
 from flyball.predict.runtime import baselines
 from flyball.predict.runtime.calibrate import Calibrator
+from flyball.predict.runtime.choose import owners_of
 from flyball.predict.runtime.estimator import guesses_of, table_of
 from flyball.predict.runtime.features import NAMES, features
 from flyball.predict.runtime.history import History, Seen, Step, in_order
@@ -37,7 +38,7 @@ class Plan:
     Attributes:
         test_s: the first submission of the test slice.
         refit_s: time between two fits.
-        warm_s: time before the test slice in which blend and band settle.
+        warm_s: time before the test slice in which point and band settle.
     """
 
     test_s: float
@@ -52,6 +53,7 @@ class BacktestResult:
     Attributes:
         quantiles: one column for each of `LEVELS`.
         plain: the baselines, one column for each of `baselines.NAMES`.
+        share: mean weight of the trees in the points; the rest is the median of the latest jobs.
     """
 
     logs: Floats
@@ -132,19 +134,21 @@ def _grow(
 
 def _calibrate(runs: Sequence[Run], guesses: list[Any], plan: Plan) -> tuple[Floats, float]:
     """Return quantiles as predicted at submission, learning from each end."""
-    calibrator = Calibrator()
+    calibrator, shares = Calibrator(), list[float]()
     quantiles = np.full((len(runs), len(LEVELS)), np.nan)
     for when_s, step, index, run in in_order(runs):
         if guesses[index] is None:
             continue
         calibrator.advance(when_s)
         if step is Step.SUBMIT:
-            quantiles[index] = calibrator.expect(index, guesses[index])
+            share = calibrator.choice.share(guesses[index], owners_of(run.asked))
+            shares += [share] if when_s >= plan.test_s else []
+            quantiles[index] = calibrator.expect(index, guesses[index], run.asked)
         elif step is Step.START:
             calibrator.started(index, when_s)
         else:
             calibrator.ended(index, run.log_s)
-    return quantiles, calibrator.blend.share
+    return quantiles, float(np.mean(shares))
 
 
 # Figures ---------------------------------------------------------------------------
@@ -175,6 +179,13 @@ def band_scores(quantiles: Floats, logs: Floats) -> dict[str, float]:
         "above": float(np.mean(logs > high)),
         "band_factor": float(np.exp(np.median(high - low))),
     }
+
+
+def pinball(quantiles: Floats, logs: Floats) -> list[float]:
+    """Return the mean pinball loss of each of `LEVELS`, in log units."""
+    above, levels = logs[:, None] - quantiles, np.array(LEVELS)
+    losses = np.maximum(levels * above, (levels - 1.0) * above)
+    return [float(loss) for loss in np.mean(losses, axis=0)]
 
 
 def figures(test: BacktestResult) -> dict[str, dict[str, float]]:

@@ -19,7 +19,8 @@ import numpy as np
 
 from flyball.core.errors import BadInput
 from flyball.core.results import Floats
-from flyball.predict.runtime.calibrate import Blend, Calibrator, EdgeOffsets, RunTimeGuess
+from flyball.predict.runtime.calibrate import Calibrator, EdgeOffsets
+from flyball.predict.runtime.choose import PointChoice, RunTimeGuess, owners_of
 from flyball.predict.runtime.features import BASE, NAMES, RECENT, features
 from flyball.predict.runtime.history import History, Seen, Step, in_order
 from flyball.predict.runtime.rows import Asked, Run, asked_of, runs_of
@@ -33,7 +34,9 @@ COLD_SPREAD = 2.1
 """Standard deviation of log run times over all of Philly: the band when nothing is known."""
 NORMAL = tuple(NormalDist().inv_cdf(level) for level in LEVELS)
 """Quantiles of the normal distribution at `LEVELS`."""
-CARD, VERSION = "runtime.json", 1
+CARD, VERSION = "runtime.json", 2
+FILES = (*(f"runtime_q{round(100 * level):02d}.txt" for level in LEVELS), "runtime_recent.txt")
+"""Files of a model's trees, in their order."""
 
 
 @dataclass(slots=True)
@@ -86,8 +89,12 @@ class RunTimes:
         """
         jobs = [asked_of(row, index) for index, row in enumerate(rows)]
         guesses = guesses_of(self._table(jobs), self.trees)
-        logs = [self.calibrator.quantiles(guess) for guess in guesses]
-        return np.array([_within(np.exp(q), job) for q, job in zip(logs, jobs, strict=True)])
+        return np.array(
+            [
+                _within(np.exp(self.calibrator.quantiles(guess, job)), job)
+                for guess, job in zip(guesses, jobs, strict=True)
+            ]
+        )
 
     # What happens ------------------------------------------------------------------
 
@@ -101,7 +108,7 @@ class RunTimes:
         asked = replace(like.asked, submit_s=submit_s)
         self._live[job] = _Live(asked, self._history.submitted(asked), like.row)
         guess = guesses_of(like.row[None], self.trees)[0]
-        return _within(np.exp(self.calibrator.expect(job, guess)), asked)
+        return _within(np.exp(self.calibrator.expect(job, guess, asked)), asked)
 
     def like(self, row: Mapping[str, object]) -> int:
         """Count the latest ended jobs of the same user and name (else user, else tenant)."""
@@ -161,12 +168,14 @@ class RunTimes:
 
     def basis(self, row: Mapping[str, object]) -> str:
         """Return a sentence on where a prediction for this row comes from."""
-        values = self._table([asked_of(row)])[0]
-        if math.isnan(values[BASE]):
+        asked = asked_of(row)
+        values = self._table([asked])
+        if math.isnan(values[0, BASE]):
             return "nothing has ended yet: an hour or half the limit, with a wide band"
         if not self.trees.models:
             return f"the latest like jobs ({len(self._logs)} ended in all, too few for trees)"
-        share = self.calibrator.blend.share
+        guess = guesses_of(values, self.trees)[0]
+        share = self.calibrator.choice.share(guess, owners_of(asked))
         return f"trees ({share:.0%}) and the latest like jobs ({1 - share:.0%})"
 
     # Files -------------------------------------------------------------------------
@@ -174,8 +183,7 @@ class RunTimes:
     def save(self, folder: Path) -> None:
         """Write the trees (LightGBM's text) and a card (JSON). The history is in the journal."""
         folder.mkdir(parents=True, exist_ok=True)
-        files = [f"runtime_q{round(100 * level):02d}.txt" for level in LEVELS]
-        for name, model in zip(files, self.trees.models, strict=False):
+        for name, model in zip(FILES, self.trees.models, strict=False):
             model.save_model(str(folder / name))
         card = {
             "what": "quantiles of log run time above the base of docs/concept/run-times.md",
@@ -184,9 +192,9 @@ class RunTimes:
             "features": NAMES,
             "settings": asdict(self.trees.settings),
             "jobs": len(self._logs),
-            "files": files[: len(self.trees.models)],
+            "files": FILES[: len(self.trees.models)],
             "band": asdict(self.calibrator.band),
-            "blend": asdict(self.calibrator.blend),
+            "choice": self.calibrator.choice.as_list(),
         }
         (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", "utf-8")
 
@@ -205,7 +213,7 @@ class RunTimes:
             lightgbm.Booster(model_file=str(folder / f)) for f in card["files"]
         ]
         estimator.calibrator.band = EdgeOffsets(**card["band"])
-        estimator.calibrator.blend = Blend(**card["blend"])
+        estimator.calibrator.choice = PointChoice.from_list(card["choice"])
         return estimator
 
     # Inside ------------------------------------------------------------------------
@@ -223,7 +231,7 @@ class RunTimes:
         self.calibrator.advance(asked.submit_s)
         self._live[job] = _Live(asked, self._history.submitted(asked), row[0])
         guess = guesses_of(row, self.trees)[0]
-        return _within(np.exp(self.calibrator.expect(job, guess)), asked)
+        return _within(np.exp(self.calibrator.expect(job, guess, asked)), asked)
 
     def _table(self, jobs: Sequence[Asked]) -> Floats:
         return table_of([features(asked, self._history) for asked in jobs])
@@ -257,7 +265,8 @@ def guesses_of(table: Floats, trees: Trees) -> list[RunTimeGuess]:
         if np.isnan(row[MIDDLE]):
             middle = limit - math.log(2.0) if limit == limit else math.log(COLD_S)
             row = cold - math.log(COLD_S) + middle
-        guesses.append(RunTimeGuess(float(row[MIDDLE]), float(recent), tuple(row.tolist())))
+        logs = tuple(row.tolist())
+        guesses.append(RunTimeGuess(logs[MIDDLE], float(recent), logs, bool(trees.models)))
     return guesses
 
 

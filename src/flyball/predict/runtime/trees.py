@@ -1,8 +1,10 @@
 """Gradient-boosted trees over the features: a point and quantiles of the log run time.
 
 The trees predict how far a job lies from `base`, a mean of like jobs: trees are step functions
-and cannot copy a number, but can predict a correction of 0. The point has Huber's loss (a mean
-where jobs are alike, a median where they are not), the others the pinball loss.
+and cannot copy a number, but can predict a correction of 0. The point is the mean of two models:
+one of the distance from `base` with Huber's loss (a mean where jobs are alike, a median where they
+are not), one of the distance from `recent`, the median of like jobs, with the absolute loss. The
+other quantiles have the pinball loss.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 
 from flyball.core.results import Floats
 from flyball.core.units import S_PER_DAY
-from flyball.predict.runtime.features import BASE, NAMES
+from flyball.predict.runtime.features import BASE, NAMES, RECENT
 
 if TYPE_CHECKING:
     import lightgbm
@@ -55,7 +57,10 @@ class TreeSettings:
 
 @dataclass
 class Trees:
-    """Holds one model per quantile, in the order of `LEVELS`; none = not fitted."""
+    """Holds one model per quantile, in the order of `LEVELS`, then the point from `recent`.
+
+    No models = not fitted.
+    """
 
     settings: TreeSettings = field(default_factory=TreeSettings)
     models: list[lightgbm.Booster] = field(default_factory=list)
@@ -68,20 +73,27 @@ class Trees:
             return
         import lightgbm
 
-        rows, target = rows[has_base], logs[has_base] - rows[has_base, BASE]
+        rows, logs = rows[has_base], logs[has_base]
         weight = np.exp(-age_s[has_base] / self.settings.memory_s)
-        table = lightgbm.Dataset(
-            rows.astype(np.float32), target, weight=weight, feature_name=list(NAMES)
+        features = rows.astype(np.float32)
+        table, from_recent = (
+            lightgbm.Dataset(features, logs - start, weight=weight, feature_name=list(NAMES))
+            for start in (rows[:, BASE], _recent(rows))
         )
         self.models = [
             lightgbm.train(self._options(level), table, self._rounds(level)) for level in LEVELS
         ]
+        options = {**self._options(0.5), "objective": "regression_l1"}
+        self.models.append(lightgbm.train(options, from_recent, self.settings.rounds))
 
     def predict(self, rows: Floats) -> Floats:
         """Return log run times, one column per level, unsorted; NaN where there is no base."""
         table = rows.astype(np.float32)
         base = rows[:, BASE]
-        return np.column_stack([base + _predicted(model, table) for model in self.models])
+        *by_level, from_recent = (_predicted(model, table) for model in self.models)
+        logs = np.column_stack([base + above for above in by_level])
+        logs[:, MIDDLE] = (logs[:, MIDDLE] + _recent(rows) + from_recent) / 2.0
+        return logs
 
     def _rounds(self, level: float) -> int:
         return self.settings.rounds if level == 0.5 else self.settings.band_rounds
@@ -107,6 +119,11 @@ class Trees:
             "num_threads": 1,
             "verbose": -1,
         }
+
+
+def _recent(rows: Floats) -> Floats:
+    """Return the median of like jobs, or `base` where none has ended."""
+    return np.where(np.isnan(rows[:, RECENT]), rows[:, BASE], rows[:, RECENT])
 
 
 def _predicted(model: lightgbm.Booster, table: Any) -> Floats:
