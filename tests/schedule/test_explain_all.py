@@ -96,7 +96,10 @@ def test_expected_starts_hold_if_estimates_do(problem: Problem, part: float) -> 
     backfill = problem.knobs.backfill if problem.knobs.preempt == Preempt.NEVER else Backfill.SKIP
     size = len(problem.workload)
     exact = replace(
-        problem.workload, estimate_us=np.full(size, np.nan), limit_us=np.zeros(size, np.int64)
+        problem.workload,
+        estimate_us=np.full(size, np.nan),
+        limit_us=np.zeros(size, np.int64),
+        quantiles_us=None,
     )
     problem = Problem(
         replace(problem.cluster, power_budget_w=0.0),
@@ -156,7 +159,7 @@ def test_reasons_of_actions() -> None:
         "in-order", "skipped-ahead", "backfilled", "made-room", "gave-way", "kept-for-head",
         "borrowed", "reclaimed", "gave-back", "its-turn", "grew", "shrank", "changed-type", "sized",
         "shared", "parted", "capped", "uncapped", "sent-to-sleep", "woken", "moved", "scaled",
-        "let-in", "overdue", "yielded",
+        "let-in", "overdue", "yielded", "moved-up",
     }  # fmt: skip
 
 

@@ -135,5 +135,6 @@ def test_every_reason_of_a_tuner_has_a_unit_and_others_have_seconds() -> None:
     action = records(1, ACTION)[0]
     for reason in Reason:
         action.reason = reason
-        assert is_tuned(action) == (reason >= Reason.GREW)
-        assert (gain_unit(action) == "s") == (reason < Reason.GREW)
+        by_tuner = Reason.GREW <= reason <= Reason.YIELDED
+        assert is_tuned(action) == by_tuner
+        assert (gain_unit(action) == "s") == (not by_tuner)

@@ -146,7 +146,7 @@ def test_the_future_changes_no_prediction(problem: Problem, share: float) -> Non
 @given(problems())
 def test_no_estimate_is_read(problem: Problem) -> None:
     place = problem.knobs.place if problem.knobs.place != Place.HOLD else Place.FASTEST
-    problem = by_history(problem, backfill=Backfill.SKIP, place=place)
+    problem = by_history(problem, backfill=Backfill.SKIP, place=place, move_s=0.0)
     other = replace(
         problem, workload=replace(problem.workload, estimate_us=problem.workload.estimate_us[::-1])
     )
