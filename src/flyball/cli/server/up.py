@@ -146,7 +146,7 @@ def up(
     from flyball.app import WORKER_COMMAND, build_live, make_tuners, policy_settings
     from flyball.control.ask.receipts import Prices
     from flyball.control.decide.tuning_rounds import Tuning
-    from flyball.core.job_fields import FIELDS
+    from flyball.core.job_fields import FEATURES
     from flyball.twin.inputs.cluster_file import load_cluster
 
     # 1. Check the options.
@@ -159,7 +159,7 @@ def up(
     changed = tune_set or []
     tuners = make_tuners(_tuner_names(tune), changed)
     tuning = Tuning(tuners, tune_s, changed)
-    declared = FIELDS["features"].form.read(features) if features else ()
+    declared = FEATURES.read(features) if features else ()
     simulated = load_cluster(cluster) if engine == "twin" else None
     folder = state or default_state()
     command = agent_command(folder, rate or [], host_watts, keep_days, keep_mib)

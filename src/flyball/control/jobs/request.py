@@ -179,9 +179,10 @@ def nodes_of(opened: Event | None) -> list[LiveNode]:
 
 def _node_of(record: Mapping[str, Any]) -> LiveNode:
     """Return a node from its record; fields of a newer version are left out."""
-    fields = {name: record[name] for name in LiveNode._fields if name in record}
-    names = {name: tuple(fields[name]) for name in ("uuids", "features") if name in fields}
-    return LiveNode(**{**fields, **names})
+    fields: dict[str, Any] = {name: record[name] for name in LiveNode._fields if name in record}
+    for name in ("uuids", "features"):
+        fields[name] = tuple(fields.get(name, ()))
+    return LiveNode(**fields)
 
 
 def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> Cluster:
