@@ -180,8 +180,8 @@ def nodes_of(opened: Event | None) -> list[LiveNode]:
 def _node_of(record: Mapping[str, Any]) -> LiveNode:
     """Return a node from its record; fields of a newer version are left out."""
     fields: dict[str, Any] = {name: record[name] for name in LiveNode._fields if name in record}
-    for name in ("uuids", "features"):
-        fields[name] = tuple(fields.get(name, ()))
+    fields["uuids"] = tuple(record["uuids"])
+    fields["features"] = tuple(record.get("features", ()))  # older versions had none
     return LiveNode(**fields)
 
 
