@@ -109,9 +109,10 @@ def test_every_problem_is_documented() -> None:
 def test_the_schema_names_every_field_of_a_job() -> None:
     from dataclasses import fields
 
+    from flyball.core.job_fields import SYNONYMS
     from flyball.core.jobs import JobSpec
 
     properties = document()["components"]["schemas"]["OneIn"]["properties"]
     names = {field.name for field in fields(JobSpec)} - {"array_index", "array_limit"}
-    assert set(properties) == names
+    assert set(properties) == names | set(SYNONYMS)
     assert set(SLEEP) <= names

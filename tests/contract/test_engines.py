@@ -16,6 +16,7 @@ import pytest
 from tests.until import WAIT_S
 
 from flyball.core.clock import LiveClock
+from flyball.core.job_fields import FIELDS
 from flyball.core.jobs import JobSpec, Row
 from flyball.core.live import Cap, Checkpoint, Launch, LiveNode, Report, Resize, Stop
 from flyball.core.protocols import Engine, Receipt
@@ -134,6 +135,11 @@ def bench(request: Any, tmp_path: Path) -> Iterator[Bench]:
 
 def test_nodes(bench: Bench) -> None:
     assert list(bench.engine.nodes()) == [NODE]
+
+
+def test_capabilities_are_optional_fields_of_jobs(bench: Bench) -> None:
+    assert bench.engine.capabilities() <= {row.name for row in FIELDS.values() if row.optional}
+    assert "nodes" in bench.engine.capabilities(), "one node is all that there is"
 
 
 def test_an_attempt_starts_and_ends(bench: Bench) -> None:

@@ -25,6 +25,12 @@ ARRAY = (
     r"(,[0-9]{1,7}(-[0-9]{1,7}(:[0-9]{1,7})?)?)*(%[0-9]{1,7})?$"
 )
 
+ANNOTATED: Any = Annotated
+LITERAL: Any = Literal
+LIST: Any = list
+TUPLE: Any = tuple
+"""Generic types for arguments that are known only at run time."""
+
 Argument = Annotated[str, StringConstraints(max_length=MOST_TEXT, pattern=TEXT)]
 EnvName = Annotated[str, StringConstraints(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 JobNumber = Annotated[int, Field(ge=1, le=MAX_ID)]
@@ -39,7 +45,7 @@ STRUCTURES: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
     "env": (dict[EnvName, Argument], {}),
-    "after": (list[tuple[Literal[tuple(how.value for how in Dependency)], JobNumber]], {}),
+    "after": (LIST[TUPLE[LITERAL[tuple(how.value for how in Dependency)], JobNumber]], {}),
     "notify": (list[Argument | Words], {}),
 }
 """Types and further rules of the fields that are lists or mappings."""
@@ -57,18 +63,18 @@ def annotation_of(row: JobField, meaning: str) -> Any:
     if isinstance(form, Flag):
         return Annotated[bool, Field(description=meaning)]
     if isinstance(form, Text):
-        return Annotated[_text(form), Field(description=meaning)]
+        return Annotated[str, _limits(form), Field(description=meaning)]
     if isinstance(form, Choice):
-        return Annotated[Literal[("", *form.names)], Field(description=meaning)]
+        return ANNOTATED[LITERAL["", *form.names], Field(description=meaning)]
     if isinstance(form, Names):
-        name = Annotated[_text(form.name), StringConstraints(min_length=1)]
-        return Annotated[list[name], Field(max_length=form.most, description=meaning)]
-    kind, rules = STRUCTURES[row.name]
-    return Annotated[kind, Field(max_length=form.most, description=meaning, **rules)]
+        kind, rules = list[Annotated[str, _limits(form.name, least=1)]], dict[str, Any]()
+    else:
+        kind, rules = STRUCTURES[row.name]
+    return ANNOTATED[kind, Field(max_length=form.most, description=meaning, **rules)]
 
 
-def _text(form: Text) -> Any:
-    return Annotated[str, StringConstraints(max_length=form.most, pattern=form.pattern)]
+def _limits(form: Text, least: int | None = None) -> StringConstraints:
+    return StringConstraints(min_length=least, max_length=form.most, pattern=form.pattern)
 
 
 def _annotations() -> dict[str, Any]:
@@ -84,7 +90,7 @@ def _annotations() -> dict[str, Any]:
 
 
 def _model(title: str, meaning: str, annotations: dict[str, Any]) -> Any:
-    model: Any = TypedDict(title, annotations, total=False)  # type: ignore[operator]
+    model: Any = TypedDict(title, annotations, total=False)  # type: ignore[misc]
     model.__doc__ = meaning
     return with_config(ConfigDict(extra="forbid", strict=True, title=title))(model)
 

@@ -36,6 +36,7 @@ MAX_ID = 2**53 - 1
 NAME, ACCOUNT = Text(200), Text(64)
 PATH = Text(4096, ABSOLUTE_OR_EMPTY)
 DEVICES = Whole(0, MAX_DEVICES)
+FEATURES = Names(32, ACCOUNT)
 SECONDS = Number(0, 1e9)
 MOMENT = Number(0, 1e11)
 
@@ -99,7 +100,7 @@ class JobFields:
         help="Type of its devices: a100; also as --gpus a100:2.",
     )  # fmt: skip
     features: tuple[str, ...] = stated(
-        (), Names(32, ACCOUNT), "Features that its nodes must have.", "--constraint --features -C",
+        (), FEATURES, "Features that its nodes must have.", "--constraint --features -C",
         metavar="LIST", scheduled=True, optional=True,
         help="Features that its nodes must have, all of them: nvme,ib.",
     )  # fmt: skip

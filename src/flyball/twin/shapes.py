@@ -107,8 +107,9 @@ def _allowed(workload: Workload, pools: int) -> Bools:
     """Return, by job and pool, whether the job's choice of nodes admits the pool."""
     if not workload.pools.any():
         return np.ones((len(workload), pools), bool)
-    chosen = workload.pools[:, None] >> np.arange(pools) & 1 > 0
-    return chosen | (workload.pools == 0)[:, None]
+    chosen: Bools = workload.pools[:, None] >> np.arange(pools) & 1 > 0
+    chosen[workload.pools == 0] = True
+    return chosen
 
 
 def _but_for_power(limits: PoolLimits) -> Bools:

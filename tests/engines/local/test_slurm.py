@@ -73,7 +73,7 @@ def test_an_elastic_job_is_told_the_cores_that_it_begins_with() -> None:
 
 
 def test_fields_that_slurm_passes_on_as_variables() -> None:
-    named = {"partition": "gpu", "qos": "high", "tenant": "vision"}
+    named: dict[str, Any] = {"partition": "gpu", "qos": "high", "tenant": "vision"}
     forged = {"SLURM_JOB_PARTITION": "forged"}
     variables = seen(CORES, 0b1111, cpus=4, tasks_per_node=2, env=forged, **named)
     for name in ("NTASKS", "NPROCS", "TASKS_PER_NODE", "NTASKS_PER_NODE", "CPUS_PER_TASK"):

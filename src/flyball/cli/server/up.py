@@ -167,7 +167,7 @@ def up(
     from flyball.api.token import make_token
     from flyball.app import WORKER_COMMAND, build_live, make_tuners, policy_settings
     from flyball.control.decide.tuning_rounds import Tuning
-    from flyball.core.job_fields import FIELDS
+    from flyball.core.job_fields import FEATURES
     from flyball.tune.registry import gains_by_forecast
     from flyball.twin.inputs.cluster_file import load_cluster
 
@@ -183,7 +183,7 @@ def up(
     if forecast is None:
         forecast = any(map(gains_by_forecast, tuners))
     tuning = Tuning(tuners, tune_s, changed, forecast)
-    declared = FIELDS["features"].form.read(features) if features else ()
+    declared = FEATURES.read(features) if features else ()
     simulated = load_cluster(cluster) if engine == "twin" else None
     prices = live_prices(price, energy_price, carbon, currency, signals, simulated)
     folder = state or default_state()

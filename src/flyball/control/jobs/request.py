@@ -178,9 +178,10 @@ def nodes_of(opened: Opened) -> list[LiveNode]:
 
 def _node_of(record: Mapping[str, Any]) -> LiveNode:
     """Return a node from its record; fields of a newer version are left out."""
-    fields = {name: record[name] for name in LiveNode._fields if name in record}
-    names = {name: tuple(fields[name]) for name in ("uuids", "features") if name in fields}
-    return LiveNode(**{**fields, **names})
+    fields: dict[str, Any] = {name: record[name] for name in LiveNode._fields if name in record}
+    fields["uuids"] = tuple(record["uuids"])
+    fields["features"] = tuple(record.get("features", ()))  # older versions had none
+    return LiveNode(**fields)
 
 
 def cluster_of(nodes: Sequence[LiveNode], name: str, budget_w: float = 0.0) -> Cluster:
