@@ -360,9 +360,8 @@ def event_of(record: Values) -> Event:
     if form < cls.form:
         record = cls.upgraded(record)
     always, optional = field_names(cls)
-    values = {name: record[name] for name in optional if name in record}
     try:
-        return cls(*[record[name] for name in always], **values)
+        return cls(*[record[name] for name in always], *map(record.get, optional))
     except KeyError as missing:
         of_form = f" of form {form} (this version reads {cls.form})" * (form > cls.form)
         raise ValueError(f"a {cls.kind!r} event{of_form} has no {missing}") from None
