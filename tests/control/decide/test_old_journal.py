@@ -8,9 +8,9 @@ from pathlib import Path
 from tests.control.live_cases import Rig
 
 from flyball.control.decide.verify import Verifier
+from flyball.core.events import Event, Submitted, event_of
 from flyball.core.job_fields import DEFAULTS
 from flyball.core.jobs import JobSpec
-from flyball.core.live import Event
 
 JOURNAL = Path(__file__).with_name("journal_before_fields.jsonl")
 """Events of 20 jobs under `easy` on two nodes, as the version before the table of fields wrote
@@ -19,7 +19,8 @@ NEW = ("nodes", "tasks_per_node", "device_type", "features", "partition", "qos",
 
 
 def old_events() -> list[tuple[int, Event]]:
-    return [tuple(json.loads(line)) for line in JOURNAL.read_text().splitlines()]
+    records = [json.loads(line) for line in JOURNAL.read_text().splitlines()]
+    return [(seq, event_of(record)) for seq, record in records]
 
 
 def test_no_decision_of_an_old_journal_differs() -> None:
@@ -30,11 +31,11 @@ def test_no_decision_of_an_old_journal_differs() -> None:
 
 def test_old_specs_have_the_defaults_of_new_fields(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    submissions = [event for _, event in old_events() if event["kind"] == "submitted"]
+    submissions = [event for _, event in old_events() if isinstance(event, Submitted)]
     assert len(submissions) == 20
     rig.plane.journal.append(submissions).wait()
     for event in submissions:
-        spec = rig.job(event["job"]).spec
+        spec = rig.job(event.job).spec
         assert [getattr(spec, name) for name in NEW] == [DEFAULTS[name] for name in NEW]
-        assert json.loads(spec.as_dict().text()) == event["spec"]
-        assert JobSpec.of(event["spec"]) == spec
+        assert json.loads(spec.as_dict().text()) == event.spec
+        assert JobSpec.of(event.spec) == spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.control.live_cases import ONE_NODE, Rig, spec_of
 from flyball.control.jobs.node_choice import ANY, NodeChoice, pools_of
 from flyball.control.jobs.request import cluster_of, nodes_of
 from flyball.core.errors import BadInput
+from flyball.core.events import Opened
 from flyball.core.jobs import JobState
 from flyball.core.live import LiveNode
 
@@ -73,10 +75,12 @@ def test_jobs_run_only_where_they_chose(tmp_path: Path) -> None:
 def test_nodes_keep_their_features_in_the_journal(tmp_path: Path) -> None:
     rig = Rig(tmp_path, nodes=MIXED)
     opened = rig.events()[0][1]
+    assert isinstance(opened, Opened)
     assert nodes_of(opened) == list(MIXED)
-    old = {**opened, "nodes": [{**node} for node in opened["nodes"]]}
-    for node in old["nodes"]:
-        del node["features"]
+    featureless = [
+        {name: value for name, value in node.items() if name != "features"} for node in opened.nodes
+    ]
+    old = replace(opened, nodes=featureless)
     assert [node.features for node in nodes_of(old)] == [(), (), ()]
 
 
