@@ -63,8 +63,14 @@ def seen(jobs: Any, nodes: Any, clock: Any) -> list[Any]:
 
 def billed(twin: Twin, plain: Reference) -> tuple[list[Any], list[Any]]:
     """Return the money and carbon of nodes and jobs in both, where a signal varies."""
-    accounts = [*plain.nodes, *plain.jobs] if len(twin.state.bills) else []
-    return twin.state.bills.tolist(), [(account.money, account.carbon_g) for account in accounts]
+    if not len(twin.state.steps):
+        return [], []
+    both = ((twin.state.nodes, twin.state.runs), (plain.nodes, plain.jobs))
+    ours, theirs = (
+        [(account.money, account.carbon_g) for kind in accounts for account in kind]
+        for accounts in both
+    )
+    return ours, theirs
 
 
 def remembered(twin: Twin, plain: Reference) -> tuple[list[Any], list[Any]]:

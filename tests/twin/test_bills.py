@@ -19,7 +19,6 @@ from flyball.core.signals import DAY_US, HOUR_US, Signal
 from flyball.core.state import State
 from flyball.core.units import to_us
 from flyball.core.workload import Workload
-from flyball.physics.signals import CARBON, PRICE
 from flyball.schedule.policies.preset import Preset
 from flyball.tune.plan_draft import PlanDraft
 from flyball.twin.tuning import Tuning
@@ -74,9 +73,8 @@ def test_sleep_across_a_step() -> None:
     assert mark.money == pytest.approx(watts_hours / 1000, rel=1e-12)
     assert mark.carbon_g is None
     twin.run()
-    bills = twin.state.bills
-    assert bills.money[0] > mark.money
-    assert bills.money[1] == pytest.approx(NODE_BUSY_W / 2 / 1000 * 0.1, rel=1e-12)
+    assert twin.state.nodes.money[0] > mark.money
+    assert twin.state.runs.money[0] == pytest.approx(NODE_BUSY_W / 2 / 1000 * 0.1, rel=1e-12)
 
 
 @dataclass(frozen=True)
@@ -105,8 +103,8 @@ def test_a_cap_in_the_middle_of_a_job() -> None:
     end_h = 0.5 + 0.5 * float(caps.slowdown)
     assert twin.state.runs.end_us[0] == pytest.approx(end_h * HOUR_US, abs=2)
     expected = 332.0 * 0.5 * 0.1 + capped_w * (0.5 * 0.1 + (end_h - 1.0) * 0.4)
-    assert twin.state.bills.money[1] == pytest.approx(expected / 1000, rel=1e-9)
-    assert twin.state.bills.money[0] == pytest.approx(expected / 1000, rel=1e-9)
+    assert twin.state.runs.money[0] == pytest.approx(expected / 1000, rel=1e-9)
+    assert twin.state.nodes.money[0] == pytest.approx(expected / 1000, rel=1e-9)
 
 
 def busy_twin(price: Signal | None, carbon: Signal | None) -> Twin:
@@ -146,12 +144,11 @@ def test_policies_see_the_present_values_and_no_others() -> None:
     twin = twin_of(stepped((0, 0.1), (0.5, 0.3)), Signal.flat(250.0), (0.0, 0.75), (0.1, 0.1))
     twin.run(to_us(0.75 * HOUR_S))
     for state in (twin.visible(), twin.snapshot()):
-        assert state.signals[PRICE].value == 0.3
-        assert state.signals[CARBON].value == 250.0
+        assert state.clock[0].price.value == 0.3
+        assert state.clock[0].carbon.value == 250.0
         assert len(state.steps) == 0
-        assert len(state.bills) == 0
     none = twin_of(None).snapshot()
-    assert not none.signals.given.any()
+    assert not none.clock[0].price.given
 
 
 @dataclass
@@ -188,7 +185,9 @@ def test_clones_and_dumps_keep_their_bills(tmp_path: Path) -> None:
     for other in (copy, loaded):
         other.run()
     twin.run()
-    assert copy.state.bills.tolist() == loaded.state.bills.tolist() == twin.state.bills.tolist()
+    for other in (copy, loaded):
+        assert other.state.runs.money.tolist() == twin.state.runs.money.tolist()
+        assert other.state.nodes.money.tolist() == twin.state.nodes.money.tolist()
 
 
 def test_a_dump_without_signals_still_loads(tmp_path: Path) -> None:
@@ -196,18 +195,21 @@ def test_a_dump_without_signals_still_loads(tmp_path: Path) -> None:
     twin.run(to_us(HOUR_S / 2))
     twin.dump(tmp_path / "new.npz")
     with np.load(tmp_path / "new.npz") as file:
-        kept = {name: file[name] for name in file if name not in ("signals", "steps", "bills")}
+        kept = {name: file[name] for name in file if name != "steps"}
+    for name in ("nodes", "runs", "clock"):
+        new = ("money", "carbon_g", "price", "carbon")
+        kept[name] = kept[name][[field for field in kept[name].dtype.names if field not in new]]
     np.savez_compressed(tmp_path / "old.npz", **kept)
     loaded = Twin.load(tmp_path / "old.npz")
     loaded.run()
     twin.run()
     assert loaded.state.nodes.energy_j.tolist() == twin.state.nodes.energy_j.tolist()
-    assert not loaded.state.signals.given.any()
+    assert not loaded.state.clock[0].carbon.given
 
 
 def test_a_dated_trace_uses_the_signal_by_calendar_time() -> None:
     price = replace(stepped((0, 0.1), (24, 0.3)), origin_us=0)
     undated = twin_of(price)
     dated = twin_of(price, origin_us=DAY_US)
-    assert undated.state.signals[PRICE].value == 0.1
-    assert dated.state.signals[PRICE].value == 0.3
+    assert undated.state.clock[0].price.value == 0.1
+    assert dated.state.clock[0].price.value == 0.3

@@ -123,26 +123,6 @@ STEP = np.dtype([("time_us", "i8"), ("value", "f8"), ("total", "f8")], align=Tru
 
 # Changed by a run -----------------------------------------------------------
 
-SIGNAL = np.dtype(
-    [
-        ("value", "f8"),  # now
-        ("first", "i8"),  # its first row in `steps`
-        ("count", "i8"),  # its steps; the row after the last has its end. 0 = none
-        ("begin_us", "i8"),
-        ("end_us", "i8"),
-        ("step_us", "i8"),  # length of its steps, 0 = they differ
-        ("period_us", "i8"),  # what repeats outside its dates, 0 = the nearest value holds
-        ("period_before", "f8"),  # integral over its first period
-        ("period_after", "f8"),  # integral over its last period
-        ("given", "u1"),  # 0 = the cluster has no such signal
-    ],
-    align=True,
-)
-"""Two rows: the price of a kWh, and grams of CO2 per kWh (`core/signals.py`)."""
-
-BILL = np.dtype([("money", "f8"), ("carbon_g", "f8")], align=True)
-"""What was drawn times the signals: a row per node until its `since_us`, then a row per job."""
-
 RUN = np.dtype(
     [
         ("done_us", "f8"),  # work saved when the running slice began
@@ -171,6 +151,8 @@ RUN = np.dtype(
         ("cap", "u1"),  # cap level of the running slice
         ("status", "u1"),
         ("moves", "i4"),  # preemptions after which it went on elsewhere at once
+        ("money", "f8"),  # of `energy_j`, by the price at the time; 0 while signals are constant
+        ("carbon_g", "f8"),  # likewise, by the carbon intensity
     ],
     align=True,
 )
@@ -196,6 +178,8 @@ NODE = np.dtype(
         ("down", "u1"),
         ("free_cpu_milli", "i4"),  # of its host
         ("free_host_mib", "i4"),
+        ("money", "f8"),  # until `since_us`; 0 while signals are constant
+        ("carbon_g", "f8"),  # likewise
     ],
     align=True,
 )
@@ -299,6 +283,23 @@ ACTION = np.dtype(
 )
 """One row per node of a start, one row for any other action; rows of a job are consecutive."""
 
+SIGNAL = np.dtype(
+    [
+        ("value", "f8"),  # now
+        ("first", "i8"),  # its first row in `steps`
+        ("count", "i8"),  # its steps; the row after the last has its end. 0 = none
+        ("begin_us", "i8"),
+        ("end_us", "i8"),
+        ("step_us", "i8"),  # length of its steps, 0 = they differ
+        ("period_us", "i8"),  # what repeats outside its dates, 0 = the nearest value holds
+        ("period_before", "f8"),  # integral over its first period
+        ("period_after", "f8"),  # integral over its last period
+        ("given", "u1"),  # 0 = the cluster has no such signal
+    ],
+    align=True,
+)
+"""The price of a kWh, or grams of CO2 per kWh (`core/signals.py`)."""
+
 CLOCK = np.dtype(
     [
         ("now_us", "i8"),
@@ -337,6 +338,8 @@ CLOCK = np.dtype(
         ("first_live", "i4"),  # every job before this one has ended
         ("shares_due", "u1"),  # jobs or nodes changed since then
         ("settled", "u1"),  # the last round left everything idle, and nothing happened since
+        ("price", SIGNAL),
+        ("carbon", SIGNAL),
     ],
     align=True,
 )

@@ -34,7 +34,7 @@ class State(NamedTuple):
     pairs: npt.NDArray[np.float64]  # speed of one profile while another shares its device
     links: npt.NDArray[np.int32]  # successors of every job, end to end
     outages: Records
-    steps: Records  # of the signals, end to end
+    steps: Records  # of price and carbon, end to end; none while both are constant
     usual: Records  # kinds of jobs the cluster usually runs (`twin/usual.py`)
     spreads: npt.NDArray[np.float64]  # predicted quantiles over medians, by job; or no rows
     # Changed by a run; clones copy these.
@@ -51,8 +51,6 @@ class State(NamedTuple):
     claims: Records
     bitmaps: npt.NDArray[np.uint64]  # of nodes by pool and whole free devices
     clock: Records  # one row
-    signals: Records  # price and carbon intensity
-    bills: Records  # money and carbon of nodes, then of jobs; none while both are constant
     tenants: Records
     memos: Records
     learned: npt.NDArray[np.float64]  # measured over guessed speed, by job and pool

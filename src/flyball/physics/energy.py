@@ -45,11 +45,17 @@ def busy_at(node: Any, now: int) -> float:
 
 @hot
 def touch(state: Any, node_id: int, now: int) -> None:
-    """Update the node's energy, bill, busy and sleep accounts to `now`."""
+    """Update the node's bill and its energy, busy and sleep accounts to `now`."""
     node = state.nodes[node_id]
     sleep_w = state.pools[node.pool].sleep_w
-    if len(state.bills) > 0:
-        bill_node(state.bills, state.signals, state.steps, node, node_id, sleep_w, now)
+    if len(state.steps) > 0:
+        bill_node(state.clock[0], state.steps, node, sleep_w, now)
+    update(node, sleep_w, now)
+
+
+@kernel
+def update(node: Any, sleep_w: float, now: int) -> None:
+    """Update the node's energy, busy and sleep accounts to `now`."""
     node.energy_j = energy_at(node, sleep_w, now)
     node.busy_us = busy_at(node, now)
     if node.idle_since_us >= 0:

@@ -4,9 +4,9 @@ Power is constant between two events of a node or a job, so what it cost is powe
 of the signal: no event is needed where the signal changes. `core/signals.py` has the plain
 definition of both.
 
-`state.signals` has a row for each signal, `state.steps` their steps end to end, each followed by a
-row with the signal's end. `state.bills` has a row for each node, then one for each job; it is empty
-while every signal is constant, and money and carbon then follow from the energy.
+`clock.price` and `clock.carbon` describe the signals; `state.steps` has their steps end to end, a row
+with the end of each signal after its last. While every signal is constant it is empty, and money and
+carbon follow from the energy.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from typing import Any
 
 from flyball.core.units import W_US_PER_KWH
 from flyball.physics.compile import kernel
-
-PRICE, CARBON = 0, 1
-"""Rows of `state.signals`."""
 
 
 @kernel
@@ -92,28 +89,23 @@ def node_bill(signal: Any, steps: Any, node: Any, sleep_w: float, now: int) -> f
 
 
 @kernel
-def bill_node(
-    bills: Any, signals: Any, steps: Any, node: Any, node_id: int, sleep_w: float, now: int
-) -> None:
+def bill_node(clock: Any, steps: Any, node: Any, sleep_w: float, now: int) -> None:
     """Add what a node drew since its last update to its bill."""
-    bill = bills[node_id]
-    bill.money += node_bill(signals[PRICE], steps, node, sleep_w, now)
-    bill.carbon_g += node_bill(signals[CARBON], steps, node, sleep_w, now)
+    node.money += node_bill(clock.price, steps, node, sleep_w, now)
+    node.carbon_g += node_bill(clock.carbon, steps, node, sleep_w, now)
 
 
 @kernel
-def bill_job(
-    bills: Any, signals: Any, steps: Any, row: int, watts: float, since_us: int, now: int
-) -> None:
-    """Add the draw of a job's slice to its bill."""
-    bill = bills[row]
-    bill.money += watts * integral(signals[PRICE], steps, since_us, now) / W_US_PER_KWH
-    bill.carbon_g += watts * integral(signals[CARBON], steps, since_us, now) / W_US_PER_KWH
+def bill_job(clock: Any, steps: Any, run: Any, now: int) -> None:
+    """Add the draw of a job's running slice to its bill."""
+    run.money += run.watts * integral(clock.price, steps, run.since_us, now) / W_US_PER_KWH
+    run.carbon_g += run.watts * integral(clock.carbon, steps, run.since_us, now) / W_US_PER_KWH
 
 
 @kernel
-def refresh(signals: Any, steps: Any, now: int) -> None:
+def refresh(clock: Any, steps: Any, now: int) -> None:
     """Set the values that policies and tuners read to those of `now`."""
-    for at in range(len(signals)):
-        if signals[at].count > 0:
-            signals[at].value = value_at(signals[at], steps, now)
+    if clock.price.count > 0:
+        clock.price.value = value_at(clock.price, steps, now)
+    if clock.carbon.count > 0:
+        clock.carbon.value = value_at(clock.carbon, steps, now)

@@ -15,10 +15,8 @@ def account(state: Any, job_id: int, now: int) -> None:
     job, run = state.jobs[job_id], state.runs[job_id]
     run.service_us += (now - run.since_us) * run.devices * job.milli / 1000
     run.energy_j += run.watts * (now - run.since_us) / 1e6
-    if len(state.bills) > 0:
-        row = len(state.nodes) + job_id
-        bills, signals, steps = state.bills, state.signals, state.steps
-        bill_job(bills, signals, steps, row, run.watts, run.since_us, now)
+    if len(state.steps) > 0:
+        bill_job(state.clock[0], state.steps, run, now)
     run.waking_us += max(0, min(now, run.awake_us) - run.since_us)
     if len(state.shares) > 0:
         share = state.shares[job_id * len(state.pools) + run.pool]

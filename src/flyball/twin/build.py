@@ -26,7 +26,7 @@ from flyball.twin.outages import draw_outages
 from flyball.twin.peers import blank_memos, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
 from flyball.twin.shapes import ClusterOffer, find_unfit, group_shapes
-from flyball.twin.signal_tables import signal_tables
+from flyball.twin.signal_tables import set_signals
 from flyball.twin.speeds import speed_tables
 from flyball.twin.spread import set_stretches, spreads_of
 from flyball.twin.tenants import refuse_beyond_limit, tenant_table
@@ -76,6 +76,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "pairs": speeds.pairs,
         "links": links,
         "outages": outages,
+        "steps": set_signals(clock, cluster.price, cluster.carbon, workload.origin_us),
         "usual": usual_jobs(workload, jobs, shapes),
         "spreads": spreads,
         "runs": _runs(jobs),
@@ -89,9 +90,6 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "pair_guesses": speeds.pair_guesses,
         "scores": score_cache(knobs, len(shapes), len(nodes)),
     }
-    tables |= signal_tables(
-        *(cluster.price, cluster.carbon, workload.origin_us, start_us, len(nodes) + len(jobs))
-    )
     working = _working_arrays(workload, knobs, effects, pools, nodes, shapes)
     return assemble({**tables, **working})
 

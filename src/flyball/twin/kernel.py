@@ -110,8 +110,8 @@ def advance(state: Any, knobs: Any, now: int) -> None:
     """Handle all events at `now`, without the decision."""
     clock = state.clock[0]
     clock.now_us = now
-    if len(state.bills) > 0:
-        refresh(state.signals, state.steps, now)
+    if len(state.steps) > 0:
+        refresh(clock, state.steps, now)
     before = clock.arrivals + clock.ends + clock.failures + clock.repairs
     # 1. Ends, then repairs: ties are ordered that way.
     while next_event_us(state) == now:

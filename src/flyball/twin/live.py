@@ -25,7 +25,6 @@ from flyball.core.knobs import Knobs, Order
 from flyball.core.records import ACTION, Records, records
 from flyball.core.workload import COLUMNS, Workload
 from flyball.physics.compile import cache_folder
-from flyball.physics.signals import CARBON, PRICE
 from flyball.schedule.kernel import decide_snapshot
 from flyball.twin import live_kernel
 from flyball.twin.build import build_state
@@ -138,10 +137,11 @@ class Snapshot:
         self._packed = knobs.pack()
         self.state = build_state(cluster, view.workload, knobs, Effects())
         self._put_rows(view)
-        present = ((PRICE, view.price_per_kwh), (CARBON, view.carbon_g_per_kwh))
-        for row, value in present:
+        clock = self.state.clock[0]
+        present = ((clock.price, view.price_per_kwh), (clock.carbon, view.carbon_g_per_kwh))
+        for signal, value in present:
             if value is not None:
-                self.state.signals[row].value, self.state.signals[row].given = value, True
+                signal.value, signal.given = value, True
         live_kernel.adopt(self.state, self._packed, view.past, view.down, now_us)
 
     def _put_rows(self, view: View) -> None:

@@ -1,8 +1,8 @@
-"""Price and carbon intensity as tables of the state, and the bills that result from them."""
+"""Price and carbon intensity in the state, and the bills that result from them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,66 +12,62 @@ from flyball.core.results import Floats
 from flyball.core.signals import Signal
 from flyball.core.state import State
 from flyball.core.units import J_PER_KWH
-from flyball.physics.signals import CARBON, PRICE
-
-SIGNALS = 2
-"""Rows of `state.signals`: price, carbon."""
 
 
-def signal_tables(
-    price: Signal | None,
-    carbon: Signal | None,
-    origin_us: int | None,
-    start_us: int,
-    accounts: int,
-) -> dict[str, Records]:
-    """Return `signals`, `steps` and `bills` of a state.
+def set_signals(
+    clock: Records, price: Signal | None, carbon: Signal | None, origin_us: int | None
+) -> Records:
+    """Describe the signals in the clock and return their steps; none while both are constant.
 
     Args:
+        clock: of the state before the first event.
         price, carbon: of the cluster; None = not given.
         origin_us: calendar instant of the clock's 0; None = the workload has no dates.
-        start_us: when the run begins.
-        accounts: nodes and jobs.
     """
-    signals = records(SIGNALS, r.SIGNAL)
+    start_us = int(clock.start_us[0])
     local = {
-        row: signal.on_clock(origin_us)
-        for row, signal in ((PRICE, price), (CARBON, carbon))
+        name: signal.on_clock(origin_us)
+        for name, signal in (("price", price), ("carbon", carbon))
         if signal is not None
     }
+    for name, signal in local.items():
+        clock[name]["value"], clock[name]["given"] = signal.value_at(start_us), True
+    if all(signal.is_flat for signal in local.values()):
+        return records(0, r.STEP)
     steps = records(sum(len(signal.values) + 1 for signal in local.values()), r.STEP)
     first = 0
-    for row, signal in local.items():
+    for name, signal in local.items():
         count = len(signal.values)
-        signals[row] = (
-            *(signal.value_at(start_us), first, count, signal.begin_us, signal.end_us),
-            *(signal.step_us, signal.period_us, signal.period_before, signal.period_after, True),
-        )
+        fixed = {"first": first, "count": count}
+        for field in ("begin_us", "end_us", "step_us", "period_us"):
+            fixed[field] = getattr(signal, field)
+        for field, value in fixed.items():
+            clock[name][field] = value
+        clock[name]["period_before"] = signal.period_before
+        clock[name]["period_after"] = signal.period_after
         part = steps[first : first + count + 1]
         part["time_us"] = [*signal.times_us.tolist(), signal.end_us]
         part["value"][:count], part["total"] = signal.values, signal.sums
         first += count + 1
-    varied = any(not signal.is_flat for signal in local.values())
-    return {"signals": signals, "steps": steps, "bills": records(accounts if varied else 0, r.BILL)}
+    return steps
 
 
 def without_future(state: State) -> State:
     """Return the state with the present values of the signals, but not their other values."""
-    if not len(state.steps):
-        return state
-    return state._replace(steps=records(0, r.STEP), bills=state.bills[:0])  # type: ignore[arg-type]
+    return state._replace(steps=records(0, r.STEP)) if len(state.steps) else state
 
 
 def signals_of(state: State) -> tuple[Signal | None, Signal | None]:
     """Return the price and the carbon intensity in a state, on its clock; nothing known ahead."""
-    price, carbon = (_signal_of(state, row) for row in (PRICE, CARBON))
-    return price, carbon
+    clock = state.clock[0]
+    return _signal_of(state, clock.price), _signal_of(state, clock.carbon)
 
 
-def _signal_of(state: State, row: int) -> Signal | None:
-    signal = state.signals[row]
-    if not signal.count:
+def _signal_of(state: State, signal: Any) -> Signal | None:
+    if not signal.given:
         return None
+    if not signal.count:
+        return Signal.flat(float(signal.value))
     part = state.steps[signal.first : signal.first + signal.count]
     times = np.array(part["time_us"], np.int64)
     values = np.array(part["value"], np.float64)
@@ -86,25 +82,21 @@ class Bills(NamedTuple):
     carbon_g: Floats | None
 
 
-def bills_of(state: State, first: int, energy_j: Floats) -> Bills:
-    """Return the bills of accounts, nodes or jobs.
-
-    Args:
-        first: row of the first account in `state.bills`.
-        energy_j: what each of them drew.
-    """
+def bills_of(state: State, accounts: Records) -> Bills:
+    """Return the bills of nodes or of jobs."""
+    clock = state.clock[0]
     return Bills(
-        _amounts(state, PRICE, "money", first, energy_j),
-        _amounts(state, CARBON, "carbon_g", first, energy_j),
+        _amounts(state, clock.price, accounts, "money"),
+        _amounts(state, clock.carbon, accounts, "carbon_g"),
     )
 
 
-def _amounts(state: State, row: int, name: str, first: int, energy_j: Floats) -> Floats | None:
-    if not state.signals[row].given:
+def _amounts(state: State, signal: Any, accounts: Records, name: str) -> Floats | None:
+    if not signal.given:
         return None
-    if len(state.bills):
-        return np.array(state.bills[name][first : first + len(energy_j)], np.float64)
-    return np.asarray(energy_j / J_PER_KWH * state.signals[row].value, np.float64)
+    if len(state.steps):
+        return np.array(accounts[name], np.float64)
+    return np.asarray(accounts["energy_j"] / J_PER_KWH * signal.value, np.float64)
 
 
 def totals_of(
@@ -116,8 +108,24 @@ def totals_of(
         energy_j: what all nodes drew.
         money, carbon_g: the sums of their bills, where a signal varies.
     """
-    price, carbon = state.signals[PRICE], state.signals[CARBON]
-    if not len(state.bills):
+    price, carbon = state.clock[0].price, state.clock[0].carbon
+    if not len(state.steps):
         kwh = energy_j / J_PER_KWH
         money, carbon_g = kwh * float(price.value), kwh * float(carbon.value)
     return money if price.given else None, carbon_g if carbon.given else None
+
+
+GROWN = {"nodes": r.NODE, "runs": r.RUN, "clock": r.CLOCK}
+"""Records that have more fields than in dumps from before there were signals."""
+
+
+def upgraded(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays of a dump with what dumps from before there were signals lack."""
+    arrays = {"steps": records(0, r.STEP), **arrays}
+    for name, dtype in GROWN.items():
+        old = arrays[name]
+        if old.dtype.names != dtype.names:
+            arrays[name] = records(len(old), dtype)
+            for field in old.dtype.names or ():
+                arrays[name][field] = old[field]
+    return arrays

@@ -7,7 +7,7 @@ from typing import Any
 from flyball.core.codes import Status
 from flyball.physics.compile import entry, kernel
 from flyball.physics.energy import busy_at, energy_at, touch
-from flyball.physics.signals import CARBON, PRICE, node_bill
+from flyball.physics.signals import node_bill
 from flyball.schedule.order import progress
 
 RUNNING, DONE = int(Status.RUNNING), int(Status.DONE)
@@ -26,10 +26,10 @@ def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
         sleep_w = state.pools[node.pool].sleep_w
         energy_j += energy_at(node, sleep_w, now)
         busy_us += busy_at(node, now)
-        if len(state.bills) > 0:
-            bill, steps = state.bills[node_id], state.steps
-            money += bill.money + node_bill(state.signals[PRICE], steps, node, sleep_w, now)
-            carbon_g += bill.carbon_g + node_bill(state.signals[CARBON], steps, node, sleep_w, now)
+        if len(state.steps) > 0:
+            clock, steps = state.clock[0], state.steps
+            money += node.money + node_bill(clock.price, steps, node, sleep_w, now)
+            carbon_g += node.carbon_g + node_bill(clock.carbon, steps, node, sleep_w, now)
     work_us = 0.0
     for job_id in range(state.clock[0].next_job):
         job, run_ = state.jobs[job_id], state.runs[job_id]

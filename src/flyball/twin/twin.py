@@ -42,9 +42,9 @@ from flyball.twin.plans import BadPlan, as_plan, broken_action
 from flyball.twin.refit import ended_in_order, refit
 from flyball.twin.signal_tables import (
     bills_of,
-    signal_tables,
     signals_of,
     totals_of,
+    upgraded,
     without_future,
 )
 from flyball.twin.tuning import Tuning, learn_speeds
@@ -318,9 +318,8 @@ class Twin:
         try:
             with np.load(path, allow_pickle=False) as file:
                 meta = json.loads(str(file["_meta"]))
-                arrays: dict[str, Any] = dict(signal_tables(None, None, None, 0, 0))
-                needed = [name for name in State._fields[:-1] if name in file or name not in arrays]
-                arrays |= {name: file[name] for name in needed}  # older dumps have no signals
+                stored = [name for name in State._fields[:-1] if name in file or name != "steps"]
+                arrays = upgraded({name: file[name] for name in stored})
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise BadInput(f"{path} is not a dump of a twin: {error}") from None
         if meta["format"] != DUMP_FORMAT:
@@ -343,8 +342,7 @@ class Twin:
         jobs, runs, nodes = state.jobs, state.runs, state.nodes
         totals.settle(state, self._packed, self.now_us)
         packed = state.rates.packed.reshape(-1, len(state.pools))[jobs.profile]
-        node_bills = bills_of(state, 0, nodes.energy_j)
-        job_bills = bills_of(state, len(nodes), runs.energy_j)
+        node_bills, job_bills = bills_of(state, nodes), bills_of(state, runs)
         event_counts = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
         return Results(
             **{name: jobs[name].astype(np.int64) for name in ("submit_us", "devices", "milli")},
