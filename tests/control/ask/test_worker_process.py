@@ -209,8 +209,10 @@ def test_what_was_said_stays_when_nonsense_follows(tmp_path: Path) -> None:
     assert beside.forecasts()["loads"] == [{"series": "pending", "mean": [1.0]}]
     assert beside.forecasts()["predictions"]["time"] == 5.0
     keeper = rig.plane.worker_process(WORKER_COMMAND)
-    beside.receive({"loads": [{"series": "running", "mean": [2.0]}]})
-    assert rig.plane.decider.forecasts == {"running": {"series": "running", "mean": [2.0]}}
+    load = {"levels": [0.5], "quantiles": [[2.0]], "mean": [2.0], "step_s": 60.0}
+    beside.receive({"outlook": {"load": load}})
+    outlook = rig.plane.decider.outlook
+    assert outlook.load is not None and outlook.load.at(0.5, 60.0) == 2.0
     assert beside.forecasts()["predictions"]["worker"] == keeper.state()
 
 

@@ -135,7 +135,8 @@ def replay(
     whole_number(workers, "--workers", 0, 1024)
     tuning_options = tuning.TuningOptions(
         *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
-        *(share_limit, speed_error, without, pareto, pareto_points, adjustments, forecast),
+        *(share_limit, speed_error, without, pareto, pareto_points, adjustments),
+        forecast=forecast,
     )
     tuning_options.check()
     from flyball.app import policy_settings
