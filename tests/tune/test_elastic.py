@@ -126,7 +126,7 @@ def test_long_jobs_get_more_where_devices_are_short() -> None:
 
 
 def test_jobs_do_not_grow_into_load_that_is_coming() -> None:
-    tuned_twin = twin(jobs([1, 1], model=0), until_s=0.0)
+    tuned_twin = tuned(jobs([1, 1], model=0), until_s=59.0)
     sizes = []
     for more in (0.0, 1000.0):
         load = Forecast((0.5, 0.9), np.full((2, 60), 2.0 + more), np.full(60, 2.0), 60.0)

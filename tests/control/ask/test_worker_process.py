@@ -18,7 +18,6 @@ from tests.until import until
 from flyball.app import WORKER_COMMAND
 from flyball.control.ask import worker_process
 from flyball.control.ask.worker_process import WorkerProcess
-from flyball.core.forecast import Forecast, Outlook, outlook_as_json
 from flyball.learn import fit_process
 from flyball.learn.fit_process import FitProcess
 from flyball.predict.runtime.features import NAMES
@@ -210,9 +209,10 @@ def test_what_was_said_stays_when_nonsense_follows(tmp_path: Path) -> None:
     assert beside.forecasts()["loads"] == [{"series": "pending", "mean": [1.0]}]
     assert beside.forecasts()["predictions"]["time"] == 5.0
     keeper = rig.plane.worker_process(WORKER_COMMAND)
-    load = Forecast((0.5,), np.array([[2.0]]), np.array([2.0]), 60.0)
-    beside.receive({"outlook": outlook_as_json(Outlook(load=load))})
-    assert outlook_as_json(rig.plane.decider.outlook) == outlook_as_json(Outlook(load=load))
+    load = {"levels": [0.5], "quantiles": [[2.0]], "mean": [2.0], "step_s": 60.0}
+    beside.receive({"outlook": {"load": load}})
+    outlook = rig.plane.decider.outlook
+    assert outlook.load is not None and outlook.load.at(0.5, 60.0) == 2.0
     assert beside.forecasts()["predictions"]["worker"] == keeper.state()
 
 

@@ -18,10 +18,10 @@ from flyball.twin.load_forecast import LoadForecast
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster of six nodes for half a day."""
-    nodes = Cluster("six nodes", (NodeGroup("n", 6, "V100", 8),))
+    """A cluster of 16 nodes for some hours."""
+    nodes = Cluster("16 nodes", (NodeGroup("n", 16, "V100", 8),))
     monkeypatch.setattr(daily_load, "CLUSTER", nodes)
-    monkeypatch.setattr(daily_load, "DAYS", 0.4)
+    monkeypatch.setattr(daily_load, "DAYS", 0.2)
     monkeypatch.setattr(daily_load, "LONGEST_S", 3600.0)
     daily_load._days.cache_clear()
 

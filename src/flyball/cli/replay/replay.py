@@ -141,7 +141,7 @@ def replay(
     tuning_options = TuningOptions(
         *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
         *(share_limit, speed_error, without, pareto, pareto_points, adjustments is not None),
-        forecast,
+        forecast=forecast,
     )
     options = ReplayOptions(
         Reading(trace_format, load, limit_jobs, estimates, recorded_on or "", static_batch),
