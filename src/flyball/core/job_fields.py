@@ -183,6 +183,12 @@ class JobFields:
         "--deadline", unit="seconds since 1970", notation="moment", optional=True,
         help="Time by which it must have ended, written as in --begin.",
     )  # fmt: skip
+    deferrable_until: float = stated(
+        0.0, MOMENT, "May be delayed until then for price or carbon; 0 = start as soon as it can.",
+        "--deferrable-until", unit="seconds since 1970", notation="moment", optional=True,
+        help="It may be delayed until then for price or carbon; written as in --begin.",
+        otherwise="no policy delays jobs for price or carbon yet",
+    )  # fmt: skip
 
     # How it runs and ends -------------------------------------------------------------
     requeue: bool = stated(

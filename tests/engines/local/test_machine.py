@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 from tests.until import WAIT_S
 
+from flyball.core.clock import LiveClock
 from flyball.core.jobs import JobSpec, Row
 from flyball.core.live import Launch, LiveNode
 from flyball.engines.local import cgroup, claim
+from flyball.engines.local.engine import LocalEngine
 from flyball.engines.local.machine import cores_per_device, describe, memory_mib
 from flyball.engines.local.request import KEPT_LOGS, cores_of, request_line
 
@@ -204,3 +206,10 @@ def test_the_spawner_loads_nothing_of_flyball() -> None:
     assert "local.supervisor" in loaded
     heavy = {"flyball", "typing", "dataclasses", "inspect", "logging", "subprocess", "asyncio"}
     assert heavy.isdisjoint(loaded)
+
+
+def test_features_are_the_nodes(tmp_path: Path) -> None:
+    node = LiveNode("here", "CPU1", 2, 2, 4096, features=("gold",))
+    engine = LocalEngine(tmp_path, LiveClock(), node, features=("nvme",))
+    assert [node.features for node in engine.nodes()] == [("gold", "nvme")]
+    engine.close()
