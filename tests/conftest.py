@@ -9,9 +9,12 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import Phase, settings
 from tests.processes import SESSION, Processes, describe
+from tests.until import WAIT_S
 
 # Tests draw nothing on a screen, whatever the machine.
 os.environ.setdefault("MPLBACKEND", "agg")
+# A request may wait for the kernels to be compiled, on a busy machine.
+os.environ.setdefault("FLYBALL_TIMEOUT_S", str(WAIT_S))
 
 # A busy machine is no fault of the code. Cutting a failure down may take many minutes where each
 # case is a simulation, so it is done only when asked for: FLYBALL_SHRINK=1.

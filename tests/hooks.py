@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-WAIT_S = 400.0
-"""Long only where the kernels are compiled first, on a machine that does other things as well."""
+from tests.until import WAIT_S
 
 
 class Posted(NamedTuple):

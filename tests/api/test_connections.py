@@ -17,7 +17,7 @@ import httpx
 import pytest
 from tests.api.test_serve import certificate
 from tests.api.world import World, calling
-from tests.until import until
+from tests.until import WAIT_S, until
 
 from flyball.api.bounded_http import MOST_PIPELINED
 from flyball.api.connections import connection_limit
@@ -30,7 +30,6 @@ WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 DESCRIPTORS = 256
 HANGING = 600
 """More than twice as many as the process may open files."""
-WAIT_S = 120.0
 
 
 def connect(port: int, data: bytes = b"") -> socket.socket:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from tests.api.test_jobs import JOBS, refused
 from tests.api.world import SLEEP, World, calling
+from tests.until import WAIT_S
 
 from flyball.api.logs import LogFollower, LogReader
 from flyball.core.errors import Unavailable
@@ -109,7 +110,7 @@ def test_following_until_the_end(running: World) -> None:
         thread.start()
         running.log(1, b"\nfive\n")
         running.step(10)
-        thread.join(20)
+        thread.join(WAIT_S)
         assert text_of(received) in (b"four\nfive\n", b"five\n")  # whichever came first
         assert received[-1].event == "end"
         assert json.loads(received[-1].data)["state"] == "COMPLETED"
@@ -133,7 +134,7 @@ def test_following_from_before_the_start_through_a_second_attempt(world: World) 
         assert world.plane.ask.job(1).attempt == 2
         world.log(1, b"second\n", 2)
         world.step(10)
-        thread.join(20)
+        thread.join(WAIT_S)
     assert text_of(received).endswith(b"second\n")
     assert [json.loads(frame.data).get("attempt") for frame in received][-2] == 2
     assert received[-1].event == "end"

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from tests.api.test_jobs import JOBS, refused
 from tests.api.world import SLEEP, World, calling
-from tests.until import until
+from tests.until import WAIT_S, until
 
 from flyball.api.guard import Guard
 from flyball.api.metrics_text import Counts
@@ -232,7 +232,7 @@ def test_no_secret_in_the_logs(
 
 def test_many_submits_wait_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty connections get as far as the journal at the same time."""
-    together = threading.Barrier(40, timeout=60)
+    together = threading.Barrier(40, timeout=WAIT_S)
     submit = world.plane.submit
 
     def slow(*args: Any) -> list[int]:

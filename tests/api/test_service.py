@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.api.test_jobs import JOBS, refused
 from tests.api.test_logs import follow
 from tests.api.world import SLEEP, World, calling
-from tests.until import until
+from tests.until import WAIT_S, until
 
 from flyball.sdk.streams import Frame, frames
 
@@ -56,7 +56,7 @@ def test_events_as_they_happen(world: World) -> None:
         client.post(JOBS, json=SLEEP)  # without `after`, a stream begins with what is new
         world.step()
         client.post(JOBS, json=SLEEP)
-        thread.join(20)
+        thread.join(WAIT_S)
         assert [json.loads(event.data)["job"] for event in received] == [2, 3]
         assert [event.event for event in received] == ["submitted"] * 2
         assert int(received[0].id) > newest
@@ -88,7 +88,7 @@ def test_who_waits_for_something_rare_hears_that_we_live(world: World) -> None:
                 second = next(frame for frame in received if frame.data or frame.id != first.id)
         finally:
             over.set()
-            thread.join(20)
+            thread.join(WAIT_S)
         assert (first.data, second.data) == ("", "")
         assert 0 < int(first.id) < int(second.id)
 

@@ -100,12 +100,12 @@ def test_keys_of_rows_stay() -> None:
     usual = {"cpu_percent_of_core": 2.0, "pss_mb": 50.0, "mb_per_hour_total": 5.0}
     usual["mb_per_hour"] = dict.fromkeys(cost.FAMILY_BARS_MB, 1.0)  # type: ignore[assignment]
     figures = {"modes": {"default": usual}, "agreement": dict.fromkeys(AGREE, 0.5)}
-    rows = cost._bars(figures)
+    rows = cost.bar_rows(figures)
     assert rows[0] == {
         "name": "CPU at default rates, % of one core", "value": 2.0, "bar": 1.5, "holds": False,
     }  # fmt: skip
     assert all(list(row) == ["name", "value", "bar", "holds"] for row in rows)
-    row = starts._bar("p90 kept %", 90.0, starts.P90_BAR, None)
+    row = starts.bar_row("p90 kept %", 90.0, starts.P90_BAR, None)
     assert row == {
         "name": "p90 kept %", "value": 90.0, "bar": [80.0, 97.0], "holds": True, "baseline": None,
     }  # fmt: skip
@@ -119,7 +119,7 @@ def test_keys_of_rows_stay() -> None:
     row = table("x", Tally([StartForecast(Edges(1.0, 2.0), Edges(1.0, 2.0), 1.5)], 0))[0]
     assert list(row) == ["target", "horizon", "metric", "value", "bar", "holds", "baseline", "n"]
     assert row["bar"] == [45.0, 55.0]
-    row = speed._row("x", "round_ms", 2.0, [1.0, 3.0], 100.0)
+    row = speed.speed_row("x", "round_ms", 2.0, [1.0, 3.0], 100.0)
     assert row == {
         "case": "1,000 nodes, x", "load": None, "baseline": None, "metric": "round_ms",
         "value": 2.0, "low": 1.0, "high": 3.0, "bar": 100.0,

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.cli.main import run
 
@@ -172,7 +173,7 @@ def test_a_broken_pipe_is_silent(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "flyball", *arguments]
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=WAIT_S)
     os.close(writer)
     assert done.stderr == ""
     assert done.returncode == 141
@@ -200,7 +201,7 @@ def test_control_c_says_nothing(tmp_path: Path) -> None:
         writer = _opened_by_a_reader(path)
         time.sleep(0.2)  # it is about to read
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=WAIT_S)
     finally:
         process.kill()
     os.close(writer)

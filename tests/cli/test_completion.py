@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import WAIT_S
 from typer.main import get_group
 
 from flyball.cli.completion import SCRIPTS, candidates
 from flyball.cli.main import COMPLETE, app, run
 
 FLYBALL = Path(sys.executable).parent
-WAIT_S = 120
 BASH_TYPES = """
 source <(flyball completion bash)
 COMP_WORDS=("$@")

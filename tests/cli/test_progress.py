@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.cli import progress as module
 from flyball.cli.main import run
@@ -40,13 +41,13 @@ def test_lines_come_while_a_single_piece_takes_long(
 
     monkeypatch.setattr("typer.echo", echo)
     with progress("replaying", 4) as advance:
-        assert spoke.wait(60), "before anything is done"
+        assert spoke.wait(WAIT_S), "before anything is done"
         assert "0 of 4 done" in said[0]
         spoke.clear()
         advance("easy")
         while "1 of 4 done (easy)" not in said[-1]:
             spoke.clear()
-            assert spoke.wait(60)
+            assert spoke.wait(WAIT_S)
     assert "left" in said[-1]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.core.clock import LiveClock
 from flyball.core.jobs import JobSpec, Row
@@ -22,7 +23,6 @@ from flyball.engines.local.engine import LocalEngine
 from flyball.twin.engine import VirtualEngine
 
 NODE = LiveNode("here", "CPU1", 2, 2, 4096)
-WAIT_S = 20.0
 SHORT, LONG = 0.01, 60.0
 
 

@@ -91,7 +91,7 @@ def checkpoints(here: Stage, job: int) -> list[int]:
 def test_a_control_plane_that_comes_back_keeps_sizes_and_caps(tmp_path: Path) -> None:
     """The supervisor keeps running, and the new control plane repeats sizes and caps to it."""
     with live_runs.stage() as here:
-        job = here.submit(("sleep", "60"), cpus=2, least=1, most=2)
+        job = here.submit(("sleep", "3600"), cpus=2, least=1, most=2)
         here.until(lambda: here.job(job).started_us, "its start")
         here.plane.resize(job, 1)
         here.plane.cap(job, 0.5)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.until import until
+from tests.until import WAIT_S, until
 
 from flyball.core.clock import RealClock
 from flyball.core.jobs import JobSpec, Row
@@ -20,8 +20,7 @@ from flyball.engines.local.claim import Claim
 from flyball.engines.local.engine import LocalEngine
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
-WAIT_S = 60.0
-SLEEP = ("sleep", "60")
+SLEEP = ("sleep", "3600")
 
 
 class Rig:

@@ -28,6 +28,7 @@ from tests.control.journal.cases import (
     life,
     submitted,
 )
+from tests.until import WAIT_S
 
 from flyball.control.journal import sqlite
 from flyball.control.journal.history import History
@@ -50,7 +51,7 @@ def check_intact(history: History) -> list[tuple[int, Event]]:
 def kept(tmp_path: Path) -> Iterator[Kept]:
     opened = Kept(tmp_path / "journal.db", inline=False)
     for events in islice(life(3), 20):
-        opened.journal.append(events).wait(30)
+        opened.journal.append(events).wait(WAIT_S)
     yield opened
     opened.journal.close()
 
@@ -72,13 +73,13 @@ def test_a_full_disk(kept: Kept) -> None:
     events = [submitted(job) for job in range(10_000, 10_200)]
     for _ in range(2):
         with pytest.raises(JournalUnavailable, match=r"is full.*; free space where") as full:
-            journal.append(events, "k", 1).wait(30)
+            journal.append(events, "k", 1).wait(WAIT_S)
         assert full.value.exit_code == 75
     assert (journal.last().seq, journal.answer("k")) == (before, None)
     assert kept.live_state.jobs == states
     limit["pages"] = 2**30
     _renew(journal)
-    assert journal.append(events, "k", 1).wait(30) == before + 200
+    assert journal.append(events, "k", 1).wait(WAIT_S) == before + 200
     assert len(check_intact(journal)) == before + 200
 
 
@@ -103,9 +104,9 @@ def test_a_disk_that_fails_at_the_commit(kept: Kept) -> None:
     count = len(kept.told)
     for _ in range(3):
         with pytest.raises(JournalUnavailable, match=r"disk I/O error\); check the disk"):
-            journal.append([submitted(20_000)]).wait(30)
+            journal.append([submitted(20_000)]).wait(WAIT_S)
     assert len(kept.told) == count
-    assert journal.append([submitted(20_000)]).wait(30) == before + 1
+    assert journal.append([submitted(20_000)]).wait(WAIT_S) == before + 1
     check_intact(journal)
 
 
@@ -114,17 +115,17 @@ def test_every_ticket_of_a_failed_commit_fails(kept: Kept) -> None:
 
     def fail(connection: Connection) -> None:
         entered.set()
-        assert opened.wait(30)
+        assert opened.wait(WAIT_S)
         raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
 
     hook.listen(kept.journal._writer, "commit", fail)
     tickets = [kept.journal.append([submitted(20_000)])]
-    assert entered.wait(30)
+    assert entered.wait(WAIT_S)
     tickets += [kept.journal.append([submitted(20_000 + at)]) for at in range(1, 20)]
     opened.set()
     for ticket in tickets:
         with pytest.raises(JournalUnavailable):
-            ticket.wait(30)
+            ticket.wait(WAIT_S)
     assert not [job for job in kept.live_state.jobs if job >= 20_000]
     check_intact(kept.journal)
 
@@ -215,7 +216,7 @@ def write_until_killed(path: Path, seed: int) -> None:
         for number, events in zip(count(), lives):
             name = f"{seed}.{worker}.{number}"
             mark = Audited(events[-1].time_us, name, str(len(events)))
-            seq = kept.journal.append([*events, mark], name, number).wait(60)
+            seq = kept.journal.append([*events, mark], name, number).wait(WAIT_S)
             os.write(1, f"{name} {seq}\n".encode())
 
     threads = [threading.Thread(target=work, args=(worker,)) for worker in range(WRITERS)]
@@ -294,7 +295,7 @@ def test_kill_9_at_any_point(tmp_path: Path, kills: int) -> None:
 def test_a_file_size_limit_of_the_system(tmp_path: Path) -> None:
     """The operating system itself refuses to write; afterwards there is room again."""
     writer = process("room", tmp_path / "journal.db")
-    output, _ = writer.communicate(timeout=60)
+    output, _ = writer.communicate(timeout=WAIT_S)
     refused, no_copy, number = output.splitlines()
     assert "journal.db cannot be used (" in refused
     assert "copy.db cannot be written (" in no_copy

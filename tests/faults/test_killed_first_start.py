@@ -10,9 +10,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.until import WAIT_S
 
 KILLED_UP = Path(__file__).with_name("killed_up.py")
-WAIT_S = 240.0
 
 
 def up_arguments(state: Path) -> list[str]:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engines.rig import SLEEP, WAIT_S, Rig, gone
-from tests.until import until
+from tests.engines.rig import SLEEP, Rig, gone
+from tests.until import WAIT_S, until
 
 from flyball.core.live import Report
 from flyball.engines.local import attempts, claim, proc
@@ -106,7 +106,7 @@ def test_a_record_outweighs_a_death(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["start", "boot"])
 def test_another_process_with_the_same_pid_is_not_it(rig: Rig, field: str) -> None:
     """A reused pid, or a machine that was rebooted."""
-    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    other = subprocess.Popen(["sleep", "3600"], start_new_session=True)
     stat = proc.stat(other.pid)
     assert stat is not None
     head: dict[str, int | str] = {
@@ -131,7 +131,7 @@ def test_a_blank_claim_is_lost_unless_a_process_holds_it(rig: Rig) -> None:
     path = rig.state / "engine" / "1.1"
     holder = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", f"f = open({str(path)!r}, 'w'); print(1, flush=True)\n"
-         "import time; time.sleep(60)"], stdout=subprocess.PIPE,
+         "import time; time.sleep(3600)"], stdout=subprocess.PIPE,
     )  # fmt: skip
     assert holder.stdout is not None
     holder.stdout.readline()
@@ -230,7 +230,7 @@ PLANE = """
 
     engine = LocalEngine(Path(sys.argv[1]), RealClock())
     for job in range(1, 6):
-        argv = ("sh", "-c", "echo x >> $FLYBALL_STATE/runs.$FLYBALL_JOB_ID; exec sleep 60")
+        argv = ("sh", "-c", "echo x >> $FLYBALL_STATE/runs.$FLYBALL_JOB_ID; exec sleep 3600")
         assert engine.apply(Launch(job, 1, JobSpec(argv), ())).accepted
     print("sent", flush=True)
     sys.stdin.read()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.engines.local.test_run import SAY_SIGNALS
 from tests.engines.rig import Rig
-from tests.until import until
+from tests.until import WAIT_S, until
 
 from flyball.core.jobs import JobSpec
 from flyball.core.live import Launch, LiveNode
@@ -158,10 +158,10 @@ def test_a_full_disk_at_the_end(small_disk: Path) -> None:
 def test_a_failed_write_of_the_start_ends_no_job(tmp_path: Path) -> None:
     """Only the claim does not show yet that it runs."""
     fault = "fails(claim, 'write_head', 2)"
-    process = supervised(tmp_path, "sleep", "60", fault=fault)
+    process = supervised(tmp_path, "sleep", "3600", fault=fault)
     until(lambda: started(tmp_path))
     os.kill(process.pid, signal.SIGUSR2)
-    process.communicate(timeout=60)
+    process.communicate(timeout=WAIT_S)
     assert end_of(tmp_path)["why"] == "stopped"
 
 
@@ -169,7 +169,7 @@ def test_a_failed_write_of_the_end_is_retried(tmp_path: Path) -> None:
     """Writes fail, then syncs: the end is recorded all the same."""
     fault = "fails(claim.os, 'pwrite', 3); fails(claim.os, 'fdatasync', 9)"
     process = supervised(tmp_path, "sh", "-c", "exit 6", fault=fault)
-    process.communicate(timeout=60)
+    process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
     assert (end_of(tmp_path)["exit_code"], end_of(tmp_path)["why"]) == (6, "exit")
 
@@ -182,7 +182,7 @@ def test_an_attempt_that_cannot_run_now_is_returned(tmp_path: Path, fault: str) 
     messages = []
     for number, injected in enumerate(("", fault), 1):
         process = supervised(tmp_path, "true", fault=injected, number=number)
-        messages.append(process.communicate(timeout=60)[0].splitlines())
+        messages.append(process.communicate(timeout=WAIT_S)[0].splitlines())
     assert messages[1][0] == "No space left on device"
     assert claimed(tmp_path, 2) is None
     after, left = (int(lines[-1].split()[-1]) for lines in messages)
@@ -207,20 +207,20 @@ def test_a_job_killed_by_a_shutdown_has_not_failed(tmp_path: Path, first: str) -
     for number in range(1, 9):
         # However late a busy machine tells the second process, it is told in time.
         patient = "supervisor.TOLD_LATE_S = 600.0"
-        process = supervised(tmp_path, "sleep", "60", fault=patient, number=number)
+        process = supervised(tmp_path, "sleep", "3600", fault=patient, number=number)
         record = until(partial(started, tmp_path, number))
         both = [process.pid, record.child]
         for pid in both if first == "supervisor" else reversed(both):
             send(pid, signal.SIGTERM)  # the first may have ended the second by now
-        process.communicate(timeout=60)
+        process.communicate(timeout=WAIT_S)
         over = claimed(tmp_path, number)
         assert over is not None
         assert over.exit is None
 
 
 def test_a_job_killed_by_its_owner_has_ended(tmp_path: Path) -> None:
-    process = supervised(tmp_path, "sleep", "60")
+    process = supervised(tmp_path, "sleep", "3600")
     record = until(lambda: started(tmp_path))
     os.kill(record.child, signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=WAIT_S)
     assert (end_of(tmp_path)["signal"], end_of(tmp_path)["why"]) == (signal.SIGTERM, "exit")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.until import until
+from tests.until import WAIT_S, until
 
 from flyball.bench.monitor.cost import write_claim
 from flyball.core.errors import BadInput
@@ -27,7 +27,6 @@ from flyball.monitor.keep import Keep
 from flyball.monitor.reader import Telemetry
 
 AGENT = (sys.executable, "-m", "flyball.monitor.agent")
-WAIT_S = 120.0
 
 
 @pytest.fixture

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from tests.api.world import SLEEP, World, stepping
+from tests.until import WAIT_S
 
 import flyball
 from flyball.sdk.client import ApiError, Client, NoControlPlane
+from flyball.sdk.transport import TIMEOUT_S, stated_timeout_s
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def test_a_job_from_submission_to_end(world: World, client: Client) -> None:
     with pytest.raises(TimeoutError, match="RUNNING"):
         client.wait(job, timeout=0.03)
     with stepping(world):
-        assert client.wait(job, timeout=20)["state"] == "COMPLETED"
+        assert client.wait(job, timeout=WAIT_S)["state"] == "COMPLETED"
     assert b"".join(client.logs(job)) == b"hello\n\xff"
     assert b"".join(client.logs(job, tail=1)) == b"\xff"
     assert b"".join(client.logs(job, follow=True)) == b"hello\n\xff"
@@ -212,7 +214,7 @@ def test_following_goes_on_after_the_server_did(world: World) -> None:
         time.sleep(0.5)  # the stream has ended once and was opened again
         world.log(1, b"two\n")
         world.step(10)
-        thread.join(20)
+        thread.join(WAIT_S)
         client.close()
     assert b"".join(heard) == b"one\ntwo\n"
 
@@ -221,3 +223,18 @@ def _spec() -> Any:
     from flyball.core.jobs import JobSpec
 
     return JobSpec(("sleep", "5"), estimate_s=5.0)
+
+
+def test_a_timeout_comes_from_the_caller_else_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address, token = "http://127.0.0.1:9", "x" * 40
+    monkeypatch.setenv("FLYBALL_TIMEOUT_S", "120")
+    assert stated_timeout_s() == 120.0
+    monkeypatch.delenv("FLYBALL_TIMEOUT_S")
+    assert stated_timeout_s() == TIMEOUT_S
+    for text in ("soon", "0", "-1", "inf", "nan"):
+        monkeypatch.setenv("FLYBALL_TIMEOUT_S", text)
+        with pytest.raises(ApiError, match=r"FLYBALL_TIMEOUT_S is .* not a number of seconds"):
+            Client(url=address, token=token)
+        Client(url=address, token=token, timeout_s=5.0).close()

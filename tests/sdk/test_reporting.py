@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.monitor.collectors.application import bound, parsed
 from flyball.sdk import reporting
@@ -104,7 +105,7 @@ def test_it_never_raises_and_never_waits(state: Path, monkeypatch: pytest.Monkey
     with bound(state / "telemetry" / "report.sock"):
         thread = threading.Thread(target=many, daemon=True)
         thread.start()
-        thread.join(60)
+        thread.join(WAIT_S)
         assert not thread.is_alive(), "nobody reads, the socket is full, and it waits"
     monkeypatch.setenv("FLYBALL_JOB_ID", "x")
     reporting.report(step=1)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.api.world import World
+from tests.until import WAIT_S
 
 import flyball
 from flyball.cli.main import run
@@ -18,8 +19,6 @@ from flyball.sdk.client import ApiError, Client
 from flyball.sdk.submitter import user_name
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "client.md"
-WAIT_S = 240.0
-"""The kernels may have to be compiled first, on a busy machine."""
 
 
 @pytest.fixture

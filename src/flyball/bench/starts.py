@@ -137,11 +137,11 @@ def figures(outcomes: Sequence[StartOutcome]) -> dict[str, Any]:
         raise Unavailable("no job had to wait", "use a larger --scale")
     table = np.array([outcome[2:] for outcome in outcomes], float)
     p50_s, p90_s, reserved_s, wait_s = table.T
-    bars = [_bar("p90 kept %", 100.0 * float(np.mean(wait_s <= p90_s)), P90_BAR, None)]
+    bars = [bar_row("p90 kept %", 100.0 * float(np.mean(wait_s <= p90_s)), P90_BAR, None)]
     for level, forecast_s in zip(LEVELS, (p50_s, p90_s), strict=True):
         ours, plain = pinball(forecast_s, wait_s, level), pinball(reserved_s, wait_s, level)
         name = f"pinball loss at {round(100 * level)} %, s"
-        bars.append(_bar(name, ours, (0.0, plain), plain))
+        bars.append(bar_row(name, ours, (0.0, plain), plain))
     kept = 100.0 * float(np.mean(wait_s <= p50_s))
     plain = 100.0 * float(np.mean(wait_s <= reserved_s))
     return {
@@ -160,7 +160,7 @@ def pinball(forecast_s: Floats, wait_s: Floats, level: float) -> float:
     return float(np.mean(np.maximum(level * late_s, (level - 1.0) * late_s)))
 
 
-def _bar(
+def bar_row(
     name: str, value: float, bounds: tuple[float, float], baseline: float | None
 ) -> dict[str, Any]:
     figure = Figure(name, value, bar=Bar(*bounds))

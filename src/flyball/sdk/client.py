@@ -43,7 +43,7 @@ class Client:
         url, token: of a control plane other than that of the folder. The token may also come from
             the folder.
         ca: a file of certificates to trust, for `https`.
-        timeout_s: of one request.
+        timeout_s: of one request; default: `FLYBALL_TIMEOUT_S`, else 60.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Client:
         url: str | None = None,
         token: str | None = None,
         ca: str | None = None,
-        timeout_s: float = 60.0,
+        timeout_s: float | None = None,
     ) -> None:
         self._transport = Transport(state, url, token, ca, timeout_s)
 

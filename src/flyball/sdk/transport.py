@@ -8,6 +8,7 @@ never makes a job run twice.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,8 @@ PAUSES_S = (0.1, 0.3, 1.0)
 """Pause before each retry of a request that got no answer."""
 STREAM_SILENCE_S = 60.0
 """Read timeout of a stream; the server sends at least a comment every 15 s."""
+TIMEOUT_S = 60.0
+"""Timeout of a request, unless the caller or `FLYBALL_TIMEOUT_S` states another."""
 
 Json = dict[str, Any]
 
@@ -38,11 +41,11 @@ class Transport:
         url: str | None,
         token: str | None,
         ca: str | None,
-        timeout_s: float,
+        timeout_s: float | None,
     ) -> None:
         self._state = state_folder(state)
         self._url, self._token, self._ca = url, token, ca
-        self._timeout_s = timeout_s
+        self._timeout_s = stated_timeout_s() if timeout_s is None else timeout_s
         self._endpoint = self._find()
         self._http = self._connected()
 
@@ -206,12 +209,31 @@ class Transport:
     def _unreachable(self, error: Exception) -> ApiError:
         if isinstance(error, httpx.TimeoutException):
             return ApiError(
-                0, f"no answer from {self._endpoint.url} within {self._timeout_s:g} s", "try again"
+                0,
+                f"no answer from {self._endpoint.url} within {self._timeout_s:g} s",
+                "try again, or set FLYBALL_TIMEOUT_S to wait longer",
             )
         if isinstance(error, ApiError):
             return error
         ca = self._ca or self._endpoint.ca
         return certificate_problem(error, self._endpoint.url, ca) or NoControlPlane()
+
+
+def stated_timeout_s() -> float:
+    """Return the timeout that `FLYBALL_TIMEOUT_S` states, else the default.
+
+    Raises:
+        ApiError: it is not a positive number.
+    """
+    text = os.environ.get("FLYBALL_TIMEOUT_S", "")
+    try:
+        seconds = float(text) if text else TIMEOUT_S
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < math.inf:
+        message = f"FLYBALL_TIMEOUT_S is {text!r}, not a number of seconds above 0"
+        raise ApiError(400, message, "e.g. FLYBALL_TIMEOUT_S=120")
+    return seconds
 
 
 def _checked(answer: httpx.Response, good: tuple[int, ...] = (200, 201, 204)) -> Json:

@@ -69,7 +69,7 @@ def test_submits_are_accepted_over_many_connections(
     monkeypatch.setattr(rates, "JOB", {"argv": ["true"], "cwd": "/"})
     with up.client() as client:
         before = sum(1 for _ in client.jobs())
-        took_s = rates._one_by_one(up, 2)
+        took_s = rates.submit_one_by_one(up, 2)
         assert len(took_s) == 2 * rates.CONNECTIONS
         assert all(seconds > 0 for seconds in took_s)
         assert sum(1 for _ in client.jobs()) == before + len(took_s)
@@ -77,7 +77,7 @@ def test_submits_are_accepted_over_many_connections(
 
 
 def test_short_jobs_all_end(up: Up) -> None:
-    assert jobs._run_all(up, 20) > 0
+    assert jobs.run_all(up, 20) > 0
     with History(up.state / JOURNAL) as history:
         assert set(history.counts()) == {JobState.COMPLETED}
 
@@ -92,7 +92,7 @@ def _stops(process: psutil.Process) -> bool:
 
 
 def test_pausing_stops_flyball_and_named_processes(up: Up) -> None:
-    with subprocess.Popen(["sleep", "60"]) as other:
+    with subprocess.Popen(["sleep", "3600"]) as other:
         with up.paused(other.pid):
             assert _stops(psutil.Process(up.process.pid))
             assert _stops(psutil.Process(other.pid))
@@ -103,15 +103,15 @@ def test_pausing_stops_flyball_and_named_processes(up: Up) -> None:
 def test_a_job_and_its_twins_take_turns(up: Up) -> None:
     workers = {name: Worker(up.state / f"words.{name}") for name in speed.NAMES}
     job = workers[speed.JOB]
-    with speed._as_job(up, job):
+    with speed.running_as_job(up, job):
         cores = os.sched_getaffinity(job.pid)
         twin = workers[speed.SAME]
-        with speed._bare(twin, cores):
+        with speed.running_bare(twin, cores):
             assert _stops(psutil.Process(job.pid))
             assert _stops(psutil.Process(twin.pid))
             assert os.sched_getaffinity(twin.pid) == cores
             assert len(cores) == 1
-            assert speed._bare_turn(up, job, twin) > 0
+            assert speed.bare_turn(up, job, twin) > 0
             assert _stops(psutil.Process(twin.pid))
             assert twin.turns_s >= speed.TURN_S
             assert job.turns_s == 0 <= twin.waited_s
@@ -119,16 +119,16 @@ def test_a_job_and_its_twins_take_turns(up: Up) -> None:
     with up.client() as client:
         assert client.queue(1) == []
     fresh = {name: Worker(up.state / f"more.{name}") for name in speed.NAMES}
-    speeds = speed._one_set(up, fresh, 3)
+    speeds = speed.measure_set(up, fresh, 3)
     assert all(value > 0 for value in speeds.values())
     assert len(speeds) == 3
 
 
 def test_rows_of_speed() -> None:
-    row = speed._row(speed.ANY, [100.0, 100.0, 100.0], "three")
+    row = speed.speed_row(speed.ANY, [100.0, 100.0, 100.0], "three")
     assert (row["value"], row["holds"], row["about"]) == (pytest.approx(100.0), True, "three")
     assert row["low"] == row["high"] == row["value"]
-    row = speed._row(speed.SAME, [98.0, 100.0, 98.0, 100.0], "four")
+    row = speed.speed_row(speed.SAME, [98.0, 100.0, 98.0, 100.0], "four")
     assert row["value"] == pytest.approx(98.995, abs=0.001)
     assert row["holds"] is False
     assert row["low"] < 98.0 < 100.0 < row["high"]  # 1.8 either way: few sets say little
@@ -136,9 +136,9 @@ def test_rows_of_speed() -> None:
 
 def test_idle_finds_every_process(up: Up) -> None:
     job = up.fill()
-    parts = idle._processes(up)
+    parts = idle.control_processes(up)
     assert len({process.pid for process in parts.values()}) == 5
-    assert all(idle._cpu_s(process) >= 0 for process in parts.values())
+    assert all(idle.cpu_s(process) >= 0 for process in parts.values())
     memory = {name: process.memory_full_info().pss for name, process in parts.items()}
     assert 0 < memory["supervisor"] < memory["control plane"]
     with up.client() as client:
@@ -149,7 +149,7 @@ def test_cycles_keep_the_queue_full(tmp_path: Path) -> None:
     case = cycles.CycleCase(nodes=4, pending=30, cycles=5, bar_ms=1e9)
     world = cycles.World(tmp_path, case, "easy")
     try:
-        rows = cycles._rows(world, SubmitSetting(tmp_path, True, NOTES.append))
+        rows = cycles.cycle_rows(world, SubmitSetting(tmp_path, True, NOTES.append))
         assert len(world.plane.live_state.jobs) - len(world.plane.columns.running) >= 25
     finally:
         world.plane.close()
@@ -165,8 +165,8 @@ def test_a_history_is_what_a_control_plane_recovers_from(tmp_path: Path) -> None
         assert history.last().next_job == 1_511
     setting = SubmitSetting(tmp_path, True, NOTES.append)
     for took_s, cpu_s in (
-        recovery._opened(setting, tmp_path),
-        recovery._up(setting, tmp_path),
+        recovery.time_opening(setting, tmp_path),
+        recovery.time_up(setting, tmp_path),
     ):
         assert took_s > 0
         assert cpu_s > 0

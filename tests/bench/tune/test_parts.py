@@ -76,7 +76,7 @@ def test_rows_are_changes_in_percent_with_their_interval() -> None:
     more = ("worst_fairness", "unfinished")
     base = dict.fromkeys((*names, *more), 10.0)
     pairs = [({**base, "work": 13.0}, base), ({**base, "work": 12.0}, base)]
-    rows = {row["metric"]: row for row in mixed._rows_of(case, pairs)}
+    rows = {row["metric"]: row for row in mixed.case_rows(case, pairs)}
     assert rows["work_pct"]["value"] == 25.0
     assert rows["work_pct"]["low"] < 25.0 < rows["work_pct"]["high"]
     assert rows["energy_per_work_pct"]["value"] == 0.0
@@ -98,14 +98,14 @@ def test_load_is_what_arrives_over_what_can_be_done() -> None:
     once, twice = (mixed.workload("philly/1", load) for load in (0.7, 1.4))
     assert once.submit_us[-1] == pytest.approx(2 * twice.submit_us[-1], rel=1e-6)
     # At load 0.7 the cluster keeps up, at 1.4 it cannot: the span is shorter than the work.
-    assert mixed._least_us(once) == pytest.approx(0.7 * once.submit_us[-1], rel=1e-6)
+    assert mixed.least_us(once) == pytest.approx(0.7 * once.submit_us[-1], rel=1e-6)
 
 
 def test_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "REPEATS", 1)
     assert speed.events_per_s((), 300) > 0
     assert speed.events_per_s((Elastic(),), 60) > 0
-    row = speed._row("x", "round_ms", 2.0, [1.0, 3.0], 100.0)
+    row = speed.speed_row("x", "round_ms", 2.0, [1.0, 3.0], 100.0)
     assert (row["low"], row["high"]) == (1.0, 3.0)
 
 

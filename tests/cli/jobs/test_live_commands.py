@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.cli.main import run
 
@@ -114,7 +115,7 @@ def test_hold_and_release(ask: Ask) -> None:
     ask("hold", str(later))
     assert shown(ask, later)["held"]["by"]
     assert json.loads(ask("release", str(job), str(later), "--json"))["ids"] == [job, later]
-    end_s = time.monotonic() + 120
+    end_s = time.monotonic() + WAIT_S
     while shown(ask, job)["state"] != "COMPLETED":
         assert time.monotonic() < end_s
         time.sleep(0.05)
@@ -129,7 +130,7 @@ def test_a_command_reads_its_own_options(ask: Ask) -> None:
 
 def test_waiting_gives_the_exit_code(ask: Ask) -> None:
     ask("submit", "--wait", "--", "sh", "-c", "exit 7", code=7)
-    ask("submit", "--wait", "-t", "1s", "--", "sleep", "60", code=124)
+    ask("submit", "--wait", "-t", "1s", "--", "sleep", "3600", code=124)
     ask("submit", "--wait", "--", "sh", "-c", "kill -9 $$", code=137)
 
 
@@ -197,10 +198,10 @@ def test_variables(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_queue_and_cancelling(ask: Ask) -> None:
     cores = os.cpu_count() or 1
-    first = submitted(ask, "-J", "long", "-c", str(cores), "-t", "10", "--", "sleep", "60")
-    array = submitted(ask, "-J", "many", "-a", "0-2", "--estimate", "5s", "--", "sleep", "60")
-    other = submitted(ask, "-J", "other", "--", "sleep", "60")
-    end_s = time.monotonic() + 30
+    first = submitted(ask, "-J", "long", "-c", str(cores), "-t", "10", "--", "sleep", "3600")
+    array = submitted(ask, "-J", "many", "-a", "0-2", "--estimate", "5s", "--", "sleep", "3600")
+    other = submitted(ask, "-J", "other", "--", "sleep", "3600")
+    end_s = time.monotonic() + WAIT_S
     while shown(ask, first)["state"] != "RUNNING":
         assert time.monotonic() < end_s
         time.sleep(0.05)
@@ -254,7 +255,7 @@ def test_interrupting(server: Path) -> None:
     for command, code in (
         (["queue", "--watch"], 0),
         (["top"], 0),
-        (["submit", "--wait", "--", "sleep", "30"], 130),
+        (["submit", "--wait", "--", "sleep", "3600"], 130),
     ):
         process = subprocess.Popen(
             [*flyball, *command], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -264,7 +265,7 @@ def test_interrupting(server: Path) -> None:
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
         try:
-            _out, err = process.communicate(timeout=60)
+            _out, err = process.communicate(timeout=WAIT_S)
         finally:
             process.kill()
         assert process.returncode == code
@@ -315,7 +316,7 @@ def test_the_demonstration(ask: Ask) -> None:
 
 
 def test_steering_a_job_that_runs(ask: Ask) -> None:
-    job = ask("submit", "--elastic", "1-2", "--", "sleep", "60").strip()
+    job = ask("submit", "--elastic", "1-2", "--", "sleep", "3600").strip()
     until_running(ask, job)
     assert json.loads(ask("cap", job, "50%", "--json")) == {"id": int(job), "share": 0.5}
     if (os.cpu_count() or 1) > 1:
@@ -325,12 +326,12 @@ def test_steering_a_job_that_runs(ask: Ask) -> None:
     assert "asked for a checkpoint: ordered" in ask("why", job)
     assert json.loads(ask("receipt", job, "--json"))["tuning"]["sizes"]
     ask("resize", job, "3", code=2)
-    rigid = ask("submit", "--", "sleep", "60").strip()
+    rigid = ask("submit", "--", "sleep", "3600").strip()
     ask("resize", rigid, "1", code=2)
 
 
 def until_running(ask: Ask, job: str) -> None:
-    end_s = time.monotonic() + 60.0
+    end_s = time.monotonic() + WAIT_S
     while json.loads(ask("show", job, "--json"))["start_time"] is None:
         assert time.monotonic() < end_s, "it does not start"
         time.sleep(0.05)

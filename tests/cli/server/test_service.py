@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.api.state_folder import locked, open_state
 from flyball.cli.main import run
 from flyball.cli.server.service_unit import unit_text
 
 FLYBALL = (sys.executable, "-m", "flyball")
-WAIT_S = 240.0
 SYSTEMCTL = """#!/bin/sh
 echo "$@" >> "{calls}"
 case " {failing} " in *" $2 "*) echo "Unit is masked." >&2; exit 1;; esac

@@ -18,14 +18,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.cli.main import run
 from flyball.sdk.client import Client
 from flyball.sdk.errors import NoControlPlane
 
 FLYBALL = (sys.executable, "-m", "flyball")
-WAIT_S = 120.0
-"""Maximum time to start; long only if the kernels must be compiled first."""
 
 
 class Up:

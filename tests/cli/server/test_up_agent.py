@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.cli.server.up_agent import HEALTHY_S, AgentKeeper, agent_command, next_pause_s, trim
 from flyball.core.errors import BadInput
@@ -67,7 +68,7 @@ def test_it_is_started_again_and_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     log = tmp_path / "agent.log"
     keeper = AgentKeeper([sys.executable, "-c", "print('here', flush=True)"], log)
     keeper.start()
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + WAIT_S
     while not log.exists() or log.read_text().count("here") < 3:
         assert time.monotonic() < end_s
         time.sleep(0.02)
@@ -82,7 +83,7 @@ def test_one_that_cannot_be_started_now_is_started_later(
     log, program = tmp_path / "agent.log", tmp_path / "agent"
     keeper = AgentKeeper([str(program)], log)
     keeper.start()
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + WAIT_S
     while not log.exists():  # it has tried: there is no such program yet
         assert time.monotonic() < end_s
         time.sleep(0.01)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.server.test_up import submit, until
+from tests.until import WAIT_S
 
 from flyball.api.state_folder import locked, open_state
 from flyball.sdk.client import Client
@@ -20,7 +21,6 @@ from flyball.sdk.endpoint import find_process
 
 FLYBALL = (sys.executable, "-m", "flyball")
 QUIET = ("--no-agent", "--no-foresight")
-WAIT_S = 240.0
 
 
 def flyball(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.until import WAIT_S
+
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.journal.history import History
 from flyball.control.journal.store import Changes, Journal, OnCommit
@@ -168,5 +170,5 @@ class Gate:
 
     def fold(self, events: Sequence[Event]) -> Changes:
         self.entered.set()
-        assert self.opened.wait(30)
+        assert self.opened.wait(WAIT_S)
         return {}

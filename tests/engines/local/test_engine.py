@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.engines.rig import SLEEP, WAIT_S, Rig, gone
-from tests.until import until
+from tests.engines.rig import SLEEP, Rig, gone
+from tests.until import WAIT_S, until
 
 from flyball.core.clock import RealClock
 from flyball.core.live import LiveNode, Stop

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.core.jobs import JobSpec, Row
 from flyball.core.live import Launch, LiveNode
@@ -177,7 +178,7 @@ def test_memory_is_watched_where_groups_are_not_permitted(tmp_path: Path) -> Non
         command = [sys.executable, "-I", "-S", "-c", textwrap.dedent(WITHOUT_GROUPS)]
         (tmp_path / "logs").mkdir(exist_ok=True)
         request = line.partition(b" ")[2].decode()
-        subprocess.run([*command, str(ENGINES), str(tmp_path), request], check=True, timeout=60)
+        subprocess.run([*command, str(ENGINES), str(tmp_path), request], check=True, timeout=WAIT_S)
         folder = os.open(tmp_path, os.O_RDONLY)
         record = claim.read(folder, job, 1)
         os.close(folder)

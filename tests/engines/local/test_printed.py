@@ -74,7 +74,7 @@ def test_why_it_could_not_start_is_in_the_error_file(rig: Rig, tmp_path: Path) -
 
 
 def test_a_closed_output_costs_nothing(rig: Rig) -> None:
-    rig.launch("sh", "-c", "exec >&- 2>&-; sleep 60")
+    rig.launch("sh", "-c", "exec >&- 2>&-; sleep 3600")
     assert_sleeps(rig.claim().pid)
     rig.stop()
     assert rig.ended()["why"] == "stopped"

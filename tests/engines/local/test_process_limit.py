@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.engines.rig import PYTHON, SLEEP, Rig, gone
 from tests.faults.test_supervisor_trouble import end_of, supervised
-from tests.until import until
+from tests.until import WAIT_S, until
 
 from flyball.engines.local import cgroup, proc
 from flyball.engines.local.machine import default_max_processes
@@ -20,13 +20,13 @@ import os, sys, time
 for _ in range(300):  # bounded: never more, whatever the limit does
     try:
         if os.fork() == 0:
-            time.sleep(60)
+            time.sleep(3600)
             os._exit(0)
     except BlockingIOError:
         if SYS_EXIT:
             sys.exit(3)
 print("forked", flush=True)
-time.sleep(60)
+time.sleep(3600)
 """
 IN_GROUP = """
 import time
@@ -57,7 +57,7 @@ def assert_process_limit(end: dict[str, Any]) -> int:
 
 def test_fork_bomb_is_counted_where_there_is_no_group(tmp_path: Path) -> None:
     process = supervised(tmp_path, *PYTHON, bomb(), fault=NO_GROUP, max_processes=LIMIT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=WAIT_S)
     assert LIMIT < assert_process_limit(end_of(tmp_path)) <= 302
 
 
@@ -65,10 +65,10 @@ def test_threads_count_too(tmp_path: Path) -> None:
     threads = (
         "import threading, time\n"
         "for _ in range(60): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-        "time.sleep(60)"
+        "time.sleep(3600)"
     )
     process = supervised(tmp_path, *PYTHON, threads, fault=NO_GROUP, max_processes=LIMIT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=WAIT_S)
     assert assert_process_limit(end_of(tmp_path)) > LIMIT
 
 

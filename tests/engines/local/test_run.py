@@ -22,7 +22,7 @@ def say(number, frame):
     if number == {last}: os._exit(0)
 for each in (signal.SIGUSR1, signal.SIGTERM): signal.signal(each, say)
 os.write(1, b"ready\\n")
-while True: time.sleep(60)
+while True: time.sleep(3600)
 """
 
 
@@ -232,7 +232,7 @@ def test_an_output_that_cannot_be_made(rig: Rig) -> None:
 
 
 def test_time_limit(rig: Rig) -> None:
-    rig.launch("sleep", "60", limit_s=0.2)
+    rig.launch("sleep", "3600", limit_s=0.2)
     end = rig.ended()
     assert (end["why"], end["signal"]) == ("limit", 15)
     assert end["message"] == "reached its limit of 0.2 s"
@@ -241,7 +241,7 @@ def test_time_limit(rig: Rig) -> None:
 def test_grace_then_kill(rig: Rig) -> None:
     rig.python(
         "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True)\n"
-        "while True: time.sleep(60)",
+        "while True: time.sleep(3600)",
         grace_s=0.2,
     )
     rig.until_prints("ready")
@@ -322,7 +322,7 @@ def test_the_whole_group_has_its_grace(rig: Rig) -> None:
         "import os, signal, time\n"
         "def end(*_): time.sleep(0.3); os.write(1, b'saved ' * 2); os._exit(0)\n"
         "signal.signal(15, end); os.write(1, b'ready ')\n"
-        "while True: time.sleep(60)"
+        "while True: time.sleep(3600)"
     )
     rig.launch("sh", "-c", f'{sys.executable} -I -S -c "{inner}"; true', grace_s=20.0)
     rig.until_prints("ready")
@@ -347,7 +347,7 @@ def test_daemons_end_with_the_job(rig: Rig) -> None:
         "if os.fork(): os.write(1, os.read(hear, 20)); os._exit(4)\n"
         "os.setsid()\n"
         "if os.fork(): os._exit(0)\n"
-        "os.closerange(0, 3); os.write(tell, str(os.getpid()).encode()); time.sleep(60)",
+        "os.closerange(0, 3); os.write(tell, str(os.getpid()).encode()); time.sleep(3600)",
     )
     assert rig.ended()["exit_code"] == 4
     assert gone(int(rig.output()))
@@ -364,7 +364,7 @@ def test_daemons_that_fork_on_end_with_the_job(rig: Rig) -> None:
 
 
 def test_memory_limit_by_group_or_by_watching(rig: Rig) -> None:
-    rig.python("x = b'x' * (300 << 20); import time; time.sleep(60)", memory_mib=100)
+    rig.python("x = b'x' * (300 << 20); import time; time.sleep(3600)", memory_mib=100)
     end = rig.ended()
     assert (end["why"], end["signal"]) == ("memory", 9)
     assert "its limit of 100 MiB" in end["message"]

@@ -180,7 +180,7 @@ def test_a_resize_moves_every_thread(rig: Rig) -> None:
     text = (
         "import threading, time, os\n"
         "for _ in range(3): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-        "os.fork()\nprint('go', flush=True)\ntime.sleep(60)"
+        "os.fork()\nprint('go', flush=True)\ntime.sleep(3600)"
     )
     rig.python(text, mask=3)
     rig.until_prints("go\ngo")

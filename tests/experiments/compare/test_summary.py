@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.until import WAIT_S
 
 from flyball.app import policy_settings
 from flyball.core.errors import BadInput, FlyballError, UnknownName
@@ -174,7 +175,7 @@ def test_a_killed_process_leaves_whole_lines(tmp_path: Path) -> None:
     )
     runs = tmp_path / "runs.jsonl"
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + WAIT_S
         while not runs.exists() or runs.read_bytes().count(b"\n") < 4:
             assert process.poll() is None
             assert time.monotonic() < until

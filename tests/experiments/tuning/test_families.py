@@ -56,7 +56,7 @@ def test_every_family_has_its_rows_and_what_was_tuned_on_is_marked() -> None:
 
 
 def test_joined_workloads_follow_each_other_and_keep_their_jobs(data: None) -> None:
-    parts = [families._read("philly", number) for number in (1, 2)]
+    parts = [families.read_workload("philly", number) for number in (1, 2)]
     whole = families.join(parts)
     assert len(whole) == 320
     assert len(set(whole.ids)) == 320
@@ -72,8 +72,8 @@ def test_joined_workloads_follow_each_other_and_keep_their_jobs(data: None) -> N
 def test_workloads_of_pollux_are_read_by_number(data: None) -> None:
     plan = FamilyPlan(("pollux",))
     assert plan.groups("pollux") == [(1,), (2,), (3,), (4,)]
-    assert len(families._read("pollux", 4)) == 160
-    kept = families.fitting(families._read("pollux", 1))
+    assert len(families.read_workload("pollux", 4)) == 160
+    kept = families.fitting(families.read_workload("pollux", 1))
     assert kept.devices.max() <= 24, "the largest pool of the cluster"
     with pytest.raises(BadInput, match="holds 4 workloads"):
         sia.read(shared_data("pollux", "workloads.csv.gz"), [])

@@ -51,7 +51,7 @@ def test_workloads_have_the_share_of_one_device_jobs() -> None:
 
 
 def test_the_interval_is_students() -> None:
-    row = sharing._row("c", 1.0, [1.0, 2.0, 3.0], "work", None)
+    row = sharing.gain_row("c", 1.0, [1.0, 2.0, 3.0], "work", None)
     assert row["value"] == 2.0
     assert row["high"] - 2.0 == pytest.approx(student_95(2) / np.sqrt(3))
 

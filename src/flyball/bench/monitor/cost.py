@@ -94,7 +94,7 @@ def run(
         "modes": {name: result["mode"] for name, result in outcome.results.items()},
         "agreement": outcome.results.get("default", {}).get("agreement", {}),
     }
-    return outcome, {**figures, "bars": _bars(figures)}
+    return outcome, {**figures, "bars": bar_rows(figures)}
 
 
 def _measured(
@@ -190,7 +190,7 @@ class _Load:
             os.fsync(file.fileno())
 
 
-def _bars(figures: dict[str, Any]) -> list[dict[str, Any]]:
+def bar_rows(figures: dict[str, Any]) -> list[dict[str, Any]]:
     """Return each figure with its bar; those of a mode that failed are left out."""
     modes = figures["modes"]
     rows: list[Figure] = []

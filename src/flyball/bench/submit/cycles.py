@@ -57,13 +57,13 @@ def cycles(setting: SubmitSetting) -> list[Row]:
             with state_folder(setting.folder) as state:
                 world = World(state, case, policy)
                 try:
-                    rows += _rows(world, setting)
+                    rows += cycle_rows(world, setting)
                 finally:
                     world.plane.close()
     return rows
 
 
-def _rows(world: World, setting: SubmitSetting) -> list[Row]:
+def cycle_rows(world: World, setting: SubmitSetting) -> list[Row]:
     case = world.case
     name = f"cycle, {case.nodes:,} nodes, {case.pending:,} pending, {world.policy}"
     setting.note(f"  {name}: filling")

@@ -30,16 +30,14 @@ def idle(setting: SubmitSetting) -> list[Row]:
         up.fill()
         setting.note(f"  waiting {settle_s} s")
         time.sleep(settle_s)
-        parts = _processes(up)
+        parts = control_processes(up)
         memory_mb = {name: part.memory_full_info().pss / MB for name, part in parts.items()}
         setting.note(f"  watching for {watch_s} s")
-        before = {name: _cpu_s(part) for name, part in parts.items()}
+        before = {name: cpu_s(part) for name, part in parts.items()}
         began = time.monotonic()
         time.sleep(watch_s)
         span_s = time.monotonic() - began
-        used = {
-            name: 100.0 * (_cpu_s(part) - before[name]) / span_s for name, part in parts.items()
-        }
+        used = {name: 100.0 * (cpu_s(part) - before[name]) / span_s for name, part in parts.items()}
     rows = [
         at_most(f"memory of the {name}, idle", memory_mb[name], "MB (PSS)", bar)
         for name, bar in BARS_MB.items()
@@ -49,7 +47,7 @@ def idle(setting: SubmitSetting) -> list[Row]:
     return [*rows, at_most("CPU when idle", sum(used.values()), "% of a core", 1.0, about=about)]
 
 
-def _processes(up: Up) -> dict[str, psutil.Process]:
+def control_processes(up: Up) -> dict[str, psutil.Process]:
     """Return by name the control plane, its children, and the supervisor of the running job."""
     plane = psutil.Process(up.process.pid)
     children = plane.children()
@@ -77,7 +75,7 @@ def _is_of(process: psutil.Process, engine: str) -> bool:
         return False
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_s(process: psutil.Process) -> float:
     """Return the CPU time of a process and of its children that have ended."""
     times = process.cpu_times()
     return float(times.user + times.system + times.children_user + times.children_system)

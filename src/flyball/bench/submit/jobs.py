@@ -34,7 +34,7 @@ def jobs(setting: SubmitSetting) -> list[Row]:
         with running(state) as up:
             setting.note(f"  {count:,} jobs")
             cpu_s = up.cpu_s()
-            rate = count / _run_all(up, count)
+            rate = count / run_all(up, count)
             cpu_ms = 1e3 * (up.cpu_s() - cpu_s) / count
         with History(state / JOURNAL) as history:
             ended = history.counts()
@@ -55,7 +55,7 @@ def jobs(setting: SubmitSetting) -> list[Row]:
     ]
 
 
-def _run_all(up: Up, count: int) -> float:
+def run_all(up: Up, count: int) -> float:
     """Run all jobs and return the seconds until the last has ended."""
     began = time.monotonic()
     with up.client() as client:

@@ -30,11 +30,11 @@ def submits(setting: SubmitSetting) -> list[Row]:
     per_connection = setting.size(5_000, 500) // CONNECTIONS
     rates, took_s = [], []
     with _full(setting) as up:
-        _one_by_one(up, 5)
+        submit_one_by_one(up, 5)
         cpu_s = up.cpu_s()
         for _ in range(REPEATS):
             began = time.monotonic()
-            latencies = _one_by_one(up, per_connection)
+            latencies = submit_one_by_one(up, per_connection)
             rates.append(len(latencies) / (time.monotonic() - began))
             took_s += latencies
             setting.note(f"  {rates[-1]:,.0f} submits/s over {CONNECTIONS} connections")
@@ -73,7 +73,7 @@ def _full(setting: SubmitSetting) -> Iterator[Up]:
         yield up
 
 
-def _one_by_one(up: Up, per_connection: int) -> list[float]:
+def submit_one_by_one(up: Up, per_connection: int) -> list[float]:
     """Submit this many jobs on every connection at once; return the seconds that each took."""
     body = json.dumps(JOB).encode()
 

@@ -43,8 +43,8 @@ def recovery(setting: SubmitSetting) -> list[Row]:
         setting.note(f"  writing a history of {count:,} jobs")
         write_history(base / JOURNAL, count)
         size_mb = (base / JOURNAL).stat().st_size / 1e6
-        opened = np.median([_opened(setting, base) for _ in range(REPEATS)], axis=0)
-        up = np.median([_up(setting, base) for _ in range(REPEATS)], axis=0)
+        opened = np.median([time_opening(setting, base) for _ in range(REPEATS)], axis=0)
+        up = np.median([time_up(setting, base) for _ in range(REPEATS)], axis=0)
     setting.note(f"  {opened[0]:.2f} s from opening, {up[0]:.2f} s from the start of the process")
     about = f"{count:,} ended jobs, journal of {size_mb:.0f} MB; median of {REPEATS}"
     return [
@@ -100,7 +100,7 @@ def _copy(setting: SubmitSetting, base: Path) -> Iterator[Path]:
         yield state
 
 
-def _opened(setting: SubmitSetting, base: Path) -> tuple[float, float]:
+def time_opening(setting: SubmitSetting, base: Path) -> tuple[float, float]:
     """Return wall and CPU seconds from opening the plane to its first decision."""
     with _copy(setting, base) as state:
         clock = LiveClock()
@@ -118,7 +118,7 @@ def _opened(setting: SubmitSetting, base: Path) -> tuple[float, float]:
     return took
 
 
-def _up(setting: SubmitSetting, base: Path) -> tuple[float, float]:
+def time_up(setting: SubmitSetting, base: Path) -> tuple[float, float]:
     """Return the same for `flyball up`, observed in the journal that the process writes."""
     with _copy(setting, base) as state, History(state / JOURNAL) as history:
         began = time.monotonic()

@@ -126,7 +126,7 @@ def speed(setting: SubmitSetting) -> list[Row]:
     with state_folder(setting.folder) as state, running(state) as up:
         for number in range(sets):
             workers = {name: Worker(state / f"words.{at}") for at, name in enumerate(NAMES)}
-            speeds = _one_set(up, workers, turns)
+            speeds = measure_set(up, workers, turns)
             for name, worker in workers.items():
                 waited[name] += worker.waited_s
                 total[name] += worker.turns_s
@@ -137,7 +137,7 @@ def speed(setting: SubmitSetting) -> list[Row]:
     about = f"{sets} sets of processes, {turns} turns of {1e3 * TURN_S:g} ms each"
     shares = {name: 100.0 * waited[name] / total[name] for name in NAMES}
     return [
-        *(_row(twin, percents, about) for twin, percents in ratios.items()),
+        *(speed_row(twin, percents, about) for twin, percents in ratios.items()),
         *(
             at_most(f"its core was taken, {name}", share, "%", None)
             for name, share in shares.items()
@@ -145,19 +145,19 @@ def speed(setting: SubmitSetting) -> list[Row]:
     ]
 
 
-def _one_set(up: Up, workers: Mapping[str, Worker], turns: int) -> dict[str, float]:
+def measure_set(up: Up, workers: Mapping[str, Worker], turns: int) -> dict[str, float]:
     """Return the mean speeds of a new job and new twins."""
     job = workers[JOB]
     sums = dict.fromkeys(NAMES, 0.0)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_as_job(up, job))
+        stack.enter_context(running_as_job(up, job))
         cores, job_cores = os.sched_getaffinity(0), os.sched_getaffinity(job.pid)
-        stack.enter_context(_bare(workers[SAME], job_cores))
-        stack.enter_context(_bare(workers[ANY], cores))
+        stack.enter_context(running_bare(workers[SAME], job_cores))
+        stack.enter_context(running_bare(workers[ANY], cores))
         stack.enter_context(_kept_to(cores - job_cores or cores))
         for order in itertools.islice(itertools.cycle(itertools.permutations(NAMES)), turns):
             for name in order:
-                sums[name] += job.turn() if name == JOB else _bare_turn(up, job, workers[name])
+                sums[name] += job.turn() if name == JOB else bare_turn(up, job, workers[name])
     return {name: total / turns for name, total in sums.items()}
 
 
@@ -172,14 +172,14 @@ def _kept_to(cores: Set[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _bare_turn(up: Up, job: Worker, twin: Worker) -> float:
+def bare_turn(up: Up, job: Worker, twin: Worker) -> float:
     """Run a turn of a twin while Flyball is stopped."""
     with up.paused(job.parent):
         return twin.turn()
 
 
 @contextlib.contextmanager
-def _as_job(up: Up, worker: Worker) -> Iterator[None]:
+def running_as_job(up: Up, worker: Worker) -> Iterator[None]:
     """Run the program as a job of one core, stopped."""
     with up.client() as client:
         number = client.submit(worker.command, cwd="/", cpus=1)
@@ -196,7 +196,7 @@ def _as_job(up: Up, worker: Worker) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _bare(worker: Worker, cores: Set[int]) -> Iterator[None]:
+def running_bare(worker: Worker, cores: Set[int]) -> Iterator[None]:
     """Run the program by itself on these cores, stopped."""
     # In its own session, as a job is: the kernel divides the machine among sessions.
     process = subprocess.Popen(worker.command, start_new_session=True)
@@ -209,7 +209,7 @@ def _bare(worker: Worker, cores: Set[int]) -> Iterator[None]:
         process.wait()
 
 
-def _row(twin: str, ratios: list[float], about: str) -> Row:
+def speed_row(twin: str, ratios: list[float], about: str) -> Row:
     """Return the mean of the sets with its 95 % interval."""
     logs: npt.NDArray[np.float64] = np.log(ratios)
     mean = float(logs.mean())

@@ -117,13 +117,13 @@ def rows(progress: Callable[[str], None]) -> list[Row]:
     tuned = events_per_s(TUNERS, JOBS // 20)
     what = f"{active:,} active jobs"
     return [
-        _row("every effect on, tuners off", "events_per_s", max(free), free, EVENTS_BAR),
-        _row(f"one round, {what}", "round_ms", median(spent), spent, ROUND_BAR_MS),
-        _row("tuners in rounds of 60 s", "events_per_s", tuned, [tuned], None),
+        speed_row("every effect on, tuners off", "events_per_s", max(free), free, EVENTS_BAR),
+        speed_row(f"one round, {what}", "round_ms", median(spent), spent, ROUND_BAR_MS),
+        speed_row("tuners in rounds of 60 s", "events_per_s", tuned, [tuned], None),
     ]
 
 
-def _row(case: str, metric: str, value: float, repeats: list[float], bar: float | None) -> Row:
+def speed_row(case: str, metric: str, value: float, repeats: list[float], bar: float | None) -> Row:
     """Return a row with the range of all repeats as its interval."""
     estimate = (round(value, 1), round(min(repeats), 1), round(max(repeats), 1))
     return tuning_row(f"1,000 nodes, {case}", None, None, metric, estimate, bar)

@@ -150,7 +150,7 @@ def join(parts: Sequence[Workload]) -> Workload:
 
 
 @cache
-def _read(family: str, number: int) -> Workload:
+def read_workload(family: str, number: int) -> Workload:
     chosen = FAMILIES[family]
     return sia.read(shared_data(*chosen.path), [], chosen.part.format(number))
 
@@ -160,7 +160,7 @@ def workload(family: str, numbers: tuple[int, ...], load: float, seed: int) -> W
     order: list[int] = list(numbers)
     if seed and len(order) > 1:
         np.random.default_rng([seed, 11]).shuffle(order)
-    parts = [_read(family, number) for number in order]
+    parts = [read_workload(family, number) for number in order]
     return stretched(fitting(parts[0] if len(parts) == 1 else join(parts)), load)
 
 
@@ -180,7 +180,7 @@ class Runner:
         effects = Effects(restart_s=(case.resize_s,) * 3, adaptive_batch=case.adaptive, seed=seed)
         arms: dict[str, Measured] = {" ".join(p): plain_run(p, jobs, effects) for p in PLAIN}
         elastic = with_elastic_jobs(jobs, case.elastic, seed)
-        asked = sum(len(_read(family, number)) for number in numbers)
+        asked = sum(len(read_workload(family, number)) for number in numbers)
         counts = {"jobs": len(jobs), "left_out": asked - len(jobs)}
         return {"tuned": tuned_run(case, elastic, effects), "plain": arms, **counts}
 

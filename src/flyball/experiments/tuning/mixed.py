@@ -117,11 +117,11 @@ def workload(part: str, load: float) -> Workload:
 def stretched(jobs: Workload, load: float) -> Workload:
     """Return the same jobs with their arrivals stretched to a load."""
     since_us = jobs.submit_us - jobs.submit_us[0]
-    stretch = _least_us(jobs) / (load * float(since_us[-1]))
+    stretch = least_us(jobs) / (load * float(since_us[-1]))
     return replace(jobs, submit_us=np.rint(since_us * stretch).astype(np.int64))
 
 
-def _least_us(jobs: Workload) -> float:
+def least_us(jobs: Workload) -> float:
     """Return how long a rigid cluster that takes any device needs for all jobs."""
     profiles = find_profiles(jobs)
     devices: Floats = np.array([group.count * group.devices for group in CLUSTER.groups], float)
@@ -207,11 +207,11 @@ def rows(
             progress(f"{CASES[task[0]].name} at load {CASES[task[0]].load:g}, {task[1]}")
     out: list[Row] = []
     for at, case in enumerate(CASES):
-        out += _rows_of(case, [pairs[at, part] for part in WORKLOADS])
+        out += case_rows(case, [pairs[at, part] for part in WORKLOADS])
     return out
 
 
-def _rows_of(case: MixedCase, pairs: list[tuple[Measured, Measured]]) -> list[Row]:
+def case_rows(case: MixedCase, pairs: list[tuple[Measured, Measured]]) -> list[Row]:
     bars = {"work": case.work, "energy_per_work": case.energy, "completion": case.completion}
     out = [_gain(case, name, bar, pairs) for name, bar in bars.items()]
     for name in ("most_changes", "mean_changes", "worst_fairness", "unfinished"):

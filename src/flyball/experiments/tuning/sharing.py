@@ -86,14 +86,14 @@ def rows(progress: Callable[[str], None] | None = None) -> list[Row]:
     for device in IN_TWIN:
         plain = [runs[device, seed, None] for seed in SEEDS]
         single = [100 * run.single for run in plain]
-        table.append(_row(f"no sharing on {device}", LOAD, single, "one-device share", None))
+        table.append(gain_row(f"no sharing on {device}", LOAD, single, "one-device share", None))
         for at, arm in enumerate(ARMS):
             shared = [runs[device, seed, at] for seed in SEEDS]
             table += _in_twin(device, arm, list(zip(shared, plain, strict=True)))
     return table
 
 
-def _row(case: str, load: float | None, values: Sequence[float], metric: str, bar: Any) -> Row:
+def gain_row(case: str, load: float | None, values: Sequence[float], metric: str, bar: Any) -> Row:
     """Return the row of a mean over workloads."""
     baseline = "exclusive, EASY" if load else "exclusive"
     return tuning_row(case, load, baseline, metric, mean_95(values), bar)
@@ -123,7 +123,7 @@ def on_paper(device: str) -> list[Row]:
         counts = np.bincount(drawn, minlength=len(true))
         gains["over running time"].append(fluid_gain(true, counts, LIMIT))
     return [
-        _row(
+        gain_row(
             f"sharing on {device}, on paper, {name}",
             None,
             [100 * (cluster_gain(SHARE, gain) - 1) for gain in values],
@@ -309,9 +309,9 @@ def _in_twin(device: str, arm: Arm, pairs: list[tuple[SharingRun, SharingRun]]) 
     slowest = [100 * a.slowest for a, _ in pairs]
     moves = [a.moves for a, _ in pairs]
     return [
-        _row(case, LOAD, work, "work", BARS[device] if arm.promised else None),
-        _row(case, LOAD, [min(work)], "work, worst workload", None),
-        _row(case, LOAD, energy, "energy per work saved", None),
-        _row(case, LOAD, slowest, "worst slowdown of a job", None),
-        _row(case, LOAD, moves, "preemptions per job", None),
+        gain_row(case, LOAD, work, "work", BARS[device] if arm.promised else None),
+        gain_row(case, LOAD, [min(work)], "work, worst workload", None),
+        gain_row(case, LOAD, energy, "energy per work saved", None),
+        gain_row(case, LOAD, slowest, "worst slowdown of a job", None),
+        gain_row(case, LOAD, moves, "preemptions per job", None),
     ]
