@@ -75,4 +75,5 @@ def _factors(spreads: Floats, level: float) -> Floats | float:
     if level == MEDIAN or not len(spreads):
         return 1.0
     scores = np.full((1, len(spreads)), NormalDist().inv_cdf(level))
-    return np.clip(run_times(spreads, LEVELS, scores)[0], 1.0 / WIDEST, WIDEST)
+    factors: Floats = np.clip(run_times(spreads, LEVELS, scores)[0], 1.0 / WIDEST, WIDEST)
+    return factors
