@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.property.record import plan_of, preset
-from tests.twin.twin_cases import COMPUTE, ends, group, make
+from tests.twin.twin_cases import ends, group, make
 
 from flyball.core.codes import ActionKind, Reason
 from flyball.core.effects import Effects
@@ -220,7 +220,7 @@ def test_the_pool_in_which_jobs_are_evicted_first(evict: Evict, evicted: int) ->
     knobs = Knobs(
         **{**MOVES, "order": Order.REMAINING, "move_s": 0.0, "margin_s": 0.0}, evict=evict
     )
-    models = {"model": [0, 0, 1], "models": ("LM:20", "ResNet-18:32"), "kind": COMPUTE}
+    models: dict[str, Any] = {"model": [0, 0, 1], "models": ("LM:20", "ResNet-18:32")}
     twin = make([group(), group()], [0, 0, 5], [500, 500, 20], knobs=knobs, **models)
     twin.state.rates.packed[:] = twin.state.rates.spread[:] = [0.25, 1.0, 1.0, 0.5]
     twin.state.pools.visit[:] = [FAST, SLOW]

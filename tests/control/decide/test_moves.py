@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.control.live_cases import Rig
 
@@ -17,7 +18,7 @@ SLOW, FAST = 0, 1
 SETTINGS = ("round_s=30", "place=fastest", "move_s=100")
 
 
-def rig_with_a_job_on_the_slow_node(folder: Path, **asked: object) -> tuple[Rig, int, int]:
+def rig_with_a_job_on_the_slow_node(folder: Path, **asked: Any) -> tuple[Rig, int, int]:
     rig = Rig(folder, "srtf", SETTINGS, NODES)
     first = rig.submit(gpus=1, estimate_s=40.0)
     second = rig.submit(gpus=1, estimate_s=5000.0, **asked)
