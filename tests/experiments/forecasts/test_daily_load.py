@@ -51,7 +51,7 @@ def test_rows_compare_every_arm_with_the_rule_alone() -> None:
         "no forecast, same settings", "forecast", "true future"
     }  # fmt: skip
     assert {row["against"] for row in rows} == {"no forecast"}
-    assert all(row["verdict"] == "no difference" for row in rows), "one seed proves nothing"
+    assert {row["verdict"] for row in rows} <= {"no difference", ""}, "one seed proves nothing"
     metrics = {row["metric"] for row in rows}
     assert any(metric.startswith("energy per work") for metric in metrics)
 

@@ -21,7 +21,7 @@ def comparison(
     ours: Sequence[float],
     theirs: Sequence[float],
     relative: bool = True,
-    lower_is_better: bool = True,
+    lower_is_better: bool | None = True,
 ) -> Row:
     """Return the change of a metric, paired by seed, with its 95 % interval.
 
@@ -31,12 +31,11 @@ def comparison(
         metric: name and unit.
         ours, theirs: values by seed.
         relative: the change in percent of theirs; else the difference.
-        lower_is_better: of this metric.
+        lower_is_better: of this metric; None = it is neither, and gets no verdict.
     """
     pairs = list(zip(ours, theirs, strict=True))
     moved = [100.0 * (a - b) / b if relative else a - b for a, b in pairs]
     value, low, high = mean_95(moved)
-    better, worse = (high < 0, low > 0) if lower_is_better else (low > 0, high < 0)
     return {
         "case": case,
         "arm": arm,
@@ -48,5 +47,13 @@ def comparison(
         "high": high,
         "n": len(pairs),
         "base": sum(theirs) / len(theirs),
-        "verdict": EVEN if len(pairs) < 2 else PAYS if better else COSTS if worse else EVEN,
+        "verdict": _verdict(low, high, len(pairs), lower_is_better),
     }
+
+
+def _verdict(low: float, high: float, pairs: int, lower_is_better: bool | None) -> str:
+    if lower_is_better is None:
+        return ""
+    if pairs < 2 or low <= 0.0 <= high:
+        return EVEN
+    return PAYS if (high < 0.0) == lower_is_better else COSTS

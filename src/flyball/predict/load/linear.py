@@ -139,7 +139,7 @@ def _deviations(rows: Floats, labels: Floats, penalty: float) -> LinearModel:
     answer: Floats = np.zeros(table.shape[1])
     for _ in range(PASSES):
         gram, right = _normal(table, weights, labels)
-        answer = np.linalg.solve(gram + ridge, right)
+        answer = np.asarray(np.linalg.solve(gram + ridge, right), float)
         size = np.maximum(np.abs(labels - np.einsum("ij,j->i", table, answer)), least)
         weights = size.mean() / np.maximum(size, 0.1 * size.mean())
     return LinearModel(centre, spread, answer[:-1], float(answer[-1]), -np.inf, np.inf)
