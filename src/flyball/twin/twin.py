@@ -345,7 +345,9 @@ class Twin:
         node_bills, job_bills = bills_of(state, nodes), bills_of(state, runs)
         event_counts = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
         return Results(
-            **{name: jobs[name].astype(np.int64) for name in ("submit_us", "devices", "milli")},
+            submit_us=jobs.submit_us.astype(np.int64),
+            devices=jobs.devices.astype(np.int64),
+            milli=jobs.milli.astype(np.int64),
             first_start_us=runs.first_start_us.copy(),
             end_us=runs.end_us.copy(),
             solo_us=jobs.work_us / packed.max(axis=1),
