@@ -155,7 +155,7 @@ class Knobs:
         "",
         0.01,
         0.99,
-        "backfill=easy, place=hold: quantile of the predicted run time that ends are expected by",
+        "backfill=easy, place=hold, move_s: quantile of the run time that ends are expected by",
     )
     evict: Evict = _choice(
         Evict.LISTED, "preempt=rounds: in which pool jobs are preempted first for a pending one"
