@@ -10,8 +10,8 @@ view and instant give the same plan.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -65,6 +65,11 @@ class View:
     cap: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     price_per_kwh: float | None = None
     carbon_g_per_kwh: float | None = None
+
+    def at_prices(self, values: Mapping[str, float]) -> View:
+        """Return the view with the present price and carbon intensity, those that are given."""
+        price, carbon = (values.get(name) for name in ("price_per_kwh", "carbon_g_per_kwh"))
+        return replace(self, price_per_kwh=price, carbon_g_per_kwh=carbon)
 
     def digest(self, cluster: Cluster, knobs: Knobs, now_us: int) -> str:
         """Return a digest of everything that a decision depends on."""

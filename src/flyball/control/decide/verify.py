@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from flyball.control.decide.decider import Decider
@@ -90,7 +90,7 @@ class Verifier:
         changes = self._live_state.fold(unrecorded)
         down = self._live_state.down_after(unrecorded)
         view, ids = self._decider.view_with(changes, self._decider.most, down)
-        view = replace(view, **(event.signals or {}))
+        view = view.at_prices(event.signals or {})
         snapshot, plan, digest = self._decider.make(view, ids, event.time_us, event.is_round)
         self.verdict.decisions += 1
         self.verdict.actions += len(event.plan) + len(event.adjusted or ())
