@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from flyball.core.cluster import Cluster
 from flyball.core.codes import Status
 from flyball.core.metrics import WINDOW_BEGINS, Summary, waits_s
-from flyball.core.results import Floats
+from flyball.core.results import Floats, Results
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, US_PER_S, duration_text
 from flyball.core.workload import Workload
 from flyball.experiments.record_report import record_json
@@ -259,11 +256,11 @@ def job_rows(run: Run, case: ReplayCase) -> Iterator[JobRow]:
         results.failures,
         results.energy_j,
         results.status,
-        *(_or_none(bill, len(results.status)) for bill in (results.money, results.carbon_g)),
     )
+    money, carbon = (_values(bill, results) for bill in (results.money, results.carbon_g))
     for row in zip(*(column.tolist() for column in columns), strict=True):
-        job, submit, start, end, devices, milli, pool, *rest = row
-        attempts, preemptions, failures, energy_j, status, money, carbon_g = rest
+        job, submit, start, end, devices, milli, pool, attempts, *rest = row
+        preemptions, failures, energy_j, status = rest
         final = status >= Status.DONE
         yield JobRow(
             run.policy,
@@ -281,11 +278,11 @@ def job_rows(run: Run, case: ReplayCase) -> Iterator[JobRow]:
             failures,
             energy_j / J_PER_KWH,
             Status(status).name.lower(),
-            money,
-            carbon_g,
+            next(money),
+            next(carbon),
         )
 
 
-def _or_none(values: Floats | None, size: int) -> npt.NDArray[Any]:
-    """Return a column, of None where there is none."""
-    return np.full(size, None) if values is None else values
+def _values(column: Floats | None, results: Results) -> Iterator[float | None]:
+    """Return an iterator over a column by job, of None where there is none."""
+    return iter([None] * len(results.status) if column is None else column.tolist())

@@ -66,9 +66,9 @@ class View:
     price_per_kwh: float | None = None
     carbon_g_per_kwh: float | None = None
 
-    def with_signals(self, values: Mapping[str, float]) -> View:
-        """Return it with the present price and carbon, by the names of its fields."""
-        price, carbon = values.get("price_per_kwh"), values.get("carbon_g_per_kwh")
+    def at_prices(self, values: Mapping[str, float]) -> View:
+        """Return the view with the present price and carbon intensity, those that are given."""
+        price, carbon = (values.get(name) for name in ("price_per_kwh", "carbon_g_per_kwh"))
         return replace(self, price_per_kwh=price, carbon_g_per_kwh=carbon)
 
     def digest(self, cluster: Cluster, knobs: Knobs, now_us: int) -> str:

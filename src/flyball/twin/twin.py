@@ -374,7 +374,8 @@ class Twin:
             peak_power_w=float(clock.peak_power_w),
             events=sum(int(clock[name]) for name in event_counts),
             decisions=int(clock.decisions),
-            **job_bills._asdict(),
+            money=job_bills.money,
+            carbon_g=job_bills.carbon_g,
             node_money=node_bills.money,
             node_carbon_g=node_bills.carbon_g,
         )

@@ -115,7 +115,7 @@ class Decider:
         if len(ids) == running and not (changes_running and running):
             return None
         signals = signal_values(self.signals, now_us)
-        view = view.with_signals(signals)
+        view = view.at_prices(signals)
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
         decided = Decided(now_us, number, seen, len(unrecorded), is_round, digest, plan)

@@ -90,7 +90,7 @@ class Verifier:
         changes = self._live_state.fold(unrecorded)
         down = self._live_state.down_after(unrecorded)
         view, ids = self._decider.view_with(changes, self._decider.most, down)
-        view = view.with_signals(event.signals or {})
+        view = view.at_prices(event.signals or {})
         snapshot, plan, digest = self._decider.make(view, ids, event.time_us, event.is_round)
         self.verdict.decisions += 1
         self.verdict.actions += len(event.plan) + len(event.adjusted or ())
