@@ -20,6 +20,7 @@ from flyball.predict.runtime.rows import Asked, runs_of
 from flyball.predict.runtime.trees import LEVELS, MIDDLE, TreeSettings
 
 NOBODY = Asked(0.0)
+WIDE = (0.0, 1.0, 3.0, 9.0, 10.0)
 SMALL = TreeSettings(rounds=30, band_rounds=20, leaves=7, least_rows=10, rate=0.1)
 
 
@@ -197,7 +198,7 @@ def test_a_miss_is_known_before_the_end() -> None:
 
 
 def test_the_better_point_wins_by_owner() -> None:
-    choice, guess = PointChoice(), RunTimeGuess(3.0, 5.0, ())
+    choice, guess = PointChoice(), RunTimeGuess(3.0, 5.0, WIDE)
     ada, ben = (owners_of(Asked(0.0, user=user)) for user in ("ada", "ben"))
     assert choice.point(guess, ada) == 5.0  # nothing is known: the latest like jobs
     for _ in range(100):
@@ -205,11 +206,18 @@ def test_the_better_point_wins_by_owner() -> None:
         choice.learn(guess, ben, 3.0)
     assert choice.share(guess, ada) == 0.0
     assert choice.share(guess, ben) == 1.0
-    assert choice.point(RunTimeGuess(3.0, float("nan"), ()), ada) == 3.0
+    assert choice.point(RunTimeGuess(3.0, float("nan"), WIDE), ada) == 3.0
     # Without trees, their stand-in has a score of its own.
-    assert choice.share(RunTimeGuess(3.0, 5.0, (), grown=False), ben) == 0.0
+    assert choice.share(RunTimeGuess(3.0, 5.0, WIDE, grown=False), ben) == 0.0
     kept = PointChoice.from_list(json.loads(json.dumps(choice.as_list())))
     assert kept.scores == {(True, ()): choice.scores[True, ()]}
+
+
+def test_the_point_is_within_the_quartiles_of_the_trees() -> None:
+    narrow = RunTimeGuess(3.0, 5.0, (2.0, 2.5, 3.0, 3.5, 6.0))
+    assert PointChoice().point(narrow, owners_of(NOBODY)) == 3.5
+    stand_in = RunTimeGuess(3.0, 5.0, narrow.quantiles, grown=False)
+    assert PointChoice().point(stand_in, owners_of(NOBODY)) == 5.0
 
 
 def test_a_few_hopeless_jobs_do_not_decide_the_point() -> None:

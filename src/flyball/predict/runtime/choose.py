@@ -3,7 +3,8 @@
 Where a tenant, a user or a program repeats the same job, the median of the latest ones is nearly
 exact and trees blur it; where it does not, trees are far better. Which of them it is changes with
 time, so each is scored on the jobs that ended, by owner. The median of the latest jobs is used
-until another is clearly better.
+until another is clearly better, but within the quartiles of the trees: a job is rarely as long as
+the latest ones if the trees think that unlikely.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 
 from flyball.predict.runtime.history import Key, keys_of
 from flyball.predict.runtime.rows import Asked
+from flyball.predict.runtime.trees import MIDDLE
 
 SHARES = (1.0, 0.5, 0.0)
 """Candidate weights of the trees' point against the median of the latest jobs."""
@@ -44,6 +46,12 @@ class RunTimeGuess:
     recent: float
     quantiles: tuple[float, ...]
     grown: bool = True
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """The quartiles; the point of the trees is between them."""
+        low, high = self.quantiles[MIDDLE - 1], self.quantiles[MIDDLE + 1]
+        return min(low, self.trees), max(high, self.trees)
 
     def point(self, share: float) -> float:
         """Return the mixed point."""
@@ -92,7 +100,11 @@ class PointChoice:
         """Return the point to predict."""
         if math.isnan(guess.recent):
             return guess.trees
-        return guess.point(self.share(guess, owners))
+        point = guess.point(self.share(guess, owners))
+        if not guess.grown:
+            return point
+        low, high = guess.quartiles
+        return min(max(point, low), high)
 
     def learn(self, guess: RunTimeGuess, owners: tuple[Key, ...], log_s: float) -> None:
         """Update the scores with an ended job."""
