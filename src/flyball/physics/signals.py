@@ -4,8 +4,8 @@ Power is constant between two events of a node or a job, so what it cost is powe
 of the signal: no event is needed where the signal changes. `core/signals.py` has the plain
 definition of both.
 
-`clock.price` and `clock.carbon` describe the signals; `state.steps` has their steps end to end, and a row
-for the end of each signal. While every signal is constant it is empty, and money and carbon
+`clock.price` and `clock.carbon` describe the signals; `state.steps` has their steps end to end, and
+a row for the end of each signal. While every signal is constant it is empty, and money and carbon
 follow from the energy.
 """
 
