@@ -42,6 +42,8 @@ SEEDS = 3
 """Seeds 1, 2, ...: settings were chosen on others (docs/concept/prediction.md)."""
 NO_FORECAST, THRIFTY = "no forecast", "no forecast, same settings"
 FORECAST, TRUE_FUTURE = "forecast", "true future"
+SCALES = "amdahl:0.9"
+"""Model of jobs that may be resized: their devices share 90 % of a step."""
 WOKEN = "nodes woken ahead"
 STEP_US = to_us(LOAD.step_s)
 STEPS = round(LOAD.ahead_s / LOAD.step_s)
@@ -128,8 +130,11 @@ class DailyCase:
 
     def workload(self, seed: int) -> Workload:
         """Return the jobs of a seed."""
-        jobs = _days(self.load, seed, 1.0 if self.elastic else 0.0)
-        return with_elastic_jobs(jobs, self.elastic, seed) if self.elastic else jobs
+        jobs = _days(self.load, seed)
+        if not self.elastic:
+            return jobs
+        scaling = replace(jobs, models=(SCALES,), model=np.zeros(len(jobs), np.int64))
+        return with_elastic_jobs(scaling, self.elastic, seed)
 
     def run(self, seed: int, outlook: OutlookSource | None, settings: Sequence[str]) -> DayRun:
         """Run the jobs of a seed with this outlook."""
@@ -151,8 +156,8 @@ class DailyCase:
 
 
 @cache
-def _days(load: float, seed: int, model_share: float) -> Workload:
-    settings = replace(preset("helios-like"), model_share=model_share, max_duration_s=LONGEST_S)
+def _days(load: float, seed: int) -> Workload:
+    settings = replace(preset("helios-like"), max_duration_s=LONGEST_S)
     return generate(settings, seed, days=DAYS, load=load, devices=CLUSTER.device_count)
 
 
