@@ -97,6 +97,7 @@ def _fill_job(arrays: dict[str, Any], index: int, spec: dict[str, Any], pools: i
     row = arrays["jobs"][index]
     row.submit_us, row.work_us = to_us(spec["submit_s"]), spec["work_s"] * 1e6
     row.estimate_us = spec.get("estimate_s", spec["work_s"]) * 1e6
+    row.order_stretch = row.backfill_stretch = 1.0
     row.devices, row.milli = spec["devices"], spec.get("milli", 1000)
     row.reference_us = row.work_us * row.devices
     row.memory_mib, row.group = spec.get("memory_mib", 0), spec.get("group", -1)
