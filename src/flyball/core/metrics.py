@@ -78,9 +78,9 @@ class Summary:
             equal share.
         events: arrivals, starts, ends, preemptions, failures and repairs.
         money: what the energy of all nodes cost over the whole run, in the cluster's currency, by
-            the price at the time; NaN = the cluster has no price.
+            the price at the time; None = the cluster has no price.
         money_per_work: money of all nodes per reference device-hour, both in the window.
-        carbon_g: grams of CO2 of that energy, by the carbon intensity at the time; NaN likewise.
+        carbon_g: grams of CO2 of that energy, by the carbon intensity at the time; None likewise.
         carbon_g_per_work: grams of CO2 per reference device-hour, both in the window.
         moves: preemptions after which the job went on elsewhere at once.
         most_preemptions: of any one job.
@@ -104,10 +104,10 @@ class Summary:
     fairness_jain: float
     finish_fairness_p95: float
     events: int
-    money: float = math.nan
-    money_per_work: float = math.nan
-    carbon_g: float = math.nan
-    carbon_g_per_work: float = math.nan
+    money: float | None = None
+    money_per_work: float | None = None
+    carbon_g: float | None = None
+    carbon_g_per_work: float | None = None
     moves: int = 0
     most_preemptions: int = 0
 
@@ -247,16 +247,22 @@ def energy_per_work(results: Results) -> float:
     return _ratio(energy_kwh, work_per_window(results))
 
 
-def money_per_work(results: Results) -> float:
+def money_per_work(results: Results) -> float | None:
     """Return the money of all nodes per reference device-hour of work, both in the window."""
     first, last = (mark.money for mark in results.window)
-    return _ratio(_gap(first, last), work_per_window(results))
+    return _billed_per_work(first, last, results)
 
 
-def carbon_g_per_work(results: Results) -> float:
+def carbon_g_per_work(results: Results) -> float | None:
     """Return the grams of CO2 of all nodes per reference device-hour, both in the window."""
     first, last = (mark.carbon_g for mark in results.window)
-    return _ratio(_gap(first, last), work_per_window(results))
+    return _billed_per_work(first, last, results)
+
+
+def _billed_per_work(first: float | None, last: float | None, results: Results) -> float | None:
+    if first is None or last is None:
+        return None
+    return _ratio(last - first, work_per_window(results))
 
 
 def utilisation(results: Results) -> float:
@@ -385,12 +391,8 @@ def paired(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float]
     return mean, mean - half, mean + half
 
 
-def _total(values: Floats | None) -> float:
-    return math.nan if values is None else float(values.sum())
-
-
-def _gap(first: float | None, last: float | None) -> float:
-    return math.nan if first is None or last is None else last - first
+def _total(values: Floats | None) -> float | None:
+    return None if values is None else float(values.sum())
 
 
 def _ratio(above: float, below: float) -> float:

@@ -27,6 +27,12 @@ from flyball.tune.registry import resizes
 
 Task = tuple[int, int]  # policy, seed
 
+
+def or_nan(value: float | None) -> float:
+    """Return a metric as a number, NaN = the cluster has no such signal."""
+    return math.nan if value is None else value
+
+
 COMPARED: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("completion_s", lambda summary: summary.completion_s.mean),
     ("wait_s", lambda summary: summary.wait_s.mean),
@@ -35,8 +41,8 @@ COMPARED: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("energy_kwh", lambda summary: summary.energy_kwh),
     ("energy_per_work", lambda summary: summary.energy_per_work),
     ("cost", lambda summary: summary.cost),
-    ("money", lambda summary: summary.money),
-    ("carbon_g", lambda summary: summary.carbon_g),
+    ("money", lambda summary: or_nan(summary.money)),
+    ("carbon_g", lambda summary: or_nan(summary.carbon_g)),
 )
 """Metrics that are compared between policies, seed by seed."""
 BILLED = ("money", "carbon_g")

@@ -14,7 +14,7 @@ from flyball.core.results import Floats, Results
 from flyball.core.units import J_PER_KWH, MILLI_PER_DEVICE, US_PER_S, duration_text
 from flyball.core.workload import Workload
 from flyball.experiments.record_report import record_json
-from flyball.experiments.replay import ReplayCase, Run, by_policy, differences
+from flyball.experiments.replay import ReplayCase, Run, by_policy, differences, or_nan
 from flyball.experiments.signal_report import describe_signals
 from flyball.physics.catalogue import unit_of
 from flyball.twin.inputs.recorded_on import recorded_counts, scalings
@@ -88,13 +88,17 @@ def bill_metrics(cluster: Cluster) -> tuple[Metric, ...]:
     metrics: list[Metric] = []
     if cluster.price is not None:
         metrics += [
-            Metric("money", unit, lambda s: s.money, number),
-            Metric("money_per_work", f"{unit}/dev-h", lambda s: s.money_per_work, number),
+            Metric("money", unit, lambda s: or_nan(s.money), number),
+            Metric("money_per_work", f"{unit}/dev-h", lambda s: or_nan(s.money_per_work), number),
         ]
     if cluster.carbon is not None:
         metrics += [
-            Metric("carbon_g", "kg CO2", lambda s: s.carbon_g, lambda g: number(g / G_PER_KG)),
-            Metric("carbon_g_per_work", "g CO2/dev-h", lambda s: s.carbon_g_per_work, number),
+            Metric(
+                "carbon_g", "kg CO2", lambda s: or_nan(s.carbon_g), lambda g: number(g / G_PER_KG)
+            ),
+            Metric(
+                "carbon_g_per_work", "g CO2/dev-h", lambda s: or_nan(s.carbon_g_per_work), number
+            ),
         ]
     return tuple(metrics)
 
