@@ -35,6 +35,9 @@ PARTS = {
         "services",
         data=(("servegen_2025", "total_rate_10min.csv.gz"),),
     ),
+    "run-times": ForecastPart(
+        "quantiles of run times in backfill and order, with poor estimates", "run_times"
+    ),
 }
 """Every part, in the order in which they run."""
 

@@ -67,6 +67,34 @@ def test_rows_are_changes_against_the_median() -> None:
     assert chosen[0]["late_heads"]["change"] == pytest.approx(-1.0)
 
 
+def test_rows_of_the_joint_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells: dict[Any, Any] = {}
+    for level, gain in zip(run_times.LEVELS, (1.2, 1.0, 0.9, 1.0), strict=True):
+        cells["uniform", "stated", "easy", level] = {
+            seed: figures(10.0 * gain + seed) for seed in (0, 1, 1000)
+        }
+    picks = run_times.choose(cells, [1000])
+    table = run_times.rows_of_table(cells, picks, [0, 1])
+    monkeypatch.setattr(run_times, "run", lambda _seeds: {"rows": table})
+    notes: list[str] = []
+    rows = run_times.rows(notes.append, 2)
+    completion = {
+        (row["case"], row["arm"]): row for row in rows if row["metric"] == "mean completion s"
+    }
+    where = "easy, stated run times, "
+    assert set(completion) == {
+        (f"{where}all", "level 0.25"),
+        (f"{where}all", "level 0.9"),
+        (f"{where}all", "level 0.75 (chosen)"),
+        (f"{where}uniform", "level 0.75 (chosen)"),
+    }
+    chosen = completion[f"{where}all", "level 0.75 (chosen)"]
+    assert chosen["value"] == pytest.approx(-50.0 * (1 / 10 + 1 / 11))
+    assert (chosen["base"], chosen["n"], chosen["verdict"]) == (10.5, 2, "pays")
+    assert completion[f"{where}all", "level 0.25"]["verdict"] == "costs"
+    assert len(notes) == 1
+
+
 def test_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_times, "CHOOSING_SEEDS", 1)
     monkeypatch.setattr(run_times, "LEVELS", (0.5, 0.9))

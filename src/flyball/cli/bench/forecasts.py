@@ -21,8 +21,8 @@ Examples:
   flyball bench forecasts --only load,services --json > forecasts.json
   flyball bench forecasts --resume forecasts.jsonl
 \b
-Parts: load, services. Every row compares runs of the same seeds; `true future` gives the same rule
-the future as it came, an upper bound on what a better forecast could add.
+Parts: load, services, run-times. Every row compares runs of the same seeds; `true future` gives the
+same rule the future as it came, an upper bound on what a better forecast could add.
 """
 
 MAX_SEEDS = 100
@@ -40,7 +40,7 @@ def forecasts(
     resume: Resume = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what forecasts of load and requests are worth to the rules that read them."""
+    """Measure what forecasts of load, requests and run times are worth to rules that read them."""
     if seeds is not None:
         whole_number(seeds, "--seeds", 1, MAX_SEEDS)
     from flyball.bench.forecasts import PARTS, run

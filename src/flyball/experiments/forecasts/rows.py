@@ -47,11 +47,12 @@ def comparison(
         "high": high,
         "n": len(pairs),
         "base": sum(theirs) / len(theirs),
-        "verdict": _verdict(low, high, len(pairs), lower_is_better),
+        "verdict": verdict(low, high, len(pairs), lower_is_better),
     }
 
 
-def _verdict(low: float, high: float, pairs: int, lower_is_better: bool | None) -> str:
+def verdict(low: float, high: float, pairs: int, lower_is_better: bool | None = True) -> str:
+    """Return in words what an interval of a change says; "" if the metric is neither way better."""
     if lower_is_better is None:
         return ""
     if pairs < 2 or low <= 0.0 <= high:

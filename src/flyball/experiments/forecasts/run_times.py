@@ -8,7 +8,7 @@ same seeds. The level is chosen on seeds of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from flyball.core.state import State
 from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.experiments.forecasts.predicted import with_predictions
+from flyball.experiments.forecasts.rows import Note, Row, verdict
 from flyball.experiments.scenarios import TRAINING_SEED, Scenario, find_scenarios
 from flyball.experiments.tuning.rows import mean_95
 from flyball.twin.twin import Twin
@@ -38,12 +39,17 @@ ORDERING = ("sjf", "saf", "srtf")
 keys alike, so they are run with predictions only."""
 LEVELS = (0.25, 0.5, 0.75, 0.9)
 METRICS = ("completion_mean_s", "wait_mean_s", "completion_p95_s", "late_heads")
+SHOWN = {
+    "completion_mean_s": "mean completion s",
+    "wait_mean_s": "mean wait s",
+    "completion_p95_s": "completion p95 s",
+}
+"""Metrics in the rows of `flyball bench forecasts`, and their names there."""
 SEEDS, CHOOSING_SEEDS = 12, 4
 
 Cell = tuple[str, str, str, float]
 """Scenario, source of estimates, policy, level."""
 Figures = dict[str, float]
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,40 @@ def _note_promise(state: State, promised: dict[int, int]) -> None:
 
 
 # Tables --------------------------------------------------------------------------------
+
+
+def rows(note: Note, seeds: int | None = None) -> list[Row]:
+    """Return the changes against level 0.5: every level over all scenarios, the chosen one in each.
+
+    As the other parts of `flyball bench forecasts`; `flyball bench run-times` prints all levels.
+    """
+    note(f"run times: {', '.join(SCENARIOS)}; level chosen on {CHOOSING_SEEDS} other seeds")
+    table = run(seeds or SEEDS)["rows"]
+    places = ("policy", "estimates", "scenario")
+    bases = {tuple(row[name] for name in places): row for row in table if row["level"] == MEDIAN}
+    out: list[Row] = []
+    for row in table:
+        place = tuple(row[name] for name in places)
+        if row["level"] == MEDIAN or not (row["chosen"] or row["scenario"] == "all"):
+            continue
+        for metric, name in SHOWN.items():
+            low, high = row[metric]["low"], row[metric]["high"]
+            out.append(
+                {
+                    "case": f"{row['policy']}, {row['estimates']} run times, {row['scenario']}",
+                    "arm": f"level {row['level']:g}{' (chosen)' if row['chosen'] else ''}",
+                    "against": f"level {MEDIAN:g}",
+                    "metric": name,
+                    "unit": "%",
+                    "value": 100.0 * row[metric]["change"],
+                    "low": 100.0 * low,
+                    "high": 100.0 * high,
+                    "n": seeds or SEEDS,
+                    "base": bases[place][metric]["value"],
+                    "verdict": verdict(low, high, seeds or SEEDS),
+                }
+            )
+    return out
 
 
 def choose(figures: dict[Cell, dict[int, Figures]], seeds: list[int]) -> dict[Cell, bool]:
