@@ -29,7 +29,8 @@ QUIET: dict[str, Any] = {
 def fair(problem: Problem, **changes: Any) -> Problem:
     """The problem under order = fair, with whatever else was drawn."""
     place = problem.knobs.place if problem.knobs.place != Place.HOLD else Place.BEST_FIT
-    knobs = replace(problem.knobs, order=Order.FAIR, backfill=Backfill.SKIP, place=place, **changes)
+    changes = {"backfill": Backfill.SKIP, "place": place, "move_s": Knobs.move_s, **changes}
+    knobs = replace(problem.knobs, order=Order.FAIR, **changes)
     return replace(problem, knobs=knobs)
 
 

@@ -25,7 +25,7 @@ PARTS = {
     ),
     "forecasts": Part(
         "bench.forecasts:forecasts",
-        "Measure what forecasts of load and requests are worth to the rules that read them.",
+        "Measure what forecasts of load, requests and run times are worth to rules that read them.",
     ),
     "monitor": Part(
         "bench.monitor:monitor",
@@ -53,7 +53,7 @@ PARTS = {
     ),
     "run-times": Part(
         "bench.run_times:run_times",
-        "Compare policies with and without quantiles of predicted run times.",
+        "Compare policies with and without quantiles of predicted run times, over the same seeds.",
     ),
     "placement": Part(
         "bench.placement:placement",

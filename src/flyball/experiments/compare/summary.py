@@ -194,7 +194,10 @@ def _runs(
 def summary_of(plain: dict[str, Any]) -> Summary:
     """Return the summary that `Summary.as_dict` wrote."""
     values: dict[str, Any] = {}
+    optional = {entry.name for entry in fields(Summary) if entry.default is None}
     for name, value in plain.items():
+        if value is None and name in optional:
+            continue
         part = {k: _number(v) for k, v in value.items()} if isinstance(value, dict) else None
         values[name] = _number(value) if part is None else Spread(**part)
     return Summary(**values)

@@ -73,6 +73,7 @@ class Cluster:
         self.changed = False  # something happened since then
         self.fastest_first = [self.pools[index] for index in state.pools.visit]
         self.actions: list[DecidedAction] = []
+        self.decision_start = 0  # the first action of the present decision
         self.starts = self.ends = self.preemptions = self.failures = self.repairs = 0
 
     def with_status(self, status: Status) -> list[Job]:
@@ -110,7 +111,14 @@ class Cluster:
         self.starts += 1
         job.start_number = self.starts
         self.tenants.charge(job, 1, self.now_us)
+        if self._was_preempted(job):
+            job.moves += 1
         self.actions.append(DecidedAction(self.now_us, ActionKind.START, job.index, job.rows))
+
+    def _was_preempted(self, job: Job) -> bool:
+        """Return whether the present decision has preempted the job."""
+        decided = self.actions[self.decision_start :]
+        return any(act.kind == ActionKind.PREEMPT and act.job == job.index for act in decided)
 
     def plan_end(self, job: Job) -> None:
         """Set when the running slice ends: its work is done, or its limit is reached."""

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flyball.core.codes import ActionKind, Status
+from flyball.core.codes import Status
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.records import Records
@@ -106,7 +106,7 @@ class Reference:
                 self.cluster.promote_starved()
 
             # 2. One decision, whose actions take effect at this instant.
-            decided = len(self.cluster.actions)
+            self.cluster.decision_start = len(self.cluster.actions)
             if now_us in self._plans:
                 enact(self.cluster, self._plans[now_us].pop(0), self._scale)
                 self.cluster.capacity_grew = True
@@ -117,7 +117,6 @@ class Reference:
             else:
                 self._decide(round_due=rounds and at_multiple)
             self.decisions += 1
-            self._count_moves(self.cluster.actions[decided:])
             if at_multiple and not self.cluster.with_status(Status.RUNNING):
                 self._eventful = False
 
@@ -155,13 +154,6 @@ class Reference:
         if round_due:
             update_targets(self.cluster, self._targets)
         decide_by_shares(self.cluster, round_due)
-
-    def _count_moves(self, actions: Sequence[DecidedAction]) -> None:
-        """Count the preempted jobs that the same decision started again."""
-        for action in actions:
-            job = self.jobs[action.job]
-            if action.kind == ActionKind.PREEMPT and job.status == Status.RUNNING:
-                job.moves += 1
 
     def _events(self) -> int:
         """Return the number of events so far; rounds do not count."""
