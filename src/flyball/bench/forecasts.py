@@ -28,7 +28,8 @@ class ForecastPart(NamedTuple):
 
 PARTS = {
     "load": ForecastPart(
-        "the load forecast on daily load: sleep and wake ahead, sizes of elastic jobs", "daily_load"
+        "the load forecast on daily load: sleep and wake ahead, elastic sizes (half an hour)",
+        "daily_load",
     ),
     "services": ForecastPart(
         "forecasts of requests: replicas on ServeGen's second week",
