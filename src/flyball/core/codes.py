@@ -72,3 +72,21 @@ class Reason(IntEnum):
     OVERDUE = 23  # started before all others: it waited too long
     YIELDED = 24  # preempted for a job that waited too long
     MOVED_UP = 25  # goes on in a faster pool: that saves more than its restart costs
+
+
+class JobClass(IntEnum):
+    """The five workload classes."""
+
+    COMPUTE_INTENSIVE = 0
+    MEMORY_BOUND = 1
+    LATENCY_SENSITIVE = 2
+    BANDWIDTH_LIMITED = 3
+    MIXED = 4
+
+    @property
+    def label(self) -> str:
+        """The name as users write it: `compute-intensive`."""
+        return self.name.lower().replace("_", "-")
+
+
+CLASS_LABELS = tuple(kind.label for kind in JobClass)

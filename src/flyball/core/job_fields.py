@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
+from flyball.core.codes import CLASS_LABELS
 from flyball.core.field_forms import (
     ABSOLUTE,
     ABSOLUTE_OR_EMPTY,
@@ -21,7 +22,6 @@ from flyball.core.field_forms import (
     Text,
     Whole,
 )
-from flyball.core.job_class import CLASS_LABELS
 from flyball.core.job_field import DESCRIPTION, JobField, stated
 
 MAX_DEVICES = 65_536

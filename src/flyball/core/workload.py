@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flyball.core.codes import CLASS_LABELS as CLASS_LABELS
+from flyball.core.codes import JobClass as JobClass
 from flyball.core.codes import Outcome
 from flyball.core.grouping import group_rows
-from flyball.core.job_class import CLASS_LABELS as CLASS_LABELS
-from flyball.core.job_class import JobClass as JobClass
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S, duration_text
 
 Ints = npt.NDArray[np.int64]
