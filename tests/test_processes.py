@@ -25,7 +25,8 @@ def test_detached_grandchild_is_found_and_ended() -> None:
         printed = subprocess.run(
             [sys.executable, "-c", DETACH], stdout=subprocess.PIPE, text=True, check=True
         ).stdout
-    assert started.left() == {int(printed): "sleep 600"}
+    # A process has no environment for an instant after its parent learns that it was started.
+    until(lambda: started.left() == {int(printed): "sleep 600"}, "the grandchild is found")
     started.end()
     assert started.left() == {}
     assert other.poll() is None
@@ -34,7 +35,7 @@ def test_detached_grandchild_is_found_and_ended() -> None:
 
 
 def test_child_is_reaped_and_its_pipes_are_closed() -> None:
-    started = Processes("test-of-tracking", None)
+    started = Processes("test-of-a-child", None)
     with started.tracked():
         child = subprocess.Popen(["sleep", "600"], stdout=subprocess.PIPE)
     assert list(started.left()) == [child.pid]
@@ -45,14 +46,14 @@ def test_child_is_reaped_and_its_pipes_are_closed() -> None:
 
 
 def test_engine_that_was_not_closed_is_ended(tmp_path: Path) -> None:
-    started = Processes("test-of-tracking", tmp_path)
+    started = Processes("test-of-an-engine", tmp_path)
     with started.tracked():
         rig = Rig(tmp_path / "state")
         rig.launch("sh", "-c", "setsid sleep 600 & echo on; wait")
         rig.until_prints("on")
     supervisor = rig.claim().pid
-    assert {supervisor, rig.spawner()} < set(started.left())
-    assert len(started.left()) >= 4
+    until(lambda: {supervisor, rig.spawner()} < set(started.left()), "the engine is found")
+    until(lambda: len(started.left()) >= 4, "its job is found")
     started.end()
     assert started.left() == {}
     until(lambda: rig.processes() == [])
