@@ -13,19 +13,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from flyball.bench import stepping
 from flyball.bench.figure import Figure
+from flyball.bench.saturated import DEVICES_PER_NODE, TwinCase, count_events, saturated
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.errors import DataAbsent
-from flyball.core.knobs import Backfill, Knobs, Order, Preempt
+from flyball.core.knobs import Backfill, Evict, Knobs, Order, Place, Preempt
 from flyball.core.shared_data import shared_data
 from flyball.core.state import clone
-from flyball.core.units import US_PER_S
-from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.inputs.traces import read_trace
 from flyball.twin.reference.run import Reference
@@ -33,27 +33,17 @@ from flyball.twin.twin import Twin, warm
 
 Note = Callable[[str], None]
 REPEATS = 4
-DEVICES_PER_NODE = 8
-
-
-@dataclass(frozen=True)
-class TwinCase:
-    """Describes a full cluster: `pending` jobs wait at the start, and `jobs` more arrive."""
-
-    name: str
-    nodes: int
-    pending: int
-    jobs: int
-    knobs: Knobs
 
 
 SRTF = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=60.0)
 EASY = Knobs(backfill=Backfill.EASY, depth=1000)
+MOVES = replace(SRTF, place=Place.FASTEST, evict=Evict.FASTEST, move_s=280.0)
 CASES = (
     TwinCase("priority-1k", 1_000, 80_000, 150_000, Knobs()),
     TwinCase("priority-10k", 10_000, 100_000, 250_000, Knobs()),
     TwinCase("easy-1k", 1_000, 50_000, 150_000, EASY),
     TwinCase("preempt-1k", 1_000, 90_000, 150_000, SRTF),
+    TwinCase("moves-1k", 1_000, 0, 150_000, MOVES, mixed=True, stretch=1.1),
 )
 QUEUE_LENGTHS = (1_000, 10_000, 100_000)
 SCALING = {
@@ -64,28 +54,7 @@ SCALING = {
 }
 
 
-def saturated(case: TwinCase, seed: int = 0) -> tuple[Cluster, Workload]:
-    """Return the case's cluster, and jobs of mixed size, length and priority that keep it full.
-
-    A job arrives whenever one starts, so that the queue keeps its length: the instants are those
-    of the starts if all jobs were there from the beginning.
-    """
-    rng = np.random.default_rng(seed)
-    filling = case.nodes * DEVICES_PER_NODE // 2  # start at once and fill the devices
-    jobs = filling + case.pending + case.jobs
-    devices = rng.choice([1, 2, 4, 8, 16], jobs, p=[0.70, 0.10, 0.10, 0.08, 0.02])
-    duration_s = np.minimum(rng.lognormal(7.0, 1.5, jobs), 200_000.0)
-    priority = rng.integers(0, 3, jobs).astype(np.float64)
-    cluster = Cluster(case.name, (NodeGroup("n", case.nodes, "V100", DEVICES_PER_NODE),))
-    columns = (duration_s, devices)
-    pilot = Twin(cluster, Workload.of("pilot", np.zeros(jobs), *columns), Knobs())
-    pilot.run()
-    starts_s = np.sort(pilot.state.runs.first_start_us) / US_PER_S
-    submit_s = np.concatenate([np.zeros(jobs - case.jobs), starts_s[filling:][: case.jobs]])
-    return cluster, Workload.of(case.name, submit_s, *columns, priority=priority)
-
-
-STEPS = len(CASES) + len(SCALING) * len(QUEUE_LENGTHS) + 5
+STEPS = len(CASES) + len(SCALING) * len(QUEUE_LENGTHS) + 5 + stepping.STEPS
 """Number of times that `run` reports progress."""
 
 
@@ -117,7 +86,7 @@ def run(note: Note, done: Note = lambda _step: None) -> dict[str, Any]:
     done("a million jobs")
     result |= philly_a()
     done("Philly A")
-    return result
+    return result | stepping.run(note, done)
 
 
 SINGLE_FIGURES = {
@@ -136,7 +105,7 @@ SINGLE_FIGURES = {
 
 
 def figures(result: dict[str, Any]) -> list[Figure]:
-    """Return what `run` measured as figures, none of which has a bar."""
+    """Return what `run` measured as figures; only those of steps have bars."""
     cases = [
         Figure(
             f"{case['name']}: {case['nodes']:,} nodes, {case['pending_mean']:,.0f} jobs pending "
@@ -152,7 +121,7 @@ def figures(result: dict[str, Any]) -> list[Figure]:
         for pending, value in by_pending.items()
     ]
     single = [Figure(name, result[key], unit) for key, (name, unit) in SINGLE_FIGURES.items()]
-    return [*cases, *scaled, *single]
+    return [*cases, *scaled, *single, *stepping.figures(result)]
 
 
 def measure(case: TwinCase) -> dict[str, Any]:
@@ -179,13 +148,6 @@ def measure(case: TwinCase) -> dict[str, Any]:
         "events": events,
         "events_per_s": events / best_s,
     }
-
-
-def count_events(twin: Twin) -> int:
-    """Return the number of events so far."""
-    clock = twin.state.clock[0]
-    kinds = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
-    return sum(int(clock[kind]) for kind in kinds)
 
 
 def scaling(done: Note = lambda _step: None) -> dict[str, dict[str, float]]:

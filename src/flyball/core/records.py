@@ -237,6 +237,20 @@ WINDOW = np.dtype(
 )
 """A place in a queue, with the fields of the job that a scan reads."""
 
+VICTIM = np.dtype(
+    [
+        ("key", "f8"),  # smallest (key, tie) first
+        ("tie", "i8"),
+        # Of the job whose tie names this record; these stay where they are when others move.
+        ("node", "i4"),  # where it is, if that is one node of which it has whole devices; else -1
+        ("pool", "i4"),
+        ("devices", "i4"),  # on that node
+        ("reach", "f8"),  # of no job: a bound of the round
+    ],
+    align=True,
+)
+"""A running job that may be preempted in this round (`schedule/victims.py`)."""
+
 HEAP_OFFSET = 3
 """A heap's first entry is the fourth of a cache line of four, so that four siblings share one."""
 
@@ -340,6 +354,11 @@ CLOCK = np.dtype(
         ("settled", "u1"),  # the last round left everything idle, and nothing happened since
         ("price", SIGNAL),
         ("carbon", SIGNAL),
+        # Sums that a step's gains are differences of (`twin/stepping/observe.py`).
+        ("arrived_us", "f8"),  # estimated device time of all jobs submitted so far
+        ("ended_us", "f8"),  # work of all jobs that ended, in device time of the reference device
+        ("flow_us", "f8"),  # of all jobs that ended, from submission to end
+        ("presence_us", "f8"),  # integral of the jobs in the system, until `now_us`
     ],
     align=True,
 )

@@ -9,15 +9,39 @@ import numpy as np
 from flyball.core import records as r
 from flyball.core.accounts import own_rows
 from flyball.core.codes import Status
+from flyball.core.errors import BadInput
 from flyball.core.grouping import group_rows
 from flyball.core.knobs import Knobs, Order
 from flyball.core.records import Records, records
 from flyball.core.state import STALE, State, assemble
+from flyball.schedule.history import relearn
+from flyball.twin import kernel
 from flyball.twin.build import window_size
 from flyball.twin.peers import blank_memos
 from flyball.twin.shapes import lay_out
 from flyball.twin.spread import set_stretches
 from flyball.twin.tenants import refuse_beyond_limit
+from flyball.twin.usual import score_cache
+
+
+def rebuild(state: State, old: Knobs, new: Knobs) -> State:
+    """Return the state with all that depends on knobs rebuilt, whatever they change.
+
+    `twin/stepping/knobs.py` does the same faster where no array must grow or be regrouped.
+
+    Raises:
+        BadInput: from or to order = shares, or a job that could never start any more.
+    """
+    if (new.order == Order.SHARES) != (old.order == Order.SHARES):
+        raise BadInput("order=shares cannot be set or left during a run", "build a new twin")
+    state = refit(state, old, new)
+    if new.order == Order.HISTORY and new.order != old.order:
+        relearn(state, ended_in_order(state))
+    scores = score_cache(new, len(state.shapes), len(state.nodes))
+    if scores.shape != state.scores.shape:
+        state = state._replace(scores=scores)
+    kernel.rebuild_queue(state, old.pack(), new.pack())
+    return state
 
 
 def refit(state: State, old: Knobs, new: Knobs) -> State:

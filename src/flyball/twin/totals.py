@@ -35,12 +35,26 @@ def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
         job, run_ = state.jobs[job_id], state.runs[job_id]
         if run_.status == DONE:
             work_us += job.reference_us
-        elif job.work_us > 0:
+        else:
             done_us = run_.done_us
             if run_.status == RUNNING:
                 done_us += progress(run_, now)
-            work_us += min(1.0, done_us / job.work_us) * job.reference_us
+            work_us += work_done(job, done_us)
     return work_us, energy_j, busy_us, money, carbon_g
+
+
+@kernel
+def work_done(job: Any, done_us: float) -> float:
+    """Return the part of a job's work that is done, in device time of the reference device."""
+    return float(min(1.0, done_us / job.work_us) * job.reference_us) if job.work_us > 0 else 0.0
+
+
+@kernel
+def note_end(state: Any, job_id: int, now: int) -> None:
+    """Add a job that just ended to the sums over ended jobs."""
+    job, run_, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
+    clock.flow_us += float(now - job.submit_us)
+    clock.ended_us += job.reference_us if run_.status == DONE else work_done(job, run_.done_us)
 
 
 @entry

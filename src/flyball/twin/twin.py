@@ -34,33 +34,28 @@ from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
 from flyball.predict.signals import signal_outlook
-from flyball.schedule.history import relearn
 from flyball.schedule.shares.targets import set_targets
 from flyball.twin import kernel, totals
 from flyball.twin.build import build_state
+from flyball.twin.outcome import results_of
 from flyball.twin.plans import BadPlan, as_plan, broken_action
-from flyball.twin.refit import ended_in_order, refit
-from flyball.twin.signal_tables import (
-    bills_of,
-    signals_of,
-    totals_of,
-    upgraded,
-    without_future,
-)
+from flyball.twin.refit import rebuild
+from flyball.twin.signal_tables import signals_of, totals_of, upgraded, without_future
+from flyball.twin.stepping.knobs import change_knobs
+from flyball.twin.stepping.stepped import Stepped
+from flyball.twin.stepping.window import Part, fork_state
 from flyball.twin.tuning import Tuning, learn_speeds
-from flyball.twin.usual import score_cache
 
 DUMP_FORMAT = 4
 
 __all__ = ["BadPlan", "Twin", "warm"]
 
 
-class Twin:
+class Twin(Stepped):
     """Runs one simulation: a state, a clock and the knobs of the decisions.
 
     Attributes:
         state: the arrays; read them freely between calls.
-        knobs: the settings of the decisions.
         allocator: sets the target shares (order = shares).
         tuning: the tuners that change plans in rounds; None = no tuners.
     """
@@ -87,9 +82,11 @@ class Twin:
         self._set(knobs)
 
     def _set(self, knobs: Knobs) -> None:
-        self.knobs = knobs
+        self._knobs = knobs
         self._packed = knobs.pack()
         self._blank: Records | None = None
+        self.part = None
+        self._begin_ledger(None)
 
     def __repr__(self) -> str:
         return f"Twin({self.state!r}, {self.knobs!r})"
@@ -112,6 +109,7 @@ class Twin:
             policy: makes every decision; None = the compiled kernel decides by the knobs.
         """
         until = FOREVER_US - 1 if until_us is None else until_us
+        self.refuse_beyond(until)
         if policy is not None:
             while self.next_us <= until:
                 self.step(policy)
@@ -207,11 +205,13 @@ class Twin:
 
     def window_us(self) -> tuple[int, int]:
         """Return the window of the honest metrics: 10 % to 100 % of the arrival span."""
+        self._refuse_part("window of all arrivals")
         first, last = int(self.state.jobs.submit_us[0]), int(self.state.jobs.submit_us[-1])
         return first + round(WINDOW_BEGINS * (last - first)), last
 
     def mark(self, now_us: int) -> Mark:
         """Return running totals at an instant between the last event handled and the next."""
+        self._refuse_part("totals of all jobs")
         at_now = totals.totals_at(self.state, self._packed, now_us)
         work_us, energy_j, busy_us, *billed = at_now
         finished = int(self.state.clock[0].finished)
@@ -237,6 +237,7 @@ class Twin:
         now = self.next_us
         if now >= FOREVER_US:
             return None
+        self.refuse_beyond(now)
         if kernel.advance_to(self.state, self._packed, now):
             self._set_targets()
         plan = as_plan(policy.decide(self.snapshot(), self._with_signals(outlook)), self.state)
@@ -271,11 +272,41 @@ class Twin:
         """
         twin = Twin.__new__(Twin) if into is None else into
         twin.state = clone(self.state, None if into is None else into.state)
-        twin.knobs, twin._packed = self.knobs, self._packed
+        self._copy_settings(twin)
+        return twin
+
+    def fork(self, ahead_us: int) -> Twin:
+        """Return a twin of the active jobs and of those submitted within `ahead_us` from now.
+
+        Its cost does not depend on how many jobs ended or are still to come. Up to the end of its
+        window it runs as this twin would; it cannot go further, and has no results of a whole run.
+        Its jobs are numbered anew: `part.job_ids` has their numbers here.
+
+        Raises:
+            BadInput: order = shares or tuners, whose accounts cover all jobs.
+        """
+        if self.decides_in_python:
+            raise BadInput("a twin with shares or tuners cannot be forked", "use clone()")
+        until_us = max(self.now_us, int(self.ledger[0])) + ahead_us
+        self.refuse_beyond(until_us)
+        twin = Twin.__new__(Twin)
+        twin.state, job_ids, is_rest = fork_state(self.state, until_us)
+        self._copy_settings(twin)
+        twin._blank = None
+        if self.part is not None:
+            job_ids = self.part.job_ids[job_ids]
+            is_rest = is_rest and self.part.until_us == FOREVER_US
+        twin.part = Part(FOREVER_US if is_rest else until_us, job_ids)
+        return twin
+
+    def _copy_settings(self, twin: Twin) -> None:
+        """Give a copy all that is not in the state."""
+        twin._knobs, twin._packed = self._knobs, self._packed.copy()
+        twin.part = self.part
+        twin._begin_ledger(self.ledger)
         twin.allocator, twin._blank = self.allocator, self._blank
         twin._price, twin._carbon = self._price, self._carbon
         twin.tuning = None if self.tuning is None else self.tuning.fresh()
-        return twin
 
     def set_knobs(self, knobs: Knobs) -> None:
         """Use other knobs from now on.
@@ -283,19 +314,17 @@ class Twin:
         Raises:
             BadInput: from or to order = shares, which needs other arrays.
         """
-        if (knobs.order == Order.SHARES) != (self.knobs.order == Order.SHARES):
-            raise BadInput("order=shares cannot be set or left during a run", "build a new twin")
-        self.state = refit(self.state, self.knobs, knobs)
-        if knobs.order == Order.HISTORY and knobs.order != self.knobs.order:
-            relearn(self.state, ended_in_order(self.state))
-        scores = score_cache(knobs, len(self.state.shapes), len(self.state.nodes))
-        if scores.shape != self.state.scores.shape:
-            self.state = self.state._replace(scores=scores)
-        kernel.rebuild_queue(self.state, self._packed, knobs.pack())
-        self._set(knobs)
+        new = knobs.pack()
+        if not change_knobs(self.state, self._packed, new):
+            if knobs.order == Order.HISTORY != self.knobs.order:
+                self._refuse_part("history to predict from (order=history)")
+            self.state = rebuild(self.state, self.knobs, knobs)
+            self._blank = None
+        self.note_knobs(knobs, new)
 
     def dump(self, path: Path | str) -> None:
         """Write the whole state and the knobs to a file (NumPy's zip format)."""
+        self._refuse_part("whole state to write")
         path = Path(path)
         meta = json.dumps({"format": DUMP_FORMAT, "knobs": self.knobs.as_dict()})
         arrays: dict[str, Any] = {name: np.asarray(a) for name, a in self.state._asdict().items()}
@@ -338,47 +367,9 @@ class Twin:
 
     def results(self, window: tuple[Mark, Mark]) -> Results:
         """Return the results of the run."""
-        state, clock = self.state, self.state.clock[0]
-        jobs, runs, nodes = state.jobs, state.runs, state.nodes
-        totals.settle(state, self._packed, self.now_us)
-        packed = state.rates.packed.reshape(-1, len(state.pools))[jobs.profile]
-        node_bills, job_bills = bills_of(state, nodes), bills_of(state, runs)
-        event_counts = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
-        return Results(
-            submit_us=jobs.submit_us.astype(np.int64),
-            devices=jobs.devices.astype(np.int64),
-            milli=jobs.milli.astype(np.int64),
-            first_start_us=runs.first_start_us.copy(),
-            end_us=runs.end_us.copy(),
-            solo_us=jobs.work_us / packed.max(axis=1),
-            reference_us=jobs.reference_us.copy(),
-            service_us=runs.service_us.copy(),
-            waking_us=runs.waking_us.copy(),
-            lost_us=runs.lost_us.copy(),
-            energy_j=runs.energy_j.copy(),
-            priority=jobs.priority.copy(),
-            tenant=jobs.tenant.astype(np.int64),
-            status=runs.status.astype(np.int64),
-            attempts=runs.attempt.astype(np.int64),
-            preemptions=runs.preemptions.astype(np.int64),
-            moves=runs.moves.astype(np.int64),
-            failures=runs.failures.astype(np.int64),
-            pool=runs.pool.astype(np.int64),
-            node_capacity=state.pools.capacity[nodes.pool].astype(np.int64),
-            node_busy_us=nodes.busy_us.copy(),
-            node_energy_j=nodes.energy_j.copy(),
-            node_asleep_us=nodes.asleep_us.copy(),
-            start_us=int(clock.start_us),
-            stop_us=self.now_us,
-            window=window,
-            peak_power_w=float(clock.peak_power_w),
-            events=sum(int(clock[name]) for name in event_counts),
-            decisions=int(clock.decisions),
-            money=job_bills.money,
-            carbon_g=job_bills.carbon_g,
-            node_money=node_bills.money,
-            node_carbon_g=node_bills.carbon_g,
-        )
+        self._refuse_part("results of a whole run")
+        totals.settle(self.state, self._packed, self.now_us)
+        return results_of(self.state, window)
 
 
 def warm(note: Callable[[str], None] | None = None) -> float:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
 from flyball.cli.bench.figures import print_figures
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
@@ -10,17 +15,31 @@ from flyball.cli.progress import progress
 EXAMPLES = """\b
 Examples:
   flyball bench twin
+  flyball bench twin --only stepping
   flyball bench twin --json > twin.json
 """
 
 
-def twin(as_json: AsJson = False) -> None:
-    """Measure the twin's events per CPU-second on saturated clusters, and the cost of a clone."""
-    from flyball.bench.twin import STEPS, figures, run
+class Part(StrEnum):
+    """Parts that can be measured alone."""
 
-    with progress("measuring", STEPS, as_json) as advance:
-        result = run(note, advance)
+    STEPPING = "stepping"
+
+
+def twin(
+    only: Annotated[
+        Part | None, typer.Option("--only", help="Only this part: steps of learners and forks.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the twin's events per CPU-second on saturated clusters, steps, clones and forks."""
+    from flyball.bench import stepping
+    from flyball.bench import twin as whole
+
+    part = whole if only is None else stepping
+    with progress("measuring", part.STEPS, as_json) as advance:
+        result = part.run(note, advance)
     if as_json:
         print_json(result)
         return
-    print_figures("The twin on saturated clusters", figures(result))
+    print_figures("The twin on saturated clusters", part.figures(result))

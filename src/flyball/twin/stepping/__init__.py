@@ -1,0 +1,1 @@
+"""Stepping for learners: other knobs, an observation, many twins at once, cheap forks."""
