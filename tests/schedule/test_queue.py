@@ -107,5 +107,12 @@ def test_blocked_and_passed_shapes_are_left_out() -> None:
 def test_gaps_are_closed() -> None:
     state = queued([1, 2, 3, 4], Knobs(**EASY))
     state.window.tie[[0, 2]] = -1
-    queue.close_gaps(state)
+    queue.close_gaps(state, 0)
     assert window(state) == [1, 3]
+
+
+def test_gaps_before_the_first_one_are_not_looked_for() -> None:
+    state = queued([1, 2, 3, 4], Knobs(**EASY))
+    state.window.tie[[1, 3]] = -1
+    queue.close_gaps(state, 1)
+    assert window(state) == [0, 2]

@@ -16,6 +16,11 @@ import numpy as np
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.records import CAP_LEVELS, Records, records
+from flyball.core.share_knobs import Leftover as Leftover
+from flyball.core.share_knobs import Optimum as Optimum
+from flyball.core.share_knobs import Starts as Starts
+from flyball.core.share_knobs import Turns as Turns
+from flyball.core.share_knobs import Types as Types
 from flyball.core.units import FOREVER_US, to_us
 
 MEDIAN = 0.5
@@ -160,6 +165,13 @@ class Knobs:
     evict: Evict = _choice(
         Evict.LISTED, "preempt=rounds: in which pool jobs are preempted first for a pending one"
     )
+    preempt_starts: int = knob(
+        0,
+        "starts",
+        0,
+        1_000_000,
+        "preempt=rounds, except order=fair, shares: a job that started this often stays; 0 = off",
+    )
     move_s: float = knob(
         0.0,
         "s",
@@ -192,6 +204,17 @@ class Knobs:
     )
     index_running: float = knob(
         0.75, "", 1e-3, 1e3, "order=index: factor on the key of a running job"
+    )
+
+    types: Types = _choice(Types.FASTEST, "order=shares: order in which a round fills the pools")
+    shuffle_seed: int = knob(0, "", 0, 2**31 - 1, "types=shuffled: seed of the orders drawn")
+    starts: Starts = _choice(Starts.ANY_TIME, "order=shares: when jobs may start")
+    leftover: Leftover = _choice(
+        Leftover.LAST, "order=shares: who gets what jobs with a target leave over"
+    )
+    turns: Turns = _choice(Turns.SHARE, "order=shares: whose turn it is in a pool")
+    optimum: Optimum = _choice(
+        Optimum.CORNER, "order=shares: which of several best divisions is taken"
     )
 
     def __post_init__(self) -> None:
@@ -285,23 +308,23 @@ class Knobs:
     def pack(self) -> Records:
         """Return these knobs as the one record the compiled kernel takes."""
         out = records(1, KNOBS)
-        row = out[0]
-        row.order, row.backfill, row.place = self.order, self.backfill, self.place
-        row.preempt, row.span, row.depth = self.preempt, self.span, self.depth
-        row.hold_us = self.hold_s * 1e6
-        row.ageing, row.priority_s, row.margin_s = self.ageing, self.priority_s, self.margin_s
-        row.round_us = to_us(self.round_s)
-        row.attained_us = self.attained_s * 1e6
-        row.cap = min(CAP_LEVELS - 1, round((1.0 - self.cap) / 0.05))
-        row.sleep_us = FOREVER_US if self.sleep_s < 0 else to_us(self.sleep_s)
-        row.solve_us = to_us(self.solve_s)
-        row.attained2_us, row.promote = self.attained2_s * 1e6, self.promote
-        row.decay = math.log(2.0) / (self.half_life_s * 1e6)
-        row.evict, row.move_us = self.evict, self.move_s * 1e6 if self.moves else 0.0
-        row.move_starts, row.move_cost = self.move_starts, self.move_cost
-        row.index_size, row.index_slope = self.index_size, self.index_slope
-        row.index_floor, row.index_running = self.index_floor, self.index_running
+        self.pack_into(out, 0)
         return out
+
+    def pack_into(self, out: Records, at: int) -> None:
+        """Write these knobs into one of several packed records."""
+        values = self.__dict__ | {
+            "hold_us": self.hold_s * 1e6,
+            "round_us": to_us(self.round_s),
+            "attained_us": self.attained_s * 1e6,
+            "cap": min(CAP_LEVELS - 1, round((1.0 - self.cap) / 0.05)),
+            "sleep_us": FOREVER_US if self.sleep_s < 0 else to_us(self.sleep_s),
+            "solve_us": to_us(self.solve_s),
+            "attained2_us": self.attained2_s * 1e6,
+            "decay": math.log(2.0) / (self.half_life_s * 1e6),
+            "move_us": self.move_s * 1e6 if self.moves else 0.0,
+        }
+        out[at] = tuple([values[name] for name in PACKED])
 
 
 def _parse(name: str, kind: type[Any], text: str) -> Any:
@@ -338,12 +361,21 @@ KNOBS = np.dtype(
         ("decay", "f8"),  # of past usage, per microsecond
         ("evict", "i4"),
         ("move_starts", "i4"),
+        ("preempt_starts", "i4"),  # 0 = no bound
         ("move_us", "f8"),  # 0 = no job moves
         ("move_cost", "f8"),
         ("index_size", "f8"),
         ("index_slope", "f8"),
         ("index_floor", "f8"),
         ("index_running", "f8"),
+        ("order_quantile", "f8"),
+        ("backfill_quantile", "f8"),
+        ("types", "i4"),
+        ("starts", "i4"),
+        ("leftover", "i4"),
+        ("turns", "i4"),
+        ("shuffle_seed", "i8"),
     ],
     align=True,
 )
+PACKED = KNOBS.names or ()

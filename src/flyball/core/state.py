@@ -6,7 +6,7 @@ them; a clone copies those in `CHANGED`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +56,7 @@ class State(NamedTuple):
     learned: npt.NDArray[np.float64]  # measured over guessed speed, by job and pool
     pair_guesses: npt.NDArray[np.float64]  # `pairs` as tuners estimate them
     # Scratch: meaningless between decisions; every clone gets new ones.
-    avail: npt.NDArray[np.int64]  # avail[k, node]: when k whole devices are expected free
+    avail: npt.NDArray[np.int64]  # when k devices of a node are expected free (`reserve.py`)
     node_scratch: Records
     device_scratch: Records
     shortlist: Records  # a heap: the nodes that are completely free earliest
@@ -83,14 +83,17 @@ SCRATCH_ARRAYS = State._fields[_FIRST_SCRATCH:-1]
 STAMPED = ("node_scratch", "device_scratch")
 """Scratch arrays whose entries are valid only with the current stamp."""
 STALE = -1
-"""In the first row of `avail`: recompute this node's column; in `scores`: recompute this score."""
+"""In the first row of `avail`: recompute this column; in `scores`: recompute this score."""
+BLOCK_BITS = 4
+"""A block of nodes in `avail` has 2**4 of them."""
 
 
-def assemble(arrays: Mapping[str, Any]) -> State:
+def assemble(arrays: Mapping[str, Any], blank: Collection[str] = ()) -> State:
     """Return a state of these arrays, with those that change moved into one arena.
 
     Args:
         arrays: every field of `State` but the arena.
+        blank: arrays that are all 0, of which only the size matters.
     """
     places: list[int] = []
     end = 0
@@ -103,6 +106,8 @@ def assemble(arrays: Mapping[str, Any]) -> State:
         for name, place in zip(CHANGED, places, strict=True)
     }
     for name, place in zip(CHANGED, places, strict=True):
+        if name in blank:
+            continue
         source = arrays[name].view(np.ndarray)
         arena[place : place + source.nbytes] = source.view(np.uint8)
     return State(**{**arrays, **moved}, arena=arena)
@@ -143,11 +148,16 @@ def clone(state: State, into: State | None = None) -> State:
         name: _window(arena, array.ctypes.data - begin, array)
         for name, array in zip(CHANGED, state[_FIRST_CHANGED:_FIRST_SCRATCH], strict=True)
     }
+    moved["clock"]["actions"] = 0
+    return state._replace(**moved, **blank_scratch(state), arena=arena)
+
+
+def blank_scratch(state: State) -> dict[str, Any]:
+    """Return new scratch arrays of the same sizes, in which nothing is valid."""
     fresh = {
         name: _blank(array, name in STAMPED)
         for name, array in zip(SCRATCH_ARRAYS, state[_FIRST_SCRATCH:-1], strict=True)
     }
     fresh["avail"][0].fill(STALE)
     fresh["scores"].fill(STALE)
-    moved["clock"]["actions"] = 0
-    return state._replace(**moved, **fresh, arena=arena)
+    return fresh

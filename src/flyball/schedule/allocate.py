@@ -9,7 +9,7 @@ import numpy as np
 from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Order
 from flyball.core.records import CAP_LEVELS
-from flyball.core.state import STALE
+from flyball.core.state import BLOCK_BITS, STALE
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, hot, kernel, lowest_bit
 from flyball.physics.energy import asleep, rest, touch
@@ -83,6 +83,7 @@ def fewest_nodes(devices: int, capacity: int) -> int:
 def forget(avail: Any, scores: Any, node_id: int) -> None:
     """Mark what is cached about the node as stale, because something on it changed."""
     avail[0, node_id] = STALE
+    avail[0, avail.shape[1] - 1 - (node_id >> BLOCK_BITS)] = STALE
     for shape_id in range(len(scores)):
         scores[shape_id, node_id] = STALE
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.codes import Reason
-from flyball.core.knobs import Backfill, Order, Preempt
+from flyball.core.knobs import Backfill, Order, Preempt, Starts
 from flyball.physics.compile import entry, hot, kernel
 from flyball.schedule.attained import promote_starved, promotes
 from flyball.schedule.fair import start_fairly
@@ -36,8 +36,11 @@ from flyball.schedule.start import start
 STRICT, EASY = int(Backfill.STRICT), int(Backfill.EASY)
 ROUNDS = int(Preempt.ROUNDS)
 SHARES = int(Order.SHARES)
+ANY_TIME = int(Starts.ANY_TIME)
 IN_ORDER, SKIPPED_AHEAD = int(Reason.IN_ORDER), int(Reason.SKIPPED_AHEAD)
 BACKFILLED = int(Reason.BACKFILLED)
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
 
 
 @hot
@@ -62,7 +65,7 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
     if clock.capacity_grew:
         forget_failures(state)
     # 2. Go through the queue and start what fits.
-    if clock.pending > 0 and not (knobs.order == SHARES and knobs.backfill == STRICT):
+    if clock.pending > 0 and not only_rounds_start(knobs):
         if knobs.order == FAIR:
             start_fairly(state, knobs, now)
         elif not uses_window(knobs):
@@ -83,6 +86,14 @@ def decide(state: Any, knobs: Any, now: int, is_round: bool) -> None:
         released = move_round(state, knobs, now) or released
     # 5. Room left over from a preemption counts as capacity that came back.
     clock.capacity_grew = 1 if released else 0
+
+
+@kernel
+def only_rounds_start(knobs: Any) -> bool:
+    """Return whether no job may start between rounds."""
+    if knobs.order != SHARES:
+        return False
+    return bool(knobs.backfill == STRICT or knobs.starts != ANY_TIME)
 
 
 @hot
@@ -160,7 +171,7 @@ def start_in_order(state: Any, knobs: Any, retry: bool, now: int) -> None:
     at = 0
     while clock.window_count > 0:
         if at == clock.window_count:
-            close_gaps(state)
+            close_gaps(state, 0)
             refill_window(state, knobs)
             at = 0
             continue
@@ -175,7 +186,7 @@ def start_in_order(state: Any, knobs: Any, retry: bool, now: int) -> None:
         entry.tie = -1
         at += 1
     if at > 0:
-        close_gaps(state)
+        close_gaps(state, 0)
         refill_window(state, knobs)
 
 
@@ -187,13 +198,15 @@ def scan_window(
 
     A job that cannot start rules out the jobs of its shape with as much work left or more: they
     fit on no other devices, and are expected to end no earlier. So if the shortest job of each
-    shape cannot start, no job can, and the scan is over.
+    shape cannot start, no job can, and the scan is over. Jobs of such a shape are passed over
+    without a look at their work: `could_start` has the bits of the others (see `is_among`).
     """
     clock = state.clock[0]
     if not retry and not clock.scan_due:
         return
     clock.scan_due = 0
-    if not any_could_start(state, knobs, respect_head, now):
+    could_start = shapes_to_try(state, knobs, respect_head, now)
+    if could_start == ZERO:
         return
     for shape_id in range(len(state.shapes)):
         state.shapes[shape_id].next_shortest_us = np.inf
@@ -201,10 +214,14 @@ def scan_window(
         entry = state.window[at]
         shape = state.shapes[entry.shape_id]
         shape.next_shortest_us = min(shape.next_shortest_us, entry.left_us)
-    started, ended_early = False, False
+    first_gap = clock.window_count
     skipped = first > 0
     for at in range(first, clock.window_count):
         entry = state.window[at]
+        if not is_among(could_start, entry.shape_id):
+            entry.tried = 1
+            skipped = True
+            continue
         shape = state.shapes[entry.shape_id]
         if entry.left_us < shape.too_long_us and (retry or not entry.tried):
             pool_id, fit, avoid = find(state, knobs, entry.tie, respect_head, now)
@@ -214,9 +231,9 @@ def scan_window(
                     reason = BACKFILLED if respect_head else SKIPPED_AHEAD
                 start(state, knobs, entry.tie, pool_id, fit, avoid, now, reason, 0.0)
                 entry.tie = -1
-                started = True
-                if not any_could_start(state, knobs, respect_head, now):
-                    ended_early = True
+                first_gap = min(first_gap, at)
+                could_start &= shapes_to_try(state, knobs, respect_head, now)
+                if could_start == ZERO:
                     break
                 continue
             if entry.left_us >= 0.0:
@@ -224,28 +241,34 @@ def scan_window(
         entry.tried = 1
         skipped = True
         shape.next_shortest_us = min(shape.next_shortest_us, entry.left_us)
-    if not ended_early:
-        for shape_id in range(len(state.shapes)):
+    for shape_id in range(len(state.shapes)):
+        if is_among(could_start, shape_id):  # every job of the shape was looked at
             shape = state.shapes[shape_id]
             shape.shortest_us = shape.next_shortest_us
-    if started:
-        close_gaps(state)
+    if first_gap < clock.window_count:
+        close_gaps(state, first_gap)
 
 
 @kernel
-def any_could_start(state: Any, knobs: Any, respect_head: bool, now: int) -> bool:
-    """Return whether the shortest job of any shape could start; rule out shapes where it cannot."""
-    any_fits = False
+def is_among(groups: Any, shape_id: int) -> bool:
+    """Return whether the bit of a shape is set; shapes 64 apart share one."""
+    return bool((groups >> np.uint64(shape_id & 63)) & ONE != ZERO)
+
+
+@kernel
+def shapes_to_try(state: Any, knobs: Any, respect_head: bool, now: int) -> Any:
+    """Return bits of the shapes whose shortest job could start; rule out those where it cannot."""
+    groups = ZERO
     for shape_id in range(len(state.shapes)):
         shape = state.shapes[shape_id]
         if shape.shortest_us < shape.too_long_us:
             left_us = max(0.0, shape.shortest_us)
             sample = state.jobs[shape.sample]
             if find_for(state, knobs, sample, left_us, 0, respect_head, now)[0] >= 0:
-                any_fits = True
+                groups |= ONE << np.uint64(shape_id & 63)
             else:
                 shape.too_long_us = shape.shortest_us
-    return any_fits
+    return groups
 
 
 @entry

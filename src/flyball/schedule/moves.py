@@ -38,11 +38,12 @@ ZERO = np.uint64(0)
 @kernel
 def move_up(state: Any, knobs: Any, now: int) -> bool:
     """Move running jobs to faster pools, those that gain most first; True if any was moved."""
-    if not has_room(state):
+    every_pool = ~ZERO
+    if not has_room(state, every_pool):
         return False
-    count = rank_moves(state, knobs, now)
+    count, wanted = rank_moves(state, knobs, now)
     moved = False
-    while count > 0:
+    while count > 0 and has_room(state, wanted):
         top = state.victims[0]
         gain_us, job_id, pool_id = -top.key, top.tie // MAX_POOLS, top.tie % MAX_POOLS
         heap.drop_top(state.victims, 0, count)
@@ -50,7 +51,7 @@ def move_up(state: Any, knobs: Any, now: int) -> bool:
         if move(state, knobs, job_id, pool_id, now):
             moved = True
             continue
-        gain_us, pool_id = next_best(state, knobs, job_id, gain_us, pool_id, now)
+        gain_us, pool_id, _wanted = next_best(state, knobs, job_id, gain_us, pool_id, now)
         if pool_id >= 0:
             heap.push(state.victims, 0, count, -gain_us, job_id * MAX_POOLS + pool_id)
             count += 1
@@ -58,36 +59,45 @@ def move_up(state: Any, knobs: Any, now: int) -> bool:
 
 
 @kernel
-def has_room(state: Any) -> bool:
-    """Return whether any device could take another job; if fractions are in use, assume so."""
+def has_room(state: Any, wanted: Any) -> bool:
+    """Return whether any device of these pools is free; if fractions are in use, assume so.
+
+    If none is, none of the pairs left can move, and so none of them makes room for another.
+    """
     if len(state.devices) > 1:
         return True
     for pool_id in range(len(state.pools)):
+        if (wanted >> np.uint64(pool_id)) & ONE == ZERO:
+            continue
         if index.free_counts(state.bitmaps, state.pools[pool_id], 1) != ZERO:
             return True
     return False
 
 
 @kernel
-def rank_moves(state: Any, knobs: Any, now: int) -> int:
-    """Put each job that would gain into the heap `victims`, with its best pool; returns how many.
+def rank_moves(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
+    """Put each job that would gain into the heap `victims`, with its best pool.
 
     It ignores whether there is room, and that nodes may be asleep.
+
+    Returns:
+        (how many jobs; all pools where any of them would gain, as bits).
     """
-    count = 0
+    count, wanted = 0, ZERO
     for node_id in range(len(state.nodes)):
         row_id = state.nodes[node_id].first_row
         while row_id >= 0:
             job_id = state.rows[row_id].job
             if state.runs[job_id].first_row == row_id and may_move(state, knobs, job_id, now):
-                gain_us, pool_id = next_best(state, knobs, job_id, np.inf, -1, now)
+                gain_us, pool_id, pools = next_best(state, knobs, job_id, np.inf, -1, now)
                 if pool_id >= 0:
+                    wanted |= pools
                     entry = state.victims[count]
                     entry.key, entry.tie = -gain_us, job_id * MAX_POOLS + pool_id
                     count += 1
             row_id = state.rows[row_id].sibling
     heap.heapify(state.victims, 0, count)
-    return count
+    return count, wanted
 
 
 @kernel
@@ -117,10 +127,11 @@ def next_best(state: Any, knobs: Any, job_id: int, below_us: float, after: int, 
     """Find the job's best pool behind the pool `after`, which would save `below_us`.
 
     Returns:
-        (what it saves, the pool or -1); pools are ranked by what they save, then by index.
+        (what it saves, the pool or -1; it and those behind it, as bits); pools are ranked by
+        what they save, then by index.
     """
     job, run = state.jobs[job_id], state.runs[job_id]
-    best_us, best = 0.0, -1
+    best_us, best, worthwhile = 0.0, -1, ZERO
     pools = state.shapes[job.shape_id].pools
     while pools != ZERO:
         pool_id = lowest_bit(pools)
@@ -131,9 +142,12 @@ def next_best(state: Any, knobs: Any, job_id: int, below_us: float, after: int, 
         gain_us = saved_us(state, job_id, rate, 0, now)
         if gain_us > below_us or (gain_us == below_us and pool_id <= after):
             continue
-        if gain_us > knobs.move_us and (best < 0 or gain_us > best_us):
+        if gain_us <= knobs.move_us:
+            continue
+        worthwhile |= ONE << np.uint64(pool_id)
+        if best < 0 or gain_us > best_us:
             best_us, best = gain_us, pool_id
-    return best_us, best
+    return best_us, best, worthwhile
 
 
 @kernel

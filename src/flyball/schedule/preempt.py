@@ -13,18 +13,27 @@ import numpy as np
 from flyball.core.codes import ActionKind, Reason
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, kernel, lowest_bit
-from flyball.schedule import heap
 from flyball.schedule.allocate import fewest_nodes, held_w, record, release
 from flyball.schedule.fair import fairest_shape
 from flyball.schedule.host import share_of
-from flyball.schedule.nodes import CLEARED, NOWHERE, count_nodes, is_cleared
-from flyball.schedule.order import FAIR, key_of, memo_of
+from flyball.schedule.nodes import CLEARED, NOWHERE, count_nodes
+from flyball.schedule.order import FAIR
 from flyball.schedule.place import find, within_budget
 from flyball.schedule.pool_order import next_pool
 from flyball.schedule.queue import drop_first, first_shape
 from flyball.schedule.reclaim import begin_walk, gives_back, is_borrowed, list_borrowers
 from flyball.schedule.slices import give_way
 from flyball.schedule.start import start
+from flyball.schedule.victims import (
+    SET_ASIDE,
+    collect_victims,
+    forget_reach,
+    job_of,
+    nth_victim,
+    out_of_reach,
+    place_of,
+    stands_on,
+)
 
 PREEMPT = int(ActionKind.PREEMPT)
 GAVE_WAY, GAVE_BACK = int(Reason.GAVE_WAY), int(Reason.GAVE_BACK)
@@ -34,53 +43,12 @@ ZERO = np.uint64(0)
 
 
 @kernel
-def collect_victims(state: Any, knobs: Any, worse_than: float, now: int) -> None:
-    """List the running jobs that may be preempted by a job with the key `worse_than`."""
-    clock = state.clock[0]
-    count = 0
-    for node_id in range(len(state.nodes)):
-        row_id = state.nodes[node_id].first_row
-        while row_id >= 0:
-            job_id = state.rows[row_id].job
-            run = state.runs[job_id]
-            if run.first_row == row_id and now - run.ready_us >= knobs.round_us:
-                key = key_of(state.jobs[job_id], run, memo_of(state, job_id), True, knobs, now)
-                if key > worse_than + knobs.margin_s:
-                    victim = state.victims[count]
-                    victim.key, victim.tie = -key, -job_id
-                    count += 1
-            row_id = state.rows[row_id].sibling
-    heap.heapify(state.victims, 0, count)
-    clock.victim_count, clock.victims_sorted = count, 0
-
-
-@kernel
-def nth_victim(state: Any, n: int) -> int:
-    """Return the index in `victims` of the n-th worst (from 0), or -1; sorts lazily."""
-    clock = state.clock[0]
-    if n >= clock.victim_count:
-        return -1
-    while clock.victims_sorted <= n:
-        left = clock.victim_count - clock.victims_sorted
-        top = state.victims[0]
-        key, tie = top.key, top.tie
-        heap.drop_top(state.victims, 0, left)
-        worst = state.victims[left - 1]
-        worst.key, worst.tie = key, tie
-        clock.victims_sorted += 1
-    return int(clock.victim_count - 1 - n)
-
-
-SET_ASIDE = 1
-"""Tie of a victim that was preempted already (other ties are job indices times -1)."""
-
-
-@kernel
 def would_be_whole(state: Any, node_id: int) -> int:
     """Return the whole free devices of a node if the victims added so far were gone."""
     scratch = state.node_scratch[node_id]
-    added = scratch.value if scratch.stamp == state.clock[0].stamp else 0
-    return int(state.nodes[node_id].free + added)
+    if scratch.stamp == state.clock[0].stamp:
+        return int(scratch.value)
+    return int(state.nodes[node_id].free)
 
 
 @kernel
@@ -110,12 +78,20 @@ def free_milli(state: Any, node: Any, at: int) -> int:
 
 
 @kernel
+def count_from(state: Any, node_id: int) -> Any:
+    """Return the scratch record of a node, which begins with what is free there now."""
+    scratch, stamp = state.node_scratch[node_id], state.clock[0].stamp
+    if scratch.stamp != stamp:
+        scratch.stamp, scratch.cpu_milli, scratch.host_mib = stamp, 0, 0
+        scratch.value = state.nodes[node_id].free
+    return scratch
+
+
+@kernel
 def add_row(state: Any, row: Any, for_fraction: bool) -> None:
     """Count a victim's row as if its devices were free; device by device only if necessary."""
     stamp = state.clock[0].stamp
-    scratch = state.node_scratch[row.node]
-    if scratch.stamp != stamp:
-        scratch.stamp, scratch.value, scratch.cpu_milli, scratch.host_mib = stamp, 0, 0, 0
+    scratch = count_from(state, row.node)
     if state.clock[0].hosts:
         job = state.jobs[row.job]
         shape, count = state.shapes[job.shape_id], bit_count(row.mask)
@@ -230,18 +206,6 @@ def mark_empty_nodes(state: Any, job: Any, pool_id: int, needed: int) -> bool:
 
 
 @kernel
-def stands_on(state: Any, victim_id: int, node_id: int) -> bool:
-    """Return whether the victim has a row on the node (NOWHERE: on any cleared node)."""
-    row_id = state.runs[victim_id].first_row
-    while row_id >= 0:
-        row = state.rows[row_id]
-        if row.node == node_id or (node_id == NOWHERE and is_cleared(state, row.node)):
-            return True
-        row_id = row.next
-    return False
-
-
-@kernel
 def evict(
     state: Any, knobs: Any, pool_id: int, upto: int, node_id: int, key: float, really: bool,
     now: int,
@@ -255,13 +219,12 @@ def evict(
         begin_walk(state)
     for n in range(upto + 1):
         victim = state.victims[nth_victim(state, n)]
-        if victim.tie == SET_ASIDE or (fair and not is_borrowed(state, -victim.tie)):
+        if victim.tie == SET_ASIDE or (fair and not is_borrowed(state, job_of(victim))):
             continue
-        victim_id = -victim.tie
-        run = state.runs[victim_id]
-        if run.pool != pool_id or not stands_on(state, victim_id, node_id):
+        place, victim_id = place_of(state, victim), job_of(victim)
+        if place.pool != pool_id or not stands_on(state, victim, node_id):
             continue
-        row_id = run.first_row
+        row_id = state.runs[victim_id].first_row
         while row_id >= 0:
             devices = bit_count(state.rows[row_id].mask)
             power_w -= held_w(state, victim_id, devices)
@@ -274,7 +237,25 @@ def evict(
             give_way(state, victim_id, now)
             release(state, knobs, victim_id, now)
             victim.tie = SET_ASIDE
+            if place.node < 0:
+                forget_reach(state)
     return float(power_w)
+
+
+@kernel
+def add_victim(state: Any, job: Any, capacity: int, victim_id: int) -> tuple:  # type: ignore[type-arg]
+    """Count a victim as gone.
+
+    Returns:
+        (where the job would then fit, if that is one node; how many nodes became wholly free).
+    """
+    row_id = state.runs[victim_id].first_row
+    while row_id >= 0:
+        add_row(state, state.rows[row_id], job.milli < MILLI_PER_DEVICE)
+        row_id = state.rows[row_id].next
+    if job.devices <= capacity:
+        return serving_node(state, job, victim_id), 0
+    return NOWHERE, newly_empty(state, victim_id)
 
 
 @kernel
@@ -284,36 +265,45 @@ def room_in_pool(state: Any, knobs: Any, job_id: int, key: float, pool_id: int, 
     capacity = state.pools[pool_id].capacity
     needed = fewest_nodes(job.devices, capacity)
     empty = count_nodes(state, pool_id, capacity, False)
-    clock.stamp += 1
     fair = knobs.order == FAIR
+    if not fair and (job.devices <= capacity or empty < needed):
+        if out_of_reach(state, pool_id, min(job.devices, capacity), key + knobs.margin_s):
+            return False
+    clock.stamp += 1
+    whole = job.milli == MILLI_PER_DEVICE and not clock.hosts
     if fair:
         begin_walk(state)
     for n in range(clock.victim_count):
         victim = state.victims[nth_victim(state, n)]
         if fair:
-            if victim.tie == SET_ASIDE or not is_borrowed(state, -victim.tie):
+            if victim.tie == SET_ASIDE or not is_borrowed(state, job_of(victim)):
                 continue
         elif -victim.key <= key + knobs.margin_s:
             return False
-        if victim.tie == SET_ASIDE or state.runs[-victim.tie].pool != pool_id:
+        if victim.tie == SET_ASIDE:
             continue
-        row_id = state.runs[-victim.tie].first_row
-        while row_id >= 0:
-            add_row(state, state.rows[row_id], job.milli < MILLI_PER_DEVICE)
-            row_id = state.rows[row_id].next
-        node_id, fit = NOWHERE, CLEARED
-        if job.devices <= capacity:
-            node_id = serving_node(state, job, -victim.tie)
-            fit = node_id
-            if node_id == NOWHERE:
-                continue
+        place = place_of(state, victim)
+        if place.pool != pool_id:
+            continue
+        if whole and place.node >= 0:  # all there is to know is in its record
+            scratch = count_from(state, place.node)
+            scratch.value += place.devices
+            node_id = place.node if scratch.value >= job.devices else NOWHERE
+            became_empty = 1 if scratch.value == capacity else 0
         else:
-            empty += newly_empty(state, -victim.tie)
+            node_id, became_empty = add_victim(state, job, capacity, job_of(victim))
+        fit = node_id
+        if job.devices > capacity:
+            node_id, fit = NOWHERE, CLEARED
+            empty += became_empty
             if empty < needed or not mark_empty_nodes(state, job, pool_id, needed):
                 continue
-        power_w = evict(state, knobs, pool_id, n, node_id, key, False, now)
-        if not within_budget(state, knobs, job, pool_id, power_w):
-            return False
+        elif node_id == NOWHERE:
+            continue
+        if clock.budget_w > 0.0:
+            power_w = evict(state, knobs, pool_id, n, node_id, key, False, now)
+            if not within_budget(state, knobs, job, pool_id, power_w):
+                return False
         evict(state, knobs, pool_id, n, node_id, key, True, now)
         drop_first(state, state.shapes[job.shape_id])
         reason, gain = MADE_ROOM, -victim.key - key

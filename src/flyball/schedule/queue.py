@@ -110,11 +110,11 @@ def copy_entry(window: Any, source: int, target: int) -> None:
 
 
 @kernel
-def close_gaps(state: Any) -> None:
-    """Drop the window's entries whose job was started (tie -1)."""
+def close_gaps(state: Any, first: int) -> None:
+    """Drop the window's entries whose job was started (tie -1); there are none before `first`."""
     clock, window = state.clock[0], state.window
-    kept = 0
-    for at in range(clock.window_count):
+    kept = first
+    for at in range(first, clock.window_count):
         if window[at].tie >= 0:
             if kept != at:
                 copy_entry(window, at, kept)

@@ -11,15 +11,14 @@ from typing import Any
 
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import kernel
-from flyball.schedule import heap
 from flyball.schedule.order import memo_of
 from flyball.schedule.tenants import asks_milli, tenant_of
+from flyball.schedule.victims import list_victim, sort_victims
 
 
 @kernel
 def list_borrowers(state: Any, now: int) -> None:
     """List the jobs started before now of the tenants that exceed their quota with them."""
-    clock = state.clock[0]
     for at in range(len(state.tenants)):
         state.tenants[at].standing_milli = 0
     count = 0
@@ -34,13 +33,11 @@ def list_borrowers(state: Any, now: int) -> None:
                     if counting:
                         tenant.standing_milli += asks_milli(state.jobs[job_id])
                     elif tenant.standing_milli > tenant.quota_milli:
-                        victim = state.victims[count]
-                        victim.key = -float(memo_of(state, job_id).start_number)
-                        victim.tie = -job_id
+                        start_number = float(memo_of(state, job_id).start_number)
+                        list_victim(state, count, start_number, job_id)
                         count += 1
                 row_id = state.rows[row_id].sibling
-    heap.heapify(state.victims, 0, count)
-    clock.victim_count, clock.victims_sorted = count, 0
+    sort_victims(state, count)
 
 
 @kernel

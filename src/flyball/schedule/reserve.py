@@ -4,6 +4,10 @@
 wholly free (0 = they are now). Row 0 is when that may change: the earliest end expected there,
 or STALE. Once that has passed, the column is recomputed: a job came, went or outlived its
 estimate.
+
+Behind the nodes' columns there is one for each block of nodes, the last block first: the least of
+its nodes' values in every row, so that whole blocks can be skipped. Row 0 is kept up to date, the
+others are computed on demand and STALE before.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.codes import ActionKind, Reason
+from flyball.core.state import BLOCK_BITS, STALE
 from flyball.core.units import FOREVER_US
 from flyball.physics.compile import kernel, lowest_bit
 from flyball.schedule import heap
@@ -22,6 +27,7 @@ from flyball.schedule.order import expected_end
 
 RESERVE = int(ActionKind.RESERVE)
 KEPT_FOR_HEAD = int(Reason.KEPT_FOR_HEAD)
+BLOCK = 1 << BLOCK_BITS
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 
@@ -58,10 +64,44 @@ def refresh(state: Any, node_id: int, now: int) -> None:
 @kernel
 def refresh_pool(state: Any, pool_id: int, now: int) -> None:
     """Recompute the columns of `avail` that may have changed in a pool."""
-    pool = state.pools[pool_id]
-    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
-        if state.avail[0, node_id] <= now:
+    pool, avail = state.pools[pool_id], state.avail
+    last = pool.first_node + pool.nodes - 1
+    for block in range(pool.first_node >> BLOCK_BITS, (last >> BLOCK_BITS) + 1):
+        if avail[0, avail.shape[1] - 1 - block] <= now:
+            refresh_block(state, block, now)
+
+
+@kernel
+def refresh_block(state: Any, block: int, now: int) -> None:
+    """Recompute the columns of `avail` that may have changed in a block of nodes, and its own."""
+    avail = state.avail
+    column = avail.shape[1] - 1 - block
+    first, due_us = block << BLOCK_BITS, FOREVER_US
+    for node_id in range(first, min(first + BLOCK, len(state.nodes))):
+        if avail[0, node_id] <= now:
             refresh(state, node_id, now)
+        due_us = min(due_us, avail[0, node_id])
+    avail[0, column] = due_us
+    for devices in range(1, len(avail)):
+        avail[devices, column] = STALE
+
+
+@kernel
+def is_late(avail: Any, node_id: int, end: int, devices: int, limit_us: int, now: int) -> bool:
+    """Return whether a whole block begins here of which no node has the devices before a limit.
+
+    Args:
+        end: the first node behind the pool, for whose nodes alone the answer is valid.
+    """
+    if node_id & (BLOCK - 1) != 0 or node_id + BLOCK > end or devices == 0:
+        return False
+    column = avail.shape[1] - 1 - (node_id >> BLOCK_BITS)
+    if avail[devices, column] == STALE:
+        least_us = FOREVER_US
+        for at in range(node_id, node_id + BLOCK):
+            least_us = min(least_us, avail[devices, at])
+        avail[devices, column] = least_us
+    return bool(max(now, avail[devices, column]) >= limit_us)
 
 
 @kernel
@@ -78,12 +118,17 @@ def earliest_node(state: Any, job: Any, pool_id: int, now: int) -> tuple:  # typ
     """Return when and where one node of the pool first has the devices: (instant, node)."""
     pool, on_host = state.pools[pool_id], asks_host(state.shapes[job.shape_id])
     best_us, best = FOREVER_US, -1
-    for node_id in range(pool.first_node, pool.first_node + pool.nodes):
+    node_id, end = pool.first_node, pool.first_node + pool.nodes
+    while node_id < end:
+        if is_late(state.avail, node_id, end, job.devices, best_us, now):
+            node_id += BLOCK
+            continue
         free_us = max(now, state.avail[job.devices, node_id])
         if on_host:
             free_us = with_host_us(state, job, node_id, job.devices, now)
         if free_us < best_us:
             best_us, best = free_us, node_id
+        node_id += 1
     return best_us, best
 
 
@@ -95,15 +140,20 @@ def earliest_nodes(state: Any, job: Any, pool_id: int, count: int, now: int) -> 
     """
     pool, shortlist = state.pools[pool_id], state.shortlist
     on_host = asks_host(state.shapes[job.shape_id])
-    for local in range(pool.nodes):
+    capacity, local, end = pool.capacity, 0, pool.first_node + pool.nodes
+    while local < pool.nodes:
         node_id = pool.first_node + local
-        free_us = max(now, state.avail[pool.capacity, node_id])
+        if local >= count and is_late(state.avail, node_id, end, capacity, -shortlist[0].key, now):
+            local += BLOCK
+            continue
+        free_us = max(now, state.avail[capacity, node_id])
         if on_host:
-            free_us = with_host_us(state, job, node_id, pool.capacity, now)
+            free_us = with_host_us(state, job, node_id, capacity, now)
         if local < count:
             heap.push(shortlist, 0, local, -free_us, -node_id)
         elif free_us < -shortlist[0].key:
             heap.sift_down(shortlist, 0, count, 0, -free_us, -node_id)
+        local += 1
     return int(-shortlist[0].key)
 
 

@@ -15,7 +15,7 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.records import Records, records
-from flyball.core.state import STALE, State, assemble
+from flyball.core.state import BLOCK_BITS, STALE, State, assemble
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, to_us
 from flyball.core.workload import Workload
 from flyball.physics import catalogue
@@ -42,7 +42,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     _refuse_incompatible(cluster, workload, knobs, effects)
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
-    rates = rate_table(profiles, cluster, effects.network)
+    rates = rate_table(profiles, cluster, effects.network, effects.step_slice_s)
     pools = _pools(cluster)
     jobs = _jobs(workload, profiles, effects)
     speeds = speed_tables(workload, profiles, cluster, effects)
@@ -119,15 +119,26 @@ def _working_arrays(
         "shares": records(sharing_jobs * len(pools), r.SHARE),
         "claims": records(sharing_jobs, r.CLAIM),
         "bitmaps": _bitmaps(pools),
-        "avail": np.full((int(pools.capacity.max()) + 1, len(nodes)), STALE, np.int64),
+        "avail": _blank_avail(int(pools.capacity.max()), len(nodes)),
         "node_scratch": records(len(nodes), r.SCRATCH),
         "device_scratch": records(devices, r.SCRATCH),
         "shortlist": records(len(nodes), r.EVENT),
-        "victims": records(max_running, r.ENTRY),
+        "victims": blank_victims(max_running, len(pools), int(pools.capacity.max())),
         "ranking": records(2 * sharing_jobs, r.RANK),
         "assigned": np.full(sharing_jobs, -1, np.int32),
         "plan": records(max_rows + 2 * max_running + 2 * len(nodes), r.ACTION),
     }
+
+
+def _blank_avail(capacity: int, nodes: int) -> npt.NDArray[np.int64]:
+    """Return the cache of expected instants: a column for each node and each block of nodes."""
+    blocks = -(-nodes >> BLOCK_BITS)
+    return np.full((capacity + 1, nodes + blocks), STALE, np.int64)
+
+
+def blank_victims(most_running: int, pools: int, capacity: int) -> Records:
+    """Return room for the jobs that may be preempted in a round, and for the round's bounds."""
+    return records(max(most_running, (pools + 1) * (capacity + 1)), r.VICTIM)
 
 
 def unfit_jobs(

@@ -35,7 +35,7 @@ from flyball.twin.change import (
 )
 from flyball.twin.events import REPAIR_EVENT, next_event_us, pop_event, push_event
 from flyball.twin.scale import scale
-from flyball.twin.totals import settle
+from flyball.twin.totals import note_end, settle
 
 HELD = int(Status.HELD)
 RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
@@ -109,6 +109,7 @@ def round_follows(clock: Any, knobs: Any) -> bool:
 def advance(state: Any, knobs: Any, now: int) -> None:
     """Handle all events at `now`, without the decision."""
     clock = state.clock[0]
+    clock.presence_us += float(now - clock.now_us) * (clock.arrivals - clock.ends)
     clock.now_us = now
     if len(state.steps) > 0:
         refresh(clock, state.steps, now)
@@ -145,7 +146,8 @@ def advance(state: Any, knobs: Any, now: int) -> None:
 @hot
 def arrive(state: Any, knobs: Any, job_id: int, now: int) -> None:
     """Submit a job: it waits for its predecessors, then for its array, or joins the queue."""
-    run_ = state.runs[job_id]
+    job, run_ = state.jobs[job_id], state.runs[job_id]
+    state.clock[0].arrived_us += job.estimate_us * job.devices * job.milli / 1000
     run_.status = HELD
     if run_.waiting_on == 0:
         admit(state, knobs, job_id, now)
@@ -178,6 +180,7 @@ def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
     else:
         run_.status = TIMEOUT
         run_.done_us += progress(run_, now)
+    note_end(state, job_id, now)
     account(state, job_id, now)
     release_devices(state, knobs, job_id, now)
     clock.finished += 1

@@ -107,7 +107,8 @@ class View:
 
 LATER_KNOBS = (
     *("order_quantile", "backfill_quantile", "evict", "move_s", "move_starts", "move_cost"),
-    *("index_size", "index_slope", "index_floor", "index_running"),
+    *("index_size", "index_slope", "index_floor", "index_running", "preempt_starts"),
+    *("types", "shuffle_seed", "starts", "leftover", "turns", "optimum"),
 )
 """Knobs that are in a digest only if set: digests of decisions before them stay the same."""
 

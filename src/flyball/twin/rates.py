@@ -6,6 +6,7 @@ device. Kernel and reference read the same table.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,6 +22,9 @@ from flyball.physics.catalogue import DeviceType
 from flyball.physics.power import cap_factors, draw_w
 from flyball.physics.speed import speed
 from flyball.schedule.classify import classify_workload
+
+ROUNDING = 1e-12
+"""Relative error of a product of speeds, which must not cost a step."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +109,17 @@ def _speed_between(
     return relative.value, relative.estimated
 
 
-def rate_table(profiles: Profiles, cluster: Cluster, with_network: bool) -> Records:
+def rate_table(
+    profiles: Profiles, cluster: Cluster, with_network: bool, step_slice_s: float = 0.0
+) -> Records:
     """Return the rows `rates[profile * pools + pool]`; callers must not change them."""
-    return _rates(profiles.profiles, cluster, with_network)
+    return _rates(profiles.profiles, cluster, with_network, step_slice_s)
 
 
 @lru_cache(64)
-def _rates(profiles: tuple[Profile, ...], cluster: Cluster, with_network: bool) -> Records:
+def _rates(
+    profiles: tuple[Profile, ...], cluster: Cluster, with_network: bool, step_slice_s: float
+) -> Records:
     pools = cluster.groups
     table = records(len(profiles) * len(pools), RATE)
     for at, profile in enumerate(profiles):
@@ -124,18 +132,28 @@ def _rates(profiles: tuple[Profile, ...], cluster: Cluster, with_network: bool) 
             if with_network:
                 row.spread = _speed(profile, group.device, True, cluster.network, group.devices)[0]
             row.watts = draw_w(catalogue.get(group.device), profile.kind)
-            row.steps = _steps_per_s(profile)
+            steps_per_s = _steps_per_s(profile)
+            row.steps = steps_per_s or 1.0
+            if step_slice_s and steps_per_s:
+                row.packed *= _whole(row.packed * steps_per_s * step_slice_s)
+                row.spread *= _whole(row.spread * steps_per_s * step_slice_s)
     return table
 
 
+def _whole(steps: float) -> float:
+    """Return the part of these steps that is whole; all if there is none, to make progress."""
+    whole = math.floor(steps * (1.0 + ROUNDING))
+    return min(1.0, whole / steps) if whole else 1.0
+
+
 def _steps_per_s(profile: Profile) -> float:
-    """Return the training steps per second on the base device; 1 if not measured."""
+    """Return the training steps per second on the base device; 0 if not measured."""
     key = measured.model_key(profile.model)
     device = catalogue.get(profile.base).measured_as
     if key is None or not device:
-        return 1.0
+        return 0.0
     count = measured.measured_count(key, profile.devices)
-    return measured.steps_per_s(device, key, count) or 1.0
+    return measured.steps_per_s(device, key, count) or 0.0
 
 
 @lru_cache(64)

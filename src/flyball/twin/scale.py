@@ -12,6 +12,7 @@ from flyball.physics.compile import kernel
 from flyball.schedule import queue
 from flyball.schedule.slices import cut_short
 from flyball.twin.change import release_devices
+from flyball.twin.totals import note_end
 
 HELD, PENDING = int(Status.HELD), int(Status.PENDING)
 RUNNING, DONE = int(Status.RUNNING), int(Status.DONE)
@@ -68,6 +69,7 @@ def end_service(state: Any, knobs: Any, group_id: int, now: int) -> None:
         if run.status != HELD:
             stop_replica(state, knobs, job_id, now)
         run.status, run.end_us = DONE, now
+        note_end(state, job_id, now)
         clock.finished += 1
         clock.ends += 1
     group.head = group.tail = -1
