@@ -17,6 +17,7 @@ from flyball.core.effects import Effects
 from flyball.core.errors import DataAbsent
 from flyball.core.metrics import completions_s
 from flyball.core.shared_data import shared_data
+from flyball.experiments import gavel
 from flyball.twin.inputs.cluster_file import load_cluster
 from flyball.twin.inputs.traces import read_trace
 
@@ -49,3 +50,13 @@ def test_mean_completion_is_that_of_gavel(ours: str) -> None:
     results = build_twin(load_cluster("gavel-48"), workload, policy, FREE).replay()
     assert len(completions_s(results)) == len(theirs) == 100
     assert completions_s(results).mean() == pytest.approx(np.mean(theirs), rel=0.03)
+
+
+@pytest.mark.parametrize("ours", gavel.THEIRS)
+def test_gavel_mode_is_within_one_percent(ours: str) -> None:
+    try:
+        trace = gavel.load()
+    except DataAbsent as absent:
+        pytest.skip(f"peer runs are not on this machine: {absent}")
+    means_h = gavel.means_h(trace, gavel.gavels(ours), shuffles=3)
+    assert 3600 * means_h.mean() == pytest.approx(trace.means_s[ours], rel=gavel.WITHIN)

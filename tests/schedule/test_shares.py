@@ -20,7 +20,8 @@ from flyball.schedule.policies.max_min_het import equal_speed
 from flyball.schedule.policies.max_speed import most_speed
 from flyball.schedule.policies.min_makespan import equal_end
 from flyball.schedule.shares.demand import Demand, time_alone
-from flyball.schedule.shares.programmes import MANY, group, max_min, max_sum
+from flyball.schedule.shares.groups import MANY, group
+from flyball.schedule.shares.programmes import max_min, max_sum
 from flyball.schedule.shares.targets import BadTargets, set_targets
 from flyball.twin.kernel import advance_to
 

@@ -24,6 +24,8 @@ class Effects:
         repair_h: mean time to repair.
         estimate_sigma: spread of the log-normal error of run-time estimates where the
             workload states none; 0 = estimates are exact.
+        step_slice_s: length of the slices in which a job completes whole training steps only, where
+            its steps per second are measured; 0 = work is continuous.
         network: False = no penalty for gangs spread over nodes.
         elastic: False = jobs that may be resized keep the devices they ask for.
         adaptive_batch: an elastic job's batch follows its devices; else it is as the user set it.
@@ -38,6 +40,7 @@ class Effects:
     mtbf_h: float = 0.0
     repair_h: float = 4.0
     estimate_sigma: float = 0.0
+    step_slice_s: float = 0.0
     network: bool = True
     elastic: bool = True
     adaptive_batch: bool = False

@@ -4,6 +4,7 @@ Every active job gets the same number of devices over time; a job that cannot us
 leaves the rest to others. Types are not distinguished: each job gets its part of every pool it
 could run in. Jobs take turns in rounds of `round_s`; `solve_s` is the least time between two
 divisions. Fair without knowing any speed; on mixed hardware `max-min-het` gives every job more.
+On an overloaded cluster wide gangs get less than their part; `--set turns=owed` gives it to them.
 Loses to shortest-first orders on mean completion, as all fair policies do.
 """
 
@@ -13,29 +14,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.knobs import Knobs, Optimum, Order, Preempt
 from flyball.core.results import Floats
 from flyball.core.state import State
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.shares.demand import Demand, targets_by
-from flyball.schedule.shares.programmes import group, max_min
+from flyball.schedule.shares.groups import group
+from flyball.schedule.shares.programmes import max_min
 
 
 @dataclass(frozen=True)
 class EqualDevices:
     """Computes target shares with equal devices for every job."""
 
+    optimum: Optimum = Optimum.CORNER
+
     def targets(self, state: State) -> Floats:
-        return targets_by(state, equal_devices)
+        return targets_by(state, lambda demand: equal_devices(demand, self.optimum))
 
 
-def equal_devices(demand: Demand) -> Floats:
+def equal_devices(demand: Demand, optimum: Optimum = Optimum.CORNER) -> Floats:
     """Return equal shares: in closed form if all jobs can run everywhere, else by programme."""
     runs = (demand.speeds > 0).astype(np.float64)
-    if runs[:, demand.capacity > 0].all():
+    if optimum == Optimum.CORNER and runs[:, demand.capacity > 0].all():
         return _evenly(demand)
     groups = group(demand.asks, runs * demand.asks[:, None])
-    return max_min(groups, demand.capacity)[1][groups.of_job]
+    return max_min(groups, demand.capacity, optimum)[1][groups.of_job]
 
 
 def _evenly(demand: Demand) -> Floats:
@@ -63,4 +67,5 @@ POLICY = Preset(
     summary="equal devices for every job over time, in rounds; blind to device types",
     knobs=Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS, round_s=360.0),
     allocator=EqualDevices(),
+    blind=True,
 )

@@ -12,27 +12,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.knobs import Knobs, Optimum, Order, Preempt
 from flyball.core.results import Floats
 from flyball.core.state import State
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.shares.demand import Demand, targets_by
-from flyball.schedule.shares.programmes import group, max_min
+from flyball.schedule.shares.groups import group
+from flyball.schedule.shares.programmes import max_min
 
 
 @dataclass(frozen=True)
 class EqualSpeed:
     """Computes target shares with equal speed, relative to an even part, for every job."""
 
+    optimum: Optimum = Optimum.CORNER
+
     def targets(self, state: State) -> Floats:
-        return targets_by(state, equal_speed)
+        return targets_by(state, lambda demand: equal_speed(demand, self.optimum))
 
 
-def equal_speed(demand: Demand) -> Floats:
+def equal_speed(demand: Demand, optimum: Optimum = Optimum.CORNER) -> Floats:
     """Return the shares that maximise the least relative speed."""
     relative = demand.speeds * (demand.asks / demand.even_speeds)[:, None]
     groups = group(demand.asks, relative)
-    return max_min(groups, demand.capacity)[1][groups.of_job]
+    return max_min(groups, demand.capacity, optimum)[1][groups.of_job]
 
 
 POLICY = Preset(

@@ -10,27 +10,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.knobs import Knobs, Optimum, Order, Preempt
 from flyball.core.results import Floats
 from flyball.core.state import State
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.shares.demand import Demand, targets_by
-from flyball.schedule.shares.programmes import group, max_sum
+from flyball.schedule.shares.groups import group
+from flyball.schedule.shares.programmes import max_sum
 
 
 @dataclass(frozen=True)
 class MostSpeed:
     """Computes target shares with the greatest sum of relative speeds."""
 
+    optimum: Optimum = Optimum.CORNER
+
     def targets(self, state: State) -> Floats:
-        return targets_by(state, most_speed)
+        return targets_by(state, lambda demand: most_speed(demand, self.optimum))
 
 
-def most_speed(demand: Demand) -> Floats:
+def most_speed(demand: Demand, optimum: Optimum = Optimum.CORNER) -> Floats:
     """Return the shares with the greatest sum of speed / speed on the job's best pool."""
     groups = group(demand.asks, demand.speeds)
     gains = groups.speeds / groups.speeds.max(axis=1)[:, None]
-    return max_sum(groups, demand.capacity, gains)[groups.of_job]
+    return max_sum(groups, demand.capacity, gains, optimum)[groups.of_job]
 
 
 POLICY = Preset(

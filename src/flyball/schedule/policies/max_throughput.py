@@ -11,20 +11,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flyball.core.knobs import Knobs, Order, Preempt
+from flyball.core.knobs import Knobs, Optimum, Order, Preempt
 from flyball.core.results import Floats
 from flyball.core.state import State
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.shares.demand import Demand, targets_by
-from flyball.schedule.shares.programmes import group, max_sum
+from flyball.schedule.shares.groups import group
+from flyball.schedule.shares.programmes import max_sum
 
 
 @dataclass(frozen=True)
 class MostSteps:
     """Computes target shares with the most steps per second in total."""
 
+    optimum: Optimum = Optimum.CORNER
+
     def targets(self, state: State) -> Floats:
-        return targets_by(state, lambda demand: most_steps(demand, _steps(state, demand)))
+        def rule(demand: Demand) -> Floats:
+            return most_steps(demand, _steps(state, demand), self.optimum)
+
+        return targets_by(state, rule)
 
 
 def _steps(state: State, demand: Demand) -> Floats:
@@ -35,11 +41,11 @@ def _steps(state: State, demand: Demand) -> Floats:
     return steps
 
 
-def most_steps(demand: Demand, steps: Floats) -> Floats:
+def most_steps(demand: Demand, steps: Floats, optimum: Optimum = Optimum.CORNER) -> Floats:
     """Return the shares with the most steps per second in total."""
     groups = group(demand.asks, demand.speeds, steps)
     gains = groups.speeds * groups.needs[:, None]
-    return max_sum(groups, demand.capacity, gains)[groups.of_job]
+    return max_sum(groups, demand.capacity, gains, optimum)[groups.of_job]
 
 
 POLICY = Preset(

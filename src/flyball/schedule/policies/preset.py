@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, cast
 
 from flyball.core.forecast import NO_OUTLOOK, Outlook
 from flyball.core.knobs import Knobs
@@ -20,12 +21,24 @@ class Preset:
         summary: the rule in one line.
         knobs: the settings of the kernel.
         allocator: computes the target shares of a policy with order = shares.
+        blind: the target shares do not depend on the types of devices.
     """
 
     name: str
     summary: str
     knobs: Knobs
     allocator: Allocator | None = None
+    blind: bool = False
+
+    def allocator_with(self, knobs: Knobs) -> Allocator | None:
+        """Return the allocator with the knob `optimum`, if it has a choice of solutions."""
+        allocator: Any = self.allocator
+        if not is_dataclass(allocator) or isinstance(allocator, type):
+            return self.allocator
+        if "optimum" not in (field.name for field in fields(allocator)):
+            return self.allocator
+        changed: Any = replace(allocator, optimum=knobs.optimum)
+        return cast(Allocator, changed)
 
     def decide(self, state: State, outlook: Outlook = NO_OUTLOOK) -> Records:
         """Return the plan for this snapshot, which is not changed. Forecasts are not used."""

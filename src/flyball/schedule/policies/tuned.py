@@ -2,7 +2,8 @@
 
 The setting is in `data/tuned.json` with the command that found it and its gain on workloads that
 the search has not seen. `flyball bench tune-heuristics --out mine.json` searches one for other
-scenarios; `--policy tuned:mine.json` uses it.
+scenarios; `--policy tuned:mine.json` uses it. `--policy tuned:before` is the setting that was
+shipped before this one (`data/tuned_before.json`).
 """
 
 from __future__ import annotations
@@ -45,13 +46,16 @@ def parse_tuned(text: str, where: str) -> Knobs:
         raise BadInput(f"{where}: {error}") from None
 
 
-def _shipped() -> Knobs:
-    text = files("flyball").joinpath("data", "tuned.json").read_text("utf-8")
-    return parse_tuned(text, "data/tuned.json")
+def _shipped(file: str) -> Knobs:
+    text = files("flyball").joinpath("data", file).read_text("utf-8")
+    return parse_tuned(text, f"data/{file}")
 
 
 POLICY = Preset(
     name="tuned",
     summary="the best setting a search over all knobs found; see data/tuned.json",
-    knobs=_shipped(),
+    knobs=_shipped("tuned.json"),
 )
+
+BEFORE = _shipped("tuned_before.json")
+"""The setting of `tuned` until it was last tuned again."""

@@ -81,11 +81,15 @@ class Demand:
         table[self.hosted] = 1.0
         return table
 
+    def even_parts(self) -> Floats:
+        """Return the shares of each job if the active jobs split every pool evenly."""
+        part = self.capacity / (len(self.jobs) * self.asks[:, None])
+        parts: Floats = part / np.maximum(1.0, part.sum(axis=1))[:, None]
+        return parts
+
     def alone_rates(self) -> Floats:
         """Return the rate of each job if the active jobs split every pool evenly."""
-        part = self.capacity / (len(self.jobs) * self.asks[:, None])
-        part = part / np.maximum(1.0, part.sum(axis=1))[:, None]
-        rates: Floats = (self.speeds * part).sum(axis=1)
+        rates: Floats = (self.speeds * self.even_parts()).sum(axis=1)
         return rates
 
 

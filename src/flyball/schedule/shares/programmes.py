@@ -6,55 +6,33 @@ Variables are x[g, p], the part of the time a job of group g runs in pool p. Alw
     sum over g of jobs[g] * asks[g] * x[g, p] <= capacity[p]
 
 Equal jobs (same asks, same speeds, same need) form one group and get the same part: the
-solution of the programme with one variable set per job, averaged over equal jobs.
+solution of the programme with one variable set per job, averaged over equal jobs. Of several
+best solutions the simplex method returns a corner; `optimum = centre` asks for their centre
+(`centre.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from flyball.core.knobs import Optimum
 from flyball.core.results import Floats, Ints
-
-BUCKET = 0.01
-"""Relative width within which needs of one shape are rounded up to the same value."""
-MANY = 200
-"""Number of jobs up to which needs are not rounded."""
+from flyball.schedule.shares.centre import Programme
+from flyball.schedule.shares.groups import JobGroups
 
 
-@dataclass(frozen=True)
-class JobGroups:
-    """Holds groups of equal jobs, and the group of each job."""
-
-    jobs: Floats  # number of jobs in each group
-    asks: Floats
-    speeds: Floats
-    needs: Floats
-    of_job: Ints
-
-
-def group(asks: Floats, speeds: Floats, needs: Floats | None = None) -> JobGroups:
-    """Group jobs by what they ask for, how fast they run and what they need."""
-    needs = np.ones(len(asks)) if needs is None else needs
-    if len(asks) > MANY:
-        needs = np.exp(np.ceil(np.log(needs) / BUCKET) * BUCKET)
-    rows = np.column_stack((asks, needs, speeds))
-    _, first, of_job, counts = np.unique(
-        rows, axis=0, return_index=True, return_inverse=True, return_counts=True
-    )
-    return JobGroups(
-        counts.astype(np.float64), asks[first], speeds[first], needs[first], of_job.reshape(-1)
-    )
-
-
-def max_min(groups: JobGroups, capacity: Floats) -> tuple[float, Floats]:
+def max_min(
+    groups: JobGroups, capacity: Floats, optimum: Optimum = Optimum.CORNER
+) -> tuple[float, Floats]:
     """Return the shares that maximise the least of speed / need over the groups.
 
     Returns:
         (that least, shares by group and pool).
     """
+    if optimum == Optimum.CENTRE:
+        return Programme(groups, capacity, needs=groups.needs).solve()
     count, pools = groups.speeds.shape
     best_speed = groups.speeds.max(axis=1)
     # For each group: need * least - sum of speed * x <= 0, the least being the last variable.
@@ -70,10 +48,14 @@ def max_min(groups: JobGroups, capacity: Floats) -> tuple[float, Floats]:
     return float(best[-1]), best[:-1].reshape(count, pools)
 
 
-def max_sum(groups: JobGroups, capacity: Floats, gains: Floats) -> Floats:
+def max_sum(
+    groups: JobGroups, capacity: Floats, gains: Floats, optimum: Optimum = Optimum.CORNER
+) -> Floats:
     """Return the shares that maximise the sum of gain x share; `gains` by group and pool."""
-    weighed = (gains / gains.max() * groups.jobs[:, None]).reshape(-1)
-    return _maximise(weighed, groups, capacity, ()).reshape(groups.speeds.shape)
+    weighed = gains / gains.max() * groups.jobs[:, None]
+    if optimum == Optimum.CENTRE:
+        return Programme(groups, capacity, gains=weighed).solve()[1]
+    return _maximise(weighed.reshape(-1), groups, capacity, ()).reshape(groups.speeds.shape)
 
 
 class ConstraintRows(NamedTuple):

@@ -3,7 +3,8 @@
 A policy has written into `state.shares` which part of the time each job should run in each
 pool. In a round the jobs furthest behind their targets are chosen for each pool; those
 running elsewhere are preempted, those chosen are started, wide ones first. Capacity that the
-policy left over goes to any job that fits. `docs/concept/twin.md` has the exact rule.
+policy left over goes to any job that fits. `docs/concept/twin.md` has the exact rule, and that
+of the knobs `types`, `starts`, `leftover` and `turns`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.codes import ActionKind, Reason, Status
-from flyball.core.knobs import Backfill, Order
+from flyball.core.knobs import Backfill, Leftover, Order, Starts, Turns
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import kernel
 from flyball.schedule import ranking
@@ -21,12 +22,19 @@ from flyball.schedule.allocate import record, release
 from flyball.schedule.nodes import NOWHERE
 from flyball.schedule.order import key_of, memo_of
 from flyball.schedule.place import fit_pool, within_budget
+from flyball.schedule.pool_order import pool_at
 from flyball.schedule.queue import push_to_heap
 from flyball.schedule.shares.displace import displace
 from flyball.schedule.slices import give_way
 from flyball.schedule.start import start
 
 SHARES, STRICT = int(Order.SHARES), int(Backfill.STRICT)
+BY_POOL, DIVIDED = int(Leftover.BY_POOL), int(Starts.DIVIDED)
+OWED = int(Turns.OWED)
+OWED_NOTHING = -1e18
+"""Rank of a job without a target where turns go by what is owed: after all that have one."""
+TARGETED, UNTARGETED, ANY_JOB = 0, 1, 2
+"""Which jobs a pool is filled from: those with a target there, those without, or both."""
 PENDING, RUNNING = int(Status.PENDING), int(Status.RUNNING)
 PREEMPT = int(ActionKind.PREEMPT)
 GAVE_WAY, ITS_TURN = int(Reason.GAVE_WAY), int(Reason.ITS_TURN)
@@ -95,25 +103,30 @@ def choose(state: Any, knobs: Any, now: int) -> int:
     clock = state.clock[0]
     for job_id in range(clock.first_live, clock.next_job):
         state.assigned[job_id] = -1
-    chosen, newcomers, any_job = choose_by_rank(state, knobs, True, 0, 0, now)
+    if knobs.leftover == BY_POOL and knobs.backfill != STRICT:
+        chosen, newcomers, any_job = choose_by_rank(state, knobs, ANY_JOB, 0, 0, now)
+        return int(newcomers)
+    chosen, newcomers, any_job = choose_by_rank(state, knobs, TARGETED, 0, 0, now)
     if knobs.backfill != STRICT or not any_job:
-        chosen, newcomers, any_job = choose_by_rank(state, knobs, False, chosen, newcomers, now)
+        chosen, newcomers, any_job = choose_by_rank(
+            state, knobs, UNTARGETED, chosen, newcomers, now
+        )
     return int(newcomers)
 
 
 @kernel
 def choose_by_rank(
-    state: Any, knobs: Any, with_target: bool, chosen: int, newcomers: int, now: int
+    state: Any, knobs: Any, among: int, chosen: int, newcomers: int, now: int
 ) -> tuple:  # type: ignore[type-arg]
-    """Choose pool by pool among the jobs with a target there, or among those without.
+    """Choose pool by pool among the jobs with a target there, those without, or both.
 
     Returns:
         (chosen so far, newcomers so far, whether there was any job to choose from).
     """
     ranks, half, any_job = state.ranking, len(state.jobs), False
     for at in range(len(state.pools)):
-        pool_id = state.pools[at].visit
-        count, hosted = rank_pool(state, knobs, pool_id, with_target, now)
+        pool_id = pool_at(state, knobs, at, now)
+        count, hosted = rank_pool(state, knobs, pool_id, among, now)
         any_job = any_job or count > 0
         left = left_milli(state, pool_id) if count > 0 else 0
         while count > 0 and (left > 0 or hosted):
@@ -148,7 +161,7 @@ def left_milli(state: Any, pool_id: int) -> int:
 
 
 @kernel
-def rank_pool(state: Any, knobs: Any, pool_id: int, with_target: bool, now: int) -> tuple:  # type: ignore[type-arg]
+def rank_pool(state: Any, knobs: Any, pool_id: int, among: int, now: int) -> tuple:  # type: ignore[type-arg]
     """Rank the jobs that could run in the pool, in the first half of `ranking`.
 
     Returns:
@@ -162,11 +175,16 @@ def rank_pool(state: Any, knobs: Any, pool_id: int, with_target: bool, now: int)
         if state.shapes[state.jobs[job_id].shape_id].pools & bit == ZERO:
             continue
         share = state.shares[job_id * pools + pool_id]
-        if (share.target > 0.0) != with_target:
+        if among != ANY_JOB and (share.target > 0.0) != (among == TARGETED):
             continue
         served_us = received_us(state, job_id, pool_id, now)
         rank = state.ranking[count]
         rank.first = share.target / (knobs.round_us / 2 + served_us)
+        if knobs.turns == OWED:
+            rank.first = OWED_NOTHING
+            if share.target > 0.0:
+                since_us = now - clock.asked_us
+                rank.first = share.deficit_us + share.target * since_us - served_us
         rank.second, rank.job = share.deficit_us, job_id
         hosted = hosted or state.jobs[job_id].devices == 0
         count += 1
@@ -193,6 +211,8 @@ def start_newcomers(state: Any, knobs: Any, count: int, now: int) -> None:
         count -= 1
         pool_id = state.assigned[job_id]
         job = state.jobs[job_id]
+        if knobs.starts == DIVIDED and job.submit_us > state.clock[0].asked_us:
+            continue  # its devices stay idle until targets are set for it
         fit, _plain = fit_pool(state, knobs, job, pool_id, False)
         if fit == NOWHERE:
             fit, moved = displace(state, knobs, job, pool_id)

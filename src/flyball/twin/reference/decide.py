@@ -280,10 +280,12 @@ def _shape(cluster: Cluster, job: Job) -> tuple[object, ...]:
 def _find_victims(cluster: Cluster, job: Job) -> tuple[Pool, list[int], list[Job]] | None:
     """Return the jobs that give way to one well before them: see `_first_pool_with_room`."""
     behind = key_s(cluster, job) + cluster.knobs.margin_s
+    starts_bound = cluster.knobs.preempt_starts
     ranked = sorted(
         (key_s(cluster, victim), victim.index)
         for victim in cluster.with_status(Status.RUNNING)
         if cluster.now_us - victim.ready_us >= cluster.round_us
+        and (starts_bound == 0 or victim.attempt < starts_bound)
     )
     worst_first = [cluster.jobs[index] for key, index in reversed(ranked) if key > behind]
     return _first_pool_with_room(cluster, job, worst_first)

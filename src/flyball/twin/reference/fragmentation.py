@@ -76,11 +76,11 @@ def cost_on(cluster: Cluster, job: Job, node: Node, devices: list[int]) -> tuple
 
 def draw(cluster: Cluster, node: int, device: int | None = None) -> int:
     """Return the random number of a node, or of one of its devices, for the next start."""
-    number = _mixed(_mixed(cluster.starts) + node)
-    return number if device is None else _mixed(number + 1 + device)
+    number = mixed(mixed(cluster.starts) + node)
+    return number if device is None else mixed(number + 1 + device)
 
 
-def _mixed(value: int) -> int:
+def mixed(value: int) -> int:
     value &= BITS
     for _ in range(2):
         value = (value ^ value >> 16) * 0x45D9F3B & BITS

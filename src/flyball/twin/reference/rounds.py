@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.codes import Status
-from flyball.core.knobs import Backfill
+from flyball.core.knobs import Backfill, Leftover, Starts, Turns, Types
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.twin.reference.cluster import Cluster
 from flyball.twin.reference.decide import in_order, place_on, power_without, start_if_fits
+from flyball.twin.reference.fragmentation import mixed
 from flyball.twin.reference.parts import Job, Node, Pool
 from flyball.twin.reference.place import fit, within_budget
 
@@ -48,7 +49,7 @@ def decide_by_shares(cluster: Cluster, round_due: bool) -> None:
     """Make one decision with order = shares; its actions take effect at once."""
     if round_due:
         _round(cluster)
-    elif cluster.knobs.backfill == Backfill.SKIP:
+    elif cluster.knobs.backfill == Backfill.SKIP and cluster.knobs.starts == Starts.ANY_TIME:
         for job in in_order(cluster):
             start_if_fits(cluster, job)
 
@@ -78,18 +79,22 @@ def _choose(cluster: Cluster) -> dict[int, int]:
     """Return the pool of each job that should run until the next round, in the order chosen."""
     active = _active(cluster)
     chosen: dict[int, int] = {}
-    _choose_among(cluster, active, True, chosen)
+    skips = cluster.knobs.backfill == Backfill.SKIP
+    if skips and cluster.knobs.leftover == Leftover.BY_POOL:
+        _choose_among(cluster, active, (True, False), chosen)
+        return chosen
+    _choose_among(cluster, active, (True,), chosen)
     untargeted = not any(share.target > 0 for job in active for share in job.shares)
-    if cluster.knobs.backfill == Backfill.SKIP or untargeted:
-        _choose_among(cluster, active, False, chosen)
+    if skips or untargeted:
+        _choose_among(cluster, active, (False,), chosen)
     return chosen
 
 
 def _choose_among(
-    cluster: Cluster, active: list[Job], targeted: bool, chosen: dict[int, int]
+    cluster: Cluster, active: list[Job], targeted: tuple[bool, ...], chosen: dict[int, int]
 ) -> None:
-    """Give what is left of each pool to the jobs with a target there, or to those without."""
-    for pool in cluster.fastest_first:
+    """Give what is left of each pool to the jobs with a target there, to those without, or both."""
+    for pool in pools_in_order(cluster):
         up = [node for node in cluster.nodes_of(pool) if not node.down]
         left = MILLI_PER_DEVICE * sum(len(node.devices) for node in up)
         left -= sum(_size(cluster.jobs[job]) for job, at in chosen.items() if at == pool.index)
@@ -98,17 +103,33 @@ def _choose_among(
             for job in active
             if _could_run(job, pool) and job.index not in chosen
         )
-        for negative_priority, _, index in ranked:
+        for _, _, index in ranked:
             size = _size(cluster.jobs[index])
-            if size <= left and targeted == (negative_priority < 0):
+            has_target = cluster.jobs[index].shares[pool.index].target > 0
+            if size <= left and has_target in targeted:
                 chosen[index] = pool.index
                 left -= size
 
 
+def pools_in_order(cluster: Cluster) -> list[Pool]:
+    """Return the pools in the order in which this round fills them."""
+    if cluster.knobs.types == Types.FASTEST:
+        return cluster.fastest_first
+    base = mixed(mixed(cluster.knobs.shuffle_seed) + cluster.now_us // cluster.round_us)
+    return sorted(cluster.pools, key=lambda pool: (mixed(base + pool.index), pool.index))
+
+
 def _priority(cluster: Cluster, job: Job, pool: Pool) -> float:
-    """Return target over time received; half a round is added so that it is never 0."""
-    received_us = _received_us(cluster, job, pool)
-    return job.shares[pool.index].target / (cluster.round_us / 2 + received_us)
+    """Return target over time received, or the time that is owed.
+
+    Half a round is added to the time received so that it is never 0.
+    """
+    received_us, share = _received_us(cluster, job, pool), job.shares[pool.index]
+    if cluster.knobs.turns == Turns.SHARE:
+        return share.target / (cluster.round_us / 2 + received_us)
+    if share.target == 0:
+        return -1e18
+    return share.deficit_us + share.target * (cluster.now_us - cluster.asked_us) - received_us
 
 
 def _received_us(cluster: Cluster, job: Job, pool: Pool) -> int:
@@ -136,6 +157,8 @@ def _size(job: Job) -> int:
 
 def _start(cluster: Cluster, job: Job, pool: Pool) -> list[Job]:
     """Start a chosen job in its pool if possible; return the jobs displaced for it."""
+    if cluster.knobs.starts == Starts.DIVIDED and job.submit_us > cluster.asked_us:
+        return []
     nodes: list[int] = []
     victims: list[Job] = []
     placement = fit(cluster, job, pool)
