@@ -18,7 +18,8 @@ from flyball.core.protocols import Allocator, PolicyLike, Tuner
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy, loadable_policies
-from flyball.schedule.policies.tuned import parse_tuned
+from flyball.schedule.policies.tuned import BEFORE, parse_tuned
+from flyball.schedule.shares import gavel
 from flyball.tune import registry as tuners
 from flyball.tune.optimise import Optimise
 from flyball.twin.load_forecast import LoadForecast
@@ -112,7 +113,9 @@ class PolicySetting:
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
     """The policies of a comma-separated list (`all` = every one), each with `settings`.
 
-    `tuned:FILE` is the setting that `flyball bench tune-heuristics` wrote to that file.
+    `max-min@gavel` is a policy of target shares that decides as Gavel's simulator does.
+    `tuned:FILE` is the setting that `flyball bench tune-heuristics` wrote to that file, and
+    `tuned:before` the one that `tuned` was until it was last tuned again.
 
     Raises:
         BadInput: an unknown policy or knob, or a value out of range.
@@ -124,12 +127,25 @@ def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
 
 
 def _setting(name: str, settings: list[str]) -> PolicySetting:
-    """A policy of the shelf, or one of knobs in a file (`tuned:FILE`)."""
+    """A policy of the shelf, perhaps in Gavel mode, or one of knobs in a file (`tuned:FILE`)."""
     kind, colon, path = name.partition(":")
     if kind == "tuned" and colon:
-        return PolicySetting(name, _knobs_in(path, name).with_settings(settings))
-    policy = get_policy(name)
-    return PolicySetting(name, policy.knobs.with_settings(settings), policy.allocator)
+        knobs = BEFORE if path == "before" else _knobs_in(path, name)
+        return PolicySetting(name, knobs.with_settings(settings))
+    shelf_name, at, mode = name.partition("@")
+    policy = get_policy(shelf_name)
+    knobs = policy.knobs
+    if at:
+        if mode != gavel.SUFFIX:
+            raise UnknownName("mode of a policy", mode, [gavel.SUFFIX])
+        if policy.allocator is None:
+            raise BadInput(
+                f"policy {shelf_name} sets no target shares, so it has no Gavel mode",
+                "use max-min@gavel, max-min-het@gavel, ...",
+            )
+        knobs = gavel.gavel_knobs(knobs, policy.blind)
+    knobs = knobs.with_settings(settings)
+    return PolicySetting(name, knobs, policy.allocator_with(knobs))
 
 
 def _knobs_in(path: str, policy: str) -> Knobs:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flyball.bench import parts, shares, starts, twin
+from flyball.bench import parts, shares, starts, stepping, twin
 from flyball.bench.figure import NO_BAR, Bar, Figure, figure_of, number_text
 from flyball.bench.monitor import cost
 from flyball.bench.monitor.agreement import AGREE
@@ -129,6 +129,19 @@ def test_keys_of_rows_stay() -> None:
 CASE = {"name": "a", "nodes": 10, "pending_mean": 5.5, "events": 7, "events_per_s": 1e6}
 
 
+RATE = {
+    "size": "64 GPUs",
+    "policy": "easy",
+    "twins": 2,
+    "pending_mean": 5.0,
+    "events_per_step": 50.0,
+    "plain_events_per_s": 1e6,
+    "stepped_events_per_s": 8e5,
+    "cost_percent": 25.0,
+}
+FORK = {"active": 10, "held": 20, "fork_us": 50.0, "clone_us": 40.0}
+
+
 def test_the_twin_reports_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(twin, "first_compile_s", lambda: 40.0)
     monkeypatch.setattr(twin, "warm", lambda note: None)
@@ -139,15 +152,20 @@ def test_the_twin_reports_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(twin, "million_jobs_cpu_s", lambda: 1.0)
     none = {"philly_a_fifo_cpu_s": None, "philly_a_read_cpu_s": None}
     monkeypatch.setattr(twin, "philly_a", lambda: none)
+    monkeypatch.setattr(stepping, "measure", lambda size, policy: RATE)
+    monkeypatch.setattr(stepping, "thread_speedup", lambda: {"speedup": 1.9, "cores": 2.0})
+    monkeypatch.setattr(stepping, "fork_cost", lambda jobs: {**FORK, "jobs": jobs})
     done: list[str] = []
     result = twin.run(lambda _: None, done.append)
     assert len(done) == twin.STEPS
     assert list(result) == [
         "first_compile_s", "cases", "ns_per_event_by_pending", "reference_ratio", "clone_us_1k",
         "clone_fresh_us_1k", "clone_kib", "clone_jobs", "clone_running", "million_jobs_cpu_s",
-        "philly_a_fifo_cpu_s", "philly_a_read_cpu_s",
+        "philly_a_fifo_cpu_s", "philly_a_read_cpu_s", "stepping",
     ]  # fmt: skip
     figures = {figure.name: figure for figure in twin.figures(result)}
+    assert figures["64 GPUs, easy, 5 pending: cost of steps"].value_text == "25 %"
+    assert figures["fork: 500,000 over 20,000 jobs"].value_text == "1 x"
     assert figures["first compile"].value_text == "40 s"
     assert figures["static order, 1,000 nodes, 10,000 pending"].value_text == "1,000 ns/event"
     assert figures["reading Philly A"].value_text == "no data here"

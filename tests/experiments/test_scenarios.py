@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from flyball.app import policy_settings
-from flyball.core.errors import BadInput, UnknownName
+from flyball.core.errors import BadInput, DataAbsent, UnknownName
 from flyball.core.workload import COLUMNS, Workload
-from flyball.experiments.scenarios import TRAINING_SEED, Scenario, find_scenarios, scenario_names
+from flyball.experiments.held_out import held_out
+from flyball.experiments.scenarios import Scenario, find_scenarios, scenario_names
 from flyball.twin.inputs.traces.describe import device_seconds
 
 EVERY = pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_made_again_from_the_seed(scenario: Scenario) -> None:
 
 @EVERY
 def test_small_and_loaded_as_stated(scenario: Scenario) -> None:
-    workload = scenario.make_workload(TRAINING_SEED)
+    workload = scenario.make_workload(held_out().first_training_seed)
     assert len(workload) == scenario.jobs
     assert 300 <= scenario.jobs <= 800
     asked_s = float(device_seconds(workload).sum())
@@ -75,6 +76,23 @@ def test_the_text_tells_scenarios_apart() -> None:
         assert replace(scenario, **change).text() != scenario.text()
 
 
+def test_recorded_days() -> None:
+    scenario = find_scenarios("philly-november")[0]
+    assert "philly-november" not in [each.name for each in find_scenarios("all")]
+    try:
+        workload = scenario.make_workload(0)
+    except DataAbsent as error:
+        pytest.skip(str(error))
+    assert len(workload) == scenario.jobs
+    assert workload.submit_us[0] == 0
+    assert 19 < workload.span_us / 1e6 / 86_400 < 20
+    asked_s = float(device_seconds(workload).sum())
+    offered_s = scenario.make_cluster().device_count * 20 * 86_400
+    assert asked_s / offered_s == pytest.approx(scenario.load, abs=0.01)
+    assert same(workload, scenario.make_workload(1))
+    assert scenario.text() != replace(scenario, trace=None).text()
+
+
 def test_what_makes_them_differ() -> None:
     """The variety that was chosen on purpose is there."""
     by_name = {scenario.name: scenario for scenario in find_scenarios("all")}
@@ -83,4 +101,7 @@ def test_what_makes_them_differ() -> None:
     assert (by_name["fractions"].make_workload(0).milli < 1000).mean() > 0.5
     assert by_name["wide-gangs"].make_workload(0).devices.max() == 32
     assert (by_name["unequal-speeds"].make_workload(0).model >= 0).all()
+    assert by_name["poor-estimates"].make_effects(0).estimate_sigma >= 1
+    assert min(by_name["heavy-restarts"].make_effects(0).restart_s) >= 300
+    assert len(set(by_name["tenants"].make_workload(0).tenant.tolist())) == 6
     assert len(set(by_name["bursts"].make_workload(0).tenant.tolist())) >= 8

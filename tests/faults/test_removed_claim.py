@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -43,8 +44,24 @@ def begin_anew(rig: Rig) -> None:
     rig.seen = list(rig.engine.reconcile([(1, 1)]))
 
 
+def tell_to_go(rig: Rig) -> None:
+    """Write to the pipe once the job reads it: without a reader a plain write never returns."""
+
+    def open_pipe() -> int | None:
+        try:
+            return os.open(rig.state / "go", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            assert error.errno == errno.ENXIO
+            return None
+
+    pipe = until(open_pipe, "a reader of the pipe")
+    assert pipe is not None
+    os.write(pipe, b"x\n")
+    os.close(pipe)
+
+
 def let_it_end(rig: Rig) -> Report:
-    (rig.state / "go").write_text("x\n")
+    tell_to_go(rig)
     return rig.report("ended")
 
 
@@ -85,7 +102,7 @@ def test_end_of_a_job_whose_claim_was_removed_is_recorded(rig: Rig) -> None:
     supervisor = rig.claim().pid
     claim_file(rig).unlink()
     rig.engine.close()
-    (rig.state / "go").write_text("x\n")
+    tell_to_go(rig)
     until(lambda: gone(supervisor))
     again = Rig(rig.state)
     rig.engine = again.engine
@@ -96,7 +113,7 @@ def test_end_of_a_job_whose_claim_was_removed_is_recorded(rig: Rig) -> None:
 
 def test_nothing_is_left_if_its_supervisor_is_killed_as_well(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "state")
-    rig.launch("sh", "-c", "setsid sleep 60 & echo on; wait")
+    rig.launch("sh", "-c", "setsid sleep 3600 & echo on; wait")  # far longer than `until` waits
     rig.until_prints("on")
     supervisor = rig.claim().pid
     pids = proc.descendants(supervisor)

@@ -17,7 +17,19 @@ from hypothesis import strategies as st
 from flyball.core.cluster import OTHERS, Cluster, NodeGroup, Tenant
 from flyball.core.codes import Status
 from flyball.core.effects import Effects
-from flyball.core.knobs import Backfill, Evict, Knobs, Order, Place, Preempt, Span
+from flyball.core.knobs import (
+    Backfill,
+    Evict,
+    Knobs,
+    Leftover,
+    Order,
+    Place,
+    Preempt,
+    Span,
+    Starts,
+    Turns,
+    Types,
+)
 from flyball.core.results import Floats
 from flyball.core.signals import Signal
 from flyball.core.state import State
@@ -165,6 +177,11 @@ def share_knobs(draw: st.DrawFn) -> Knobs:
         round_s=draw(st.sampled_from((10.0, 30.0, 60.0))),
         solve_s=draw(st.sampled_from((0.0, 0.0, 45.0, 120.0))),
         cap=draw(st.sampled_from((1.0, 0.7))),
+        types=draw(st.sampled_from(Types)),
+        shuffle_seed=draw(st.sampled_from((0, 1, 2**31 - 1))),
+        starts=draw(st.sampled_from(Starts)),
+        leftover=draw(st.sampled_from(Leftover)),
+        turns=draw(st.sampled_from(Turns)),
     )
 
 
@@ -236,6 +253,7 @@ def knobs(draw: st.DrawFn) -> Knobs:
         evict=draw(st.sampled_from(Evict)),
         move_s=0.0 if order == Order.FAIR else draw(st.sampled_from((0.0, 1e-6, 10.0, 40.0))),
         move_starts=draw(st.sampled_from((16, 1, 2))),
+        preempt_starts=draw(st.sampled_from((0, 0, 1, 2, 3))),
         move_cost=draw(st.sampled_from((1e6, 0.05, 0.25))),
         index_size=draw(st.sampled_from((0.45, 0.0, 1.0))),
         index_slope=draw(st.sampled_from((1.0, 0.3))),

@@ -28,7 +28,7 @@ class ForecastPart(NamedTuple):
 
 PARTS = {
     "load": ForecastPart(
-        "the load forecast on daily load: sleep and wake ahead, elastic sizes (half an hour)",
+        "the load forecast on daily load: sleep and wake ahead, elastic sizes (minutes)",
         "daily_load",
     ),
     "services": ForecastPart(

@@ -191,3 +191,17 @@ def test_tune_writes_a_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path
 )
 def test_bad_tuning(capsys: pytest.CaptureFixture[str], options: list[str], words: str) -> None:
     assert words in refused(capsys, "bench", "tune-heuristics", *options)
+
+
+def test_tune_keeps_what_is_set(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "mine.json"
+    more = ("--starts", "fifo-skip,srtf", "--budget", "2", "--set", "preempt_starts=16")
+    assert run([*TUNE, *more, "--no-worse-than", "srtf", "--out", str(out)]) == 0
+    content = json.loads(out.read_text())
+    assert content["knobs"]["preempt_starts"] == 16
+    assert "--set preempt_starts=16 --no-worse-than srtf" in content["made"]["command"]
+    capsys.readouterr()
+    assert "knob order is searched" in refused(capsys, *TUNE, "--set", "order=area")
+    assert "policy in --starts 'easy'" in refused(
+        capsys, *TUNE, "--starts", "fifo-skip", "--no-worse-than", "easy"
+    )

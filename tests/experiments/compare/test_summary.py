@@ -12,16 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.until import WAIT_S
 
 from flyball.app import policy_settings
 from flyball.core.errors import BadInput, FlyballError, UnknownName
+from flyball.core.metrics import finish_time_fairness
 from flyball.experiments import run_file, workers
 from flyball.experiments.compare import runs
 from flyball.experiments.compare.figure import compare_figure
 from flyball.experiments.compare.report import (
     change_table,
+    fairness_table,
     markdown,
     relative_table,
     scenario_table,
@@ -347,3 +350,40 @@ def test_a_policy_that_a_scenario_refuses_does_not_end_the_others(
     assert [row["policy"] for row in compare(what.without(failed), records, "fifo-skip").overall]
     with RunFile(tmp_path / "other.jsonl") as runs, pytest.raises(FlyballError):
         run_plan(what, runs, 1)
+
+
+# Fairness -----------------------------------------------------------------------------
+
+
+def test_fairness_is_that_of_all_jobs_together(tmp_path: Path) -> None:
+    what = plan("fifo-skip,tuned", seeds=2)
+    records = run_in(tmp_path / "runs.jsonl", what)
+    comparison = compare(what, records)
+    rows = {row["policy"]: row for row in comparison.fairness}
+    assert set(rows) == {"fifo-skip", "tuned"}
+    everything: list[float] = []
+    preemptions: list[int] = []
+    for scenario in (TINY, HEAP):
+        for seed in range(2):
+            case = replace(scenario.case(policy_settings("tuned", [])[0], seed), keep="all")
+            results = case.run(0, 0).results
+            assert results is not None
+            everything += finish_time_fairness(results).tolist()
+            preemptions += results.preemptions.tolist()
+    row = rows["tuned"]
+    assert row["finish_fairness_p95"] == pytest.approx(np.quantile(everything, 0.95), rel=0.05)
+    assert row["finish_fairness_p50"] == pytest.approx(np.quantile(everything, 0.5), rel=0.05)
+    assert row["preemptions_per_job"] == pytest.approx(np.mean(preemptions))
+    assert row["most_preemptions"] == max(preemptions)
+    assert rows["fifo-skip"]["most_preemptions"] == rows["fifo-skip"]["most_moves"] == 0
+    table = fairness_table(comparison)
+    assert [line[0] for line in table.rows] == [line["policy"] for line in comparison.overall]
+    assert table.title in markdown(comparison, "x", "y.png")
+
+
+def test_files_of_older_versions_have_no_fairness(tmp_path: Path) -> None:
+    what = plan("fifo-skip", seeds=1)
+    content = compare(what, run_in(tmp_path / "runs.jsonl", what)).as_dict()
+    del content["fairness"]
+    (tmp_path / "compare.json").write_text(json.dumps(content))
+    assert load_comparison(tmp_path).fairness == []

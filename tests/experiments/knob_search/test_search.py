@@ -12,19 +12,23 @@ import numpy as np
 import pytest
 
 from flyball.app import policy_settings
-from flyball.core.errors import BadInput
-from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt, choices
+from flyball.core.errors import BadInput, UnknownName
+from flyball.core.knobs import Backfill, Evict, Knobs, Order, Place, Preempt, choices
 from flyball.experiments import workers
-from flyball.experiments.knob_search.search import WINNER, Trainer, Tuned, held_out, tune
+from flyball.experiments.held_out import held_out
+from flyball.experiments.knob_search.cloud import Cloud, choices_of
+from flyball.experiments.knob_search.judge import GUARD_WEIGHT, WINNER, Trainer
+from flyball.experiments.knob_search.search import Tuned, on_other_seeds, tune
 from flyball.experiments.knob_search.space import (
+    LEAST,
     MATTERS,
     NOT_SEARCHED,
     USUAL,
     draw,
-    neighbours,
     normal,
+    other_choices,
 )
-from flyball.experiments.scenarios import TRAINING_SEED, Scenario
+from flyball.experiments.scenarios import Scenario
 from flyball.schedule.policies.registry import get_policy
 from flyball.schedule.policies.tuned import parse_tuned
 
@@ -36,7 +40,8 @@ NODES = {
 }
 TINY = Scenario("tiny", "", NODES, "mixed", 40, 1.0, effects={"estimate_sigma": 0.5})
 HEAP = replace(TINY, name="heap", load=None)
-SEEDS = range(TRAINING_SEED, TRAINING_SEED + 3)
+FIRST = held_out().first_training_seed
+SEEDS = range(FIRST, FIRST + 3)
 
 
 def search(budget: int = 24, search_seed: int = 0, starts: str = "fifo,easy,saf") -> Tuned:
@@ -66,23 +71,74 @@ def test_draws_reach_every_choice_and_are_all_good() -> None:
     assert {setting.ageing == 0 for setting in drawn} == {True, False}
 
 
-def test_neighbours_differ_in_one_knob() -> None:
+def test_rounds_are_not_searched_below_the_least() -> None:
+    rng = np.random.default_rng(0)
+    short = normal(Knobs(order=Order.INDEX, preempt=Preempt.ROUNDS, round_s=30.0))
+    cloud = Cloud(short)
+    values = [cloud.draw(rng).round_s for _ in range(200)]
+    assert min(values) == LEAST["round_s"] < max(values)
+    drawn = [draw(rng) for _ in range(200)]
+    assert all(s.round_s >= LEAST["round_s"] for s in drawn if s.preempt != Preempt.NEVER)
+
+
+def test_knobs_that_are_not_searched_stay_as_they_were_set() -> None:
+    base, rng = Knobs(preempt_starts=16, cap=0.8), np.random.default_rng(0)
+    drawn = [draw(rng, base) for _ in range(50)]
+    assert {(setting.preempt_starts, setting.cap) for setting in drawn} == {(16, 0.8)}
+    starts = policy_settings("fifo,saf", ["preempt_starts=16"])
+    tuned = tune((TINY, HEAP), starts, SEEDS, 30, workers=1, base=Knobs(preempt_starts=16))
+    assert tuned.knobs.preempt_starts == 16
+
+
+def test_other_choices_differ_in_one_choice() -> None:
     start = normal(Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, ageing=0.1))
     seen: set[str] = set()
-    for setting in neighbours(start, 2.0):
-        changed = {
-            name for name, value in setting.as_dict().items() if value != start.as_dict()[name]
-        }
-        # Turning preemption off also puts its idle knobs back to their default.
-        assert len(changed - {"round_s", "margin_s"}) == 1 or changed <= {"round_s", "margin_s"}
-        seen |= changed
-    assert {"order", "place", "preempt", "span", "ageing", "round_s", "margin_s"} <= seen
-    assert not {"depth", "hold_s", "attained_s", "cap", "sleep_s", "priority_s"} & seen
-    values = {setting.round_s for setting in neighbours(start, 2.0)}
-    assert values == {30.0, 60.0, 120.0}
-    assert {setting.ageing for setting in neighbours(start, 2.0)} == {0.0, 0.05, 0.1, 0.2}
-    # What Knobs refuses is left out: easy and hold do not go with rounds.
-    assert all(setting.backfill == Backfill.SKIP for setting in neighbours(start, 2.0))
+    for setting in other_choices(start):
+        changed = [
+            name
+            for name in ("order", "backfill", "place", "preempt", "span", "evict")
+            if getattr(setting, name) != getattr(start, name)
+        ]
+        assert len(changed) == 1
+        seen |= set(changed)
+        assert setting == normal(setting)
+        assert setting.ageing == 0.1
+    assert {"order", "place", "preempt", "span", "evict"} == seen
+    # What Knobs refuses is left out, and so is what makes no difference.
+    assert all(setting.backfill == Backfill.SKIP for setting in other_choices(start))
+    assert all(setting.evict == Evict.LISTED for setting in other_choices(Knobs()))
+
+
+def test_a_cloud_keeps_the_choices_and_narrows_around_its_elites() -> None:
+    start = normal(Knobs(order=Order.INDEX, preempt=Preempt.ROUNDS, margin_s=50.0))
+    cloud, rng = Cloud(start), np.random.default_rng(0)
+    first = [cloud.draw(rng) for _ in range(200)]
+    assert {choices_of(setting) for setting in first} == {choices_of(start)}
+    assert 30 < float(np.median([setting.margin_s for setting in first])) < 80
+    assert 0.1 < np.mean([setting.move_s > 0 for setting in first]) < 0.3  # off at the start
+    assert len({setting.index_size for setting in first}) > 50
+    assert {setting.depth for setting in first} == {start.depth}  # makes no difference here
+    # Elites with moves and a margin of about 400 s.
+    for _ in range(20):
+        drawn = [cloud.draw(rng) for _ in range(100)]
+        drawn.sort(
+            key=lambda setting: abs(math.log(setting.margin_s / 400)) + (setting.move_s <= 0)
+        )
+        cloud.learn(drawn[:10])
+    last = [cloud.draw(rng) for _ in range(100)]
+    assert np.mean([setting.move_s > 0 for setting in last]) > 0.9
+    assert all(300 < setting.margin_s < 500 for setting in last)
+    assert not Cloud(start).settled
+
+
+def test_a_cloud_settles() -> None:
+    start = normal(Knobs(order=Order.SHORTEST, ageing=0.1))
+    cloud = Cloud(start)
+    for _ in range(10):
+        cloud.learn([start] * 4)
+    assert cloud.settled
+    drawn = [cloud.draw(np.random.default_rng(seed)).ageing for seed in range(50)]
+    assert all(value == 0 or 0.08 < value < 0.12 for value in drawn)
 
 
 def test_idle_knobs_do_not_make_two_settings_of_one() -> None:
@@ -118,6 +174,29 @@ def test_never_worse_than_the_best_start() -> None:
     assert alone.objective <= min(alone.starts.values())
 
 
+def test_a_setting_that_loses_to_the_guard_pays_for_it() -> None:
+    shelf = policy_settings("fifo,easy,saf", [])
+    plain = tune((TINY, HEAP), shelf, SEEDS, 1, workers=1)
+    guarded = tune((TINY, HEAP), shelf, SEEDS, 1, workers=1, guard="saf")
+    assert guarded.starts["saf"] == plain.starts["saf"]
+    assert guarded.starts["fifo"] > plain.starts["fifo"]  # it loses to saf everywhere
+    trainer = Trainer((TINY, HEAP))
+    lost = [
+        np.mean(
+            [
+                trainer.run(get_policy("fifo").knobs, at, s)
+                - trainer.run(get_policy("saf").knobs, at, s)
+                for s in SEEDS
+            ]
+        )
+        for at in range(2)
+    ]
+    more = GUARD_WEIGHT * float(np.maximum(0.0, lost).sum()) / 2
+    assert guarded.starts["fifo"] == pytest.approx(plain.starts["fifo"] + more)
+    with pytest.raises(UnknownName, match="start 'sjf'"):
+        tune((TINY, HEAP), shelf, SEEDS, 1, workers=1, guard="sjf")
+
+
 def test_the_objective_is_what_it_says() -> None:
     tuned = search(budget=1, starts="fifo,saf")
     trainer = Trainer((TINY, HEAP))
@@ -135,7 +214,7 @@ def test_the_objective_is_what_it_says() -> None:
 def test_settings_the_twin_refuses_lose() -> None:
     slow = replace(TINY, effects={"checkpoint_s": 100.0})
     refused = Knobs(order=Order.REMAINING, preempt=Preempt.ROUNDS, round_s=50.0)
-    assert Trainer((slow,)).run(refused, 0, 0) == math.inf
+    assert Trainer((slow,)).run(refused, 0, FIRST) == math.inf
     tuned = tune((slow,), policy_settings("fifo,saf", []), SEEDS, 20, workers=1)
     assert math.isfinite(tuned.objective)
     with pytest.raises(BadInput, match="no policy to start from"):
@@ -143,7 +222,9 @@ def test_settings_the_twin_refuses_lose() -> None:
 
 
 def test_judged_on_other_seeds() -> None:
-    judged = held_out((TINY, HEAP), policy_settings("fifo,saf", []), Knobs(), range(2), workers=1)
+    judged = on_other_seeds(
+        (TINY, HEAP), policy_settings("fifo,saf", []), Knobs(), range(2), workers=1
+    )
     assert judged.seeds == [0, 1]
     assert judged.baseline == WINNER
     assert {row["policy"] for row in judged.overall} == {WINNER, "fifo", "saf"}
@@ -160,9 +241,16 @@ def test_the_shipped_setting() -> None:
     origin = json.loads(text)["made"]
     assert get_policy("tuned").knobs == parse_tuned(text, "tuned.json")
     assert origin["command"].startswith("flyball bench tune-heuristics ")
-    assert min(origin["training_seeds"]) >= TRAINING_SEED
-    assert max(origin["held_out_seeds"]) < TRAINING_SEED
+    assert min(origin["training_seeds"]) >= FIRST
+    assert max(origin["held_out_seeds"]) < FIRST
     assert origin["objective"]["found"] == min(origin["objective"].values())
+
+
+def test_the_setting_before() -> None:
+    text = files("flyball").joinpath("data", "tuned_before.json").read_text("utf-8")
+    [before] = policy_settings("tuned:before", ["depth=9"])
+    assert before.name == "tuned:before"
+    assert before.knobs == replace(parse_tuned(text, "tuned_before.json"), depth=9)
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:

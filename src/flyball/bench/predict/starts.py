@@ -27,7 +27,7 @@ from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import S_PER_HOUR, US_PER_S, to_us
 from flyball.core.workload import Workload
-from flyball.experiments.scenarios import TRAINING_SEED
+from flyball.experiments.held_out import held_out
 from flyball.predict.runtime.estimator import RunTimes
 from flyball.predict.runtime.remaining import remaining
 from flyball.predict.runtime.rows import rows_of
@@ -52,7 +52,7 @@ Note = Callable[[str], None]
 POLICIES = ("fifo-skip", "easy", "sjf")
 CLUSTER, PRESET, LOAD, JOBS = "philly-8x8", "philly-like", 0.9, 1500
 SEEDS = (0, 1, 2, 3)
-WARM_SEEDS = (TRAINING_SEED + 10,)
+WARM_SEEDS = (held_out().first_training_seed + 10,)
 ASKED = 0.08
 """Share of the jobs that get a forecast."""
 ROLLOUTS, SCOUTS = 32, 4

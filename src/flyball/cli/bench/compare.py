@@ -29,13 +29,18 @@ Examples:
   flyball bench compare --list
   flyball bench compare --scenarios saturated,bursts --policies fifo,easy,srtf --seeds 10
   flyball bench compare --policies all,tuned:mine.json --baseline easy --out mine
+  flyball bench compare --scenarios held-out --policies easy,tuned,tuned:before --baseline easy
   flyball bench compare -p easy,mypolicy.py --baseline easy --scenarios half-loaded --seeds 3
 \b
 Runs are kept in the folder as they end: the same command again runs only those that are missing.
 """
 
 ScenarioNames = Annotated[
-    str, typer.Option(help="Scenarios, separated by commas, or `all`; see --list.")
+    str,
+    typer.Option(
+        help="Scenarios, separated by commas; `all` = all generated ones, `held-out` = those that "
+        "nothing was tuned on; see --list."
+    ),
 ]
 Workers = Annotated[int, typer.Option(help="Maximum number of processes; 0 = one per core.")]
 
@@ -52,7 +57,8 @@ def compare(
             "module:NAME.",
         ),
     ] = "all",
-    seeds: Annotated[int, typer.Option(help="Workloads per scenario, seeds 0, 1, ...")] = 5,
+    seeds: Annotated[int, typer.Option(help="Workloads per scenario.")] = 5,
+    first_seed: Annotated[int, typer.Option(help="Their seeds are this one and the next.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the runs, tables and figure.")] = Path(
         "compare-out"
     ),
@@ -65,14 +71,15 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare policies on many scenarios: intervals, and regret against lower bounds."""
-    from flyball.experiments.scenarios import find_scenarios
+    from flyball.experiments.held_out import named_scenarios
 
-    chosen = find_scenarios(scenarios)
+    chosen = named_scenarios(scenarios)
     if listing:
         _print_scenarios(chosen, as_json)
         return
     # 1. Refuse what can be refused before the long part.
     whole_number(seeds, "--seeds", 1, MAX_SEEDS)
+    whole_number(first_seed, "--first-seed", 0, 2**31)
     whole_number(workers, "--workers", 0, 1024)
     from flyball.experiments.compare.runs import ComparePlan
     from flyball.experiments.compare.summary import baselines
@@ -86,7 +93,8 @@ def compare(
         check_writable(out / name)
     # 2. Run what is missing.
     must_fit = tuple(settings) if skip_unfit else ()
-    plan = ComparePlan(tuple(chosen), tuple(settings), tuple(range(seeds)), must_fit)
+    chosen_seeds = tuple(range(first_seed, first_seed + seeds))
+    plan = ComparePlan(tuple(chosen), tuple(settings), chosen_seeds, must_fit)
     failed: dict[str, str] = {}
     records = _run(plan, out / RUNS, workers, failed, as_json)
     if baseline in failed:
@@ -96,7 +104,8 @@ def compare(
     # 3. Write, then print.
     command = (
         f"flyball bench compare --scenarios {scenarios} --policies {policies} --seeds {seeds} "
-        f"--baseline {baseline}{' --skip-unfit' if skip_unfit else ''}"
+        f"{f'--first-seed {first_seed} ' if first_seed else ''}--baseline {baseline}"
+        f"{' --skip-unfit' if skip_unfit else ''}"
     )
     _write(comparison, out, command)
     if as_json:
@@ -160,11 +169,11 @@ def make_folder(folder: Path) -> None:
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Print the two tables that sum it up."""
-    from flyball.experiments.compare.report import change_table, relative_table
+    """Print the tables that sum it up."""
+    from flyball.experiments.compare.report import change_table, fairness_table, relative_table
 
-    for table in (relative_table(comparison), change_table(comparison)):
-        show(table)
+    for table in (relative_table, change_table, fairness_table):
+        show(table(comparison))
 
 
 def show(table: Table) -> None:

@@ -41,7 +41,7 @@ PARTS = {
     ),
     "twin": Part(
         "bench.twin:twin",
-        "Measure the twin's events per CPU-second on saturated clusters, and the cost of a clone.",
+        "Measure the twin's events per CPU-second on saturated clusters, steps, clones and forks.",
     ),
     "parts": Part(
         "bench.parts:parts",
@@ -50,6 +50,10 @@ PARTS = {
     "shares": Part(
         "bench.shares:shares",
         "Measure the time of a decision with 1,000 and 10,000 active jobs, and of a replayed week.",
+    ),
+    "gavel": Part(
+        "bench.gavel:gavel",
+        "Compare the share policies with Gavel's simulator on its 100 jobs, and its differences.",
     ),
     "run-times": Part(
         "bench.run_times:run_times",

@@ -34,6 +34,9 @@ Where run times are predicted, or drawn with an error, their spread is known too
 backfill_quantile=0.9` expects jobs to end by their 90 % quantile in backfill and in `place=hold`,
 `order_quantile` does the same for keys that read run times. 0.5 = the estimate as it is.
 
+A policy of target shares followed by `@gavel` (`max-min@gavel`) decides as Gavel's simulator does;
+`flyball bench gavel` compares all of them with it and tells what each difference is worth.
+
 """
 
 FIGURES = """\

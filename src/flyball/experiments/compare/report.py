@@ -72,6 +72,34 @@ def change_table(comparison: Comparison) -> Table:
     )
 
 
+def fairness_table(comparison: Comparison) -> Table:
+    """Return the fairness of each policy over the jobs of all runs, and what single jobs bore."""
+    by_policy = {row["policy"]: row for row in comparison.fairness}
+    rows = []
+    for name in (row["policy"] for row in comparison.overall if row["policy"] in by_policy):
+        row = by_policy[name]
+        rows.append(
+            (
+                name,
+                *(f"{row[f'finish_fairness_{which}']:.2f}" for which in ("p50", "p95", "p99")),
+                f"{row['finish_fairness_most']:.1f}",
+                f"{row['preemptions_per_job']:.2f}",
+                f"{row['most_preemptions']:,}",
+                f"{row['moves_per_job']:.3f}",
+                f"{row['most_moves']:,}",
+            )
+        )
+    return Table(
+        "Finish-time fairness of all jobs (x the time with an equal share of the cluster; less is "
+        "better), and how often jobs were preempted and moved",
+        (
+            *("policy", "median (x)", "p95 (x)", "p99 (x)", "worst (x)"),
+            *("preempted per job", "worst job", "moved per job", "worst job"),
+        ),
+        rows,
+    )
+
+
 def scenario_table(comparison: Comparison, scenario: str) -> Table:
     """Return one scenario: means over the seeds, and the change from the baseline."""
     about = comparison.scenarios[scenario]
@@ -131,6 +159,7 @@ def markdown(comparison: Comparison, command: str, figure: str) -> str:
         f"![Completion times of every policy in every scenario]({figure})",
         _as_markdown(relative_table(comparison)),
         _as_markdown(change_table(comparison)),
+        _as_markdown(fairness_table(comparison)),
         "## By scenario",
         *(_as_markdown(scenario_table(comparison, name)) for name in comparison.scenarios),
     ]
@@ -145,12 +174,13 @@ def _as_markdown(table: Table) -> str:
 
 def _change(percent: Sequence[float | None] | None) -> str:
     """Return `-62 (-80..-44)`: the mean and its interval, if there is one."""
-    if percent is None or not _is_number(percent[0]):
+    if percent is None or percent[0] is None or not _is_number(percent[0]):
         return "-"
-    mean, low, high = percent
+    mean, low, high = percent[0], percent[1], percent[2]
+    digits = 1 if abs(mean) < 20 else 0
     if not (_is_number(low) and _is_number(high)):
-        return f"{mean:+.0f}"
-    return f"{mean:+.0f} ({low:+.0f}..{high:+.0f})"
+        return f"{mean:+.{digits}f}"
+    return f"{mean:+.{digits}f} ({low:+.{digits}f}..{high:+.{digits}f})"
 
 
 def _percent(value: float | None) -> str:

@@ -14,6 +14,7 @@ from flyball.app import PolicySetting
 from flyball.core.errors import FlyballError
 from flyball.core.workload import Workload
 from flyball.experiments.compare.bounds import lower_bounds
+from flyball.experiments.compare.fairness import fairness_record
 from flyball.experiments.run_file import Record, RunFile, key_of, source_version
 from flyball.experiments.scenarios import Scenario
 from flyball.experiments.unfit import fitting
@@ -29,6 +30,7 @@ CODE = (
         "experiments/scenarios.py",
         "experiments/unfit.py",
         "experiments/compare/bounds.py",
+        "experiments/compare/fairness.py",
         "experiments/compare/priced_bound.py",
     ),
     *("data/*.toml", "data/*.csv", "data/clusters.yaml"),
@@ -103,9 +105,11 @@ class ComparePlan:
             if self.must_fit:
                 record["left_out"] = left_out
         else:
-            case = replace(chosen.case(self.policies[arm], seed), workloads=(workload,))
-            done = case.run(0, 0)
+            case = chosen.case(self.policies[arm], seed)
+            done = replace(case, workloads=(workload,), keep="all").run(0, 0)
+            assert done.results is not None
             record |= {"seed": seed, "policy": done.policy, "summary": done.summary.as_dict()}
+            record |= fairness_record(done.results)
         return {**record, "run_s": round(time.perf_counter() - began, 6)}
 
     def _workload(self, scenario: Scenario, seed: int) -> tuple[Workload, dict[str, int]]:

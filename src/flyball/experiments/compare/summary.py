@@ -11,13 +11,14 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.metrics import Spread, Summary, paired, without_nan
+from flyball.experiments.compare.fairness import fairness_rows
 from flyball.experiments.compare.runs import ComparePlan, code_version
 from flyball.experiments.replay import Run, differences
 from flyball.experiments.run_file import Record
@@ -51,6 +52,8 @@ class Comparison:
             intervals, as in `flyball replay --json`.
         overall: a row per policy, best first: `relative` and `regret` over all scenarios, and
             `change` in percent (mean, low, high) from each policy of `against`, paired by seed.
+        fairness: a row per policy: finish-time fairness of the jobs of all runs together, and
+            preemptions and moves of single jobs; empty in files of older versions.
     """
 
     format: int
@@ -64,6 +67,7 @@ class Comparison:
     means: list[dict[str, Any]]
     changes: list[dict[str, Any]]
     overall: list[dict[str, Any]]
+    fairness: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; NaN becomes None."""
@@ -94,10 +98,10 @@ def load_comparison(path: Path | str) -> Comparison:
     names = [item.name for item in fields(Comparison)]
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise BadInput(f"{path} is not a comparison of format {FORMAT}", remedy)
-    missing = [name for name in names if name not in content]
+    missing = [name for name in names if name not in content and name != "fairness"]
     if missing:
         raise BadInput(f"{path} has no {missing[0]!r}", remedy)
-    return Comparison(**{name: content[name] for name in names})
+    return Comparison(**{name: content[name] for name in names if name in content})
 
 
 def compare(plan: ComparePlan, records: Sequence[Record], baseline: str = BASELINE) -> Comparison:
@@ -132,6 +136,7 @@ def compare(plan: ComparePlan, records: Sequence[Record], baseline: str = BASELI
         means=_means(runs, bounds, logs),
         changes=_changes(runs, against),
         overall=_overall(names, against, runs, bounds, logs),
+        fairness=fairness_rows(names, records),
     )
 
 

@@ -24,7 +24,8 @@ from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
 from flyball.experiments.forecasts.predicted import with_predictions
 from flyball.experiments.forecasts.rows import Note, Row, verdict
-from flyball.experiments.scenarios import TRAINING_SEED, Scenario, find_scenarios
+from flyball.experiments.held_out import held_out, refuse
+from flyball.experiments.scenarios import Scenario, find_scenarios
 from flyball.experiments.tuning.rows import mean_95
 from flyball.twin.twin import Twin
 
@@ -82,7 +83,9 @@ def run(
 ) -> dict[str, Any]:
     """Run everything, and return the rows of the tables with their settings."""
     chosen = [replace(found, jobs=jobs) for found in find_scenarios(",".join(scenarios))]
-    choosing = range(TRAINING_SEED, TRAINING_SEED + CHOOSING_SEEDS)
+    first = held_out().first_training_seed
+    choosing = range(first, first + CHOOSING_SEEDS)
+    refuse(chosen, choosing)
     figures: dict[Cell, dict[int, Figures]] = {}
     for scenario in chosen:
         for seed in (*choosing, *range(seeds)):

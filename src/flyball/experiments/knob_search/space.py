@@ -17,9 +17,13 @@ import numpy as np
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 
-NOT_SEARCHED = ("priority_s", "cap", "sleep_s", "solve_s", "move_starts", "move_cost")
+NOT_SEARCHED = (
+    *("priority_s", "cap", "sleep_s", "preempt_starts", "move_starts", "move_cost"),
+    *("solve_s", "types", "shuffle_seed", "starts", "leftover", "turns", "optimum"),
+)
 """Knobs that are not searched: the owner decides what a level of priority is worth and how often a
-job may be moved, and caps and sleep save energy, not time."""
+job may be preempted or moved, caps and sleep save energy, not time, and target shares need an
+allocator."""
 
 NOT_ALONE: dict[str, tuple[IntEnum, ...]] = {"order": (Order.SHARES,)}
 """Choices that need more than knobs: an allocator must set the shares."""
@@ -28,7 +32,7 @@ USUAL = {
     "depth": (10.0, 3_000.0),
     "hold_s": (60.0, 200_000.0),
     "ageing": (1e-3, 10.0),
-    "round_s": (20.0, 3_600.0),
+    "round_s": (120.0, 3_600.0),
     "margin_s": (1.0, 100_000.0),
     "attained_s": (60.0, 1_000_000.0),
     "move_s": (10.0, 10_000.0),
@@ -36,8 +40,17 @@ USUAL = {
     "index_slope": (0.1, 1.0),
     "index_floor": (0.005, 1.0),
     "index_running": (0.2, 1.5),
+    "order_quantile": (0.2, 0.95),
+    "backfill_quantile": (0.2, 0.95),
 }
 """Ranges that random numbers are drawn from; other knobs are drawn around their defaults."""
+
+LEAST = {"round_s": 120.0}
+"""Least values that are searched, above the knobs' own: rounds must be longer than a checkpoint
+takes, and every round on a large cluster costs time."""
+
+ESTIMATING = (Order.SHORTEST, Order.AREA, Order.REMAINING, Order.INDEX)
+"""Orders by estimates of run times."""
 
 MATTERS: dict[str, Callable[[Knobs], bool]] = {
     "depth": lambda knobs: knobs.backfill == Backfill.EASY or knobs.place == Place.HOLD,
@@ -51,6 +64,13 @@ MATTERS: dict[str, Callable[[Knobs], bool]] = {
     "index_slope": lambda knobs: knobs.order == Order.INDEX,
     "index_floor": lambda knobs: knobs.order == Order.INDEX,
     "index_running": lambda knobs: knobs.order == Order.INDEX,
+    "attained2_s": lambda knobs: knobs.order == Order.ATTAINED,
+    "promote": lambda knobs: knobs.order == Order.ATTAINED,
+    "half_life_s": lambda knobs: knobs.order == Order.FAIR,
+    "order_quantile": lambda knobs: knobs.order in ESTIMATING,
+    "backfill_quantile": lambda knobs: (
+        knobs.backfill == Backfill.EASY or knobs.place == Place.HOLD or knobs.moves
+    ),
 }
 """Tells when a knob makes a difference; a knob that is not here always may."""
 
@@ -64,32 +84,51 @@ def searched() -> list[Field[Any]]:
     return [knob for knob in fields(Knobs) if knob.name not in NOT_SEARCHED]
 
 
+def matters(name: str, knobs: Knobs) -> bool:
+    """Return whether a knob makes a difference beside the others."""
+    return name not in MATTERS or MATTERS[name](knobs)
+
+
+def limits(knob: Field[Any]) -> tuple[float, float]:
+    """Return the least and the largest value of a number that are searched, besides 0 = off."""
+    return LEAST.get(knob.name, float(knob.metadata["low"])), float(knob.metadata["high"])
+
+
+def may_be_off(knob: Field[Any]) -> bool:
+    """Return whether a number may be 0, which turns it off."""
+    return bool(knob.default == 0)
+
+
 def normal(knobs: Knobs) -> Knobs:
     """Return the same setting with every knob that makes no difference at its default."""
     plain = Knobs()
-    idle = {name: getattr(plain, name) for name, matters in MATTERS.items() if not matters(knobs)}
+    idle = {name: getattr(plain, name) for name in MATTERS if not matters(name, knobs)}
     return replace(knobs, **idle)
 
 
-def draw(rng: np.random.Generator) -> Knobs:
-    """Draw a random setting that `Knobs` accepts."""
+def draw(rng: np.random.Generator, base: Knobs | None = None) -> Knobs:
+    """Draw a random setting that `Knobs` accepts; what is not searched is as in `base`."""
+    base = base or Knobs()
     for _ in range(MOST_DRAWS):
         values: dict[str, Any] = {knob.name: _drawn(knob, rng) for knob in searched()}
         try:
-            return normal(Knobs(**values))
+            return normal(replace(base, **values))
         except BadInput:
             continue
     raise AssertionError(f"none of {MOST_DRAWS} random settings is accepted")
 
 
-def neighbours(knobs: Knobs, factor: float) -> Iterator[Knobs]:
-    """Yield settings that differ in one knob: another choice, a number times or over `factor`."""
+def other_choices(knobs: Knobs) -> Iterator[Knobs]:
+    """Yield the settings that differ in one choice."""
     for knob in searched():
-        if knob.name in MATTERS and not MATTERS[knob.name](knobs):
+        if not isinstance(knob.default, IntEnum) or not matters(knob.name, knobs):
             continue
-        for value in _others(knob, getattr(knobs, knob.name), factor):
+        for choice in _choices(knob):
+            if choice == getattr(knobs, knob.name):
+                continue
+            changed: dict[str, Any] = {knob.name: choice}
             try:
-                yield normal(replace(knobs, **{knob.name: value}))
+                yield normal(replace(knobs, **changed))
             except BadInput:
                 continue
 
@@ -98,10 +137,10 @@ def _drawn(knob: Field[Any], rng: np.random.Generator) -> Any:
     if isinstance(knob.default, IntEnum):
         allowed = _choices(knob)
         return allowed[int(rng.integers(len(allowed)))]
-    low, high = _usual(knob)
+    low, high = usual(knob)
     off = rng.random() < OFF_SHARE
     value = math.exp(rng.uniform(math.log(low), math.log(high)))
-    return 0.0 if off and knob.default == 0 else _rounded(knob, value)
+    return 0.0 if off and may_be_off(knob) else rounded(knob, value)
 
 
 def _choices(knob: Field[Any]) -> list[IntEnum]:
@@ -109,21 +148,7 @@ def _choices(knob: Field[Any]) -> list[IntEnum]:
     return [choice for choice in kind if choice not in NOT_ALONE.get(knob.name, ())]
 
 
-def _others(knob: Field[Any], value: Any, factor: float) -> list[Any]:
-    if isinstance(value, IntEnum):
-        return [choice for choice in _choices(knob) if choice != value]
-    low, high = knob.metadata["low"], knob.metadata["high"]
-    if value == 0:
-        usual_low, usual_high = _usual(knob)
-        return [_rounded(knob, usual_low), _rounded(knob, math.sqrt(usual_low * usual_high))]
-    steps = (value / factor, value * factor)
-    moved = [_rounded(knob, min(max(step, low), high)) for step in steps]
-    if knob.default == 0:
-        moved.append(type(knob.default)(0))
-    return [other for other in dict.fromkeys(moved) if other != value]
-
-
-def _usual(knob: Field[Any]) -> tuple[float, float]:
+def usual(knob: Field[Any]) -> tuple[float, float]:
     """Return the range of random values; both ends are above 0."""
     if knob.name in USUAL:
         return USUAL[knob.name]
@@ -133,7 +158,7 @@ def _usual(knob: Field[Any]) -> tuple[float, float]:
     return max(middle / 30, low, 1e-9), min(middle * 30, high)
 
 
-def _rounded(knob: Field[Any], value: float) -> Any:
+def rounded(knob: Field[Any], value: float) -> Any:
     """Round to three figures, which is enough and easier to read."""
     short = float(f"{value:.3g}")
     return round(short) if isinstance(knob.default, int) else short
