@@ -68,7 +68,7 @@ cover: full
 	done
 
 soak: $(TOOLS)
-	$(BIN)/pytest -W error -n $(JOBS) -m soak
+	$(BIN)/pytest -W error -n $(JOBS) --timeout=0 -m soak
 
 # The wheel in an empty environment of every supported Python that is here.
 release-check: $(TOOLS)

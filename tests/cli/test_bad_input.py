@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.named_pipes import open_for_reader
 from tests.until import WAIT_S
 
 from flyball.cli.main import run
@@ -179,16 +180,6 @@ def test_a_broken_pipe_is_silent(arguments: list[str]) -> None:
     assert done.returncode == 141
 
 
-def _opened_by_a_reader(path: Path) -> int:
-    """Wait until a pipe is open for reading, and return its write end."""
-    for _ in range(600):
-        try:
-            return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError(f"nobody reads {path}")
-
-
 def test_control_c_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "pipe.csv"
     os.mkfifo(path)  # whoever reads this waits for ever
@@ -198,7 +189,7 @@ def test_control_c_says_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
     try:
-        writer = _opened_by_a_reader(path)
+        writer = open_for_reader(path)
         time.sleep(0.2)  # it is about to read
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=WAIT_S)

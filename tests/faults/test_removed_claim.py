@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.engines.rig import Rig, gone
+from tests.named_pipes import send_line
 from tests.until import until
 
 from flyball.core.live import Report
@@ -44,24 +44,8 @@ def begin_anew(rig: Rig) -> None:
     rig.seen = list(rig.engine.reconcile([(1, 1)]))
 
 
-def tell_to_go(rig: Rig) -> None:
-    """Write to the pipe once the job reads it: without a reader a plain write never returns."""
-
-    def open_pipe() -> int | None:
-        try:
-            return os.open(rig.state / "go", os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            assert error.errno == errno.ENXIO
-            return None
-
-    pipe = until(open_pipe, "a reader of the pipe")
-    assert pipe is not None
-    os.write(pipe, b"x\n")
-    os.close(pipe)
-
-
 def let_it_end(rig: Rig) -> Report:
-    tell_to_go(rig)
+    send_line(rig.state / "go")
     return rig.report("ended")
 
 
@@ -102,7 +86,7 @@ def test_end_of_a_job_whose_claim_was_removed_is_recorded(rig: Rig) -> None:
     supervisor = rig.claim().pid
     claim_file(rig).unlink()
     rig.engine.close()
-    tell_to_go(rig)
+    send_line(rig.state / "go")
     until(lambda: gone(supervisor))
     again = Rig(rig.state)
     rig.engine = again.engine

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.engines.local.test_run import SAY_SIGNALS
 from tests.engines.rig import Rig
+from tests.named_pipes import send_line
 from tests.until import WAIT_S, until
 
 from flyball.core.jobs import JobSpec
@@ -144,11 +145,11 @@ def test_a_full_disk_at_the_claim(tmp_path: Path, small_disk: Path) -> None:
 def test_a_full_disk_at_the_end(small_disk: Path) -> None:
     """Space for the record is reserved; output is lost and the job does not notice."""
     full = Rig(small_disk / "state", patience_s=0.3)
+    os.mkfifo(small_disk / "state" / "go")  # before the job is there to read it
     full.launch("sh", "-c", "read x < $FLYBALL_STATE/go; seq 1 100000; exit 6")
-    os.mkfifo(small_disk / "state" / "go")
     full.report("started")
     fill(small_disk)
-    (small_disk / "state" / "go").write_text("x\n")
+    send_line(small_disk / "state" / "go")
     end = full.ended()
     assert (end["exit_code"], end["why"]) == (6, "exit")
     assert end["message"].endswith("bytes of output lost: No space left on device")

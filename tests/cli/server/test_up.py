@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.named_pipes import send_line
 from tests.until import WAIT_S
 
 from flyball.cli.main import run
@@ -164,7 +165,7 @@ def test_removed_claim_survives_a_restart(starts: Callable[..., Up], tmp_path: P
         until((up.state / "engine" / f"{job}.1").exists)
         row = client.job(job)
         assert (row["state"], row["attempts"]) == ("RUNNING", 1)
-        (tmp_path / "go").write_text("x\n")
+        send_line(tmp_path / "go")
         until(lambda: client.job(job)["state"] not in ("RUNNING", "COMPLETING"))
         row = client.job(job)
         assert (row["state"], row["exit_code"], row["attempts"]) == ("FAILED", 6, 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.engines.rig import SLEEP, Rig, gone
+from tests.named_pipes import send_line
 from tests.until import WAIT_S, until
 
 from flyball.core.clock import RealClock
@@ -182,9 +183,9 @@ def test_a_line_longer_than_the_socket_holds(rig: Rig) -> None:
 
 def test_jobs_outlive_the_engine_and_a_new_one_goes_on(tmp_path: Path) -> None:
     first = Rig(tmp_path)
+    os.mkfifo(tmp_path / "go")  # before the job is there to read it
     first.launch("sh", "-c", "read x < $FLYBALL_STATE/go; exit 5", job=1)
     first.launch("sh", "-c", "exit 6", job=2)
-    os.mkfifo(tmp_path / "go")
     first.report("started", job=1)
     first.report("ended", job=2)
     spawner = first.spawner()
@@ -195,7 +196,7 @@ def test_jobs_outlive_the_engine_and_a_new_one_goes_on(tmp_path: Path) -> None:
     reports = second.engine.observe()
     assert reconciled[1] == "started"
     assert [(report.job, report.what) for report in reports] == [(2, "ended")]
-    (tmp_path / "go").write_text("x\n")
+    send_line(tmp_path / "go")
     assert second.ended(job=1)["exit_code"] == 5
     assert second.ended(job=2)["exit_code"] == 6
     second.close()
