@@ -55,6 +55,7 @@ class State(NamedTuple):
     memos: Records
     learned: npt.NDArray[np.float64]  # measured over guessed speed, by job and pool
     pair_guesses: npt.NDArray[np.float64]  # `pairs` as tuners estimate them
+    tally: npt.NDArray[np.int64]  # sums over pending jobs, kept while observed (`tally.py`)
     # Scratch: meaningless between decisions; every clone gets new ones.
     avail: npt.NDArray[np.int64]  # when k devices of a node are expected free (`reserve.py`)
     node_scratch: Records
@@ -93,14 +94,14 @@ def assemble(arrays: Mapping[str, Any], blank: Collection[str] = ()) -> State:
 
     Args:
         arrays: every field of `State` but the arena.
-        blank: arrays that are all 0, of which only the size matters.
+        blank: arrays that the caller fills, of which only the size matters.
     """
     places: list[int] = []
     end = 0
     for name in CHANGED:
         places.append(end)
         end += -(-arrays[name].nbytes // ALIGNMENT) * ALIGNMENT
-    arena = aligned(end)
+    arena = aligned(end, zeroed=not blank)
     moved = {
         name: _window(arena, place, arrays[name])
         for name, place in zip(CHANGED, places, strict=True)

@@ -271,6 +271,9 @@ def _drop_old_versions() -> None:
 
 # Machine instructions without a counterpart in Python --------------------
 
+LINE_BYTES = 64
+"""Size of a cache line."""
+
 
 def lowest_bit(mask: Any) -> int:
     """Return the index of the lowest set bit; `mask` is not 0."""
@@ -285,6 +288,32 @@ def highest_bit(mask: Any) -> int:
 def bit_count(mask: Any) -> int:
     """Return the number of set bits."""
     return int(mask).bit_count()
+
+
+def prefetch(table: Any, at: int, line: int) -> None:
+    """Fetch a cache line of a record, for later: the one it begins in, or one `line` lines behind.
+
+    Any index does no harm.
+    """
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _prefetch(_context: Any, table: Any, at: Any, line: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        word = ir.IntType(64)
+        offset = builder.mul(args[1], builder.extract_value(array.strides, 0))
+        offset = builder.add(offset, builder.mul(args[2], word(LINE_BYTES)))
+        place = builder.inttoptr(
+            builder.add(builder.ptrtoint(array.data, word), offset), ir.IntType(8).as_pointer()
+        )
+        number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        builder.call(function, [place, number(0), number(3), number(1)])  # to read, keep, data
+        return context.get_dummy_value()
+
+    return types.none(table, at, line), emit
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -331,5 +360,13 @@ def _compiled_highest_bit(mask: Any) -> Any:
 def _compiled_bit_count(mask: Any) -> Any:
     def compiled(mask: Any) -> Any:
         return _ctpop(np.uint64(mask))
+
+    return compiled
+
+
+@overload(prefetch)  # type: ignore[untyped-decorator]
+def _compiled_prefetch(table: Any, at: Any, line: Any) -> Any:
+    def compiled(table: Any, at: Any, line: Any) -> Any:
+        _prefetch(table, np.int64(at), np.int64(line))
 
     return compiled

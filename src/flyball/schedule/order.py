@@ -82,7 +82,13 @@ def demotions(knobs: Any, service_us: float) -> int:
 
 
 @kernel
-def index_s(job: Any, run: Any, running: bool, knobs: Any, now: int) -> float:
+def size_weight(devices: int, milli: int, knobs: Any) -> float:
+    """Return the weight of a job's devices in its index; all jobs of a shape have the same."""
+    return float(math.pow(devices * milli / 1000, knobs.index_size))
+
+
+@kernel
+def index_s(job: Any, run: Any, running: bool, knobs: Any, weight: float, now: int) -> float:
     """Return the key of order = index: expected work left, weighted by the number of devices.
 
     Work done lowers it only down to a floor, which grows again once the estimate is outlived: the
@@ -96,7 +102,6 @@ def index_s(job: Any, run: Any, running: bool, knobs: Any, now: int) -> float:
     left_us = max(
         total_us - knobs.index_slope * done_us, knobs.index_floor * max(total_us, done_us)
     )
-    weight = math.pow(job.devices * job.milli / 1000, knobs.index_size)
     return float(left_us / 1e6 * weight * factor)
 
 
@@ -112,7 +117,8 @@ def key_of(job: Any, run: Any, memo: Any, running: bool, knobs: Any, now: int) -
     elif knobs.order == HISTORY:
         key = doubled(memo.predicted_us, run.done_us) / 1e6 * job.devices * job.milli / 1000
     elif knobs.order == INDEX:
-        key = index_s(job, run, running, knobs, now)
+        weight = size_weight(job.devices, job.milli, knobs)
+        key = index_s(job, run, running, knobs, weight, now)
     elif knobs.order == REMAINING:
         done_us = run.done_us
         if running:
@@ -123,4 +129,10 @@ def key_of(job: Any, run: Any, memo: Any, running: bool, knobs: Any, now: int) -
         if knobs.attained2_us > 0.0 and run.attempt > 0:
             key = run.first_start_us / 1e6
         key += DEMOTED_S * demotions(knobs, attained_us(job, run, memo, running, now))
+    return aged(key, job, knobs)
+
+
+@kernel
+def aged(key: float, job: Any, knobs: Any) -> float:
+    """Return a key with the wait and the priority of the job counted in."""
     return float(key + knobs.ageing * (job.submit_us / 1e6) - knobs.priority_s * job.priority)

@@ -12,6 +12,7 @@ from flyball.core.results import Floats
 from flyball.core.signals import Signal
 from flyball.core.state import State
 from flyball.core.units import J_PER_KWH
+from flyball.schedule.tally import blank_tally
 
 
 def set_signals(
@@ -115,13 +116,16 @@ def totals_of(
     return money if price.given else None, carbon_g if carbon.given else None
 
 
-GROWN = {"nodes": r.NODE, "runs": r.RUN, "clock": r.CLOCK}
-"""Records that have more fields than in dumps from before there were signals."""
+GROWN = {"jobs": r.JOB, "nodes": r.NODE, "runs": r.RUN, "clock": r.CLOCK}
+"""Records that have other fields, or in another order, than in older dumps."""
+ADDED = ("steps", "tally")
+"""Arrays that older dumps lack."""
 
 
 def upgraded(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return the arrays of a dump with what dumps from before there were signals lack."""
-    arrays = {"steps": records(0, r.STEP), **arrays}
+    """Return the arrays of a dump with what older dumps lack."""
+    tally = blank_tally(len(arrays["jobs"]))
+    arrays = {"steps": records(0, r.STEP), "tally": tally, **arrays}
     for name, dtype in GROWN.items():
         old = arrays[name]
         if old.dtype.names != dtype.names:

@@ -40,7 +40,7 @@ from flyball.twin.build import build_state
 from flyball.twin.outcome import results_of
 from flyball.twin.plans import BadPlan, as_plan, broken_action
 from flyball.twin.refit import rebuild
-from flyball.twin.signal_tables import signals_of, totals_of, upgraded, without_future
+from flyball.twin.signal_tables import ADDED, signals_of, totals_of, upgraded, without_future
 from flyball.twin.stepping.knobs import change_knobs
 from flyball.twin.stepping.stepped import Stepped
 from flyball.twin.stepping.window import Part, fork_state
@@ -347,7 +347,7 @@ class Twin(Stepped):
         try:
             with np.load(path, allow_pickle=False) as file:
                 meta = json.loads(str(file["_meta"]))
-                stored = [name for name in State._fields[:-1] if name in file or name != "steps"]
+                stored = [name for name in State._fields[:-1] if name in file or name not in ADDED]
                 arrays = upgraded({name: file[name] for name in stored})
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise BadInput(f"{path} is not a dump of a twin: {error}") from None

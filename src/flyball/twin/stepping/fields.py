@@ -15,10 +15,6 @@ OBSERVATION_VERSION = 1
 POOLS_SEEN = 4
 """Pools that an observation describes: those with the most devices, largest first; of equal ones
 the one that the cluster lists first. With fewer pools the rest is 0."""
-SIZES = (1.0, 4.0, 8.0)
-"""Upper ends of the classes of devices asked for; the last class is open."""
-LENGTHS_S = (600.0, 3_600.0, 21_600.0, 86_400.0)
-"""Upper ends of the classes of estimated work left in seconds; the last class is open."""
 
 
 class Field(NamedTuple):

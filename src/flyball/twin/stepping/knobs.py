@@ -10,15 +10,27 @@ from __future__ import annotations
 from typing import Any
 
 from flyball.core.knobs import Order, Place
-from flyball.physics.compile import entry, kernel
+from flyball.physics.compile import entry, kernel, prefetch
 from flyball.physics.energy import touch
 from flyball.schedule import heap
-from flyball.schedule.order import FAIR, HISTORY, INDEX, SHARES, key_of
+from flyball.schedule.order import (
+    FAIR,
+    HISTORY,
+    INDEX,
+    SHARES,
+    SUBMIT,
+    aged,
+    index_s,
+    key_of,
+    size_weight,
+)
 from flyball.schedule.queue import refill_window, uses_window
 from flyball.schedule.reserve import drop_reservation
 
 ATTAINED = int(Order.ATTAINED)
 FGD = int(Place.FGD)
+AHEAD = 12
+"""Entries by which a pass over the queue is ahead of itself in fetching the jobs' records."""
 
 
 @kernel
@@ -84,11 +96,21 @@ def reorder(state: Any, new: Any) -> None:
     empty_window(state)
     for shape_id in range(len(state.shapes)):
         shape = state.shapes[shape_id]
-        for at in range(shape.begin, shape.begin + shape.pending):
+        last = shape.begin + shape.pending
+        weight = size_weight(shape.devices, shape.milli, new) if new.order == INDEX else 1.0
+        for at in range(shape.begin, last):
+            coming = state.queue[min(at + AHEAD, last - 1)].tie
+            prefetch(state.jobs, coming, 1)
+            if new.order != SUBMIT:
+                prefetch(state.jobs, coming, 0)
+                prefetch(state.runs, coming, 0)
             place = state.queue[at]
             job, run = state.jobs[place.tie], state.runs[place.tie]
-            memo = state.memos[place.tie if len(state.memos) > 1 else 0]
-            place.key = key_of(job, run, memo, False, new, now)
+            if new.order == INDEX:
+                place.key = aged(index_s(job, run, False, new, weight, now), job, new)
+            else:
+                memo = state.memos[place.tie if len(state.memos) > 1 else 0]
+                place.key = key_of(job, run, memo, False, new, now)
         heap.heapify(state.queue, shape.begin, shape.pending)
     if uses_window(new):
         refill_window(state, new)

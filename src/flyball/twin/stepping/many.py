@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,13 +22,20 @@ import numpy.typing as npt
 
 from flyball.core.errors import BadInput
 from flyball.core.knobs import KNOBS, Knobs
-from flyball.core.records import records
+from flyball.core.records import Records, records
 from flyball.physics.compile import entry
-from flyball.twin import kernel
-from flyball.twin.stepping.desk import open_desk, rows_of
+from flyball.twin.stepping.desk import (
+    address_of_run,
+    knobs_of,
+    open_desk,
+    open_knobs,
+    rows_of,
+    run_at,
+)
+from flyball.twin.stepping.fetch import fetch_jobs, fetch_tables
 from flyball.twin.stepping.fields import GAINS_SIZE, OBSERVATION_SIZE
 from flyball.twin.stepping.knobs import change
-from flyball.twin.stepping.observe import survey, take_gains
+from flyball.twin.stepping.observe import COUNTS, keep_tally, note_oldest, survey, take_gains
 from flyball.twin.stepping.rows import KnobRows
 
 if TYPE_CHECKING:
@@ -42,11 +49,6 @@ STEPPED, NEEDS_REBUILD = 0, 1
 """What became of a twin in a block."""
 BLOCKS_PER_THREAD = 4
 """Blocks of twins for each thread; more than one, as some twins take longer than others."""
-
-
-LARGE_NODES = 256
-"""From this many nodes on, a twin's events are handled by `Twin.run`: on 1,000 nodes they take a
-sixth longer within a block, which is more than the calls cost."""
 
 
 class Steps(NamedTuple):
@@ -65,31 +67,43 @@ class Steps(NamedTuple):
 
 @entry
 def step_block(
-    rows: Any, block: Any, knobs: Any, changes: Any, until_us: Any, seen: Any, added: Any, done: Any
-) -> None:
+    run: int, rows: Any, block: Any, knobs: Any, changes: Any, until_us: Any, seen: Any,
+    added: Any, counts: Any, done: Any,
+) -> None:  # fmt: skip
     """Step the twins of a block.
 
     Args:
+        run: the address of the event loop.
         rows: of the twins' desks.
         block: first and last row, the last excluded.
         knobs: a packed setting per twin.
         changes: whether to change over to it.
         until_us: the instant to go to.
         seen, added: become observations and gains; `added` has room for totals behind the gains.
+        counts: room for the whole numbers of an observation, per twin.
         done: becomes what became of the twin, and whether it is finished.
     """
+    for at in range(block[0], min(block[0] + 1, block[1])):
+        fetch_tables(open_desk(rows, at)[0])
     for at in range(block[0], block[1]):
+        if at + 2 < block[1]:
+            fetch_tables(open_desk(rows, at + 2)[0])
+        if at + 1 < block[1]:
+            fetch_jobs(open_desk(rows, at + 1)[0])
         state, packed, ledger = open_desk(rows, at)
         clock = state.clock[0]
         if changes[at]:
-            if not change(state, packed[0], knobs[at]):
+            wanted = open_knobs(knobs, at)[0]
+            if not change(state, packed[0], wanted[0]):
                 done[at, 0] = NEEDS_REBUILD
                 continue
-            packed[0] = knobs[at]
-        kernel.run(state, packed, until_us[at], False)
+            packed[0] = wanted[0]
+        keep_tally(state)
+        run_at(run, state, packed, until_us[at])
         sums = added[at, GAINS_SIZE:]
-        survey(state, ledger, until_us[at], seen[at], sums)
+        survey(state, ledger, until_us[at], seen[at], sums, counts[at])
         take_gains(ledger, sums, added[at])
+        note_oldest(state)
         done[at, 0], done[at, 1] = STEPPED, clock.finished == len(state.jobs)
 
 
@@ -127,45 +141,44 @@ def step_many(
             knobs that cannot be set during a run.
     """
     until = _instants(twins, until_us, for_us)
-    if len({id(twin) for twin in twins}) < len(twins):
+    if len(set(map(id, twins))) < len(twins):
         raise BadInput("a twin was given twice", "clone() or fork() it")
-    desks = rows_of([twin.desk for twin in twins])
-    early = first_past(desks, until) if len(twins) else -1
+    rows = rows_of([twin.desk for twin in twins])
+    early = first_past(rows, until) if len(twins) else -1
     if early >= 0:
         raise BadInput(
             f"twin {early} is past {until[early]} us: its last step was to "
             f"{int(twins[early].ledger[0])} us, its last event at {twins[early].now_us} us",
             "step to a later instant",
         )
-    for twin, end_us in zip(twins, until.tolist(), strict=True):
+    for at, twin in enumerate(twins):
         if twin.part is not None:
-            twin.refuse_beyond(end_us)
+            twin.refuse_beyond(int(until[at]))
     packed, changes = _settings(twins, knobs)
-
-    def run_alone(at: int) -> None:
+    # 1. Twins that call Python on their way run on their own; what is left to do is to look.
+    alone = [at for at, twin in enumerate(twins) if twin.decides_in_python]
+    for at in alone:
         if changes[at]:
             twins[at].set_knobs(_setting(knobs, at))
             changes[at] = False
         twins[at].run(int(until[at]))
-
-    python = [at for at, twin in enumerate(twins) if twin.decides_in_python]
-    large = [at for at, twin in enumerate(twins) if len(twin.state.nodes) >= LARGE_NODES]
-    _each(run_alone, python, 1)
-    _each(run_alone, [at for at in large if at not in python], threads)
-    if python or large:
-        desks = None  # new knobs may bring new arrays
-    batch = _Batch(twins, packed, changes, until)
-    batch.step(range(len(twins)), threads, desks)
+    if alone:
+        rows = rows_of([twin.desk for twin in twins])  # new knobs may bring new arrays
+    # 2. All others, and every observation.
+    batch = _Batch(rows, packed, changes, until)
+    batch.run_blocks(threads)
+    # 3. Those whose new knobs need other arrays.
     again = np.flatnonzero(batch.done[:, 0] == NEEDS_REBUILD).tolist()
+    for at in again:
+        twins[at].set_knobs(_setting(knobs, at))
+        changes[at] = False
     for at in np.flatnonzero(changes).tolist():
-        if batch.done[at, 0] == NEEDS_REBUILD:
-            twins[at].set_knobs(_setting(knobs, at))
-            changes[at] = False
-        elif isinstance(knobs, KnobRows):
+        if isinstance(knobs, KnobRows):
             twins[at].note_knobs(partial(knobs.__getitem__, at))
         else:
             twins[at].note_knobs(_setting(knobs, at))
-    batch.step(again, threads)
+    if again:
+        batch.run_again(again, rows_of([twins[at].desk for at in again]), threads)
     return Steps(batch.seen, batch.added[:, :GAINS_SIZE].copy(), batch.done[:, 1] > 0)
 
 
@@ -203,63 +216,43 @@ def _setting(knobs: Settings, at: int) -> Knobs:
     return setting
 
 
-def _each(call: Callable[[int], None], items: Sequence[int], threads: int) -> None:
-    """Call for each of the items, in this thread and some others."""
-    if min(threads, len(items)) <= 1:
-        for item in items:
-            call(item)
-        return
-    for done in [_pool(threads).submit(call, item) for item in items]:
-        done.result()
-
-
 class _Batch:
-    """Holds the arguments of `step_block` for all twins."""
+    """Holds the arguments of `step_block` for some twins."""
 
-    def __init__(self, twins: Sequence[Twin], packed: Any, changes: Any, until_us: Ints) -> None:
-        count = len(twins)
-        self._twins, self._packed, self._changes, self._until = twins, packed, changes, until_us
+    def __init__(self, rows: Any, packed: Records, changes: Any, until_us: Ints) -> None:
+        count = len(until_us)
+        self._rows, self._packed, self._changes, self._until = rows, packed, changes, until_us
         self.seen = np.zeros((count, OBSERVATION_SIZE))
         self.added = np.zeros((count, 2 * GAINS_SIZE))
         self.done = np.zeros((count, 2), np.int64)
 
-    def step(self, chosen: Sequence[int], threads: int, rows: Any = None) -> None:
-        """Step some of the twins; `rows` of their desks if at hand.
+    def run_again(self, which: list[int], rows: Any, threads: int) -> None:
+        """Step some of the twins once more; `rows` of their desks."""
+        part = _Batch(rows, self._packed[which], self._changes[which], self._until[which])
+        part.run_blocks(threads)
+        self.seen[which], self.added[which], self.done[which] = part.seen, part.added, part.done
 
-        Those that need a rebuild are left as they were.
-        """
-        if not len(chosen):
-            return
-        if len(chosen) == len(self._twins):
-            self._run_blocks(self._arguments(slice(None), rows), len(chosen), threads)
-            return
-        which = list(chosen)  # fancy indexing copies, so results are written back
-        arguments = self._arguments(which, rows)
-        self._run_blocks(arguments, len(which), threads)
-        self.seen[which], self.added[which], self.done[which] = arguments[4:]
-
-    def _arguments(self, which: Any, rows: Any) -> tuple[Any, ...]:
-        if rows is None:
-            twins = self._twins if isinstance(which, slice) else [self._twins[at] for at in which]
-            rows = rows_of([twin.desk for twin in twins])
-        settings = (self._packed[which], self._changes[which], self._until[which])
-        return rows, *settings, self.seen[which], self.added[which], self.done[which]
-
-    @staticmethod
-    def _run_blocks(arguments: tuple[Any, ...], count: int, threads: int) -> None:
+    def run_blocks(self, threads: int) -> None:
+        """Step all twins, block by block; those that need a rebuild are left as they were."""
+        count = len(self._until)
         threads = max(1, min(threads, count))
-        size = count if threads == 1 else -(-count // (threads * BLOCKS_PER_THREAD))
+        size = max(1, count if threads == 1 else -(-count // (threads * BLOCKS_PER_THREAD)))
         firsts = itertools.count(0, size)
+        run, knobs = address_of_run(), knobs_of(self._packed)
+        counts = np.empty((count, COUNTS), np.int64)
 
-        def work(firsts: Iterator[int]) -> None:
+        def work() -> None:
             for first in firsts:
                 if first >= count:
                     return
                 block = np.array([first, min(first + size, count)])
-                step_block(arguments[0], block, *arguments[1:])
+                step_block(
+                    run, self._rows, block, knobs, self._changes, self._until, self.seen,
+                    self.added, counts, self.done,
+                )  # fmt: skip
 
-        helpers = [_pool(threads - 1).submit(work, firsts) for _ in range(threads - 1)]
-        work(firsts)
+        helpers = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
+        work()
         for helper in helpers:
             helper.result()
 

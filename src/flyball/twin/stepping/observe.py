@@ -1,7 +1,9 @@
 """Writes an observation of a state, and the totals that a step's gains are differences of.
 
-One pass over the nodes, the pending and the running jobs; jobs that ended or are still to come
-cost nothing. `fields.py` says what each number means.
+One pass over the nodes and one over the running jobs; sums over pending jobs are kept
+(`schedule/tally.py`), or made here if they are not. Jobs that ended or are still to come cost
+nothing. Sums over jobs are whole numbers, so that the order of the jobs does not matter.
+`fields.py` says what each number means.
 """
 
 from __future__ import annotations
@@ -9,16 +11,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from flyball.core.records import HEAP_OFFSET
 from flyball.core.units import J_PER_KWH, S_PER_DAY, US_PER_S
-from flyball.physics.compile import entry, hot, kernel
+from flyball.physics.compile import entry, hot, kernel, prefetch
 from flyball.physics.energy import asleep, busy_at, energy_at
 from flyball.physics.signals import integral, node_bill, value_at
+from flyball.schedule import tally as t
 from flyball.schedule.order import doubled, progress
+from flyball.schedule.tally import units, work_done
+from flyball.twin.events import END_EVENT, KIND_BITS
+from flyball.twin.events import RUNNING as RUNS
 from flyball.twin.stepping.fields import (
     GAINS_SIZE,
     LATELY,
     LENGTH,
-    LENGTHS_S,
     NODES,
     OBSERVATION_SIZE,
     OUTSIDE,
@@ -27,30 +33,27 @@ from flyball.twin.stepping.fields import (
     QUEUE,
     RUNNING,
     SIZE,
-    SIZES,
 )
-from flyball.twin.totals import work_done
 
 DAY_US = S_PER_DAY * US_PER_S
 HOUR_US = 3_600.0 * US_PER_S
 LOG_WEEK = math.log1p(7.0 * S_PER_DAY)
 WORK, BUSY, ENERGY, MONEY, CARBON = range(9, 14)
 """Places of the last totals; those before them are on the clock."""
+COUNTS = t.BITS
+"""Whole numbers that an observation needs room for."""
+WORK_LEFT, PARTS, LATE, WORK_DONE, COUNTED = range(5)
+"""Places of the sums over running jobs, in the same room."""
+PARTS_PER_ONE = float(1 << 30)
+"""Parts of estimates are counted in parts of this."""
+AHEAD = 12
+"""Entries by which a pass over events is ahead of itself in fetching the records of their jobs."""
 
 
 @hot
 def log_time(time_us: float) -> float:
     """Return log1p of a time in seconds, with a week as 1."""
     return math.log1p(max(0.0, time_us) / US_PER_S) / LOG_WEEK
-
-
-@hot
-def class_of(value: float, ends: Any) -> int:
-    """Return the first class whose upper end is not below the value."""
-    at = 0
-    while at < len(ends) and value > ends[at]:
-        at += 1
-    return at
 
 
 @kernel
@@ -110,72 +113,148 @@ def add_nodes(state: Any, now: int, out: Any, sums: Any) -> float:
     return float(devices)
 
 
-@hot
-def add_pending(state: Any, job_id: int, now: int, out: Any, sums: Any) -> None:
-    """Add a pending job to the sums."""
-    job, run = state.jobs[job_id], state.runs[job_id]
-    done_us = run.done_us
-    left_us = doubled(job.estimate_us, done_us) - done_us
-    devices = job.devices * job.milli / 1000
-    work_us, wait_us = devices * left_us, float(now - job.submit_us)
-    out[QUEUE + 2] += devices
-    out[QUEUE + 3] += work_us
-    out[QUEUE + 5] += wait_us
-    out[QUEUE + 6] = max(out[QUEUE + 6], wait_us)
-    if run.attempt > 0:
-        out[QUEUE + 4] += 1.0
-        sums[WORK] += work_done(job, done_us)
-    size, length = class_of(devices, SIZES), class_of(left_us / US_PER_S, LENGTHS_S)
-    out[SIZE + size] += 1.0
-    out[SIZE + len(SIZES) + 1 + size] += work_us
-    out[LENGTH + length] += 1.0
-    out[LENGTH + len(LENGTHS_S) + 1 + length] += work_us
+@kernel
+def sum_queue(state: Any, counts: Any) -> int:
+    """Sum over the pending jobs, one by one; return which of them was submitted first, or -1."""
+    oldest = len(state.jobs)
+    for at in range(state.clock[0].window_count):
+        job_id = state.window[at].tie
+        t.add(counts, state.jobs[job_id], state.runs[job_id], 1)
+        oldest = min(oldest, job_id)
+    for shape_id in range(len(state.shapes)):
+        shape = state.shapes[shape_id]
+        for at in range(shape.begin, shape.begin + shape.pending):
+            job_id = state.queue[at].tie
+            t.add(counts, state.jobs[job_id], state.runs[job_id], 1)
+            oldest = min(oldest, job_id)
+    return int(oldest) if oldest < len(state.jobs) else -1
 
 
 @kernel
-def add_queue(state: Any, now: int, out: Any, sums: Any) -> int:
-    """Add all pending jobs; return the first in the order, or -1."""
-    head, head_key = -1, 0.0
+def keep_tally(state: Any) -> None:
+    """Count the pending jobs, and keep count from now on."""
+    tally = state.tally
+    if tally[t.KEPT] != 0:
+        return
+    for at in range(len(tally)):
+        tally[at] = 0
+    tally[t.KEPT], tally[t.LOWEST] = 1, len(tally) - 1 - t.BITS
     for at in range(state.clock[0].window_count):
-        add_pending(state, state.window[at].tie, now, out, sums)
+        job_id = state.window[at].tie
+        t.enter(tally, state.jobs[job_id], state.runs[job_id], job_id)
+    for shape_id in range(len(state.shapes)):
+        shape = state.shapes[shape_id]
+        for at in range(shape.begin, shape.begin + shape.pending):
+            job_id = state.queue[at].tie
+            t.enter(tally, state.jobs[job_id], state.runs[job_id], job_id)
+
+
+@kernel
+def note_oldest(state: Any) -> None:
+    """Note where the bits of pending jobs begin, so that the next look begins there."""
+    if state.clock[0].pending > 0:
+        state.tally[t.LOWEST] = t.oldest(state.tally) >> t.WORD_SHIFT
+
+
+@kernel
+def first_pending(state: Any) -> int:
+    """Return the first pending job in the order, or -1."""
+    head, head_key = -1, 0.0
     if state.clock[0].window_count > 0:
         head, head_key = state.window[0].tie, state.window[0].key
     for shape_id in range(len(state.shapes)):
         shape = state.shapes[shape_id]
-        if shape.pending == 0:
-            continue
-        for at in range(shape.begin, shape.begin + shape.pending):
-            add_pending(state, state.queue[at].tie, now, out, sums)
-        top = state.queue[shape.begin]
-        if head < 0 or top.key < head_key or (top.key == head_key and top.tie < head):
-            head, head_key = top.tie, top.key
+        if shape.pending > 0:
+            top = state.queue[shape.begin]
+            if head < 0 or top.key < head_key or (top.key == head_key and top.tie < head):
+                head, head_key = top.tie, top.key
     return int(head)
 
 
+@kernel
+def add_queue(state: Any, now: int, out: Any, sums: Any, counts: Any) -> None:
+    """Write the sums over pending jobs, which are in the end divided by others."""
+    if state.clock[0].pending == 0:
+        return
+    if state.tally[t.KEPT] != 0:
+        for at in range(COUNTS):
+            counts[at] = state.tally[at]
+        oldest = t.oldest(state.tally)
+    else:
+        oldest = sum_queue(state, counts)
+    out[QUEUE + 2] = counts[t.DEVICES] / 1000
+    out[QUEUE + 4] = counts[t.RESTARTED]
+    out[QUEUE + 5] = float(now * state.clock[0].pending - counts[t.SUBMITTED])
+    out[QUEUE + 6] = float(now - state.jobs[oldest].submit_us)
+    sums[WORK] += counts[t.DONE] / t.DONE_PER_US
+    sizes, lengths = len(t.SIZES) + 1, len(t.LENGTHS_S) + 1
+    for at in range(sizes):
+        out[SIZE + at] = counts[t.SIZE + at]
+        out[SIZE + sizes + at] = counts[t.SIZE + sizes + at] * t.UNIT_US
+    for at in range(lengths):
+        out[LENGTH + at] = counts[t.LENGTH + at]
+        work = counts[t.LENGTH + lengths + at]
+        out[LENGTH + lengths + at] = work * t.UNIT_US
+        out[QUEUE + 3] += work * t.UNIT_US
+
+
 @hot
-def add_running(state: Any, job_id: int, now: int, out: Any, sums: Any) -> None:
+def add_running(job: Any, run: Any, now: int, counts: Any) -> None:
     """Add a running job to the sums."""
-    job, run = state.jobs[job_id], state.runs[job_id]
-    done_us = run.done_us + progress(run, now)
-    out[RUNNING + 1] += (
-        run.devices * job.milli / 1000 * (doubled(job.estimate_us, done_us) - done_us)
-    )
-    out[RUNNING + 2] += min(1.0, done_us / job.estimate_us)
-    if done_us >= job.estimate_us:
-        out[RUNNING + 3] += 1.0
-    sums[WORK] += work_done(job, done_us)
+    done_us, estimate_us = run.done_us + progress(run, now), job.estimate_us
+    counts[WORK_LEFT] += units(run.devices * job.milli, doubled(estimate_us, done_us) - done_us)
+    counts[PARTS] += int(min(1.0, done_us / estimate_us) * PARTS_PER_ONE + 0.5)
+    counts[LATE] += int(done_us >= estimate_us)
+    counts[WORK_DONE] += int(work_done(job, done_us) * t.DONE_PER_US + 0.5)
+    counts[COUNTED] += 1
 
 
 @kernel
-def add_all_running(state: Any, now: int, out: Any, sums: Any) -> None:
-    """Add all running jobs, node by node; a job is counted where its first row is."""
+def clear(counts: Any) -> None:
+    """Set all sums to 0."""
+    for at in range(COUNTS):
+        counts[at] = 0
+
+
+@kernel
+def sum_by_ends(state: Any, now: int, counts: Any) -> None:
+    """Sum over the running jobs by the ends that are due: they are next to each other."""
+    clear(counts)
+    last = HEAP_OFFSET + state.clock[0].event_count
+    for at in range(HEAP_OFFSET, last):
+        coming = state.events[min(at + AHEAD, last - 1)].tie
+        prefetch(state.runs, coming, 0)
+        prefetch(state.jobs, coming, 0)
+        event = state.events[at]
+        if event.tie >> KIND_BITS == END_EVENT:
+            run = state.runs[event.tie]
+            if run.status == RUNS and run.end_us == event.key:
+                add_running(state.jobs[event.tie], run, now, counts)
+
+
+@kernel
+def sum_by_nodes(state: Any, now: int, counts: Any) -> None:
+    """Sum over the running jobs by node; a job is counted where its first row is."""
+    clear(counts)
     for node_id in range(len(state.nodes)):
         row_id = state.nodes[node_id].first_row
         while row_id >= 0:
             row = state.rows[row_id]
             if state.runs[row.job].first_row == row_id:
-                add_running(state, row.job, now, out, sums)
+                add_running(state.jobs[row.job], state.runs[row.job], now, counts)
             row_id = row.sibling
+
+
+@kernel
+def add_all_running(state: Any, now: int, out: Any, sums: Any, counts: Any) -> None:
+    """Write the sums over running jobs."""
+    sum_by_ends(state, now, counts)
+    if counts[COUNTED] != state.clock[0].running:  # an end is there twice, or not scheduled
+        sum_by_nodes(state, now, counts)
+    out[RUNNING + 1] = counts[WORK_LEFT] * t.UNIT_US
+    out[RUNNING + 2] = counts[PARTS] / PARTS_PER_ONE
+    out[RUNNING + 3] = counts[LATE]
+    sums[WORK] += counts[WORK_DONE] / t.DONE_PER_US
 
 
 @kernel
@@ -193,7 +272,7 @@ def normalise_queue(state: Any, head: int, devices: float, out: Any) -> None:
     out[QUEUE + 4] /= pending
     out[QUEUE + 5] = log_time(out[QUEUE + 5] / pending)
     out[QUEUE + 6] = log_time(out[QUEUE + 6])
-    for first, classes in ((SIZE, len(SIZES) + 1), (LENGTH, len(LENGTHS_S) + 1)):
+    for first, classes in ((SIZE, len(t.SIZES) + 1), (LENGTH, len(t.LENGTHS_S) + 1)):
         for at in range(first, first + classes):
             out[at] /= pending
             out[at + classes] /= max(work_us, 1.0)
@@ -276,7 +355,7 @@ def set_totals(state: Any, now: int, sums: Any) -> None:
 
 
 @kernel
-def survey(state: Any, ledger: Any, now: int, out: Any, sums: Any) -> None:
+def survey(state: Any, ledger: Any, now: int, out: Any, sums: Any, counts: Any) -> None:
     """Write the observation and the totals at an instant; the state is not changed.
 
     Args:
@@ -285,16 +364,18 @@ def survey(state: Any, ledger: Any, now: int, out: Any, sums: Any) -> None:
         now: not before the last event.
         out: becomes the observation.
         sums: becomes the totals.
+        counts: room for `COUNTS` numbers.
     """
     for at in range(OBSERVATION_SIZE):
         out[at] = 0.0
     for at in range(GAINS_SIZE):
         sums[at] = 0.0
+    clear(counts)
     devices = add_nodes(state, now, out, sums)
-    head = add_queue(state, now, out, sums)
-    add_all_running(state, now, out, sums)
+    add_queue(state, now, out, sums, counts)
+    add_all_running(state, now, out, sums, counts)
     set_totals(state, now, sums)
-    normalise_queue(state, head, devices, out)
+    normalise_queue(state, first_pending(state), devices, out)
     normalise_running(state, devices, out)
     normalise_lately(state, ledger, devices, out, sums)
     normalise_outside(state, now, out)
@@ -310,6 +391,6 @@ def take_gains(ledger: Any, sums: Any, gains: Any) -> None:
 
 
 @entry
-def observe_now(state: Any, ledger: Any, now: int, out: Any, sums: Any) -> None:
+def observe_now(state: Any, ledger: Any, now: int, out: Any, sums: Any, counts: Any) -> None:
     """Write the observation and the totals at an instant, for plain Python."""
-    survey(state, ledger, now, out, sums)
+    survey(state, ledger, now, out, sums, counts)

@@ -14,7 +14,7 @@ from flyball.core.results import Floats
 from flyball.core.state import State
 from flyball.twin.stepping.desk import Desk
 from flyball.twin.stepping.fields import GAINS_SIZE, OBSERVATION_SIZE
-from flyball.twin.stepping.observe import observe_now
+from flyball.twin.stepping.observe import COUNTS, observe_now
 from flyball.twin.stepping.window import Part
 from flyball.twin.tuning import Tuning
 
@@ -77,7 +77,8 @@ class Stepped:
         """
         out = np.zeros(OBSERVATION_SIZE) if out is None else out
         now_us = int(self.state.clock["now_us"][0]) if now_us is None else now_us
-        observe_now(self.state, self.ledger, now_us, out, np.zeros(GAINS_SIZE))
+        counts = np.zeros(COUNTS, np.int64)
+        observe_now(self.state, self.ledger, now_us, out, np.zeros(GAINS_SIZE), counts)
         return out
 
     def refuse_beyond(self, until_us: int) -> None:
