@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
 from flyball.core.workload import Workload
@@ -208,6 +209,30 @@ def test_steps_refuse() -> None:
         step_many([twin], until_us=HOUR_US - 1)
     with pytest.raises(BadInput, match="shares"):
         step_many([twin], [Knobs(order=Order.SHARES, preempt=Preempt.ROUNDS)], 2 * HOUR_US)
+
+
+def test_rounds_in_which_jobs_might_never_progress_are_refused_on_the_way_too() -> None:
+    """Such a run may never end: jobs are stopped before their node is awake, round after round."""
+    policy = get_policy("max-min")
+    shared = Twin(
+        Cluster("busy", POOLS),
+        Workload.of("few", [0.0], [60.0]),
+        policy.knobs,
+        allocator=policy,  # type: ignore[arg-type]
+    )
+    awake = replace(policy.knobs, round_s=61.0)
+    shared.set_knobs(awake)
+    for short in (replace(awake, sleep_s=10.0), replace(awake, round_s=60.0)):
+        with pytest.raises(BadInput, match="not longer than a checkpoint, a restart and a wake"):
+            shared.set_knobs(short)
+        with pytest.raises(BadInput, match="not longer than a checkpoint, a restart and a wake"):
+            step_many([shared], [short], HOUR_US)
+        assert shared.knobs == awake
+    workload = Workload.of("few", [0.0], [60.0])
+    plain = Twin(Cluster("busy", POOLS), workload, Knobs(), Effects(checkpoint_s=30.0))
+    with pytest.raises(BadInput, match="rounds of 30 s are not longer than a checkpoint"):
+        step_many([plain], [Knobs(preempt=Preempt.ROUNDS, round_s=30.0)], HOUR_US)
+    step_many([plain], [Knobs(preempt=Preempt.ROUNDS, round_s=31.0)], HOUR_US)
 
 
 def test_a_fork_holds_active_jobs_and_its_window() -> None:

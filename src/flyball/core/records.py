@@ -344,6 +344,8 @@ CLOCK = np.dtype(
         ("peak_power_w", "f8"),
         ("budget_w", "f8"),  # starts that would exceed it are refused; 0 = none
         ("checkpoint_every_us", "i8"),  # periodic checkpoints for failures; 0 = none
+        ("checkpoint_us", "i8"),  # longest of any job
+        ("restart_us", "i8"),  # likewise
         ("arrivals", "i8"),  # events so far, by kind
         ("starts", "i8"),
         ("ends", "i8"),

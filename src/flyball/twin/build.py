@@ -26,6 +26,7 @@ from flyball.twin.curves import MAX_DEVICES
 from flyball.twin.outages import draw_outages
 from flyball.twin.peers import blank_memos, owners
 from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
+from flyball.twin.round_length import refuse_short_rounds
 from flyball.twin.shapes import ClusterOffer, find_unfit, group_shapes
 from flyball.twin.signal_tables import set_signals
 from flyball.twin.speeds import speed_tables
@@ -63,6 +64,9 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     if knobs.order == Order.FAIR:
         refuse_beyond_limit(own_rows(tenants, len(pools)), jobs, workload, unit)
     clock.hosts = bool(shapes.cpu_milli.any() or shapes.host_mib.any())
+    clock.checkpoint_us = max(int(clock.checkpoint_us[0]), int(jobs.checkpoint_us.max()))
+    clock.restart_us = max(int(clock.restart_us[0]), int(jobs.restart_us.max()))
+    refuse_short_rounds(clock, pools, knobs)
     set_visit_order(pools, rates, shapes, jobs)
     groups = records(len(workload.group_limits), r.GROUP)
     groups.limit, groups.head, groups.tail = workload.group_limits, -1, -1
@@ -163,29 +167,8 @@ def _refuse_incompatible(
     """Refuse an empty workload, and knobs and effects that do not go together."""
     if len(workload) == 0:
         raise BadInput(f"{workload.name} has no jobs", "nothing can be replayed")
-    if knobs.preempt != Preempt.NEVER and knobs.round_s <= effects.checkpoint_s:
-        raise BadInput(
-            f"rounds of {knobs.round_s:g} s are not longer than a checkpoint "
-            f"({effects.checkpoint_s:g} s): jobs might never progress",
-            "use a longer round_s",
-        )
     if effects.share_limit > 1 and knobs.preempt != Preempt.NEVER:
         raise BadInput("sharing of devices does not go with preempt=rounds", "use one of them")
-    if knobs.order == Order.SHARES:
-        _check_rounds_make_progress(cluster, knobs, effects)
-
-
-def _check_rounds_make_progress(cluster: Cluster, knobs: Knobs, effects: Effects) -> None:
-    """Check that a round is longer than the cost of starting and stopping a job."""
-    cost_s = effects.checkpoint_s + max(effects.restart_s)
-    if knobs.sleep_s >= 0:
-        cost_s += max(catalogue.get(group.device).wake_s for group in cluster.groups)
-    if knobs.round_s <= cost_s:
-        raise BadInput(
-            f"rounds of {knobs.round_s:g} s are not longer than a checkpoint, a restart and a "
-            f"wake together ({cost_s:g} s): jobs might never progress",
-            f"set round_s above {cost_s:g}",
-        )
 
 
 def set_visit_order(pools: Records, rates: Records, shapes: Records, jobs: Records) -> None:
@@ -376,6 +359,8 @@ def _clock(cluster: Cluster, effects: Effects, nodes: Records, start_us: int) ->
     clock.power_w = clock.peak_power_w = power_w
     clock.budget_w = cluster.power_budget_w
     clock.checkpoint_every_us = to_us(effects.checkpoint_every_s)
+    clock.checkpoint_us = to_us(effects.checkpoint_s)
+    clock.restart_us = to_us(max(effects.restart_s))
     clock.reserved_job = clock.reserved_pool = -1
     clock.reserved_us = FOREVER_US
     clock.reserved_stamp = 1

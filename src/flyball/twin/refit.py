@@ -18,6 +18,7 @@ from flyball.schedule.history import relearn
 from flyball.twin import kernel
 from flyball.twin.build import window_size
 from flyball.twin.peers import blank_memos
+from flyball.twin.round_length import refuse_short_rounds
 from flyball.twin.shapes import lay_out
 from flyball.twin.spread import set_stretches
 from flyball.twin.tenants import refuse_beyond_limit
@@ -30,10 +31,12 @@ def rebuild(state: State, old: Knobs, new: Knobs) -> State:
     `twin/stepping/knobs.py` does the same faster where no array must grow or be regrouped.
 
     Raises:
-        BadInput: from or to order = shares, or a job that could never start any more.
+        BadInput: from or to order = shares, a job that could never start any more, or rounds in
+            which jobs might never progress.
     """
     if (new.order == Order.SHARES) != (old.order == Order.SHARES):
         raise BadInput("order=shares cannot be set or left during a run", "build a new twin")
+    refuse_short_rounds(state.clock, state.pools, new)
     state = refit(state, old, new)
     if new.order == Order.HISTORY and new.order != old.order:
         relearn(state, ended_in_order(state))

@@ -26,6 +26,7 @@ from flyball.schedule.order import (
 )
 from flyball.schedule.queue import refill_window, uses_window
 from flyball.schedule.reserve import drop_reservation
+from flyball.twin.round_length import round_cost_us
 
 ATTAINED = int(Order.ATTAINED)
 FGD = int(Place.FGD)
@@ -45,6 +46,8 @@ def needs_rebuild(state: Any, old: Any, new: Any) -> bool:
     """Return whether the new knobs need other arrays than the state has."""
     if (old.order == SHARES) != (new.order == SHARES):
         return True
+    if new.round_us <= round_cost_us(state.clock[0], state.pools, new):
+        return True  # which refuses it
     if old.order != new.order and (remembers(new) or len(state.memos) > 1):
         return True
     if remembers(new) and not remembers(old):
