@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.recfunctions import repack_fields
 from tests.twin.twin_cases import COMPUTE, NODE_BUSY_W, NODE_IDLE_W, SLEEP_W, group
 
 from flyball.core.cluster import Cluster
@@ -196,7 +197,7 @@ def test_a_dump_without_signals_and_in_another_order_still_loads(tmp_path: Path)
     twin.dump(tmp_path / "new.npz")
     with np.load(tmp_path / "new.npz") as file:
         kept = {name: file[name] for name in file if name not in ("steps", "tally")}
-    kept["jobs"] = kept["jobs"][list(reversed(kept["jobs"].dtype.names))]
+    kept["jobs"] = repack_fields(kept["jobs"][list(reversed(kept["jobs"].dtype.names))])
     for name in ("nodes", "runs", "clock"):
         new = ("money", "carbon_g", "price", "carbon")
         kept[name] = kept[name][[field for field in kept[name].dtype.names if field not in new]]
