@@ -15,6 +15,7 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.knobs import Backfill, Knobs, Order, Place, Preempt
+from flyball.core.records import HEAP_OFFSET
 from flyball.core.workload import Workload
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.stepping.fields import (
@@ -105,6 +106,18 @@ def test_observing_changes_nothing_and_hides_true_durations() -> None:
     out = np.full(OBSERVATION_SIZE, np.nan)
     assert twin.observe(out=out) is out
     assert np.array_equal(out, seen)
+
+
+def test_running_jobs_are_counted_also_without_their_ends() -> None:
+    twin = busy()
+    seen = twin.observe()
+    assert named(OBSERVATION, seen)["running_work"] > 0.0
+    twin.state.clock["event_count"] = 0
+    assert np.array_equal(twin.observe(), seen)
+    event = twin.state.events[HEAP_OFFSET : HEAP_OFFSET + 3].copy()
+    twin.state.events[HEAP_OFFSET + 3 : HEAP_OFFSET + 6] = event  # every end is there twice
+    twin.state.clock["event_count"] = 6
+    assert np.array_equal(twin.observe(), seen)
 
 
 def test_gains_by_hand() -> None:
@@ -253,6 +266,25 @@ def test_a_fork_holds_active_jobs_and_its_window() -> None:
     later.run()
     assert rest.finished
     assert np.array_equal(rest.state.runs.end_us, later.state.runs.end_us[rest.part.job_ids])
+
+
+def test_a_fork_numbers_many_jobs_in_order() -> None:
+    """More jobs than one pass of the sort tells apart; the oldest run for as long as all others."""
+    count = 5_000
+    run_s = np.full(count, 30.0)
+    run_s[::500] = 1e6
+    workload = Workload.of("many", np.arange(count) * 10.0, run_s)
+    twin = Twin(Cluster("many", (NodeGroup("n", 4, "V100", 8),)), workload, Knobs())
+    twin.run(45_000 * S)
+    fork = twin.fork(1_000 * S)
+    assert fork.part is not None
+    job_ids = fork.part.job_ids
+    assert job_ids[0] == 0
+    assert job_ids[-1] > 4_500
+    assert (np.diff(job_ids) > 0).all()
+    step_many([twin, fork], until_us=45_900 * S)
+    ended = fork.state.runs.end_us
+    assert np.array_equal(ended, twin.state.runs.end_us[job_ids])
 
 
 @pytest.mark.parametrize(

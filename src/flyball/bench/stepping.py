@@ -23,7 +23,10 @@ from flyball.twin.stepping.rows import KnobRows
 from flyball.twin.twin import Twin
 
 Note = Callable[[str], None]
-REPEATS = 5
+REPEATS = 25
+"""Repeats of a run; it takes some 0.1 s, and other work on the machine can only slow it down."""
+PAIRS = 5
+"""Pairs of runs on one thread and on two."""
 STEP_US = to_us(S_PER_HOUR / 2)
 MOST_COST_PERCENT = 10.0
 MOST_GROWTH = 1.5
@@ -147,7 +150,7 @@ def thread_speedup() -> dict[str, float]:
     originals = [Twin(*problem, knobs) for problem in problems for _ in range(2)]
     end_us = min(int(workload.submit_us[-1]) for _, workload in problems)
     ratios, cores = [], []
-    for _ in range(REPEATS):
+    for _ in range(PAIRS):
         spent_s = []
         for threads in (1, 2):
             twins = [twin.clone() for twin in originals]

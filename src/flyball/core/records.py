@@ -125,7 +125,7 @@ STEP = np.dtype([("time_us", "i8"), ("value", "f8"), ("total", "f8")], align=Tru
 
 RUN = np.dtype(
     [
-        # What starts, ends and observations read, in one cache line.
+        # What starts, ends and observations read, next to each other.
         ("done_us", "f8"),  # work saved when the running slice began
         ("rate", "f8"),  # of the running slice
         ("ready_us", "i8"),  # when its progress begins (after wake and restart)
@@ -158,8 +158,6 @@ RUN = np.dtype(
     ],
     align=True,
 )
-RUN = whole_lines(RUN)
-
 NODE = np.dtype(
     [
         ("free_mask", "u8"),  # whole free devices, bit by bit

@@ -77,7 +77,7 @@ def units(devices_milli: int, left_us: float) -> int:
 @kernel
 def add(sums: Any, job: Any, run: Any, sign: int) -> None:
     """Add a pending job to the sums, or subtract it (sign -1)."""
-    devices_milli = job.devices * job.milli
+    devices_milli = int(job.devices) * int(job.milli)
     left_us = doubled(job.estimate_us, run.done_us) - run.done_us
     work = sign * units(devices_milli, left_us)
     sums[DEVICES] += sign * devices_milli
@@ -97,7 +97,7 @@ def add(sums: Any, job: Any, run: Any, sign: int) -> None:
 def set_bit(tally: Any, job_id: int) -> None:
     """Mark a job as pending."""
     word = job_id >> WORD_SHIFT
-    tally[BITS + word] |= 1 << (job_id & (BITS_PER_WORD - 1))
+    tally[BITS + word] |= 1 << (int(job_id) & (BITS_PER_WORD - 1))
     tally[LOWEST] = min(tally[LOWEST], word)
 
 
@@ -112,7 +112,7 @@ def enter(tally: Any, job: Any, run: Any, job_id: int) -> None:
 def leave(tally: Any, job: Any, run: Any, job_id: int) -> None:
     """Stop counting a job that is no longer pending; its record must not have changed yet."""
     add(tally, job, run, -1)
-    tally[BITS + (job_id >> WORD_SHIFT)] &= ~(1 << (job_id & (BITS_PER_WORD - 1)))
+    tally[BITS + (job_id >> WORD_SHIFT)] &= ~(1 << (int(job_id) & (BITS_PER_WORD - 1)))
 
 
 @kernel

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from flyball.core.errors import BadInput
 from flyball.core.knobs import KNOBS, Knobs
-from flyball.core.records import Records, records
+from flyball.core.records import records
 from flyball.physics.compile import entry
 from flyball.twin.stepping.desk import (
     address_of_run,
@@ -219,7 +219,7 @@ def _setting(knobs: Settings, at: int) -> Knobs:
 class _Batch:
     """Holds the arguments of `step_block` for some twins."""
 
-    def __init__(self, rows: Any, packed: Records, changes: Any, until_us: Ints) -> None:
+    def __init__(self, rows: Any, packed: Any, changes: Any, until_us: Ints) -> None:
         count = len(until_us)
         self._rows, self._packed, self._changes, self._until = rows, packed, changes, until_us
         self.seen = np.zeros((count, OBSERVATION_SIZE))

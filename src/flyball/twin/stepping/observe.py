@@ -184,7 +184,7 @@ def add_queue(state: Any, now: int, out: Any, sums: Any, counts: Any) -> None:
         oldest = sum_queue(state, counts)
     out[QUEUE + 2] = counts[t.DEVICES] / 1000
     out[QUEUE + 4] = counts[t.RESTARTED]
-    out[QUEUE + 5] = float(now * state.clock[0].pending - counts[t.SUBMITTED])
+    out[QUEUE + 5] = float(now * int(state.clock[0].pending) - counts[t.SUBMITTED])
     out[QUEUE + 6] = float(now - state.jobs[oldest].submit_us)
     sums[WORK] += counts[t.DONE] / t.DONE_PER_US
     sizes, lengths = len(t.SIZES) + 1, len(t.LENGTHS_S) + 1
