@@ -17,6 +17,7 @@ from torch import Tensor
 from flyball.models.program import Tensors
 
 Run = Callable[..., Tensors]
+Clock = Callable[[], float]
 TOLERANCE = 1e-4
 """Largest error of an equal output, as a part of the output's scale."""
 TRIALS = 3
@@ -110,6 +111,8 @@ def interleaved(
     rounds: int = 9,
     drop_slower_than: float = 1.6,
     deadline: Callable[[], bool] = lambda: False,
+    clock: Clock = time.perf_counter,
+    grad: bool = False,
 ) -> dict[str, Times]:
     """Time candidates in turn and return each one's times.
 
@@ -121,16 +124,18 @@ def interleaved(
         drop_slower_than: after three rounds, a candidate this many times as slow as the best is
             not measured further; infinity keeps all.
         deadline: says when no further round may start; three are always measured.
+        clock: wall time, or the process's CPU time, which fits one thread on a busy machine.
+        grad: let operations record what gradients need, as a training step does.
     """
-    with torch.no_grad():
-        calls = {name: _calls(run, example) for name, run in runs.items()}
+    with torch.set_grad_enabled(grad):
+        calls = {name: _calls(run, example, clock) for name, run in runs.items()}
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         active = list(runs)
         for number in range(rounds):
             if number >= 3 and deadline():
                 break
             for name in active[number % len(active) :] + active[: number % len(active)]:
-                seconds[name].append(_turn(runs[name], example, calls[name]))
+                seconds[name].append(_turn(runs[name], example, calls[name], clock))
             if number == 2:
                 best = min(_median(values) for values in seconds.values())
                 active = [
@@ -141,21 +146,22 @@ def interleaved(
     return {name: _times(values, seconds[reference]) for name, values in seconds.items()}
 
 
-def _calls(run: Run, example: Tensors) -> int:
+def _calls(run: Run, example: Tensors, clock: Clock) -> int:
     """Warm a candidate up and return how many calls make a turn."""
     run(*example)
-    began = time.perf_counter()
+    began = clock()
     run(*example)
-    return max(1, min(1000, round(BLOCK_S / max(time.perf_counter() - began, 1e-6))))
+    return max(1, min(1000, round(BLOCK_S / max(clock() - began, 1e-6))))
 
 
-def _turn(run: Run, example: Tensors, calls: int) -> float:
-    """Return the time of a call: the first one only refills the caches of this candidate."""
-    run(*example)
-    began = time.perf_counter()
+def _turn(run: Run, example: Tensors, calls: int, clock: Clock) -> float:
+    """Return the time of a call; a call before refills the caches, unless calls are long."""
+    if calls > 1:
+        run(*example)
+    began = clock()
     for _ in range(calls):
         run(*example)
-    return (time.perf_counter() - began) / calls
+    return max((clock() - began) / calls, 1e-9)
 
 
 def _times(values: list[float], reference: list[float]) -> Times:

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from torch import fx
-
 from flyball.models.graph.cost import flop, is_work
+from flyball.models.graph.edit import Node
 from flyball.models.program import Program
 
 KINDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -65,24 +64,24 @@ def draw(program: Program, title: str, path: Path) -> None:
     FigureCanvasAgg(figure).print_png(str(path))
 
 
-def name_of(node: fx.Node) -> str:
+def name_of(node: Node) -> str:
     """Return an operation's name without its namespace: `conv2d`."""
     schema = getattr(node.target, "_schema", None)
     name = schema.name if schema is not None else getattr(node.target, "__name__", node.target)
     return str(name).split("::")[-1]
 
 
-def kind_of(node: fx.Node) -> tuple[str, str]:
+def kind_of(node: Node) -> tuple[str, str]:
     """Return the kind of an operation, and its colour."""
     name = name_of(node)
     return next((kind, colour) for kind, colour, words in KINDS if any(w in name for w in words))
 
 
-def _places(nodes: Iterable[fx.Node]) -> dict[fx.Node, tuple[float, int]]:
+def _places(nodes: Iterable[Node]) -> dict[Node, tuple[float, int]]:
     """Return lane and level of each node: its level is its longest way from an input."""
-    levels: dict[fx.Node, int] = {}
+    levels: dict[Node, int] = {}
     lanes: dict[int, int] = {}
-    places: dict[fx.Node, tuple[float, int]] = {}
+    places: dict[Node, tuple[float, int]] = {}
     for node in nodes:
         level = max((levels[source] + 1 for source in _sources(node, levels)), default=0)
         levels[node] = level
@@ -91,9 +90,9 @@ def _places(nodes: Iterable[fx.Node]) -> dict[fx.Node, tuple[float, int]]:
     return places
 
 
-def _sources(node: fx.Node, drawn: Any) -> list[fx.Node]:
+def _sources(node: Node, drawn: Any) -> list[Node]:
     """Return the drawn operations that a node reads, through views."""
-    sources: dict[fx.Node, None] = {}
+    sources: dict[Node, None] = {}
     pending = list(node.all_input_nodes)
     while pending:
         source = pending.pop()

@@ -25,7 +25,7 @@ from flyball.models.extras import missing
 from flyball.models.graph.cost import modelled, work_of
 from flyball.models.graph.passes import Stage, run_passes
 from flyball.models.machine import OtherLoad, available_bytes, this_machine
-from flyball.models.measure import TOLERANCE, Run, interleaved, worst_error
+from flyball.models.measure import TOLERANCE, Clock, Run, interleaved, worst_error
 from flyball.models.program import FIXED_SHAPE, NotExportable, Program, digest, export, weight_bytes
 from flyball.models.result import EAGER, Candidate, Result
 from flyball.physics import catalogue
@@ -53,6 +53,7 @@ def optimize(
     backends: Sequence[str] = EXACT,
     reduced: bool = False,
     use_cache: bool = True,
+    clock: Clock = time.perf_counter,
     advance: Advance = lambda _step: None,
     watch: Watch = lambda _stage, _program: None,
 ) -> Result:
@@ -67,6 +68,7 @@ def optimize(
         backends: names of back ends to try.
         reduced: also measure bf16 and int8, which are never chosen.
         use_cache: use and keep the choice of an earlier run.
+        clock: that times are read from; see `measure.interleaved`.
         advance: receives the name of each finished step; there are `steps(...)`.
         watch: receives the program after each pass that changed something.
 
@@ -91,6 +93,7 @@ def optimize(
             threads=threads,
             is_late=lambda: time.monotonic() - began > time_limit_s,
             advance=advance,
+            clock=clock,
         )
         result = search.result(name or type(module).__name__, use_cache)
         result.notes, result.stages = graphs.notes, graphs.stages
@@ -112,11 +115,12 @@ class Search:
         threads: int,
         is_late: Callable[[], bool],
         advance: Advance,
+        clock: Clock,
     ) -> None:
         self.eager, self.example = reference
         self.program, self.module = program, module
         self.names, self.threads = names, threads
-        self.is_late, self.advance = is_late, advance
+        self.is_late, self.advance, self.clock = is_late, advance, clock
         self.runs: dict[str, Run] = {EAGER: self.eager}
 
     def result(self, name: str, use_cache: bool) -> Result:
@@ -208,7 +212,7 @@ class Search:
         return ""
 
     def _timed(self, candidates: list[Candidate]) -> list[Candidate]:
-        times = interleaved(self.runs, EAGER, self.example, deadline=self.is_late)
+        times = interleaved(self.runs, EAGER, self.example, deadline=self.is_late, clock=self.clock)
         self.advance("timed")
         return [with_times(candidate, times.get(candidate.name)) for candidate in candidates]
 
@@ -223,7 +227,7 @@ class Search:
         names = (EAGER, *(one.name for one in ranked[:2]))
         runs = {name: self.runs[name] for name in names}
         times = interleaved(
-            runs, EAGER, self.example, CONFIRM_ROUNDS, math.inf, deadline=self.is_late
+            runs, EAGER, self.example, CONFIRM_ROUNDS, math.inf, self.is_late, self.clock
         )
         candidates = [
             with_times(one, times[one.name]) if one.name in times else one for one in candidates

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import fx
 
-from flyball.models.graph.edit import is_pure, replace
+from flyball.models.graph.edit import Node, is_node, is_pure, replace
 
 RULE = "equal subexpressions are computed once"
 
@@ -18,7 +18,7 @@ RULE = "equal subexpressions are computed once"
 def run(module: fx.GraphModule) -> int:
     """Merge equal calls and constants; return the number of operations removed."""
     removed = 0
-    first: dict[Any, fx.Node] = {}
+    first: dict[Any, Node] = {}
     for node in list(module.graph.nodes):
         if node.op == "get_attr":
             key: Any = ("get_attr", id(getattr(module, str(node.target))))
@@ -35,7 +35,7 @@ def run(module: fx.GraphModule) -> int:
 
 def _key(value: Any) -> Any:
     """Return a hashable form of arguments; numbers of different types stay different."""
-    if isinstance(value, fx.Node):
+    if is_node(value):
         return value
     if isinstance(value, (list, tuple)):
         return tuple(_key(entry) for entry in value)

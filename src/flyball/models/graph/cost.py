@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from flyball.models.graph import memory_plan
-from flyball.models.graph.edit import shape
+from flyball.models.graph.edit import Node, shape
 from flyball.models.program import weight_bytes
 from flyball.physics.catalogue import DeviceType
 from flyball.physics.roofline import EFFICIENCY
@@ -60,12 +60,12 @@ def cost_of(module: fx.GraphModule) -> Cost:
     )
 
 
-def is_work(node: fx.Node) -> bool:
+def is_work(node: Node) -> bool:
     """Return whether a node computes something."""
     return node.op == "call_function" and not memory_plan.is_view(node)
 
 
-def flop(node: fx.Node) -> int:
+def flop(node: Node) -> int:
     """Return the multiplications and additions of an operation; one per element if not listed."""
     elements = _elements(node.meta.get("val"))
     name = str(getattr(node.target, "_schema", node.target)).split("(")[0].split(".")[0]
@@ -87,13 +87,13 @@ def flop(node: fx.Node) -> int:
     return elements
 
 
-def _weight_shape(node: fx.Node) -> tuple[int, ...]:
+def _weight_shape(node: Node) -> tuple[int, ...]:
     schema = str(getattr(node.target, "_schema", ""))
     weight = node.args[2] if ".binary" in schema.split("(")[0] else node.args[1]
     return tuple(node.meta.get("weight_shape", ())) or shape(weight)
 
 
-def _lstm_flop(node: fx.Node) -> int:
+def _lstm_flop(node: Node) -> int:
     sequence = shape(node.args[0])
     steps = torch.Size(sequence[:-1]).numel()
     weights: Any = node.args[2]
@@ -102,7 +102,7 @@ def _lstm_flop(node: fx.Node) -> int:
     )
 
 
-def moved_bytes(node: fx.Node) -> int:
+def moved_bytes(node: Node) -> int:
     """Return the bytes of an operation's inputs and outputs."""
     inputs = sum(_bytes(source.meta.get("val")) for source in node.all_input_nodes)
     return inputs + _bytes(node.meta.get("val"))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from flyball.models.graph.edit import (
+    Node,
     add_constant,
     arguments,
     aten,
@@ -21,6 +22,7 @@ from flyball.models.graph.edit import (
     constant,
     insert,
     is_call,
+    is_node,
     only_user,
     replace,
 )
@@ -38,13 +40,13 @@ def run(module: fx.GraphModule) -> int:
         layer = norm.args[0]
         if not is_call(result, operator.getitem) or result is None or result.args[1] != 0:
             continue
-        if not isinstance(layer, fx.Node) or not is_call(layer, *LAYERS) or len(layer.users) != 1:
+        if not is_node(layer) or not is_call(layer, *LAYERS) or len(layer.users) != 1:
             continue
         folded += _fold(module, layer, norm, result)
     return folded
 
 
-def _fold(module: fx.GraphModule, layer: fx.Node, norm: fx.Node, result: fx.Node) -> int:
+def _fold(module: fx.GraphModule, layer: Node, norm: Node, result: Node) -> int:
     given = arguments(layer)
     statistics = arguments(norm)
     weight = constant(module, given["weight"])

@@ -29,7 +29,7 @@ def run(module: fx.GraphModule) -> int:
             continue
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: constant(module, n))
         with torch.no_grad():
-            value = node.target(*args, **kwargs)  # type: ignore[operator]
+            value = node.target(*args, **kwargs)
         replace(node, add_constant(module, "folded", value.contiguous(), node))
         removed += 1
     return removed

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx
 
 from flyball.models.graph.edit import (
+    Node,
     add_constant,
     arguments,
     aten,
@@ -20,6 +21,7 @@ from flyball.models.graph.edit import (
     constant,
     dtype,
     is_call,
+    is_node,
     only_user,
     replace,
     shape,
@@ -72,14 +74,14 @@ def run(module: fx.GraphModule, pack: bool = False) -> int:
     return removed
 
 
-def _fuse(module: fx.GraphModule, layer: fx.Node, pack: bool) -> int:
+def _fuse(module: fx.GraphModule, layer: Node, pack: bool) -> int:
     is_conv = is_call(layer, aten.conv2d.default)
     given = arguments(layer)
     weight = constant(module, given["weight"])
     if weight is None or (is_conv and not isinstance(given["padding"], (list, tuple))):
         return 0
     last, removed = layer, 0
-    other: fx.Node | None = None
+    other: Node | None = None
     following = only_user(layer)
     residual = _residual(layer, following)
     if residual is not None and following is not None:
@@ -103,13 +105,13 @@ def _fuse(module: fx.GraphModule, layer: fx.Node, pack: bool) -> int:
     return removed
 
 
-def _residual(layer: fx.Node, total: fx.Node | None) -> fx.Node | None:
+def _residual(layer: Node, total: Node | None) -> Node | None:
     """Return what is added to a layer's result, if the kernel can add it."""
     if total is None or not is_call(total, aten.add.Tensor) or arguments(total)["alpha"] != 1:
         return None
     left, right = total.args[0], total.args[1]
     other = right if left is layer else left
-    if not isinstance(other, fx.Node) or other is layer or other.op == "get_attr":
+    if not is_node(other) or other is layer or other.op == "get_attr":
         return None
     if shape(other) != shape(layer) or dtype(other) != dtype(layer):
         return None
@@ -121,7 +123,7 @@ def _takes(is_conv: bool, activation: Activation) -> bool:
     return is_conv and activation.name == "relu"
 
 
-def _activation(node: fx.Node, source: fx.Node) -> Activation:
+def _activation(node: Node, source: Node) -> Activation:
     if node.op != "call_function" or not node.args or node.args[0] is not source:
         return NONE
     if node.target in PLAIN:
@@ -151,7 +153,7 @@ def _packed(
     return packed
 
 
-def _opaque_constant(module: fx.GraphModule, value: Tensor, before: fx.Node) -> fx.Node:
+def _opaque_constant(module: fx.GraphModule, value: Tensor, before: Node) -> Node:
     """Store packed weights, whose values only the kernels can read."""
     with torch.no_grad():
         node = add_constant(module, "packed", torch.empty(0), before)
@@ -160,10 +162,10 @@ def _opaque_constant(module: fx.GraphModule, value: Tensor, before: fx.Node) -> 
 
 
 def _replace_by_kernel(
-    last: fx.Node,
-    layer: fx.Node,
+    last: Node,
+    layer: Node,
     given: dict[str, Any],
-    other: fx.Node | None,
+    other: Node | None,
     activation: Activation,
     is_conv: bool,
 ) -> None:
@@ -194,10 +196,10 @@ def _replace_by_kernel(
         last.graph.erase_node(node)
 
 
-def _between(layer: fx.Node, last: fx.Node) -> list[fx.Node]:
+def _between(layer: Node, last: Node) -> list[Node]:
     """Return the nodes from the layer up to, and without, the last, latest first."""
     nodes = []
-    node: fx.Node | None = layer
+    node: Node | None = layer
     while node is not None and node is not last:
         nodes.append(node)
         node = only_user(node)

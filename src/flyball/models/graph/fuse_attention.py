@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from torch import fx
 
 from flyball.models.graph.edit import (
+    Node,
     arguments,
     aten,
     calls,
     dtype,
     insert,
     is_call,
+    is_node,
     replace,
     scalar,
     shape,
@@ -30,10 +32,10 @@ SOFTMAX = (aten.softmax.int, aten._softmax.default)
 class Scores(NamedTuple):
     """The parts of softmax's argument: query times transposed keys, scaled and masked."""
 
-    query: fx.Node
-    keys_transposed: fx.Node
+    query: Node
+    keys_transposed: Node
     scale: float
-    mask: fx.Node | None
+    mask: Node | None
 
 
 def run(module: fx.GraphModule) -> int:
@@ -51,7 +53,7 @@ def run(module: fx.GraphModule) -> int:
     return fused
 
 
-def _attention(node: fx.Node, scores: Scores, value: Any) -> fx.Node:
+def _attention(node: Node, scores: Scores, value: Any) -> Node:
     """Insert the fused operation; three axes become four, as ONNX has it for four only."""
     key = insert(node, aten.transpose.int, scores.keys_transposed, -2, -1)
     parts = [scores.query, key, value]
@@ -66,7 +68,7 @@ def _attention(node: fx.Node, scores: Scores, value: Any) -> fx.Node:
     return insert(node, aten.squeeze.dim, attention, 0) if few else attention
 
 
-def _scores(softmax: fx.Node) -> Scores | None:
+def _scores(softmax: Node) -> Scores | None:
     """Return what a softmax over the last axis is taken of, if it is scaled scores."""
     given = arguments(softmax)
     source = given["self"]
@@ -78,7 +80,7 @@ def _scores(softmax: fx.Node) -> Scores | None:
         if arguments(source)["alpha"] != 1:
             return None
         left, right = source.args[0], source.args[1]
-        if not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
+        if not is_node(left) or not is_node(right):
             return None
         source, mask = (left, right) if _product(left) is not None else (right, left)
     product = _product(source)
@@ -88,12 +90,12 @@ def _scores(softmax: fx.Node) -> Scores | None:
     query, transposed = matmul.args[0], matmul.args[1]
     if is_call(query, aten.mul.Tensor) and scalar(query.args[1]):
         query, scale = query.args[0], scale * query.args[1]
-    if not isinstance(query, fx.Node) or not isinstance(transposed, fx.Node):
+    if not is_node(query) or not is_node(transposed):
         return None
     return Scores(query, transposed, scale, mask)
 
 
-def _product(node: Any) -> tuple[fx.Node, float] | None:
+def _product(node: Any) -> tuple[Node, float] | None:
     """Return the product of queries and keys, and its scale, that only the softmax reads."""
     scale = 1.0
     if is_call(node, aten.mul.Tensor, aten.div.Tensor) and scalar(node.args[1]):
@@ -107,7 +109,7 @@ def _product(node: Any) -> tuple[fx.Node, float] | None:
     return node, scale
 
 
-def _fits(scores: Scores, value: Any, node: fx.Node) -> bool:
+def _fits(scores: Scores, value: Any, node: Node) -> bool:
     """Return whether the fused operation takes these shapes and formats."""
     rank = len(shape(node))
     parts = (scores.query, scores.keys_transposed, value)

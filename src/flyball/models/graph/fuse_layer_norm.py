@@ -11,6 +11,7 @@ from typing import Any
 from torch import fx
 
 from flyball.models.graph.edit import (
+    Node,
     arguments,
     aten,
     calls,
@@ -42,7 +43,7 @@ def run(module: fx.GraphModule) -> int:
     return fused
 
 
-def _core(node: fx.Node) -> tuple[fx.Node, float] | None:
+def _core(node: Node) -> tuple[Node, float] | None:
     """Return input and eps if a node is the last step of a normalisation."""
     if is_call(node, aten.div.Tensor):
         pairs = [(node.args[0], node.args[1], aten.sqrt.default)]
@@ -63,7 +64,7 @@ def _core(node: fx.Node) -> tuple[fx.Node, float] | None:
     return None
 
 
-def _last_axis(node: fx.Node, source: Any) -> bool:
+def _last_axis(node: Node, source: Any) -> bool:
     """Return whether a reduction is over the last axis only and keeps it."""
     given = arguments(node)
     axes = given["dim"]
@@ -92,7 +93,7 @@ def _is_variance(node: Any, source: Any, centred: Any) -> bool:
     return is_call(square, aten.mul.Tensor) and square.args[0] is square.args[1] is centred
 
 
-def _affine(module: fx.GraphModule, node: fx.Node) -> int:
+def _affine(module: fx.GraphModule, node: Node) -> int:
     """Fold a product with, or a sum of, a constant vector into the layer norm before it."""
     for norm, vector in ((node.args[0], node.args[1]), (node.args[1], node.args[0])):
         if not is_call(norm, aten.layer_norm.default) or len(norm.users) != 1:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from flyball.models.graph.edit import arguments, aten, dtype, is_call, shape
+from flyball.models.graph.edit import Node, arguments, aten, dtype, is_call, is_node, shape
 
 RULE = "element-wise operations work in place; buffers share memory"
 IN_PLACE: dict[Any, Any] = {
@@ -56,18 +56,18 @@ def run(module: fx.GraphModule) -> int:
     return changed
 
 
-def _commutes(node: fx.Node) -> bool:
+def _commutes(node: Node) -> bool:
     if is_call(node, aten.mul.Tensor):
         return True
     return is_call(node, aten.add.Tensor) and arguments(node)["alpha"] == 1
 
 
-def _can_overwrite(node: fx.Node, at: int, swap: bool = False) -> bool:
+def _can_overwrite(node: Node, at: int, swap: bool = False) -> bool:
     """Return whether a node may overwrite one of its inputs; with `swap`, move that to the front."""
     if at >= len(node.args):
         return False
     source = node.args[at]
-    if not isinstance(source, fx.Node) or source.op != "call_function" or len(source.users) != 1:
+    if not is_node(source) or source.op != "call_function" or len(source.users) != 1:
         return False
     if source.target not in FRESH and str(getattr(source.target, "_schema", "")).split("(")[
         0
@@ -81,7 +81,7 @@ def _can_overwrite(node: fx.Node, at: int, swap: bool = False) -> bool:
     if dtype(source) != dtype(node):
         return False
     if swap:
-        if not isinstance(node.args[0], fx.Node):
+        if not is_node(node.args[0]):
             return False
         node.args = (node.args[1], node.args[0], *node.args[2:])
     return True
@@ -128,11 +128,11 @@ def plan(module: fx.GraphModule) -> Memory:
     return Memory(sum(buffer.size for buffer in buffers), peak, _arena(buffers))
 
 
-def _buffers(module: fx.GraphModule) -> dict[fx.Node, _Buffer]:
+def _buffers(module: fx.GraphModule) -> dict[Node, _Buffer]:
     """Return the buffer of every operation that makes one; views belong to their source's."""
     order = {node: at for at, node in enumerate(module.graph.nodes)}
-    holder: dict[fx.Node, fx.Node] = {}
-    buffers: dict[fx.Node, _Buffer] = {}
+    holder: dict[Node, Node] = {}
+    buffers: dict[Node, _Buffer] = {}
     for node, at in order.items():
         if node.op != "call_function":
             continue
@@ -154,7 +154,7 @@ def _buffers(module: fx.GraphModule) -> dict[fx.Node, _Buffer]:
     return buffers
 
 
-def is_view(node: fx.Node) -> bool:
+def is_view(node: Node) -> bool:
     """Return whether an operation's result shares its input's memory."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from flyball.models.graph.edit import (
+    Node,
     add_constant,
     arguments,
     aten,
@@ -21,6 +22,7 @@ from flyball.models.graph.edit import (
     constant,
     insert,
     is_call,
+    is_node,
     replace,
     shape,
 )
@@ -41,13 +43,13 @@ def run(module: fx.GraphModule, always: bool = False) -> int:
     merged = 0
     for outer in calls(module, aten.conv2d.default):
         inner = outer.args[0]
-        if is_call(inner, aten.conv2d.default) and len(inner.users) == 1:  # type: ignore[union-attr]
-            assert isinstance(inner, fx.Node)
+        if is_call(inner, aten.conv2d.default) and len(inner.users) == 1:
+            assert is_node(inner)
             merged += _merge(module, inner, outer, always)
     return merged
 
 
-def _merge(module: fx.GraphModule, inner: fx.Node, outer: fx.Node, always: bool) -> int:
+def _merge(module: fx.GraphModule, inner: Node, outer: Node, always: bool) -> int:
     first, second = arguments(inner), arguments(outer)
     kernel, mixing = constant(module, first["weight"]), constant(module, second["weight"])
     biases = [constant(module, first["bias"]), constant(module, second["bias"])]
@@ -101,7 +103,7 @@ def _bias(biases: list[Tensor | None], mixing: Tensor) -> Tensor | None:
     return moved if outer is None else moved + outer.double()
 
 
-def _pays(inner: fx.Node, outer: fx.Node, kernel: Tensor, mixing: Tensor, combined: Tensor) -> bool:
+def _pays(inner: Node, outer: Node, kernel: Tensor, mixing: Tensor, combined: Tensor) -> bool:
     """Return whether one convolution takes less time than two, by the roofline of a core."""
     batch, _, height, width = shape(outer)
     positions = batch * height * width

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, fx
 
 from flyball.models.graph.edit import (
+    Node,
     add_constant,
     arguments,
     aten,
     calls,
     constant,
     insert,
+    is_node,
     replace,
     shape,
 )
@@ -29,19 +31,19 @@ MOST_ROWS = 512
 
 def run(module: fx.GraphModule) -> int:
     """Merge linear layers; return the number of products removed."""
-    groups: dict[tuple[fx.Node, bool], list[fx.Node]] = {}
+    groups: dict[tuple[Node, bool], list[Node]] = {}
     for node in calls(module, aten.linear.default):
         given = arguments(node)
         weight, bias = constant(module, given["weight"]), constant(module, given["bias"])
         if weight is None or (given["bias"] is not None and bias is None):
             continue
         rows = torch.Size(shape(given["input"])[:-1]).numel()
-        if rows <= MOST_ROWS and isinstance(given["input"], fx.Node):
+        if rows <= MOST_ROWS and is_node(given["input"]):
             groups.setdefault((given["input"], bias is not None), []).append(node)
     return sum(_merge(module, nodes) for nodes in groups.values() if len(nodes) > 1)
 
 
-def _merge(module: fx.GraphModule, nodes: list[fx.Node]) -> int:
+def _merge(module: fx.GraphModule, nodes: list[Node]) -> int:
     given = [arguments(node) for node in nodes]
     weights = [constant(module, one["weight"]) for one in given]
     biases = [constant(module, one["bias"]) for one in given]

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from flyball.models.graph.edit import (
+    Node,
     add_constant,
     arguments,
     aten,
@@ -23,6 +24,7 @@ from flyball.models.graph.edit import (
     dtype,
     insert,
     is_call,
+    is_node,
     replace,
     scalar,
     shape,
@@ -30,7 +32,7 @@ from flyball.models.graph.edit import (
 
 RULE = "identities, repeated scales and moves of axes that cancel are removed"
 LAYERS = (aten.linear.default, aten.conv2d.default)
-Step = Callable[[fx.GraphModule, fx.Node], fx.Node | None]
+Step = Callable[[fx.GraphModule, Node], Node | None]
 
 
 def run(module: fx.GraphModule) -> int:
@@ -55,18 +57,18 @@ def run(module: fx.GraphModule) -> int:
     return changes
 
 
-def _fresh(node: fx.Node) -> bool:
+def _fresh(node: Node) -> bool:
     return node.op == "call_function"
 
 
-def _same(node: fx.Node, source: Any) -> fx.Node | None:
+def _same(node: Node, source: Any) -> Node | None:
     """Return the source if it has the shape and the format of the node."""
-    if not isinstance(source, fx.Node) or shape(source) != shape(node):
+    if not is_node(source) or shape(source) != shape(node):
         return None
     return source if dtype(source) == dtype(node) else None
 
 
-def identity(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+def identity(module: fx.GraphModule, node: Node) -> Node | None:
     """Remove arithmetic that changes nothing."""
     del module
     target = node.target
@@ -93,23 +95,23 @@ ARITHMETIC: dict[Any, tuple[int, bool]] = {
 """Neutral number of an operation, and whether it may stand on either side."""
 
 
-def double_negation(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+def double_negation(module: fx.GraphModule, node: Node) -> Node | None:
     """Remove -(-x), and the second of two equal idempotent activations."""
     del module
     source = node.args[0] if node.args else None
     if is_call(node, aten.neg.default) and is_call(source, aten.neg.default):
-        return source.args[0]  # type: ignore[union-attr,return-value]
+        return source.args[0]
     if is_call(node, aten.relu.default) and is_call(source, aten.relu.default):
-        return source  # type: ignore[return-value]
+        return source
     return None
 
 
-def scales(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+def scales(module: fx.GraphModule, node: Node) -> Node | None:
     """Merge two products with, or quotients by, numbers: (x * a) * b is x * (a b)."""
     del module
     pair = (aten.mul.Tensor, aten.div.Tensor)
     inner = node.args[0] if node.args else None
-    if not is_call(node, *pair) or not is_call(inner, *pair) or not isinstance(inner, fx.Node):
+    if not is_call(node, *pair) or not is_call(inner, *pair) or not is_node(inner):
         return None
     if len(inner.users) != 1 or not scalar(node.args[1]) or not scalar(inner.args[1]):
         return None
@@ -121,29 +123,29 @@ def scales(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     return insert(node, aten.mul.Tensor, inner.args[0], factor)
 
 
-def _factor(node: fx.Node) -> float:
-    value = float(node.args[1])  # type: ignore[arg-type]
+def _factor(node: Node) -> float:
+    value = float(node.args[1])
     if is_call(node, aten.div.Tensor):
         return 1.0 / value if value else 0.0
     return value
 
 
-def _is_float(node: fx.Node) -> bool:
+def _is_float(node: Node) -> bool:
     kind = dtype(node)
     return kind is not None and kind.is_floating_point
 
 
-def axes(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+def axes(module: fx.GraphModule, node: Node) -> Node | None:
     """Merge a permutation or transpose with the one before it."""
     del module
     inner = node.args[0] if node.args else None
     outer_order, inner_order = _order(node), _order(inner)
-    if outer_order is None or inner_order is None or not isinstance(inner, fx.Node):
+    if outer_order is None or inner_order is None or not is_node(inner):
         return None
     source = inner.args[0]
     order = [inner_order[axis] for axis in outer_order]
     if order == sorted(order):
-        return source if isinstance(source, fx.Node) else None
+        return source if is_node(source) else None
     return insert(node, aten.permute.default, source, order) if len(inner.users) == 1 else None
 
 
@@ -162,7 +164,7 @@ def _order(node: Any) -> list[int] | None:
     return None
 
 
-def reshapes(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+def reshapes(module: fx.GraphModule, node: Node) -> Node | None:
     """Remove a reshape to the same shape; let a reshape of a reshape read the first one's input."""
     del module
     if not is_call(node, aten.reshape.default):
@@ -170,12 +172,12 @@ def reshapes(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
     source = node.args[0]
     if shape(source) == shape(node) and shape(node):
         return _same(node, source)
-    if is_call(source, aten.reshape.default) and isinstance(source, fx.Node):
+    if is_call(source, aten.reshape.default) and is_node(source):
         return insert(node, aten.reshape.default, source.args[0], list(shape(node)))
     return None
 
 
-def nothing(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+def nothing(module: fx.GraphModule, node: Node) -> Node | None:
     """Remove expansions, slices and conversions that change nothing, and copies."""
     del module
     if is_call(node, *NO_CHANGE):
@@ -198,23 +200,23 @@ NO_CHANGE = (
 """Operations that keep values, if they keep shape and format. `dropout` is that of evaluation."""
 
 
-def silu(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+def silu(module: fx.GraphModule, node: Node) -> Node | None:
     """Turn x * sigmoid(x) into silu(x)."""
     del module
     if not is_call(node, aten.mul.Tensor):
         return None
     for source, gate in ((node.args[0], node.args[1]), (node.args[1], node.args[0])):
-        if is_call(gate, aten.sigmoid.default) and gate.args[0] is source:  # type: ignore[union-attr]
+        if is_call(gate, aten.sigmoid.default) and gate.args[0] is source:
             return insert(node, aten.silu.default, source)
     return None
 
 
-def scaled_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+def scaled_layer(module: fx.GraphModule, node: Node) -> Node | None:
     """Fold a scale, one number or one per output feature, into the layer before it."""
     layer = node.args[0] if node.args else None
     if not is_call(node, aten.mul.Tensor, aten.div.Tensor) or not is_call(layer, *LAYERS):
         return None
-    if not isinstance(layer, fx.Node) or len(layer.users) != 1 or not _is_float(node):
+    if not is_node(layer) or len(layer.users) != 1 or not _is_float(node):
         return None
     given = arguments(layer)
     weight, bias = constant(module, given["weight"]), constant(module, given["bias"])
@@ -233,7 +235,7 @@ def scaled_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node | None:
 
 
 def _scale(
-    module: fx.GraphModule, node: fx.Node, layer: fx.Node, weight: torch.Tensor
+    module: fx.GraphModule, node: Node, layer: Node, weight: torch.Tensor
 ) -> torch.Tensor | None:
     other = node.args[1]
     if scalar(other):

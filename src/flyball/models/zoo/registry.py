@@ -64,6 +64,17 @@ ZOO: dict[str, Entry] = {
     "recommender": Entry("others:recommender", {"tables": 16, "rows": 10_000}),
 }
 """All models; the published ones in the order of the claims."""
+TRAINED: dict[str, dict[str, int]] = {
+    "transformer-base": {"batch": 4},
+    "resnet50": {"batch": 8},
+    "unet": {"batch": 4},
+}
+"""Batch of a measured training step."""
+MEMORY: dict[str, dict[str, int]] = {
+    "transformer-base": {"batch": 16, "tokens": 128},
+    "unet": {"batch": 4},
+}
+"""Batch, and sequence length if it differs, of a training step whose memory is measured."""
 PUBLISHED = tuple(name for name, entry in ZOO.items() if entry.published)
 
 

@@ -1,0 +1,1 @@
+"""What the optimiser gains on the zoo: inference, training, memory, layers, with bars."""
