@@ -19,12 +19,6 @@ from flyball.models.search import choose
 QUICK = ("passes", "channels-last", "fused")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep choices of a test to itself."""
-    monkeypatch.setenv("FLYBALL_CACHE", str(tmp_path / "cache"))
-
-
 class TwoHeads(nn.Module):
     """A small image model with two outputs, one in a dict."""
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.models.random_graphs import SHAPE, Draft, aten, random_program
 from torch import Tensor, fx, nn
 
 from flyball.models.graph import (
@@ -30,7 +31,6 @@ from flyball.models.graph.cost import cost_of
 from flyball.models.graph.passes import KERNEL_PASSES, ORDER, run_passes
 from flyball.models.measure import relative_error
 from flyball.models.program import Program, export
-from tests.models.random_graphs import SHAPE, Draft, aten, random_program
 
 EXACT = 1e-9
 """Largest relative error of a pass in double precision."""
@@ -123,7 +123,9 @@ def test_constants_are_folded_but_not_blown_up() -> None:
 
 def test_random_operations_are_neither_folded_nor_merged() -> None:
     def build(draft: Draft, x: fx.Node) -> list[fx.Node]:
-        first, second = (draft.call(aten.rand_like.default, draft.const(draft.tensor(6))) for _ in "ab")
+        first, second = (
+            draft.call(aten.rand_like.default, draft.const(draft.tensor(6))) for _ in "ab"
+        )
         return [draft.call(aten.add.Tensor, x, draft.call(aten.sub.Tensor, first, second))]
 
     program = draft_of(build)

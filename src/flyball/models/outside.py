@@ -1,8 +1,8 @@
 """Reads model files from outside as data: sizes checked, no pickle, no code.
 
-A .pt2 file is a zip archive whose JSON names the functions to call, and torch's reader would look up
-any name below `torch`, evaluate symbolic expressions and unpickle objects. So the archive is checked
-before torch reads it: entries, sizes, every function it calls, every expression.
+A .pt2 file is a zip archive whose JSON names the functions to call, and torch's reader would look
+up any name below `torch`, evaluate symbolic expressions and unpickle objects. So the archive is
+checked before torch reads it: entries, sizes, every function it calls, every expression.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def draw(program: Program, title: str, path: Path) -> None:
     ]
     axes.legend(handles=handles, fontsize=6, loc="upper right")
     figure.tight_layout()
-    FigureCanvasAgg(figure).print_png(str(path))
+    FigureCanvasAgg(figure).print_png(str(path))  # type: ignore[no-untyped-call]
 
 
 def name_of(node: Node) -> str:

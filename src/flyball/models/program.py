@@ -171,7 +171,7 @@ def digest(program: Program) -> str:
     for name, tensor in sorted(program.graph.named_buffers()):
         hasher.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-        hasher.update(memoryview(data.numpy()))
+        hasher.update(data.numpy().data)
     for tensor in program.inputs:
         hasher.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
     return hasher.hexdigest()
@@ -196,7 +196,7 @@ def _flat_graph(traced: Any) -> fx.GraphModule:
             constants[name] = value.detach()
             mapped[node] = graph.get_attr(name)
         elif node.op == "output":
-            leaves = [leaf for leaf in pytree.tree_leaves(node.args[0])]
+            leaves = pytree.tree_leaves(node.args[0])
             graph.output(
                 tuple(mapped[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in leaves)
             )

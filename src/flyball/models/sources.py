@@ -60,7 +60,7 @@ def _from_file(path: Path) -> Source:
     args, kwargs = exported.example_inputs
     module = exported.module(check_guards=False)
     # An exported module has the mode that it was traced in, and its `eval` raises.
-    module.eval = lambda: module  # type: ignore[method-assign,assignment]
+    module.eval = lambda: module  # type: ignore[method-assign]
     if args and kwargs:
         raise BadInput(f"{path} mixes positional and keyword inputs", "export it with one of them")
     return Source(path.stem, module, kwargs if kwargs else args)

@@ -1,7 +1,7 @@
 """Single layers before and after the passes, beside what was published of them.
 
-Arithmetic and traffic are counted on the graph, latency is measured (our executor, the fastest of its
-three forms), energy is modelled by the roofline of one core.
+Arithmetic and traffic are counted on the graph, latency is measured (our executor, the fastest of
+its three forms), energy is modelled by the roofline of one core.
 """
 
 from __future__ import annotations
@@ -127,7 +127,10 @@ def measure(name: str, threads: int) -> dict[str, Any]:
     best = max((one for one in runs if one != EAGER), key=lambda one: times[one].ratio)
     old, new = cost_of(before.graph), cost_of(fused.graph)
     core = catalogue.get(CORE)
-    old_energy, new_energy = modelled(work_of(before.graph), core), modelled(work_of(fused.graph), core)
+    old_energy, new_energy = (
+        modelled(work_of(before.graph), core),
+        modelled(work_of(fused.graph), core),
+    )
     assert old_energy is not None and new_energy is not None
     return {
         "layer": name,

@@ -11,8 +11,8 @@ from typing import Any
 
 from flyball.bench.figure import NO_BAR, Bar, Figure
 from flyball.core.errors import FlyballError
-from flyball.experiments.part_runs import BenchPart, Note, Outcome, run_parts
-from flyball.experiments.run_file import RunFile
+from flyball.experiments.part_runs import BenchPart, Outcome, run_parts
+from flyball.experiments.run_file import Note, RunFile
 
 THREADS = 2
 """Threads of the figures with bars."""
@@ -89,7 +89,9 @@ def in_own_process(request: Mapping[str, Any]) -> Any:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise MeasurementFailed(f"exit code {done.returncode}: {last[:300]}", "run it alone: --only")
+        raise MeasurementFailed(
+            f"exit code {done.returncode}: {last[:300]}", "run it alone: --only"
+        )
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
@@ -156,7 +158,9 @@ def _inference_rows(results: Mapping[str, Any], peak: float | None) -> list[dict
             flop = result["stages"][0]["cost"]["flop"]
             extra["eager_gflops"] = flop / result["eager_s"] / 1e9
             extra["gemm_peak_allows"] = peak * 1e9 * result["eager_s"] / flop
-        rows.append(_row(f"inference {model}", result["speedup"], bar, "x", **_span(result), **extra))
+        rows.append(
+            _row(f"inference {model}", result["speedup"], bar, "x", **_span(result), **extra)
+        )
     if results:
         slower = sum(_is_slower(result) for result in results.values())
         rows.append(_row("models slower than eager beyond the interval", slower, Bar.at_most(0)))
@@ -247,7 +251,15 @@ def _row(
 ) -> dict[str, Any]:
     holds = bar.holds(value)
     span = {"low": low, "high": high}
-    return {"name": name, "value": value, "unit": unit, "bar": bar.as_json(), "holds": holds, **span, **extra}
+    return {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "bar": bar.as_json(),
+        "holds": holds,
+        **span,
+        **extra,
+    }
 
 
 def figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
@@ -260,5 +272,9 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
 def _note_of(row: Mapping[str, Any]) -> str:
     if "claimed" in row:
         claimed = row["claimed"]
-        return f"published: {claimed[0]} to {claimed[1]}" if isinstance(claimed, list) else f"published: {claimed}"
+        return (
+            f"published: {claimed[0]} to {claimed[1]}"
+            if isinstance(claimed, list)
+            else f"published: {claimed}"
+        )
     return str(row.get("choice", ""))

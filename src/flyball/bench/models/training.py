@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from flyball.models.training.search import optimize_training, peak_bytes
+from flyball.models.training.search import optimize_training, peak_memory
 from flyball.models.training.step import QUICK, VARIANTS, Step, gradient_error, gradients
 from flyball.models.zoo.registry import MEMORY, TRAINED, build
 
@@ -62,13 +62,13 @@ def measure_memory(model: str, threads: int) -> dict[str, Any]:
     """Return peak memory and time of a step with and without recomputation, and the gradients."""
     torch.set_num_threads(threads)
     step, batch = task(model, **MEMORY[model])
-    plain_bytes, plain_s = peak_bytes(step, batch), _step_s(step, batch)
+    plain_bytes, plain_s = peak_memory(step, batch)
     expected = gradients(step, batch)
     result = optimize_training(
         step.module, step.optimizer, step.loss, batch, variants=(), activation_budget_bytes=0
     )
     error = gradient_error(expected, gradients(result.step, batch))
-    saved_bytes, saved_s = peak_bytes(result.step, batch), _step_s(result.step, batch)
+    saved_bytes, saved_s = peak_memory(result.step, batch)
     fixed = sum(one.numel() * one.element_size() for one in step.module.parameters())
     return {
         "model": model,
@@ -81,13 +81,3 @@ def measure_memory(model: str, threads: int) -> dict[str, Any]:
         "gradient_error": error,
         "recomputed": len(result.recomputed),
     }
-
-
-def _step_s(step: Step, batch: tuple[Tensor, ...]) -> float:
-    """Return the CPU time of a step, the less of two."""
-    times = []
-    for _ in range(2):
-        began = time.process_time()
-        step(*batch)
-        times.append(time.process_time() - began)
-    return min(times)

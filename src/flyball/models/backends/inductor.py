@@ -11,7 +11,7 @@ from flyball.models.program import Program, Tensors
 
 
 def frozen(program: Program, threads: int) -> Run:
-    """Return the compiled graph; compiling takes from seconds to minutes and needs a C++ compiler."""
+    """Return the compiled graph; compiling takes seconds to minutes and needs a C++ compiler."""
     from torch._inductor import config
 
     torch.set_num_threads(threads)

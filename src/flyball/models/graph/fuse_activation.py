@@ -51,9 +51,8 @@ PLAIN = {
 
 def available() -> bool:
     """Return whether this torch has the kernels."""
-    return bool(torch.backends.mkldnn.is_available()) and hasattr(
-        torch.ops.mkldnn, "_convolution_pointwise"
-    )
+    has_kernels = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return bool(has_kernels) and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
 
 
 def run(module: fx.GraphModule, pack: bool = False) -> int:
@@ -182,7 +181,9 @@ def _replace_by_kernel(
             args = (given["input"], *weights, *geometry, *form)
             kernel = last.graph.call_function(target.default, args)
         elif is_conv:
-            unary = ("relu", [], "") if activation.name == "relu" else (None, [], None)
+            unary: tuple[Any, ...] = (
+                ("relu", [], "") if activation.name == "relu" else (None, [], None)
+            )
             args = (given["input"], other, *weights, *geometry, "add", 1.0, *unary)
             kernel = last.graph.call_function(operations._convolution_pointwise.binary, args)
         else:

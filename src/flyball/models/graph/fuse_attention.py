@@ -1,7 +1,8 @@
 """Recognises attention written out, and computes it in one operation.
 
-Rule: softmax(q k^T * scale + mask) v is `scaled_dot_product_attention(q, k, v, mask, scale)`, which
-works on blocks and never stores the whole matrix of scores. Only where nothing else reads the scores.
+Rule: softmax(q k^T * scale + mask) v is `scaled_dot_product_attention(q, k, v, mask, scale)`,
+which works on blocks and never stores the whole matrix of scores. Only where nothing else reads
+the scores.
 """
 
 from __future__ import annotations

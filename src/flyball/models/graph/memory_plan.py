@@ -63,7 +63,7 @@ def _commutes(node: Node) -> bool:
 
 
 def _can_overwrite(node: Node, at: int, swap: bool = False) -> bool:
-    """Return whether a node may overwrite one of its inputs; with `swap`, move that to the front."""
+    """Return whether a node may overwrite an input; with `swap`, move that to the front."""
     if at >= len(node.args):
         return False
     source = node.args[at]

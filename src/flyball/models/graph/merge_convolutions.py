@@ -1,9 +1,9 @@
 """Merges a depthwise convolution with the pointwise one that follows directly.
 
-Rule: without anything between them, a depthwise kernel D and a 1x1 kernel P are one convolution with
-the kernel P[o, c] * D[c], because both are linear. It saves writing and reading the channels between
-but multiplies more, so it is done only where the roofline of a core says that it is faster: with few
-channels. Two 1x1 convolutions in a row are merged by the same rule.
+Rule: without anything between them, a depthwise kernel D and a 1x1 kernel P are one convolution
+with the kernel P[o, c] * D[c], because both are linear. It saves writing and reading the channels
+between but multiplies more, so it is done only where the roofline of a core says that it is
+faster: with few channels. Two 1x1 convolutions in a row are merged by the same rule.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ ORDER = (
     *("dead_code", "fold_constants", "common", "simplify", "fuse_cross_entropy"),
     *("fuse_layer_norm", "fuse_attention", "fold_batch_norm", "merge_convolutions", "merge_linear"),
 )
-"""Passes whose result any back end takes. Equal subexpressions go first, since patterns refer to one
-node; batch norms before convolutions are merged; attention before its projections are merged."""
+"""Passes whose result any back end takes. Equal subexpressions go first, since patterns refer to
+one node; batch norms before convolutions are merged; attention before its projections are
+merged."""
 KERNEL_PASSES = ("layout", "fuse_activation", "memory_plan")
 """Passes for torch's eager kernels only; each back end of `backends/graph.py` runs its choice."""
 

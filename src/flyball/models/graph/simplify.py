@@ -1,10 +1,10 @@
 """Removes operations by algebra: identities, repeated scales, moves of axes that cancel.
 
 Rules: x * 1, x / 1, x + 0, x - 0 and x ** 1 are x; (x * a) * b is x * (a b); a transpose or
-permutation after its inverse is nothing, two permutations are one; a reshape of a reshape is the last
-one; expanding, slicing, converting or reshaping to what it already is does nothing; a copy that
-nothing writes to is its source; x * sigmoid(x) is silu(x); a number that scales a linear layer or a
-convolution goes into its weights.
+permutation after its inverse is nothing, two permutations are one; a reshape of a reshape is the
+last one; expanding, slicing, converting or reshaping to what it already is does nothing; a copy
+that nothing writes to is its source; x * sigmoid(x) is silu(x); a number that scales a linear
+layer or a convolution goes into its weights.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def run(module: fx.GraphModule) -> int:
 
 
 def _fresh(node: Node) -> bool:
-    return node.op == "call_function"
+    return bool(node.op == "call_function")
 
 
 def _same(node: Node, source: Any) -> Node | None:
@@ -98,7 +98,7 @@ ARITHMETIC: dict[Any, tuple[int, bool]] = {
 def double_negation(module: fx.GraphModule, node: Node) -> Node | None:
     """Remove -(-x), and the second of two equal idempotent activations."""
     del module
-    source = node.args[0] if node.args else None
+    source: Any = node.args[0] if node.args else None
     if is_call(node, aten.neg.default) and is_call(source, aten.neg.default):
         return source.args[0]
     if is_call(node, aten.relu.default) and is_call(source, aten.relu.default):
@@ -110,7 +110,7 @@ def scales(module: fx.GraphModule, node: Node) -> Node | None:
     """Merge two products with, or quotients by, numbers: (x * a) * b is x * (a b)."""
     del module
     pair = (aten.mul.Tensor, aten.div.Tensor)
-    inner = node.args[0] if node.args else None
+    inner: Any = node.args[0] if node.args else None
     if not is_call(node, *pair) or not is_call(inner, *pair) or not is_node(inner):
         return None
     if len(inner.users) != 1 or not scalar(node.args[1]) or not scalar(inner.args[1]):
@@ -138,7 +138,7 @@ def _is_float(node: Node) -> bool:
 def axes(module: fx.GraphModule, node: Node) -> Node | None:
     """Merge a permutation or transpose with the one before it."""
     del module
-    inner = node.args[0] if node.args else None
+    inner: Any = node.args[0] if node.args else None
     outer_order, inner_order = _order(node), _order(inner)
     if outer_order is None or inner_order is None or not is_node(inner):
         return None
@@ -213,7 +213,7 @@ def silu(module: fx.GraphModule, node: Node) -> Node | None:
 
 def scaled_layer(module: fx.GraphModule, node: Node) -> Node | None:
     """Fold a scale, one number or one per output feature, into the layer before it."""
-    layer = node.args[0] if node.args else None
+    layer: Any = node.args[0] if node.args else None
     if not is_call(node, aten.mul.Tensor, aten.div.Tensor) or not is_call(layer, *LAYERS):
         return None
     if not is_node(layer) or len(layer.users) != 1 or not _is_float(node):

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class Peak(TorchDispatchMode):
+class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows every tensor that an operation makes, until nothing refers to its memory any more.
 
     What kernels allocate for themselves while they run is not seen.
@@ -21,7 +21,7 @@ class Peak(TorchDispatchMode):
     """
 
     def __init__(self, existing: Iterable[Tensor] = ()) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.alive_bytes = self.peak_bytes = 0
         self._known: set[int] = set()
         for tensor in existing:

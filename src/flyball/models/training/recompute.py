@@ -1,8 +1,9 @@
 """Recomputes activations in the backward pass, as many as a memory budget asks for.
 
-The blocks of a model (entries of its outermost lists and sequences) are the units. What a unit keeps
-for the backward pass is measured once; units are then recomputed, those that keep most first, until
-what is kept fits the budget. Gradients stay the same: the same operations run on the same values.
+The blocks of a model (entries of its outermost lists and sequences) are the units. What a unit
+keeps for the backward pass is measured once; units are then recomputed, those that keep most
+first, until what is kept fits the budget. Gradients stay the same: the same operations run on the
+same values.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def recompute(module: nn.Module, names: list[str]) -> Callable[[], None]:
     for name in names:
         unit = module.get_submodule(name)
         inner = unit.forward
-        unit.forward = _recomputed(inner)  # type: ignore[method-assign]
+        unit.forward = _recomputed(inner)
         changed.append(unit)
 
     def undo() -> None:

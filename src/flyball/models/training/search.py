@@ -197,13 +197,20 @@ def _save_memory(
         )
 
 
-def peak_bytes(step: Step, batch: tuple[Tensor, ...]) -> int:
-    """Measure the most memory of tensors during a step, weights and optimiser state included."""
+def peak_memory(step: Step, batch: tuple[Tensor, ...]) -> tuple[int, float]:
+    """Measure the most memory of tensors during a step, and the CPU time of a step, in seconds.
+
+    Weights, gradients and optimiser state are included. The time is that of another step, since
+    following every tensor takes time itself.
+    """
+    began = time.process_time()
     step(*batch)  # the optimiser's state exists from here on
+    step_s = time.process_time() - began
     step.optimizer.zero_grad(set_to_none=True)
-    existing = [*step.module.parameters(), *step.module.buffers(), *batch]
+    existing: list[Tensor] = [*step.module.parameters(), *step.module.buffers(), *batch]
     for state in step.optimizer.state.values():
         existing += [value for value in state.values() if isinstance(value, Tensor)]
-    with Peak(existing) as peak:
+    peak = Peak(existing)
+    with peak:
         step(*batch)
-    return peak.peak_bytes
+    return peak.peak_bytes, step_s

@@ -34,7 +34,7 @@ class Step:
         """Train on one batch; return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
         value = self.loss(self.module, *batch)
-        value.backward()
+        value.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return value.detach()
 
@@ -123,7 +123,7 @@ def gradients(step: Step, batch: tuple[Tensor, ...], seed: int = 0) -> list[Tens
             torch.manual_seed(seed)
             step.module.zero_grad(set_to_none=True)
             value = step.loss(step.module, *batch)
-            value.backward()
+            value.backward()  # type: ignore[no-untyped-call]
         parameters = [one for one in step.module.parameters() if one.requires_grad]
         values = [torch.zeros(()) if one.grad is None else one.grad.clone() for one in parameters]
         step.module.zero_grad(set_to_none=True)

@@ -39,7 +39,7 @@ def graph_network(batch: int, nodes: int, width: int) -> tuple[nn.Module, tuple[
 
 
 class Recurrent(nn.Module):
-    """A language model of LSTM layers, and one more layer whose cell is written out gate by gate."""
+    """A language model of LSTM layers, and one layer whose cell is written out gate by gate."""
 
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()

@@ -66,15 +66,14 @@ ZOO: dict[str, Entry] = {
 """All models; the published ones in the order of the claims."""
 TRAINED: dict[str, dict[str, int]] = {
     "transformer-base": {"batch": 4},
-    "resnet50": {"batch": 8},
-    "unet": {"batch": 4},
+    "resnet50": {"batch": 4},
 }
 """Batch of a measured training step."""
 MEMORY: dict[str, dict[str, int]] = {
     "transformer-base": {"batch": 16, "tokens": 128},
-    "unet": {"batch": 4},
+    "unet": {"batch": 2, "image": 128},
 }
-"""Batch, and sequence length if it differs, of a training step whose memory is measured."""
+"""Batch, and length or resolution if it differs, of a step whose memory is measured."""
 PUBLISHED = tuple(name for name, entry in ZOO.items() if entry.published)
 
 

@@ -119,6 +119,10 @@ class Transformer(nn.Module):
             for _ in range(layers)
         )
         self.head = nn.Linear(width, VOCABULARY)
+        # One matrix embeds both languages and scores the words, as published.
+        self.target.words.weight = self.source.words.weight
+        self.head.weight = self.source.words.weight
+        nn.init.normal_(self.head.weight, std=width**-0.5)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return scores of the next word at each position of the target."""
