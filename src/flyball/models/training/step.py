@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from flyball.models.measure import relative_error
 
+NOISE_SCALE = 0.01
+"""Least scale of a gradient, as a part of the largest gradient of all."""
 Loss = Callable[..., Tensor]
 """Takes the module and the batch, returns the loss: `lambda module, x, y: mse(module(x), y)`."""
 
@@ -137,14 +139,14 @@ def gradient_error(expected: list[Tensor], got: list[Tensor]) -> float:
     """Return the largest error of a gradient, relative to the largest gradient of its parameter.
 
     Gradients that are noise (a bias before a batch norm has an exact gradient of 0) are compared on
-    the scale of all gradients.
+    a hundredth of the largest of all.
     """
     overall = max((float(one.abs().max()) for one in expected[1:] if one.numel()), default=0.0)
     worst = relative_error(expected[:1], got[:1])
     for left, right in zip(expected[1:], got[1:], strict=True):
         if left.shape != right.shape:
             return float("inf")
-        scale = max(float(left.abs().max()), 1e-3 * overall) or 1.0
+        scale = max(float(left.abs().max()), NOISE_SCALE * overall) or 1.0
         worst = max(worst, float((left - right).abs().max()) / scale)
     return worst
 

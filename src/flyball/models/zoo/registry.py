@@ -71,7 +71,7 @@ TRAINED: dict[str, dict[str, int]] = {
 """Batch of a measured training step."""
 MEMORY: dict[str, dict[str, int]] = {
     "transformer-base": {"batch": 16, "tokens": 128},
-    "unet": {"batch": 2, "image": 128},
+    "unet": {"batch": 4},
 }
 """Batch, and length or resolution if it differs, of a step whose memory is measured."""
 PUBLISHED = tuple(name for name, entry in ZOO.items() if entry.published)
