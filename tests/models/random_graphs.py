@@ -57,7 +57,7 @@ Fragment = Callable[[Draft, fx.Node], fx.Node]
 
 def identities(draft: Draft, node: fx.Node) -> fx.Node:
     """Add arithmetic that changes nothing, and negations that cancel."""
-    steps = [
+    steps: list[Callable[[fx.Node], fx.Node]] = [
         lambda x: draft.call(aten.mul.Tensor, x, 1.0),
         lambda x: draft.call(aten.add.Tensor, x, 0),
         lambda x: draft.call(aten.div.Tensor, x, 1),

@@ -35,7 +35,7 @@ def models(
     as_json: AsJson = False,
 ) -> None:
     """Measure what optimised models gain: inference, training, memory, single layers."""
-    from flyball.bench.models.parts import figures, parts, rows_of, run
+    from flyball.bench.models import figures, parts, rows_of, run
 
     with kept_results(resume, "models") as runs:
         with progress("measuring", len(only or parts(full)), as_json) as advance:

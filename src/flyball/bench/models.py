@@ -1,4 +1,7 @@
-"""The parts of `flyball bench models`, each in a process of its own, and their bars."""
+"""What optimised models gain: inference, training, memory, single layers, with bars.
+
+Each part runs in a process of its own (`models/trial`), so that its memory is free for the next.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ def in_own_process(request: Mapping[str, Any]) -> Any:
     Raises:
         MeasurementFailed: the process failed; quotes its last line.
     """
-    command = [sys.executable, "-m", "flyball.bench.models.one", json.dumps(request)]
+    command = [sys.executable, "-m", "flyball.models.trial.one", json.dumps(request)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]

@@ -1,6 +1,6 @@
 """Measures one model in a process of its own, so that its memory is free for the next.
 
-    python -m flyball.bench.models.one '{"kind": "inference", "model": "resnet50", "threads": 2}'
+    python -m flyball.models.trial.one '{"kind": "inference", "model": "resnet50", "threads": 2}'
 
 prints the result as JSON on stdout.
 """
@@ -39,21 +39,21 @@ def inference(model: str, threads: int, full: bool, time_limit_s: float) -> dict
 
 def training(model: str, threads: int, full: bool, time_limit_s: float) -> dict[str, Any]:
     """Return what a training step of a model gains."""
-    from flyball.bench.models.training import measure
+    from flyball.models.trial.training import measure
 
     return measure(model, threads, full, time_limit_s)
 
 
 def memory(model: str, threads: int, full: bool, time_limit_s: float) -> dict[str, Any]:
     """Return the memory that recomputation saves in a training step."""
-    from flyball.bench.models.training import measure_memory
+    from flyball.models.trial.training import measure_memory
 
     return measure_memory(model, threads)
 
 
 def layers(model: str, threads: int, full: bool, time_limit_s: float) -> dict[str, Any]:
     """Return what fusing one kind of layer gains."""
-    from flyball.bench.models.layers import measure
+    from flyball.models.trial.layers import measure
 
     return measure(model, threads)
 

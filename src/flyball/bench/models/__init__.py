@@ -1,1 +1,0 @@
-"""What the optimiser gains on the zoo: inference, training, memory, layers, with bars."""
