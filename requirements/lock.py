@@ -22,6 +22,10 @@ FILES = {
         ["dev"],
         "The same and the tools of `make test`, torch for the nets and rivals to compare with.",
     ),
+    "lock-models.txt": (
+        ["models"],
+        "The extra `models` with all it needs; torch's own wheel decides about CUDA.",
+    ),
     "lock-torch.txt": (
         ["learn"],
         "The extra `learn` with all it needs; torch's own wheel decides about CUDA.",

@@ -20,7 +20,10 @@ from flyball.experiments.run_file import Note, RunFile, key_of, source_version
 SOURCES = ("**/*.py", "data/*.*")
 FAILED = 1
 """Exit code of a command if one of its parts failed by a bug of ours."""
-EXTRAS = {"torch": "learn", "safetensors": "learn"}
+EXTRAS = {
+    **dict.fromkeys(("torch", "safetensors"), "learn"),
+    **dict.fromkeys(("onnx", "onnxscript", "onnxruntime", "openvino"), "models"),
+}
 """The extra of this package that installs a module."""
 
 

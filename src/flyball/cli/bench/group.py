@@ -55,6 +55,10 @@ PARTS = {
         "bench.gavel:gavel",
         "Compare the share policies with Gavel's simulator on its 100 jobs, and its differences.",
     ),
+    "models": Part(
+        "bench.models:models",
+        "Measure what optimised models gain: inference, training, memory, single layers.",
+    ),
     "run-times": Part(
         "bench.run_times:run_times",
         "Compare policies with and without quantiles of predicted run times, over the same seeds.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from flyball.cli.jobs import sbatch, slurm_options
 from flyball.cli.jobs.job_file import ENDINGS, Draft
 from flyball.cli.jobs.job_options import with_job_options, written
 from flyball.cli.jobs.parse_job import Request, parse_command, parse_wrapped
+from flyball.cli.jobs.profile import is_profile, profile_options
 from flyball.cli.live import JOB_ID, State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
@@ -35,6 +37,7 @@ Examples:
   flyball submit jobs.yaml          (one job, or several that wait for each other)
   flyball submit --notify https://example.org/hook --notify "./mail.sh me" -- python train.py
   flyball submit --wrap "python train.py | tee log.txt"
+  flyball submit --profile optimised/report.json --calls 100000 -- python serve.py
   flyball submit --dry-run -c 2 -- python train.py
 \b
 Keys of job files and all options: docs/reference/jobs.md. Most other options of
@@ -90,6 +93,18 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print where and when it would run; submit nothing.")
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE",
+            help="report.json of `flyball optimize`: sets cores, memory and, with --calls, time.",
+        ),
+    ] = None,
+    calls: Annotated[
+        float | None,
+        typer.Option("--calls", metavar="N", help="With --profile: calls of the model in the job."),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", "-W", help="Wait until it ends; exit with its exit code.")
     ] = False,
@@ -100,6 +115,7 @@ def submit(
     """Submit a job; print its number."""
     # 1. Collect the options as they were written.
     options = written(stated) | ctx.meta.get(TAKEN, {})
+    options |= _profiled(profile, calls, options)
     # 2. Parse them.
     if bool(command) == (wrap is not None):
         what = "both a command and --wrap" if command else "no command"
@@ -125,6 +141,17 @@ def submit(
             note(f"submitted jobs continue; flyball cancel {ids[0][0]} ends {ids[0][0]}")
             raise
     raise typer.Exit(code)
+
+
+def _profiled(
+    profile: str | None, calls: float | None, options: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the options that --profile fills in."""
+    if profile is not None and is_profile(profile):
+        return profile_options(Path(profile), calls, options)
+    if calls is not None:
+        raise BadInput("--calls needs --profile report.json", "or state --estimate")
+    return {} if profile is None else {"profile": profile}  # Slurm's option, which is noted
 
 
 class Remarks:

@@ -1,0 +1,68 @@
+"""Computes linear layers that read the same input as one: gates of an LSTM, queries and keys.
+
+Rule: rows of stacked weights are independent, so [W1; W2] x split into two is W1 x and W2 x. One
+large product uses the machine better than several small ones, and reads the input once.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import Tensor, fx
+
+from flyball.models.graph.edit import (
+    Node,
+    add_constant,
+    arguments,
+    aten,
+    calls,
+    constant,
+    insert,
+    is_node,
+    replace,
+    shape,
+)
+
+RULE = "linear layers of the same input become one product"
+MOST_ROWS = 512
+"""Inputs with more rows fill the machine with one layer's product already."""
+
+
+def run(module: fx.GraphModule) -> int:
+    """Merge linear layers; return the number of products removed."""
+    groups: dict[tuple[Node, bool], list[Node]] = {}
+    for node in calls(module, aten.linear.default):
+        given = arguments(node)
+        weight, bias = constant(module, given["weight"]), constant(module, given["bias"])
+        if weight is None or (given["bias"] is not None and bias is None):
+            continue
+        rows = torch.Size(shape(given["input"])[:-1]).numel()
+        if rows <= MOST_ROWS and is_node(given["input"]):
+            groups.setdefault((given["input"], bias is not None), []).append(node)
+    return sum(_merge(module, nodes) for nodes in groups.values() if len(nodes) > 1)
+
+
+def _merge(module: fx.GraphModule, nodes: list[Node]) -> int:
+    given = [arguments(node) for node in nodes]
+    weights = [constant(module, one["weight"]) for one in given]
+    biases = [constant(module, one["bias"]) for one in given]
+    stacked = [weight for weight in weights if weight is not None]
+    if len({weight.dtype for weight in stacked}) > 1:
+        return 0
+    first = nodes[0]
+    weight = add_constant(module, "merged", torch.cat(stacked), first)
+    bias = None
+    if biases[0] is not None:
+        bias = add_constant(module, "merged_bias", torch.cat(_tensors(biases)), first)
+    product = insert(first, aten.linear.default, given[0]["input"], weight, bias)
+    sizes = [len(one) for one in stacked]
+    parts = insert(first, aten.split_with_sizes.default, product, sizes, -1)
+    results = [insert(first, operator.getitem, parts, at) for at in range(len(nodes))]
+    for node, result in zip(nodes, results, strict=True):
+        replace(node, result)
+    return len(nodes) - 1
+
+
+def _tensors(values: list[Tensor | None]) -> list[Tensor]:
+    return [value for value in values if value is not None]

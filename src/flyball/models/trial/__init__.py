@@ -1,0 +1,1 @@
+"""Measures one model of the zoo, or one layer, in a process of its own for `bench models`."""

@@ -1,0 +1,1 @@
+"""Models for tests and benchmarks, written in plain torch with random weights."""
