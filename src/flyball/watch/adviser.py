@@ -11,25 +11,27 @@ by how earlier forecasts turned out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from flyball.control.ask.durations import Durations
 from flyball.control.ask.recent_arrivals import Recent
-from flyball.control.ask.start_bands import Edges, StartBands
+from flyball.control.ask.start_bands import StartBands
 from flyball.control.ask.start_forecast import StartForecaster, StartTime
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.jobs.live_state import PREDICTION, LiveState
 from flyball.core.errors import BadInput
 from flyball.core.jobs import Job, JobSpec, JobState
-from flyball.core.units import US_PER_S, to_us
+from flyball.core.units import to_us
 from flyball.engines.slurm.accounting import EndedJob
 from flyball.engines.slurm.poll import Reading
 from flyball.engines.slurm.queue_text import QueuedJob
 from flyball.learn.run_times import RunTimeLearner
 from flyball.twin.live import fits
 from flyball.watch.mirror import (
+    PARTS,
     PENDING,
     RUNNING,
     TIER,
@@ -38,7 +40,7 @@ from flyball.watch.mirror import (
     Numbers,
     ended_job,
     ended_of,
-    start_us,
+    started_s,
 )
 from flyball.watch.rules import Rules, rules_of
 from flyball.watch.site_model import Place, SiteModel, place_of
@@ -103,8 +105,11 @@ class Adviser:
         self._fits: dict[tuple[object, ...], bool] = {}
         self._fits_of: object = None
         self.forecaster: StartForecaster | None = None
-        self.live_state, self.decider = LiveState(), None
+        self.live_state = LiveState()
+        self.decider: Decider | None = None
         self._mirror: Mirror | None = None
+        self._model: SiteModel | None = None
+        self._rules: Rules | None = None
 
     # Learning ----------------------------------------------------------------------------
 
@@ -154,7 +159,7 @@ class Adviser:
                 if job is not None:
                     place = (queued.partitions, queued.gpus, queued.gpu_type)
                     self._remember(job, *place, self._arrival_priority(queued, reading, rules))
-        active = {job.id: job for job in mirror.active if job.id < 1_000_000}
+        active = {job.id: job for job in mirror.active if job.id < PARTS}
         for number in self._known.keys() - active.keys() - ends.keys():
             gone = replace(self._known[number], state=JobState.CANCELLED)
             ends[number] = replace(gone, end_us=to_us(reading.time_s), rows=())
@@ -204,7 +209,7 @@ class Adviser:
             why = mirror.blocked.get(queued.label, "")
             forecast = None
             if raw is not None and not why:
-                edges = self._expect(number, raw, reading.time_s)
+                edges = self.bands.expect(number, raw, reading.time_s)
                 forecast = StartTime(*edges, rolled.methods[number])
             slurm_s = None
             if queued.start_s is not None:
@@ -216,24 +221,26 @@ class Adviser:
         coverage, learnt = self.bands.coverage(), self._learner.run_times.learnt
         return Advice(reading, rules, starts, started, running, coverage, learnt, notes)
 
-    def number_of(self, label: str) -> int | None:
-        """Return our number of a pending job of the last reading."""
-        return self._mirror.of_label.get(label) if self._mirror else None
+    def job(self, label: str) -> Job | None:
+        """Return a pending job of the last reading as the look-ahead sees it; None = it does not."""
+        number = self._mirror.of_label.get(label) if self._mirror else None
+        return None if number is None else self.live_state.get(number)
 
-    def _expect(self, number: int, raw: Edges, now_s: float) -> Edges:
-        return self.bands.expect(number, raw, now_s)
+    def if_changed(self, job: Job, changes: Mapping[str, Any], now_us: int) -> StartTime | None:
+        """Return the start of a pending job if it asked for something else; None = never."""
+        assert self.forecaster is not None and self._model is not None and self._rules is not None
+        spec = JobSpec.with_values({**job.spec.__dict__, **changes})
+        if not self._fits_site(spec, self._model, self._rules):
+            return None
+        return self.forecaster.if_changed(job, changes, now_us)
 
     def _judge(self, reading: Reading) -> dict[str, float]:
         """Compare earlier forecasts with the starts that happened; return new starts."""
         started = {}
-        present = set()
         for queued in reading.jobs:
             number = self._numbers.of(queued.label, queued.submit_s)
-            present.add(number)
-            began_s = start_us(queued) / US_PER_S
-            past = ended_of(queued)
-            began_s = began_s or (past.start_s if past else 0.0)
-            if began_s and number not in self._started:
+            began_s = started_s(queued)
+            if began_s is not None and number not in self._started:
                 self._started.add(number)
                 started[queued.label] = began_s
                 self.bands.started(number, began_s)
@@ -275,7 +282,7 @@ class Adviser:
         """Put the mirrored jobs where the look-ahead reads them."""
         jobs = []
         for job in mirror.active:
-            prediction = self._predictions.get(job.id % 1_000_000)
+            prediction = self._predictions.get(job.id % PARTS)
             values = {**job.values, PREDICTION: prediction} if prediction else job.values
             jobs.append(replace(job, values=values))
         self.live_state = LiveState()
@@ -289,7 +296,7 @@ class Adviser:
         recent = Recent(model.demand, sorted(come_again, key=lambda job: (job.submit_us, job.id)))
         self.forecaster = StartForecaster(self.live_state, self.decider, self._durations, recent)
         self.forecaster.bands = self.bands
-        self._mirror = mirror
+        self._mirror, self._model, self._rules = mirror, model, rules
 
 
 def ordered(reading: Reading) -> list[QueuedJob]:

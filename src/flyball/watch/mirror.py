@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from flyball.control.jobs.holds import HELD
 from flyball.core.jobs import Job, JobSpec, JobState, Row
-from flyball.core.units import US_PER_S, to_us
+from flyball.core.units import to_us
 from flyball.engines.slurm.accounting import EndedJob
 from flyball.engines.slurm.poll import Reading
 from flyball.engines.slurm.queue_text import QueuedJob
@@ -36,8 +36,9 @@ TIER = 2.0**33
 """Larger than any priority of Slurm's: tiers of partitions come first."""
 HELD_REASONS = ("JobHeldUser", "JobHeldAdmin", "BeginTime")
 _AFTER = re.compile(r"(afterok|afterany|afternotok):(\d+)(?:_\*)?\(unfulfilled\)")
-_SPLITS = 1_000_000
-"""Number of a job's parts, for jobs that have to be modelled node by node."""
+TASKS, PARTS = 2**32, 2**44
+"""Numbers from which tasks of arrays, and parts of jobs that are modelled node by node, are
+counted: above every number of Slurm's own."""
 
 
 class Mirror(NamedTuple):
@@ -57,14 +58,25 @@ class Mirror(NamedTuple):
 
 
 class Numbers:
-    """Gives every job of Slurm's a number of ours, that never changes."""
+    """Gives every job of Slurm's a number of ours, that never changes.
+
+    It is Slurm's own where that is free: Slurm may use a number again, and tasks share one.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, float], int] = {}
+        self._taken: set[int] = set()
 
     def of(self, label: str, submit_s: float) -> int:
-        """Return the number of a job; Slurm may use a label again, so that its time counts too."""
-        return self._numbers.setdefault((label, submit_s), len(self._numbers) + 1)
+        """Return the number of a job that was submitted at an instant."""
+        key = (label, submit_s)
+        if key not in self._numbers:
+            number = int(label) if label.isdecimal() else TASKS
+            while number in self._taken:
+                number = TASKS + len(self._taken)
+            self._taken.add(number)
+            self._numbers[key] = number
+        return self._numbers[key]
 
 
 def spec_of(
@@ -72,6 +84,8 @@ def spec_of(
 ) -> JobSpec:
     """Return the request of a job of Slurm's."""
     limit_s = job.limit_s or 0.0
+    array, _, index = job.label.partition("_")
+    is_task = array.isdecimal() and index.isdecimal()
     return JobSpec(
         argv=(job.name or "job",),
         name=job.name[:200],
@@ -83,6 +97,8 @@ def spec_of(
         features=(place,) if place else (),
         limit_s=limit_s,
         estimate_s=limit_s,
+        array=int(array) if is_task else 0,
+        array_index=int(index) if is_task else -1,
     )
 
 
@@ -220,7 +236,7 @@ class Mirroring:
         parts = [shares] if together else [[share] for share in shares]
         mirrored = []
         for at, part in enumerate(parts):
-            part_id = number if together else _SPLITS * (at + 1) + number
+            part_id = number if together else PARTS * (at + 1) + number
             part_spec = _of_part(spec, part) if len(part) < job.nodes or not together else spec
             rows = self._rows(part)
             if rows is None:
@@ -310,6 +326,9 @@ def _why_blocked(job: QueuedJob, partitions: dict[str, Partition]) -> str:
     return ""
 
 
-def start_us(job: QueuedJob) -> int:
-    """Return when a job started, in microseconds; 0 = it has not."""
-    return round((job.start_s or 0.0) * US_PER_S) if job.state in RUNNING else 0
+def started_s(job: QueuedJob) -> float | None:
+    """Return when a job that squeue shows as running or ended started; None = it has not."""
+    if job.state in RUNNING or job.state == "CG":
+        return job.start_s
+    past = ended_of(job)
+    return past.start_s if past else None
