@@ -133,9 +133,7 @@ class Mirroring:
     def __init__(self, reading: Reading, model: SiteModel, rules: Rules, numbers: Numbers) -> None:
         self._reading, self._model, self._rules, self._numbers = reading, model, rules, numbers
         self._partitions = {partition.name: partition for partition in reading.partitions}
-        self._free = {
-            at: (1 << model.nodes[at].devices) - 1 for at in range(len(model.nodes))
-        }
+        self._free = {at: (1 << model.nodes[at].devices) - 1 for at in range(len(model.nodes))}
         self._unplaced = 0
 
     def mirror(self) -> Mirror:
@@ -172,9 +170,7 @@ class Mirroring:
         tiers = [self._partitions[name].tier for name in job.partitions if name in self._partitions]
         return max(tiers, default=1)
 
-    def _pending(
-        self, job: QueuedJob, rank: float, ids: dict[int, QueuedJob]
-    ) -> tuple[Job, str]:
+    def _pending(self, job: QueuedJob, rank: float, ids: dict[int, QueuedJob]) -> tuple[Job, str]:
         """Return a pending job, and why it has no forecast ("" = it has one)."""
         number = self._numbers.of(job.label, job.submit_s)
         after, other = self._dependencies(job, ids)

@@ -59,7 +59,8 @@ LIMIT = Meaning(
     "sacctmgr show qos, sacctmgr show assoc list the limits",
 )
 UNAVAILABLE = Meaning(
-    "its nodes are down, drained or reserved for jobs of partitions that come first", "sinfo -R says why"
+    "its nodes are down, drained or reserved for jobs of partitions that come first",
+    "sinfo -R says why",
 )
 
 

@@ -69,7 +69,7 @@ def read_ended(output: bytes) -> list[EndedJob]:
 def _rows(text: str) -> list[list[str]]:
     """Split into rows; a line without separators goes on with the name of the row before it."""
     rows: list[list[str]] = []
-    for line in text.split("\n"):
+    for line in text.removesuffix("\n").split("\n"):
         texts = line.split(SEPARATOR)
         if len(texts) >= len(FIELDS):
             last = len(FIELDS) - 1

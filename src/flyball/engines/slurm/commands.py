@@ -35,21 +35,28 @@ NO_ANSWER = (
 class Runner(Protocol):
     """Runs one reading command and returns what it printed."""
 
-    def run(self, name: str, arguments: Sequence[str], limit_s: float = TIME_LIMIT_S) -> bytes: ...
+    def run(self, name: str, arguments: Sequence[str], limit_s: float | None = None) -> bytes: ...
 
 
 class Commands:
     """Runs Slurm's commands on this machine."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, limit_s: float = TIME_LIMIT_S
+    ) -> None:
         """
         Args:
             environment: where PATH and SLURM_CONF are taken from; None = that of this process.
+            limit_s: how long a command may take.
         """
+        self._limit_s = limit_s
         self._environment = clean_environment(os.environ if environment is None else environment)
 
-    def run(self, name: str, arguments: Sequence[str], limit_s: float = TIME_LIMIT_S) -> bytes:
+    def run(self, name: str, arguments: Sequence[str], limit_s: float | None = None) -> bytes:
         """Return the standard output of a command.
+
+        Args:
+            limit_s: how long it may take; None = as usual.
 
         Raises:
             DataAbsent: the command is not installed.
@@ -64,6 +71,7 @@ class Commands:
                 "run this where Slurm's commands are installed (a login node; Debian: "
                 "apt install slurm-client), or add their folder to PATH",
             )
+        limit_s = limit_s or self._limit_s
         try:
             done = subprocess.run(
                 [path, *arguments],

@@ -75,9 +75,7 @@ class Site:
             self._site_read_s = now_s
         self._read_shares(jobs)
         shares = {job_id: shares for job_id, (_start, shares) in self._shares.items() if shares}
-        return Reading(
-            now_s, took_s, jobs, self._nodes, self._partitions, self._settings, shares
-        )
+        return Reading(now_s, took_s, jobs, self._nodes, self._partitions, self._settings, shares)
 
     def _read_site(self) -> None:
         run = self._commands.run
@@ -156,6 +154,10 @@ class Poller:
     def stop(self) -> None:
         """Stop polling; a command that is blocked is left to its time limit."""
         self._stop.set()
+
+    def join(self) -> None:
+        """Wait until the last poll has ended."""
+        self._thread.join()
 
     def _loop(self) -> None:
         while not self._stop.is_set():
