@@ -24,11 +24,14 @@ from flyball.watch.adviser import Adviser, Start
 from flyball.watch.report import metric_rows
 
 JOBS = 20
-VOLATILE = re.compile(
-    r"\b(CPULoad|FreeMem|LastBusyTime|RunTime|LastSchedEval|BOOT_TIME|EndTime|StartTime|"
-    r"SchedNodeList|Scheduler|Reason|Configuration data as of)\b=?\s*\S*"
+VOLATILE = re.compile(r"\b(CPULoad|FreeMem|LastBusyTime)=\S*")
+"""What of a node changes by itself while time passes."""
+STATED = re.compile(
+    r"\b(?:JobId|JobName|Priority|Nice|Account|QOS|JobState|Dependency|Requeue|Restarts|TimeLimit|"
+    r"SubmitTime|Partition|ReqNodeList|ExcNodeList|NumCPUs|TRES|Features|OverSubscribe|Command|"
+    r"Comment|ArrayTaskId)=\S*"
 )
-"""What changes by itself while time passes."""
+"""What somebody states of a job; the rest is Slurm's plan for it, made anew every second."""
 
 
 def site_of(slurm: SlurmCluster, limit_s: float = 400.0) -> Site:
@@ -50,12 +53,15 @@ def flyball(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
     return code, output.out, output.err
 
 
-def description(slurm: SlurmCluster) -> list[str]:
-    """Everything that Slurm says of itself, without what passes with time."""
-    parts = (("-o", "-d", "show", "job"), ("-o", "show", "node"), ("-o", "show", "partition"))
-    text = "\n".join(slurm.run("scontrol", *part) for part in (*parts, ("show", "config")))
-    lines = [line for line in text.splitlines() if not line.startswith("Configuration data")]
-    return [VOLATILE.sub("", line) for line in lines]
+def description(slurm: SlurmCluster) -> list[Any]:
+    """Everything that somebody could change: jobs, nodes, partitions, settings."""
+    jobs = slurm.run("scontrol", "-o", "-d", "show", "job").splitlines()
+    site = [slurm.run("scontrol", "-o", "show", what) for what in ("node", "partition", "res")]
+    lines = "\n".join([*site, slurm.run("scontrol", "show", "config")]).splitlines()
+    return [
+        *(STATED.findall(line) for line in jobs),
+        *(VOLATILE.sub("", line) for line in lines if "Configuration data as of" not in line),
+    ]
 
 
 def test_forecasts_cover_the_starts_of_real_jobs(slurm: SlurmCluster) -> None:
@@ -123,14 +129,20 @@ def test_once_and_json(slurm: SlurmCluster, capsys: pytest.CaptureFixture[str]) 
 def test_why_and_what_if(slurm: SlurmCluster, capsys: pytest.CaptureFixture[str]) -> None:
     blocker = slurm.submit("--nodes=4", "--ntasks=4", "--gpus-per-node=1", "--time=30", seconds=600)
     in_state(slurm, blocker, "R")
-    job = str(slurm.submit("--gpus=2", "--time=5", seconds=600))
+    job = str(slurm.submit("--gres=gpu:2", "--time=5", seconds=600))
     code, out, err = flyball(capsys, "--why", job, "--if", "gpus=1", "--json")
     assert code == 0, err
     answer = json.loads(out)
     assert answer["id"] == job and answer["slurm_reason"] in ("Resources", "Priority", "")
     assert answer["token"] and answer["p50_s"] > 60.0
+    assert "Needs 2 of the 8 GPUs" in answer["sentence"]
+    assert any(
+        re.search(r"ask for 1 GPU instead of 2: .* on n[1-4]\.", remedy)
+        for remedy in answer["remedies"]
+    )
+    assert not any("span=" in remedy for remedy in answer["remedies"])
     asked, *_others = answer["counterfactuals"]
-    assert asked["change"] == "if it asked for 1 GPUs" and asked["p50_s"] == 0.0
+    assert asked["change"] == "if it asked for 1 GPU" and asked["p50_s"] == 0.0
     code, out, err = flyball(capsys, "--why", job, "--if", "gpus=99")
     assert code == 0 and "if it asked for 99 GPUs: never" in out
     held = str(slurm.submit("--hold", seconds=600))

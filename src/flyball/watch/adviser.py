@@ -11,6 +11,7 @@ by how earlier forecasts turned out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -225,6 +226,16 @@ class Adviser:
         """Return a pending job of the last reading as the look-ahead sees it; None = it does not."""
         number = self._mirror.of_label.get(label) if self._mirror else None
         return None if number is None else self.live_state.get(number)
+
+    def with_node_names(self, sentence: str) -> str:
+        """Return a sentence of the twin's with the site's names of nodes."""
+        assert self._model is not None
+        names, at = {}, 0
+        for group in self._model.cluster.groups:
+            for number in range(group.count):
+                names[f"{group.name}{number}"] = self._model.nodes[at].name
+                at += 1
+        return re.sub(r"[\w.-]*\w", lambda word: names.get(word[0], word[0]), sentence)
 
     def if_changed(self, job: Job, changes: Mapping[str, Any], now_us: int) -> StartTime | None:
         """Return the start of a pending job if it asked for something else; None = never."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from flyball.core.knobs import Backfill, Knobs, Span
+from flyball.core.knobs import Backfill, Knobs
 
 MAX_DEPTH = 100_000
 DEFAULT_TESTED = {"bf_max_job_test": 500}
@@ -46,13 +46,14 @@ def rules_of(settings: Mapping[str, str]) -> Rules:
     if "backfill" in scheduler:
         tested = _whole(parameters.get("bf_max_job_test"), DEFAULT_TESTED["bf_max_job_test"])
         depth = max(1, min(MAX_DEPTH, tested))
-        knobs = Knobs(backfill=Backfill.EASY, depth=depth, span=Span.ANY)
+        knobs = Knobs(backfill=Backfill.EASY, depth=depth)
         sentences.append(f"{scheduler}: backfill=easy by time limits, depth={depth}")
     else:
-        knobs = Knobs(backfill=Backfill.STRICT, span=Span.ANY)
+        knobs = Knobs(backfill=Backfill.STRICT)
         sentences.append(f"{scheduler}: backfill=strict")
     order = "by Slurm's present priority" if ages else "first come, first served in a tier"
     sentences.append(f"{settings.get('prioritytype', 'no PriorityType')}: {order}")
+    sentences.append("a request that fits one node waits for one; a larger one for whole nodes")
     sentences.append("PriorityTier of partitions: before any priority")
     if settings.get("preempttype", "preempt/none") not in ("preempt/none", "(null)"):
         sentences.append(f"{settings['preempttype']}: not modelled")

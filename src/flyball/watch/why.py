@@ -5,6 +5,7 @@ What-ifs are roll-outs of the twin with a changed request: of the site's queue n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from flyball.watch.adviser import Advice, Adviser, Start
 from flyball.watch.mirror import PENDING
 
 CHANGES = ("gpus", "cpus", "time")
+_KNOB = re.compile(r"\b[a-z_]+=[a-z0-9]|priority")
+"""Part of a remedy that only a server of ours could follow."""
 SHORTER = 0.5
 """A shorter time limit is suggested if the predicted p95 run time is below this part of it."""
 
@@ -109,13 +112,21 @@ def explain_slurm_job(
     forecast = start.forecast
     if forecast is not None:
         reasons |= {"p50_s": forecast.p50_s, "p90_s": forecast.p90_s}
-    reasons["remedies"] = [*remedies, *reasons["remedies"]]
+    reasons["sentence"] = adviser.with_node_names(reasons["sentence"])
+    ours = [adviser.with_node_names(_for_slurm(text)) for text in reasons["remedies"]]
+    reasons["remedies"] = [*remedies, *filter(None, ours)]
     reasons["counterfactuals"] = [
         *_asked_for(adviser, job, changes, now_us),
         *reasons["counterfactuals"],
         *_shorter_limit(adviser, job, now_us),
     ]
     return {**reasons, **answer}
+
+
+def _for_slurm(remedy: str) -> str:
+    """Return a remedy without the parts that name a knob of ours, which the site does not have."""
+    parts = [part for part in remedy.rstrip(".").split("; or ") if not _KNOB.search(part)]
+    return "; or ".join(parts) + "." if parts else ""
 
 
 def changes_of(settings: Sequence[str]) -> dict[str, Any]:
@@ -161,8 +172,12 @@ def _asked_for(
 ) -> list[dict[str, Any]]:
     if not changes:
         return []
-    words = {"gpus": "GPUs", "cpus": "cores"}
-    texts = [f"{value} {words[name]}" for name, value in changes.items() if name in words]
+    words = {"gpus": "GPU", "cpus": "core"}
+    texts = [
+        f"{value} {words[name]}{'s' * (value != 1)}"
+        for name, value in changes.items()
+        if name in words
+    ]
     if "limit_s" in changes:
         texts.append(f"a time limit of {duration_text(changes['limit_s'])}")
     text = f"if it asked for {' and '.join(texts)}"

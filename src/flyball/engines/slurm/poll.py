@@ -177,5 +177,6 @@ class Poller:
 
 def pause_s(every_s: float, took_s: float, failures: int) -> float:
     """Return the rest after a poll: longer if it took long, doubled with each failure in a row."""
-    rest_s = max(every_s, took_s * BUSY_PART)
-    return min(max(MAX_PAUSE_S, every_s), rest_s * 2.0 ** min(failures, 16))
+    if failures:
+        return min(max(MAX_PAUSE_S, every_s), every_s * 2.0 ** min(failures, 16))
+    return min(max(MAX_PAUSE_S, every_s), max(every_s, took_s * BUSY_PART))
