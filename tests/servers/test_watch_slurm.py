@@ -1,4 +1,4 @@
-"""`flyball watch slurm` beside real daemons: it forecasts, explains, survives, and changes nothing."""
+"""`flyball watch slurm` beside real daemons: it forecasts, explains, and changes nothing."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def survive(slurm: SlurmCluster) -> None:
     poller = Poller(site_of(slurm, 60.0), every_s=0.2)
     poller.start()
     try:
-        seen, reading, error = poller.latest(0, wait_s=400.0)
+        _polls, reading, error = poller.latest(0, wait_s=400.0)
         assert reading is not None and error == ""
         slurm.stop_controller()
         try:

@@ -223,7 +223,7 @@ class Adviser:
         return Advice(reading, rules, starts, started, running, coverage, learnt, notes)
 
     def job(self, label: str) -> Job | None:
-        """Return a pending job of the last reading as the look-ahead sees it; None = it does not."""
+        """Return a pending job of the last reading, if the look-ahead has it."""
         number = self._mirror.of_label.get(label) if self._mirror else None
         return None if number is None else self.live_state.get(number)
 

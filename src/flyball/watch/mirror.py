@@ -22,7 +22,7 @@ from flyball.watch.site_model import SiteModel, place_of
 
 PENDING = ("PD", "RQ", "RF", "RH", "RS", "RD", "SE")
 RUNNING = ("R", "S", "CF", "ST", "SI", "SO")
-"""Configuring and suspended jobs hold what they have; completing ones (CG) have as good as ended."""
+"""Configuring and suspended jobs hold what they have; completing ones (CG) count as ended."""
 FINAL_OF = {
     "CD": JobState.COMPLETED, "COMPLETED": JobState.COMPLETED,
     "F": JobState.FAILED, "FAILED": JobState.FAILED,

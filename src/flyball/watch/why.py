@@ -1,4 +1,4 @@
-"""Explains why a job of a Slurm site waits: Slurm's reason, the twin's, numbers, and what would help.
+"""Explains why a job of a Slurm site waits: Slurm's reason, the twin's, and what would help.
 
 What-ifs are roll-outs of the twin with a changed request: of the site's queue nothing is changed.
 """
@@ -37,15 +37,18 @@ MEANINGS = {
     "Resources": Meaning("it is next in line, and its resources are not free yet", ""),
     "Priority": Meaning("jobs with a higher priority are ahead of it", ""),
     "Dependency": Meaning("it waits for other jobs", "scontrol show job lists its Dependency"),
-    "DependencyNeverSatisfied": Meaning("a job it depends on did not end as required", "scancel it"),
+    "DependencyNeverSatisfied": Meaning("a job it needs did not end as required", "scancel it"),
     "JobHeldUser": Meaning("its owner holds it", "scontrol release JOBID"),
     "JobHeldAdmin": Meaning("an administrator holds it", "ask the site's administrators"),
-    "BeginTime": Meaning("it was submitted to begin later", "scontrol update JobId=JOBID StartTime=now"),
-    "JobArrayTaskLimit": Meaning(
-        "its array runs as many tasks at a time as its owner allows", "scontrol update ArrayTaskThrottle"
+    "BeginTime": Meaning(
+        "it was submitted to begin later", "scontrol update JobId=JOBID StartTime=now"
     ),
-    "PartitionTimeLimit": Meaning("its time limit exceeds its partition's", "ask for less with --time"),
-    "PartitionNodeLimit": Meaning("its nodes exceed its partition's limit", "ask for fewer with -N"),
+    "JobArrayTaskLimit": Meaning(
+        "its array runs as many tasks at a time as its owner allows",
+        "scontrol update JobId=JOBID ArrayTaskThrottle=N",
+    ),
+    "PartitionTimeLimit": Meaning("its time limit exceeds its partition's", "use less --time"),
+    "PartitionNodeLimit": Meaning("its nodes exceed its partition's limit", "use fewer -N"),
     "PartitionDown": Meaning("its partition is down", "submit to another with -p"),
     "PartitionInactive": Meaning("its partition is inactive", "submit to another with -p"),
     "ReqNodeNotAvail": Meaning(
@@ -57,8 +60,8 @@ MEANINGS = {
 }  # fmt: skip
 LIMIT_PREFIXES = ("QOS", "Assoc", "MaxCpu", "MaxMem")
 LIMIT = Meaning(
-    "a limit of its account, user or QOS is reached; the twin does not model it, so that the forecast "
-    "is too early",
+    "a limit of its account, user or QOS is reached; the twin does not model it, so that the "
+    "forecast is too early",
     "sacctmgr show qos, sacctmgr show assoc list the limits",
 )
 UNAVAILABLE = Meaning(

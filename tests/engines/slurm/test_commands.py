@@ -71,7 +71,7 @@ def test_a_controller_that_is_down_is_something_to_wait_for(tmp_path: Path) -> N
 
 def test_a_column_that_a_version_lacks_is_named(tmp_path: Path) -> None:
     program(tmp_path, "squeue", "echo 'Invalid job format specification: NumTasks' >&2; exit 1")
-    with pytest.raises(FlyballError, match="does not have a column we read: .*NumTasks"):
+    with pytest.raises(FlyballError, match=r"does not have a column we read: .*NumTasks"):
         commands(tmp_path).run("squeue", [])
 
 

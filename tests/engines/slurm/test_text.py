@@ -162,7 +162,8 @@ def test_nodes_are_read() -> None:
     ("state", "available"),
     [
         ("IDLE", True), ("MIXED", True), ("IDLE+CLOUD+POWERED_DOWN", True), ("DOWN*", False),
-        ("IDLE+DRAIN", False), ("MIXED+DRAIN", False), ("IDLE*", False), ("DOWN+NOT_RESPONDING", False),
+        ("IDLE+DRAIN", False), ("MIXED+DRAIN", False), ("IDLE*", False),
+        ("DOWN+NOT_RESPONDING", False),
     ],
 )  # fmt: skip
 def test_nodes_on_which_no_job_may_start(state: str, available: bool) -> None:

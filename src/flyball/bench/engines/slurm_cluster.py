@@ -19,7 +19,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -34,6 +34,8 @@ GPU_FILES = ("/dev/zero", "/dev/full")
 READY_S, END_S = 120.0, 30.0
 """How long daemons may take to come up and to end, on a busy machine."""
 SYSTEM_PATH = "/usr/sbin:/sbin"
+MAX_FOLDER_LETTERS = 60
+"""Longest folder in which munged's socket has a path that the system accepts."""
 STARTS = 3
 """How often a start is tried: another program may take a port that was free a moment ago."""
 
@@ -124,7 +126,7 @@ class SlurmCluster:
         self._end("slurmctld", with_signal)
 
     @contextlib.contextmanager
-    def frozen_controller(self) -> object:
+    def frozen_controller(self) -> Iterator[None]:
         """Stop slurmctld's process meanwhile, so that commands hang."""
         process = self._daemons["slurmctld"]
         os.kill(process.pid, signal.SIGSTOP)
@@ -138,7 +140,7 @@ class SlurmCluster:
         if "slurmctld" in self._daemons:
             with contextlib.suppress(FlyballError):
                 self.cancel_all()
-        for name in [name for name in reversed(self._daemons)]:
+        for name in reversed(list(self._daemons)):
             self._end(name)
         deadline_s = time.monotonic() + END_S
         while (left := self._left()) and time.monotonic() < deadline_s:
@@ -314,7 +316,7 @@ class SlurmCluster:
 def _short_folder() -> str:
     """Return where temporary folders go: sockets' paths must be short."""
     default = tempfile.gettempdir()
-    return default if len(default) < 60 else "/tmp"
+    return default if len(default) < MAX_FOLDER_LETTERS else f"{os.sep}tmp"
 
 
 def _free_ports(count: int) -> list[int]:

@@ -2,8 +2,8 @@
 
 Jobs of several kinds are submitted to a private cluster so that some always wait. A job's first
 reading with a forecast and with Slurm's own estimate counts; the loss of both is that of its start.
-Slurm plans every second here, with a resolution of one second and for the whole queue: its strongest
-setting. Its estimates rest on time limits, which users set well above what their jobs need.
+Slurm plans every second here, with a resolution of one second and for the whole queue: its
+strongest setting. Its estimates rest on time limits, which users set well above what jobs need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`flyball bench engines`: what watching a real Slurm queue costs, and how good its forecasts are."""
+"""`flyball bench engines`: the cost of watching a real Slurm queue, and its forecasts."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Examples:
   flyball watch slurm --metrics 9273
   flyball watch slurm --write-cluster site.yaml
 \b
-It runs squeue, scontrol show and sacct as you, and changes nothing. docs/guide/slurm.md explains it.
+It runs squeue, scontrol show and sacct as you, and changes nothing: see docs/guide/slurm.md.
 """
 NEXT_POLL_S = 1.0
 """Time after which a frame is drawn again even if no poll has ended, so that its age is true."""
