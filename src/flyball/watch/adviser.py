@@ -48,6 +48,10 @@ from flyball.watch.site_model import Place, SiteModel, place_of
 
 MAX_RECENT = 2000
 """Number of latest jobs from which future arrivals are drawn."""
+UNLEARNT = ("the stated", "no estimate")
+"""How the source of a run time begins if it is not the history of like jobs."""
+MAX_STATED_PART = 0.5
+"""Largest part of the active jobs without history at which forecasts teach the bands."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,9 @@ class Adviser:
         now_us = to_us(reading.time_s)
         assert self.forecaster is not None
         rolled = self.forecaster.roll_out((), now_us)
+        # Errors of stated limits say nothing about forecasts from history, so they teach no band.
+        stated = sum(method.startswith(UNLEARNT) for method in rolled.methods.values())
+        teaches = stated <= MAX_STATED_PART * len(rolled.methods)
         starts = []
         for queued in reversed(ordered(reading)):
             number = mirror.of_label[queued.label]
@@ -210,7 +217,9 @@ class Adviser:
             why = mirror.blocked.get(queued.label, "")
             forecast = None
             if raw is not None and not why:
-                edges = self.bands.expect(number, raw, reading.time_s)
+                edges = self.bands.correct(raw)
+                if teaches:
+                    edges = self.bands.expect(number, raw, reading.time_s)
                 forecast = StartTime(*edges, rolled.methods[number])
             slurm_s = None
             if queued.start_s is not None:
