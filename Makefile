@@ -4,6 +4,7 @@
 #   make test     every check, the same here and in CI; `make quick` is its first tier
 #   make demo     a generated week on five mixed nodes under eight policies
 #   make install  set-up alone; does nothing when it is up to date
+#   make servers  Slurm's daemons for the tests that use them, where root and apt are there
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -14,7 +15,7 @@ QUICK := tests/core tests/physics tests/schedule tests/tune tests/learn tests/sd
 	tests/control/ask tests/control/decide tests/control/jobs tests/control/journal tests/control/notify
 COVERED := tests/twin tests/contract
 
-.PHONY: install up demo test quick full lint types imports cover soak release-check lock clean
+.PHONY: install servers up demo test quick full lint types imports cover soak release-check lock clean
 
 install: $(STAMP)
 
@@ -30,6 +31,10 @@ $(STAMP): pyproject.toml requirements/lock.txt
 $(TOOLS): $(STAMP) requirements/lock-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lock-dev.txt
 	@touch $@
+
+# At most five minutes; says in one line what it did, and never fails.
+servers:
+	@.ci/servers
 
 up: $(STAMP)
 	$(BIN)/flyball up

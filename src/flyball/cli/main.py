@@ -74,6 +74,9 @@ PARTS = {
         "server.top:top",
         "Show nodes, cores and GPUs by job, the queue and rates, until interrupted.",
     ),
+    "watch": Part(
+        "watch.group:app", "Advise on a queue that another scheduler runs, without changing it."
+    ),
     "replay": Part(
         "replay.replay:replay", "Replay a trace on a cluster's twin and compare policies."
     ),

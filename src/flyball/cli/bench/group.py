@@ -39,6 +39,10 @@ PARTS = {
         "bench.starts:starts",
         "Run the live demo and compare start-time forecasts with what happened.",
     ),
+    "engines": Part(
+        "bench.engines:engines",
+        "Measure what watching a real Slurm queue costs, and its forecasts beside Slurm's own.",
+    ),
     "twin": Part(
         "bench.twin:twin",
         "Measure the twin's events per CPU-second on saturated clusters, steps, clones and forks.",

@@ -1,0 +1,1 @@
+"""Commands that advise on a queue which somebody else runs."""

@@ -1,0 +1,1 @@
+"""Advises on somebody else's queue: mirrors it, forecasts its starts, explains; changes nothing."""
