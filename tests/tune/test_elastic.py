@@ -93,8 +93,11 @@ def test_a_job_that_waited_long_gets_its_turn() -> None:
     workload.duration_us[:] *= 50
     workload.submit_us[12] = 600_000_000
     cluster = Cluster("a", (NodeGroup("a100", 1, "A100-40GB", 8),))
+    costly = Effects(restart_s=(3600.0, 3600.0, 3600.0))
     patient, impatient = (
-        tuned(workload, 3 * 3600.0, cluster, tuner=Elastic(patience_s=hours * 3600.0)).state.runs
+        tuned(
+            workload, 3 * 3600.0, cluster, tuner=Elastic(patience_s=hours * 3600.0), effects=costly
+        ).state.runs
         for hours in (4, 1)
     )
     assert patient.status[12] == Status.PENDING and patient.first_start_us[12] == -1

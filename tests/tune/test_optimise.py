@@ -240,7 +240,9 @@ def test_weights_pull_settings_their_way() -> None:
     assert completion.power(Power()).spare > Power().spare > energy.power(Power()).spare
     assert work.share(Share()).limit > Share().limit > completion.share(Share()).limit
     assert completion.balance(Balance()).per_hour > Balance().per_hour
-    assert completion.elastic(Elastic()).patience_s < Elastic().patience_s
+    assert completion.elastic(Elastic()).completion == 1.0
+    assert work.elastic(Elastic()).completion == 0.0
+    assert completion.elastic(Elastic()).stretch > 0.0, "waits are bounded by the share of a job"
     assert Weights().power(Power(spare=-1)).spare == -1
     assert replace(Weights(), energy=0.0).parts == (0.5, 0.0, 0.5)
 

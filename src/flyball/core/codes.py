@@ -72,6 +72,7 @@ class Reason(IntEnum):
     OVERDUE = 23  # started before all others: it waited too long
     YIELDED = 24  # preempted for a job that waited too long
     MOVED_UP = 25  # goes on in a faster pool: that saves more than its restart costs
+    OUTBID = 26  # preempted: its devices are worth more to others
 
 
 class JobClass(IntEnum):

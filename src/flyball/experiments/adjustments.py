@@ -37,6 +37,7 @@ ACTIONS = {
     Reason.LET_IN: "start",
     Reason.OVERDUE: "start",
     Reason.YIELDED: "preempt",
+    Reason.OUTBID: "preempt",
 }
 ASLEEP, AWAKE = "asleep", "awake"
 

@@ -39,6 +39,11 @@ SETTLED_US = to_us(60.0)
 TURNS = 0.5
 """Relative speed of each of two jobs that take turns on a device: sharing must beat it."""
 THIRD = 1.0 / 3.0
+COMPLETION_ETA = 0.1
+COMPLETION_PATIENCE_S = 12 * 3600.0
+COMPLETION_STRETCH = 12.0
+"""Settings of `Elastic` if completion time alone counts: jobs grow as long as a device adds
+anything much, and wait by their work left, not by when they came, within bounds."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,18 @@ class Weights:
         return self.work / total, self.energy / total, self.completion / total
 
     def elastic(self, base: Elastic) -> Elastic:
-        """Set for energy: stop growing earlier, price watts; for completion: less patience."""
+        """Set for energy: stop growing earlier, price watts; for completion: weigh by work left."""
         _, energy, completion = self.parts
+        kappa = _towards(base.completion, 0.0, 1.0, completion)
+        eta = _towards(base.eta, 0.35, 0.8, energy)
+        patience_s, stretch = base.patience_s, base.stretch
         return replace(
             base,
-            eta=_towards(base.eta, 0.35, 0.8, energy),
+            eta=eta + (COMPLETION_ETA - eta) * (kappa - base.completion),
             energy=_towards(base.energy, 0.0, 0.9, energy),
-            patience_s=base.patience_s * 2.0 ** (1.0 - 3.0 * completion),
+            completion=kappa,
+            patience_s=_towards(patience_s, patience_s, COMPLETION_PATIENCE_S, completion),
+            stretch=_towards(stretch, stretch, COMPLETION_STRETCH, completion),
         )
 
     def share(self, base: Share) -> Share:

@@ -53,8 +53,12 @@ PARTS = {
         data=(("servegen_2025", "total_rate_10min.csv.gz"),),
     ),
     "pathways": TunePart("each class of jobs on its own pathway", "experiments.tuning.pathways"),
+    "hesrpt": TunePart(
+        "the market against the optimum, where that is known", "experiments.tuning.hesrpt"
+    ),
     "speed": TunePart(
-        "the twin with every effect on, and the time of a round at 1,000 nodes", "bench.tune.speed"
+        "the twin with every effect on, and the time of a round at 64 GPUs and 1,000 nodes",
+        "bench.tune.speed",
     ),
     "live": TunePart(
         "a real elastic job on this machine", "bench.tune.live", modules=("torch", "safetensors")

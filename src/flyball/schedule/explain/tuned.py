@@ -32,6 +32,7 @@ UNITS = {
     Reason.LET_IN: DONE,
     Reason.OVERDUE: WORK,
     Reason.YIELDED: WORK,
+    Reason.OUTBID: WORK,
 }
 """Unit of the predicted gain, by the tuners' reasons."""
 
@@ -73,6 +74,8 @@ def tuned_text(action: Any, job: str, unit: str = DEVICE) -> str:
         f" of {worth}",
         Reason.YIELDED: f"{job} is set aside for a job that waited too long, which does the work of"
         f" {worth} there",
+        Reason.OUTBID: f"{job} is set aside: its {unit}s are worth more to jobs that end sooner"
+        " or do more with them",
         Reason.MOVED: f"{job} goes on elsewhere{aside}, so that a larger job fits: that gains"
         f" {gain:,.0f} {DONE}, net of the move",
     }[reason]

@@ -1,0 +1,252 @@
+"""Finds the prices at which the pools of a market clear, in compiled code.
+
+A bidder's demand in a pool at a price follows from the concave hull of its worth over devices,
+which begins at what it would have elsewhere or by not running. The steps of all hulls, steepest
+first, fill the pool; the price is the slope of the first step that does not fit: what one more
+device would add. All pools together by one factor, then each by itself, are cleared in turn until
+no price changes by much.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flyball.physics.compile import kernel
+from flyball.tune.market.options import speed_at
+from flyball.tune.market.sorting import threshold
+
+NONE, STAY = -1, -2
+"""Instead of an option: it does not run; it goes on as it is."""
+SWEEPS = 6
+SETTLED = 0.01
+"""Change of a price, as a part of the highest, below which it counts as settled."""
+
+
+@kernel
+def appraise(state: Any, bench: Any, terms: Any) -> None:
+    """Set the price of a watt, and what staying and stopping are worth to each bidder."""
+    totals = bench.totals[0]
+    best_sum, jobs = 0.0, 0
+    if terms.energy > 0.0:
+        for at in range(totals.bidders):
+            bidder = bench.bidders[at]
+            kind = bench.kinds[bidder.kind]
+            best = 0.0
+            for option_id in range(kind.begin, kind.end):
+                option = bench.options[option_id]
+                best = max(best, bidder.index * option.rate / option.watts)
+            if best > 0.0:
+                best_sum += best
+                jobs += 1
+    totals.watt_price = terms.energy * best_sum / jobs if jobs else 0.0
+    for at in range(totals.bidders):
+        bidder = bench.bidders[at]
+        bidder.stay, bidder.stop = 0.0, 0.0
+        if bidder.was_pool < 0:
+            continue
+        job, pool = state.jobs[bidder.job], state.pools[bidder.was_pool]
+        rate = speed_at(state, bench, job, bidder.was_pool, bidder.was_count)
+        watts = state.rates[job.profile * len(state.pools) + bidder.was_pool].watts
+        watts = bidder.was_count * (watts + pool.host_w / pool.capacity)
+        value = bidder.index * rate
+        bidder.stay = value - totals.watt_price * watts
+        if rate > 0.0:
+            lasts_us = min(bidder.left_us / rate, terms.horizon_us)
+            bidder.stop = -terms.margin * value * bidder.restart_us / max(lasts_us, 1.0)
+
+
+@kernel
+def list_worths(bench: Any, terms: Any) -> None:
+    """List what each option is worth to each bidder, less its restart spread over its time left."""
+    end = 0
+    for at in range(bench.totals[0].bidders):
+        bidder = bench.bidders[at]
+        kind = bench.kinds[bidder.kind]
+        bidder.worths = end - kind.begin
+        for option_id in range(kind.begin, kind.end):
+            option = bench.options[option_id]
+            value = bidder.index * option.rate
+            if bidder.was_pool >= 0:
+                lasts_us = min(bidder.left_us / option.rate, terms.horizon_us)
+                value *= 1.0 - terms.margin * bidder.restart_us / max(lasts_us, 1.0)
+            bench.worths[end] = value - bench.totals[0].watt_price * option.watts
+            if option.pool == bidder.was_pool and option.count == bidder.was_count:
+                bench.worths[end] = bidder.stay
+            end += 1
+
+
+@kernel
+def worth(bench: Any, bidder: Any, option_id: int) -> float:
+    """Return what an option is worth to a bidder."""
+    return float(bench.worths[bidder.worths + option_id])
+
+
+@kernel
+def clear_market(bench: Any) -> None:
+    """Set the price of a device in every pool."""
+    pools = len(bench.pools)
+    for pool_id in range(pools):
+        bench.pools[pool_id].price = bench.pools[pool_id].weight
+    for _ in range(SWEEPS):
+        # 1. All prices by one factor. Where a job is as well off in either of two pools, neither
+        # price can move by itself.
+        clear_all(bench)
+        # 2. Each by itself.
+        change, highest = 0.0, 0.0
+        for pool_id in range(pools):
+            pool = bench.pools[pool_id]
+            steps = 0
+            for at in range(bench.totals[0].bidders):
+                bidder = bench.bidders[at]
+                if not bidder.locked:
+                    steps = list_steps(bench, bidder, pool_id, steps)
+            price = threshold(bench.steps, steps, pool.supply)
+            change = max(change, abs(price - pool.price))
+            highest = max(highest, price)
+            pool.price = price
+        if change <= SETTLED * highest:
+            break
+
+
+@kernel
+def clear_all(bench: Any) -> None:
+    """Multiply all prices by one factor so that the pools together clear."""
+    supply, highest, steps = 0.0, 0.0, 0
+    for pool_id in range(len(bench.pools)):
+        supply += bench.pools[pool_id].price * bench.pools[pool_id].supply
+        highest = max(highest, bench.pools[pool_id].price)
+    if highest <= 0.0:
+        return
+    for kind_id in range(bench.totals[0].kinds):
+        merge_by_cost(bench, bench.kinds[kind_id])
+    for at in range(bench.totals[0].bidders):
+        bidder = bench.bidders[at]
+        if not bidder.locked:
+            steps = list_costs(bench, bidder, steps)
+    factor = threshold(bench.steps, steps, supply)
+    for pool_id in range(len(bench.pools)):
+        bench.pools[pool_id].price *= factor
+
+
+@kernel
+def merge_by_cost(bench: Any, kind: Any) -> None:
+    """Order the options of a kind by cost; those of a pool are in order already."""
+    for end in range(kind.begin, kind.end):
+        bench.by_cost[end] = end
+        cost = cost_of(bench, bench.options[end])
+        at = end
+        while at > kind.begin and cost_of(bench, bench.options[bench.by_cost[at - 1]]) > cost:
+            bench.by_cost[at] = bench.by_cost[at - 1]
+            at -= 1
+        bench.by_cost[at] = end
+
+
+@kernel
+def cost_of(bench: Any, option: Any) -> float:
+    """Return the price of an option."""
+    return float(bench.pools[option.pool].price * option.count)
+
+
+@kernel
+def list_costs(bench: Any, bidder: Any, steps: int) -> int:
+    """Append the steps of a bidder's spending in all pools; return the number of steps."""
+    kind = bench.kinds[bidder.kind]
+    bench.xs[0], bench.ys[0] = 0.0, bidder.stop
+    top, kept_cost = 0, 0.0
+    inserts = bidder.was_pool >= 0
+    if inserts:
+        kept_cost = bench.pools[bidder.was_pool].price * bidder.was_count
+    for at in range(kind.begin, kind.end):
+        option_id = bench.by_cost[at]
+        cost = cost_of(bench, bench.options[option_id])
+        if inserts and cost >= kept_cost:
+            top = add_point(bench, top, kept_cost, bidder.stay)
+            inserts = False
+        top = add_point(bench, top, cost, worth(bench, bidder, option_id))
+    if inserts:
+        top = add_point(bench, top, kept_cost, bidder.stay)
+    return write_steps(bench, top, steps)
+
+
+@kernel
+def list_steps(bench: Any, bidder: Any, pool_id: int, steps: int) -> int:
+    """Append the steps of a bidder's demand in a pool; return the number of steps."""
+    kind = bench.kinds[bidder.kind]
+    # 1. What it has without this pool.
+    outside = bidder.stop
+    begin, end = kind.end, kind.begin
+    for option_id in range(kind.begin, kind.end):
+        option = bench.options[option_id]
+        if option.pool == pool_id:
+            begin, end = min(begin, option_id), option_id + 1
+        else:
+            surplus = worth(bench, bidder, option_id)
+            outside = max(outside, surplus - bench.pools[option.pool].price * option.count)
+    if bidder.was_pool >= 0 and bidder.was_pool != pool_id:
+        kept = bidder.stay - bench.pools[bidder.was_pool].price * bidder.was_count
+        outside = max(outside, kept)
+    # 2. The hull over its sizes here, the one it has among them.
+    bench.xs[0], bench.ys[0] = 0.0, outside
+    top = 0
+    inserts = bidder.was_pool == pool_id
+    for option_id in range(begin, end):
+        option = bench.options[option_id]
+        if inserts and option.count >= bidder.was_count:
+            top = add_point(bench, top, bidder.was_count, bidder.stay)
+            inserts = False
+        top = add_point(bench, top, option.count, worth(bench, bidder, option_id))
+    if inserts:
+        top = add_point(bench, top, bidder.was_count, bidder.stay)
+    return write_steps(bench, top, steps)
+
+
+@kernel
+def write_steps(bench: Any, top: int, steps: int) -> int:
+    """Append the steps between the points of a hull; return the number of steps."""
+    for at in range(1, top + 1):
+        step = bench.steps[steps]
+        step.devices = bench.xs[at] - bench.xs[at - 1]
+        step.slope = (bench.ys[at] - bench.ys[at - 1]) / step.devices
+        steps += 1
+    return steps
+
+
+@kernel
+def add_point(bench: Any, top: int, count: float, value: float) -> int:
+    """Add a size to the hull and drop what falls below it; return the last point's index."""
+    xs, ys = bench.xs, bench.ys
+    if value <= ys[top]:
+        return top
+    if count <= xs[top]:  # as many devices, or free ones
+        top -= 1
+        if top < 0:
+            ys[0] = value
+            return 0
+    while top > 0:
+        slope = (value - ys[top]) / (count - xs[top])
+        if slope < (ys[top] - ys[top - 1]) / (xs[top] - xs[top - 1]):
+            break
+        top -= 1
+    xs[top + 1], ys[top + 1] = count, value
+    return top + 1
+
+
+@kernel
+def choose(bench: Any, bidder: Any) -> None:
+    """Set a bidder's best option at the prices, and its surplus."""
+    kind = bench.kinds[bidder.kind]
+    bidder.best, bidder.surplus = NONE, bidder.stop
+    if bidder.was_pool >= 0:
+        kept = bidder.stay - bench.pools[bidder.was_pool].price * bidder.was_count
+        if kept >= bidder.surplus or bidder.locked:
+            bidder.best, bidder.surplus = STAY, kept
+        if bidder.locked:
+            return
+    for option_id in range(kind.begin, kind.end):
+        option = bench.options[option_id]
+        if option.pool == bidder.was_pool and option.count == bidder.was_count:
+            continue
+        surplus = worth(bench, bidder, option_id)
+        surplus -= bench.pools[option.pool].price * option.count
+        if surplus > bidder.surplus:
+            bidder.best, bidder.surplus = option_id, surplus
