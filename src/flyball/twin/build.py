@@ -21,6 +21,7 @@ from flyball.core.workload import Workload
 from flyball.physics import catalogue
 from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
+from flyball.twin.costs import largest_set_up_s, set_up_us, slowdowns
 from flyball.twin.curves import MAX_DEVICES
 from flyball.twin.outages import draw_outages
 from flyball.twin.peers import blank_memos, owners
@@ -42,7 +43,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     _refuse_incompatible(cluster, workload, knobs, effects)
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
-    rates = rate_table(profiles, cluster, effects.network, effects.step_slice_s)
+    rates = rate_table(profiles, cluster, effects.network, effects.step_slice_s, effects.costs)
     pools = _pools(cluster)
     jobs = _jobs(workload, profiles, effects)
     speeds = speed_tables(workload, profiles, cluster, effects)
@@ -148,8 +149,9 @@ def unfit_jobs(
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
     pools, jobs = _pools(cluster), _jobs(workload, profiles, effects)
+    rates = rate_table(profiles, cluster, effects.network, costs=effects.costs)
     offer = ClusterOffer(
-        pools, rate_table(profiles, cluster, effects.network), cap_table(cluster), knobs,
+        pools, rates, cap_table(cluster), knobs,
         _clock(cluster, effects, _nodes(pools, 0), 0), catalogue.unit_of(cluster.groups),
     )  # fmt: skip
     return find_unfit(workload, jobs, offer)
@@ -175,7 +177,7 @@ def _refuse_incompatible(
 
 def _check_rounds_make_progress(cluster: Cluster, knobs: Knobs, effects: Effects) -> None:
     """Check that a round is longer than the cost of starting and stopping a job."""
-    cost_s = effects.checkpoint_s + max(effects.restart_s)
+    cost_s = effects.checkpoint_s + largest_set_up_s(effects)
     if knobs.sleep_s >= 0:
         cost_s += max(catalogue.get(group.device).wake_s for group in cluster.groups)
     if knobs.round_s <= cost_s:
@@ -244,12 +246,12 @@ def host_size(group: NodeGroup) -> tuple[int, int]:
 
 def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
     share = workload.devices * workload.milli / MILLI_PER_DEVICE
-    restart = np.array([to_us(seconds) for seconds in effects.restart_s])
+    restart_us, slowdown = set_up_us(workload, effects), slowdowns(workload, effects)
     columns = {
         "reference_us": workload.duration_us * profiles.to_reference[profiles.of_job] * share,
-        "restart_us": restart[np.searchsorted([1, 8], workload.devices)],
-        "work_us": workload.duration_us,
-        "estimate_us": _estimates(workload, effects),
+        "restart_us": restart_us,
+        "work_us": workload.duration_us * slowdown,
+        "estimate_us": _estimates(workload, effects, slowdown),
         "profile": profiles.of_job,
         "kind": profiles.kinds,
         "owner": owners(workload),
@@ -284,10 +286,12 @@ def _fill(table: Records, columns: dict[str, Any]) -> None:
             field[begin : begin + CHUNK] = values[begin : begin + CHUNK]
 
 
-def _estimates(workload: Workload, effects: Effects) -> npt.NDArray[np.float64]:
+def _estimates(
+    workload: Workload, effects: Effects, slowdown: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Return stated estimates, or else the duration with a log-normal error (see `Effects`)."""
     rng = np.random.default_rng([effects.seed, 1])
-    guessed = workload.duration_us
+    guessed = workload.duration_us * slowdown
     if effects.estimate_sigma:
         guessed = guessed * np.exp(effects.estimate_sigma * rng.standard_normal(len(workload)))
     stated = workload.estimate_us
@@ -373,6 +377,8 @@ def _clock(cluster: Cluster, effects: Effects, nodes: Records, start_us: int) ->
         power_w += float(node_w)
     clock.power_w = clock.peak_power_w = power_w
     clock.budget_w = cluster.power_budget_w
+    if effects.costs is not None:
+        clock.first_part, clock.free_moves = effects.costs.first_part, effects.costs.free_moves
     clock.checkpoint_every_us = to_us(effects.checkpoint_every_s)
     clock.reserved_job = clock.reserved_pool = -1
     clock.reserved_us = FOREVER_US
