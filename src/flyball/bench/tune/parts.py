@@ -53,6 +53,17 @@ PARTS = {
         data=(("servegen_2025", "total_rate_10min.csv.gz"),),
     ),
     "pathways": TunePart("each class of jobs on its own pathway", "experiments.tuning.pathways"),
+    "peers": TunePart(
+        "completion on the ground of Sia and Pollux, beside theirs (about 5 minutes)",
+        "experiments.peers.compare",
+        data=(
+            ("sia_pollux", "placements.csv.gz"),
+            ("pollux", "workloads.csv.gz"),
+            ("peer_runs", "sia_jct.csv.gz"),
+            ("peer_runs", "pollux_jct.csv.gz"),
+        ),
+        keeps_runs=True,
+    ),
     "speed": TunePart(
         "the twin with every effect on, and the time of a round at 1,000 nodes", "bench.tune.speed"
     ),
