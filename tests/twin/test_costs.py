@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from flyball.core.cluster import Cluster, NodeGroup
-from flyball.core.codes import Reason
+from flyball.core.codes import ActionKind
 from flyball.core.costs import AppCosts, Costs
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
 from flyball.core.knobs import Backfill, Knobs
 from flyball.core.protocols import Outlook
-from flyball.core.records import Records
+from flyball.core.records import ACTION, Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
-from flyball.tune.plan_draft import PlanDraft
 from flyball.twin.build import build_state
 from flyball.twin.costs import largest_set_up_s, load_costs, names
 from flyball.twin.reference.run import Reference
@@ -28,7 +26,6 @@ from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 
 S = 1_000_000
-WHY = int(Reason.MOVED)
 COSTS = Costs(
     "hand",
     {"bert": AppCosts(120.0, 1.5), "cifar10": AppCosts(50.0, 2.0)},
@@ -96,17 +93,19 @@ def test_backfill_counts_the_set_up_of_a_first_start() -> None:
 
 @dataclass(frozen=True)
 class Move:
-    """Moves job 0 in the round at 100 s, by a function."""
+    """Moves job 0 to `devices` of the other node in the round at 100 s."""
 
-    move: Callable[[PlanDraft], Any]
-    seen: list[int] = field(default_factory=list)
+    devices: int
 
     def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
-        draft = PlanDraft(state, plan)
-        if draft.now_us == 100 * S:
-            draft.stop(0, WHY, 0.0)
-            self.move(draft)
-        return draft.plan()
+        if int(state.clock[0].now_us) != 100 * S:
+            return plan
+        node = int(state.rows[state.runs[0].first_row].node)
+        moves = records(2, ACTION)
+        moves.kind = ActionKind.PREEMPT, ActionKind.START
+        moves.node, moves.milli = (-1, 1 - node), 1000
+        moves.mask = 0, (1 << self.devices) - 1
+        return moves
 
 
 def moved_end_s(costs: Costs, devices: int, least: int, most: int, to: int) -> float:
@@ -114,12 +113,8 @@ def moved_end_s(costs: Costs, devices: int, least: int, most: int, to: int) -> f
     jobs = workload("cifar10:128", duration_s=300.0, devices=devices)
     jobs = replace(jobs, least=np.array([least]), most=np.array([most]))
     plans: dict[int, list[Records]] = {}
-
-    def go_on(draft: PlanDraft) -> None:
-        assert draft.start(0, 0, to, WHY, 0.0)
-
     tuning = Tuning(
-        (Move(go_on),), Preset("p", "", Knobs()), 100.0,
+        (Move(to),), Preset("p", "", Knobs()), 100.0,
         note=lambda now, plan: plans.setdefault(now, []).append(plan.copy()),
     )  # fmt: skip
     effects = Effects(costs=costs)

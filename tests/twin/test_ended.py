@@ -49,7 +49,7 @@ def test_the_most_specific_kind_that_ended_counts() -> None:
 def test_a_run_orders_its_queue_by_what_ended() -> None:
     # One long and one short job run first, two wide each; then shortest-first knows which is which.
     jobs = Workload.of(
-        "w", [0, 0, 1, 2], [500.0, 100.0, 500.0, 100.0], [2, 2, 4, 4],
+        "w", [0, 0, 61, 62], [500.0, 100.0, 500.0, 100.0], [2, 2, 4, 4],
         model=[0, 1, 0, 1], models=("bert:12", "cifar10:128"), device=0, device_names=("T4",),
         estimate_us=np.full(4, NOTHING_KNOWN_US),
     )  # fmt: skip

@@ -55,10 +55,10 @@ def test_run_times_are_those_of_their_simulators(data: None) -> None:
     assert pollux.rigid_s("cifar10:2048", "T4", 6, True) == pytest.approx(897, abs=1)
     assert pollux.rigid_s("yolov3:64", "T4", 4, False) == pytest.approx(14_100, abs=5)
     assert sia.rigid_s("yolov3:64", "T4", 4, False) == pytest.approx(12_143, abs=5)
-    # The best batch is never worse, and one step more per device is one step fewer in all.
-    assert (sia.elastic_s("bert:12", "T4", 8, True) or 0) <= (
-        sia.rigid_s("bert:12", "T4", 8, True) or 0
-    )
+    # The best batch is never worse than the one the user set.
+    best_s, set_s = (times("bert:192", "T4", 8, True) for times in (sia.elastic_s, sia.rigid_s))
+    assert best_s is not None and set_s is not None
+    assert best_s < set_s
     assert sia.elastic_s("ncf:32768", "T4", 2, False) is None
     assert sia.most_devices("ncf:32768") == 1
     assert sia.most_devices("cifar10:128") == 64

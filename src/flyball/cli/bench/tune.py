@@ -57,8 +57,8 @@ def tune(
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="Draws of the elastic jobs, seeds 0, 1, ... [default: 3]; with --costs, of the "
-            "errors of --durations noisy. [default: 1]"
+            help="Draws of the elastic jobs, seeds 0, 1, ... [default: 3]; with --only peers, of "
+            "the errors of --durations noisy and --speed-error. [default: 1]"
         ),
     ] = None,
     costs: Annotated[
@@ -72,6 +72,13 @@ def tune(
         typer.Option(
             help="With --only peers, what is known of run times: `ended` (only those of jobs that "
             "ended), `epochs` (all), noisy:SIGMA. [default: ended]"
+        ),
+    ] = None,
+    speed_error: Annotated[
+        float | None,
+        typer.Option(
+            help="With --only peers: spread of the errors of the speeds that tuners are given, "
+            "e.g. 0.25. [default: 0]"
         ),
     ] = None,
     policy: Annotated[
@@ -89,15 +96,18 @@ def tune(
 ) -> None:
     """Measure what elastic sizes, sharing, caps, sleep and replicas gain, against bars."""
     whole_number(workers, "--workers", 0, 1024)
-    if any(value is not None for value in (costs, durations, policy)) and only != [PEERS]:
-        raise BadInput("--costs, --durations and --policy need --only peers", "add it")
+    of_peers = (costs, durations, speed_error, policy)
+    if only != [PEERS] and any(value is not None for value in of_peers):
+        options = "--costs, --durations, --speed-error and --policy"
+        raise BadInput(f"{options} need --only peers", "add it")
     if only == [PEERS]:
         if joined or load is not None:
             raise BadInput("--joined and --load do not go with peers", "leave them out")
         names = tuple(name for name in (family or "").split(",") if name)
         numbers = () if workloads is None else _numbers(workloads)
         count = whole_number(seeds or 1, "--seeds", 1, MAX_SEEDS)
-        peers(costs, names, numbers, durations, count, policy, workers, resume, as_json)
+        error = speed_error or 0.0
+        peers(costs, names, numbers, durations, count, error, policy, workers, resume, as_json)
         return
     if family is not None:
         if only:

@@ -24,6 +24,7 @@ def peers(
     numbers: tuple[int, ...],
     durations: str | None,
     seeds: int,
+    speed_error: float,
     policy: str | None,
     workers: int,
     resume: Path | None,
@@ -36,6 +37,7 @@ def peers(
         families, numbers: of workloads; none = those with published figures.
         durations: what policies know of run times; None = of jobs that ended.
         seeds: draws of errors.
+        speed_error: spread of the errors of the speeds that tuners are given.
         policy: arms, separated by commas; None = the usual ones.
         workers: processes at most; 0 = one per core.
         resume: keeps finished runs.
@@ -46,6 +48,7 @@ def peers(
     from flyball.experiments.peers.compare import PeerPlan, measure, rows_of
 
     chosen: dict[str, Any] = {"families": families, "numbers": numbers, "seeds": seeds}
+    chosen["speed_error"] = speed_error
     if costs is not None:
         chosen["peers"] = (costs,)
     if durations is not None:

@@ -14,15 +14,12 @@ from flyball.experiments.peers.ground import Ground
 from flyball.schedule.policies.preset import Preset
 from flyball.tune.optimise import Weights
 from flyball.tune.registry import get_tuner
-from flyball.twin.costs import largest_set_up_s
 from flyball.twin.tuning import Tuning
 
 Measured = dict[str, Any]
 COMPLETION = Weights(work=0.0, energy=0.0, completion=1.0)
 UNDER_TUNERS = "easy"
 """Policy whose plan the tuners change."""
-SHARE_ROUND_S = 360.0
-"""Rounds of target shares where a set-up takes longer than the peer's rounds."""
 PLAIN = ("srtf", "las", "max-min-het", "tuned")
 ELASTIC = "elastic"
 ARMS = (*PLAIN, ELASTIC)
@@ -49,15 +46,13 @@ def run(ground: Ground, arm: str) -> Measured:
 
 
 def plain_twin(ground: Ground, policy: PolicySetting) -> Twin:
-    """Return a run of a policy that decides in the peer's rounds only."""
-    costs = ground.effects.costs
-    assert costs is not None, "a ground has costs"
+    """Return a run of a policy that decides in the peer's rounds only.
+
+    Target shares keep rounds of their own, 360 s: a job of theirs gives way in every other round,
+    and in rounds of 60 s would spend half of its time on set-ups.
+    """
     if policy.knobs.order == Order.SHARES:
-        round_s = costs.round_s
-        if largest_set_up_s(ground.effects) >= round_s:
-            round_s = SHARE_ROUND_S
-        in_rounds = [f"round_s={round_s:g}", "starts=rounds"]
-        knobs = policy.knobs.with_settings(in_rounds)
+        knobs = policy.knobs.with_settings(["starts=rounds"])
         setting = PolicySetting(policy.name, knobs, policy.allocator)
         return build_twin(ground.cluster, ground.jobs, setting, ground.effects)
     tuning = _rounds(ground, policy)

@@ -38,8 +38,8 @@ CODE = (
 """Patterns of the sources that a run depends on."""
 WITHIN_PCT = 10.0
 """Largest error of the mean completion by a peer's own rules."""
-Task = tuple[str, str, int, str, str, int]
-"""Peer, family, workload, arm, durations, seed."""
+Task = tuple[str, str, int, str, str, int, float]
+"""Peer, family, workload, arm, durations, seed, error of believed speeds."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class PeerPlan:
         families: none = those with published figures.
         numbers: workloads of each family; none = all there are.
         durations: what policies know of run times, one of `ground.DURATIONS`.
-        seeds: draws of the errors of `noisy:SIGMA`.
+        seeds: draws of all errors.
+        speed_error: spread of the errors of the speeds that tuners are given.
         arms: policies, `elastic`, and a peer's own rules, which are always run.
     """
 
@@ -60,6 +61,7 @@ class PeerPlan:
     numbers: tuple[int, ...] = ()
     durations: str = ENDED
     seeds: int = 1
+    speed_error: float = 0.0
     arms: tuple[str, ...] = ARMS
 
     def check(self) -> None:
@@ -78,7 +80,7 @@ class PeerPlan:
     def tasks(self) -> list[Task]:
         """Return every run."""
         return [
-            (peer, family, number, arm, self.durations, seed)
+            (peer, family, number, arm, self.durations, seed, self.speed_error)
             for peer in self.peers
             for family, number in workloads_of(peer, self.families, self.numbers)
             for arm in (PEERS[peer].validated, *self.arms)
@@ -90,10 +92,17 @@ class Runner:
     """Runs tasks in worker processes."""
 
     def run(
-        self, peer: str, family: str, number: int, arm: str, durations: str, seed: int
+        self,
+        peer: str,
+        family: str,
+        number: int,
+        arm: str,
+        durations: str,
+        seed: int,
+        speed_error: float,
     ) -> Measured:
         """Run one arm on one workload."""
-        return run(ground(peer, family, number, durations, seed), arm)
+        return run(ground(peer, family, number, durations, seed, speed_error), arm)
 
 
 def measure(
@@ -113,7 +122,7 @@ def measure(
 
 def label(task: Task) -> str:
     """Return the task for people."""
-    peer, family, number, arm, _, seed = task
+    peer, family, number, arm, _, seed, _ = task
     return f"{arm} on {family}/{number} by the costs of {peer}, seed {seed}"
 
 
@@ -144,8 +153,8 @@ def _row(
     """Return the row of one arm on one workload, compared job by job."""
 
     def measured(name: str) -> list[Measured]:
-        seeds = range(plan.seeds)
-        return [results[peer, family, number, name, plan.durations, seed] for seed in seeds]
+        head, error = (peer, family, number, name, plan.durations), plan.speed_error
+        return [results[*head, seed, error] for seed in range(plan.seeds)]
 
     mine = _mean_by_job(measured(arm))
     baseline = PEERS[peer].validated if arm == PEERS[peer].validated else PEERS[peer].policy

@@ -97,14 +97,22 @@ def peer_costs(name: str) -> Costs:
     return replace(load_costs(name), run_times=PeerTimes(pollux=name == "pollux"))
 
 
-def ground(peer: str, family: str, number: int, durations: str = ENDED, seed: int = 0) -> Ground:
+def ground(
+    peer: str,
+    family: str,
+    number: int,
+    durations: str = ENDED,
+    seed: int = 0,
+    speed_error: float = 0.0,
+) -> Ground:
     """Return a workload on a peer's ground.
 
     Args:
         peer: a name in `PEERS`.
         family, number: of the workload, as in `tuning.families`.
         durations: what policies know of run times, one of `DURATIONS`.
-        seed: of the errors of `noisy:SIGMA`.
+        seed: of all errors.
+        speed_error: spread of the log-normal error of the speeds that tuners are given.
     """
     sigma = spread_of(durations)
     costs = peer_costs(peer)
@@ -112,7 +120,13 @@ def ground(peer: str, family: str, number: int, durations: str = ENDED, seed: in
     cluster = load_cluster(costs.cluster)
     jobs = _fitting(_timed(read_workload(family, number), times), cluster)
     most = np.array([times.most_devices(jobs.models[model]) for model in jobs.model])
-    effects = Effects(costs=costs, adaptive_batch=True, estimate_sigma=sigma, seed=seed)
+    effects = Effects(
+        costs=costs,
+        adaptive_batch=True,
+        estimate_sigma=sigma,
+        speed_error=speed_error,
+        seed=seed,
+    )
     estimates = None
     if durations == ENDED:
         jobs = replace(jobs, estimate_us=np.full(len(jobs), NOTHING_KNOWN_US))
