@@ -13,6 +13,7 @@ from flyball.core.errors import BadInput, DataAbsent, UnknownName
 from flyball.core.shared_data import shared_data
 from flyball.experiments.held_out import held_out
 from flyball.experiments.peers import compare, ground
+from flyball.experiments.peers.arms import ARMS
 from flyball.experiments.peers.compare import PeerPlan
 from flyball.twin.ended import NOTHING_KNOWN_US
 
@@ -50,6 +51,8 @@ def test_a_plan_runs_their_own_rules_first() -> None:
         ("philly", 1, "gavel"), ("philly", 1, "las"), ("philly", 2, "gavel"),
     ]  # fmt: skip
     assert len(tasks) == 5 * 2
+    # Where nothing was published there is nothing to check their rules by.
+    assert [task[3] for task in PeerPlan(("sia",), ("newtrace",), (1,)).tasks()] == list(ARMS)
 
 
 def test_rows_are_paired_by_job_and_then_by_workload(data: None) -> None:
@@ -78,6 +81,19 @@ def test_rows_are_paired_by_job_and_then_by_workload(data: None) -> None:
     checked = rows["pollux: pollux/2", "tiresias"]
     assert (checked["value"], checked["bar"]) == (pytest.approx(5.0), 10.0)
     assert checked["theirs_s"] == pytest.approx(5145.0, abs=0.1)
+
+
+def test_without_published_figures_rows_are_against_a_plain_policy(data: None) -> None:
+    plan = PeerPlan(("sia",), ("newtrace",), (1,), arms=("srtf", "elastic"))
+    more = dict.fromkeys(("wait_s", "fairness_p99", "mean_restarts", "most_restarts"), 1.0)
+    results = {
+        task: {"completion_s": [100.0 if task[3] == "srtf" else 80.0] * 3, **more}
+        for task in plan.tasks()
+    }
+    rows = {(row["case"], row["policy"]): row for row in compare.rows_of(plan, results)}
+    row = rows["sia: all", "elastic"]
+    assert (row["baseline"], row["value"], row["bar"]) == ("srtf", pytest.approx(-20.0), None)
+    assert rows["sia: newtrace/1", "srtf"]["metric"] == "completion_pct srtf"
 
 
 def test_the_ground_hides_run_times_unless_epochs_are_known(data: None) -> None:

@@ -72,10 +72,17 @@ def peers(
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     """Return a line of the table; the rows over all workloads have no tails."""
-    signed = 100.0 * (row["completion_s"] / row["theirs_s"] - 1.0)
     span = "" if row["low"] != row["low"] else f" ({row['low']:+.1f} to {row['high']:+.1f})"
     tails = [f"{row[name]:,.0f}" if name in row else "" for name in ("p99_s", "theirs_p99_s")]
     often = f"{row['mean_restarts']:.1f}" if "mean_restarts" in row else ""
     most = f"{row['most_restarts']:.0f}" if "most_restarts" in row else ""
     means = (f"{row['completion_s']:,.0f}", row["baseline"], f"{row['theirs_s']:,.0f}")
-    return (row["case"], row["policy"], *means, f"{signed:+.1f}{span}", *tails, often, most)
+    return (
+        row["case"],
+        row["policy"],
+        *means,
+        f"{row['change_pct']:+.1f}{span}",
+        *tails,
+        often,
+        most,
+    )

@@ -53,7 +53,7 @@ class PeerPlan:
         durations: what policies know of run times, one of `ground.DURATIONS`.
         seeds: draws of all errors.
         speed_error: spread of the errors of the speeds that tuners are given.
-        arms: policies, `elastic`, and a peer's own rules, which are always run.
+        arms: policies and `elastic`.
     """
 
     peers: tuple[str, ...] = tuple(PEERS)
@@ -83,9 +83,14 @@ class PeerPlan:
             (peer, family, number, arm, self.durations, seed, self.speed_error)
             for peer in self.peers
             for family, number in workloads_of(peer, self.families, self.numbers)
-            for arm in (PEERS[peer].validated, *self.arms)
+            for arm in self.arms_on(peer, family, number)
             for seed in range(self.seeds)
         ]
+
+    def arms_on(self, peer: str, family: str, number: int) -> tuple[str, ...]:
+        """Return what runs on a workload: the peer's own rules only where it published figures."""
+        published = number in PEERS[peer].judged.get(family, ())
+        return (PEERS[peer].validated, *self.arms) if published else self.arms
 
 
 class Runner:
@@ -136,14 +141,13 @@ def rows_of(plan: PeerPlan, results: dict[Task, Measured]) -> list[Row]:
     """
     out: list[Row] = []
     for peer in plan.peers:
-        means: dict[str, list[tuple[float, float]]] = {}
+        by_arm: dict[str, list[Row]] = {}
         for family, number in workloads_of(peer, plan.families, plan.numbers):
-            for arm in (PEERS[peer].validated, *plan.arms):
+            for arm in plan.arms_on(peer, family, number):
                 row = _row(plan, results, peer, family, number, arm)
-                means.setdefault(arm, []).append((row["completion_s"], row["theirs_s"]))
+                by_arm.setdefault(arm, []).append(row)
                 out.append(row)
-        for arm, pairs in means.items():
-            out.append(_mean_row(peer, arm, pairs))
+        out += [_mean_row(peer, arm, rows) for arm, rows in by_arm.items()]
     return out
 
 
@@ -184,14 +188,13 @@ def _mean_by_job(runs: list[Measured]) -> Floats:
     return by_job
 
 
-def _mean_row(peer: str, arm: str, pairs: list[tuple[float, float]]) -> Row:
+def _mean_row(peer: str, arm: str, rows: list[Row]) -> Row:
     """Return the row of an arm over all workloads: means of means, paired by workload."""
-    mine, theirs = zip(*pairs, strict=True)
-    to_pct = 100.0 / fmean(theirs)
-    baseline = PEERS[peer].validated if arm == PEERS[peer].validated else PEERS[peer].policy
-    row = _figure(peer, "all", arm, baseline, paired(mine, theirs), to_pct)
+    mine, theirs = ([row[name] for row in rows] for name in ("completion_s", "theirs_s"))
+    baselines = " or ".join(dict.fromkeys(row["baseline"] for row in rows))
+    row = _figure(peer, "all", arm, baselines, paired(mine, theirs), 100.0 / fmean(theirs))
     means = {"completion_s": fmean(mine), "theirs_s": fmean(theirs)}
-    return {**row, **means, "workloads": len(pairs)}
+    return {**row, **means, "workloads": len(rows)}
 
 
 def _figure(
@@ -208,10 +211,10 @@ def _figure(
     if arm == PEERS[peer].validated:
         metric, bar = f"completion_off_pct {arm}", WITHIN_PCT
         value = abs(value)
-    elif arm == ELASTIC and workload == "all":
+    elif arm == ELASTIC and workload == "all" and baseline == PEERS[peer].policy:
         bar = 0.0
     row = tuning_row(f"{peer}: {workload}", None, baseline, metric, (value, low, high), bar)
-    return {**row, "policy": arm}
+    return {**row, "policy": arm, "change_pct": change_s[0] * to_pct}
 
 
 def rows(
