@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.test_compiled_is_reference import EXAMPLES, QUIET, billed, seen
-from tests.twin.strategies import signals, varied_signals
+from tests.twin.strategies import costs, signals, varied_signals
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import Reason, Status
@@ -153,6 +153,7 @@ def tuned(draw: st.DrawFn) -> Tuned:
         adaptive_batch=draw(st.booleans()),
         share_limit=3 if sharing else 1,
         seed=draw(st.integers(0, 3)),
+        costs=draw(st.none() | costs()),
     )
     cluster = groups_cluster(groups)
     if draw(st.booleans()):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from flyball.core.cluster import OTHERS, Cluster, NodeGroup, Tenant
 from flyball.core.codes import Status
+from flyball.core.costs import AppCosts, Costs
 from flyball.core.effects import Effects
 from flyball.core.knobs import (
     Backfill,
@@ -275,6 +276,24 @@ def effects() -> st.SearchStrategy[Effects]:
         estimate_sigma=st.sampled_from((0.0, 1.0)),
         network=st.booleans(),
         seed=st.integers(0, 3),
+        costs=st.none() | costs(),
+    )
+
+
+def costs() -> st.SearchStrategy[Costs]:
+    """Draw costs of two models; the third has those of all others."""
+    of_app = st.builds(
+        AppCosts,
+        restart_s=st.sampled_from((0.0, 1.0, 2.5)),
+        slowdown=st.sampled_from((1.0, 1.8, 0.9)),
+    )
+    return st.builds(
+        Costs,
+        name=st.just("drawn"),
+        applications=st.fixed_dictionaries({"resnet-18": of_app, "cifar10": of_app, "lm": of_app}),
+        others=of_app,
+        first_part=st.sampled_from((0.0, 1.0, 0.37)),
+        free_moves=st.booleans(),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from flyball.core.costs import Costs
 from flyball.core.errors import BadInput
 
 
@@ -32,6 +33,7 @@ class Effects:
         share_limit: jobs that one device may serve at a time, if tuners pair them; 1 = no sharing.
         speed_error: spread of the log-normal error of the speeds that tuners are given.
         seed: of all random draws made for these effects.
+        costs: set-up times and slowdowns by application, which replace `restart_s`; None = none.
     """
 
     restart_s: tuple[float, float, float] = (7.0, 30.0, 60.0)
@@ -47,10 +49,13 @@ class Effects:
     share_limit: int = 1
     speed_error: float = 0.0
     seed: int = 0
+    costs: Costs | None = None
 
     def __post_init__(self) -> None:
         for effect in fields(self):
             value = getattr(self, effect.name)
+            if effect.name == "costs":
+                continue  # they check themselves
             numbers = value if isinstance(value, tuple) else (value,)
             if not all(0 <= number < float("inf") for number in numbers):
                 raise BadInput(f"effect {effect.name} = {value} is out of range", "use 0 or more")

@@ -55,7 +55,7 @@ JOB = np.dtype(
         # The rest.
         ("submit_us", "i8"),
         ("priority", "f8"),  # higher goes first
-        ("restart_us", "i8"),  # set-up before progress on every start but the first
+        ("restart_us", "i8"),  # set-up before progress on every start; the first: `first_part`
         ("checkpoint_us", "i8"),  # end of a preempted slice that is spent on the checkpoint
         ("predecessors", "i4"),  # how many jobs must end first
         ("tenant", "i4"),
@@ -341,6 +341,7 @@ CLOCK = np.dtype(
         ("power_w", "f8"),  # of the cluster, sleeping nodes counted as idle
         ("peak_power_w", "f8"),
         ("budget_w", "f8"),  # starts that would exceed it are refused; 0 = none
+        ("first_part", "f8"),  # set-up of a job's first start, as a part of its restart's
         ("checkpoint_every_us", "i8"),  # periodic checkpoints for failures; 0 = none
         ("checkpoint_us", "i8"),  # longest of any job
         ("restart_us", "i8"),  # likewise
@@ -355,6 +356,7 @@ CLOCK = np.dtype(
         ("first_live", "i4"),  # every job before this one has ended
         ("shares_due", "u1"),  # jobs or nodes changed since then
         ("settled", "u1"),  # the last round left everything idle, and nothing happened since
+        ("free_moves", "u1"),  # going on at once in the same pool and shape costs no set-up
         ("price", SIGNAL),
         ("carbon", SIGNAL),
         # Sums that a step's gains are differences of (`twin/stepping/observe.py`).

@@ -22,6 +22,7 @@ from flyball.experiments.signal_report import signal_notes
 from flyball.experiments.tuning.options import TuningOptions, arms_of
 from flyball.experiments.tuning.tuned import Arms
 from flyball.experiments.unfit import fitting
+from flyball.twin.costs import load_costs
 from flyball.twin.generate import rescale
 from flyball.twin.inputs.recorded_on import scalings, sentences, settle_recorded_on
 from flyball.twin.inputs.traces import read_trace
@@ -118,6 +119,7 @@ class ReplayOptions:
         skip_unfit: leave out jobs that fit nowhere.
         record: compare with the starts that the trace recorded.
         keep: which raw results to keep: none, first (seed), all.
+        costs: a preset of set-up times and slowdowns by application; None = by `restart_s`.
     """
 
     reading: Reading = field(default_factory=Reading)
@@ -131,10 +133,18 @@ class ReplayOptions:
     skip_unfit: bool = False
     record: bool = True
     keep: str = "none"
+    costs: str | None = None
 
     def effects(self) -> Effects:
-        """Return the settings of the twin."""
+        """Return the settings of the twin.
+
+        Raises:
+            BadInput: both `costs` and `restart_s`; or costs of an unknown name.
+        """
+        if self.costs is not None and self.restart_s is not None:
+            raise BadInput("--costs and --restart-s do not go together", "use one of them")
         return Effects(
+            costs=None if self.costs is None else load_costs(self.costs),
             checkpoint_s=self.checkpoint_s,
             checkpoint_every_s=self.checkpoint_every_s,
             mtbf_h=self.mtbf_h,

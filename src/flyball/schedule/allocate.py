@@ -183,14 +183,15 @@ def begin_slice(
     job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
     if state.tally[0] != 0 and run.status == PENDING:
         tally.leave(state.tally, job, run, job_id)
+    ready_us = now + wait_us + setup_us(clock, job, run)
+    if clock.free_moves and keeps_shape(run, pool_id, nodes, devices):
+        ready_us = max(run.ready_us, now + wait_us)
     run.pool, run.nodes, run.devices, run.slow = pool_id, nodes, devices, 1.0
     run.rate = slice_rate(state, job_id)
     run.watts = own_w(state, job, pool_id, run.cap, devices)
     run.since_us = run.began_us = now
-    run.ready_us = run.awake_us = now + wait_us
-    if run.attempt > 0:
-        run.ready_us += job.restart_us
-    else:
+    run.awake_us, run.ready_us = now + wait_us, ready_us
+    if run.attempt == 0:
         run.first_start_us = now
     run.attempt += 1
     run.status = RUNNING
@@ -200,6 +201,25 @@ def begin_slice(
     clock.peak_power_w = max(clock.peak_power_w, clock.power_w)
     if knobs.order == FAIR:
         charge(state, knobs, job_id, pool_id, 1, now)
+
+
+@kernel
+def first_setup_us(clock: Any, job: Any) -> int:
+    """Return the set-up before progress of the job's first start."""
+    return int(job.restart_us * clock.first_part)
+
+
+@kernel
+def setup_us(clock: Any, job: Any, run: Any) -> int:
+    """Return the set-up before progress of the job's next start."""
+    return int(job.restart_us if run.attempt > 0 else first_setup_us(clock, job))
+
+
+@kernel
+def keeps_shape(run: Any, pool_id: int, nodes: int, devices: int) -> bool:
+    """Return whether a job that this decision preempted goes on in the same pool and shape."""
+    same = run.pool == pool_id and run.nodes == nodes and run.devices == devices
+    return bool(same and run.status == RUNNING)
 
 
 @kernel

@@ -15,6 +15,7 @@ import numpy as np
 from flyball.core.codes import Reason
 from flyball.core.knobs import Backfill, Order, Preempt, Starts
 from flyball.physics.compile import entry, hot, kernel
+from flyball.schedule.allocate import first_setup_us
 from flyball.schedule.attained import promote_starved, promotes
 from flyball.schedule.fair import start_fairly
 from flyball.schedule.moves import move_up
@@ -264,7 +265,8 @@ def shapes_to_try(state: Any, knobs: Any, respect_head: bool, now: int) -> Any:
         if shape.shortest_us < shape.too_long_us:
             left_us = max(0.0, shape.shortest_us)
             sample = state.jobs[shape.sample]
-            if find_for(state, knobs, sample, left_us, 0, respect_head, now)[0] >= 0:
+            setup = first_setup_us(state.clock[0], sample)
+            if find_for(state, knobs, sample, left_us, setup, respect_head, now)[0] >= 0:
                 groups |= ONE << np.uint64(shape_id & 63)
             else:
                 shape.too_long_us = shape.shortest_us

@@ -11,7 +11,7 @@ from flyball.core.knobs import Place, Span
 from flyball.core.units import MILLI_PER_DEVICE, POWER_SLACK
 from flyball.physics.compile import hot, kernel, lowest_bit
 from flyball.schedule import index
-from flyball.schedule.allocate import extra_w, own_w, rate_of
+from flyball.schedule.allocate import extra_w, own_w, rate_of, setup_us
 from flyball.schedule.gang import fits_gathered, fits_whole_nodes
 from flyball.schedule.nodes import GATHERED, NOWHERE, WHOLE_NODES, fit_host, fit_node, fit_open
 from flyball.schedule.order import guess
@@ -109,14 +109,14 @@ def within_budget(state: Any, knobs: Any, job: Any, pool_id: int, power_w: float
 
 @kernel
 def would_delay_head(
-    state: Any, knobs: Any, job: Any, left_us: float, restart_us: int, pool_id: int, now: int
+    state: Any, knobs: Any, job: Any, left_us: float, setup: int, pool_id: int, now: int
 ) -> bool:
     """Return whether the job would run in the reserved pool past the reserved instant."""
     clock = state.clock[0]
     if clock.reserved_pool != pool_id:
         return False
     run_us = math.ceil(left_us / rate_of(state, job, pool_id, knobs.cap, False))
-    return bool(now + restart_us + run_us > clock.reserved_us)
+    return bool(now + setup + run_us > clock.reserved_us)
 
 
 @kernel
@@ -142,13 +142,13 @@ def find(state: Any, knobs: Any, job_id: int, respect_head: bool, now: int) -> t
     """
     job, run = state.jobs[job_id], state.runs[job_id]
     left_us = guess(job, run.done_us) - run.done_us
-    restart_us = job.restart_us if run.attempt > 0 else 0
-    return find_for(state, knobs, job, left_us, restart_us, respect_head, now)
+    setup = setup_us(state.clock[0], job, run)
+    return find_for(state, knobs, job, left_us, setup, respect_head, now)
 
 
 @hot
 def find_for(
-    state: Any, knobs: Any, job: Any, left_us: float, restart_us: int, respect_head: bool, now: int
+    state: Any, knobs: Any, job: Any, left_us: float, setup: int, respect_head: bool, now: int
 ) -> tuple:  # type: ignore[type-arg]
     """Find a place (see `find`) for a job like this one with `left_us` of work left."""
     pools = state.shapes[job.shape_id].pools
@@ -164,7 +164,7 @@ def find_for(
         if may_be_hopeless and hopeless(state.bitmaps, state.pools[pool_id], job):
             continue
         avoid = respect_head and would_delay_head(
-            state, knobs, job, left_us, restart_us, pool_id, now
+            state, knobs, job, left_us, setup, pool_id, now
         )
         node_id, plain = fit_pool(state, knobs, job, pool_id, avoid)
         if node_id == NOWHERE or not within_budget(state, knobs, job, pool_id, power_w):

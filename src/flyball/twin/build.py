@@ -22,6 +22,7 @@ from flyball.physics import catalogue
 from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
 from flyball.schedule.tally import blank_tally
+from flyball.twin.costs import largest_set_up_s, set_up_us, slowdowns
 from flyball.twin.curves import MAX_DEVICES
 from flyball.twin.outages import draw_outages
 from flyball.twin.peers import blank_memos, owners
@@ -44,7 +45,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     _refuse_incompatible(cluster, workload, knobs, effects)
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
-    rates = rate_table(profiles, cluster, effects.network, effects.step_slice_s)
+    rates = rate_table(profiles, cluster, effects.network, effects.step_slice_s, effects.costs)
     pools = _pools(cluster)
     jobs = _jobs(workload, profiles, effects)
     speeds = speed_tables(workload, profiles, cluster, effects)
@@ -154,8 +155,9 @@ def unfit_jobs(
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
     pools, jobs = _pools(cluster), _jobs(workload, profiles, effects)
+    rates = rate_table(profiles, cluster, effects.network, costs=effects.costs)
     offer = ClusterOffer(
-        pools, rate_table(profiles, cluster, effects.network), cap_table(cluster), knobs,
+        pools, rates, cap_table(cluster), knobs,
         _clock(cluster, effects, _nodes(pools, 0), 0), catalogue.unit_of(cluster.groups),
     )  # fmt: skip
     return find_unfit(workload, jobs, offer)
@@ -229,12 +231,12 @@ def host_size(group: NodeGroup) -> tuple[int, int]:
 
 def _jobs(workload: Workload, profiles: Profiles, effects: Effects) -> Records:
     share = workload.devices * workload.milli / MILLI_PER_DEVICE
-    restart = np.array([to_us(seconds) for seconds in effects.restart_s])
+    restart_us, slowdown = set_up_us(workload, effects), slowdowns(workload, effects)
     columns = {
         "reference_us": workload.duration_us * profiles.to_reference[profiles.of_job] * share,
-        "restart_us": restart[np.searchsorted([1, 8], workload.devices)],
-        "work_us": workload.duration_us,
-        "estimate_us": _estimates(workload, effects),
+        "restart_us": restart_us,
+        "work_us": workload.duration_us * slowdown,
+        "estimate_us": _estimates(workload, effects, slowdown),
         "profile": profiles.of_job,
         "kind": profiles.kinds,
         "owner": owners(workload),
@@ -269,10 +271,12 @@ def _fill(table: Records, columns: dict[str, Any]) -> None:
             field[begin : begin + CHUNK] = values[begin : begin + CHUNK]
 
 
-def _estimates(workload: Workload, effects: Effects) -> npt.NDArray[np.float64]:
+def _estimates(
+    workload: Workload, effects: Effects, slowdown: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Return stated estimates, or else the duration with a log-normal error (see `Effects`)."""
     rng = np.random.default_rng([effects.seed, 1])
-    guessed = workload.duration_us
+    guessed = workload.duration_us * slowdown
     if effects.estimate_sigma:
         guessed = guessed * np.exp(effects.estimate_sigma * rng.standard_normal(len(workload)))
     stated = workload.estimate_us
@@ -358,9 +362,11 @@ def _clock(cluster: Cluster, effects: Effects, nodes: Records, start_us: int) ->
         power_w += float(node_w)
     clock.power_w = clock.peak_power_w = power_w
     clock.budget_w = cluster.power_budget_w
+    if effects.costs is not None:
+        clock.first_part, clock.free_moves = effects.costs.first_part, effects.costs.free_moves
     clock.checkpoint_every_us = to_us(effects.checkpoint_every_s)
     clock.checkpoint_us = to_us(effects.checkpoint_s)
-    clock.restart_us = to_us(max(effects.restart_s))
+    clock.restart_us = to_us(largest_set_up_s(effects))
     clock.reserved_job = clock.reserved_pool = -1
     clock.reserved_us = FOREVER_US
     clock.reserved_stamp = 1

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from flyball.core.cluster import Cluster, NodeGroup
+from flyball.core.costs import Costs, RunTimes
 from flyball.core.errors import BadInput
 from flyball.core.grouping import group_rows
 from flyball.core.records import POINT, RANGE, Records, records
 from flyball.physics import catalogue
 from flyball.physics.goodput import Growth, apart, growth, relative
 from flyball.physics.network import spread_factor
-from flyball.twin.rates import Profile, Profiles, rate_table
+from flyball.twin.rates import Profile, Profiles, base_gang, rate_table
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,6 +62,7 @@ def curve_tables(
     most: Ints,
     adaptive: bool,
     with_network: bool,
+    costs: Costs | None = None,
 ) -> Curves:
     """Return the curves of all jobs that may be resized.
 
@@ -70,6 +72,7 @@ def curve_tables(
         least, most: devices each job may hold; most = 0: rigid, most < 0: the default range.
         adaptive: the batch follows the number of devices; else it stays as the user set it.
         with_network: False = no penalty for gangs spread over nodes.
+        costs: their tabulated run times replace the speed model.
 
     Raises:
         BadInput: a range that leaves out the number of devices asked for, or goes beyond 64.
@@ -83,7 +86,7 @@ def curve_tables(
         return Curves(records(0, RANGE), records(0, POINT), of_job)
     groups = group_rows(profiles.of_job[resizable], least[resizable], most[resizable])
     of_job[resizable] = groups.of_row
-    rates = rate_table(profiles, cluster, with_network)
+    rates = rate_table(profiles, cluster, with_network, costs=costs)
     pools = len(cluster.groups)
     ranges, curves, first = records(len(groups.first), RANGE), [], 0
     for row, job in zip(ranges, resizable[groups.first], strict=True):
@@ -93,7 +96,11 @@ def curve_tables(
         row.first = first
         of_profile: Any = rates[index * pools : (index + 1) * pools]
         counts = range(int(row.least), int(row.most) + 1)
-        curves.append(_curve(profile, of_profile, counts, cluster, adaptive, with_network))
+        if costs is None or costs.run_times is None:
+            curve = _curve(profile, of_profile, counts, cluster, adaptive, with_network)
+        else:
+            curve = _tabulated(profile, counts, cluster, adaptive, costs.run_times)
+        curves.append(curve)
         first += len(counts) * pools
     points = records(first, POINT)
     points[:] = np.concatenate(curves)
@@ -146,6 +153,25 @@ def _curve(
         point.packed = point.spread = float(rate.packed) * part
         if with_network:
             point.spread = point.packed * _spread_factor(scaling, profile, group, count, cluster)
+    return curve
+
+
+def _tabulated(
+    profile: Profile, counts: range, cluster: Cluster, adaptive: bool, run_times: RunTimes
+) -> Records:
+    """Return the points of one curve by tabulated run times."""
+    model, base_s = profile.model or "", run_times.rigid_s(*base_gang(profile)) or 0.0
+    there = run_times.elastic_s if adaptive else run_times.rigid_s
+    curve = records(len(counts) * len(cluster.groups), POINT)
+    places = ((count, group) for count in counts for group in cluster.groups)
+    for point, (count, group) in zip(curve, places, strict=True):
+        if count > group.count * group.devices:
+            continue  # the pool is too small
+        device = catalogue.get(group.device).name
+        packed_s = there(model, device, count, count > group.devices)
+        spread_s = there(model, device, count, count > 1)
+        if packed_s:
+            point.packed, point.spread = base_s / packed_s, base_s / (spread_s or packed_s)
     return curve
 
 

@@ -13,7 +13,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from flyball.core.cluster import Cluster, Network
+from flyball.core.cluster import Cluster, Network, NodeGroup
+from flyball.core.costs import Costs, RunTimes
 from flyball.core.grouping import group_rows
 from flyball.core.records import CAP, CAP_LEVELS, CAP_STEP, RATE, Records, records
 from flyball.core.workload import JobClass, Workload
@@ -110,15 +111,24 @@ def _speed_between(
 
 
 def rate_table(
-    profiles: Profiles, cluster: Cluster, with_network: bool, step_slice_s: float = 0.0
+    profiles: Profiles,
+    cluster: Cluster,
+    with_network: bool,
+    step_slice_s: float = 0.0,
+    costs: Costs | None = None,
 ) -> Records:
     """Return the rows `rates[profile * pools + pool]`; callers must not change them."""
-    return _rates(profiles.profiles, cluster, with_network, step_slice_s)
+    run_times = None if costs is None else costs.run_times
+    return _rates(profiles.profiles, cluster, with_network, step_slice_s, run_times)
 
 
 @lru_cache(64)
 def _rates(
-    profiles: tuple[Profile, ...], cluster: Cluster, with_network: bool, step_slice_s: float
+    profiles: tuple[Profile, ...],
+    cluster: Cluster,
+    with_network: bool,
+    step_slice_s: float,
+    run_times: RunTimes | None = None,
 ) -> Records:
     pools = cluster.groups
     table = records(len(profiles) * len(pools), RATE)
@@ -133,11 +143,32 @@ def _rates(
                 row.spread = _speed(profile, group.device, True, cluster.network, group.devices)[0]
             row.watts = draw_w(catalogue.get(group.device), profile.kind)
             steps_per_s = _steps_per_s(profile)
+            if run_times is not None:
+                row.packed, row.spread = tabulated(profile, group, run_times)
+                steps_per_s = run_times.steps_per_s(*base_gang(profile)) or steps_per_s
             row.steps = steps_per_s or 1.0
             if step_slice_s and steps_per_s:
                 row.packed *= _whole(row.packed * steps_per_s * step_slice_s)
                 row.spread *= _whole(row.spread * steps_per_s * step_slice_s)
     return table
+
+
+def base_gang(profile: Profile) -> tuple[str, str, int, bool]:
+    """Return model, type, devices and whether the gang crosses nodes, as the user asked for it."""
+    across = profile.devices > catalogue.get(profile.base).node_devices
+    return profile.model or "", profile.base, profile.devices, across
+
+
+def tabulated(profile: Profile, group: NodeGroup, run_times: RunTimes) -> tuple[float, float]:
+    """Return the speeds of a gang, packed and spread, by tabulated run times; 0 = cannot run."""
+    model, _, devices, _ = base_gang(profile)
+    base_s = run_times.rigid_s(*base_gang(profile))
+    device = catalogue.get(group.device).name
+    packed_s = run_times.rigid_s(model, device, devices, devices > group.devices)
+    spread_s = run_times.rigid_s(model, device, devices, devices > 1)
+    if not base_s or not packed_s:
+        return 0.0, 0.0
+    return base_s / packed_s, base_s / (spread_s or packed_s)
 
 
 def _whole(steps: float) -> float:

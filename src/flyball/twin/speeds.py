@@ -42,6 +42,7 @@ def speed_tables(
             workload.most,
             effects.adaptive_batch,
             effects.network,
+            effects.costs,
         )
     pairs, pair_guesses = np.zeros(0), np.zeros(0)
     if effects.share_limit > 1:

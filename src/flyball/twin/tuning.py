@@ -18,7 +18,7 @@ from flyball.core.forecast import NO_OUTLOOK, Outlook
 from flyball.core.knobs import Knobs, Order
 from flyball.core.protocols import PolicyLike, Tuner
 from flyball.core.records import Records
-from flyball.core.results import Ints
+from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import to_us
 from flyball.tune import share
@@ -36,6 +36,14 @@ class OutlookSource(Protocol):
         ...
 
 
+class EstimateSource(Protocol):
+    """Predicts the work of jobs from what is known at the instant of a state."""
+
+    def __call__(self, state: State) -> Floats:
+        """Return the estimated work of every job, in microseconds of its requested gang."""
+        ...
+
+
 @dataclass(frozen=True)
 class Tuning:
     """Holds the tuners and when they run.
@@ -46,6 +54,7 @@ class Tuning:
         every_s: time between two rounds.
         between: whether the policy also decides between rounds.
         outlook: returns the forecasts for the policy and the tuners; None = nothing is forecast.
+        estimates: predicts the work of jobs anew in every round; None = as the workload states it.
         note: called with the time and plan of every plan carried out in a round.
     """
 
@@ -54,6 +63,7 @@ class Tuning:
     every_s: float = 60.0
     between: bool = True
     outlook: OutlookSource | None = None
+    estimates: EstimateSource | None = None
     note: Callable[[int, Records], None] | None = None
 
     @property
@@ -73,7 +83,7 @@ class Tuning:
             raise BadInput(
                 "order=shares and order=fair do not go with tuners", "use another policy"
             )
-        if knobs.moves:
+        if knobs.moves and self.tuners:
             raise BadInput(
                 "move_s does not go with tuners: both would move jobs",
                 "set move_s=0, or leave the tuners out",

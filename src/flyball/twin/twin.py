@@ -44,7 +44,7 @@ from flyball.twin.signal_tables import ADDED, signals_of, totals_of, upgraded, w
 from flyball.twin.stepping.knobs import change_knobs
 from flyball.twin.stepping.stepped import Stepped
 from flyball.twin.stepping.window import Part, fork_state
-from flyball.twin.tuning import Tuning, learn_speeds
+from flyball.twin.tuning import EstimateSource, Tuning, learn_speeds
 
 DUMP_FORMAT = 4
 
@@ -140,11 +140,21 @@ class Twin(Stepped):
         """Run one round of the tuners."""
         kernel.advance_to(self.state, self._packed, now)
         learn_speeds(self.state)
+        if tuning.estimates is not None:
+            self._estimate(tuning.estimates)
         plan = tuning.plan(self.visible(), self._with_signals(NO_OUTLOOK))
         self._carry_out_round(tuning, plan, now)
         scaled = (plan["kind"] == ActionKind.REPLICAS).any()
         if scaled and not self.finished:  # new replicas need not wait for an event
             self._carry_out_round(tuning, tuning.policy_plan(self.visible()), now)
+
+    def _estimate(self, source: EstimateSource) -> None:
+        """Write new estimates into the jobs, and reorder the queue by them."""
+        estimate_us = source(self.visible())
+        if not np.array_equal(estimate_us, self.state.jobs.estimate_us):
+            self.state.jobs.estimate_us = estimate_us
+            self._blank = None
+            kernel.rebuild_queue(self.state, self._packed, self._packed)
 
     def _carry_out_round(self, tuning: Tuning, plan: Records, now: int) -> None:
         self._carry_out(plan, now)
@@ -272,6 +282,8 @@ class Twin(Stepped):
         """
         twin = Twin.__new__(Twin) if into is None else into
         twin.state = clone(self.state, None if into is None else into.state)
+        if self.tuning is not None and self.tuning.estimates is not None:
+            twin.state = twin.state._replace(jobs=self.state.jobs.copy())  # each run estimates anew
         self._copy_settings(twin)
         return twin
 

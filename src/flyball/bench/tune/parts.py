@@ -56,6 +56,17 @@ PARTS = {
     "hesrpt": TunePart(
         "the market against the optimum, where that is known", "experiments.tuning.hesrpt"
     ),
+    "peers": TunePart(
+        "completion on the ground of Sia and Pollux, beside theirs (about 5 minutes)",
+        "experiments.peers.compare",
+        data=(
+            ("sia_pollux", "placements.csv.gz"),
+            ("pollux", "workloads.csv.gz"),
+            ("peer_runs", "sia_jct.csv.gz"),
+            ("peer_runs", "pollux_jct.csv.gz"),
+        ),
+        keeps_runs=True,
+    ),
     "speed": TunePart(
         "the twin with every effect on, and the time of a round at 64 GPUs and 1,000 nodes",
         "bench.tune.speed",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flyball.cli.bench.figures import print_figures
+from flyball.cli.bench.tune_peers import PEERS, peers
 from flyball.cli.long_run import Resume, end, kept_results
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table, whole_number
@@ -23,10 +24,12 @@ Examples:
   flyball bench tune --family all --load 0.8,1.3 --seeds 1
   flyball bench tune --family philly,saturn,pollux --joined --load 1.3 --seeds 3
   flyball bench tune --family newtrace --workloads 6-10
+  flyball bench tune --only peers --costs sia --family philly,saturn --json
+  flyball bench tune --only peers --costs pollux --durations noisy:1 --seeds 3
 \b
-Parts: mixed, sharing, caps, replicas, pathways, hesrpt, speed, live, live-caps
-(docs/guide/tuning.md).
-With --family: gains on families of workloads, against EASY and the best policy without tuners.
+Parts: mixed, sharing, caps, replicas, pathways, hesrpt, peers, speed, live, live-caps
+(docs/guide/tuning.md). With --family: gains on families of workloads, against EASY and the best
+policy without tuners. With --costs: completion on the ground of Sia or Pollux, against theirs.
 """
 
 MAX_SEEDS = 100
@@ -52,7 +55,38 @@ def tune(
         str | None, typer.Option(help="Loads, separated by commas. [default: 0.8,1.3]")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Draws of the elastic jobs, seeds 0, 1, ... [default: 3]")
+        int | None,
+        typer.Option(
+            help="Draws of the elastic jobs, seeds 0, 1, ... [default: 3]; with --only peers, of "
+            "the errors of --durations noisy and --speed-error. [default: 1]"
+        ),
+    ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            help="With --only peers: the costs and run times of `sia` or `pollux`. [default: both]"
+        ),
+    ] = None,
+    durations: Annotated[
+        str | None,
+        typer.Option(
+            help="With --only peers, what is known of run times: `ended` (only those of jobs that "
+            "ended), `epochs` (all), noisy:SIGMA. [default: ended]"
+        ),
+    ] = None,
+    speed_error: Annotated[
+        float | None,
+        typer.Option(
+            help="With --only peers: spread of the errors of the speeds that tuners are given, "
+            "e.g. 0.25. [default: 0]"
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="With --only peers: policies, separated by commas, and `elastic`. "
+            "[default: srtf,las,max-min-het,tuned,elastic]"
+        ),
     ] = None,
     workers: Annotated[
         int, typer.Option(help="Maximum number of processes; 0 = one per core.")
@@ -62,6 +96,19 @@ def tune(
 ) -> None:
     """Measure what elastic sizes, sharing, caps, sleep and replicas gain, against bars."""
     whole_number(workers, "--workers", 0, 1024)
+    of_peers = (costs, durations, speed_error, policy)
+    if only != [PEERS] and any(value is not None for value in of_peers):
+        options = "--costs, --durations, --speed-error and --policy"
+        raise BadInput(f"{options} need --only peers", "add it")
+    if only == [PEERS]:
+        if joined or load is not None:
+            raise BadInput("--joined and --load do not go with peers", "leave them out")
+        names = tuple(name for name in (family or "").split(",") if name)
+        numbers = () if workloads is None else _numbers(workloads)
+        count = whole_number(seeds or 1, "--seeds", 1, MAX_SEEDS)
+        error = speed_error or 0.0
+        peers(costs, names, numbers, durations, count, error, policy, workers, resume, as_json)
+        return
     if family is not None:
         if only:
             raise BadInput("--only and --family do not go together", "use one of them")

@@ -43,6 +43,7 @@ Examples:
   flyball replay jobs.csv -c sia-mixed --policy easy --tune elastic,power --seeds 5
   flyball replay jobs.csv -c sia-mixed --without elastic,share,power --seeds 5 --json
   flyball replay jobs.csv -c sia-mixed --pareto energy,completion --figure front.png
+  flyball replay workloads.csv.gz#philly/1 -c sia-mixed --policy srtf,las --costs sia
   flyball replay jobs.csv -c five-mixed --policy easy,mypolicy.py
   flyball replay --decisions ~/.local/state/flyball
 """
@@ -82,6 +83,12 @@ def replay(
     restart_s: Annotated[
         float | None,
         typer.Option(help="Seconds to set up a restart. [default: by gang size, 7/30/60]"),
+    ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            help="Set-up times and slowdowns by application as a simulator has them: sia, pollux."
+        ),
     ] = None,
     recorded_on: RecordedOn = None,
     record: Annotated[
@@ -149,6 +156,7 @@ def replay(
         *(seeds, mtbf_h, repair_h, checkpoint_s, checkpoint_every_s, restart_s, skip_unfit),
         record,
         keep="all" if per_job else "first" if figure and not pareto else "none",
+        costs=costs,
     )
     tuning_options.check()
     named = policy or (DEFAULT_POLICY if tuning_options.tuned else "all")

@@ -52,7 +52,7 @@ def _would_delay_head(
 ) -> Explanation:
     clock, job, run = facts.state.clock[0], facts.state.jobs[job_id], facts.state.runs[job_id]
     figures = probe.figures(spot.pool)
-    restart_us = int(job.restart_us) if run.attempt else 0
+    restart_us = int(job.restart_us * (1.0 if run.attempt else clock.first_part))
     run_us, in_us = figures.run_us + restart_us, int(clock.reserved_us) - facts.now_us
     kept = facts.state.nodes.reserved_stamp == clock.reserved_stamp
     nodes = [facts.names.node(facts.state, int(node_id)) for node_id in kept.nonzero()[0]]

@@ -48,6 +48,7 @@ class Cluster:
         self.move_us = float(packed.move_us)
         self.budget_w = float(clock.budget_w)
         self.checkpoint_every_us = int(clock.checkpoint_every_us)
+        self.free_moves = bool(clock.free_moves)
         self.start_us = self.now_us = int(clock.start_us)
 
         self.cap = int(packed.cap)
@@ -89,7 +90,9 @@ class Cluster:
         assert job.status == Status.PENDING
         pool = self.pools[placement.pool]
         wake_us = self.wake_us(placement)
-        restart_us = job.restart_us if job.attempt > 0 else 0
+        ready_us = self.now_us + wake_us + job.setup_us
+        if self.free_moves and self._keeps_shape(job, placement):
+            ready_us = max(job.ready_us, self.now_us + wake_us)
 
         job.status = Status.RUNNING
         job.pool, job.rows, job.nodes = pool.index, placement.rows, len(placement.rows)
@@ -99,7 +102,7 @@ class Cluster:
         job.watts = self.charged_w(job, pool, job.held, job.cap)
         job.since_us = job.began_us = self.now_us
         job.awake_us = self.now_us + wake_us
-        job.ready_us = job.awake_us + restart_us
+        job.ready_us = ready_us
         self.plan_end(job)
         if job.attempt == 0:
             job.first_start_us = self.now_us
@@ -114,6 +117,12 @@ class Cluster:
         if self._was_preempted(job):
             job.moves += 1
         self.actions.append(DecidedAction(self.now_us, ActionKind.START, job.index, job.rows))
+
+    def _keeps_shape(self, job: Job, placement: Placement) -> bool:
+        """Return whether a job that this decision preempted goes on in the same pool and shape."""
+        held = sum(row.mask.bit_count() for row in placement.rows)
+        before, after = (job.pool, job.nodes, job.held), (placement.pool, len(placement.rows), held)
+        return before == after and self._was_preempted(job)
 
     def _was_preempted(self, job: Job) -> bool:
         """Return whether the present decision has preempted the job."""

@@ -175,7 +175,8 @@ class Job:
     backfill_stretch: float
     reference_us: float
     limit_us: int
-    restart_us: int
+    first_us: int  # set-up of its first start
+    restart_us: int  # and of every other
     checkpoint_us: int
     priority: float
     devices: int
@@ -228,6 +229,11 @@ class Job:
     began_us: int = 0
     ready_us: int = 0
     by_limit: bool = False  # its planned end is its limit
+
+    @property
+    def setup_us(self) -> int:
+        """Return the set-up before progress of its next start."""
+        return self.restart_us if self.attempt > 0 else self.first_us
 
     @property
     def fractional(self) -> bool:
@@ -367,6 +373,7 @@ def read_jobs(state: State) -> list[Job]:
                 rates=rates[profile * len(pools) : (profile + 1) * len(pools)],
                 sizes=sizes[row["curve"]] if row["curve"] >= 0 else None,
                 shares=[PoolShare() for _ in pools],
+                first_us=int(row["restart_us"] * float(state.clock[0].first_part)),
                 **{name: row[name] for name in JOB_FIELDS},
             )
         )

@@ -231,6 +231,5 @@ def rate_in(job: Job, pool: Pool) -> float:
 
 def _expected_end_us(cluster: Cluster, job: Job, pool: Pool) -> int:
     """Return when policies would expect the job to end if it started in this pool now."""
-    restart_us = job.restart_us if job.attempt > 0 else 0
     left = job.guess(job.done_us) - job.done_us
-    return cluster.now_us + restart_us + math.ceil(left / rate_in(job, pool))
+    return cluster.now_us + job.setup_us + math.ceil(left / rate_in(job, pool))

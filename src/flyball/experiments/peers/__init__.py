@@ -1,0 +1,1 @@
+"""Sia and Pollux on their own ground: their costs, profiles, workloads and figures."""
