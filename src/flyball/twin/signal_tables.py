@@ -116,7 +116,7 @@ def totals_of(
 
 
 GROWN = {"nodes": r.NODE, "runs": r.RUN, "clock": r.CLOCK}
-"""Records that have more fields than in dumps from before there were signals."""
+"""Records that have more fields than in older dumps."""
 
 
 def upgraded(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,18 @@ from flyball.twin.reference.parts import DeviceRow, Node, Placement
 from flyball.twin.reference.speeds import GUEST, change_speed, update_shared_speeds
 
 
-def enact(cluster: Cluster, plan: Records, scale: Callable[[int, int], None]) -> None:
-    """Carry out the actions one after the other; `scale` sets the replicas of a service."""
+def enact(
+    cluster: Cluster,
+    plan: Records,
+    scale: Callable[[int, int], None],
+    release: Callable[[int], None],
+) -> None:
+    """Carry out the actions one after the other.
+
+    Args:
+        scale: sets the replicas of a service.
+        release: ends the deferral of a job.
+    """
     rows: list[Any] = list(plan)
     while rows:
         first = rows[0]
@@ -33,6 +43,10 @@ def enact(cluster: Cluster, plan: Records, scale: Callable[[int, int], None]) ->
             _wake(cluster, cluster.nodes[int(first.node)])
         elif first.kind == ActionKind.REPLICAS:
             scale(int(first.job), int(first.level))
+        elif first.kind == ActionKind.RELEASE:
+            release(int(first.job))
+        elif first.kind == ActionKind.BUDGET:
+            cluster.budget_w = float(first.gain)
         else:
             raise AssertionError(f"no action of kind {first.kind}")
         rows = rows[count:]
