@@ -63,6 +63,10 @@ class Whim:
         deferred = np.flatnonzero(held & (runs.defer_us > state.clock[0].now_us))
         released = deferred[rng.random(len(deferred)) < 0.4]
         rations = int(len(deferred) > 0 and rng.random() < 0.3)
+        held = np.flatnonzero((runs.deadline_us > 0) & (rng.random(len(runs)) < 0.2))
+        before = len(plan)
+        plan = np.concatenate((plan, _defers(held, int(state.clock[0].now_us) + 95_000_000)))
+        assert len(plan) == before + len(held)
         out = records(len(plan) + len(released) + rations, ACTION)
         out[: len(plan)] = plan
         added: Any = out[len(plan) : len(plan) + len(released)]
@@ -70,7 +74,8 @@ class Whim:
         if rations:
             last: Any = out[-1]
             last.kind, last.job, last.node = int(ActionKind.BUDGET), -1, -1
-            last.gain = float(state.clock[0].power_w) * float(rng.choice([0.9, 1.2, 3.0]))
+            power_w = float(state.clock[0].power_w) * float(rng.choice([0.9, 1.2, 3.0]))
+            last.gain = max(1.0, power_w)
         return out
 
     def _resize(self, draft: PlanDraft, job: int, rng: np.random.Generator) -> None:
@@ -116,6 +121,14 @@ class Whim:
                 if state.pairs[at * profiles + int(state.jobs[b].profile)] <= 0:
                     return
         draft.join(job, beside, ANY, 0.0)
+
+
+def _defers(jobs: Any, until_us: int) -> Records:
+    """Hold these jobs back, whether they are pending or not."""
+    out: Any = records(len(jobs), ACTION)
+    out.kind, out.job, out.node, out.gain = int(ActionKind.DEFER), jobs, -1, until_us
+    rows: Records = out
+    return rows
 
 
 @dataclass(frozen=True)
@@ -227,7 +240,7 @@ def test_effects_of_tuning_are_the_same(problem: Tuned) -> None:
 
 
 def test_whims_do_everything() -> None:
-    """What is drawn above resizes, shares, caps, sends to sleep, wakes, releases and rations."""
+    """What is drawn above does each kind of action."""
     cluster = Cluster("c", (NodeGroup("a", 3, "T4", 4), NodeGroup("b", 1, "A100-40GB", 8)))
     size = 12
     workload = Workload.of(
@@ -247,7 +260,7 @@ def test_whims_do_everything() -> None:
     twin = Twin(cluster, workload, problem.knobs, problem.effects, tuning=tuning)
     twin.run(UNTIL_US)
     kinds = {int(kind) for plan in plans for kind in plan.kind}
-    assert kinds == {0, 1, 3, 4, 5, 6, 7, 8}
+    assert kinds == {0, 1, 3, 4, 5, 6, 7, 8, 9}
     assert any((plan.milli == 0).any() and (plan.kind == 0).any() for plan in plans)
     assert (twin.state.runs.status >= Status.DONE).sum() > 0
 

@@ -44,6 +44,7 @@ class ActionKind(IntEnum):
     REPLICAS = 6  # the service (an array of jobs) is to have `level` replicas; -1 = it ends
     RELEASE = 7  # a deferred job joins the queue
     BUDGET = 8  # from now on starts may not exceed a draw of `gain` watts
+    DEFER = 9  # a pending job is held back; `gain` is the latest instant (us) of its release
 
 
 class Reason(IntEnum):
@@ -78,6 +79,7 @@ class Reason(IntEnum):
     RELEASED = 26  # deferred so far: to wait longer is not expected to save more
     RATIONED = 27  # what is left of the day's budget, as a limit of the draw
     OVER_BUDGET = 28  # preempted: even the strongest caps would exceed the day's budget
+    PAUSED = 29  # preempted and deferred: its rest is expected to cost less later
 
 
 class JobClass(IntEnum):

@@ -40,11 +40,12 @@ ACTIONS = {
     Reason.RELEASED: "release",
     Reason.RATIONED: "budget",
     Reason.OVER_BUDGET: "preempt",
+    Reason.PAUSED: "pause",
 }
 ASLEEP, AWAKE = "asleep", "awake"
 
 Where = dict[str, Any] | str | float | None
-"""The devices held, the state of a node or job, a number of replicas or watts; None = no devices."""
+"""The devices held, a state of a node or job, a number of replicas or watts; None = no devices."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ LONGEST_H = 48
 
 @entry
 def plan_hours(
-    sums: Any, room: Any, latest_h: Any, run_h: Any, devices: Any, margin: float,
+    sums: Any, room: Any, latest_h: Any, run_h: Any, devices: Any, margin: Any,
     hours: Any, savings: Any,
 ) -> None:  # fmt: skip
     """Plan job by job; `hours` and `savings` are written, and `room` shrinks."""
@@ -37,7 +37,7 @@ def plan_hours(
             cost = _cost(sums, start, length)
             if cost < best_cost:
                 best, best_cost = start, cost
-        if best < 0 or (fits_now and now_cost - best_cost <= margin * length):
+        if best < 0 or (fits_now and now_cost - best_cost <= margin[job] * length):
             best, best_cost = 0, now_cost
         hours[job] = best
         savings[job] = (now_cost - best_cost) / length

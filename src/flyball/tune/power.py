@@ -107,9 +107,7 @@ class Power:
 
     # 3. Sleep -----------------------------------------------------------------------
 
-    def _sleep(
-        self, state: State, draft: PlanDraft, load: Forecast | None, spare: int
-    ) -> None:
+    def _sleep(self, state: State, draft: PlanDraft, load: Forecast | None, spare: int) -> None:
         """Send idle nodes to sleep that are not needed soon; wake sleeping ones in time."""
         nodes, pools = state.nodes, state.pools
         up = nodes.down == 0

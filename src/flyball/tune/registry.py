@@ -48,7 +48,7 @@ BUILT_IN = {
         "gives an inference service the replicas that its requests will need",
     ),
 }
-"""Built-in tuners in the order in which they change a plan: jobs that may wait and sizes first, power last."""
+"""Built-in tuners in the order in which they change a plan: sizes and places before power."""
 
 GAIN_BY_FORECAST: frozenset[str] = frozenset()
 """Built-in tuners for which the load forecast is made by default: none was measured to gain by it

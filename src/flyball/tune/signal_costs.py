@@ -6,8 +6,6 @@ that is not public at the instant of the decision.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from flyball.core.forecast import Forecast, Outlook
@@ -29,8 +27,16 @@ def hourly_costs(state: State, outlook: Outlook, per_kg: float) -> Floats | None
         per_kg: money that a kg of CO2 counts for. Without a price the cost is in grams.
     """
     clock = state.clock[0]
-    price = _now_and_ahead(clock.price, outlook.price)
-    carbon = _now_and_ahead(clock.carbon, outlook.carbon)
+    values = (float(s.value) if s.given else None for s in (clock.price, clock.carbon))
+    return costs_of(*values, outlook, per_kg)
+
+
+def costs_of(
+    price_now: float | None, carbon_now: float | None, outlook: Outlook, per_kg: float
+) -> Floats | None:
+    """Return the same from the present values of the signals; None = not given."""
+    price = _now_and_ahead(price_now, outlook.price)
+    carbon = _now_and_ahead(carbon_now, outlook.carbon)
     if price is None or carbon is None:
         return carbon if price is None else price
     size = min(len(price), len(carbon))
@@ -45,10 +51,10 @@ def relative_cost(costs: Floats | None) -> float:
     return max(0.0, float(costs[0]) / mean) if mean > 0 else 1.0
 
 
-def _now_and_ahead(signal: Any, forecast: Forecast | None) -> Floats | None:
-    if not signal.given or forecast is None:
+def _now_and_ahead(value: float | None, forecast: Forecast | None) -> Floats | None:
+    if value is None or forecast is None:
         return None
-    return np.concatenate(([float(signal.value)], forecast.mean))
+    return np.concatenate(([value], forecast.mean))
 
 
 # Budgets of a day -----------------------------------------------------------------------

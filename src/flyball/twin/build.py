@@ -33,7 +33,6 @@ from flyball.twin.spread import set_stretches, spreads_of
 from flyball.twin.tenants import refuse_beyond_limit, tenant_table
 from flyball.twin.usual import score_cache, usual_jobs
 
-
 RUN_STRETCH = 1.25
 """Part of its estimated run time that a deferrable job's deadline allows for the run itself."""
 

@@ -61,7 +61,7 @@ def update_shared_speeds(state: Any, node_id: int, mask: Any, now: int) -> None:
 
 @kernel
 def adjust(state: Any, knobs: Any, at: int, now: int) -> bool:
-    """Carry out an action on a running job, a node or the budget; return whether it was possible."""
+    """Carry out an action that is no start and no stop; return whether it was possible."""
     action = state.plan[at]
     if action.kind == CAP:
         return set_cap(state, action.job, max(action.level, knobs.cap), now)

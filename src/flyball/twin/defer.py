@@ -1,7 +1,7 @@
 """Jobs on their way into the queue: deferred, held by their array, or pending.
 
 A job that may be deferred is held from its submission (or the end of its last predecessor) until
-tuners release it, at the latest until `defer_us`.
+tuners release it, at the latest until `defer_us`. Tuners may hold back a pending job once more.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any
 from flyball.core.codes import Status
 from flyball.physics.compile import hot, kernel
 from flyball.schedule import queue
+from flyball.schedule.reserve import drop_reservation
 from flyball.twin.events import RELEASE_EVENT, push_event
 
-HELD = int(Status.HELD)
+HELD, PENDING = int(Status.HELD), int(Status.PENDING)
 
 
 @hot
@@ -41,6 +42,22 @@ def release_job(state: Any, knobs: Any, job_id: int, now: int) -> None:
     clock.shares_due, clock.settled = 1, 0
     state.runs[job_id].defer_us = 0
     admit(state, knobs, job_id, now)
+
+
+@kernel
+def hold_back(state: Any, job_id: int, until_us: int, now: int) -> None:
+    """Take a pending job out of the queue until `until_us`; any other job stays as it is."""
+    run_ = state.runs[job_id]
+    if run_.status != PENDING or state.jobs[job_id].group >= 0 or until_us <= now:
+        return
+    queue.remove(state, job_id)
+    clock = state.clock[0]
+    clock.pending -= 1
+    if clock.reserved_job == job_id:
+        drop_reservation(state)
+    run_.status = HELD
+    run_.defer_us = until_us
+    push_event(state, until_us, RELEASE_EVENT, job_id)
 
 
 @hot

@@ -33,7 +33,7 @@ from flyball.twin.change import (
     schedule_end,
     update_shared_speeds,
 )
-from flyball.twin.defer import admit, admit_or_defer, is_deferred, release_job
+from flyball.twin.defer import admit, admit_or_defer, hold_back, is_deferred, release_job
 from flyball.twin.events import (
     RELEASE_EVENT,
     REPAIR_EVENT,
@@ -48,7 +48,7 @@ HELD = int(Status.HELD)
 RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
 RESERVE, REPLICAS = int(ActionKind.RESERVE), int(ActionKind.REPLICAS)
-RELEASE = int(ActionKind.RELEASE)
+RELEASE, DEFER = int(ActionKind.RELEASE), int(ActionKind.DEFER)
 ROUNDS, SHARES = int(Preempt.ROUNDS), int(Order.SHARES)
 
 
@@ -313,7 +313,7 @@ def enact(state: Any, knobs: Any, now: int) -> int:
             at += 1
         elif action.kind == RESERVE:
             at = reserve_as_planned(state, at)
-        elif action.kind == REPLICAS or action.kind == RELEASE:
+        elif action.kind == REPLICAS or action.kind == RELEASE or action.kind == DEFER:
             at += 1  # after preempted jobs are back in the queue
         elif adjust(state, knobs, at, now):
             at += 1
@@ -328,6 +328,8 @@ def enact(state: Any, knobs: Any, now: int) -> int:
             if not is_deferred(state, action.job, now):
                 return at
             release_job(state, knobs, action.job, now)
+        if action.kind == DEFER:
+            hold_back(state, action.job, int(action.gain), now)
     return -1
 
 

@@ -15,6 +15,7 @@ SPEED = "devices' speed"
 WATTS = "W"
 DEVICES = "devices"
 SECONDS = "s"
+PER_KWH_LATER = "per kWh, less than now"
 PER_KWH = "per kWh, below the mean of the coming day"
 
 UNITS = {
@@ -36,6 +37,7 @@ UNITS = {
     Reason.RELEASED: PER_KWH,
     Reason.RATIONED: WATTS,
     Reason.OVER_BUDGET: WATTS,
+    Reason.PAUSED: PER_KWH_LATER,
 }
 """Unit of the predicted gain, by the tuners' reasons."""
 
@@ -55,7 +57,7 @@ def tuned_text(action: Any, job: str, unit: str = DEVICE) -> str:
     reason, gain = Reason(int(action.reason)), float(action.gain)
     if reason in (Reason.CAPPED, Reason.UNCAPPED, Reason.SENT_TO_SLEEP, Reason.WOKEN):
         return _power_text(reason, gain, job)
-    if reason in (Reason.RELEASED, Reason.RATIONED, Reason.OVER_BUDGET):
+    if reason in (Reason.RELEASED, Reason.PAUSED, Reason.RATIONED, Reason.OVER_BUDGET):
         return _day_text(reason, gain, job)
     if reason == Reason.SCALED:
         return _replicas_text(int(action.level), gain, unit)
@@ -116,6 +118,8 @@ def _day_text(reason: Reason, gain: float, job: str) -> str:
             f"{job} is released: to wait longer is not expected to save more (a kWh costs"
             f" {gain:.3g} less now than on average over the coming day)"
         )
+    if reason == Reason.PAUSED:
+        return f"{job} is paused: the rest of its run is expected to cost {gain:.3g} less per kWh later"
     if reason == Reason.RATIONED:
         return f"what is left of the day's budget allows a draw of {power_text(gain)} until its end"
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flyball.core.codes import ActionKind
+from flyball.core.codes import ActionKind, Status
 from flyball.core.records import Records
 from flyball.core.units import FOREVER_US
 from flyball.twin.reference.cluster import Cluster
@@ -45,6 +45,8 @@ def enact(
             scale(int(first.job), int(first.level))
         elif first.kind == ActionKind.RELEASE:
             release(int(first.job))
+        elif first.kind == ActionKind.DEFER:
+            _hold_back(cluster, int(first.job), int(first.gain))
         elif first.kind == ActionKind.BUDGET:
             cluster.budget_w = float(first.gain)
         else:
@@ -69,6 +71,14 @@ def _cap(cluster: Cluster, index: int, level: int) -> None:
     job, level = cluster.jobs[index], max(level, cluster.cap)
     if level != job.cap:
         change_speed(cluster, job, level, job.slow)
+
+
+def _hold_back(cluster: Cluster, index: int, until_us: int) -> None:
+    job = cluster.jobs[index]
+    if job.status == Status.PENDING and job.group < 0 and until_us > cluster.now_us:
+        job.status, job.defer_us = Status.HELD, until_us
+        if cluster.reservation is not None and cluster.reservation.job == index:
+            cluster.reservation = None
 
 
 def _sleep(cluster: Cluster, node: Node) -> None:
