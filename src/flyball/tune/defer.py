@@ -144,9 +144,7 @@ def _left_us(state: State, jobs: Ints) -> Floats:
     now_us = int(state.clock[0].now_us)
     fastest = state.rates.packed.reshape(-1, len(state.pools)).max(axis=1)
     runs_now = runs.status == Status.RUNNING
-    done_us = (
-        runs.done_us + np.where(runs_now, np.maximum(0, now_us - runs.ready_us), 0) * runs.rate
-    )
+    ran_us = np.where(runs_now, np.maximum(0, now_us - runs.ready_us), 0)
     rate = np.where(runs_now, runs.rate, fastest[state.jobs.profile[jobs]])
     done_us = runs.done_us + ran_us * runs.rate
     left = np.maximum(state.jobs.estimate_us[jobs] - done_us, US_PER_S)

@@ -1,10 +1,10 @@
 """Price and carbon: what following them saves, against the blind rule and the best static one.
 
-Jobs are generated at half load on 64 V100 and run for two weeks of a region's recorded series; a
-seed draws the jobs and the weeks. All arms run the same jobs in the same weeks:
+Jobs are generated at half load on 64 V100 and run for a week of a region's recorded series; a
+seed draws the jobs and the week. All arms run the same jobs in the same weeks:
 
 * `blind`: caps and sleep as they are without a signal;
-* `static`: caps and sleep at any of a few fixed settings, the best of them for each region in
+* `static`: caps and sleep at one of a few fixed settings, the best of them for each region in
   hindsight, over all its seeds;
 * `follow`: caps and sleep follow the signal, and jobs are deferred by up to the slack.
 
@@ -24,16 +24,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flyball.app import PolicySetting, build_twin, tuned, tuning_setting
-from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import UnknownName
 from flyball.core.metrics import summarise
-from flyball.core.results import Results
+from flyball.core.results import Floats, Ints, Results
 from flyball.core.shared_data import shared_data
-from flyball.core.signals import WEEK_US, Signal
-from flyball.core.units import S_PER_HOUR
+from flyball.core.signals import DAY_US, HOUR_US, WEEK_US, Signal
+from flyball.core.units import J_PER_KWH, S_PER_HOUR, to_s
 from flyball.core.workload import Workload
-from flyball.experiments.tuning.rows import Row
+from flyball.experiments.run_file import RunFile, key_of, source_version
+from flyball.experiments.tuning.rows import Row, mean_95, tuning_row
+from flyball.experiments.workers import Workers
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.generate import generate, preset
 from flyball.twin.inputs.cluster_file import load_cluster
@@ -60,7 +61,7 @@ MARKETS_TUNED_ON = ("BE", "NP")
 SLACKS_H = (0.0, 4.0, 24.0)
 SEEDS = 3
 TUNING_SEED = 1000
-LOAD, DAYS, LONGEST_S = 0.5, 14.0, 24 * S_PER_HOUR
+LOAD, DAYS, LONGEST_S = 0.5, 7.0, 24 * S_PER_HOUR
 CLUSTER, GENERATOR, POLICY = "philly-8x8", "mixed", "easy"
 EVERY_S = 600.0
 WEEKS = 48
@@ -72,10 +73,25 @@ STATIC = tuple(
 )
 """Fixed settings of caps and sleep, of which the best is chosen for each region in hindsight."""
 BLIND = ("power.slowdown=0.06", "power.spare=1")
-FOLLOW = ("power.spare=0", "power.follow=2", "defer.margin=0.02")
+FOLLOW = (
+    *("power.slowdown=0.2", "power.spare=0", "power.follow=1", "power.deepest=0.4"),
+    *("defer.pause=0.1",),
+)
 """Settings of the rule, as `search` chose them."""
-CODES = ("core/*.py", "physics/*.py", "schedule/*.py", "tune/*.py", "twin/*.py", "predict/signals.py",
-         "experiments/tuning/signals.py")  # fmt: skip
+CANDIDATES = tuple(
+    (
+        *(f"power.slowdown={slowdown}", "power.spare=0", f"power.follow={follow}"),
+        *("power.deepest=0.4", f"defer.pause={pause}"),
+    )
+    for slowdown, follow, pause in ((0.06, 2, 0.1), (0.2, 1, 0.0), (0.2, 1, 0.1), (0.25, 0, 0.1))
+)
+"""Settings of the rule that `search` compares."""
+RUN_STRETCH = 1.25
+"""Part of its run time that a job's deadline allows for the run itself, as in `twin/build.py`."""
+CODES = (
+    *("core/*.py", "physics/*.py", "schedule/*.py", "tune/*.py", "twin/*.py"),
+    *("predict/signals.py", "experiments/tuning/signals.py"),
+)
 
 
 class Place(NamedTuple):
@@ -86,22 +102,14 @@ class Place(NamedTuple):
     second_year: bool
 
     @property
-    def metric(self) -> str:
-        """Return the bill that counts."""
-        return "carbon_g" if self.kind == "carbon" else "money"
+    def signal(self) -> Signal:
+        return signal_of(self.kind, self.name)
 
 
-class Arm(NamedTuple):
-    """A setting of the tuners, and how long jobs may be deferred."""
-
-    tuners: str
-    settings: tuple[str, ...]
-    slack_h: float
-
-
-BLIND_ARM = Arm("power", BLIND, 0.0)
-STATIC_ARMS = tuple(Arm("power", settings, 0.0) for settings in STATIC)
-Task = tuple[str, str, bool, int, str, tuple[str, ...], float]
+Task = tuple[Any, ...]
+"""Arguments of `Runner.run`."""
+FIXED = "fixed"
+"""Name in place of a region: the run does not depend on the signal."""
 
 
 @dataclass(frozen=True)
@@ -124,31 +132,28 @@ class SignalPlan:
         Raises:
             UnknownName: no such region or market.
         """
-        for kind, chosen, known in (
+        for kind, chosen, names in (
             ("carbon region", self.regions, REGIONS),
             ("price market", self.markets, MARKETS),
         ):
             for name in chosen:
-                if name not in known:
-                    raise UnknownName(kind, name, list(known))
+                if name not in names:
+                    raise UnknownName(kind, name, list(names))
 
     def places(self) -> list[Place]:
         """Return every region and market, in its second year."""
         carbon = [Place("carbon", name, True) for name in self.regions]
         return carbon + [Place("price", name, True) for name in self.markets]
 
-    def arms(self) -> list[Arm]:
-        """Return the blind rule, the static ones and the rule at each slack."""
-        follow = [Arm("defer,power", FOLLOW, slack_h) for slack_h in self.slacks_h]
-        return list(dict.fromkeys((BLIND_ARM, *STATIC_ARMS, *follow)))
-
     def tasks(self) -> list[Task]:
-        """Return every run."""
-        return [
-            (*place, seed, *arm)
+        """Return every run: the fixed settings once, the rule in every place at every slack."""
+        seeds = range(self.seeds)
+        fixed: list[Task] = [(FIXED, "", False, seed, s, 0.0) for seed in seeds for s in STATIC]
+        return fixed + [
+            (*place, seed, FOLLOW, slack_h)
             for place in self.places()
-            for seed in range(self.seeds)
-            for arm in self.arms()
+            for seed in seeds
+            for slack_h in self.slacks_h
         ]
 
 
@@ -166,53 +171,225 @@ def signal_of(kind: str, name: str) -> Signal:
     return read_signal(shared_data(*PRICE_FILE), fields, name)
 
 
-def begin_us(signal: Signal, second_year: bool, seed: int) -> int:
-    """Return the Monday on which a run begins: weeks of a year in an order drawn once."""
-    first_us = signal.origin_us + (52 * WEEK_US if second_year else WEEK_US)
+def begin_us(place: Place, seed: int) -> int:
+    """Return the Monday, midnight UTC, on which a run begins: weeks in an order drawn once."""
+    midnight_us = place.signal.origin_us // DAY_US * DAY_US
     weeks = np.random.default_rng(11).permutation(WEEKS)
-    return first_us + int(weeks[seed % WEEKS]) * WEEK_US
+    year = 52 if place.second_year else 1
+    return midnight_us + (year + int(weeks[seed % WEEKS])) * WEEK_US
 
 
 @cache
 def jobs_of(seed: int) -> Workload:
-    """Return two weeks of jobs at half load."""
+    """Return a week of jobs at half load."""
     settings = replace(preset(GENERATOR), max_duration_s=LONGEST_S)
     devices = load_cluster(CLUSTER).device_count
     return generate(settings, seed, days=DAYS, load=LOAD, devices=devices)
 
 
-def policy_of(arm: Arm) -> PolicySetting:
-    """Return the policy with an arm's tuners."""
+def policy_of(settings: Sequence[str]) -> PolicySetting:
+    """Return the policy with the tuners that the settings are of."""
+    tuners = ",".join(dict.fromkeys(text.partition(".")[0] for text in settings))
     base = PolicySetting(POLICY, get_policy(POLICY).knobs)
-    settings = [text for text in arm.settings if text.split(".")[0] in arm.tuners.split(",")]
-    return tuned(base, tuning_setting(arm.tuners, settings, EVERY_S))
+    return tuned(base, tuning_setting(tuners, list(settings), EVERY_S))
 
 
-def run_arm(place: Place, seed: int, arm: Arm) -> tuple[Results, Row]:
-    """Run one arm; return its results and the figures that are kept."""
-    signal = signal_of(place.kind, place.name)
-    jobs = replace(jobs_of(seed), origin_us=begin_us(signal, place.second_year, seed))
-    cluster: Cluster = load_cluster(CLUSTER)
-    cluster = replace(cluster, **{"carbon" if place.kind == "carbon" else "price": signal})
-    effects = Effects(slack_s=arm.slack_h * S_PER_HOUR, elastic=False, seed=seed)
-    results = build_twin(cluster, jobs, policy_of(arm), effects).replay()
-    summary = summarise(results)
-    bill = getattr(summary, place.metric)
-    return results, {
-        "bill": bill,
-        "energy_kwh": summary.energy_kwh,
-        "completion_s": summary.completion_s.mean,
-        "ends_us": np.asarray(results.end_us).tolist(),
-    }
+class Ends(NamedTuple):
+    """When the jobs of a run ended, and how often they were preempted."""
+
+    end_us: Ints
+    preemptions: int
+
+
+@cache
+def fixed_run(seed: int, settings: tuple[str, ...]) -> tuple[Floats, Ends]:
+    """Run fixed settings; return the energy of each hour from the clock's 0, and the ends."""
+    effects = Effects(elastic=False, seed=seed)
+    twin = build_twin(load_cluster(CLUSTER), jobs_of(seed), policy_of(settings), effects)
+    totals_j = [0.0]
+    while not twin.finished:
+        hour_us = len(totals_j) * HOUR_US
+        twin.run(hour_us)
+        totals_j.append(twin.mark(twin.now_us if twin.finished else hour_us).energy_j)
+    runs: Any = twin.state.runs
+    return np.diff(totals_j) / J_PER_KWH, Ends(runs.end_us.copy(), int(runs.preemptions.sum()))
+
+
+def billed(energy_kwh: Sequence[float], place: Place, seed: int) -> float:
+    """Return the bill of a run whose energy by hour is known."""
+    hours_us = begin_us(place, seed) + HOUR_US * np.arange(len(energy_kwh), dtype=np.int64)
+    return float(np.asarray(energy_kwh) @ place.signal.values_at(hours_us))
+
+
+def follow_run(place: Place, seed: int, settings: Sequence[str], slack_h: float) -> Results:
+    """Run the rule in a region."""
+    jobs = replace(jobs_of(seed), origin_us=begin_us(place, seed))
+    cluster = replace(load_cluster(CLUSTER), **{place.kind: place.signal})
+    effects = Effects(slack_s=slack_h * S_PER_HOUR, elastic=False, seed=seed)
+    named = (*settings, "defer.margin=0.02")
+    return build_twin(cluster, jobs, policy_of(named), effects).replay()
 
 
 class Runner:
     """Runs tasks in worker processes."""
 
     def run(
-        self, kind: str, name: str, second_year: bool, seed: int,
-        tuners: str, settings: Sequence[str], slack_h: float,
-    ) -> Row:  # fmt: skip
-        """Run one arm in one place; see `SignalPlan.tasks`."""
-        place, arm = Place(kind, name, second_year), Arm(tuners, tuple(settings), slack_h)
-        return run_arm(place, seed, arm)[1]
+        self,
+        kind: str,
+        name: str,
+        second_year: bool,
+        seed: int,
+        settings: Sequence[str],
+        slack_h: float,
+    ) -> Row:
+        """Run one setting; see `SignalPlan.tasks`."""
+        if kind == FIXED:
+            energy_kwh, ends = fixed_run(seed, tuple(settings))
+            return {"energy_kwh": energy_kwh.tolist(), **_figures(ends, seed, slack_h)}
+        place = Place(kind, name, second_year)
+        results = follow_run(place, seed, settings, slack_h)
+        summary = summarise(results)
+        bill = summary.carbon_g if kind == "carbon" else summary.money
+        return {
+            "bill": bill,
+            "energy_kwh": [summary.energy_kwh],
+            **_figures(Ends(results.end_us, int(results.preemptions.sum())), seed, slack_h),
+        }
+
+
+def _figures(ends: Ends, seed: int, slack_h: float) -> Row:
+    """Return completion, how many jobs ended later than the slack after blind ones, and misses."""
+    blind = fixed_run(seed, BLIND)[1]
+    jobs, slack_us = jobs_of(seed), slack_h * HOUR_US
+    late = ends.end_us - blind.end_us > slack_us
+    deadline_us = jobs.submit_us + RUN_STRETCH * jobs.duration_us + slack_us
+    missed, by_blind = (run.end_us > deadline_us for run in (ends, blind))
+    return {
+        "completion_s": to_s(int((ends.end_us - jobs.submit_us).sum())) / len(jobs),
+        "jobs": len(jobs),
+        "late": int(late.sum()),
+        "missed": int((missed & ~by_blind).sum()),
+        "missed_by_blind": int(by_blind.sum()),
+        "preemptions": ends.preemptions,
+    }
+
+
+def measure(
+    plan: SignalPlan, runs: RunFile, done: Note, workers: int | None = None
+) -> dict[Task, Row]:
+    """Return every run of the plan, from the file or run now."""
+    return run_tasks(plan.tasks(), runs, done, workers)
+
+
+def run_tasks(
+    tasks: Sequence[Task], runs: RunFile, done: Note, workers: int | None = None
+) -> dict[Task, Row]:
+    """Return the result of every task, from the file or run now."""
+    keys = {task: key_of("signals", source_version(CODES), task) for task in tasks}
+    left = [task for task, key in keys.items() if key not in runs.records]
+    for task in keys.keys() - set(left):
+        done(label(task))
+    with Workers(Runner(), workers) as crew:
+        for task, row in crew.run(left):
+            runs.append({"key": keys[task], "task": list(task), "result": row})
+            done(label(task))
+    return {task: runs.records[key]["result"] for task, key in keys.items()}
+
+
+def label(task: Task) -> str:
+    """Return the task for people."""
+    kind, name, _second, seed, _settings, slack_h = task
+    return f"{kind} {name} slack {slack_h:g} h, seed {seed}"
+
+
+# Rows ------------------------------------------------------------------------------------
+
+
+def rows(note: Note, runs: RunFile) -> list[Row]:
+    """Measure the default plan."""
+    plan = SignalPlan()
+    return rows_of(plan, measure(plan, runs, note))
+
+
+def rows_of(plan: SignalPlan, results: dict[Task, Row]) -> list[Row]:
+    """Return changes by place and slack against both baselines, then over all places of a kind."""
+    out: list[Row] = []
+    for slack_h in plan.slacks_h:
+        pooled: dict[tuple[str, str], list[float]] = {}
+        for place in plan.places():
+            part = _place_rows(plan, results, place, slack_h)
+            for row in part:
+                pooled.setdefault((place.kind, row["baseline"]), []).append(row["value"])
+            out += part
+        for (kind, baseline), values in pooled.items():
+            case = f"{kind}, {len(values)} {'regions' if kind == 'carbon' else 'markets'}"
+            metric = "carbon_pct" if kind == "carbon" else "cost_pct"
+            row = tuning_row(case, _slack_text(slack_h), baseline, metric, mean_95(values))
+            tasks = [t for t in results if t[0] == kind and t[5] == slack_h]
+            out.append({**row, **_totals([results[task] for task in tasks])})
+    return out
+
+
+def _slack_text(slack_h: float) -> str:
+    return f"slack {slack_h:g} h"
+
+
+def _place_rows(
+    plan: SignalPlan, results: dict[Task, Row], place: Place, slack_h: float
+) -> list[Row]:
+    """Return the change of the bill in one place: against blind and against the best static."""
+    seeds = range(plan.seeds)
+    bills = {
+        s: [billed(_fixed(results, s, seed)["energy_kwh"], place, seed) for seed in seeds]
+        for s in STATIC
+    }
+    best = min(STATIC, key=lambda settings: sum(bills[settings]))
+    ours = [results[(*place, seed, FOLLOW, slack_h)] for seed in seeds]
+    out = []
+    for title, settings in (("blind", BLIND), ("best static", best)):
+        changes = [
+            100 * (run["bill"] / bill - 1) for run, bill in zip(ours, bills[settings], strict=True)
+        ]
+        metric = "carbon_pct" if place.kind == "carbon" else "cost_pct"
+        case, slack = f"{place.kind} {place.name}", _slack_text(slack_h)
+        row = tuning_row(case, slack, title, metric, mean_95(changes))
+        theirs = [_fixed(results, settings, seed)["completion_s"] for seed in seeds]
+        hours = [run["completion_s"] for run in ours]
+        row["completion_pct"] = 100 * (float(np.mean(hours)) / float(np.mean(theirs)) - 1)
+        out.append({**row, "settings": list(settings), **_totals(ours)})
+    return out
+
+
+def _fixed(results: dict[Task, Row], settings: tuple[str, ...], seed: int) -> Row:
+    return results[(FIXED, "", False, seed, settings, 0.0)]
+
+
+def _totals(runs: Sequence[Row]) -> Row:
+    """Return sums over runs, and the percent of jobs that ended within the slack after blind."""
+    jobs = sum(run["jobs"] for run in runs)
+    return {
+        "within_slack_pct": 100 * (1 - sum(run["late"] for run in runs) / jobs),
+        "missed": sum(run["missed"] for run in runs),
+        "missed_by_blind": sum(run["missed_by_blind"] for run in runs),
+        "preemptions_per_job": sum(run["preemptions"] for run in runs) / jobs,
+        "completion_h": float(np.mean([run["completion_s"] for run in runs])) / S_PER_HOUR,
+        "jobs": jobs,
+    }
+
+
+def search(note: Note, runs: RunFile, slack_h: float = 24.0) -> list[tuple[float, tuple[str, ...]]]:
+    """Compare the candidates where settings may be chosen; best first, by the mean change."""
+    places = [Place("carbon", name, False) for name in TUNED_ON]
+    places += [Place("price", name, False) for name in MARKETS_TUNED_ON]
+    seed = TUNING_SEED
+    tasks: list[Task] = [(FIXED, "", False, seed, BLIND, 0.0)]
+    tasks += [(*place, seed, settings, slack_h) for settings in CANDIDATES for place in places]
+    results = run_tasks(tasks, runs, note)
+    energy_kwh = results[tasks[0]]["energy_kwh"]
+    scores = []
+    for settings in CANDIDATES:
+        ours = [results[(*place, seed, settings, slack_h)] for place in places]
+        bills = [billed(energy_kwh, place, seed) for place in places]
+        change = np.mean([run["bill"] / bill - 1 for run, bill in zip(ours, bills, strict=True)])
+        scores.append((100 * float(change), settings))
+    return sorted(scores)

@@ -119,7 +119,7 @@ def _day_text(reason: Reason, gain: float, job: str) -> str:
             f" {gain:.3g} less now than on average over the coming day)"
         )
     if reason == Reason.PAUSED:
-        return f"{job} is paused: the rest of its run is expected to cost {gain:.3g} less per kWh later"
+        return f"{job} is paused: its rest is expected to cost {gain:.3g} less per kWh later"
     if reason == Reason.RATIONED:
         return f"what is left of the day's budget allows a draw of {power_text(gain)} until its end"
     return (
