@@ -341,7 +341,7 @@ class Audited(Event):
 GROUPS: dict[str, tuple[type[Event], ...]] = {
     "The life of a job": (
         *(Submitted, Intended, Started, Stopping, Ended, Requeued, CancelRequested),
-        *(Held, Released, Reported, Notified),
+        *(Held, Deferred, Released, Reported, Notified),
     ),
     "Adjustments of active jobs": (Resized, Capped, Checkpointed, Scaled, Predicted),
     "The control plane": (Opened, Decided, NodeChanged, Audited),
