@@ -46,6 +46,8 @@ class Defer:
         pause: part of its mean cost that the rest of a running job must be expected to save for it
             to be paused; 0 = running jobs are not paused.
         pauses: most preemptions of a job for that.
+        stretch: factor on the predicted run time that is kept free before a deadline; above 1 it
+            leaves room for caps.
     """
 
     margin: float = 0.02
@@ -54,6 +56,7 @@ class Defer:
     per_kg: float = 0.0
     pause: float = 0.0
     pauses: int = 4
+    stretch: float = 1.0
 
     def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan with releases of deferred jobs added."""
@@ -65,7 +68,7 @@ class Defer:
             return _with_releases(plan, held, 0.0)
         # Running jobs come first: they have their devices.
         jobs = np.concatenate((running, held))
-        latest_us = _latest_us(state, jobs)
+        latest_us = _latest_us(state, jobs, self.stretch)
         order = np.lexsort((jobs, latest_us, np.arange(len(jobs)) >= len(running)))
         jobs, latest_us = jobs[order], latest_us[order]
         left_us = np.maximum(0, latest_us - int(state.clock[0].now_us))
@@ -95,7 +98,7 @@ class Defer:
         able &= (runs.preemptions < self.pauses) & (now_us - runs.ready_us >= LEAST_US)
         jobs = np.flatnonzero(able)
         long = _left_us(state, jobs) >= LEAST_US
-        in_time = _latest_us(state, jobs) - now_us >= LEAST_US
+        in_time = _latest_us(state, jobs, self.stretch) - now_us >= LEAST_US
         return np.setdiff1d(jobs[long & in_time], plan["job"])
 
 
@@ -151,12 +154,12 @@ def _left_us(state: State, jobs: Ints) -> Floats:
     return np.asarray(left / np.maximum(rate, 1e-12))
 
 
-def _latest_us(state: State, jobs: Ints) -> Ints:
+def _latest_us(state: State, jobs: Ints, stretch: float) -> Ints:
     """Return until when jobs can be held: by `defer_us`, and so that they end by their deadline."""
     latest, deadline = state.runs.defer_us[jobs], state.runs.deadline_us[jobs]
     latest = np.where(latest > 0, latest, FOREVER_US)
     upper = state.spreads[jobs, -1] if len(state.spreads) else np.ones(len(jobs))
-    needs_us = _left_us(state, jobs) * upper + state.jobs.restart_us[jobs]
+    needs_us = _left_us(state, jobs) * upper * stretch + state.jobs.restart_us[jobs]
     by_deadline = deadline - np.ceil(needs_us).astype(np.int64)
     return np.asarray(np.where(deadline > 0, np.minimum(latest, by_deadline), latest))
 

@@ -74,16 +74,19 @@ STATIC = tuple(
 """Fixed settings of caps and sleep, of which the best is chosen for each region in hindsight."""
 BLIND = ("power.slowdown=0.06", "power.spare=1")
 FOLLOW = (
-    *("power.slowdown=0.2", "power.spare=0", "power.follow=1", "power.deepest=0.4"),
-    *("defer.pause=0.1",),
+    *("power.slowdown=0.25", "power.spare=0", "power.follow=1", "power.deepest=0.5"),
+    *("defer.pause=0.2", "defer.stretch=1.4"),
 )
 """Settings of the rule, as `search` chose them."""
 CANDIDATES = tuple(
     (
         *(f"power.slowdown={slowdown}", "power.spare=0", f"power.follow={follow}"),
-        *("power.deepest=0.4", f"defer.pause={pause}"),
+        *("power.deepest=0.5", f"defer.pause={pause}", f"defer.stretch={stretch}"),
     )
-    for slowdown, follow, pause in ((0.06, 2, 0.1), (0.2, 1, 0.0), (0.2, 1, 0.1), (0.25, 0, 0.1))
+    for slowdown, follow, pause, stretch in (
+        *((0.06, 2, 0.1, 1.0), (0.2, 1, 0.0, 1.0), (0.2, 1, 0.1, 1.0), (0.25, 0, 0.1, 1.0)),
+        *((0.25, 1, 0.2, 1.4), (0.25, 0, 0.2, 1.4), (0.25, 1, 0.0, 1.4)),
+    )
 )
 """Settings of the rule that `search` compares."""
 RUN_STRETCH = 1.25
