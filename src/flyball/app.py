@@ -22,6 +22,7 @@ from flyball.schedule.policies.tuned import BEFORE, parse_tuned
 from flyball.schedule.shares import gavel
 from flyball.tune import registry as tuners
 from flyball.tune.optimise import Optimise
+from flyball.tune.power import Power
 from flyball.twin.load_forecast import LoadForecast
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin, warm
@@ -256,7 +257,28 @@ def build_twin(
         BadInput: a job that no node can ever hold, or no job at all.
     """
     tuning = None if policy.tuning is None else build_tuning(policy)
+    if cluster.money_per_day or cluster.carbon_kg_per_day:
+        tuning = _within_day(policy, tuning)
     return Twin(cluster, workload, policy.knobs, effects, policy.allocator, tuning)
+
+
+def _within_day(policy: PolicySetting, tuning: Tuning | None) -> Tuning:
+    """The rounds that keep a cluster's budgets of a day, for a policy with or without tuners.
+
+    Raises:
+        BadInput: a policy that decides in Python.
+    """
+    if policy.decider is not None:
+        raise BadInput(
+            f"policy {policy.name} cannot keep a budget of a day: it decides in Python",
+            "use a policy of knobs, or leave the budget out",
+        )
+    keeper = Power(slowdown=0.0, spare=-1)
+    if tuning is None:
+        return Tuning((keeper,), Preset(policy.name, "", policy.knobs, policy.allocator))
+    if any(isinstance(tuner, Power | Optimise) for tuner in tuning.tuners):
+        return tuning
+    return replace(tuning, tuners=(*tuning.tuners, keeper))
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from tests.property.test_compiled_is_reference import EXAMPLES, QUIET, billed, s
 from tests.twin.strategies import costs, signals, varied_signals
 
 from flyball.core.cluster import Cluster, NodeGroup
-from flyball.core.codes import Reason, Status
+from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.effects import Effects
 from flyball.core.knobs import Backfill, Knobs, Order, Preempt
 from flyball.core.protocols import Outlook
-from flyball.core.records import CAP_LEVELS, Records
+from flyball.core.records import ACTION, CAP_LEVELS, Records, records
 from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
@@ -53,7 +53,30 @@ class Whim:
         for group in range(len(state.groups)):
             if rng.random() < 0.5:
                 draft.replicas(group, int(rng.integers(0, 4)) if rng.random() < 0.95 else -1, 0.0)
-        return draft.plan()
+        return self._release_and_ration(state, draft.plan(), rng)
+
+    @staticmethod
+    def _release_and_ration(state: State, plan: Records, rng: np.random.Generator) -> Records:
+        """Release some deferred jobs and set the power budget anew."""
+        runs: Any = state.runs
+        held = (runs.status == Status.HELD) & (runs.waiting_on == 0)
+        deferred = np.flatnonzero(held & (runs.defer_us > state.clock[0].now_us))
+        released = deferred[rng.random(len(deferred)) < 0.4]
+        rations = int(len(deferred) > 0 and rng.random() < 0.3)
+        held = np.flatnonzero((runs.deadline_us > 0) & (rng.random(len(runs)) < 0.2))
+        before = len(plan)
+        plan = np.concatenate((plan, _defers(held, int(state.clock[0].now_us) + 95_000_000)))
+        assert len(plan) == before + len(held)
+        out = records(len(plan) + len(released) + rations, ACTION)
+        out[: len(plan)] = plan
+        added: Any = out[len(plan) : len(plan) + len(released)]
+        added.kind, added.job, added.reason = int(ActionKind.RELEASE), released, ANY
+        if rations:
+            last: Any = out[-1]
+            last.kind, last.job, last.node = int(ActionKind.BUDGET), -1, -1
+            power_w = float(state.clock[0].power_w) * float(rng.choice([0.9, 1.2, 3.0]))
+            last.gain = max(1.0, power_w)
+        return out
 
     def _resize(self, draft: PlanDraft, job: int, rng: np.random.Generator) -> None:
         if draft.count[job]:
@@ -98,6 +121,14 @@ class Whim:
                 if state.pairs[at * profiles + int(state.jobs[b].profile)] <= 0:
                     return
         draft.join(job, beside, ANY, 0.0)
+
+
+def _defers(jobs: Any, until_us: int) -> Records:
+    """Hold these jobs back, whether they are pending or not."""
+    out: Any = records(len(jobs), ACTION)
+    out.kind, out.job, out.node, out.gain = int(ActionKind.DEFER), jobs, -1, until_us
+    rows: Records = out
+    return rows
 
 
 @dataclass(frozen=True)
@@ -152,6 +183,7 @@ def tuned(draw: st.DrawFn) -> Tuned:
         repair_h=0.01,
         adaptive_batch=draw(st.booleans()),
         share_limit=3 if sharing else 1,
+        slack_s=draw(st.sampled_from((0.0, 0.0, 45.0, 70.5, 600.0))),
         seed=draw(st.integers(0, 3)),
         costs=draw(st.none() | costs()),
     )
@@ -209,7 +241,7 @@ def test_effects_of_tuning_are_the_same(problem: Tuned) -> None:
 
 
 def test_whims_do_everything() -> None:
-    """What is drawn above resizes, shares, caps, sends to sleep and wakes."""
+    """What is drawn above does each kind of action."""
     cluster = Cluster("c", (NodeGroup("a", 3, "T4", 4), NodeGroup("b", 1, "A100-40GB", 8)))
     size = 12
     workload = Workload.of(
@@ -217,7 +249,7 @@ def test_whims_do_everything() -> None:
         device=0, device_names=("T4",), least=1, most=4,
         group=np.where(np.arange(size) < 3, 0, -1), group_limits=(1,),
     )  # fmt: skip
-    problem = Tuned(cluster, workload, Knobs(), Effects(share_limit=2), 1, True)
+    problem = Tuned(cluster, workload, Knobs(), Effects(share_limit=2, slack_s=300.0), 1, True)
     plans: list[Records] = []
     tuning = Tuning(
         (Whim(1),),
@@ -229,7 +261,7 @@ def test_whims_do_everything() -> None:
     twin = Twin(cluster, workload, problem.knobs, problem.effects, tuning=tuning)
     twin.run(UNTIL_US)
     kinds = {int(kind) for plan in plans for kind in plan.kind}
-    assert kinds == {0, 1, 3, 4, 5, 6}
+    assert kinds == {0, 1, 3, 4, 5, 6, 7, 8, 9}
     assert any((plan.milli == 0).any() and (plan.kind == 0).any() for plan in plans)
     assert (twin.state.runs.status >= Status.DONE).sum() > 0
 

@@ -28,6 +28,7 @@ from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.jobs.admission import Admission
 from flyball.control.jobs.deadlines import Deadlines
+from flyball.control.jobs.deferrals import Deferrals
 from flyball.control.jobs.holds import Holds
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.output_guard import OutputGuard
@@ -114,12 +115,17 @@ class Plane:
         self._outputs = OutputGuard(folder)
         self.columns = JobColumns(self.demand, knobs.reads_spread)
         self.deadlines = Deadlines()
-        self.live_state.watchers += [self.columns.update, self.deadlines.update]
+        self.prices = prices or Prices()
+        self.deferrals = Deferrals(self.prices.signals, self.cluster.device_count)
+        self.live_state.watchers += [
+            self.columns.update,
+            self.deadlines.update,
+            self.deferrals.update,
+        ]
         last = self.journal.last()
         self.now_us = clock(last.time_us)
         self._numbers = JobNumbers(folder, last.next_job)
         self.decider = Decider(self.live_state, self.columns, self.cluster, policy, knobs, tuning)
-        self.prices = prices or Prices()
         self.decider.signals = self.prices.signals
         self.loop = Loop(
             self.live_state, self.journal, engine, self.decider, self.progress.understood,
@@ -143,7 +149,8 @@ class Plane:
         self.admission = Admission(
             self.live_state, self.demand, self.cluster, knobs, self._outputs, self.now_us
         )
-        self._notes = SubmitNotes(engine.capabilities())
+        defers = {"deferrable_until"} if self.deferrals.enabled else set[str]()
+        self._notes = SubmitNotes(engine.capabilities() | defers)
         self.ask = Queries(
             folder, self.journal, self.nodes_, self.prices, self.decider, self.demand,
             self.forecaster, self.worker, self.progress, self.pulse, self._cap_means, self.now_us,
@@ -335,13 +342,15 @@ class Plane:
         """Return what is due besides the decision.
 
         Nodes that went down or came up are noted, jobs whose dependencies or deadlines can no
-        longer be met are cancelled, jobs whose begin time has come are released, requested sizes
+        longer be met are cancelled, jobs whose begin time has come are released, jobs that may wait
+        for price or carbon are deferred or released, requested sizes
         are granted, and preempted jobs that move are restarted.
         """
         nodes = self._node_changes(now_us)
         with self.live_state.lock:
             doomed = self.columns.doomed(self.live_state.ended)
             begun = self.holds.due(self.columns.held.values(), now_us)
+            begun += self.deferrals.due(self.live_state.jobs.values(), now_us)
             reasons = self.deadlines.missed(now_us)
         ended = self.live_state.ended
         for job, other in doomed.items():

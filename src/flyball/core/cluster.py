@@ -97,7 +97,8 @@ class Cluster:
 
     `recorded_on` is the device type of traces that name none, "" = not stated. `types` are device
     types that it defines; `flyball.physics.catalogue.define` registers them. `price` is that of a
-    kWh in its `currency`, `carbon` the grams of CO2 per kWh; None = not given.
+    kWh in its `currency`, `carbon` the grams of CO2 per kWh; None = not given. `power_budget_w`,
+    `money_per_day` and `carbon_kg_per_day` are budgets, 0 = none.
     """
 
     name: str
@@ -110,6 +111,8 @@ class Cluster:
     price: Signal | None = field(default=None, repr=False)
     carbon: Signal | None = field(default=None, repr=False)
     currency: str = field(default="", repr=False)
+    money_per_day: float = field(default=0.0, repr=False)
+    carbon_kg_per_day: float = field(default=0.0, repr=False)
 
     def __repr__(self) -> str:
         shown = [f"{g.count} x {g.devices} {g.device}" for g in self.groups[:SHOWN_GROUPS]]

@@ -9,7 +9,7 @@ class Status(IntEnum):
     """The status of a job. Everything from DONE on is final."""
 
     FUTURE = 0  # not submitted yet
-    HELD = 1  # submitted; waits for other jobs or for its array's turn
+    HELD = 1  # submitted; waits for other jobs, for its array's turn, or is deferred
     PENDING = 2  # in the queue
     RUNNING = 3
     DONE = 4
@@ -29,6 +29,7 @@ class TwinEventKind(IntEnum):
 
     END = 0
     REPAIR = 1
+    RELEASE = 2  # a deferred job may wait no longer
 
 
 class ActionKind(IntEnum):
@@ -41,6 +42,9 @@ class ActionKind(IntEnum):
     SLEEP = 4  # an idle node goes to sleep now
     WAKE = 5  # a sleeping node wakes, an idle one stays awake
     REPLICAS = 6  # the service (an array of jobs) is to have `level` replicas; -1 = it ends
+    RELEASE = 7  # a deferred job joins the queue
+    BUDGET = 8  # from now on starts may not exceed a draw of `gain` watts
+    DEFER = 9  # a pending job is held back; `gain` is the latest instant (us) of its release
 
 
 class Reason(IntEnum):
@@ -72,7 +76,11 @@ class Reason(IntEnum):
     OVERDUE = 23  # started before all others: it waited too long
     YIELDED = 24  # preempted for a job that waited too long
     MOVED_UP = 25  # goes on in a faster pool: that saves more than its restart costs
-    OUTBID = 26  # preempted: its devices are worth more to others
+    RELEASED = 26  # deferred so far: to wait longer is not expected to save more
+    RATIONED = 27  # what is left of the day's budget, as a limit of the draw
+    OVER_BUDGET = 28  # preempted: even the strongest caps would exceed the day's budget
+    PAUSED = 29  # preempted and deferred: its rest is expected to cost less later
+    OUTBID = 30  # preempted: its devices are worth more to others
 
 
 class JobClass(IntEnum):

@@ -32,6 +32,7 @@ class Effects:
         adaptive_batch: an elastic job's batch follows its devices; else it is as the user set it.
         share_limit: jobs that one device may serve at a time, if tuners pair them; 1 = no sharing.
         speed_error: spread of the log-normal error of the speeds that tuners are given.
+        slack_s: how long tuners may defer a job, beyond its submission; 0 = not at all.
         seed: of all random draws made for these effects.
         costs: set-up times and slowdowns by application, which replace `restart_s`; None = none.
     """
@@ -48,6 +49,7 @@ class Effects:
     adaptive_batch: bool = False
     share_limit: int = 1
     speed_error: float = 0.0
+    slack_s: float = 0.0
     seed: int = 0
     costs: Costs | None = None
 

@@ -173,11 +173,25 @@ class Held(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class Deferred(JobEvent):
+    """A pending job that may wait is held back until electricity is expected to cost less."""
+
+    kind = "deferred"
+    until_us: Annotated[int, "when it is expected to start"]
+    latest_us: Annotated[int, "when it starts at the latest"]
+    saving: Annotated[float, "part of the cost of its energy that waiting is expected to save"]
+
+
+@dataclass(frozen=True, slots=True)
 class Released(JobEvent):
     """A hold is over."""
 
     kind = "released"
-    why: Annotated[str, "`release` (a user's hold) or `begin` (its begin time has come)"]
+    why: Annotated[
+        str,
+        "`release` (a user's hold), `begin` (its begin time has come) or `defer` (to wait longer "
+        "is not expected to save more)",
+    ]
     who: Annotated[str | None, "who released it"] = None
 
 
@@ -327,7 +341,7 @@ class Audited(Event):
 GROUPS: dict[str, tuple[type[Event], ...]] = {
     "The life of a job": (
         *(Submitted, Intended, Started, Stopping, Ended, Requeued, CancelRequested),
-        *(Held, Released, Reported, Notified),
+        *(Held, Deferred, Released, Reported, Notified),
     ),
     "Adjustments of active jobs": (Resized, Capped, Checkpointed, Scaled, Predicted),
     "The control plane": (Opened, Decided, NodeChanged, Audited),

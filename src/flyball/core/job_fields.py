@@ -187,7 +187,7 @@ class JobFields:
         0.0, MOMENT, "May be delayed until then for price or carbon; 0 = start as soon as it can.",
         "--deferrable-until", unit="seconds since 1970", notation="moment", optional=True,
         help="It may be delayed until then for price or carbon; written as in --begin.",
-        otherwise="no policy delays jobs for price or carbon yet",
+        otherwise="no price or carbon intensity that changes over time is given here",
     )  # fmt: skip
 
     # How it runs and ends -------------------------------------------------------------

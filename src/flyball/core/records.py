@@ -155,6 +155,8 @@ RUN = np.dtype(
         ("moves", "i4"),  # preemptions after which it went on elsewhere at once
         ("money", "f8"),  # of `energy_j`, by the price at the time; 0 while signals are constant
         ("carbon_g", "f8"),  # likewise, by the carbon intensity
+        ("defer_us", "i8"),  # it may be held back until then; 0 = it may not, or was released
+        ("deadline_us", "i8"),  # when it should have ended; 0 = any time
     ],
     align=True,
 )
@@ -364,6 +366,16 @@ CLOCK = np.dtype(
         ("ended_us", "f8"),  # work of all jobs that ended, in device time of the reference device
         ("flow_us", "f8"),  # of all jobs that ended, from submission to end
         ("presence_us", "f8"),  # integral of the jobs in the system, until `now_us`
+        # Budgets: `budget_w` is what applies now, these are what the cluster states; 0 = none.
+        ("power_budget_w", "f8"),
+        ("money_per_day", "f8"),
+        ("carbon_g_per_day", "f8"),
+        # The account of the running day, as of the last round.
+        ("spent_money", "f8"),
+        ("spent_carbon_g", "f8"),
+        ("before_money", "f8"),  # totals when the day began
+        ("before_carbon_g", "f8"),
+        ("day_end_us", "i8"),
     ],
     align=True,
 )

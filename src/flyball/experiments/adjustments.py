@@ -37,12 +37,16 @@ ACTIONS = {
     Reason.LET_IN: "start",
     Reason.OVERDUE: "start",
     Reason.YIELDED: "preempt",
+    Reason.RELEASED: "release",
+    Reason.RATIONED: "budget",
+    Reason.OVER_BUDGET: "preempt",
+    Reason.PAUSED: "pause",
     Reason.OUTBID: "preempt",
 }
 ASLEEP, AWAKE = "asleep", "awake"
 
-Where = dict[str, Any] | str | int | None
-"""The devices held, a node's state or a number of replicas; None = the job has no devices."""
+Where = dict[str, Any] | str | float | None
+"""The devices held, a state of a node or job, a number of replicas or watts; None = no devices."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,9 @@ class Adjustment:
 
     Attributes:
         time_s: since the clock's origin, as the trace has it.
-        subject: the job, the node or the service.
-        action: resize, move, start, preempt, share, part, cap, sleep, wake or replicas.
+        subject: the job, the node, the service or the cluster.
+        action: resize, move, start, preempt, share, part, cap, sleep, wake, replicas, release or
+            budget.
         before, after: where it was and where it is now.
         reason: token.
         sentence: the reason for people.
@@ -115,6 +120,13 @@ class Watch:
                 slept = state.nodes.sleeps_us[row.node] <= state.clock[0].now_us
                 after = ASLEEP if row.kind == ActionKind.SLEEP else AWAKE
                 yield self._adjustment(state, row, node, ASLEEP if slept else AWAKE, after)
+            elif row.kind == ActionKind.RELEASE:
+                name = self._names.job(int(row.job))
+                yield self._adjustment(state, row, name, "deferred", "pending")
+            elif row.kind == ActionKind.BUDGET:
+                before_w = float(state.clock[0].budget_w)
+                if round(before_w) != round(float(row.gain)):
+                    yield self._adjustment(state, row, "cluster", before_w, float(row.gain))
 
     def _job(self, state: State, job: int, rows: list[Any]) -> Iterator[Adjustment]:
         """Yield what a plan does to one job, as one adjustment: it may be preempted and restarted.

@@ -23,7 +23,7 @@ from flyball.experiments.adjustments import Adjustment, Watch
 from flyball.experiments.own_policy.failure import PolicyFailed
 from flyball.experiments.recorded import Closeness, closeness
 from flyball.experiments.workers import POOL_PAYS_S, Workers, usable_cores
-from flyball.tune.registry import resizes
+from flyball.tune.registry import defers, resizes
 
 Task = tuple[int, int]  # policy, seed
 
@@ -105,6 +105,8 @@ class ReplayCase:
             effects = replace(effects, share_limit=1)
         if tuning is None or not any(map(resizes, tuning.names)):
             effects = replace(effects, elastic=False)
+        if tuning is None or not any(map(defers, tuning.names)):
+            effects = replace(effects, slack_s=0.0)
         return build_twin(self.cluster, self.workload(seed), self.policies[policy], effects)
 
     def workload(self, seed: int) -> Workload:

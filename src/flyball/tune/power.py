@@ -11,6 +11,11 @@ A round does, in this order:
 3. *Sleep and wake*: keep nodes awake for the devices that the upper quantile of the load forecast
    asks for within the time a node takes to wake, and `spare` more; other idle ones sleep.
 
+With `follow`, the allowed slowdown is larger while electricity is dear or dirty relative to the
+coming day and smaller while it is not, and no spare node is awake while it is. Budgets of a day
+are turned into a limit of the draw until midnight (`signal_costs.ration_w`): starts beyond it wait,
+caps are strengthened, and if the strongest do not suffice the jobs that started last are preempted.
+
 The gain of a cap, of sleep and of waking is in watts.
 """
 
@@ -22,17 +27,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flyball.core.codes import Reason, Status
+from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.protocols import Forecast, Outlook
-from flyball.core.records import CAP_LEVELS, Records
+from flyball.core.records import ACTION, CAP_LEVELS, Records, records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
 from flyball.physics.caps import Ladder, best_level, fit_budget, node_energy
 from flyball.tune.plan_draft import PlanDraft
+from flyball.tune.signal_costs import hourly_costs, ration_w, relative_cost
 
 LIMIT_SLACK = 0.9
-"""Part of its time limit within which a capped job should end."""
+"""Part of its time limit, and of the time to its deadline, within which a capped job should end."""
+LEAST_W = 1.0
+"""Limit of the draw when nothing is left of a day's budget: no job can start."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +52,39 @@ class Power:
         level: the quantile of the load forecast for which nodes are kept awake.
         round_s: time until the next round.
         spare: further idle nodes kept awake; negative = do not control sleep.
+        follow: exponent of the cost of a kWh over its mean of the coming day, by which `slowdown`
+            is multiplied; 0 = price and carbon change nothing.
+        deepest: most that a job may be slowed while the cost is high.
+        per_kg: money that a kg of CO2 counts for, if there is a price too.
     """
 
     slowdown: float = 0.06
     level: float = 0.9
     round_s: float = 60.0
     spare: int = 1
+    follow: float = 0.0
+    deepest: float = 0.25
+    per_kg: float = 0.0
 
     def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan with caps set and nodes sent to sleep or woken."""
         draft = PlanDraft(state, plan)
-        self._cap(state, draft)
+        rationed_w = ration_w(state, outlook)
+        budget_w = _budget_w(state, rationed_w)
+        cost = 1.0
+        if self.follow:
+            cost = relative_cost(hourly_costs(state, outlook, self.per_kg))
+        if np.isfinite(rationed_w):
+            _stop_beyond(state, draft, budget_w)
+        self._cap(state, draft, cost, budget_w)
         if self.spare >= 0:
-            self._sleep(state, draft, outlook.load)
-        return draft.plan()
+            self._sleep(state, draft, outlook.load, 0 if cost > 1.0 else self.spare)
+        adjusted = draft.plan()
+        return _rationed(adjusted, budget_w) if np.isfinite(rationed_w) else adjusted
 
     # 1. and 2. Caps -------------------------------------------------------------------
 
-    def _cap(self, state: State, draft: PlanDraft) -> None:
+    def _cap(self, state: State, draft: PlanDraft, cost: float, budget_w: float) -> None:
         jobs = draft.active[draft.count[draft.active] > 0]
         if not len(jobs):
             return
@@ -69,9 +92,12 @@ class Power:
         host_w = _host_w(state, draft.pool[jobs]) * draft.count[jobs]
         draw_w = ladder.watts[:, :1]
         energy = node_energy(ladder.time, ladder.watts / draw_w, draw_w, host_w[:, None])
-        most = np.minimum(1.0 + self.slowdown, _in_time(state, draft, jobs))
+        slowdown = self.slowdown
+        if self.follow:
+            slowdown = min(self.deepest, slowdown * cost**self.follow)
+        most = np.minimum(1.0 + slowdown, _in_time(state, draft, jobs))
         levels = best_level(ladder.time, energy, most)
-        levels = _within_budget(state, draft, jobs, ladder, levels)
+        levels = _within_budget(state, draft, jobs, ladder, levels, budget_w)
         rows = np.arange(len(jobs))
         saved_w = draw_w[:, 0] - ladder.watts[rows, levels]
         for at in np.flatnonzero(levels != draft.cap[jobs]):
@@ -81,7 +107,7 @@ class Power:
 
     # 3. Sleep -----------------------------------------------------------------------
 
-    def _sleep(self, state: State, draft: PlanDraft, load: Forecast | None) -> None:
+    def _sleep(self, state: State, draft: PlanDraft, load: Forecast | None, spare: int) -> None:
         """Send idle nodes to sleep that are not needed soon; wake sleeping ones in time."""
         nodes, pools = state.nodes, state.pools
         up = nodes.down == 0
@@ -90,7 +116,6 @@ class Power:
         asleep = empty & (nodes.sleeps_us <= draft.now_us)
         needed = self._needed(state, draft, load)
         room = int(capacity[up & ~empty].sum())
-        spare = self.spare
         for node in _best_first(state, np.flatnonzero(empty), asleep):
             if room < needed or spare > 0:
                 spare -= room >= needed
@@ -144,7 +169,7 @@ def _host_w(state: State, pool: Ints) -> Floats:
 
 
 def _in_time(state: State, draft: PlanDraft, jobs: Ints) -> Floats:
-    """Return the largest slowdown at which each job ends within its time limit, at least 1."""
+    """Return the largest slowdown at which each job ends within limit and deadline, at least 1."""
     runs: Any = state.runs[jobs]
     limit_us = state.jobs.limit_us[jobs]
     running = runs.status == Status.RUNNING
@@ -152,15 +177,16 @@ def _in_time(state: State, draft: PlanDraft, jobs: Ints) -> Floats:
     slice_us = np.where(running, np.maximum(draft.now_us - runs.ready_us, 0), 0)
     left = np.maximum(state.jobs.estimate_us[jobs] - runs.done_us - slice_us * runs.rate, 1.0)
     left_us = left / _rate(state, jobs, draft.pool[jobs], draft.count[jobs])
-    most = (LIMIT_SLACK * limit_us - ran_us) / left_us
-    return np.asarray(np.where(limit_us > 0, np.maximum(most, 1.0), np.inf))
+    most = np.where(limit_us > 0, (LIMIT_SLACK * limit_us - ran_us) / left_us, np.inf)
+    in_time = LIMIT_SLACK * (runs.deadline_us - draft.now_us) / left_us
+    most = np.where(runs.deadline_us > 0, np.minimum(most, in_time), most)
+    return np.asarray(np.maximum(most, 1.0))
 
 
 def _within_budget(
-    state: State, draft: PlanDraft, jobs: Ints, ladder: Ladder, levels: Ints
+    state: State, draft: PlanDraft, jobs: Ints, ladder: Ladder, levels: Ints, budget_w: float
 ) -> Ints:
     """Return levels that keep the budget and make room for pending jobs that lack power."""
-    budget_w = float(state.clock[0].budget_w)
     if not budget_w:
         return levels
     rows = np.arange(len(jobs))
@@ -179,6 +205,41 @@ def _within_budget(
             break
         levels, most_w = trial, most_w - extra_w
     return levels
+
+
+def _budget_w(state: State, rationed_w: float) -> float:
+    """Return the draw that the budgets allow now; 0 = there is none."""
+    stated_w = float(state.clock[0].power_budget_w)
+    if not np.isfinite(rationed_w):
+        return stated_w
+    return max(LEAST_W, min(stated_w or np.inf, rationed_w))
+
+
+def _stop_beyond(state: State, draft: PlanDraft, budget_w: float) -> None:
+    """Preempt the jobs that started last while the strongest caps do not keep the budget."""
+    jobs = draft.active[draft.count[draft.active] > 0]
+    if not len(jobs):
+        return
+    ladder = _ladder(state, jobs, draft.pool[jobs], draft.count[jobs])
+    added_w = ladder.watts[:, -1] - state.pools.idle_w[draft.pool[jobs]] * draft.count[jobs]
+    total_w = _idle_cluster_w(state) + float(added_w.sum())
+    runs = state.runs[jobs]
+    began_us = np.where(runs.status == Status.RUNNING, runs.began_us, draft.now_us)
+    for at in np.lexsort((-jobs, -began_us)):
+        if total_w <= budget_w:
+            return
+        total_w -= float(added_w[at])
+        draft.stop(int(jobs[at]), Reason.OVER_BUDGET, float(added_w[at]))
+
+
+def _rationed(plan: Records, budget_w: float) -> Records:
+    """Return the plan with the limit of the draw that follows from the budgets of the day."""
+    out = records(len(plan) + 1, ACTION)
+    out[: len(plan)] = plan
+    row: Any = out[-1]
+    row.kind, row.reason = int(ActionKind.BUDGET), int(Reason.RATIONED)
+    row.job, row.node, row.gain = -1, -1, budget_w
+    return out
 
 
 def _idle_cluster_w(state: State) -> float:

@@ -23,6 +23,10 @@ class TunerEntry(NamedTuple):
 
 
 BUILT_IN = {
+    "defer": TunerEntry(
+        "flyball.tune.defer:Defer",
+        "holds jobs that may wait until electricity is cheap or clean; deadlines are kept",
+    ),
     "elastic": TunerEntry(
         "flyball.tune.elastic:Elastic",
         "gives elastic jobs the number and type of devices at which they are worth most",
@@ -44,7 +48,7 @@ BUILT_IN = {
         "gives an inference service the replicas that its requests will need",
     ),
 }
-"""Built-in tuners in the order in which they change a plan: sizes and places first, power last."""
+"""Built-in tuners in the order in which they change a plan: sizes and places before power."""
 
 GAIN_BY_FORECAST: frozenset[str] = frozenset()
 """Built-in tuners for which the load forecast is made by default: none was measured to gain by it
@@ -61,8 +65,11 @@ def names() -> list[str]:
 
 
 def usable() -> list[str]:
-    """Return the tuners that have defaults for all settings: what `all` stands for."""
-    return [name for name in loadable_names() if not needs(name)]
+    """Return the tuners that `all` stands for: those with defaults for all settings.
+
+    `defer` is named by itself: it acts only on jobs that may be deferred.
+    """
+    return [name for name in loadable_names() if not needs(name) and not defers(name)]
 
 
 def in_order(chosen: Iterable[str]) -> list[str]:
@@ -123,6 +130,11 @@ def gains_by_forecast(name: str) -> bool:
 def resizes(name: str) -> bool:
     """Return whether the tuner may change the number of devices of jobs."""
     return name == "elastic" or name not in BUILT_IN
+
+
+def defers(name: str) -> bool:
+    """Return whether the tuner releases deferred jobs: without it none may be held back."""
+    return name == "defer"
 
 
 def needs(name: str) -> list[str]:

@@ -15,6 +15,7 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.records import Records, records
+from flyball.core.signals import DAY_US
 from flyball.core.state import BLOCK_BITS, STALE, State, assemble
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, to_us
 from flyball.core.workload import Workload
@@ -35,6 +36,9 @@ from flyball.twin.spread import set_stretches, spreads_of
 from flyball.twin.tenants import refuse_beyond_limit, tenant_table
 from flyball.twin.usual import score_cache, usual_jobs
 
+RUN_STRETCH = 1.25
+"""Part of its estimated run time that a deferrable job's deadline allows for the run itself."""
+
 
 def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects) -> State:
     """Return the state before the first event.
@@ -42,7 +46,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     Raises:
         BadInput: a job that no node of the cluster can ever hold, or an empty workload.
     """
-    _refuse_incompatible(cluster, workload, knobs, effects)
+    _refuse_incompatible(workload, knobs, effects)
     catalogue.define(cluster.types)
     profiles = find_profiles(workload)
     rates = rate_table(profiles, cluster, effects.network, effects.step_slice_s, effects.costs)
@@ -56,9 +60,12 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
     outages = draw_outages(cluster, workload, effects)
     start_us = int(workload.submit_us[0])
     nodes = _nodes(pools, start_us)
+    runs = _runs(jobs)
+    set_slack(runs, jobs, effects.slack_s)
     nodes.sleeps_us = start_us + int(knobs.pack()[0].sleep_us)
     caps = cap_table(cluster)
     clock = _clock(cluster, effects, nodes, start_us)
+    clock.day_end_us = start_us + DAY_US - (start_us + (workload.origin_us or 0)) % DAY_US
     unit = catalogue.unit_of(cluster.groups)
     shapes = group_shapes(workload, jobs, ClusterOffer(pools, rates, caps, knobs, clock, unit))
     tenants = tenant_table(cluster, workload, start_us)
@@ -85,7 +92,7 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "steps": set_signals(clock, cluster.price, cluster.carbon, workload.origin_us),
         "usual": usual_jobs(workload, jobs, shapes),
         "spreads": spreads,
-        "runs": _runs(jobs),
+        "runs": runs,
         "nodes": nodes,
         "shapes": shapes,
         "groups": groups,
@@ -122,7 +129,10 @@ def _working_arrays(
         "rows": rows,
         "queue": records(int(shapes.begin[-1]) + jobs, r.ENTRY),
         "window": records(window_size(knobs, jobs), r.WINDOW),
-        "events": records(max_running + max_running // 4 + len(nodes) + 64, r.EVENT),
+        "events": records(
+            max_running + max_running // 4 + len(nodes) + 64 + (jobs if effects.slack_s else 0),
+            r.EVENT,
+        ),
         "shares": records(sharing_jobs * len(pools), r.SHARE),
         "claims": records(sharing_jobs, r.CLAIM),
         "bitmaps": _bitmaps(pools),
@@ -133,7 +143,10 @@ def _working_arrays(
         "victims": blank_victims(max_running, len(pools), int(pools.capacity.max())),
         "ranking": records(2 * sharing_jobs, r.RANK),
         "assigned": np.full(sharing_jobs, -1, np.int32),
-        "plan": records(max_rows + 2 * max_running + 2 * len(nodes), r.ACTION),
+        "plan": records(
+            max_rows + 2 * max_running + 2 * len(nodes) + 1 + (jobs if effects.slack_s else 0),
+            r.ACTION,
+        ),
     }
 
 
@@ -163,9 +176,7 @@ def unfit_jobs(
     return find_unfit(workload, jobs, offer)
 
 
-def _refuse_incompatible(
-    cluster: Cluster, workload: Workload, knobs: Knobs, effects: Effects
-) -> None:
+def _refuse_incompatible(workload: Workload, knobs: Knobs, effects: Effects) -> None:
     """Refuse an empty workload, and knobs and effects that do not go together."""
     if len(workload) == 0:
         raise BadInput(f"{workload.name} has no jobs", "nothing can be replayed")
@@ -303,6 +314,18 @@ def _runs(jobs: Records) -> Records:
     return runs
 
 
+def set_slack(runs: Records, jobs: Records, slack_s: float) -> None:
+    """Let every job be deferred by up to `slack_s`; tasks of an array are not deferred.
+
+    The deadline allows for the slack and for a run that takes `RUN_STRETCH` of its estimate.
+    """
+    if not slack_s:
+        return
+    runs.defer_us = np.where(jobs.group < 0, jobs.submit_us + to_us(slack_s), 0)
+    run_us = np.ceil(RUN_STRETCH * jobs.estimate_us).astype(np.int64)
+    runs.deadline_us = np.where(jobs.group < 0, jobs.submit_us + to_us(slack_s) + run_us, 0)
+
+
 def _nodes(pools: Records, start_us: int) -> Records:
     nodes = records(int(pools.nodes.sum()), r.NODE)
     first_device = 0
@@ -361,7 +384,9 @@ def _clock(cluster: Cluster, effects: Effects, nodes: Records, start_us: int) ->
     for node_w in nodes.power_w:
         power_w += float(node_w)
     clock.power_w = clock.peak_power_w = power_w
-    clock.budget_w = cluster.power_budget_w
+    clock.budget_w = clock.power_budget_w = cluster.power_budget_w
+    clock.money_per_day = cluster.money_per_day
+    clock.carbon_g_per_day = cluster.carbon_kg_per_day * 1000.0
     if effects.costs is not None:
         clock.first_part, clock.free_moves = effects.costs.first_part, effects.costs.free_moves
     clock.checkpoint_every_us = to_us(effects.checkpoint_every_s)

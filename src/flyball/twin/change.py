@@ -16,6 +16,7 @@ from flyball.twin.events import END_EVENT, push_event
 
 RUNNING = int(Status.RUNNING)
 CAP, SLEEP, WAKE = int(ActionKind.CAP), int(ActionKind.SLEEP), int(ActionKind.WAKE)
+BUDGET = int(ActionKind.BUDGET)
 
 
 @kernel
@@ -60,12 +61,15 @@ def update_shared_speeds(state: Any, node_id: int, mask: Any, now: int) -> None:
 
 @kernel
 def adjust(state: Any, knobs: Any, at: int, now: int) -> bool:
-    """Carry out an action on a running job or a node; return whether it was possible."""
+    """Carry out an action that is no start and no stop; return whether it was possible."""
     action = state.plan[at]
     if action.kind == CAP:
         return set_cap(state, action.job, max(action.level, knobs.cap), now)
     if action.kind == SLEEP or action.kind == WAKE:
         return set_sleep(state, action.node, action.kind == SLEEP, now)
+    if action.kind == BUDGET:
+        state.clock[0].budget_w = action.gain
+        return True
     return False
 
 

@@ -1,7 +1,7 @@
-"""Future events in one heap: ends of running jobs and repairs of nodes.
+"""Future events in one heap: ends of running jobs, repairs of nodes, releases of deferred jobs.
 
-A job that is preempted leaves its end behind in the heap; such a stale end is dropped when it
-comes to the top or when the heap is full.
+A job that is preempted leaves its end behind in the heap, and one that tuners release early its
+release; such a stale event is dropped when it comes to the top or when the heap is full.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from flyball.core.units import FOREVER_US
 from flyball.physics.compile import kernel
 from flyball.schedule import heap
 
-RUNNING = int(Status.RUNNING)
+HELD, RUNNING = int(Status.HELD), int(Status.RUNNING)
 END_EVENT, REPAIR_EVENT = int(TwinEventKind.END), int(TwinEventKind.REPAIR)
+RELEASE_EVENT = int(TwinEventKind.RELEASE)
 KIND_BITS = 48
 """Shift of the kind in an event's tie, kind * 2**48 + index, so that ends come before repairs."""
 
@@ -34,16 +35,24 @@ def push_event(state: Any, when: int, kind: int, subject: int) -> None:
 
 @kernel
 def is_stale(state: Any, event: Any) -> bool:
-    """Return whether an end is stale: its job was preempted, failed or changed speed since."""
-    if event.tie >> KIND_BITS != END_EVENT:
-        return False
-    run_ = state.runs[event.tie]
-    return bool(run_.status != RUNNING or run_.end_us != event.key)
+    """Return whether an event is stale.
+
+    An end is if its job was preempted, failed or changed speed since; a release if its job was
+    released before.
+    """
+    kind = event.tie >> KIND_BITS
+    if kind == END_EVENT:
+        run_ = state.runs[event.tie]
+        return bool(run_.status != RUNNING or run_.end_us != event.key)
+    if kind == RELEASE_EVENT:
+        run_ = state.runs[event.tie & ((1 << KIND_BITS) - 1)]
+        return bool(run_.status != HELD or run_.defer_us != event.key)
+    return False
 
 
 @kernel
 def next_event_us(state: Any) -> int:
-    """Return when the next end or repair is due; drop stale ends on the way."""
+    """Return when the next event is due; drop stale ones on the way."""
     clock = state.clock[0]
     while clock.event_count > 0 and is_stale(state, state.events[HEAP_OFFSET]):
         heap.drop_top(state.events, HEAP_OFFSET, clock.event_count)
@@ -63,7 +72,7 @@ def pop_event(state: Any) -> tuple:  # type: ignore[type-arg]
 
 @kernel
 def compact_events(state: Any) -> None:
-    """Drop every stale end, to make room."""
+    """Drop every stale event, to make room."""
     clock = state.clock[0]
     kept = 0
     for at in range(clock.event_count):

@@ -33,7 +33,14 @@ from flyball.twin.change import (
     schedule_end,
     update_shared_speeds,
 )
-from flyball.twin.events import REPAIR_EVENT, next_event_us, pop_event, push_event
+from flyball.twin.defer import admit, admit_or_defer, hold_back, is_deferred, release_job
+from flyball.twin.events import (
+    RELEASE_EVENT,
+    REPAIR_EVENT,
+    next_event_us,
+    pop_event,
+    push_event,
+)
 from flyball.twin.scale import scale
 from flyball.twin.totals import note_end, settle
 
@@ -41,6 +48,7 @@ HELD = int(Status.HELD)
 RUNNING, DONE, TIMEOUT = int(Status.RUNNING), int(Status.DONE), int(Status.TIMEOUT)
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
 RESERVE, REPLICAS = int(ActionKind.RESERVE), int(ActionKind.REPLICAS)
+RELEASE, DEFER = int(ActionKind.RELEASE), int(ActionKind.DEFER)
 ROUNDS, SHARES = int(Preempt.ROUNDS), int(Order.SHARES)
 
 
@@ -114,11 +122,13 @@ def advance(state: Any, knobs: Any, now: int) -> None:
     if len(state.steps) > 0:
         refresh(clock, state.steps, now)
     before = clock.arrivals + clock.ends + clock.failures + clock.repairs
-    # 1. Ends, then repairs: ties are ordered that way.
+    # 1. Ends, then repairs, then releases: ties are ordered that way.
     while next_event_us(state) == now:
         kind, subject = pop_event(state)
         if kind == REPAIR_EVENT:
             repair(state, knobs, subject, now)
+        elif kind == RELEASE_EVENT:
+            release_job(state, knobs, subject, now)
         else:
             finish(state, knobs, subject, now)
     # 2. Failures.
@@ -150,24 +160,7 @@ def arrive(state: Any, knobs: Any, job_id: int, now: int) -> None:
     state.clock[0].arrived_us += job.estimate_us * job.devices * job.milli / 1000
     run_.status = HELD
     if run_.waiting_on == 0:
-        admit(state, knobs, job_id, now)
-
-
-@hot
-def admit(state: Any, knobs: Any, job_id: int, now: int) -> None:
-    """Queue a job that waits for no predecessor, unless its array is at its limit."""
-    group_id = state.jobs[job_id].group
-    if group_id >= 0:
-        group = state.groups[group_id]
-        if group.admitted >= group.limit:
-            if group.head < 0:
-                group.head = job_id
-            else:
-                state.runs[group.tail].link = job_id
-            group.tail = job_id
-            return
-        group.admitted += 1
-    queue.enqueue(state, knobs, job_id, now)
+        admit_or_defer(state, knobs, job_id, now)
 
 
 @hot
@@ -191,7 +184,7 @@ def finish(state: Any, knobs: Any, job_id: int, now: int) -> None:
         follower = state.links[at]
         state.runs[follower].waiting_on -= 1
         if state.runs[follower].waiting_on == 0 and state.runs[follower].status == HELD:
-            admit(state, knobs, follower, now)
+            admit_or_defer(state, knobs, follower, now)
     if job.group >= 0:
         group = state.groups[job.group]
         group.admitted -= 1
@@ -320,7 +313,7 @@ def enact(state: Any, knobs: Any, now: int) -> int:
             at += 1
         elif action.kind == RESERVE:
             at = reserve_as_planned(state, at)
-        elif action.kind == REPLICAS:
+        elif action.kind == REPLICAS or action.kind == RELEASE or action.kind == DEFER:
             at += 1  # after preempted jobs are back in the queue
         elif adjust(state, knobs, at, now):
             at += 1
@@ -331,6 +324,12 @@ def enact(state: Any, knobs: Any, now: int) -> int:
         action = state.plan[at]
         if action.kind == REPLICAS and not scale(state, knobs, action.job, action.level, now):
             return at
+        if action.kind == RELEASE:
+            if not is_deferred(state, action.job, now):
+                return at
+            release_job(state, knobs, action.job, now)
+        if action.kind == DEFER:
+            hold_back(state, action.job, int(action.gain), now)
     return -1
 
 

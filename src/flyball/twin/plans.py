@@ -16,7 +16,10 @@ from flyball.core.state import State
 
 HOW = "make it with flyball.starts(state, [(job, node, devices), ...]); [] starts nothing"
 OF_NODES = (ActionKind.START, ActionKind.SLEEP, ActionKind.WAKE)
-OF_JOBS = (ActionKind.START, ActionKind.PREEMPT, ActionKind.CAP)
+OF_JOBS = (
+    *(ActionKind.START, ActionKind.PREEMPT, ActionKind.CAP),
+    *(ActionKind.RELEASE, ActionKind.DEFER),
+)
 
 
 class BadPlan(FlyballError):

@@ -29,6 +29,7 @@ from flyball.core.metrics import WINDOW_BEGINS
 from flyball.core.protocols import Allocator, PolicyLike
 from flyball.core.records import Records
 from flyball.core.results import Mark, Results
+from flyball.core.signals import DAY_US
 from flyball.core.state import State, assemble, clone
 from flyball.core.units import FOREVER_US
 from flyball.core.workload import Workload
@@ -142,10 +143,11 @@ class Twin(Stepped):
         learn_speeds(self.state)
         if tuning.estimates is not None:
             self._estimate(tuning.estimates)
+        self._keep_account(now)
         plan = tuning.plan(self.visible(), self._with_signals(NO_OUTLOOK))
         self._carry_out_round(tuning, plan, now)
-        scaled = (plan["kind"] == ActionKind.REPLICAS).any()
-        if scaled and not self.finished:  # new replicas need not wait for an event
+        queued = np.isin(plan["kind"], (ActionKind.REPLICAS, ActionKind.RELEASE)).any()
+        if queued and not self.finished:  # jobs new in the queue need not wait for an event
             self._carry_out_round(tuning, tuning.policy_plan(self.visible()), now)
 
     def _estimate(self, source: EstimateSource) -> None:
@@ -155,6 +157,19 @@ class Twin(Stepped):
             self.state.jobs.estimate_us = estimate_us
             self._blank = None
             kernel.rebuild_queue(self.state, self._packed, self._packed)
+
+    def _keep_account(self, now_us: int) -> None:
+        """Write what was spent in the running day into the state, if it has a budget."""
+        clock = self.state.clock[0]
+        if not (clock.money_per_day or clock.carbon_g_per_day):
+            return
+        energy_j, _, *billed = totals.totals_at(self.state, self._packed, now_us)[1:]
+        money, carbon_g = totals_of(self.state, energy_j, *billed)
+        if now_us >= clock.day_end_us:
+            clock.day_end_us += ((now_us - clock.day_end_us) // DAY_US + 1) * DAY_US
+            clock.before_money, clock.before_carbon_g = money or 0.0, carbon_g or 0.0
+        clock.spent_money = (money or 0.0) - clock.before_money
+        clock.spent_carbon_g = (carbon_g or 0.0) - clock.before_carbon_g
 
     def _carry_out_round(self, tuning: Tuning, plan: Records, now: int) -> None:
         self._carry_out(plan, now)

@@ -67,6 +67,15 @@ PARTS = {
         ),
         keeps_runs=True,
     ),
+    "signals": TunePart(
+        "price and carbon: deferral, caps and sleep that follow them (about 10 minutes)",
+        "experiments.tuning.signals",
+        data=(
+            ("carbon_intensity", "carboncast_2020_2021.csv.gz"),
+            ("electricity_price", "day_ahead_hourly.csv.gz"),
+        ),
+        keeps_runs=True,
+    ),
     "speed": TunePart(
         "the twin with every effect on, and the time of a round at 64 GPUs and 1,000 nodes",
         "bench.tune.speed",
@@ -79,7 +88,7 @@ PARTS = {
 """Every part, in the order in which they run."""
 
 LOWER_IS_BETTER = (
-    *("energy_per_work", "completion", "device-hours", "round_ms"),
+    *("energy_per_work", "completion", "device-hours", "round_ms", "carbon_pct", "cost_pct"),
     *("steps", "loss away", "processor time less the cap", "most above the cap"),
 )
 """Beginnings of the metrics that a bar limits from above; it limits all others from below."""

@@ -26,13 +26,15 @@ Examples:
   flyball bench tune --family newtrace --workloads 6-10
   flyball bench tune --only peers --costs sia --family philly,saturn --json
   flyball bench tune --only peers --costs pollux --durations noisy:1 --seeds 3
+  flyball bench tune --only signals --regions ERCO,ES --markets DE --slack 0,24 --seeds 2 --json
 \b
-Parts: mixed, sharing, caps, replicas, pathways, hesrpt, peers, speed, live, live-caps
+Parts: mixed, sharing, caps, replicas, pathways, hesrpt, peers, signals, speed, live, live-caps
 (docs/guide/tuning.md). With --family: gains on families of workloads, against EASY and the best
 policy without tuners. With --costs: completion on the ground of Sia or Pollux, against theirs.
 """
 
 MAX_SEEDS = 100
+MAX_SLACK_H = 720
 
 
 def tune(
@@ -88,6 +90,18 @@ def tune(
             "[default: srtf,las,max-min-het,tuned,elastic]"
         ),
     ] = None,
+    regions: Annotated[
+        str | None,
+        typer.Option(help="Carbon regions of part signals, separated by commas. [default: ten]"),
+    ] = None,
+    markets: Annotated[
+        str | None,
+        typer.Option(help="Price markets of part signals, separated by commas. [default: five]"),
+    ] = None,
+    slack: Annotated[
+        str | None,
+        typer.Option(help="Hours that jobs of part signals may wait. [default: 0,4,24]"),
+    ] = None,
     workers: Annotated[
         int, typer.Option(help="Maximum number of processes; 0 = one per core.")
     ] = 0,
@@ -116,6 +130,15 @@ def tune(
         plan.check()
         _families(plan, workers, resume, as_json)
         return
+    if only == ["signals"]:
+        if joined or workloads is not None or load is not None:
+            raise BadInput("--workloads, --joined and --load apply to families only", "see --help")
+        _signals(regions, markets, slack, seeds, workers, resume, as_json)
+        return
+    if any(value is not None for value in (regions, markets, slack)):
+        raise BadInput(
+            "--regions, --markets and --slack apply to part signals only", "add --only signals"
+        )
     if joined or any(value is not None for value in (workloads, load, seeds)):
         raise BadInput(
             "--workloads, --joined, --load and --seeds apply to families only",
@@ -153,6 +176,58 @@ def _families(plan: FamilyPlan, workers: int, resume: Any, as_json: bool) -> Non
     header = ("workloads", "against", "load", "work %", "energy per work %", "completion %", "n")
     title = "Change by tuning in percent, with a 95 % interval (least to most of n)"
     print_table(title, header, family_cells(rows))
+
+
+def _signals(
+    regions: str | None,
+    markets: str | None,
+    slack: str | None,
+    seeds: int | None,
+    workers: int,
+    resume: Any,
+    as_json: bool,
+) -> None:
+    from flyball.app import warm
+    from flyball.experiments.tuning import signals
+
+    plan = signals.SignalPlan(
+        signals.REGIONS if regions is None else _names(regions),
+        tuple(signals.MARKETS) if markets is None else _names(markets),
+        signals.SLACKS_H if slack is None else tuple(_slack(text) for text in slack.split(",")),
+        signals.SEEDS if seeds is None else whole_number(seeds, "--seeds", 1, MAX_SEEDS),
+    )
+    plan.check()
+    with kept_results(resume, "tune") as runs:
+        warm(note)
+        with progress("measuring", len(plan.tasks()), as_json) as advance:
+            results = signals.measure(plan, runs, advance, workers or None)
+    rows = signals.rows_of(plan, results)
+    if as_json:
+        print_json({"rows": rows})
+        return
+    header = ("where", "slack", "against", "change %", "within slack %", "missed", "completion h")
+    print_table("Carbon or cost, change in percent with a 95 % interval", header, [
+        (row["case"], row["load"], row["baseline"],
+         f"{row['value']:+.1f} ({row['low']:+.1f}..{row['high']:+.1f})",
+         f"{row['within_slack_pct']:.1f}", f"{row['missed']}", f"{row['completion_h']:.1f}")
+        for row in rows
+    ], 3)  # fmt: skip
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Parse `ERCO,ES`; empty or `none` = none."""
+    names = (name.strip() for name in text.split(","))
+    return tuple(name for name in names if name and name != "none")
+
+
+def _slack(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= MAX_SLACK_H:
+        raise BadInput(f"--slack {text!r} is out of range", f"use hours from 0 to {MAX_SLACK_H}")
+    return value
 
 
 def family_cells(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:

@@ -70,7 +70,18 @@ def held_text(job: Job, now: float) -> str:
     if held["by"] is not None:
         by = "you" if held["by"] in ("", user_name()) else clean(held["by"])
         return f"held by {by}; flyball release {job['label']}"
-    begins = time.localtime(held["begin_time"])
+    deferred = held.get("deferred")
+    if deferred and held["begin_time"] is None:
+        until, latest = (_clock_text(deferred[name], now) for name in ("until", "latest"))
+        return f"deferred until about {until}, {latest} at the latest"
+    return (
+        f"begins at {_clock_text(held['begin_time'], now)}, in "
+        f"{duration_text(max(0.0, held['begin_time'] - now))}"
+    )
+
+
+def _clock_text(at: float, now: float) -> str:
+    """Return a time of day, with the date if it is another day."""
+    begins = time.localtime(at)
     same_day = time.strftime("%F", begins) == time.strftime("%F", time.localtime(now))
-    when = time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", begins)
-    return f"begins at {when}, in {duration_text(max(0.0, held['begin_time'] - now))}"
+    return time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", begins)

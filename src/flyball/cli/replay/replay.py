@@ -44,6 +44,7 @@ Examples:
   flyball replay jobs.csv -c sia-mixed --without elastic,share,power --seeds 5 --json
   flyball replay jobs.csv -c sia-mixed --pareto energy,completion --figure front.png
   flyball replay workloads.csv.gz#philly/1 -c sia-mixed --policy srtf,las --costs sia
+  flyball replay jobs.csv -c priced.yaml --policy easy --tune defer,power --slack 4h
   flyball replay jobs.csv -c five-mixed --policy easy,mypolicy.py
   flyball replay --decisions ~/.local/state/flyball
 """
@@ -116,6 +117,7 @@ def replay(
     adaptive_batch: tuning.AdaptiveBatch = False,
     share_limit: tuning.ShareLimit = None,
     speed_error: tuning.SpeedError = None,
+    slack: tuning.Slack = None,
     without: tuning.Without = None,
     pareto: tuning.Pareto = None,
     pareto_points: tuning.ParetoPoints = None,
@@ -149,6 +151,7 @@ def replay(
         *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
         *(share_limit, speed_error, without, pareto, pareto_points, adjustments is not None),
         forecast=forecast,
+        slack_s=tuning.slack_s(slack),
     )
     options = ReplayOptions(
         Reading(trace_format, load, limit_jobs, estimates, recorded_on or "", static_batch),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flyball.cli.output import note, print_json, print_table
+from flyball.core.errors import BadInput
+from flyball.core.units import S_PER_DAY, parse_duration_s
 
 if TYPE_CHECKING:
     from flyball.experiments.pareto import Aim, Point
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from flyball.experiments.tuning.tuned import Arms
 
 PARETO_FILE = Path("pareto.png")
+MAX_SLACK_S = 30 * S_PER_DAY
 
 Tune = Annotated[
     str | None,
@@ -58,6 +61,12 @@ UseForecast = Annotated[
         "[default: if one of them gains by it]",
     ),
 ]
+Slack = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="How long jobs may be deferred, with the tuner defer: 4h, 1d."
+    ),
+]
 Without = Annotated[
     str | None,
     typer.Option(help="Measure what each of these tuners adds, by leaving it out; or `all`."),
@@ -70,6 +79,20 @@ ParetoPoints = Annotated[int | None, typer.Option(help="Settings to try. [defaul
 Adjustments = Annotated[
     Path | None, typer.Option(help="Write what the tuners did, and why, to this .jsonl file.")
 ]
+
+
+def slack_s(text: str | None) -> float | None:
+    """Return `90m`, `4h`, `1d` or plain seconds in seconds; None if it was not given.
+
+    Raises:
+        BadInput: anything else, or more than 30 days.
+    """
+    if text is None:
+        return None
+    value = parse_duration_s(text)
+    if not 0 <= value <= MAX_SLACK_S:
+        raise BadInput(f"--slack {text!r} is not a time up to 30 days", "use e.g. 90m, 4h, 1d")
+    return value
 
 
 # What came of it -----------------------------------------------------------------------

@@ -103,12 +103,15 @@ def _starts_now(job: Job) -> dict[str, Any]:
 
 
 def _kept_back(job: Job, first: Job, now_us: int) -> dict[str, Any]:
-    """Explain a job that is held or begins later, or depends on such a job."""
-    by, begins_us = holds.holder(first), holds.begins_us(first)
+    """Explain a job that is held, begins later or is deferred, or depends on such a job."""
+    by, begins_us, deferral = holds.holder(first), holds.begins_us(first), holds.deferral(first)
     numbers: dict[str, Any] = {}
     if by is not None:
         what = f"is held by {by}" if by else "is held"
         remedy = f"flyball release {first.label} lets it start."
+    elif deferral is not None and not begins_us:
+        what, numbers = _deferred(deferral, now_us)
+        remedy = f"flyball release {first.label} lets it start at once."
     else:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begins_us / US_PER_S))
         what = f"begins at {when}, in {duration_text((begins_us - now_us) / US_PER_S)}"
@@ -121,6 +124,26 @@ def _kept_back(job: Job, first: Job, now_us: int) -> dict[str, Any]:
         sentence = f"Job {job.label} comes after job {first.label}, which {what}."
         blank = _blank("waits-for-jobs", sentence)
     return {**blank, "numbers": numbers, "remedies": [remedy]}
+
+
+def _deferred(deferral: dict[str, Any], now_us: int) -> tuple[str, dict[str, Any]]:
+    """Return why a job is deferred and until when, and the numbers of that."""
+    until_us, latest_us = int(deferral["until_us"]), int(deferral["latest_us"])
+    until, latest = (
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(at_us / US_PER_S))
+        for at_us in (until_us, latest_us)
+    )
+    saving = float(deferral["saving"])
+    what = (
+        f"is deferred until about {until}: its energy is then expected to cost {saving:.0%} less"
+        f" than now, in money or in carbon; it starts at {latest} at the latest"
+    )
+    return what, {
+        "until": until_us / US_PER_S,
+        "latest": latest_us / US_PER_S,
+        "in_s": (until_us - now_us) / US_PER_S,
+        "saving": saving,
+    }
 
 
 def _doomed(job: Job) -> dict[str, Any]:

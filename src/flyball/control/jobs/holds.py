@@ -1,7 +1,8 @@
-"""Jobs that may not start yet: held by a user, or submitted to begin at a later time.
+"""Jobs that may not start yet: held by a user, deferred, or submitted to begin at a later time.
 
-A job's values keep both under `HELD`: `by` (the user that holds it) and `until_us` (when it may
-begin). They come from events alone, so the journal is enough to tell which jobs may start.
+A job's values keep all under `HELD`: `by` (the user that holds it), `until_us` (when it may begin)
+and `deferred` (the last such event: see `control.jobs.deferrals`). They come from events alone, so
+the journal is enough to tell which jobs may start.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flyball.core.errors import Conflict
-from flyball.core.events import Event, Held, Released
+from flyball.core.events import Deferred, Event, Held, Released
 from flyball.core.jobs import Job, JobState
 from flyball.core.units import US_PER_S, to_us
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 HELD = "held"
 """Key of the hold in a job's values."""
+DEFERRED = "deferred"
+"""Key of a deferral in the hold."""
+RELEASED = "released"
+"""Key in the values of a job that is not deferred again."""
 
 
 def is_held(job: Job) -> bool:
@@ -39,17 +44,35 @@ def begins_us(job: Job) -> int:
     return int(job.values.get(HELD, {}).get("until_us", 0))
 
 
+def deferral(job: Job) -> dict[str, Any] | None:
+    """Return the deferral of a job as its event states it; None if it is not deferred."""
+    found: dict[str, Any] | None = job.values.get(HELD, {}).get(DEFERRED)
+    return found
+
+
 def token(job: Job) -> str:
     """Return the reason token of a held job."""
-    return "held" if holder(job) is not None else "begins-later"
+    if holder(job) is not None:
+        return "held"
+    return "begins-later" if begins_us(job) else "deferred"
 
 
 def view(job: Job) -> dict[str, Any] | None:
     """Return the hold of a job as the API shows it; None if it is not held."""
     if not is_held(job):
         return None
-    begins = begins_us(job)
-    return {"by": holder(job), "begin_time": begins / US_PER_S if begins else None}
+    begins, deferred = begins_us(job), deferral(job)
+    view: dict[str, Any] = {
+        "by": holder(job),
+        "begin_time": begins / US_PER_S if begins else None,
+    }
+    if deferred is not None:
+        view["deferred"] = {
+            "until": deferred["until_us"] / US_PER_S,
+            "latest": deferred["latest_us"] / US_PER_S,
+            "saving": deferred["saving"],
+        }
+    return view
 
 
 # How events change a job -------------------------------------------------------------
@@ -77,11 +100,26 @@ def held(job: Job, event: Held) -> Job:
     return _with(job, {**job.values.get(HELD, {}), "by": event.by})
 
 
+def deferred(job: Job, event: Deferred) -> Job:
+    """Defer a pending job, or until another time."""
+    if job.state != JobState.PENDING:
+        return job
+    values = {name: getattr(event, name) for name in ("until_us", "latest_us", "saving")}
+    return _with(job, {**job.values.get(HELD, {}), DEFERRED: values})
+
+
+GONE = {"begin": ("until_us",), "defer": (DEFERRED,), "release": ("by", DEFERRED)}
+"""What ends with a release, by its reason."""
+
+
 def released(job: Job, event: Released) -> Job:
-    """Release it: a user did, or its time to begin has come."""
-    gone = "until_us" if event.why == "begin" else "by"
-    left = {name: value for name, value in job.values.get(HELD, {}).items() if name != gone}
-    return _with(job, left)
+    """Release it: a user did, its time to begin has come, or waiting saves no more."""
+    before, gone = job.values.get(HELD, {}), GONE.get(event.why, ("by",))
+    left = {name: value for name, value in before.items() if name not in gone}
+    out = _with(job, left)
+    if DEFERRED in before and DEFERRED in gone:
+        out = replace(out, values={**out.values, RELEASED: True})
+    return out
 
 
 # Requests ----------------------------------------------------------------------------
@@ -110,7 +148,11 @@ class Holds:
 
     def release(self, jobs: Sequence[int], who: str) -> list[int]:
         """Let held jobs start as soon as they can; return the ids of those that were held."""
-        kept = [job for job in self._active(jobs) if holder(job) is not None]
+        kept = [
+            job
+            for job in self._active(jobs)
+            if holder(job) is not None or deferral(job) is not None
+        ]
         now_us = self._now_us()
         return self._record([Released(now_us, job.id, "release", who) for job in kept])
 

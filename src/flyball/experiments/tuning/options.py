@@ -38,6 +38,7 @@ class TuningOptions:
     points: int | None = None
     watch: bool = False  # whether to write down what tuners do
     forecast: bool | None = None
+    slack_s: float | None = None
 
     @property
     def tuned(self) -> bool:
@@ -60,6 +61,7 @@ class TuningOptions:
             "--speed-error": self.speed_error is not None,
             "--adjustments": self.watch,
             "--forecast": self.forecast is not None,
+            "--slack": self.slack_s is not None,
         }
         for option, is_set in dependent.items():
             if is_set and not self.tuned:
@@ -82,6 +84,8 @@ class TuningOptions:
     def effects(self) -> dict[str, Any]:
         """Return the settings of `Effects` that the tuners need."""
         shares = self.tuned and "share" in self.tuning().names
+        if self.slack_s is not None and "defer" not in self.tuning().names:
+            raise BadInput("--slack needs the tuner defer", "add it to --tune")
         if self.share_limit is not None:
             whole_number(self.share_limit, "--share-limit", 1, 64)
             if not shares:
@@ -90,6 +94,7 @@ class TuningOptions:
             "adaptive_batch": self.adaptive_batch,
             "share_limit": self.share_limit or (2 if shares else 1),
             "speed_error": self.speed_error or 0.0,
+            "slack_s": self.slack_s or 0.0,
         }
 
     def workloads(

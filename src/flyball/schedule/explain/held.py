@@ -49,6 +49,26 @@ def _if_queued(facts: QueueFacts, job_id: int) -> list[str]:
     return ["wait for them", f"drop its `after`: it would start now {where}"]
 
 
+def deferred(facts: QueueFacts, job_id: int) -> Explanation:
+    """Explain that the job waits for cheaper or cleaner electricity."""
+    clock, run = facts.state.clock[0], facts.state.runs[job_id]
+    left_us = int(run.defer_us) - facts.now_us
+    numbers: dict[str, Any] = {"latest_in_s": to_s(left_us)}
+    now_text = []
+    if clock.price.given:
+        numbers["price_per_kwh"] = float(clock.price.value)
+        now_text.append(f"a price of {numbers['price_per_kwh']:.4g} per kWh")
+    if clock.carbon.given:
+        numbers["carbon_g_per_kwh"] = float(clock.carbon.value)
+        now_text.append(f"{numbers['carbon_g_per_kwh']:.0f} g CO2 per kWh")
+    why = (
+        f"is deferred: at {listed(now_text)} waiting is expected to save; it joins the queue in "
+        f"{span_text(left_us)} at the latest"
+    )
+    remedies = ["wait for it", "give it no slack: it would be in the queue now"]
+    return explanation(facts, job_id, "deferred", why, remedies, **numbers)
+
+
 def array_limit(facts: QueueFacts, job_id: int) -> Explanation:
     """Explain that the limit of its array holds the job back."""
     group = facts.state.groups[facts.state.jobs[job_id].group]

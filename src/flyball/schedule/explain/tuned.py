@@ -15,6 +15,8 @@ SPEED = "devices' speed"
 WATTS = "W"
 DEVICES = "devices"
 SECONDS = "s"
+PER_KWH_LATER = "per kWh, less than now"
+PER_KWH = "per kWh, below the mean of the coming day"
 
 UNITS = {
     Reason.GREW: WORK,
@@ -32,6 +34,10 @@ UNITS = {
     Reason.LET_IN: DONE,
     Reason.OVERDUE: WORK,
     Reason.YIELDED: WORK,
+    Reason.RELEASED: PER_KWH,
+    Reason.RATIONED: WATTS,
+    Reason.OVER_BUDGET: WATTS,
+    Reason.PAUSED: PER_KWH_LATER,
     Reason.OUTBID: WORK,
 }
 """Unit of the predicted gain, by the tuners' reasons."""
@@ -52,6 +58,8 @@ def tuned_text(action: Any, job: str, unit: str = DEVICE) -> str:
     reason, gain = Reason(int(action.reason)), float(action.gain)
     if reason in (Reason.CAPPED, Reason.UNCAPPED, Reason.SENT_TO_SLEEP, Reason.WOKEN):
         return _power_text(reason, gain, job)
+    if reason in (Reason.RELEASED, Reason.PAUSED, Reason.RATIONED, Reason.OVER_BUDGET):
+        return _day_text(reason, gain, job)
     if reason == Reason.SCALED:
         return _replicas_text(int(action.level), gain, unit)
     aside = " once it finds a place" if action.kind == ActionKind.PREEMPT else ""
@@ -104,6 +112,22 @@ def _power_text(reason: Reason, gain: float, job: str) -> str:
     return (
         "the node wakes, or stays awake: it is expected to be needed soon, and draws"
         f" {power_text(abs(gain))} more"
+    )
+
+
+def _day_text(reason: Reason, gain: float, job: str) -> str:
+    if reason == Reason.RELEASED:
+        return (
+            f"{job} is released: to wait longer is not expected to save more (a kWh costs"
+            f" {gain:.3g} less now than on average over the coming day)"
+        )
+    if reason == Reason.PAUSED:
+        return f"{job} is paused: its rest is expected to cost {gain:.3g} less per kWh later"
+    if reason == Reason.RATIONED:
+        return f"what is left of the day's budget allows a draw of {power_text(gain)} until its end"
+    return (
+        f"{job} is set aside: even under the strongest caps the running jobs would exceed the"
+        f" day's budget, and without it they draw {power_text(abs(gain))} less"
     )
 
 

@@ -21,7 +21,12 @@ from flyball.schedule.explain.answer import (
     key_of,
     wait_text,
 )
-from flyball.schedule.explain.held import array_limit, does_not_wait, waits_for_jobs
+from flyball.schedule.explain.held import (
+    array_limit,
+    deferred,
+    does_not_wait,
+    waits_for_jobs,
+)
 from flyball.schedule.explain.power import power_budget
 from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.quota import after_others, beyond_limit, nothing_to_take_back
@@ -50,6 +55,8 @@ def explain_by(facts: QueueFacts, job_id: int) -> Explanation:
     status = facts.state.runs[job_id].status
     if status == Status.HELD:
         waits_on = facts.state.runs[job_id].waiting_on
+        if not waits_on and facts.state.runs[job_id].defer_us > facts.now_us:
+            return deferred(facts, job_id)
         return waits_for_jobs(facts, job_id) if waits_on else array_limit(facts, job_id)
     if status != Status.PENDING:
         return does_not_wait(facts, job_id)

@@ -5,6 +5,7 @@ A cluster file is YAML:
     nodes:
       - {name: a, count: 8, device: V100, devices: 8, cpus: 64, memory_gib: 512}
     power_budget_kw: 20                      # optional: starts that would exceed it wait
+    budget: {money_per_day: 400, carbon_kg_per_day: 900, power_kw: 20}   # likewise, any of them
     network:                                 # optional
       between_nodes_gbit_s: 100
       inside_node_gbit_s: 1200
@@ -59,11 +60,13 @@ MAX_BUDGET_KW = 1e6
 NODE_KEYS = ("name", "count", "device", "devices", "cpus", "memory_gib")
 CLUSTER_KEYS = (
     *("name", "about", "nodes", "power_budget_kw", "network", "tenants", "recorded_on", "types"),
-    *("price", "carbon", "currency"),
+    *("price", "carbon", "currency", "budget"),
 )
 TYPE_KEYS = ("like", "memory_gib", "idle_w", "peak_w", "speed", "speeds")
 MAX_TYPES = 100
 NETWORK_KEYS = ("between_nodes_gbit_s", "inside_node_gbit_s")
+BUDGET_KEYS = ("power_kw", "money_per_day", "carbon_kg_per_day")
+MAX_PER_DAY = 1e12
 TENANT_KEYS = ("name", "quota", "borrow", "weight")
 MAX_QUOTA = 100_000_000
 
@@ -132,11 +135,11 @@ def parse_cluster(
     groups = tuple(_group(row, f"{where}: nodes[{i}]", i) for i, row in enumerate(rows))
     _check_groups(groups, where)
     price, carbon, currency = _signals(top, where, folder or Path())
-    budget_kw = number(top, "power_budget_kw", where, 0.0, 0.0, MAX_BUDGET_KW)
+    budget = _budget(top, where, price, carbon)
     cluster = Cluster(
         name=named_text(top, "name", where, name),
         groups=groups,
-        power_budget_w=budget_kw * 1000.0,
+        power_budget_w=budget["power_kw"] * 1000.0,
         network=_network(top.get("network"), f"{where}: network"),
         tenants=_tenants(top.get("tenants"), where),
         recorded_on=_device(top, "recorded_on", where) if "recorded_on" in top else "",
@@ -144,9 +147,35 @@ def parse_cluster(
         price=price,
         carbon=carbon,
         currency=currency,
+        money_per_day=budget["money_per_day"],
+        carbon_kg_per_day=budget["carbon_kg_per_day"],
     )
     check_tenants(cluster, where)
     return cluster
+
+
+def _budget(
+    top: dict[str, Any], where: str, price: Signal | None, carbon: Signal | None
+) -> dict[str, float]:
+    """Return the budgets of a file by their keys, 0 = none.
+
+    Raises:
+        BadInput: one that is not positive, stated twice, or has no signal to be counted by.
+    """
+    power_kw = number(top, "power_budget_kw", where, 0.0, 0.0, MAX_BUDGET_KW)
+    if "budget" not in top:
+        return {**dict.fromkeys(BUDGET_KEYS, 0.0), "power_kw": power_kw}
+    place = f"{where}: budget"
+    fields = mapping(top["budget"], place, BUDGET_KEYS)
+    if "power_kw" in fields and "power_budget_kw" in top:
+        raise BadInput(f"{where} states power_budget_kw and budget: power_kw", "keep one of them")
+    budget = {key: number(fields, key, place, 0.0, 0.0, MAX_PER_DAY) for key in BUDGET_KEYS}
+    budget["power_kw"] = budget["power_kw"] or power_kw
+    needed = (("money_per_day", "price", price), ("carbon_kg_per_day", "carbon", carbon))
+    for key, name, signal in needed:
+        if budget[key] and signal is None:
+            raise BadInput(f"{place}: {key} needs the {name} of a kWh", f"add the key {name!r}")
+    return budget
 
 
 def _signals(

@@ -214,6 +214,7 @@ class Job:
     queued_us: int = 0  # when it last became pending
     promoted_us: float = 0.0  # device time forgiven at its last promotion
     predicted_us: float = 0.0  # 0: not yet
+    defer_us: int = 0  # it may be held back until then; 0 = it may not, or was released
     start_number: int = 0  # number of its last start among all starts of the cluster
 
     # The running slice, or the last one.
@@ -360,6 +361,7 @@ def read_jobs(state: State) -> list[Job]:
     shapes = _rows(state.shapes)
     sizes = _read_sizes(state)
     jobs = []
+    defer_us = state.runs.defer_us.tolist()
     for index, row in enumerate(_rows(state.jobs)):
         first, profile, shape = row["successors"], row["profile"], shapes[row["shape_id"]]
         jobs.append(
@@ -367,6 +369,7 @@ def read_jobs(state: State) -> list[Job]:
                 index=index,
                 successors=links[first : first + row["successor_count"]],
                 waiting_on=row["predecessors"],
+                defer_us=defer_us[index],
                 pools=[pool for pool in pools if shape["pools"] >> pool & 1],
                 cpu_milli=shape["cpu_milli"],
                 host_mib=shape["host_mib"],

@@ -95,6 +95,7 @@ class Reference:
             before = self._events()
             self._ends()
             self._node_repairs()
+            self._releases()
             self._node_failures()
             self._arrivals()
             if self._events() > before:
@@ -108,7 +109,7 @@ class Reference:
             # 2. One decision, whose actions take effect at this instant.
             self.cluster.decision_start = len(self.cluster.actions)
             if now_us in self._plans:
-                enact(self.cluster, self._plans[now_us].pop(0), self._scale)
+                enact(self.cluster, self._plans[now_us].pop(0), self._scale, self._release)
                 self.cluster.capacity_grew = True
                 if not self._plans[now_us]:
                     del self._plans[now_us]
@@ -167,6 +168,7 @@ class Reference:
         instants += [up_us for up_us, _ in self._repairs]
         instants += [down_us for down_us, _, _ in self._outages[self._next_outage :]]
         instants += [job.submit_us for job in cluster.with_status(Status.FUTURE)]
+        instants += [job.defer_us for job in self._deferred()]
         instants += self._plans
         if cluster.knobs.preempt == Preempt.ROUNDS and self._round_follows():
             instants.append((cluster.now_us // cluster.round_us + 1) * cluster.round_us)
@@ -191,7 +193,7 @@ class Reference:
                 successor = self.jobs[index]
                 successor.waiting_on -= 1
                 if successor.status == Status.HELD and successor.waiting_on == 0:
-                    self._admit_or_hold(successor)
+                    self._admit_or_defer(successor)
             if job.group >= 0:
                 array = self._arrays[job.group]
                 array.admitted -= 1
@@ -219,7 +221,33 @@ class Reference:
                 self.arrivals += 1
                 job.status = Status.HELD
                 if job.waiting_on == 0:
-                    self._admit_or_hold(job)
+                    self._admit_or_defer(job)
+
+    def _deferred(self) -> list[Job]:
+        """Return the jobs that are held back only because they may be deferred."""
+        return [
+            job
+            for job in self.cluster.with_status(Status.HELD)
+            if job.defer_us > 0 and job.waiting_on == 0
+        ]
+
+    def _releases(self) -> None:
+        for job in self._deferred():
+            if job.defer_us <= self.now_us:
+                self._release(job.index)
+
+    def _release(self, index: int) -> None:
+        """End the deferral of a job."""
+        job = self.jobs[index]
+        assert job in self._deferred()
+        self._eventful = self.cluster.changed = True
+        job.defer_us = 0
+        self._admit_or_hold(job)
+
+    def _admit_or_defer(self, job: Job) -> None:
+        if job.defer_us <= self.now_us:
+            job.defer_us = 0
+            self._admit_or_hold(job)
 
     def _admit_or_hold(self, job: Job) -> None:
         """Queue a job that waits for no predecessor, if its array has room."""

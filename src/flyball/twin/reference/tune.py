@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flyball.core.codes import ActionKind
+from flyball.core.codes import ActionKind, Status
 from flyball.core.records import Records
 from flyball.core.units import FOREVER_US
 from flyball.twin.reference.cluster import Cluster
@@ -13,8 +13,18 @@ from flyball.twin.reference.parts import DeviceRow, Node, Placement
 from flyball.twin.reference.speeds import GUEST, change_speed, update_shared_speeds
 
 
-def enact(cluster: Cluster, plan: Records, scale: Callable[[int, int], None]) -> None:
-    """Carry out the actions one after the other; `scale` sets the replicas of a service."""
+def enact(
+    cluster: Cluster,
+    plan: Records,
+    scale: Callable[[int, int], None],
+    release: Callable[[int], None],
+) -> None:
+    """Carry out the actions one after the other.
+
+    Args:
+        scale: sets the replicas of a service.
+        release: ends the deferral of a job.
+    """
     rows: list[Any] = list(plan)
     while rows:
         first = rows[0]
@@ -33,6 +43,12 @@ def enact(cluster: Cluster, plan: Records, scale: Callable[[int, int], None]) ->
             _wake(cluster, cluster.nodes[int(first.node)])
         elif first.kind == ActionKind.REPLICAS:
             scale(int(first.job), int(first.level))
+        elif first.kind == ActionKind.RELEASE:
+            release(int(first.job))
+        elif first.kind == ActionKind.DEFER:
+            _hold_back(cluster, int(first.job), int(first.gain))
+        elif first.kind == ActionKind.BUDGET:
+            cluster.budget_w = float(first.gain)
         else:
             raise AssertionError(f"no action of kind {first.kind}")
         rows = rows[count:]
@@ -55,6 +71,14 @@ def _cap(cluster: Cluster, index: int, level: int) -> None:
     job, level = cluster.jobs[index], max(level, cluster.cap)
     if level != job.cap:
         change_speed(cluster, job, level, job.slow)
+
+
+def _hold_back(cluster: Cluster, index: int, until_us: int) -> None:
+    job = cluster.jobs[index]
+    if job.status == Status.PENDING and job.group < 0 and until_us > cluster.now_us:
+        job.status, job.defer_us = Status.HELD, until_us
+        if cluster.reservation is not None and cluster.reservation.job == index:
+            cluster.reservation = None
 
 
 def _sleep(cluster: Cluster, node: Node) -> None:
