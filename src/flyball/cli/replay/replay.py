@@ -43,6 +43,7 @@ Examples:
   flyball replay jobs.csv -c sia-mixed --policy easy --tune elastic,power --seeds 5
   flyball replay jobs.csv -c sia-mixed --without elastic,share,power --seeds 5 --json
   flyball replay jobs.csv -c sia-mixed --pareto energy,completion --figure front.png
+  flyball replay jobs.csv -c sia-mixed --policy easy --pathways cluster --seeds 5
   flyball replay jobs.csv -c five-mixed --policy easy,mypolicy.py
   flyball replay --decisions ~/.local/state/flyball
 """
@@ -57,7 +58,7 @@ def replay(
             "--policy",
             "-p",
             help="Policies, separated by commas, or `all`; see `policies`. Your own: FILE.py or "
-            "module:NAME. [default: all; with tuners: easy]",
+            "module:NAME. [default: all; with tuners or pathways: easy]",
         ),
     ] = None,
     settings: Annotated[
@@ -112,6 +113,8 @@ def replay(
     without: tuning.Without = None,
     pareto: tuning.Pareto = None,
     pareto_points: tuning.ParetoPoints = None,
+    pathways: tuning.Pathways = None,
+    fetch_share: tuning.FetchShare = None,
     adjustments: tuning.Adjustments = None,
     decisions: Annotated[
         Path | None,
@@ -142,6 +145,8 @@ def replay(
         *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
         *(share_limit, speed_error, without, pareto, pareto_points, adjustments is not None),
         forecast=forecast,
+        pathways=pathways,
+        fetch_share=fetch_share,
     )
     options = ReplayOptions(
         Reading(trace_format, load, limit_jobs, estimates, recorded_on or "", static_batch),
@@ -151,7 +156,8 @@ def replay(
         keep="all" if per_job else "first" if figure and not pareto else "none",
     )
     tuning_options.check()
-    named = policy or (DEFAULT_POLICY if tuning_options.tuned else "all")
+    few = tuning_options.tuned or pathways is not None
+    named = policy or (DEFAULT_POLICY if few else "all")
     chosen = named_policies(named, settings or [])
     # 2. Read.
     case, arms = prepare(
