@@ -74,7 +74,7 @@ class Wrong(NamedTuple):
         """Replace the guessed speeds in a twin that has not run yet; measurements correct them."""
         state = twin.state
         if self.scaling:
-            guesses: Any = state.guesses.copy()
+            guesses: Any = state.guesses.copy()  # the same array as the true speeds
             ends = np.append(state.ranges.first[1:], len(guesses))
             pools = len(state.pools)
             for span, end in zip(state.ranges, ends, strict=True):
@@ -82,12 +82,10 @@ class Wrong(NamedTuple):
                 factor = np.repeat((sizes / span.least) ** self.scaling, pools)
                 for name in ("packed", "spread"):
                     guesses[name][span.first : end] *= factor
-            state = state._replace(guesses=guesses)
+            twin.state = state._replace(guesses=guesses)
         if self.interference != 1.0:
             guess = state.pair_guesses
-            better = np.where(guess > 0.0, 1.0 - (1.0 - guess) / self.interference, 0.0)
-            state = state._replace(pair_guesses=better)
-        twin.state = state
+            guess[:] = np.where(guess > 0.0, 1.0 - (1.0 - guess) / self.interference, 0.0)
 
     def seen(self, state: State) -> State:
         """Return the state as the tuners believe it to be."""
