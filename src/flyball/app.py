@@ -64,7 +64,7 @@ class TuningSetting:
     """Which tuners change what a policy decides, in the order in which they act, and how often.
 
     Attributes:
-        feedback: each is followed as far as the gains it predicted were measured.
+        feedback: caps are followed as far as the savings they predicted were measured.
         forecast: they are given the load forecast that a live system would have.
     """
 

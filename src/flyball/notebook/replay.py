@@ -77,7 +77,7 @@ def replay(
             (0 = none), and to set up a restart (None = by gang size).
         tune_every: seconds between two rounds of the tuners.
         tune_set: settings of tuners: `{"elastic.eta": 0.7}`.
-        optimise: follow each tuner only as far as its predicted gains come true.
+        optimise: let power caps slow jobs only as far as they save what was predicted.
         elastic_share, adaptive_batch, share_limit, speed_error, pathways: as in
             `flyball replay --help`.
         keep: of which seeds the jobs' results are kept, `"all"` or `"first"`.

@@ -11,9 +11,10 @@ import pytest
 from flyball.cli.main import run
 
 KINDS = ("mixed", "latency-sensitive", "memory-bound", "")
+GANGS = (4, 1, 4, 2)
+MODELS = ("transformer", "", "", "")
 ROWS = "job,submit_s,duration_s,num_gpus,model,class\n" + "".join(
-    f"j{at},{20 * at},{400 + 97 * (at % 5)},{(4, 1, 4, 2)[at % 4]},{('transformer', '')[at % 4 > 0]},"
-    f"{KINDS[at % 4]}\n"
+    f"j{at},{20 * at},{400 + 97 * (at % 5)},{GANGS[at % 4]},{MODELS[at % 4]},{KINDS[at % 4]}\n"
     for at in range(24)
 )
 CLUSTER = """

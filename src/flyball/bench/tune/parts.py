@@ -53,6 +53,12 @@ PARTS = {
         data=(("servegen_2025", "total_rate_10min.csv.gz"),),
     ),
     "pathways": TunePart("each class of jobs on its own pathway", "experiments.tuning.pathways"),
+    "optimiser": TunePart(
+        "the optimiser above the tuners, where caps slow jobs more than is believed",
+        "experiments.tuning.optimiser",
+        data=(("sia_pollux", "workloads.csv.gz"), ("pollux", "workloads.csv.gz")),
+        keeps_runs=True,
+    ),
     "speed": TunePart(
         "the twin with every effect on, and the time of a round at 1,000 nodes", "bench.tune.speed"
     ),

@@ -24,7 +24,8 @@ Examples:
   flyball bench tune --family philly,saturn,pollux --joined --load 1.3 --seeds 3
   flyball bench tune --family newtrace --workloads 6-10
 \b
-Parts: mixed, sharing, caps, replicas, pathways, speed, live, live-caps. See docs/guide/tuning.md.
+Parts: mixed, sharing, caps, replicas, pathways, optimiser, speed, live, live-caps.
+See docs/guide/tuning.md.
 With --family: gains on families of workloads, against EASY and the best policy without tuners.
 """
 

@@ -33,7 +33,7 @@ TuneSet = Annotated[
 Feedback = Annotated[
     bool,
     typer.Option(
-        "--optimise", help="Follow each tuner only as far as its predicted gains come true."
+        "--optimise", help="Let power caps slow jobs only as far as they save what was predicted."
     ),
 ]
 ElasticShare = Annotated[

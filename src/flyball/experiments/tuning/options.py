@@ -113,6 +113,8 @@ class TuningOptions:
         default = PARETO_TUNERS if self.pareto is not None else "all"
         every_s = EVERY_S if self.every_s is None else self.every_s
         setting = tuning_setting(self.tune or default, list(self.settings), every_s, self.forecast)
+        if self.feedback and "power" not in setting.names:
+            raise BadInput("--optimise needs the tuner power", "add it to --tune")
         return replace(setting, feedback=self.feedback)
 
     def effects(self) -> dict[str, Any]:
