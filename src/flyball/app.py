@@ -22,6 +22,7 @@ from flyball.schedule.policies.tuned import BEFORE, parse_tuned
 from flyball.schedule.shares import gavel
 from flyball.tune import registry as tuners
 from flyball.tune.optimise import Optimise
+from flyball.tune.pathway_scope import Scope
 from flyball.tune.power import Power
 from flyball.twin.load_forecast import LoadForecast
 from flyball.twin.tuning import Tuning
@@ -64,7 +65,7 @@ class TuningSetting:
     """Which tuners change what a policy decides, in the order in which they act, and how often.
 
     Attributes:
-        feedback: each is followed as far as the gains it predicted were measured.
+        feedback: caps are followed as far as the savings they predicted were measured.
         forecast: they are given the load forecast that a live system would have.
     """
 
@@ -101,6 +102,7 @@ class PolicySetting:
         tuning: who changes what it decides; None = nobody.
         decider: decides instead of the compiled kernel: a policy in plain Python.
         version: digest of the decider's code, for files that keep runs.
+        pathways: scope in which its jobs follow their class pathways; "" = they do not.
     """
 
     name: str
@@ -109,6 +111,7 @@ class PolicySetting:
     tuning: TuningSetting | None = None
     decider: PolicyLike | None = None
     version: str = ""
+    pathways: str = ""
 
 
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
@@ -310,6 +313,7 @@ def build_live(
     tuning: LiveTuning | None = None,
     max_processes: int | None = None,
     features: Sequence[str] = (),
+    pathways: Scope = Scope.NAMED,
 ) -> Live:
     """The control plane of a state folder, recovered and ready to start.
 
@@ -322,6 +326,7 @@ def build_live(
         tuning: who changes what the policy decides; None = nobody.
         max_processes: processes and threads of a job that states no limit; None = the engine's.
         features: names that jobs can require this machine to have.
+        pathways: how far class pathways are followed.
 
     Raises:
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
@@ -347,7 +352,7 @@ def build_live(
 
     plane = Plane(
         state, engine, policy.name, policy.knobs, start_clock, prices,
-        passing=passing, tuning=tuning,
+        passing=passing, tuning=tuning, pathways=pathways,
     )  # fmt: skip
     plane.ask.sensors = Telemetry(state / "telemetry")
     plane.forecaster.slowdown = Contention(os.getpid()).slowdown
@@ -357,9 +362,6 @@ def build_live(
 
 WORKER_COMMAND = (sys.executable, "-m", "flyball.worker")
 """Starts the worker process that learns from the journal (`flyball.worker`)."""
-
-LIVE_TUNERS = ("elastic", "balance", "power")
-"""Those that can act on a live cluster, in the order in which they do."""
 
 
 def make_tuners(chosen: Sequence[str], settings: Sequence[str] = ()) -> dict[str, Tuner]:
@@ -373,10 +375,10 @@ def make_tuners(chosen: Sequence[str], settings: Sequence[str] = ()) -> dict[str
         BadInput: there is no such tuner, or it cannot act live; no such setting.
     """
     for name in chosen:
-        if name not in LIVE_TUNERS:
-            raise UnknownName("live tuner", name, LIVE_TUNERS)
+        if name not in tuners.LIVE:
+            raise UnknownName("live tuner", name, tuners.LIVE)
     changed = _changed(chosen, settings)
-    return {name: tuners.make(name, changed[name]) for name in LIVE_TUNERS if name in chosen}
+    return {name: tuners.make(name, changed[name]) for name in tuners.LIVE if name in chosen}
 
 
 def _engine(

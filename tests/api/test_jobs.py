@@ -225,6 +225,25 @@ def test_why_and_dry_run(world: World, client: httpx.Client) -> None:
     assert len(client.get(JOBS).json()["jobs"]) == 3
 
 
+def test_a_job_has_a_class_and_why_says_what_it_gives(world: World, client: httpx.Client) -> None:
+    ids(client, [{**SLEEP, "cpus": 4}] * 2)
+    world.step()
+    [named] = ids(client, [{**SLEEP, "cpus": 4, "kind": "latency"}])
+    world.step()
+    about = client.get(f"{JOBS}/{named}").json()["class"]
+    assert (about["name"], about["named"], about["follows"]) == ("latency-sensitive", True, True)
+    assert about["settings"][0]["text"] == "priority 1 (0 requested, +1 by class)"
+    answer = client.get(f"{JOBS}/{named}/why").json()
+    assert answer["class"] == {**about, "cluster": None}
+    assert answer["ahead"] == [], "it goes before the job that came before it"
+    classified = client.get(f"{JOBS}/1").json()["class"]
+    assert (classified["named"], classified["follows"]) == (False, False)
+    assert classified["reason"]
+    wrong = client.post(JOBS, json={**SLEEP, "kind": "latencey"})
+    assert "latency-sensitive" in wrong.text
+    refused(wrong, 422)
+
+
 def test_progress(world: World, client: httpx.Client) -> None:
     ids(client, [SLEEP])
     world.step()

@@ -171,6 +171,22 @@ def test_values_beyond_the_bounds_are_refused_everywhere(row: JobField, tmp_path
                 assert rule in said, f"{way.__name__}: {said}"
 
 
+def test_the_first_word_of_a_choice_stands_for_it_everywhere(tmp_path: Path) -> None:
+    for row in SINGLE:
+        if isinstance(row.form, Choice):
+            for name in row.form.names:
+                for way in ways(row):
+                    assert way(row, name.partition("-")[0], tmp_path) == name, way.__name__
+
+
+def test_a_choice_that_does_not_exist_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    row = FIELDS["kind"]
+    for way in (by_file, by_option):
+        said = refusal(way, row, "latencey", tmp_path)
+        assert "unknown class 'latencey'; did you mean 'latency-sensitive'?" in said
+    assert by_option(row, "Memory_Bound", tmp_path) == "memory-bound"
+
+
 def test_a_switch_of_the_command_line_sets_what_its_field_says(tmp_path: Path) -> None:
     for row in SENT:
         switches = [(row.off, False)] if row.off else []

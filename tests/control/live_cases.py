@@ -20,6 +20,7 @@ from flyball.core.live import Action, Cap, Checkpoint, Launch, LiveNode, Resize,
 from flyball.core.protocols import Receipt, Tuner
 from flyball.core.units import FOREVER_US, to_us
 from flyball.schedule.policies.registry import get_policy
+from flyball.tune.pathway_scope import Scope
 from flyball.twin.engine import VirtualEngine
 
 START_US = 1_700_000_000_000_000
@@ -74,8 +75,9 @@ class Rig:
         prices: Prices | None = None,
         tuners: dict[str, Tuner] | None = None,
         begin_us: int = START_US,
+        pathways: Scope = Scope.NAMED,
     ) -> None:
-        self.folder, self.policy = folder, policy
+        self.folder, self.policy, self.pathways = folder, policy, pathways
         self.tuners = tuners or {}
         self.knobs = get_policy(policy).knobs.with_settings(list(settings))
         self.prices = prices
@@ -91,7 +93,7 @@ class Rig:
         self.plane = Plane(
             self.folder, self.engine, self.policy, self.knobs,
             lambda last: lambda: max(self.now, last), self.prices, inline=True,
-            passing=self._passing, tuning=Tuning(self.tuners),
+            passing=self._passing, tuning=Tuning(self.tuners), pathways=self.pathways,
         )  # fmt: skip
         self.recovered = self.plane.open()
         return self.plane

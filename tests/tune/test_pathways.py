@@ -12,6 +12,7 @@ from flyball.core.knobs import Knobs, Order, Preempt
 from flyball.core.workload import JobClass, Workload
 from flyball.schedule.policies.registry import get_policy
 from flyball.tune.pathways import (
+    ALONE,
     Change,
     Pathway,
     choose,
@@ -22,6 +23,7 @@ from flyball.tune.pathways import (
     prepare,
     settings,
 )
+from flyball.tune.share import Share
 from flyball.twin.twin import Twin
 
 PIPELINE = int(Pathway.PIPELINE)
@@ -68,6 +70,14 @@ def test_knobs_of_the_pathways() -> None:
     assert priority.margin_s < priority.priority_s  # a level of priority preempts others
     assert settings(Pathway.SPATIAL).together == 2
     assert settings(Pathway.SPATIAL).apply(common) == common
+
+
+def test_classes_whose_jobs_do_not_share_are_left_alone_whichever_pathway_leads() -> None:
+    alone = {kind for kind in JobClass if settings(pathway_of(kind)).change.together == 1}
+    assert set(ALONE) == alone
+    shares = [t for p in Pathway for t in settings(p).tuners if isinstance(t, Share)]
+    assert len(shares) == 2
+    assert all(set(tuner.alone) == alone for tuner in shares)
 
 
 def test_the_pathway_with_a_majority_leads() -> None:

@@ -97,6 +97,17 @@ def test_no_job_is_slowed_beyond_the_limit(limit: float, joins: bool) -> None:
     assert bool(len(plan)) is joins
 
 
+@pytest.mark.parametrize("kinds", [[0, 0], [0, 2], [2, 0]])
+def test_a_class_that_is_left_alone_never_shares(kinds: list[int]) -> None:
+    """Neither as a holder nor as a guest; other classes share as before."""
+    twin = make([RESNET, LM], kind=kinds)
+    assert starts(adjusted(twin, Share(limit=0.4))) == [1]
+    twin = make([RESNET, LM], kind=kinds)
+    assert starts(adjusted(twin, Share(limit=0.4, alone=(2, 3)))) == (
+        [1] if kinds == [0, 0] else []
+    )
+
+
 def test_it_chooses_the_pairs_that_do_most_together() -> None:
     """The best single pair, ResNet-18 with itself, would leave a poor one to the others."""
     twin = make([RESNET, RESNET50, TRANSFORMER, RESNET], nodes=2)

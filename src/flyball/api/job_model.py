@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 
-from pydantic import ConfigDict, Field, StringConstraints, with_config
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, with_config
 from typing_extensions import TypedDict
 
 from flyball.core.field_forms import Choice, Flag, Names, Number, Text, Whole
@@ -65,7 +65,8 @@ def annotation_of(row: JobField, meaning: str) -> Any:
     if isinstance(form, Text):
         return Annotated[str, _limits(form), Field(description=meaning)]
     if isinstance(form, Choice):
-        return ANNOTATED[LITERAL["", *form.names], Field(description=meaning)]
+        literal = LITERAL["", *form.names]
+        return ANNOTATED[literal, BeforeValidator(form.in_full), Field(description=meaning)]
     if isinstance(form, Names):
         kind, rules = list[Annotated[str, _limits(form.name, least=1)]], dict[str, Any]()
     else:

@@ -49,6 +49,13 @@ class JobView(View):
         description="Its current cores or GPUs and share, the measured part of a step that "
         "scales with them, and the log of changes; null = none yet.",
     )
+    class_: dict[str, Any] | None = Field(
+        None,
+        alias="class",
+        description="Its workload class: `name`, whether it was `named` by its user, else the "
+        "`reason` and `confidence` with which it was classified, the `pathway` of the class, "
+        "whether the job `follows` it, and the `settings` that come with it.",
+    )
     held: dict[str, Any] | None = Field(
         None,
         description="Why it may not start yet: `by` (the user who holds it, null = none) and "

@@ -124,7 +124,8 @@ class Loop:
                 self._carried_over.append(Report(*token, "void", now_us, {}))
             else:
                 self._passing("launching")
-                settled = self._engine.apply(Launch(*token, job.spec, job.rows)).accepted
+                launch = Launch(*token, self._decider.launched(job.spec), job.rows)
+                settled = self._engine.apply(launch).accepted
             if settled:
                 del self._to_launch[token]
                 done += 1

@@ -63,6 +63,7 @@ from flyball.core.knobs import Knobs
 from flyball.core.learning import RunTimeLearner
 from flyball.core.protocols import Engine
 from flyball.core.units import US_PER_S
+from flyball.tune.pathway_scope import Scope
 
 JOURNAL = "journal.db"
 ARRIVALS_RECALLED = 1000
@@ -94,6 +95,7 @@ class Plane:
         inline: bool = False,
         passing: Callable[[str], None] = lambda point: None,
         tuning: Tuning | None = None,
+        pathways: Scope = Scope.NAMED,
     ) -> None:
         """
         Args:
@@ -102,6 +104,7 @@ class Plane:
             inline: the journal writes without a thread, for virtual clocks.
             passing: see `Loop`.
             tuning: tuners of the policy's decisions; None for none.
+            pathways: how far class pathways are followed.
         """
         self.folder, self.engine = folder, engine
         self.policy, self.knobs = policy, knobs
@@ -111,7 +114,7 @@ class Plane:
         self.journal = Journal(folder / JOURNAL, self._fold, self._committed, inline=inline)
         self.nodes_ = tuple(engine.nodes())
         self.cluster = cluster_of(self.nodes_, "live")
-        self.demand = Demand(self.nodes_)
+        self.demand = Demand(self.nodes_, pathways)
         self._outputs = OutputGuard(folder)
         self.columns = JobColumns(self.demand, knobs.reads_spread)
         self.deadlines = Deadlines()
@@ -202,6 +205,7 @@ class Plane:
             [node._asdict() for node in self.nodes_],
             list(tuning.tuners) or None,
             tuning.settings or None,
+            self.demand.classes.scope.label if self.demand.classes.scope else None,
         )
 
     def _predicted(self, runs: Sequence[Sequence[float]]) -> Ticket | None:

@@ -285,6 +285,9 @@ class Opened(Event):
     nodes: Annotated[Sequence[Values], "the nodes in order: the fields of `LiveNode`"]
     tuners: Annotated[Sequence[str] | None, "names of the tuners, in order"] = None
     tuner_settings: Annotated[Sequence[str] | None, "their changed settings"] = None
+    pathways: Annotated[
+        str | None, "how far class pathways are followed: `named`, `jobs` or `cluster`"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +313,9 @@ class Decided(Event):
     signals: Annotated[
         Values | None,
         "price_per_kwh and carbon_g_per_kwh at that time; absent = the cluster has neither",
+    ] = None
+    pathway: Annotated[
+        str | None, "class pathway whose knobs and tuners it followed; absent = none"
     ] = None
 
     def as_dict(self) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few names; "" = not stated."""
+    """One of a few names, or the first word of one; "" = not stated."""
 
     what: str
     names: tuple[str, ...]
@@ -119,10 +119,16 @@ class Choice:
     def allows(self, value: Any) -> bool:
         return value == "" or value in self.names
 
+    def in_full(self, value: Any) -> Any:
+        """Return the name that a value stands for (`compute` = `compute-intensive`), else it."""
+        first_words = {name.partition("-")[0]: name for name in self.names}
+        return first_words.get(value, value) if isinstance(value, str) else value
+
     def read(self, text: str) -> str:
-        if text not in self.names:
+        name: str = self.in_full(text.strip().lower().replace("_", "-"))
+        if name not in self.names:
             raise UnknownName(self.what, text, self.names)
-        return text
+        return name
 
 
 @dataclass(frozen=True)

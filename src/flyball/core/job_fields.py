@@ -130,9 +130,10 @@ class JobFields:
         help="Expected run time, written as in --time; not a limit.",
     )  # fmt: skip
     kind: str = stated(
-        "", Choice("class", CLASS_LABELS), "Workload class; empty = to be classified.", "--class",
-        keys=("class",), scheduled=True,
-        help="Workload class: compute-intensive, memory-bound, ...",
+        "", Choice("class", CLASS_LABELS),
+        "Workload class, or its first word; empty = to be classified.", "--class",
+        metavar="NAME", keys=("class",), scheduled=True,
+        help="Workload class: compute, memory, latency, bandwidth or mixed. [default: classified]",
     )  # fmt: skip
     model: str = stated("", NAME, "The model it trains, if stated.", "--model", scheduled=True)
 

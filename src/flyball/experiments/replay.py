@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from flyball.app import PolicySetting, Twin, build_twin, warm
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
@@ -22,6 +24,13 @@ from flyball.core.workload import Workload
 from flyball.experiments.adjustments import Adjustment, Watch
 from flyball.experiments.own_policy.failure import PolicyFailed
 from flyball.experiments.recorded import Closeness, closeness
+from flyball.experiments.tuning.classes import (
+    ClassFigures,
+    Followed,
+    class_figures,
+    follow,
+    results_of,
+)
 from flyball.experiments.workers import POOL_PAYS_S, Workers, usable_cores
 from flyball.tune.registry import defers, resizes
 
@@ -57,6 +66,7 @@ class Run:
         results: the raw results; None if they are not kept.
         adjustments: what tuners did, if they were watched.
         closeness: to the starts that the trace recorded; None if it has none.
+        by_class: figures by workload class; None if they were not asked for.
     """
 
     policy: str
@@ -66,6 +76,7 @@ class Run:
     results: Results | None = field(default=None, repr=False)
     adjustments: tuple[Adjustment, ...] = field(default=(), repr=False)
     closeness: Closeness | None = field(default=None, repr=False)
+    by_class: ClassFigures | None = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return one entry of the JSON's `results`."""
@@ -92,6 +103,8 @@ class ReplayCase:
     watch: bool = False  # whether to write down what tuners do
     notes: tuple[str, ...] = ()
     with_record: bool = True  # whether to compare with the starts that a trace recorded
+    with_classes: bool = False  # whether to have figures by workload class
+    fetch_share: float = 0.0  # part of a bandwidth-limited job's time in which it fetches its data
 
     def tasks(self) -> list[tuple[int, int]]:
         """Return (policy, seed) of every run, policy by policy."""
@@ -107,7 +120,17 @@ class ReplayCase:
             effects = replace(effects, elastic=False)
         if tuning is None or not any(map(defers, tuning.names)):
             effects = replace(effects, slack_s=0.0)
-        return build_twin(self.cluster, self.workload(seed), self.policies[policy], effects)
+        if self.policies[policy].pathways and tuning is not None and "share" in tuning.names:
+            effects = replace(effects, share_limit=max(2, effects.share_limit))
+        workload = self._followed(policy, seed).workload
+        return build_twin(self.cluster, workload, self.policies[policy], effects)
+
+    def _followed(self, policy: int, seed: int) -> Followed:
+        """Return the jobs of one seed, on their pathways if those of the policy follow them."""
+        workload = self.workload(seed)
+        if self.policies[policy].pathways:
+            return follow(workload, self.fetch_share)
+        return Followed(workload, np.arange(len(workload)))
 
     def workload(self, seed: int) -> Workload:
         """Return the jobs of one seed."""
@@ -121,6 +144,9 @@ class ReplayCase:
         if watch is not None and twin.tuning is not None:
             twin.tuning = watch.over(twin.tuning)
         results = replay(twin, self.policies[policy])
+        rows = self._followed(policy, seed).rows
+        if len(rows) < len(results.submit_us):  # without the transfers
+            results = results_of(results, rows)
         run_s = time.perf_counter() - began
         kept = self.keep == "all" or (self.keep == "first" and seed == 0)
         return Run(
@@ -131,6 +157,7 @@ class ReplayCase:
             results if kept else None,
             tuple(watch.adjustments) if watch is not None else (),
             closeness(self.workload(seed), results) if self.with_record else None,
+            class_figures(self.workload(seed), results) if self.with_classes else None,
         )
 
 

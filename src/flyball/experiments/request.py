@@ -19,9 +19,11 @@ from flyball.core.errors import BadInput, whole_number
 from flyball.core.workload import Workload
 from flyball.experiments.replay import ReplayCase
 from flyball.experiments.signal_report import signal_notes
+from flyball.experiments.tuning.classes import pathway_arms
 from flyball.experiments.tuning.options import TuningOptions, arms_of
 from flyball.experiments.tuning.tuned import Arms
 from flyball.experiments.unfit import fitting
+from flyball.tune.pathway_scope import Scope
 from flyball.twin.costs import load_costs
 from flyball.twin.generate import rescale
 from flyball.twin.inputs.recorded_on import scalings, sentences, settle_recorded_on
@@ -160,7 +162,7 @@ class Prepared(NamedTuple):
 
     Attributes:
         case: what to run.
-        arms: what tuned policies are compared with; None without tuners.
+        arms: what policies with tuners or pathways are compared with; None = there are none.
     """
 
     case: ReplayCase
@@ -207,6 +209,8 @@ def prepare(
         notes += [result.text for result in results if result.text]
     notes += signal_notes(cluster, workloads[0])
     ready = options.tuning.workloads(workloads, options.seeds, notes)
+    if options.tuning.scope != Scope.OFF:
+        arms = _with_pathways(arms, policies, options.tuning.scope, ready[0], explicit, notes)
     # 3. Put it together.
     is_random = _is_random(ready[0], effects) or options.tuning.chance(ready)
     case = ReplayCase(
@@ -219,8 +223,28 @@ def prepare(
         options.tuning.watch,
         tuple(dict.fromkeys(notes)),
         options.record,
+        options.tuning.scope != Scope.OFF,
+        options.tuning.fetch_share or 0.0,
     )
     return Prepared(case, arms)
+
+
+def _with_pathways(
+    arms: Arms | None,
+    policies: Sequence[PolicySetting],
+    scope: Scope,
+    workload: Workload,
+    explicit: bool,
+    notes: list[str],
+) -> Arms:
+    """Return the arms, and each policy (the tuned ones, if there are) with its jobs on pathways."""
+    if arms is None:
+        more = pathway_arms(policies, scope, workload, explicit, notes)
+        return Arms(more.policies, more.against, {})
+    ends = [policy for policy in arms.policies if policy.name in arms.against]
+    more = pathway_arms(ends, scope, workload, explicit, notes)
+    added = tuple(policy for policy in more.policies if policy.pathways)
+    return Arms((*arms.policies, *added), {**arms.against, **more.against}, arms.left_out)
 
 
 def _single_seed(seeds: int, notes: list[str]) -> int:

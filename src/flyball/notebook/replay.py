@@ -47,6 +47,7 @@ def replay(
     adaptive_batch: bool = False,
     share_limit: int | None = None,
     speed_error: float | None = None,
+    pathways: str | None = None,
     keep: str = "all",
     workers: int = 1,
     progress: bool = False,
@@ -76,8 +77,9 @@ def replay(
             (0 = none), and to set up a restart (None = by gang size).
         tune_every: seconds between two rounds of the tuners.
         tune_set: settings of tuners: `{"elastic.eta": 0.7}`.
-        optimise: follow each tuner only as far as its predicted gains come true.
-        elastic_share, adaptive_batch, share_limit, speed_error: as in `flyball replay --help`.
+        optimise: let power caps slow jobs only as far as they save what was predicted.
+        elastic_share, adaptive_batch, share_limit, speed_error, pathways: as in
+            `flyball replay --help`.
         keep: of which seeds the jobs' results are kept, `"all"` or `"first"`.
         workers: processes at most; 0 = one per core. Scripts that use more than one must guard
             their main part by `if __name__ == "__main__":`.
@@ -101,6 +103,7 @@ def replay(
             adaptive_batch=adaptive_batch,
             share_limit=share_limit,
             speed_error=speed_error,
+            pathways=pathways,
         )
         given = as_trace(trace)
         options = ReplayOptions(
@@ -111,7 +114,7 @@ def replay(
             keep,
         )
         if policies is None:
-            policies = DEFAULT_POLICY if tuning.tuned else ALL
+            policies = DEFAULT_POLICY if tuning.tuned or pathways else ALL
         chosen = given_policies(policies, knob_settings(settings or {}))
         case, arms = prepare(given, as_cluster(cluster), chosen, options, policies != ALL)
         if workers != 1:

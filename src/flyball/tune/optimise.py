@@ -1,22 +1,22 @@
-"""The performance optimiser: runs the other tuners, each trusted as far as it predicted well.
+"""The performance optimiser: sets tuners by the operator's weights, and trusts caps by their gain.
 
-Every tuner changes a plan because it predicts a gain. The outcome is in the state: the speed of
-jobs that were resized, of jobs that share, the draw and the speed under caps, how long moved
-jobs took to restart. For each such change there is a predicted and a measured gain, and a tuner's
-*trust* is
+`Weights` turns goals into settings of the tuners. `Optimise` runs the tuners and checks one of
+them: what caps were predicted to save against what the capped jobs really save. Both are in the
+state, so nothing is remembered here. The *trust* in caps is
 
-    1 - sum(predicted - measured) / (sum(|predicted|) * (1 + doubt / changes)),   within 0..1
+    1 - sum(predicted - measured) / (sum(|predicted|) * (1 + doubt / jobs)),   within 0..1
 
-so a few changes that disappoint count little (`doubt`), and better than predicted gives no more
-than trust 1. A tuner's thresholds then see its gains times its trust, which rejects marginal
-changes first; below `least` it makes no new changes at all. When the changes that disappointed
-have ended, trust returns by itself. Nothing is remembered here.
+so a few jobs that disappoint count little (`doubt`), and better than predicted gives no more than
+trust 1. Caps may slow jobs down by the tuner's limit times the trust, below `least` not at all.
+When the jobs that disappointed have ended, trust returns by itself.
+
+Other tuners are run as they are: scaling their gains by a trust was measured to change nothing
+where their predictions are wrong (docs/decisions/0030-classes-and-optimiser.md).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -32,12 +32,10 @@ from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.tune.balance import Balance
 from flyball.tune.elastic import Elastic
 from flyball.tune.power import Power
-from flyball.tune.share import Share, measured
+from flyball.tune.share import Share
 
 SETTLED_US = to_us(60.0)
 """Time a job must have run before its speed is evaluated."""
-TURNS = 0.5
-"""Relative speed of each of two jobs that take turns on a device: sharing must beat it."""
 THIRD = 1.0 / 3.0
 COMPLETION_ETA = 0.1
 COMPLETION_PATIENCE_S = 12 * 3600.0
@@ -128,8 +126,8 @@ class Optimise:
 
     Attributes:
         tuners: the tuners in the order in which they change the plan.
-        least: trust below which a tuner makes no new changes.
-        doubt: number of measured changes at which a disappointment counts half.
+        least: trust below which no job is slowed down for energy.
+        doubt: number of capped jobs at which a disappointment counts half.
     """
 
     tuners: tuple[Tuner, ...]
@@ -137,18 +135,19 @@ class Optimise:
     doubt: float = 4.0
 
     def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
-        """Return the plan changed by every tuner, each as far as it is trusted."""
+        """Return the plan changed by every tuner; caps as far as they are trusted."""
         for tuner in self.tuners:
-            rule = RULES.get(type(tuner))
-            if rule is None:
-                plan = tuner.adjust(state, outlook, plan)
-                continue
-            trusted = self.trust(rule.evidence(state))
-            plan = rule.follow(tuner, trusted, self.least, state).adjust(outlook, plan)
+            chosen = self.trusted(tuner, state) if isinstance(tuner, Power) else tuner
+            plan = chosen.adjust(state, outlook, plan)
         return plan
 
+    def trusted(self, tuner: Power, state: State) -> Power:
+        """Return the tuner with the slowdown that its caps have earned; it keeps the budget."""
+        trust = self.trust(capped(state))
+        return replace(tuner, slowdown=tuner.slowdown * trust if trust >= self.least else 0.0)
+
     def trust(self, evidence: GainEvidence) -> float:
-        """Return how well a tuner's predictions held, 0 to 1."""
+        """Return how well predictions held, 0 to 1."""
         size = float(np.abs(evidence.predicted).sum())
         if size <= 0.0:
             return 1.0
@@ -167,47 +166,12 @@ class GainEvidence(NamedTuple):
     measured: Floats
 
 
-NOTHING = GainEvidence(np.zeros(0), np.zeros(0))
-
-
 def _settled(state: State) -> Ints:
     """Return the running jobs that ran long enough to be evaluated."""
     runs = state.runs.view(np.ndarray)
     ready_us = int(state.clock["now_us"][0]) - SETTLED_US
     running = (runs["status"] == Status.RUNNING) & (runs["first_row"] >= 0)
     return np.flatnonzero(running & (runs["ready_us"] <= ready_us))
-
-
-def resized(state: State) -> GainEvidence:
-    """Return the gain in speed of jobs that run at another size than they asked for."""
-    if not len(state.learned):
-        return NOTHING
-    jobs, runs = state.jobs.view(np.ndarray), state.runs.view(np.ndarray)
-    jobs_resized, pools = _settled(state), len(state.pools)
-    jobs_resized = jobs_resized[
-        (jobs["curve"][jobs_resized] >= 0)
-        & (runs["devices"][jobs_resized] != jobs["devices"][jobs_resized])
-    ]
-    span: Any = state.ranges[jobs["curve"][jobs_resized]]
-    pool = runs["pool"][jobs_resized].astype(np.int64)
-    guess = state.guesses["packed"]
-    now = guess[span.first + (runs["devices"][jobs_resized] - span.least) * pools + pool]
-    asked = guess[span.first + (jobs["devices"][jobs_resized] - span.least) * pools + pool]
-    true = state.rates["packed"][jobs["profile"][jobs_resized] * pools + pool]
-    valid = (asked > 0) & (true > 0)
-    learned = state.learned[jobs_resized * pools + pool]
-    return GainEvidence((now / asked - 1.0)[valid], (learned * now / true - 1.0)[valid])
-
-
-def shared(state: State) -> GainEvidence:
-    """Return the speed of jobs in pairs beyond that of taking turns."""
-    pairs = measured(state) if len(state.pair_guesses) else []
-    profiles = len(state.rates) // len(state.pools)
-    at = np.array(
-        [(pair.pool * profiles + pair.profile) * profiles + pair.other for pair in pairs], np.int64
-    )
-    speeds = np.array([pair.speed for pair in pairs], np.float64)
-    return GainEvidence(state.pair_guesses[at] - TURNS, speeds - TURNS)
 
 
 def capped(state: State) -> GainEvidence:
@@ -234,65 +198,3 @@ def capped(state: State) -> GainEvidence:
     return GainEvidence(
         predicted, 1.0 - draw * rate.packed / np.maximum(runs["rate"][jobs_capped], 1e-12)
     )
-
-
-def moved(state: State) -> GainEvidence:
-    """Return the expected over the actual restart time of jobs that were preempted."""
-    jobs, runs = state.jobs.view(np.ndarray), state.runs.view(np.ndarray)
-    jobs_moved = _settled(state)
-    jobs_moved = jobs_moved[
-        (runs["preemptions"][jobs_moved] > 0) & (jobs["restart_us"][jobs_moved] > 0)
-    ]
-    took_us = np.maximum(1, runs["ready_us"][jobs_moved] - runs["began_us"][jobs_moved])
-    return GainEvidence(np.ones(len(jobs_moved)), jobs["restart_us"][jobs_moved] / took_us)
-
-
-# How trust is applied ------------------------------------------------------------------
-
-
-class TrustedTuner(NamedTuple):
-    """Holds a tuner adjusted to its trust, and the state it is given; None = not run."""
-
-    tuner: Tuner | None
-    state: State
-
-    def adjust(self, outlook: Outlook, plan: Records) -> Records:
-        """Return the plan changed by the tuner, if it is run at all."""
-        return plan if self.tuner is None else self.tuner.adjust(self.state, outlook, plan)
-
-
-class TrustRule(NamedTuple):
-    """Holds how the evidence about a tuner is collected, and how its trust is applied."""
-
-    evidence: Callable[[State], GainEvidence]
-    follow: Callable[[Any, float, float, State], TrustedTuner]
-
-
-def _by_margin(tuner: Any, trust: float, least: float, state: State) -> TrustedTuner:
-    """Divide the margin by the trust: the same as gains times trust against the same cost."""
-    if trust < least:
-        return TrustedTuner(None, state)
-    return TrustedTuner(replace(tuner, margin=tuner.margin / trust), state)
-
-
-def _by_slowdown(tuner: Power, trust: float, least: float, state: State) -> TrustedTuner:
-    """Slow jobs less for energy, at low trust not at all; the budget is kept at any trust."""
-    allowed = tuner.slowdown * trust if trust >= least else 0.0
-    return TrustedTuner(replace(tuner, slowdown=allowed), state)
-
-
-def _by_guesses(tuner: Share, trust: float, least: float, state: State) -> TrustedTuner:
-    """Scale the predicted gain of new pairs over taking turns; parting does not change."""
-    believed = trust if trust >= least else 0.0
-    guesses = state.pair_guesses
-    wary = np.where(guesses > TURNS, TURNS + believed * (guesses - TURNS), guesses)
-    return TrustedTuner(tuner, state._replace(pair_guesses=wary))
-
-
-RULES: dict[type, TrustRule] = {
-    Elastic: TrustRule(resized, _by_margin),
-    Share: TrustRule(shared, _by_guesses),
-    Power: TrustRule(capped, _by_slowdown),
-    Balance: TrustRule(moved, _by_margin),
-}
-"""Rules by type of tuner; tuners of other types are run unchanged."""

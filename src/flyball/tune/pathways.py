@@ -30,7 +30,6 @@ from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import COLUMNS, NOT_STATED, JobClass, Workload
 from flyball.tune.balance import Balance
 from flyball.tune.elastic import Elastic
-from flyball.tune.optimise import Optimise
 from flyball.tune.share import Share
 
 USUAL_RANGE = -1
@@ -83,11 +82,13 @@ class Change:
         resizable: tuners may change its number of devices, if its model's speed is known.
         chunks: the parts in which its data is fetched, so that one is fetched while another is
             computed on; 1 = all of it first, without devices; 0 = inside the job, on them.
+        together: jobs, itself included, that may use its device at a time, if a tuner pairs them.
     """
 
     priority: float = 0.0
     resizable: bool = False
     chunks: int = 0
+    together: int = 1
 
 
 @dataclass(frozen=True)
@@ -98,15 +99,18 @@ class Setting:
         knobs: kernel knobs that differ from the cluster's.
         tuners: tuners in the order in which they change a plan; none = the kernel alone decides.
         round_s: time between two rounds of the tuners.
-        together: jobs that a device may serve at a time (`Effects.share_limit`).
         change: what changes about each job.
     """
 
     knobs: dict[str, Any] = field(default_factory=dict)
     tuners: tuple[Tuner, ...] = ()
     round_s: float = 60.0
-    together: int = 1
     change: Change = Change()
+
+    @property
+    def together(self) -> int:
+        """Return the jobs that a device may serve at a time (`Effects.share_limit`)."""
+        return self.change.together
 
     def apply(self, knobs: Knobs) -> Knobs:
         """Return a cluster's knobs with those of the pathway."""
@@ -118,10 +122,15 @@ def settings(pathway: Pathway) -> Setting:
     return SETTINGS[pathway]
 
 
+ALONE = (JobClass.MEMORY_BOUND, JobClass.LATENCY_SENSITIVE, JobClass.BANDWIDTH_LIMITED)
+"""Classes whose jobs never share a device, whichever pathway leads: `Change.together` is 1."""
+
 SETTINGS: dict[Pathway, Setting] = {
     # Neither of two jobs fills the device; the limit holds over the running time of each.
     Pathway.SPATIAL: Setting(
-        tuners=(Share(limit=0.2, stay_s=3600.0, round_s=120.0),), round_s=120.0, together=2
+        tuners=(Share(limit=0.2, stay_s=3600.0, round_s=120.0, alone=ALONE),),
+        round_s=120.0,
+        change=Change(together=2),
     ),
     # The job with least device time goes first; one that waited long is promoted.
     Pathway.TEMPORAL: Setting(
@@ -152,10 +161,9 @@ SETTINGS: dict[Pathway, Setting] = {
     ),
     # Few jobs: they grow. Many: they shrink, share, and make room for gangs.
     Pathway.HYBRID: Setting(
-        tuners=(Optimise((Elastic(), Share(), Balance())),),
+        tuners=(Elastic(), Share(alone=ALONE), Balance()),
         round_s=180.0,
-        together=2,
-        change=Change(resizable=True),
+        change=Change(resizable=True, together=2),
     ),
 }
 

@@ -50,6 +50,9 @@ BUILT_IN = {
 }
 """Built-in tuners in the order in which they change a plan: sizes and places before power."""
 
+LIVE = ("elastic", "balance", "power")
+"""Built-in tuners that can act on a live cluster, in the order in which they do."""
+
 GAIN_BY_FORECAST: frozenset[str] = frozenset()
 """Built-in tuners for which the load forecast is made by default: none was measured to gain by it
 (docs/concept/prediction.md). Those of other packages are given it."""

@@ -57,6 +57,7 @@ class Share:
         slowest: least speed of a guest, relative to its best in any pool.
         gather: pair up running jobs when others wait.
         most: jobs considered on either side in a round.
+        alone: workload classes whose jobs never share a device.
     """
 
     limit: float = 0.2
@@ -66,13 +67,14 @@ class Share:
     slowest: float = 0.5
     gather: bool = True
     most: int = 256
+    alone: tuple[int, ...] = ()
 
     def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan with pairs parted and formed."""
         if not len(state.pair_guesses):
             return plan
         draft = PlanDraft(state, plan)
-        view = _PairView(state, draft)
+        view = _PairView(state, draft, self.alone)
         self._part(state, draft, view)
         self._join(state, draft, view)
         if self.gather:
@@ -202,7 +204,7 @@ def _together(state: State, running: Ints) -> list[list[int]]:
 class _PairView:
     """Views the one-device jobs of a draft: which are alone, which share, what pairs would do."""
 
-    def __init__(self, state: State, draft: PlanDraft) -> None:
+    def __init__(self, state: State, draft: PlanDraft, alone: tuple[int, ...] = ()) -> None:
         self.state, self.draft = state, draft
         jobs = state.jobs
         asks_host = (state.shapes.cpu_milli > 0) | (state.shapes.host_mib > 0)
@@ -212,6 +214,8 @@ class _PairView:
             & (jobs.curve < 0)
             & ~asks_host[jobs.shape_id]
         )
+        if alone:
+            self.single &= ~np.isin(jobs.kind, alone)
         self._pools = len(state.pools)
         profiles = len(state.rates) // self._pools
         self._speeds = state.pair_guesses.reshape(self._pools, profiles, profiles)

@@ -254,6 +254,7 @@ def test_front_as_a_table(capsys: pytest.CaptureFixture[str], files: Path) -> No
         (["--tune-every", "30"], "--tune-every needs tuners; add e.g. --tune elastic,power"),
         (["--adaptive-batch"], "--adaptive-batch needs tuners"),
         (["--optimise"], "--optimise needs tuners"),
+        (["--optimise", "--tune", "elastic"], "--optimise needs the tuner power; add it to --tune"),
         (["--adjustments", "a.jsonl"], "--adjustments needs tuners"),
         (["--tune", "elastic", "--without", "share"], "share cannot be left out"),
         (["--without", "power", "-p", "easy,sjf"], "--without takes one policy, not 2"),

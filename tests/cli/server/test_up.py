@@ -221,6 +221,7 @@ def test_nodes_that_only_pass_time(
         (["--host-watts", "many"], "write e.g. 60:200"),
         (["--keep-days", "0"], "use 0.01 to 3650 days"),
         (["--tune", "none,power"], "unknown live tuner 'none'"),
+        (["--pathways", "clusters"], "did you mean 'cluster'?"),
         (["--nonsense"], "--nonsense"),
     ],
 )

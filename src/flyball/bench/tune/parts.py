@@ -76,6 +76,12 @@ PARTS = {
         ),
         keeps_runs=True,
     ),
+    "optimiser": TunePart(
+        "the optimiser above the tuners, where caps slow jobs more than is believed",
+        "experiments.tuning.optimiser",
+        data=(("sia_pollux", "workloads.csv.gz"), ("pollux", "workloads.csv.gz")),
+        keeps_runs=True,
+    ),
     "speed": TunePart(
         "the twin with every effect on, and the time of a round at 64 GPUs and 1,000 nodes",
         "bench.tune.speed",

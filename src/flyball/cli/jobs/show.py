@@ -20,6 +20,7 @@ from flyball.cli.formats import (
     signal_name,
     size_text,
 )
+from flyball.cli.jobs.class_text import class_text, setting_lines
 from flyball.cli.jobs.hold import held_text
 from flyball.cli.jobs.sensor_text import uses_text
 from flyball.cli.jobs.tuning_text import changes, now_text, unit_of_job
@@ -82,6 +83,8 @@ def facts(job: Job, now: float, sensors: Mapping[str, Any]) -> Iterator[tuple[st
     if job["user"] or job["tenant"]:
         yield "owner", clean(" of ".join(name for name in (job["user"], job["tenant"]) if name))
     yield "asks for", ", ".join(_request(job))
+    if about := job.get("class"):
+        yield "class", "; ".join([class_text(about), *setting_lines(about)])
     yield from ((row.label, field_text(row, spec[row.name])) for row in OTHERS if row.name in spec)
     if spec.get("after"):
         yield "after", ", ".join(f"{how} {other}" for how, other in spec["after"])
@@ -147,7 +150,7 @@ def _request(job: Job) -> Iterator[str]:
         yield f"about {clock_text(spec['estimate_s'])}"
     if spec.get("priority"):
         yield f"priority {spec['priority']:g}"
-    if spec.get("kind"):
+    if spec.get("kind") and not job.get("class"):  # an older server does not tell the class
         yield clean(spec["kind"])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flyball.cli.formats import Job, clean, count_text, heading, soon_text, start_text
+from flyball.cli.jobs.class_text import class_text, cluster_text, setting_lines
 from flyball.cli.jobs.tuning_text import changes
 from flyball.cli.live import JobId, State, show_job
 from flyball.cli.options import AsJson
@@ -34,6 +35,7 @@ def lines(answer: Mapping[str, Any], job: Job) -> Iterator[str]:
     yield f"  {answer['token']}: {clean(answer['sentence'])}"
     if (start := prediction(answer)) is not None:
         yield f"  {start}"
+    yield from _class_lines(answer)
     for line in changes(job):
         yield f"  Tuned {line}."
     if answer.get("ahead_count"):
@@ -45,6 +47,15 @@ def lines(answer: Mapping[str, Any], job: Job) -> Iterator[str]:
         yield f"  {clean(remedy)}"
     for what_if in answer.get("counterfactuals", ()):
         yield f"  What if: {clean(what_if['change'])}: {soon_text(what_if['p50_s'])}."
+
+
+def _class_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the class of the job and its settings; nothing from an older server."""
+    if about := answer.get("class"):
+        yield f"  Class: {class_text(about)}."
+        yield from (f"  Of the job: {line}." for line in setting_lines(about))
+        if about.get("cluster"):
+            yield f"  Of the cluster: {cluster_text(about['cluster'])}."
 
 
 def prediction(answer: Mapping[str, Any]) -> str | None:

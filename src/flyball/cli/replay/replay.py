@@ -45,6 +45,7 @@ Examples:
   flyball replay jobs.csv -c sia-mixed --pareto energy,completion --figure front.png
   flyball replay workloads.csv.gz#philly/1 -c sia-mixed --policy srtf,las --costs sia
   flyball replay jobs.csv -c priced.yaml --policy easy --tune defer,power --slack 4h
+  flyball replay jobs.csv -c sia-mixed --policy easy --pathways cluster --seeds 5
   flyball replay jobs.csv -c five-mixed --policy easy,mypolicy.py
   flyball replay --decisions ~/.local/state/flyball
 """
@@ -59,7 +60,7 @@ def replay(
             "--policy",
             "-p",
             help="Policies, separated by commas, or `all`; see `policies`. Your own: FILE.py or "
-            "module:NAME. [default: all; with tuners: easy]",
+            "module:NAME. [default: all; with tuners or pathways: easy]",
         ),
     ] = None,
     settings: Annotated[
@@ -121,6 +122,8 @@ def replay(
     without: tuning.Without = None,
     pareto: tuning.Pareto = None,
     pareto_points: tuning.ParetoPoints = None,
+    pathways: tuning.Pathways = None,
+    fetch_share: tuning.FetchShare = None,
     adjustments: tuning.Adjustments = None,
     decisions: Annotated[
         Path | None,
@@ -152,6 +155,8 @@ def replay(
         *(share_limit, speed_error, without, pareto, pareto_points, adjustments is not None),
         forecast=forecast,
         slack_s=tuning.slack_s(slack),
+        pathways=pathways,
+        fetch_share=fetch_share,
     )
     options = ReplayOptions(
         Reading(trace_format, load, limit_jobs, estimates, recorded_on or "", static_batch),
@@ -162,7 +167,8 @@ def replay(
         costs=costs,
     )
     tuning_options.check()
-    named = policy or (DEFAULT_POLICY if tuning_options.tuned else "all")
+    few = tuning_options.tuned or pathways is not None
+    named = policy or (DEFAULT_POLICY if few else "all")
     chosen = named_policies(named, settings or [])
     # 2. Read.
     case, arms = prepare(

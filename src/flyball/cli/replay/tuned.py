@@ -36,7 +36,7 @@ TuneSet = Annotated[
 Feedback = Annotated[
     bool,
     typer.Option(
-        "--optimise", help="Follow each tuner only as far as its predicted gains come true."
+        "--optimise", help="Let power caps slow jobs only as far as they save what was predicted."
     ),
 ]
 ElasticShare = Annotated[
@@ -76,6 +76,21 @@ Pareto = Annotated[
     typer.Option(help="Trade off two aims by the tuners' settings, e.g. energy,completion."),
 ]
 ParetoPoints = Annotated[int | None, typer.Option(help="Settings to try. [default: 24]")]
+Pathways = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCOPE",
+        help="Also run each policy with jobs on the pathways of their classes, with rows by class: "
+        "jobs = what belongs to the job; cluster = also knobs and tuners of the leading class.",
+    ),
+]
+FetchShare = Annotated[
+    float | None,
+    typer.Option(
+        help="Part of bandwidth-limited jobs' time in which they fetch data; their pathway takes "
+        "it off the devices. [default: 0, not known]"
+    ),
+]
 Adjustments = Annotated[
     Path | None, typer.Option(help="Write what the tuners did, and why, to this .jsonl file.")
 ]
@@ -111,7 +126,7 @@ def show(
     from flyball.cli.replay.report import print_record
     from flyball.experiments.pareto import judged, parse_aims
     from flyball.experiments.report import title as title_of
-    from flyball.experiments.tuning.tuned import rows, tuned_json
+    from flyball.experiments.tuning.tuned import by_class, rows, tuned_json
 
     head = tuned_json(runs, case, site_policy)
     if options.pareto is not None:
@@ -126,10 +141,14 @@ def show(
             _print_front(points, aims, title_of(case))
         return
     table = rows(runs, arms)
+    classes = by_class(runs, arms) if case.with_classes else None
     if as_json:
-        print_json({**head, "rows": table})
+        more = {} if classes is None else {"classes": classes}
+        print_json({**head, "rows": table, **more})
     else:
         _print_rows(table, title_of(case), case.seeds > 1)
+        if classes is not None:
+            _print_classes(classes, case.seeds > 1)
         print_record(runs, case, site_policy)
 
 
@@ -187,6 +206,26 @@ def _print_rows(table: Sequence[dict[str, Any]], title: str, intervals: bool) ->
     head = ("policy", "against", *CHANGE_COLUMNS.values())
     paired = ", paired by seed, with a 95 % interval" if intervals else ""
     print_table(f"Change in percent{paired}", head, moved, 2)
+
+
+CLASS_COLUMNS = {"completion_s": "completion", "wait_s": "wait", "wait_p95_s": "wait p95"}
+
+
+def _print_classes(table: Sequence[dict[str, Any]], intervals: bool) -> None:
+    from flyball.core.units import duration_text
+    from flyball.experiments.report import change_text
+
+    cells = []
+    for row in table:
+        change = row["change"] or {}
+        texts = [
+            duration_text(row[key]) + (f"  {change_text(change[key])} %" if key in change else "")
+            for key in CLASS_COLUMNS
+        ]
+        cells.append((row["class"], row["pathway"], f"{row['jobs']:,}", row["policy"], *texts))
+    paired = ", paired by seed, with a 95 % interval" if intervals else ""
+    head = ("class", "pathway", "jobs", "policy", *CLASS_COLUMNS.values())
+    print_table(f"By class, with the change by its pathway in percent{paired}", head, cells, 4)
 
 
 def _print_front(points: Sequence[Point], aims: tuple[Aim, Aim], title: str) -> None:

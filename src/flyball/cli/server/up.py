@@ -32,6 +32,7 @@ Examples:
   flyball up
   flyball up -d                            (in the background; flyball down stops it)
   flyball up --tune elastic,power --tune-set elastic.gap_s=120
+  flyball up --pathways jobs               (every job follows the pathway of its class)
   flyball up --policy srtf --set round_s=120 --state ~/queue
   flyball up --engine twin --cluster five-mixed --port 8700
   flyball up --rate compute=50ms --rate network=1s --keep-days 30 --keep-mib 2048
@@ -136,6 +137,15 @@ def up(
             help="Give the tuners the load forecast. [default: if one of them gains by it]",
         ),
     ] = None,
+    pathways: Annotated[
+        str,
+        typer.Option(
+            metavar="SCOPE",
+            help="How far the pathways of workload classes are followed: off; named = what "
+            "belongs to jobs whose user named a class; jobs = the same for all, classified; "
+            "cluster = also knobs and tuners of the leading class.",
+        ),
+    ] = "named",
     price: Annotated[
         float, typer.Option(help="Price of a core-hour or GPU-hour, for receipts.")
     ] = 0.0,
@@ -168,6 +178,7 @@ def up(
     from flyball.app import WORKER_COMMAND, build_live, make_tuners, policy_settings
     from flyball.control.decide.tuning_rounds import Tuning
     from flyball.core.job_fields import FEATURES
+    from flyball.tune.pathway_scope import scope_of
     from flyball.tune.registry import gains_by_forecast
     from flyball.twin.inputs.cluster_file import load_cluster
 
@@ -183,6 +194,7 @@ def up(
     if forecast is None:
         forecast = any(map(gains_by_forecast, tuners))
     tuning = Tuning(tuners, tune_s, changed, forecast)
+    scope = scope_of(pathways)
     declared = FEATURES.read(features) if features else ()
     simulated = load_cluster(cluster) if engine == "twin" else None
     prices = live_prices(price, energy_price, carbon, currency, signals, simulated)
@@ -196,7 +208,7 @@ def up(
         gc.set_threshold(*GC_THRESHOLDS)
         live = build_live(
             folder, chosen[0], prices, simulated, tuning=tuning, max_processes=max_processes,
-            features=declared,
+            features=declared, pathways=scope,
         )  # fmt: skip
         if live.recovered:
             note(f"recovered: {live.recovered} attempts had ended in the meantime")

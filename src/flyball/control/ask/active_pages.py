@@ -8,16 +8,22 @@ It may be listed twice, but is never missed.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from flyball.core.errors import BadInput
-from flyball.core.jobs import Job, JobState
+from flyball.core.jobs import Job, JobSpec, JobState
 
 Place = tuple[bool, float, int, int]
 """Position of a job: whether it waits, its negated priority, its submission time, its id."""
+Priority = Callable[[JobSpec], float]
+
+
+def stated_priority(spec: JobSpec) -> float:
+    """Return the priority that a job states."""
+    return spec.priority
 
 
 @dataclass(frozen=True)
@@ -67,13 +73,16 @@ class Page(NamedTuple):
     next: str | None
 
 
-def in_order(jobs: Iterable[Job]) -> list[Job]:
+def in_order(jobs: Iterable[Job], priority: Priority = stated_priority) -> list[Job]:
     """Return running, then pending jobs; each by priority, then by time of submission."""
-    return sorted(jobs, key=lambda job: _place(job, job.since_us))
+    return sorted(jobs, key=lambda job: _place(job, job.since_us, priority))
 
 
-def page_of(jobs: Iterable[Job], query: QueueQuery) -> Page:
+def page_of(jobs: Iterable[Job], query: QueueQuery, priority: Priority = stated_priority) -> Page:
     """Return the page of these active jobs that a query selects.
+
+    Args:
+        priority: returns the priority by which decisions order a job.
 
     Raises:
         BadInput: the cursor is not one that a page returned.
@@ -83,7 +92,7 @@ def page_of(jobs: Iterable[Job], query: QueueQuery) -> Page:
     if newest_us is None:
         newest_us = max((job.since_us for job in active if not _is_pending(job)), default=0)
     selected = active if query.wants_all else [job for job in active if query.wants(job)]
-    place = partial(_place, newest_us=newest_us)
+    place = partial(_place, newest_us=newest_us, priority=priority)
     ordered = sorted(selected, key=place)
     begin = 0 if after is None else bisect_right(ordered, after, key=place)
     shown = ordered[begin : begin + query.limit]
@@ -96,10 +105,10 @@ def _is_pending(job: Job) -> bool:
     return job.state == JobState.PENDING
 
 
-def _place(job: Job, newest_us: int) -> Place:
+def _place(job: Job, newest_us: int, priority: Priority) -> Place:
     """Return the position of a job; one that started after `newest_us` counts as waiting."""
     waits = _is_pending(job) or job.since_us > newest_us
-    return waits, -job.spec.priority, job.submit_us, job.id
+    return waits, -priority(job.spec), job.submit_us, job.id
 
 
 def _written(place: Place, newest_us: int) -> str:

@@ -100,7 +100,11 @@ class Queries:
 
     def view(self, job: Job) -> dict[str, Any]:
         """Return a job as the API shows it."""
-        more = {"progress": self._progress.of(job), "notify": notices.view(job)}
+        more = {
+            "progress": self._progress.of(job),
+            "notify": notices.view(job),
+            "class": self._demand.classes.view(job.spec),
+        }
         return job_view(job, self._nodes, self._cap_means(job)) | more
 
     def queue(self, query: QueueQuery | None = None) -> list[Job]:
@@ -110,7 +114,8 @@ class Queries:
             query: selects jobs; None selects all.
         """
         jobs = self._active()
-        return in_order(jobs if query is None else filter(query.wants, jobs))
+        chosen = jobs if query is None else filter(query.wants, jobs)
+        return in_order(chosen, self._demand.classes.priority)
 
     def queue_page(self, query: QueueQuery) -> tuple[Page, dict[int, str]]:
         """Return a page of the queue, and the token of each job in it that waits.
@@ -118,7 +123,7 @@ class Queries:
         Raises:
             BadInput: a cursor that is not from a page.
         """
-        page = page_of(self._active(), query)
+        page = page_of(self._active(), query, self._demand.classes.priority)
         return page, self.waiting_tokens(page.jobs)
 
     def waiting_tokens(self, jobs: Sequence[Job]) -> dict[int, str]:
@@ -130,12 +135,13 @@ class Queries:
             return list(self._live_state.jobs.values())
 
     def why(self, job: int) -> dict[str, Any]:
-        """Return why a job waits, what would help, when it starts, and how it was tuned."""
+        """Return why a job waits, what would help, when it starts, its class, and its tuning."""
         record = self.job(job)
         answer = explain_job(
             record, self._live_state, self._decider, self._forecaster, self._now_us()
         )
-        return answer | {"tuning": tuning_of(record)}
+        of_class = self._demand.classes.view(record.spec) | {"cluster": self._decider.lead.view()}
+        return answer | {"tuning": tuning_of(record), "class": of_class}
 
     def receipt(self, job: int) -> dict[str, Any]:
         """Return what a job used."""

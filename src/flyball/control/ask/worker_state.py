@@ -27,7 +27,7 @@ from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.jobs.adjustments import size_changes
 from flyball.control.jobs.live_state import LiveState
-from flyball.control.jobs.request import Demand, cluster_of, nodes_of
+from flyball.control.jobs.request import Demand, cluster_of, nodes_of, scope_in
 from flyball.control.journal.history import History
 from flyball.control.journal.sql import JobQuery
 from flyball.core.events import CLASSES, Audited, Decided, NodeChanged
@@ -80,7 +80,7 @@ class WorkerState:
         last = self._history.last()
         opened_seq, opened = self._history.last_opened()
         nodes = nodes_of(opened)
-        self.live_state, demand = LiveState(), Demand(nodes)
+        self.live_state, demand = LiveState(), Demand(nodes, scope_in(opened))
         knobs = Knobs().with_settings([f"{k}={v}" for k, v in opened.knobs.items()])
         columns = JobColumns(demand, knobs.reads_spread)
         self.live_state.watchers = [columns.update]
@@ -95,6 +95,7 @@ class WorkerState:
         self._recent = Recent(demand, jobs)
         self.forecaster = StartForecaster(self.live_state, decider, self._durations, self._recent)
         self.forecaster.bands = self.bands
+        self._decider = decider
 
         def devices_of(spec: JobSpec) -> int:
             request = demand.of(spec)
@@ -178,6 +179,7 @@ class WorkerState:
         ][:MAX_STARTS_PER_FORECAST]
         if not pending:
             return
+        self._decider.follow_lead(self._now_us())
         rolled = self.forecaster.roll_out((), self._now_us())
         for job_id in pending:
             if (raw := rolled.raw.get(job_id)) is not None and raw.p90_s > 0.0:

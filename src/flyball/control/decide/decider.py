@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from flyball.control.decide.job_columns import JobColumns
+from flyball.control.decide.lead import Lead
 from flyball.control.decide.tuning_rounds import Tuning, reason_of, tuning_events
 from flyball.control.jobs.adjustments import held_devices
 from flyball.control.jobs.live_state import LiveState
@@ -35,7 +36,7 @@ from flyball.core.events import (
     Stopping,
 )
 from flyball.core.forecast import NO_OUTLOOK, Outlook, outlook_as_json
-from flyball.core.jobs import Job, JobState
+from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs, Preempt
 from flyball.core.records import Records
 from flyball.core.signals import Signal
@@ -86,6 +87,8 @@ class Decider:
         self.live_state, self.columns, self.cluster = live_state, columns, cluster
         self.policy, self.knobs = policy, knobs
         self.tuning = tuning or Tuning()
+        self.lead = Lead(knobs)
+        """The class pathway that leads, if the cluster follows one."""
         self.most = cluster.device_count
         """Maximum number of jobs a decision can start, without those on fractions of devices."""
         self.signals: tuple[Signal | None, Signal | None] = (None, None)
@@ -98,6 +101,7 @@ class Decider:
 
     def decide(self, unrecorded: Sequence[Event], now_us: int) -> Decision | None:
         """Make a decision, if there is anything to decide."""
+        self.follow_lead(now_us)
         is_round, tunes = self._round_due(now_us), self.tuning.due(now_us)
         with self.live_state.lock:
             seen, self._wishes_seen = self.live_state.seq, self.live_state.wishes
@@ -119,7 +123,7 @@ class Decider:
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
         decided = Decided(now_us, number, seen, len(unrecorded), is_round, digest, plan)
-        decided = replace(decided, signals=signals or None)
+        decided = replace(decided, signals=signals or None, pathway=self.lead.label)
         events = plan_events(plan, jobs, now_us, number)
         if tunes:
             load = self.outlook if self.tuning.forecast else NO_OUTLOOK
@@ -135,6 +139,21 @@ class Decider:
             events += tuning_events(tuned_rows, jobs, taken, now_us, number, self.columns.in_place)
         return Decision(snapshot, ids, (decided, *events))
 
+    def follow_lead(self, now_us: int) -> None:
+        """Take the knobs and tuners of the leading pathway, if the cluster follows pathways."""
+        if self.columns.follows_lead:
+            with self.live_state.lock:
+                self.lead.choose(self.columns.leading, now_us)
+            self._use_lead()
+
+    def follow(self, pathway: str) -> None:
+        """Take the knobs and tuners of the pathway that a recorded decision followed."""
+        self.lead.follow(pathway)
+        self._use_lead()
+
+    def _use_lead(self) -> None:
+        self.knobs, self.tuning.added = self.lead.knobs, self.lead.tuners
+
     def adjust(self, snapshot: Snapshot, ids: Any, outlook: Outlook) -> Plan:
         """Return the tuners' actions on the state after a decision."""
         jobs = snapshot.state.jobs.view(np.ndarray)
@@ -145,6 +164,11 @@ class Decider:
             return listed(self.tuning.adjust(snapshot.state, outlook), ids)
         finally:
             jobs["restart_us"] = usual
+
+    def launched(self, spec: JobSpec) -> JobSpec:
+        """Return a job as it is launched: told its class, if it follows the pathway of it."""
+        variables = self.columns.classes.environment(spec)
+        return replace(spec, env={**variables, **spec.env}) if variables else spec
 
     def settle(self, decision: Decision | None) -> None:
         """Note that the last decision is on record: only a new event calls for another one."""

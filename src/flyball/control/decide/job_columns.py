@@ -30,10 +30,12 @@ from flyball.control.jobs.scaling import model_of, time_factor
 from flyball.core.cluster import MAX_DEVICES_PER_NODE
 from flyball.core.grouping import group_rows
 from flyball.core.job_facts import SCALING
-from flyball.core.jobs import Job, JobState, request_of
+from flyball.core.jobs import Job, JobSpec, JobState, request_of
 from flyball.core.records import CAP_LEVELS, CAP_STEP, records
 from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.core.workload import CLASS_LABELS, NOT_STATED, Workload
+from flyball.tune.pathway_scope import Scope
+from flyball.tune.pathways import Pathway, leading
 from flyball.twin.live import PAST, View
 
 Ints = npt.NDArray[np.int64]
@@ -52,6 +54,7 @@ class JobColumns:
         running: the jobs that hold devices.
         chained: the jobs that depend on others.
         held: the jobs that may not start yet (`control.jobs.holds`).
+        classes: gives jobs their class.
     """
 
     def __init__(self, demand: Demand, spreads: bool = False) -> None:
@@ -60,6 +63,7 @@ class JobColumns:
             spreads: whether views have predicted quantiles (`Knobs.reads_spread`).
         """
         self._demand, self._spreads = demand, spreads
+        self.classes = demand.classes
         self._slots = np.zeros(1024, SLOT)
         self._slot_of: dict[int, int] = {}
         self._free = list(range(1023, -1, -1))
@@ -188,7 +192,7 @@ class JobColumns:
             job.submit_us,
             to_us(estimate_s) if estimate_s else self._demand.default_us,
             to_us(spec.limit_s),
-            spec.priority,
+            self.classes.priority(spec),
             job.service_us,
             since_us,
             queued_us,
@@ -205,10 +209,26 @@ class JobColumns:
             self._users.code(spec.user),
             self._models.code(model_of(job, self._demand)),
             kind,
+            self._pathway(spec),
             job.attempt,
             self._demand.choice.pools(spec),
             *(predicted_us(job, factor) if self._spreads else NO_QUANTILES),
         )
+
+    @property
+    def follows_lead(self) -> bool:
+        """Whether the cluster follows the leading pathway."""
+        return self.classes.scope == Scope.CLUSTER
+
+    def _pathway(self, spec: JobSpec) -> int:
+        return int(self.classes.pathway(spec)) if self.follows_lead else NOT_STATED
+
+    def leading(self) -> Pathway | None:
+        """Return the pathway for which active jobs ask for most device time; None = no job does."""
+        rows = self._slots[(self._slots["used"] > 0) & (self._slots["pathway"] >= 0)]
+        share = rows["devices"] * rows["milli"] / MILLI_PER_DEVICE
+        device_us = share * rows["estimate_us"]
+        return leading(rows["pathway"], device_us) if device_us.any() else None
 
     def priority_waiting(self) -> float:
         """Return the highest priority of the pending jobs, 0 if there is none."""

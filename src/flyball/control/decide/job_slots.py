@@ -43,6 +43,7 @@ SLOT = np.dtype(
         ("user", "i4"),
         ("model", "i4"),
         ("kind", "i4"),
+        ("pathway", "i4"),  # of its class; -1 = the cluster follows none
         ("attempt", "i4"),
         ("pools", "i8"),
         *((name, "f8") for name in QUANTILES),  # 0 = no prediction, or no knob reads them

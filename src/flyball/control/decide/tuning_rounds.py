@@ -21,6 +21,7 @@ from flyball.core.protocols import Tuner
 from flyball.core.records import ACTION, CAP_STEP, Records, records
 from flyball.core.state import State
 from flyball.core.units import to_us
+from flyball.tune.registry import LIVE
 
 START, PREEMPT, CAP = (int(ActionKind[name]) for name in ("START", "PREEMPT", "CAP"))
 LEFT_OUT = {
@@ -47,6 +48,7 @@ class Tuning:
         forecast: whether they are given what is forecast.
 
     Attributes:
+        added: further tuners, of the leading pathway; those named above take precedence.
         left_out: what they asked for and no engine does here, a sentence each.
     """
 
@@ -58,6 +60,7 @@ class Tuning:
         forecast: bool = True,
     ) -> None:
         self.tuners = dict(tuners or {})
+        self.added: Mapping[str, Tuner] = {}
         self.forecast = forecast
         self.left_out: list[str] = []
         self.every_s = every_s
@@ -66,7 +69,7 @@ class Tuning:
 
     def due(self, now_us: int) -> bool:
         """Whether a round is due since the last one on record."""
-        if not self.tuners:
+        if not self.tuners and not self.added:
             return False
         self._round = now_us // to_us(self.every_s)
         return self._last != self._round
@@ -78,9 +81,10 @@ class Tuning:
     def adjust(self, state: State, outlook: Outlook) -> Records:
         """Return the tuners' actions; none if one of them fails: the queue continues without."""
         plan = records(0, ACTION)
-        for name, tuner in self.tuners.items():
+        chosen = {**self.added, **self.tuners}
+        for name in sorted(chosen, key=_order):
             try:
-                plan = tuner.adjust(state, outlook, plan)
+                plan = chosen[name].adjust(state, outlook, plan)
             except Exception:
                 logger.exception("tuner %s failed; nothing is tuned in this round", name)
                 return records(0, ACTION)
@@ -92,6 +96,11 @@ class Tuning:
             if LEFT_OUT[kind] not in self.left_out:
                 self.left_out.append(LEFT_OUT[kind])
                 logger.warning("tuners: %s (said once)", LEFT_OUT[kind])
+
+
+def _order(name: str) -> int:
+    """Return the place of a tuner in the order in which they act."""
+    return LIVE.index(name) if name in LIVE else len(LIVE)
 
 
 # From actions to events --------------------------------------------------------------

@@ -10,7 +10,7 @@ from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.jobs.live_state import LiveState
-from flyball.control.jobs.request import Demand, cluster_of, nodes_of
+from flyball.control.jobs.request import Demand, cluster_of, nodes_of, scope_in
 from flyball.core.errors import BadInput
 from flyball.core.events import Decided, Event, Opened
 from flyball.core.forecast import outlook_from_json
@@ -66,7 +66,7 @@ class Verifier:
         self._live_state.down.clear()  # it assumes that its nodes are up until told otherwise
         nodes = nodes_of(event)
         knobs = Knobs().with_settings([f"{k}={v}" for k, v in event.knobs.items()])
-        columns = JobColumns(Demand(nodes), knobs.reads_spread)
+        columns = JobColumns(Demand(nodes, scope_in(event)), knobs.reads_spread)
         columns.update(self._live_state.jobs)
         self._live_state.watchers = [columns.update]
         cluster = cluster_of(nodes, event.cluster, event.budget_w)
@@ -91,6 +91,8 @@ class Verifier:
         down = self._live_state.down_after(unrecorded)
         view, ids = self._decider.view_with(changes, self._decider.most, down)
         view = view.at_prices(event.signals or {})
+        if event.pathway:
+            self._decider.follow(event.pathway)
         snapshot, plan, digest = self._decider.make(view, ids, event.time_us, event.is_round)
         self.verdict.decisions += 1
         self.verdict.actions += len(event.plan) + len(event.adjusted or ())

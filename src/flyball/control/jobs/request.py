@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from flyball.control.jobs.job_class import JobClasses
 from flyball.control.jobs.node_choice import NodeChoice, pools_of
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
 from flyball.core.errors import BadInput, Conflict, UnknownName
@@ -26,6 +27,7 @@ from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_
 from flyball.core.workload import CLASS_LABELS
 from flyball.physics import catalogue, measured
 from flyball.physics.goodput import growth, stated_part
+from flyball.tune.pathway_scope import Scope, scope_of
 
 CORE = "CPU1"
 """The device type that is one core."""
@@ -57,11 +59,17 @@ class Demand:
     Attributes:
         device: the type that estimates refer to.
         choice: finds the nodes that a job may run on.
+        classes: gives jobs their class, and what belongs to it.
         default_us: the run time assumed for a job that states none.
     """
 
-    def __init__(self, nodes: Sequence[LiveNode]) -> None:
+    def __init__(self, nodes: Sequence[LiveNode], pathways: Scope = Scope.OFF) -> None:
+        """
+        Args:
+            pathways: how far class pathways are followed.
+        """
         self.by_cores = all(node.device == CORE for node in nodes)
+        self.classes = JobClasses(pathways, self.by_cores)
         self.cores_each = max(cores_per_device(node.cpus) for node in nodes)
         self.device = nodes[0].device
         self.choice = NodeChoice(nodes)
@@ -174,6 +182,11 @@ def nodes_of(opened: Opened) -> list[LiveNode]:
     except (KeyError, TypeError, AttributeError) as error:
         why = f"the journal is damaged (nodes of an `opened` event: {error})"
         raise BadInput(why, "restore a backup: `flyball restore FILE`") from error
+
+
+def scope_in(opened: Opened) -> Scope:
+    """Return how far a control plane follows class pathways; older ones did not."""
+    return scope_of(opened.pathways) if opened.pathways else Scope.OFF
 
 
 def _node_of(record: Mapping[str, Any]) -> LiveNode:

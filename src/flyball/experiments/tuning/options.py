@@ -12,6 +12,7 @@ from flyball.core.workload import Workload
 from flyball.experiments.pareto import parse_aims, sweep
 from flyball.experiments.tuning.tuned import Arms, ablation, beside, with_elastic_jobs
 from flyball.physics.goodput import growth
+from flyball.tune.pathway_scope import Scope, scope_of
 
 DEFAULT_POLICY = "easy"
 EVERY_S = 60.0
@@ -39,11 +40,22 @@ class TuningOptions:
     watch: bool = False  # whether to write down what tuners do
     forecast: bool | None = None
     slack_s: float | None = None
+    pathways: str | None = None
+    fetch_share: float | None = None
 
     @property
     def tuned(self) -> bool:
         """Return whether any tuner runs."""
         return any(option is not None for option in (self.tune, self.without, self.pareto))
+
+    @property
+    def scope(self) -> Scope:
+        """Return how far class pathways are followed.
+
+        Raises:
+            UnknownName: there is no such scope.
+        """
+        return Scope.OFF if self.pathways is None else scope_of(self.pathways, Scope.JOBS)
 
     def check(self) -> None:
         """Check that the options go together.
@@ -73,12 +85,38 @@ class TuningOptions:
         if self.elastic_share is not None and not 0 <= self.elastic_share <= 1:
             raise BadInput(f"--elastic-share {self.elastic_share:g} is out of range", "use 0 to 1")
         whole_number(self.points or POINTS, "--pareto-points", 2, MAX_POINTS)
+        self._check_pathways()
+
+    def _check_pathways(self) -> None:
+        """Check the options on class pathways."""
+        scope = self.scope
+        if scope != Scope.OFF and (self.without is not None or self.pareto is not None):
+            option = "--without" if self.pareto is None else "--pareto"
+            raise BadInput(f"--pathways and {option} do not go together", "use one of them")
+        if scope == Scope.CLUSTER and self.tune is not None:
+            raise BadInput(
+                "--pathways cluster and --tune do not go together: the leading pathway brings "
+                "its tuners",
+                "leave --tune out, or use --pathways jobs",
+            )
+        if self.fetch_share is None:
+            return
+        if scope == Scope.OFF:
+            raise BadInput("--fetch-share needs --pathways", "add --pathways jobs")
+        if not 0 <= self.fetch_share < 1:
+            raise BadInput(f"--fetch-share {self.fetch_share:g} is out of range", "use 0 to 0.99")
+        if self.watch:
+            raise BadInput(
+                "--fetch-share and --adjustments do not go together", "leave one of them out"
+            )
 
     def tuning(self) -> TuningSetting:
         """Return the requested tuners, all enabled."""
         default = PARETO_TUNERS if self.pareto is not None else "all"
         every_s = EVERY_S if self.every_s is None else self.every_s
         setting = tuning_setting(self.tune or default, list(self.settings), every_s, self.forecast)
+        if self.feedback and "power" not in setting.names:
+            raise BadInput("--optimise needs the tuner power", "add it to --tune")
         return replace(setting, feedback=self.feedback)
 
     def effects(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from flyball.core.units import MILLI_PER_DEVICE
 from flyball.core.workload import Workload
 from flyball.experiments.replay import ReplayCase, Run, by_policy, changes
 from flyball.experiments.report import report_json
+from flyball.experiments.tuning.classes import ClassFigures, class_rows
 from flyball.tune.registry import settings
 
 USUAL_RANGE = -1
@@ -136,6 +137,15 @@ def rows(runs: Sequence[Run], arms: Arms) -> list[dict[str, Any]]:
             row["change"] = {key: gap for key, gap in gaps.items() if isinstance(gap, dict)}
         out.append(row)
     return out
+
+
+def by_class(runs: Sequence[Run], arms: Arms) -> list[dict[str, Any]]:
+    """Return a row per workload class and arm, with the change from its baseline."""
+    figures: dict[str, list[ClassFigures]] = {policy.name: [] for policy in arms.policies}
+    for run in runs:
+        assert run.by_class is not None, "the case has no figures by class"
+        figures[run.policy].append(run.by_class)
+    return class_rows(figures, arms.against)
 
 
 def means(summaries: Sequence[Summary]) -> dict[str, float]:
