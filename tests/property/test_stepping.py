@@ -13,12 +13,10 @@ from numba.core import config
 from tests.property.record import ACCOUNT, OUTCOME, summary, twin_of
 from tests.twin.strategies import Problem, knobs, move_knobs, problems, share_knobs
 
-from flyball.core.codes import Status
 from flyball.core.errors import BadInput
 from flyball.core.knobs import Knobs, Order
 from flyball.core.state import State
 from flyball.core.units import FOREVER_US
-from flyball.schedule import tally
 from flyball.twin.refit import rebuild
 from flyball.twin.stepping.fields import GAINS
 from flyball.twin.stepping.many import step_many
@@ -113,17 +111,6 @@ def test_knobs_are_set_as_by_a_rebuild_with_shares(problem: Problem, data: st.Da
 # Many twins ------------------------------------------------------------------------------
 
 
-def check_tally(twin: Twin, now_us: int) -> None:
-    """The sums that are kept over pending jobs are those of a fresh count."""
-    assert twin.state.tally[tally.KEPT]
-    recounted = twin.clone()
-    recounted.state.tally[tally.KEPT] = 0
-    assert np.array_equal(recounted.observe(now_us), twin.observe(now_us))
-    bits = (twin.state.tally[tally.BITS :, None] >> np.arange(tally.BITS_PER_WORD)) & 1
-    pending = np.flatnonzero(twin.state.runs.status == Status.PENDING)
-    assert np.flatnonzero(bits.ravel()).tolist() == pending.tolist()
-
-
 @settings(max_examples=EXAMPLES // 2, **QUIET)
 @given(st.lists(problems() | problems(rules=move_knobs()), min_size=1, max_size=5), GAPS, st.data())
 def test_many_twins_step_as_each_alone(
@@ -147,7 +134,6 @@ def test_many_twins_step_as_each_alone(
             twin.run(end_us)
             seen = twin.observe(end_us)
             single = step_many([twin], None, end_us)
-            check_tally(twin, end_us)
             for threads, step in steps.items():
                 assert np.array_equal(step.observations[at], seen)
                 assert np.array_equal(step.observations[at], single.observations[0])
@@ -166,7 +152,6 @@ def test_twins_with_shares_step_too(problem: Problem, gaps: list[int]) -> None:
         step_many([twin], [problem.knobs], for_us=gap * 1_000_000)
         other.set_knobs(problem.knobs)
         other.run(int(twin.ledger[0]))
-        check_tally(twin, int(twin.ledger[0]))
     assert summary(twin.state) == summary(other.state)
 
 
@@ -231,7 +216,6 @@ def check_fork(problem: Problem, gaps: list[int], data: st.DataObject) -> None:
         assert of_jobs(fork.state, everyone) == of_jobs(twin.state, job_ids)
         assert np.array_equal(both.observations[0], both.observations[1])
         assert np.array_equal(both.gains[0], both.gains[1])
-        check_tally(fork, now_us)
     if fork.part.until_us < FOREVER_US:
         with pytest.raises(BadInput, match="window"):
             fork.run(fork.part.until_us + 1)

@@ -51,10 +51,10 @@ JOB = np.dtype(
         ("group", "i4"),  # row of `groups` (job array with a limit), -1 = none
         ("successors", "i4"),  # first index in `links`
         ("successor_count", "i4"),
-        ("reference_us", "f8"),  # the same work in device-microseconds of the reference device
+        ("priority", "f8"),  # higher goes first
         # The rest.
         ("submit_us", "i8"),
-        ("priority", "f8"),  # higher goes first
+        ("reference_us", "f8"),  # the same work in device-microseconds of the reference device
         ("restart_us", "i8"),  # set-up before progress on every start; the first: `first_part`
         ("checkpoint_us", "i8"),  # end of a preempted slice that is spent on the checkpoint
         ("predecessors", "i4"),  # how many jobs must end first
@@ -125,33 +125,31 @@ STEP = np.dtype([("time_us", "i8"), ("value", "f8"), ("total", "f8")], align=Tru
 
 RUN = np.dtype(
     [
-        # What starts, ends and observations read, next to each other.
         ("done_us", "f8"),  # work saved when the running slice began
         ("rate", "f8"),  # of the running slice
-        ("ready_us", "i8"),  # when its progress begins (after wake and restart)
-        ("end_us", "i8"),  # planned end while running, actual end after; -1 = unknown
-        ("since_us", "i8"),  # start of the running slice, or when its speed last changed
-        ("began_us", "i8"),  # start of the running slice
-        ("first_row", "i4"),  # its allocation: first row, -1 = none
-        ("devices", "i4"),  # of the running slice, or of the last
-        ("attempt", "i4"),  # starts so far
-        ("pool", "i2"),
-        ("cap", "u1"),  # cap level of the running slice
-        ("status", "u1"),
-        # The rest.
         ("watts", "f8"),  # of all its devices and its share of the hosts, while running
         ("slow", "f8"),  # its speed while sharing its device, as a part of its speed alone
         ("service_us", "f8"),  # device time received, the running slice not included
         ("energy_j", "f8"),  # likewise
         ("lost_us", "f8"),  # work done and lost (checkpoints written, failures)
+        ("since_us", "i8"),  # start of the running slice, or when its speed last changed
+        ("began_us", "i8"),  # start of the running slice
+        ("ready_us", "i8"),  # when its progress begins (after wake and restart)
         ("awake_us", "i8"),  # when all nodes of the running slice are awake
         ("waking_us", "i8"),  # time on nodes not awake yet, the running slice not included
         ("first_start_us", "i8"),  # -1 = never started
+        ("end_us", "i8"),  # planned end while running, actual end after; -1 = unknown
+        ("first_row", "i4"),  # its allocation: first row, -1 = none
+        ("devices", "i4"),  # of the running slice, or of the last
         ("nodes", "i4"),  # nodes it spans
         ("waiting_on", "i4"),  # predecessors not ended
         ("link", "i4"),  # next held task of its array, -1 = none
+        ("attempt", "i4"),  # starts so far
         ("preemptions", "i4"),
         ("failures", "i4"),  # attempts ended by a node failure
+        ("pool", "i2"),
+        ("cap", "u1"),  # cap level of the running slice
+        ("status", "u1"),
         ("moves", "i4"),  # preemptions after which it went on elsewhere at once
         ("money", "f8"),  # of `energy_j`, by the price at the time; 0 while signals are constant
         ("carbon_g", "f8"),  # likewise, by the carbon intensity
@@ -160,6 +158,7 @@ RUN = np.dtype(
     ],
     align=True,
 )
+
 NODE = np.dtype(
     [
         ("free_mask", "u8"),  # whole free devices, bit by bit

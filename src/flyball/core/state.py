@@ -55,7 +55,6 @@ class State(NamedTuple):
     memos: Records
     learned: npt.NDArray[np.float64]  # measured over guessed speed, by job and pool
     pair_guesses: npt.NDArray[np.float64]  # `pairs` as tuners estimate them
-    tally: npt.NDArray[np.int64]  # sums over pending jobs, kept while observed (`tally.py`)
     # Scratch: meaningless between decisions; every clone gets new ones.
     avail: npt.NDArray[np.int64]  # when k devices of a node are expected free (`reserve.py`)
     node_scratch: Records

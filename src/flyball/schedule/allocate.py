@@ -13,12 +13,12 @@ from flyball.core.state import BLOCK_BITS, STALE
 from flyball.core.units import MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, hot, kernel, lowest_bit
 from flyball.physics.energy import asleep, rest, touch
-from flyball.schedule import index, tally
+from flyball.schedule import index
 from flyball.schedule.host import take_host
 from flyball.schedule.tenants import charge
 
 START = int(ActionKind.START)
-PENDING, RUNNING = int(Status.PENDING), int(Status.RUNNING)
+RUNNING = int(Status.RUNNING)
 FAIR = int(Order.FAIR)
 GUEST = 0
 """Thousandths in the row of a job that shares a device which another job holds."""
@@ -181,8 +181,6 @@ def begin_slice(
 ) -> None:  # fmt: skip
     """Fill in the record of the running slice, once its rows are taken and its cap is set."""
     job, run, clock = state.jobs[job_id], state.runs[job_id], state.clock[0]
-    if state.tally[0] != 0 and run.status == PENDING:
-        tally.leave(state.tally, job, run, job_id)
     ready_us = now + wait_us + setup_us(clock, job, run)
     if clock.free_moves and keeps_shape(run, pool_id, nodes, devices):
         ready_us = max(run.ready_us, now + wait_us)

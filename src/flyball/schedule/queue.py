@@ -15,7 +15,7 @@ import numpy as np
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Place
 from flyball.physics.compile import hot, kernel
-from flyball.schedule import heap, tally
+from flyball.schedule import heap
 from flyball.schedule.history import predict
 from flyball.schedule.order import HISTORY, guess, key_of, memo_of
 
@@ -37,8 +37,6 @@ def enqueue(state: Any, knobs: Any, job_id: int, now: int) -> None:
     memo = memo_of(state, job_id)
     if run.status != PENDING:
         memo.queued_us = now
-        if state.tally[0] != 0:
-            tally.enter(state.tally, job, run, job_id)
     if knobs.order == HISTORY:
         predict(state, job_id)
     run.status = PENDING

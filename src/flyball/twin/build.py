@@ -22,7 +22,6 @@ from flyball.core.workload import Workload
 from flyball.physics import catalogue
 from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
-from flyball.schedule.tally import blank_tally
 from flyball.twin.costs import largest_set_up_s, set_up_us, slowdowns
 from flyball.twin.curves import MAX_DEVICES
 from flyball.twin.outages import draw_outages
@@ -101,7 +100,6 @@ def build_state(cluster: Cluster, workload: Workload, knobs: Knobs, effects: Eff
         "memos": blank_memos(jobs, knobs),
         "learned": np.ones(len(jobs) * len(pools) if len(speeds.points) else 0),
         "pair_guesses": speeds.pair_guesses,
-        "tally": blank_tally(len(jobs)),
         "scores": score_cache(knobs, len(shapes), len(nodes)),
     }
     working = _working_arrays(workload, knobs, effects, pools, nodes, shapes)

@@ -35,7 +35,7 @@ def round_cost_us(clock: Any, pools: Any, knobs: Any) -> int:
             for pool_id in range(len(pools)):
                 longest = max(longest, pools[pool_id].wake_us)
             cost_us += longest
-    return cost_us
+    return int(cost_us)
 
 
 def refuse_short_rounds(clock: Records, pools: Records, knobs: Knobs) -> None:

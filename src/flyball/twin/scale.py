@@ -9,7 +9,7 @@ from typing import Any
 
 from flyball.core.codes import Status
 from flyball.physics.compile import kernel
-from flyball.schedule import queue, tally
+from flyball.schedule import queue
 from flyball.schedule.slices import cut_short
 from flyball.twin.change import release_devices
 from flyball.twin.totals import note_end
@@ -39,8 +39,6 @@ def stop_replica(state: Any, knobs: Any, job_id: int, now: int) -> None:
     run = state.runs[job_id]
     if run.status == PENDING:
         queue.remove(state, job_id)
-        if state.tally[0] != 0:
-            tally.leave(state.tally, state.jobs[job_id], run, job_id)
         state.clock[0].pending -= 1
     else:
         cut_short(state, job_id, max(0, now - run.ready_us) * run.rate, now)

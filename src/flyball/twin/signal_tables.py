@@ -12,7 +12,6 @@ from flyball.core.results import Floats
 from flyball.core.signals import Signal
 from flyball.core.state import State
 from flyball.core.units import J_PER_KWH
-from flyball.schedule.tally import blank_tally
 
 
 def set_signals(
@@ -118,14 +117,13 @@ def totals_of(
 
 GROWN = {"jobs": r.JOB, "nodes": r.NODE, "runs": r.RUN, "clock": r.CLOCK}
 """Records that have other fields, or in another order, than in older dumps."""
-ADDED = ("steps", "tally")
+ADDED = ("steps",)
 """Arrays that older dumps lack."""
 
 
 def upgraded(arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the arrays of a dump with what older dumps lack."""
-    tally = blank_tally(len(arrays["jobs"]))
-    arrays = {"steps": records(0, r.STEP), "tally": tally, **arrays}
+    arrays = {"steps": records(0, r.STEP), **arrays}
     for name, dtype in GROWN.items():
         old = arrays[name]
         if old.dtype.names != dtype.names:

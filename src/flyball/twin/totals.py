@@ -9,7 +9,6 @@ from flyball.physics.compile import entry, kernel
 from flyball.physics.energy import busy_at, energy_at, touch
 from flyball.physics.signals import node_bill
 from flyball.schedule.order import progress
-from flyball.schedule.tally import work_done
 
 RUNNING, DONE = int(Status.RUNNING), int(Status.DONE)
 
@@ -42,6 +41,12 @@ def totals(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-arg]
                 done_us += progress(run_, now)
             work_us += work_done(job, done_us)
     return work_us, energy_j, busy_us, money, carbon_g
+
+
+@kernel
+def work_done(job: Any, done_us: float) -> float:
+    """Return the part of a job's work that is done, in device time of the reference device."""
+    return float(min(1.0, done_us / job.work_us) * job.reference_us) if job.work_us > 0 else 0.0
 
 
 @kernel

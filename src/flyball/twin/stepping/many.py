@@ -35,7 +35,7 @@ from flyball.twin.stepping.desk import (
 from flyball.twin.stepping.fetch import fetch_jobs, fetch_tables
 from flyball.twin.stepping.fields import GAINS_SIZE, OBSERVATION_SIZE
 from flyball.twin.stepping.knobs import change
-from flyball.twin.stepping.observe import COUNTS, keep_tally, note_oldest, survey, take_gains
+from flyball.twin.stepping.observe import COUNTS, survey, take_gains
 from flyball.twin.stepping.rows import KnobRows
 
 if TYPE_CHECKING:
@@ -98,12 +98,10 @@ def step_block(
                 done[at, 0] = NEEDS_REBUILD
                 continue
             packed[0] = wanted[0]
-        keep_tally(state)
         run_at(run, state, packed, until_us[at])
         sums = added[at, GAINS_SIZE:]
         survey(state, ledger, until_us[at], seen[at], sums, counts[at])
         take_gains(ledger, sums, added[at])
-        note_oldest(state)
         done[at, 0], done[at, 1] = STEPPED, clock.finished == len(state.jobs)
 
 

@@ -1,9 +1,8 @@
 """Writes an observation of a state, and the totals that a step's gains are differences of.
 
-One pass over the nodes and one over the running jobs; sums over pending jobs are kept
-(`schedule/tally.py`), or made here if they are not. Jobs that ended or are still to come cost
-nothing. Sums over jobs are whole numbers, so that the order of the jobs does not matter.
-`fields.py` says what each number means.
+One pass over the nodes, one over the pending and one over the running jobs. Jobs that ended or
+are still to come cost nothing. Sums over jobs are whole numbers, so that the order of the jobs
+does not matter. `fields.py` says what each number means.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from flyball.core.units import J_PER_KWH, S_PER_DAY, US_PER_S
 from flyball.physics.compile import entry, hot, kernel, prefetch
 from flyball.physics.energy import asleep, busy_at, energy_at
 from flyball.physics.signals import integral, node_bill, value_at
-from flyball.schedule import tally as t
 from flyball.schedule.order import doubled, progress
-from flyball.schedule.tally import units, work_done
 from flyball.twin.events import END_EVENT, KIND_BITS
 from flyball.twin.events import RUNNING as RUNS
+from flyball.twin.stepping import pending as t
 from flyball.twin.stepping.fields import (
     GAINS_SIZE,
     LATELY,
@@ -34,13 +32,15 @@ from flyball.twin.stepping.fields import (
     RUNNING,
     SIZE,
 )
+from flyball.twin.stepping.pending import units
+from flyball.twin.totals import work_done
 
 DAY_US = S_PER_DAY * US_PER_S
 HOUR_US = 3_600.0 * US_PER_S
 LOG_WEEK = math.log1p(7.0 * S_PER_DAY)
 WORK, BUSY, ENERGY, MONEY, CARBON = range(9, 14)
 """Places of the last totals; those before them are on the clock."""
-COUNTS = t.BITS
+COUNTS = t.COUNTS
 """Whole numbers that an observation needs room for."""
 WORK_LEFT, PARTS, LATE, WORK_DONE, COUNTED = range(5)
 """Places of the sums over running jobs, in the same room."""
@@ -131,32 +131,6 @@ def sum_queue(state: Any, counts: Any) -> int:
 
 
 @kernel
-def keep_tally(state: Any) -> None:
-    """Count the pending jobs, and keep count from now on."""
-    tally = state.tally
-    if tally[t.KEPT] != 0:
-        return
-    for at in range(len(tally)):
-        tally[at] = 0
-    tally[t.KEPT], tally[t.LOWEST] = 1, len(tally) - 1 - t.BITS
-    for at in range(state.clock[0].window_count):
-        job_id = state.window[at].tie
-        t.enter(tally, state.jobs[job_id], state.runs[job_id], job_id)
-    for shape_id in range(len(state.shapes)):
-        shape = state.shapes[shape_id]
-        for at in range(shape.begin, shape.begin + shape.pending):
-            job_id = state.queue[at].tie
-            t.enter(tally, state.jobs[job_id], state.runs[job_id], job_id)
-
-
-@kernel
-def note_oldest(state: Any) -> None:
-    """Note where the bits of pending jobs begin, so that the next look begins there."""
-    if state.clock[0].pending > 0:
-        state.tally[t.LOWEST] = t.oldest(state.tally) >> t.WORD_SHIFT
-
-
-@kernel
 def first_pending(state: Any) -> int:
     """Return the first pending job in the order, or -1."""
     head, head_key = -1, 0.0
@@ -176,12 +150,7 @@ def add_queue(state: Any, now: int, out: Any, sums: Any, counts: Any) -> None:
     """Write the sums over pending jobs, which are in the end divided by others."""
     if state.clock[0].pending == 0:
         return
-    if state.tally[t.KEPT] != 0:
-        for at in range(COUNTS):
-            counts[at] = state.tally[at]
-        oldest = t.oldest(state.tally)
-    else:
-        oldest = sum_queue(state, counts)
+    oldest = sum_queue(state, counts)
     out[QUEUE + 2] = counts[t.DEVICES] / 1000
     out[QUEUE + 4] = counts[t.RESTARTED]
     out[QUEUE + 5] = float(now * int(state.clock[0].pending) - counts[t.SUBMITTED])

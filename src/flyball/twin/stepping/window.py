@@ -19,8 +19,7 @@ from flyball.core.codes import Status
 from flyball.core.records import HEAP_OFFSET, Records, records
 from flyball.core.state import State, assemble, blank_scratch
 from flyball.physics.compile import entry, hot, kernel
-from flyball.schedule import heap, tally
-from flyball.schedule.tally import blank_tally
+from flyball.schedule import heap
 from flyball.twin.curves import MAX_DEVICES
 from flyball.twin.events import END_EVENT, KIND_BITS, RUNNING
 
@@ -182,7 +181,6 @@ def _tables(state: State, job_ids: Ints) -> dict[str, Any]:
         "spreads": state.spreads[job_ids] if len(state.spreads) else state.spreads,
         "memos": _memos(state, job_ids),
         "learned": _by_pool(state.learned, state, job_ids),
-        "tally": blank_tally(size),
         **blank_scratch(state),
         "victims": records(victims, r.VICTIM, zeroed=False),
         "plan": records(most_rows + 2 * most_running + 2 * nodes, r.ACTION, zeroed=False),
@@ -276,19 +274,6 @@ def transfer_jobs(source: Any, target: Any, job_ids: Any, numbers: Any) -> None:
 
 
 @kernel
-def transfer_tally(source: Any, target: Any) -> None:
-    """Copy the sums over pending jobs, all of which are in the fork, and set their bits."""
-    if source.tally[tally.KEPT] == 0:
-        return
-    for at in range(tally.BITS):
-        target.tally[at] = source.tally[at]
-    target.tally[tally.LOWEST] = 0
-    for at in range(target.clock[0].next_job):
-        if target.runs[at].status == PENDING:
-            tally.set_bit(target.tally, at)
-
-
-@kernel
 def transfer_queue(source: Any, target: Any, job_ids: Any, numbers: Any) -> None:
     """Copy the queue; the order of jobs is the same, so every heap stays one."""
     for shape_id in range(len(source.shapes)):
@@ -364,7 +349,6 @@ def transfer(source: Any, target: Any, job_ids: Any, numbers: Any, places: Any) 
     transfer_queue(source, target, job_ids, numbers)
     transfer_rows(source, target, job_ids, numbers, places)
     transfer_events(source, target, job_ids, numbers)
-    transfer_tally(source, target)
     for group_id in range(len(source.groups)):
         group, copy = source.groups[group_id], target.groups[group_id]
         copy.head, copy.tail = (
