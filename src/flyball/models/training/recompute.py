@@ -18,8 +18,6 @@ from torch.utils.checkpoint import checkpoint
 
 from flyball.models.training.step import Step
 
-LEAST_UNITS = 2
-
 
 @dataclass(frozen=True)
 class Unit:
