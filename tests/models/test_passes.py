@@ -98,7 +98,7 @@ def test_every_pass_states_its_rule() -> None:
     for name in (*ORDER, *KERNEL_PASSES):
         module = import_module(f"flyball.models.graph.{name}")
         assert len(module.RULE) > 20
-        assert "Rule" in module.__doc__
+        assert "Rule" in (module.__doc__ or "")
 
 
 # Each pass's own pattern, and what it must leave alone ---------------------------------

@@ -38,11 +38,6 @@ WITHOUT_GRAPH = ("inductor",)
 """Back ends that can work on a module which cannot be exported."""
 
 
-def steps(backends: Sequence[str] = EXACT, reduced: bool = False) -> int:
-    """Return how many times `optimize` reports progress."""
-    return len(backends) + (len(REDUCED) if reduced else 0) + 3
-
-
 def optimize(
     module: nn.Module,
     example: Any,
@@ -69,7 +64,7 @@ def optimize(
         reduced: also measure bf16 and int8, which are never chosen.
         use_cache: use and keep the choice of an earlier run.
         clock: that times are read from; see `measure.interleaved`.
-        advance: receives the name of each finished step; there are `steps(...)`.
+        advance: receives the name of each finished step: the graph, each back end, two timings.
         watch: receives the program after each pass that changed something.
 
     Raises:

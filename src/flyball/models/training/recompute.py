@@ -18,8 +18,6 @@ from torch.utils.checkpoint import checkpoint
 
 from flyball.models.training.step import Step
 
-LEAST_UNITS = 2
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -99,6 +97,22 @@ def choose_units(units: list[Unit], budget_bytes: int) -> list[str]:
             break
         chosen.append(unit.name)
     return chosen
+
+
+def with_inner_units(
+    module: nn.Module, chosen: list[str], units: list[Unit], budget_bytes: int
+) -> list[str]:
+    """Add the blocks inside chosen units, if the largest one alone does not fit the budget.
+
+    Such a unit is then rebuilt block by block in the backward pass, at the price of one more
+    forward pass through it.
+    """
+    left = sum(unit.kept_bytes for unit in units if unit.name not in chosen)
+    again = max((unit.kept_bytes for unit in units if unit.name in chosen), default=0)
+    if left + again <= budget_bytes:
+        return chosen
+    inner = [f"{name}.{path}" for name in chosen for path in units_of(module.get_submodule(name))]
+    return [*chosen, *inner]
 
 
 def recompute(module: nn.Module, names: list[str]) -> Callable[[], None]:

@@ -16,7 +16,13 @@ from flyball.models.measure import TOLERANCE, Clock, interleaved
 from flyball.models.result import EAGER, Candidate
 from flyball.models.search import choose, with_times
 from flyball.models.training.memory import Peak
-from flyball.models.training.recompute import Unit, choose_units, kept_by_unit, recompute
+from flyball.models.training.recompute import (
+    Unit,
+    choose_units,
+    kept_by_unit,
+    recompute,
+    with_inner_units,
+)
 from flyball.models.training.step import (
     QUICK,
     VARIANTS,
@@ -185,7 +191,8 @@ def _save_memory(
         raise BadInput(f"a budget of {budget_bytes} bytes is negative", "give 0 or more")
     module = result.step.module
     result.units = kept_by_unit(result.step, example)
-    result.recomputed = choose_units(result.units, budget_bytes)
+    chosen = choose_units(result.units, budget_bytes)
+    result.recomputed = with_inner_units(module, chosen, result.units, budget_bytes)
     undo = recompute(module, result.recomputed)
     error = gradient_error(expected, gradients(result.step, example))
     result.gradient_error = error

@@ -14,7 +14,6 @@ from flyball.core.errors import UnknownName
 
 SEED = 0
 BATCH = 1
-VOCABULARY = 32_000
 
 
 @dataclass(frozen=True)
