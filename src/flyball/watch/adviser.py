@@ -18,7 +18,7 @@ from typing import Any
 
 from flyball.control.ask.durations import Durations
 from flyball.control.ask.recent_arrivals import Recent
-from flyball.control.ask.start_bands import StartBands
+from flyball.control.ask.start_bands import Edges, StartBands
 from flyball.control.ask.start_forecast import StartForecaster, StartTime
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
@@ -61,12 +61,14 @@ class Start:
     Attributes:
         forecast: None = there is none; `why_none` says why.
         slurm_s: Slurm's own estimate, as in `squeue --start`; None = it has none.
+        raw: the forecast before the correction by earlier outcomes.
     """
 
     job: QueuedJob
     forecast: StartTime | None
     slurm_s: float | None
     why_none: str = ""
+    raw: Edges | None = None
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ class Adviser:
             if queued.start_s is not None:
                 slurm_s = max(0.0, queued.start_s - reading.time_s)
             why = why or ("" if forecast else "it never starts in the twin's look-ahead")
-            starts.append(Start(queued, forecast, slurm_s, why))
+            starts.append(Start(queued, forecast, slurm_s, why, raw if forecast else None))
         notes = [*mirror.notes, self.forecaster.note(now_us)]
         running = sum(job.state in RUNNING for job in reading.jobs)
         coverage, learnt = self.bands.coverage(), self._learner.run_times.learnt
