@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import socket
+import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -204,6 +208,35 @@ def test_a_controller_that_hangs(slurm: SlurmCluster) -> None:
     with slurm.frozen_controller(), pytest.raises(Unavailable, match="squeue"):
         site_of(slurm, 1.0).read()
     assert site_of(slurm).read().jobs is not None
+
+
+def test_it_follows_the_queue_until_interrupted(slurm: SlurmCluster) -> None:
+    slurm.submit("--hold", seconds=600)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    command = ["watch", "slurm", "--every", "0.2", "--metrics", str(port)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flyball", *command],
+        env=slurm.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+    def polled_twice() -> bool:
+        assert process.poll() is None
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return False
+        polls = re.search(r"flyball_slurm_polls_total ([0-9.]+)", text)
+        return polls is not None and float(polls[1]) >= 2 and "jobs_pending" in text
+
+    until(polled_twice, "two polls in the metrics", every_s=0.2)
+    process.send_signal(signal.SIGINT)
+    output, _none = process.communicate(timeout=400)
+    assert process.returncode == 130 and b"metrics on http://127.0.0.1:" in output
 
 
 def test_metrics_on_the_loopback_interface(slurm: SlurmCluster) -> None:

@@ -197,7 +197,8 @@ def test_what_ifs_that_are_not_understood(setting: str) -> None:
     ("reason", "word"),
     [
         ("QOSMaxGRESPerUser", "limit"), ("AssocGrpCpuLimit", "limit"), ("Priority", "ahead"),
-        ("ReqNodeNotAvail, UnavailableNodes:n1", "down"), ("Nodes required for job are", "reserved"),
+        ("ReqNodeNotAvail, UnavailableNodes:n1", "down"),
+        ("Nodes required for job are", "reserved"),
         ("SomethingNew", ""),
     ],
 )  # fmt: skip

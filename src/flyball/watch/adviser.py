@@ -18,7 +18,7 @@ from typing import Any
 
 from flyball.control.ask.durations import Durations
 from flyball.control.ask.recent_arrivals import Recent
-from flyball.control.ask.start_bands import StartBands
+from flyball.control.ask.start_bands import Edges, StartBands
 from flyball.control.ask.start_forecast import StartForecaster, StartTime
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
@@ -61,12 +61,14 @@ class Start:
     Attributes:
         forecast: None = there is none; `why_none` says why.
         slurm_s: Slurm's own estimate, as in `squeue --start`; None = it has none.
+        raw: the forecast before the correction by earlier outcomes.
     """
 
     job: QueuedJob
     forecast: StartTime | None
     slurm_s: float | None
     why_none: str = ""
+    raw: Edges | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class Adviser:
         self._durations = Durations()
         self._predictions: dict[int, list[float]] = {}
         self._known: dict[int, Job] = {}
-        self._recent: dict[int, tuple[Job, Place]] = {}
+        self._recent: dict[int, tuple[Job, Place, int]] = {}
         self._ended: set[int] = set()
         self._started: set[int] = set()
         self._fits: dict[tuple[object, ...], bool] = {}
@@ -142,10 +144,10 @@ class Adviser:
         """Keep a job as one that may come again, with the place where it may run."""
         place = Place(tuple(sorted(partitions)), (gpu_type or "any") * bool(gpus), ())
         known = self._recent.get(job.id)
-        first_priority = known[0].spec.priority if known else float(priority)
-        values = {"features": (place.label,), "priority": first_priority, "after": ()}
+        first_priority = known[2] if known else priority
+        values = {"features": (place.label,), "after": ()}
         spec = JobSpec.with_values({**job.spec.__dict__, **values})
-        self._recent[job.id] = (replace(job, spec=spec, rows=()), place)
+        self._recent[job.id] = (replace(job, spec=spec, rows=()), place, first_priority)
         while len(self._recent) > MAX_RECENT:
             del self._recent[next(iter(self._recent))]
 
@@ -163,7 +165,7 @@ class Adviser:
                 job = ends.get(number) or self._known.get(number)
                 if job is not None:
                     place = (queued.partitions, queued.gpus, queued.gpu_type)
-                    self._remember(job, *place, self._arrival_priority(queued, reading, rules))
+                    self._remember(job, *place, queued.priority)
         active = {job.id: job for job in mirror.active if job.id < PARTS}
         for number in self._known.keys() - active.keys() - ends.keys():
             gone = replace(self._known[number], state=JobState.CANCELLED)
@@ -172,19 +174,19 @@ class Adviser:
         self._predictions |= {
             number: [run.like, *run.quantiles] for number, run in predictions.items()
         }
+        self._forget_absent(reading)
         for number, job in ends.items():
             self._durations.learn(job)
             self._ended.add(number)
             self._predictions.pop(number, None)
         self._known = active
 
-    def _arrival_priority(self, job: QueuedJob, reading: Reading, rules: Rules) -> int:
-        """Return the priority of a job like this one when it comes: its own, as first seen."""
-        if not rules.ages:
-            return 0
-        tiers = {partition.name: partition.tier for partition in reading.partitions}
-        tier = max((tiers.get(name, 1) for name in job.partitions), default=1)
-        return int(tier * TIER) + job.priority
+    def _forget_absent(self, reading: Reading) -> None:
+        """Forget jobs that squeue no longer shows, so that months of watching take no memory."""
+        present = {self._numbers.of(job.label, job.submit_s) for job in reading.jobs}
+        self._started &= present
+        self._ended &= present | self._recent.keys()
+        self._numbers.keep(present | self._recent.keys() | self._known.keys())
 
     # Forecasting -------------------------------------------------------------------------
 
@@ -194,7 +196,7 @@ class Adviser:
         rules = rules_of(reading.settings)
         active = [job for job in reading.jobs if job.state in PENDING or job.state in RUNNING]
         places = [place_of(job) for job in active]
-        places += [place for _job, place in self._recent.values()]
+        places += [place for _job, place, _priority in self._recent.values()]
         name = reading.settings.get("clustername", "slurm")
         model = SiteModel(name, reading.nodes, places)
         # 2. Its jobs as ours; learn from what changed.
@@ -203,7 +205,7 @@ class Adviser:
         started = self._judge(reading)
         # 3. Look ahead.
         mirror = self._without_misfits(mirror, model, rules)
-        self._load(mirror, model, rules)
+        self._load(mirror, model, rules, reading.tiers)
         now_us = to_us(reading.time_s)
         assert self.forecaster is not None
         rolled = self.forecaster.roll_out((), now_us)
@@ -225,7 +227,7 @@ class Adviser:
             if queued.start_s is not None:
                 slurm_s = max(0.0, queued.start_s - reading.time_s)
             why = why or ("" if forecast else "it never starts in the twin's look-ahead")
-            starts.append(Start(queued, forecast, slurm_s, why))
+            starts.append(Start(queued, forecast, slurm_s, why, raw if forecast else None))
         notes = [*mirror.notes, self.forecaster.note(now_us)]
         running = sum(job.state in RUNNING for job in reading.jobs)
         coverage, learnt = self.bands.coverage(), self._learner.run_times.learnt
@@ -298,7 +300,23 @@ class Adviser:
                 self._fits[key] = False
         return self._fits[key]
 
-    def _load(self, mirror: Mirror, model: SiteModel, rules: Rules) -> None:
+    def _come_again(self, model: SiteModel, rules: Rules, tiers: Mapping[str, int]) -> list[Job]:
+        """Return the jobs that future arrivals are drawn from.
+
+        With multifactor they come with the priority that they had when first seen; else behind all.
+        """
+        jobs = []
+        for job, place, priority in self._recent.values():
+            if self._fits_site(job.spec, model, rules):
+                tier = max((tiers.get(name, 1) for name in place.partitions), default=1)
+                value = tier * TIER + priority if rules.ages else 0.0
+                spec = JobSpec.with_values({**job.spec.__dict__, "priority": value})
+                jobs.append(replace(job, spec=spec))
+        return sorted(jobs, key=lambda job: (job.submit_us, job.id))
+
+    def _load(
+        self, mirror: Mirror, model: SiteModel, rules: Rules, tiers: Mapping[str, int]
+    ) -> None:
         """Put the mirrored jobs where the look-ahead reads them."""
         jobs = []
         for job in mirror.active:
@@ -310,10 +328,7 @@ class Adviser:
         self.live_state.watchers = [columns.update]
         self.live_state.load(0, jobs, (), model.down)
         self.decider = Decider(self.live_state, columns, model.cluster, "slurm", rules.knobs)
-        come_again = [
-            job for job, _place in self._recent.values() if self._fits_site(job.spec, model, rules)
-        ]
-        recent = Recent(model.demand, sorted(come_again, key=lambda job: (job.submit_us, job.id)))
+        recent = Recent(model.demand, self._come_again(model, rules, tiers))
         self.forecaster = StartForecaster(self.live_state, self.decider, self._durations, recent)
         self.forecaster.bands = self.bands
         self._mirror, self._model, self._rules = mirror, model, rules
@@ -321,10 +336,9 @@ class Adviser:
 
 def ordered(reading: Reading) -> list[QueuedJob]:
     """Return the pending jobs, last first, as Slurm would take them."""
-    tiers = {partition.name: partition.tier for partition in reading.partitions}
 
     def key(job: QueuedJob) -> tuple[int, int, float, int]:
-        tier = max((tiers.get(name, 1) for name in job.partitions), default=1)
+        tier = max((reading.tiers.get(name, 1) for name in job.partitions), default=1)
         return tier, job.priority, -job.submit_s, -job.id
 
     return sorted((job for job in reading.jobs if job.state in PENDING), key=key)

@@ -7,7 +7,7 @@ run is predicted from jobs that ended.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from flyball.control.jobs.holds import HELD
@@ -66,17 +66,23 @@ class Numbers:
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, float], int] = {}
         self._taken: set[int] = set()
+        self._next = TASKS
 
     def of(self, label: str, submit_s: float) -> int:
         """Return the number of a job that was submitted at an instant."""
         key = (label, submit_s)
         if key not in self._numbers:
-            number = int(label) if label.isdecimal() else TASKS
-            while number in self._taken:
-                number = TASKS + len(self._taken)
+            number = int(label) if label.isdecimal() else self._next
+            if number in self._taken or number == self._next:
+                number, self._next = self._next, self._next + 1
             self._taken.add(number)
             self._numbers[key] = number
         return self._numbers[key]
+
+    def keep(self, numbers: Set[int]) -> None:
+        """Forget all others."""
+        self._numbers = {key: number for key, number in self._numbers.items() if number in numbers}
+        self._taken = set(self._numbers.values())
 
 
 def spec_of(

@@ -106,7 +106,7 @@ def explain_slurm_job(
     job = adviser.job(label)
     if start.why_none or job is None:
         why = start.why_none or "it is not in the twin"
-        blank = {"p50_s": None, "p90_s": None, "method": "", "counterfactuals": []}
+        blank: dict[str, Any] = {"p50_s": None, "p90_s": None, "method": "", "counterfactuals": []}
         return {**answer, "token": "not-modelled", "sentence": f"No forecast: {why}.",
                 "remedies": remedies, "ahead": [], "ahead_count": 0, **blank}  # fmt: skip
     assert adviser.decider is not None and adviser.forecaster is not None

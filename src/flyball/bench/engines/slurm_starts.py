@@ -50,19 +50,25 @@ KINDS = (
 
 
 class StartOutcome(NamedTuple):
-    """One job: its forecast, Slurm's estimate at the same instant (NaN = none), and its wait."""
+    """One job: its forecast, that before correction, Slurm's at the same instant, and its wait."""
 
     label: str
     p50_s: float
     p90_s: float
+    raw_p50_s: float
+    raw_p90_s: float
     slurm_s: float
     wait_s: float
+
+
+Expected = tuple[float, tuple[float, float, float, float, float]]
+"""When a forecast was made, and the values of its outcome that are known then."""
 
 
 def measure(note: Note, starts: int, seed: int = 1) -> dict[str, Any]:
     """Submit jobs until `starts` of those forecast have started; return figures with bars."""
     rng = np.random.default_rng(seed)
-    first: dict[str, tuple[float, float, float, float]] = {}
+    first: dict[str, Expected] = {}
     outcomes: list[StartOutcome] = []
     with SlurmCluster() as slurm:
         site, adviser = Site(Commands(slurm.environment)), Adviser()
@@ -72,9 +78,8 @@ def measure(note: Note, starts: int, seed: int = 1) -> dict[str, Any]:
             advice = adviser.observe(site.read())
             for label, began_s in advice.started.items():
                 if label in first:
-                    at_s, p50_s, p90_s, slurm_s = first.pop(label)
-                    wait_s = max(0.0, began_s - at_s)
-                    outcomes.append(StartOutcome(label, p50_s, p90_s, slurm_s, wait_s))
+                    at_s, expected_s = first.pop(label)
+                    outcomes.append(StartOutcome(label, *expected_s, max(0.0, began_s - at_s)))
                     if len(outcomes) % 25 == 0:
                         note(f"{len(outcomes)} of {starts} starts")
             _remember(first, advice)
@@ -90,12 +95,14 @@ def measure(note: Note, starts: int, seed: int = 1) -> dict[str, Any]:
     return {"starts": len(outcomes), "seed": seed, **figures(outcomes)}
 
 
-def _remember(first: dict[str, tuple[float, float, float, float]], advice: Advice) -> None:
+def _remember(first: dict[str, Expected], advice: Advice) -> None:
     """Keep a job's first forecast that can be compared with Slurm's."""
     for start in advice.starts:
-        if start.forecast is not None and start.slurm_s is not None and start.forecast.p90_s > 0:
-            edges = (start.forecast.p50_s, start.forecast.p90_s)
-            first.setdefault(start.job.label, (advice.reading.time_s, *edges, start.slurm_s))
+        forecast, raw = start.forecast, start.raw
+        if forecast is None or raw is None or start.slurm_s is None or forecast.p90_s <= 0:
+            continue
+        expected_s = (forecast.p50_s, forecast.p90_s, raw.p50_s, raw.p90_s, start.slurm_s)
+        first.setdefault(start.job.label, (advice.reading.time_s, expected_s))
 
 
 def _submit(slurm: SlurmCluster, rng: np.random.Generator) -> None:
@@ -111,19 +118,23 @@ def figures(outcomes: Sequence[StartOutcome]) -> dict[str, Any]:
     """Return coverage, losses and widths of the forecasts, and Slurm's beside them."""
     if not outcomes:
         raise Unavailable("no forecast job started", "use more --starts")
-    p50_s, p90_s, slurm_s, wait_s = np.array([outcome[1:] for outcome in outcomes], float).T
+    table = np.array([outcome[1:] for outcome in outcomes], float)
+    p50_s, p90_s, raw50_s, raw90_s, slurm_s, wait_s = table.T
     rows = [
         Figure("p90 held", 100.0 * float(np.mean(wait_s <= p90_s)), "%", Bar(*COVERED)),
         Figure("p50 held", 100.0 * float(np.mean(wait_s <= p50_s)), "%"),
+        Figure("p90 before correction held", 100.0 * float(np.mean(wait_s <= raw90_s)), "%"),
         Figure("squeue --start held", 100.0 * float(np.mean(wait_s <= slurm_s)), "%"),
     ]
-    for level, ours_s in ((0.5, p50_s), (0.9, p90_s)):
+    for level, ours_s, raw_s in ((0.5, p50_s, raw50_s), (0.9, p90_s, raw90_s)):
         slurms = pinball(slurm_s, wait_s, level)
         name = f"pinball loss at {round(100 * level)} %"
         rows.append(Figure(name, pinball(ours_s, wait_s, level), "s", Bar.at_most(slurms)))
         rows.append(Figure(f"{name}, squeue --start", slurms, "s"))
+        rows.append(Figure(f"{name}, before correction", pinball(raw_s, wait_s, level), "s"))
     rows += [
         Figure("width of p50 to p90, median", float(np.median(p90_s - p50_s)), "s"),
+        Figure("width before correction, median", float(np.median(raw90_s - raw50_s)), "s"),
         Figure("wait after the forecast, median", float(np.median(wait_s)), "s"),
     ]
     return {

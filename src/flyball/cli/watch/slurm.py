@@ -168,6 +168,7 @@ def _follow(
     from flyball.cli.watch.text import chosen, frame_lines
     from flyball.engines.slurm.poll import Poller
 
+    _check_partition(site.read(), partition)  # a site that cannot be read at all is an error
     adviser = _adviser(site, history_days)
     poller = Poller(site, every_s)
     state = Followed()
@@ -179,8 +180,6 @@ def _follow(
     try:
         with Live(screen=screen, auto_refresh=False) as live:
             for advice, error in _advices(poller, adviser, state):
-                if advice is not None:
-                    _check_partition(advice.reading, partition)
                 shown = chosen(advice, partition, user) if advice is not None else None
                 lines = frame_lines(shown, error, time.time(), live.console.height)
                 live.update(Text("\n".join(lines)), refresh=True)

@@ -48,6 +48,11 @@ class Reading:
     settings: dict[str, str]
     shares: dict[int, list[Share]] = field(default_factory=dict)
 
+    @property
+    def tiers(self) -> dict[str, int]:
+        """The PriorityTier of each partition."""
+        return {partition.name: partition.tier for partition in self.partitions}
+
 
 class Site:
     """Reads one site through its commands."""
