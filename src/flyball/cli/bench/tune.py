@@ -24,7 +24,7 @@ Examples:
   flyball bench tune --family philly,saturn,pollux --joined --load 1.3 --seeds 3
   flyball bench tune --family newtrace --workloads 6-10
 \b
-Parts: mixed, sharing, caps, replicas, pathways, hesrpt, speed, live, live-caps
+Parts: mixed, sharing, caps, replicas, pathways, completion, hesrpt, speed, live, live-caps
 (docs/guide/tuning.md).
 With --family: gains on families of workloads, against EASY and the best policy without tuners.
 """
