@@ -37,11 +37,15 @@ from flyball.tune.share import Share
 SETTLED_US = to_us(60.0)
 """Time a job must have run before its speed is evaluated."""
 THIRD = 1.0 / 3.0
-COMPLETION_ETA = 0.1
-COMPLETION_PATIENCE_S = 12 * 3600.0
-COMPLETION_STRETCH = 12.0
-"""Settings of `Elastic` if completion time alone counts: jobs grow as long as a device adds
-anything much, and wait by their work left, not by when they came, within bounds."""
+COMPLETION = {
+    "eta": 0.1,
+    "horizon_s": 1800.0,
+    "gap_s": 150.0,
+    "patience_s": 12 * 3600.0,
+    "stretch": 6.0,
+}
+"""Settings of `Elastic` if completion time alone counts: jobs grow while a device adds anything
+much, make way soon, and wait by their work left, not by when they came, within bounds."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +84,17 @@ class Weights:
         _, energy, completion = self.parts
         kappa = _towards(base.completion, 0.0, 1.0, completion)
         eta = _towards(base.eta, 0.35, 0.8, energy)
-        patience_s, stretch = base.patience_s, base.stretch
+
+        def for_completion(name: str) -> float:
+            default = float(getattr(base, name))
+            return _towards(default, default, COMPLETION[name], completion)
+
         return replace(
             base,
-            eta=eta + (COMPLETION_ETA - eta) * (kappa - base.completion),
+            eta=eta + (COMPLETION["eta"] - eta) * max(0.0, 1.5 * completion - 0.5),
             energy=_towards(base.energy, 0.0, 0.9, energy),
             completion=kappa,
-            patience_s=_towards(patience_s, patience_s, COMPLETION_PATIENCE_S, completion),
-            stretch=_towards(stretch, stretch, COMPLETION_STRETCH, completion),
+            **{name: for_completion(name) for name in COMPLETION if name != "eta"},
         )
 
     def share(self, base: Share) -> Share:

@@ -53,6 +53,12 @@ PARTS = {
         data=(("servegen_2025", "total_rate_10min.csv.gz"),),
     ),
     "pathways": TunePart("each class of jobs on its own pathway", "experiments.tuning.pathways"),
+    "completion": TunePart(
+        "completion time with the market against the best plain policy (about 3 minutes)",
+        "experiments.tuning.completion",
+        data=(("sia_pollux", "workloads.csv.gz"), ("pollux", "workloads.csv.gz")),
+        keeps_runs=True,
+    ),
     "hesrpt": TunePart(
         "the market against the optimum, where that is known", "experiments.tuning.hesrpt"
     ),
