@@ -118,16 +118,16 @@ def planned_hours(
         latest_h, run_h, devices: by job, in the order in which they are planned.
         margin: part of the mean cost of a run that waiting must save, for all or by job.
     """
-    size = len(room) + LONGEST_H + 1
+    steps = len(room) + LONGEST_H + 1
     day = costs[-HOURS_PER_DAY:]
-    beyond = np.resize(day, max(0, size - len(costs)))
-    sums = np.concatenate(([0.0], np.cumsum(np.concatenate((costs, beyond))[:size])))
+    beyond = np.resize(day, max(0, steps - len(costs)))
+    sums = np.concatenate(([0.0], np.cumsum(np.concatenate((costs, beyond))[:steps])))
     mean = float(np.abs(costs[: HOURS_PER_DAY + 1]).mean())
     hours, savings = np.zeros(len(run_h), np.int64), np.zeros(len(run_h))
     left = np.array(room, np.float64)
-    args = (np.asarray(column, np.float64) for column in (latest_h, run_h, devices))
+    latest, length, size = (np.asarray(column, np.float64) for column in (latest_h, run_h, devices))
     margins = np.asarray(np.broadcast_to(margin, len(run_h)) * mean, np.float64)
-    plan_hours(sums, left, *args, margins, hours, savings)
+    plan_hours(sums, left, latest, length, size, margins, hours, savings)
     return hours, savings
 
 

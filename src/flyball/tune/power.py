@@ -223,7 +223,7 @@ def _stop_beyond(state: State, draft: PlanDraft, budget_w: float) -> None:
     ladder = _ladder(state, jobs, draft.pool[jobs], draft.count[jobs])
     added_w = ladder.watts[:, -1] - state.pools.idle_w[draft.pool[jobs]] * draft.count[jobs]
     total_w = _idle_cluster_w(state) + float(added_w.sum())
-    runs = state.runs[jobs]
+    runs: Any = state.runs[jobs]
     began_us = np.where(runs.status == Status.RUNNING, runs.began_us, draft.now_us)
     for at in np.lexsort((-jobs, -began_us)):
         if total_w <= budget_w:

@@ -27,8 +27,9 @@ def hourly_costs(state: State, outlook: Outlook, per_kg: float) -> Floats | None
         per_kg: money that a kg of CO2 counts for. Without a price the cost is in grams.
     """
     clock = state.clock[0]
-    values = (float(s.value) if s.given else None for s in (clock.price, clock.carbon))
-    return costs_of(*values, outlook, per_kg)
+    price = float(clock.price.value) if clock.price.given else None
+    carbon = float(clock.carbon.value) if clock.carbon.given else None
+    return costs_of(price, carbon, outlook, per_kg)
 
 
 def costs_of(

@@ -28,10 +28,10 @@ Examples:
   flyball bench tune --only peers --costs pollux --durations noisy:1 --seeds 3
   flyball bench tune --only signals --regions ERCO,ES --markets DE --slack 0,24 --seeds 2 --json
 \b
-Parts: mixed, sharing, caps, replicas, pathways, completion, hesrpt, peers, signals, optimiser, speed,
-live, live-caps (docs/guide/tuning.md). With --family: gains on families of workloads, against EASY and
-the best policy without tuners. With --costs: completion on the ground of Sia or Pollux, against
-theirs.
+Parts: mixed, sharing, caps, replicas, pathways, completion, hesrpt, peers, signals, optimiser,
+speed, live, live-caps (docs/guide/tuning.md). With --family: gains on families of workloads,
+against EASY and the best policy without tuners. With --costs: completion on the ground of Sia or
+Pollux, against theirs.
 """
 
 MAX_SEEDS = 100

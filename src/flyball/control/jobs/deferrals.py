@@ -20,7 +20,7 @@ from flyball.control.jobs.holds import RELEASED, deferral
 from flyball.core.events import Deferred, Event, Released
 from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.jobs import Job, JobState
-from flyball.core.results import Floats
+from flyball.core.results import Floats, Ints
 from flyball.core.signals import HOUR_US, Signal
 from flyball.core.units import S_PER_HOUR, S_PER_MIN, to_us
 from flyball.predict.signals import signal_outlook
@@ -88,13 +88,15 @@ class Deferrals:
         return events
 
     def _costs(self, now_us: int) -> Floats | None:
-        values = (None if s is None else s.value_at(now_us) for s in self._signals)
-        outlook = signal_outlook(*self._signals, now_us, NO_OUTLOOK)
-        return costs_of(*values, outlook, self._rule.per_kg)
+        price, carbon = self._signals
+        price_now = None if price is None else price.value_at(now_us)
+        carbon_now = None if carbon is None else carbon.value_at(now_us)
+        outlook = signal_outlook(price, carbon, now_us, NO_OUTLOOK)
+        return costs_of(price_now, carbon_now, outlook, self._rule.per_kg)
 
     def _plan(
         self, jobs: Sequence[Job], costs: Floats, active: Iterable[Job], now_us: int
-    ) -> tuple[np.ndarray, Floats]:
+    ) -> tuple[Ints, Floats]:
         """Return in how many hours each job should start, and what waiting saves per kWh."""
         left_h = np.array([max(0, _latest_us(job) - now_us) / HOUR_US for job in jobs])
         room = np.full(int(left_h.max()) + 1 + LONGEST_H, self._rule.fill * self._devices)
