@@ -144,7 +144,7 @@ class Optimise:
     def adjust(self, state: State, outlook: Outlook, plan: Records) -> Records:
         """Return the plan changed by every tuner; caps as far as they are trusted."""
         for tuner in self.tuners:
-            chosen = self.trusted(tuner, state) if isinstance(tuner, Power) else tuner
+            chosen: Tuner = self.trusted(tuner, state) if isinstance(tuner, Power) else tuner
             plan = chosen.adjust(state, outlook, plan)
         return plan
 

@@ -138,10 +138,10 @@ def test_a_job_is_told_its_class(tmp_path: Path) -> None:
     rig.submit(kind="bandwidth-limited")
     rig.submit()
     rig.settle()
-    told = [action.spec.env for action in rig.engine.actions if isinstance(action, Launch)]
-    assert told[0]["FLYBALL_FETCH_CHUNKS"] == "3", "what its user sets wins"
-    assert told[1] == {"FLYBALL_CLASS": "bandwidth-limited", "FLYBALL_FETCH_CHUNKS": "8"}
-    assert told[2] == {}
+    environments = [action.spec.env for action in rig.engine.actions if isinstance(action, Launch)]
+    assert environments[0]["FLYBALL_FETCH_CHUNKS"] == "3", "what its user sets wins"
+    assert environments[1] == {"FLYBALL_CLASS": "bandwidth-limited", "FLYBALL_FETCH_CHUNKS": "8"}
+    assert environments[2] == {}
     assert rig.job(2).spec.env == {}, "the description on record stays as it was submitted"
 
 
