@@ -15,6 +15,7 @@ from flyball.core.knobs import Evict, Knobs, Order, Place, Preempt
 from flyball.core.metrics import summarise
 from flyball.core.units import to_us
 from flyball.schedule.explain import Names, reason_text, reason_token
+from flyball.tune.power import Power
 from flyball.twin.reference.run import Reference
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
@@ -203,7 +204,8 @@ def test_what_moves_do_not_go_with() -> None:
     for order in (Order.FAIR, Order.SHARES):
         with pytest.raises(BadInput, match="move_s does not go with order=shares"):
             Knobs(**{**MOVES, "order": order})
-    tuning = Tuning((), preset(Knobs()))
+    Tuning((), preset(Knobs())).check(Knobs(**MOVES))  # rounds without a tuner
+    tuning = Tuning((Power(),), preset(Knobs()))
     with pytest.raises(BadInput, match="move_s does not go with tuners"):
         tuning.check(Knobs(**MOVES))
 
