@@ -227,7 +227,11 @@ def billed(energy_kwh: Sequence[float], place: Place, seed: int) -> float:
 def follow_run(place: Place, seed: int, settings: Sequence[str], slack_h: float) -> Results:
     """Run the rule in a region."""
     jobs = replace(jobs_of(seed), origin_us=begin_us(place, seed))
-    cluster = replace(load_cluster(CLUSTER), **{place.kind: place.signal})
+    cluster = load_cluster(CLUSTER)
+    if place.kind == "carbon":
+        cluster = replace(cluster, carbon=place.signal)
+    else:
+        cluster = replace(cluster, price=place.signal)
     effects = Effects(slack_s=slack_h * S_PER_HOUR, elastic=False, seed=seed)
     named = (*settings, "defer.margin=0.02")
     return build_twin(cluster, jobs, policy_of(named), effects).replay()
