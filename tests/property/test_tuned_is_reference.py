@@ -65,7 +65,8 @@ class Whim:
         rations = int(len(deferred) > 0 and rng.random() < 0.3)
         held = np.flatnonzero((runs.deadline_us > 0) & (rng.random(len(runs)) < 0.2))
         before = len(plan)
-        plan = np.concatenate((plan, _defers(held, int(state.clock[0].now_us) + 95_000_000)))
+        defers = _defers(held, int(state.clock[0].now_us) + 95_000_000)
+        plan = np.concatenate((plan, defers)).view(np.recarray)
         assert len(plan) == before + len(held)
         out = records(len(plan) + len(released) + rations, ACTION)
         out[: len(plan)] = plan

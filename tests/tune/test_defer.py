@@ -44,8 +44,9 @@ def hours_of(
     room: Any = ROOM,
     margin: float = 0.02,
 ) -> list[int]:
-    args = (np.array(column) for column in (latest_h, run_h, devices))
-    return planned_hours(DEAR, room, *args, margin)[0].tolist()
+    latest, length, size = (np.array(column) for column in (latest_h, run_h, devices))
+    hours, _savings = planned_hours(DEAR, room, latest, length, size, margin)
+    return [int(hour) for hour in hours]
 
 
 # The plan ----------------------------------------------------------------------------
