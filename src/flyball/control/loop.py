@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from flyball.control.jobs.adjustments import orders_of
 from flyball.core.events import Event, Intended
-from flyball.core.jobs import Job, JobState
+from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.live import Launch, Report, Stop
 from flyball.core.protocols import Engine, Journal
 
@@ -31,6 +31,7 @@ class Decides(Protocol):
 
     def decide(self, unrecorded: Sequence[Event], now_us: int) -> Any: ...
     def settle(self, decision: Any) -> None: ...
+    def launched(self, spec: JobSpec) -> JobSpec: ...
 
 
 class Loop:

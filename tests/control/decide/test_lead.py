@@ -25,10 +25,10 @@ def test_it_is_chosen_at_times_and_not_with_every_job() -> None:
     assert (lead.pathway, lead.knobs, lead.view()) == (None, Knobs(), None), "no job is there yet"
     lead.choose(lambda: Pathway.TEMPORAL, 1)
     lead.choose(lambda: Pathway.PRIORITY, int(LEAD_S * 1e6) - 1)
-    assert lead.pathway == Pathway.TEMPORAL
+    assert lead.label == "temporal"
     assert lead.knobs == settings(Pathway.TEMPORAL).apply(Knobs())
     lead.choose(lambda: Pathway.PRIORITY, int(LEAD_S * 1e6))
-    assert lead.pathway == Pathway.PRIORITY
+    assert lead.label == "priority"
     lead.follow("pipeline")
     assert list(lead.tuners) == ["balance"]
 
