@@ -21,6 +21,8 @@ from flyball.physics.roofline import EFFICIENCY
 
 KERNEL_OVERHEAD_S = 5e-6
 """Time to start one operation, on any device: of the order of a kernel launch."""
+REDUCTIONS = ("aten::mean", "aten::sum", "aten::var", "aten::nll_loss", "aten::cross_entropy_loss")
+"""Operations that work on every element of their input, for fewer results."""
 MEMORY_BOUND_POWER = 0.5
 """Part of the range between idle and peak power that a device draws while it waits for memory."""
 
@@ -84,6 +86,8 @@ def flop(node: Node) -> int:
         return 2 * batch * query[-2] * keys[-2] * (query[-1] + shape(node.args[2])[-1])
     if name == "aten::lstm":
         return _lstm_flop(node)
+    if name in REDUCTIONS:
+        return max(elements, _elements(node.args[0].meta.get("val")))
     return elements
 
 
