@@ -18,7 +18,7 @@ from typing import Any
 
 from flyball.control.ask.durations import Durations
 from flyball.control.ask.recent_arrivals import Recent
-from flyball.control.ask.start_bands import Edges, StartBands
+from flyball.control.ask.start_bands import Edges
 from flyball.control.ask.start_forecast import StartForecaster, StartTime
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
@@ -31,6 +31,7 @@ from flyball.engines.slurm.poll import Reading
 from flyball.engines.slurm.queue_text import QueuedJob
 from flyball.learn.run_times import RunTimeLearner
 from flyball.twin.live import fits
+from flyball.watch.correction import Correction
 from flyball.watch.mirror import (
     PARTS,
     PENDING,
@@ -96,11 +97,11 @@ class Adviser:
     """Follows one site.
 
     Attributes:
-        bands: how earlier forecasts turned out, and the correction that follows.
+        correction: how earlier forecasts turned out, and what follows from that.
     """
 
     def __init__(self) -> None:
-        self.bands = StartBands()
+        self.correction = Correction()
         self._numbers = Numbers()
         self._learner = RunTimeLearner()
         self._durations = Durations()
@@ -219,9 +220,7 @@ class Adviser:
             why = mirror.blocked.get(queued.label, "")
             forecast = None
             if raw is not None and not why:
-                edges = self.bands.correct(raw)
-                if teaches:
-                    edges = self.bands.expect(number, raw, reading.time_s)
+                edges = self.correction.show(number, raw, reading.time_s, teaches)
                 forecast = StartTime(*edges, rolled.methods[number])
             slurm_s = None
             if queued.start_s is not None:
@@ -230,7 +229,7 @@ class Adviser:
             starts.append(Start(queued, forecast, slurm_s, why, raw if forecast else None))
         notes = [*mirror.notes, self.forecaster.note(now_us)]
         running = sum(job.state in RUNNING for job in reading.jobs)
-        coverage, learnt = self.bands.coverage(), self._learner.run_times.learnt
+        coverage, learnt = self.correction.coverage(), self._learner.run_times.learnt
         return Advice(reading, rules, starts, started, running, coverage, learnt, notes)
 
     def job(self, label: str) -> Job | None:
@@ -265,10 +264,10 @@ class Adviser:
             if began_s is not None and number not in self._started:
                 self._started.add(number)
                 started[queued.label] = began_s
-                self.bands.started(number, began_s)
+                self.correction.started(number, began_s)
             elif queued.state == "CA":
-                self.bands.forget(number)
-        self.bands.advance(reading.time_s)
+                self.correction.forget(number)
+        self.correction.advance(reading.time_s)
         return started
 
     def _without_misfits(self, mirror: Mirror, model: SiteModel, rules: Rules) -> Mirror:
@@ -330,7 +329,7 @@ class Adviser:
         self.decider = Decider(self.live_state, columns, model.cluster, "slurm", rules.knobs)
         recent = Recent(model.demand, self._come_again(model, rules, tiers))
         self.forecaster = StartForecaster(self.live_state, self.decider, self._durations, recent)
-        self.forecaster.bands = self.bands
+        self.forecaster.bands = self.correction.bands
         self._mirror, self._model, self._rules = mirror, model, rules
 
 
