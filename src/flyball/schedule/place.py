@@ -163,9 +163,7 @@ def find_for(
         pools &= pools - ONE
         if may_be_hopeless and hopeless(state.bitmaps, state.pools[pool_id], job):
             continue
-        avoid = respect_head and would_delay_head(
-            state, knobs, job, left_us, setup, pool_id, now
-        )
+        avoid = respect_head and would_delay_head(state, knobs, job, left_us, setup, pool_id, now)
         node_id, plain = fit_pool(state, knobs, job, pool_id, avoid)
         if node_id == NOWHERE or not within_budget(state, knobs, job, pool_id, power_w):
             continue
