@@ -8,7 +8,6 @@ from typing import Any
 from flyball.cli.long_run import kept_results
 from flyball.cli.output import note, print_json, print_table
 from flyball.cli.progress import progress
-from flyball.core.metrics import without_nan
 
 PEERS = "peers"
 """Name of the part."""
@@ -44,6 +43,7 @@ def peers(
         as_json: print JSON.
     """
     from flyball.app import warm
+    from flyball.core.metrics import without_nan
     from flyball.experiments.peers.arms import check_arms
     from flyball.experiments.peers.compare import PeerPlan, measure, rows_of
 
