@@ -15,7 +15,6 @@ from flyball.cli.jobs import sbatch, slurm_options
 from flyball.cli.jobs.job_file import ENDINGS, Draft
 from flyball.cli.jobs.job_options import with_job_options, written
 from flyball.cli.jobs.parse_job import Request, parse_command, parse_wrapped
-from flyball.cli.jobs.profile import is_profile, profile_options
 from flyball.cli.live import JOB_ID, State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json
@@ -147,8 +146,11 @@ def _profiled(
     profile: str | None, calls: float | None, options: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the options that --profile fills in."""
-    if profile is not None and is_profile(profile):
-        return profile_options(Path(profile), calls, options)
+    if profile is not None:
+        from flyball.cli.jobs.profile import is_profile, profile_options
+
+        if is_profile(profile):
+            return profile_options(Path(profile), calls, options)
     if calls is not None:
         raise BadInput("--calls needs --profile report.json", "or state --estimate")
     return {} if profile is None else {"profile": profile}  # Slurm's option, which is noted
