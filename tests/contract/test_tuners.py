@@ -211,7 +211,7 @@ def test_a_tuned_replay_ends_and_says_what_was_done(name: str) -> None:
 def test_unknown_tuner_says_what_was_perhaps_meant() -> None:
     with pytest.raises(UnknownName, match="did you mean 'elastic'"):
         registry.get_tuner("elastics")
-    with pytest.raises(UnknownName, match="known: balance, elastic"):
+    with pytest.raises(UnknownName, match="known: balance, defer, elastic"):
         tuning_setting("xyz", [])
 
 

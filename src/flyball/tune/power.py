@@ -80,7 +80,7 @@ class Power:
         if self.spare >= 0:
             self._sleep(state, draft, outlook.load, 0 if cost > 1.0 else self.spare)
         adjusted = draft.plan()
-        return _rationed(adjusted, budget_w) if np.isfinite(rationed_w) else adjusted
+        return _rationed(adjusted, budget_w) if _has_day_budget(state) else adjusted
 
     # 1. and 2. Caps -------------------------------------------------------------------
 
@@ -207,10 +207,17 @@ def _within_budget(
     return levels
 
 
+def _has_day_budget(state: State) -> bool:
+    clock = state.clock[0]
+    return bool(clock.money_per_day > 0 or clock.carbon_g_per_day > 0)
+
+
 def _budget_w(state: State, rationed_w: float) -> float:
     """Return the draw that the budgets allow now; 0 = there is none."""
+    if not _has_day_budget(state):
+        return float(state.clock[0].budget_w)
     stated_w = float(state.clock[0].power_budget_w)
-    if not np.isfinite(rationed_w):
+    if not np.isfinite(rationed_w):  # electricity is free until midnight
         return stated_w
     return max(LEAST_W, min(stated_w or np.inf, rationed_w))
 
