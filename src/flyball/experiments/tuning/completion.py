@@ -2,8 +2,8 @@
 
 Workloads of Sia and Pollux on the mixed cluster at two loads, with exact estimates of run times and
 with log-normal errors of sigma 1. The settings of `Weights(completion=1)` were chosen on `newtrace`
-alone; the workloads here are others. The baseline of a row is the best of `POLICIES` for its family,
-load and error, chosen afterwards.
+alone; the workloads here are others. The baseline of a row is the best of `POLICIES` for its
+family, load and error, chosen afterwards.
 """
 
 from __future__ import annotations
