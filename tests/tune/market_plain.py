@@ -206,7 +206,7 @@ def set_worth(state: State, settings: Elastic, bidder: PlainJob, watt_price: flo
         bidder.worth[option] = value - watt_price * bidder.watts[option]
 
 
-def clear(bidders: list[PlainJob], supply: list[float], weights: list[float]) -> list[float]:
+def clear(bidders: list[PlainJob], supply: list[int], weights: list[float]) -> list[float]:
     """Return the prices: all together by a factor, then each by itself, until they settle."""
     prices = list(weights)
     for _ in range(SWEEPS):

@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from flyball.core.errors import BadInput
 from flyball.core.protocols import Outlook
 from flyball.core.records import Records, records
@@ -79,8 +81,7 @@ class Elastic:
             bench = bench_for(state, len(plan), room)
             actions = trade(state, plan, _terms(self, peak), bench)
             room = 2 * len(bench.bidders) + 1
-        changed: Records = bench.out[:actions].copy()
-        return changed
+        return bench.out[:actions].copy().view(np.recarray)
 
 
 @lru_cache(64)

@@ -46,7 +46,7 @@ def optimum_s(sizes_s: Floats, power: float, devices: int) -> float:
     ranks = np.arange(1, len(sizes_s) + 1)
     weights = (ranks**exponent - (ranks - 1) ** exponent) ** (1.0 - power)
     total = float((np.sort(sizes_s)[::-1] * weights).sum())
-    return total / devices**power / len(sizes_s)
+    return float(total / devices**power / len(sizes_s))
 
 
 def sizes(jobs: int, seed: int) -> Floats:

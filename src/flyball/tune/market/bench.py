@@ -171,8 +171,8 @@ def bench_for(state: State, plan_size: int, least: int = 0) -> Bench:
     """
     clock = state.clock[0]
     active = max(least, int(clock.pending) + int(clock.running))
-    sizes = (len(state.jobs), len(state.pools), len(state.shapes), len(state.nodes))
-    sizes = (*sizes, len(state.ranges), len(state.plan))
+    sized = (state.jobs, state.pools, state.shapes, state.nodes, state.ranges, state.plan)
+    sizes = tuple(len(array) for array in sized)
     kept: tuple[tuple[int, ...], Bench] | None = getattr(_kept, "bench", None)
     if kept is not None and kept[0] == sizes:
         enough = len(kept[1].out) >= len(state.plan) + plan_size

@@ -49,7 +49,7 @@ def added_w(state: Any, job_id: int, pool_id: int, count: int, level: int) -> fl
     rate = state.rates[job.profile * len(state.pools) + pool_id]
     power = state.caps[pool_id * CAP_LEVELS + level].power
     share = count * job.milli / MILLI_PER_DEVICE
-    return share * (rate.watts * power - state.pools[pool_id].idle_w)
+    return float(share * (rate.watts * power - state.pools[pool_id].idle_w))
 
 
 @kernel

@@ -73,7 +73,7 @@ def left_us(job: Any, run: Any, now_us: int) -> float:
     guess_us = job.estimate_us
     while guess_us <= done_us:
         guess_us *= 2.0
-    return guess_us - done_us
+    return float(guess_us - done_us)
 
 
 @kernel
