@@ -159,7 +159,8 @@ def test_reasons_of_actions() -> None:
         "in-order", "skipped-ahead", "backfilled", "made-room", "gave-way", "kept-for-head",
         "borrowed", "reclaimed", "gave-back", "its-turn", "grew", "shrank", "changed-type", "sized",
         "shared", "parted", "capped", "uncapped", "sent-to-sleep", "woken", "moved", "scaled",
-        "let-in", "overdue", "yielded", "moved-up",
+        "let-in", "overdue", "yielded", "moved-up", "released", "rationed", "over-budget", "paused",
+        "outbid",
     }  # fmt: skip
 
 

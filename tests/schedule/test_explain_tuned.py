@@ -135,6 +135,6 @@ def test_every_reason_of_a_tuner_has_a_unit_and_others_have_seconds() -> None:
     action = records(1, ACTION)[0]
     for reason in Reason:
         action.reason = reason
-        by_tuner = Reason.GREW <= reason <= Reason.YIELDED
+        by_tuner = reason >= Reason.GREW and reason != Reason.MOVED_UP
         assert is_tuned(action) == by_tuner
         assert (gain_unit(action) == "s") == (not by_tuner)

@@ -25,7 +25,7 @@ from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.ask.worker_process import WorkerProcess
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
-from flyball.control.decide.tuning_rounds import Tuning
+from flyball.control.decide.tuning_rounds import Tuning, rules_of
 from flyball.control.jobs.admission import Admission
 from flyball.control.jobs.deadlines import Deadlines
 from flyball.control.jobs.deferrals import Deferrals
@@ -205,6 +205,7 @@ class Plane:
             [node._asdict() for node in self.nodes_],
             list(tuning.tuners) or None,
             tuning.settings or None,
+            rules_of(tuning.tuners) or None,
             self.demand.classes.scope.label if self.demand.classes.scope else None,
         )
 

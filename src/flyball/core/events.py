@@ -285,6 +285,9 @@ class Opened(Event):
     nodes: Annotated[Sequence[Values], "the nodes in order: the fields of `LiveNode`"]
     tuners: Annotated[Sequence[str] | None, "names of the tuners, in order"] = None
     tuner_settings: Annotated[Sequence[str] | None, "their changed settings"] = None
+    tuner_rules: Annotated[
+        Sequence[int] | None, "version of each tuner's rule; absent = 1 for all"
+    ] = None
     pathways: Annotated[
         str | None, "how far class pathways are followed: `named`, `jobs` or `cluster`"
     ] = None

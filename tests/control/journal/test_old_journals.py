@@ -32,7 +32,7 @@ def test_every_record_reads_and_writes_as_it_was(folder: Path) -> None:
     with History(folder / "journal.db") as history:
         records = [record for _seq, record in history.records(limit=10_000)]
     assert [event_of(record).as_dict() for record in records] == records
-    later = {"reported", "notified", "node"}
+    later = {"reported", "notified", "node", "deferred"}
     assert {record["kind"] for record in records} == CLASSES.keys() - later
     assert any("adjusted" in record and record["forecast"] is None for record in records)
     assert any("adjusted" in record and record["forecast"] for record in records)
@@ -42,6 +42,7 @@ def test_no_decision_differs(folder: Path) -> None:
     with History(folder / "journal.db") as history:
         verdict = Verifier(make_tuners).follow(history.events(limit=10_000))
     assert (verdict.decisions, verdict.actions, verdict.differing) == (31, 19, [])
+    assert verdict.outdated == {"elastic": 12}, "its rule was another then"
 
 
 def test_a_control_plane_continues_it(folder: Path) -> None:

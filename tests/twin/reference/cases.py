@@ -51,6 +51,7 @@ def make_state(
         "pools": records(len(pools), dtypes.POOL),
         "caps": records(len(pools) * CAP_LEVELS, dtypes.CAP),
         "jobs": records(len(jobs), dtypes.JOB),
+        "runs": records(len(jobs), dtypes.RUN),
         "rates": records(len(jobs) * len(pools), dtypes.RATE),
         "shapes": records(len(jobs), dtypes.SHAPE),
         "groups": records(len(limits), dtypes.GROUP),

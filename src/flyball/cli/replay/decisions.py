@@ -39,10 +39,13 @@ def verify(state: Path, as_json: bool) -> None:
     differing = [{"number": number, "what": what} for number, what in result.differing]
     if as_json:
         head = {"decisions": result.decisions, "actions": result.actions}
-        print_json({**head, "differ": len(differing), "differing": differing})
+        rest = {"differ": len(differing), "differing": differing, "outdated": result.outdated}
+        print_json({**head, **rest})
     else:
         title = f"{result.decisions:,} decisions with {result.actions:,} actions repeated"
         note(f"{title}: {len(differing)} differ")
+        for name, number in result.outdated.items():
+            note(f"{number:,} adjustments by an earlier rule of {name} were not repeated")
         if differing:
             rows = [(str(row["number"]), str(row["what"])) for row in differing[:SHOWN]]
             print_table("", ("decision", "what differs"), rows)

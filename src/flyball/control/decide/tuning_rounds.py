@@ -8,7 +8,7 @@ pure, and their inputs are on record, so a replay gives the same actions.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from flyball.core.protocols import Tuner
 from flyball.core.records import ACTION, CAP_STEP, Records, records
 from flyball.core.state import State
 from flyball.core.units import to_us
-from flyball.tune.registry import LIVE
+from flyball.tune.registry import LIVE, RULES
 
 START, PREEMPT, CAP = (int(ActionKind[name]) for name in ("START", "PREEMPT", "CAP"))
 LEFT_OUT = {
@@ -36,6 +36,11 @@ TUNER = "tuner"
 """Who changes a job on behalf of a tuner."""
 
 logger = logging.getLogger("flyball.control")
+
+
+def rules_of(tuners: Iterable[str]) -> list[int]:
+    """Return the version of each tuner's rule."""
+    return [RULES.get(name, 1) for name in tuners]
 
 
 class Tuning:

@@ -8,7 +8,7 @@ from typing import Any
 
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
-from flyball.control.decide.tuning_rounds import Tuning
+from flyball.control.decide.tuning_rounds import Tuning, rules_of
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import Demand, cluster_of, nodes_of, scope_in
 from flyball.core.errors import BadInput
@@ -26,11 +26,13 @@ class Verdict:
         decisions: number of repeated decisions.
         actions: number of actions in their plans.
         differing: numbers of decisions that came out differently, with what differs.
+        outdated: adjustments by an earlier rule of a tuner, which are not repeated, by tuner.
     """
 
     decisions: int = 0
     actions: int = 0
     differing: list[tuple[int, str]] = field(default_factory=list)
+    outdated: dict[str, int] = field(default_factory=dict)
 
 
 MakeTuners = Callable[[Sequence[str], Sequence[str]], dict[str, Tuner]]
@@ -49,6 +51,7 @@ class Verifier:
         self._live_state = LiveState()
         self._decider: Decider | None = None
         self._waiting: list[tuple[int, Event]] = []
+        self._changed: list[str] = []  # tuners whose rule is another by now
 
     def follow(self, events: Iterable[tuple[int, Event]]) -> Verdict:
         """Process the next events; return the result so far."""
@@ -70,7 +73,14 @@ class Verifier:
         columns.update(self._live_state.jobs)
         self._live_state.watchers = [columns.update]
         cluster = cluster_of(nodes, event.cluster, event.budget_w)
-        tuning = Tuning(self._tuners(event.tuners or (), event.tuner_settings or ()))
+        names = event.tuners or ()
+        rules = event.tuner_rules or [1] * len(names)
+        self._changed = [
+            name
+            for name, rule, now in zip(names, rules, rules_of(names), strict=True)
+            if rule != now
+        ]
+        tuning = Tuning(self._tuners(names, event.tuner_settings or ()))
         self._decider = Decider(self._live_state, columns, cluster, event.policy, knobs, tuning)
 
     def _absorb(self, up_to: int) -> None:
@@ -100,6 +110,9 @@ class Verifier:
             self.verdict.differing.append((event.number, "what it saw"))
         elif plan != _plain(event.plan):
             self.verdict.differing.append((event.number, "its plan"))
+        elif event.adjusted is not None and self._changed:
+            for name in self._changed:
+                self.verdict.outdated[name] = self.verdict.outdated.get(name, 0) + 1
         elif event.adjusted is not None:
             outlook = outlook_from_json(event.forecast)
             if self._decider.adjust(snapshot, ids, outlook) != _plain(event.adjusted):
