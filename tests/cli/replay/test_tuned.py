@@ -57,6 +57,16 @@ def test_the_forecast_is_an_option(capsys: pytest.CaptureFixture[str], files: Pa
     assert "--forecast needs tuners" in error_of(capsys, "--forecast", "-p", "easy")
 
 
+def test_weights_are_settings_that_can_be_overridden(
+    capsys: pytest.CaptureFixture[str], files: Path
+) -> None:
+    options = ("--tune", "elastic", "--weights", "completion=1", "--tune-set", "elastic.eta=0.3")
+    settings = json_of(capsys, *options)["tuning"]["easy+elastic"]["settings"]
+    assert settings["elastic"]["completion"] == 1.0
+    assert settings["elastic"]["eta"] == 0.3
+    assert "changes none of the tuners" in error_of(capsys, "--weights", "work=1", "-p", "easy")
+
+
 def test_tuned_beside_the_policy_alone(capsys: pytest.CaptureFixture[str], files: Path) -> None:
     report = json_of(
         capsys, "--tune", "power,elastic", "--tune-set", "elastic.eta=0.7", "--seeds", 2,

@@ -41,6 +41,7 @@ Examples:
   flyball replay jobs.swf --cluster philly-8x8 --policy all --figure out.png --per-job out.csv
   flyball replay jobs.csv --cluster five-mixed --estimates noisy:0.8 --mtbf-h 500 --seeds 10
   flyball replay jobs.csv -c sia-mixed --policy easy --tune elastic,power --seeds 5
+  flyball replay jobs.csv -c sia-mixed --policy tuned --tune elastic --weights completion=1
   flyball replay jobs.csv -c sia-mixed --without elastic,share,power --seeds 5 --json
   flyball replay jobs.csv -c sia-mixed --pareto energy,completion --figure front.png
   flyball replay workloads.csv.gz#philly/1 -c sia-mixed --policy srtf,las --costs sia
@@ -112,6 +113,7 @@ def replay(
     tune: tuning.Tune = None,
     tune_every: tuning.TuneEvery = None,
     tune_set: tuning.TuneSet = None,
+    weights: tuning.Goals = None,
     optimise: tuning.Feedback = False,
     forecast: tuning.UseForecast = None,
     elastic_share: tuning.ElasticShare = None,
@@ -151,7 +153,8 @@ def replay(
     from flyball.twin.inputs.cluster_file import load_cluster
 
     tuning_options = TuningOptions(
-        *(tune, tune_every, tuple(tune_set or ()), optimise, elastic_share, adaptive_batch),
+        *(tune, tune_every, tuple(tuning.goal_settings(weights, tune, tune_set)), optimise),
+        *(elastic_share, adaptive_batch),
         *(share_limit, speed_error, without, pareto, pareto_points, adjustments is not None),
         forecast=forecast,
         slack_s=tuning.slack_s(slack),

@@ -33,6 +33,15 @@ TuneSet = Annotated[
     list[str] | None,
     typer.Option(help="tuner.setting=value, e.g. elastic.eta=0.7; may be repeated."),
 ]
+Goals = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="GOAL=WEIGHT,...",
+        help="What the tuners aim at: work, energy, completion, e.g. completion=1. --tune-set "
+        "takes precedence. [default: equal]",
+    ),
+]
 Feedback = Annotated[
     bool,
     typer.Option(
@@ -267,3 +276,18 @@ def _write_front(path: Path, points: Sequence[Point], aims: tuple[Aim, Aim], tit
     with replacing(path) as out:
         out.buffer.write(image)
     note(f"figure: {path}")
+
+
+def goal_settings(weights: str | None, tune: str | None, tune_set: list[str] | None) -> list[str]:
+    """Return settings of the tuners: those of the weights, then those that somebody changed.
+
+    Raises:
+        BadInput: weights that are not understood, or without a tuner that they change.
+    """
+    if weights is None:
+        return tune_set or []
+    from flyball.tune.registry import BUILT_IN
+    from flyball.tune.weight_settings import weight_settings
+
+    names = BUILT_IN if tune == "all" else [name.strip() for name in (tune or "").split(",")]
+    return [*weight_settings(weights, names), *(tune_set or ())]

@@ -19,6 +19,7 @@ import typer
 from flyball.cli.kernels import ensure_compiled
 from flyball.cli.live import State
 from flyball.cli.output import note
+from flyball.cli.replay.tuned import Goals, goal_settings
 from flyball.cli.server.up_agent import AgentKeeper, agent_command, trim
 from flyball.cli.server.up_detached import LOG, Ready, detach
 from flyball.cli.server.up_greeting import greeting
@@ -32,6 +33,7 @@ Examples:
   flyball up
   flyball up -d                            (in the background; flyball down stops it)
   flyball up --tune elastic,power --tune-set elastic.gap_s=120
+  flyball up --tune elastic --weights completion=1
   flyball up --pathways jobs               (every job follows the pathway of its class)
   flyball up --policy srtf --set round_s=120 --state ~/queue
   flyball up --engine twin --cluster five-mixed --port 8700
@@ -129,6 +131,7 @@ def up(
             "--tune-set", metavar="TUNER.SETTING=VALUE", help="Change a setting; see `tuners`."
         ),
     ] = None,
+    weights: Goals = None,
     tune_s: Annotated[float, typer.Option(help="Seconds between two rounds of tuners.")] = 60.0,
     forecast: Annotated[
         bool | None,
@@ -189,7 +192,7 @@ def up(
         raise BadInput(f"--policy {policy} names {len(chosen)} policies", "name one")
     if not 1.0 <= tune_s <= 86_400.0:
         raise BadInput(f"--tune-s {tune_s:g}", "use 1 to 86400 seconds")
-    changed = tune_set or []
+    changed = goal_settings(weights, tune, tune_set)
     tuners = make_tuners(_tuner_names(tune), changed)
     if forecast is None:
         forecast = any(map(gains_by_forecast, tuners))
