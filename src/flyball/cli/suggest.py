@@ -13,7 +13,7 @@ COMMANDS = {
     **dict.fromkeys(("sacct", "history"), "queue --all"),
     **dict.fromkeys(("scontrol", "info", "describe", "inspect", "get"), "show"),
     **dict.fromkeys(("output", "tail", "cat"), "logs"),
-    **dict.fromkeys(("sstat", "htop", "monitor", "watch"), "top"),
+    **dict.fromkeys(("sstat", "htop", "monitor"), "top"),
     **dict.fromkeys(("start", "serve", "server", "daemon"), "up"),
     **dict.fromkeys(("shutdown", "halt", "quit"), "down"),
     **dict.fromkeys(("seff", "usage", "bill", "cost"), "receipt"),
