@@ -14,7 +14,12 @@ from flyball.tune.power import Power
 from flyball.tune.share import Share
 
 GOALS = tuple(goal.name for goal in fields(Weights))
-DEFAULTS = {"elastic": Elastic(), "share": Share(), "balance": Balance(), "power": Power()}
+DEFAULTS: dict[str, Elastic | Share | Balance | Power] = {
+    "elastic": Elastic(),
+    "share": Share(),
+    "balance": Balance(),
+    "power": Power(),
+}
 """Tuners that weights change, with their default settings."""
 
 

@@ -152,9 +152,9 @@ def replay(
     from flyball.experiments.tuning.options import DEFAULT_POLICY, TuningOptions
     from flyball.twin.inputs.cluster_file import load_cluster
 
+    changed = tuple(tuning.goal_settings(weights, tune, tune_set))
     tuning_options = TuningOptions(
-        *(tune, tune_every, tuple(tuning.goal_settings(weights, tune, tune_set)), optimise),
-        *(elastic_share, adaptive_batch),
+        *(tune, tune_every, changed, optimise, elastic_share, adaptive_batch),
         *(share_limit, speed_error, without, pareto, pareto_points, adjustments is not None),
         forecast=forecast,
         slack_s=tuning.slack_s(slack),
