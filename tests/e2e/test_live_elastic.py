@@ -63,7 +63,8 @@ def test_an_elastic_job_loses_nothing() -> None:
 
 
 def test_a_tuner_gives_a_job_what_is_free_and_takes_it_back() -> None:
-    settings = ["elastic.gap_s=1"]
+    # With work weights a long job keeps what it has grown into from a shorter one.
+    settings = ["elastic.gap_s=1", "elastic.completion=1.0"]
     tuning = Tuning(make_tuners(["elastic"], settings), 1.0, settings)
     with live_runs.stage(tuning=tuning) as here:
         job = here.train(100_000, 100_000, 0.01, cpus=1, estimate_s=3600.0)
@@ -74,7 +75,8 @@ def test_a_tuner_gives_a_job_what_is_free_and_takes_it_back() -> None:
         here.until(lambda: here.curve(job)[-1].threads == 1, "one core")
         row = here.job(job)
         log = row.values["tuned"]["log"]
-        assert [entry["reason"] for entry in log][:2] == ["grew", "shrank"]
+        reasons = [entry["reason"] for entry in log][:2]
+        assert reasons in (["grew", "shrank"], ["grew", "sized"])
         assert row.attempt == 1, "it ran on all the time"
         steps = [entry.step for entry in here.curve(job)]
         assert steps == list(range(len(steps)))
