@@ -20,10 +20,10 @@ from flyball.cli.jobs.show import ARRANGED, facts
 from flyball.cli.jobs.slurm_options import EVERY, FLAGS, SHORT
 from flyball.control.jobs.submit_notes import ENFORCED, SubmitNotes
 from flyball.core.errors import BadInput
-from flyball.core.field_forms import Choice, Flag, Names, Number, Structure, Text, Whole
-from flyball.core.job_field import JobField
 from flyball.core.job_fields import DEFAULTS, FIELDS
-from flyball.core.job_fields_page import renewed
+from flyball.core.job_fields.field import JobField
+from flyball.core.job_fields.forms import Choice, Flag, Names, Number, Structure, Text, Whole
+from flyball.core.job_fields.page import renewed
 from flyball.core.jobs import JobSpec
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "jobs.md"
@@ -255,7 +255,7 @@ def test_synonyms_are_the_same_field() -> None:
 
 def test_the_page_has_the_table() -> None:
     text = PAGE.read_text("utf-8")
-    remedy = "run the command in flyball/core/job_fields_page.py"
+    remedy = "run the command in flyball/core/job_fields/page.py"
     assert text == renewed(text), remedy
     assert all(f"`{row.name}`" in text for row in SENT)
 

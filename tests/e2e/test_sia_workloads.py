@@ -17,7 +17,7 @@ from flyball.core.workload import Workload
 from flyball.physics.step_time import step_time_s
 from flyball.twin.inputs.cluster_file import load_cluster
 from flyball.twin.inputs.traces import read_trace
-from flyball.twin.rates import find_profiles, rate_table
+from flyball.twin.tables.rates import find_profiles, rate_table
 
 JOBS = {"philly/1": 160, "saturn/1": 160, "newtrace/1": 960}
 

@@ -21,7 +21,7 @@ from flyball.twin.lookahead import (
     start_times,
     with_arrivals,
 )
-from flyball.twin.spread import run_times
+from flyball.twin.tables.spread import run_times
 from flyball.twin.twin import Twin
 
 FULL = [(0, 0, 15), (1, 1, 15), (2, 2, 15)]

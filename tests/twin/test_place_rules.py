@@ -22,8 +22,8 @@ from flyball.core.state import STALE
 from flyball.core.workload import Mix, Workload
 from flyball.twin.reference.fragmentation import draw, fragments, level
 from flyball.twin.reference.run import Reference
+from flyball.twin.tables.usual import EVERYWHERE
 from flyball.twin.twin import Twin
-from flyball.twin.usual import EVERYWHERE
 
 FGD = Knobs(place=Place.FGD)
 RANDOM = Knobs(place=Place.RANDOM)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, with_config
 from typing_extensions import TypedDict
 
-from flyball.core.field_forms import Choice, Flag, Names, Number, Text, Whole
-from flyball.core.job_field import JobField
 from flyball.core.job_fields import FIELDS, MAX_ID, MAX_TASKS
+from flyball.core.job_fields.field import JobField
+from flyball.core.job_fields.forms import Choice, Flag, Names, Number, Text, Whole
 from flyball.core.jobs import Dependency
 
 # Arguments may contain newlines and tabs (`sh -c "..."`), but no terminal escape sequences.

@@ -19,8 +19,8 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from flyball.api.job_model import BatchIn, JobIn, OneIn
-from flyball.core.field_forms import PLAIN
 from flyball.core.job_fields import ACCOUNT, MAX_DEVICES, MAX_ID, NAME
+from flyball.core.job_fields.forms import PLAIN
 from flyball.core.jobs import JobState
 
 Name = Annotated[str, StringConstraints(max_length=NAME.most, pattern=PLAIN)]

@@ -14,9 +14,9 @@ from operator import attrgetter
 from typing import Any, Self
 
 from flyball.core.errors import BadInput
-from flyball.core.field_forms import Names, Structure
 from flyball.core.job_fields import DEFAULTS as DEFAULTS
 from flyball.core.job_fields import FIELDS, JobFields
+from flyball.core.job_fields.forms import Names, Structure
 
 
 class JobState(StrEnum):

@@ -35,7 +35,7 @@ class State(NamedTuple):
     links: npt.NDArray[np.int32]  # successors of every job, end to end
     outages: Records
     steps: Records  # of price and carbon, end to end; none while both are constant
-    usual: Records  # kinds of jobs the cluster usually runs (`twin/usual.py`)
+    usual: Records  # kinds of jobs the cluster usually runs (`twin/tables/usual.py`)
     spreads: npt.NDArray[np.float64]  # predicted quantiles over medians, by job; or no rows
     # Changed by a run; clones copy these.
     runs: Records

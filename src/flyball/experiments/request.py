@@ -24,10 +24,10 @@ from flyball.experiments.tuning.options import TuningOptions, arms_of
 from flyball.experiments.tuning.tuned import Arms
 from flyball.experiments.unfit import fitting
 from flyball.tune.pathway_scope import Scope
-from flyball.twin.costs import load_costs
 from flyball.twin.generate import rescale
 from flyball.twin.inputs.recorded_on import scalings, sentences, settle_recorded_on
 from flyball.twin.inputs.traces import read_trace
+from flyball.twin.tables.costs import load_costs
 
 MAX_SEEDS = 1000
 Trace = str | Path | Workload

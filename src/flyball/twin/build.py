@@ -22,18 +22,18 @@ from flyball.core.workload import Workload
 from flyball.physics import catalogue
 from flyball.physics.power import host_w
 from flyball.schedule.index import index_size
-from flyball.twin.costs import largest_set_up_s, set_up_us, slowdowns
-from flyball.twin.curves import MAX_DEVICES
-from flyball.twin.outages import draw_outages
-from flyball.twin.peers import blank_memos, owners
-from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
 from flyball.twin.round_length import refuse_short_rounds
-from flyball.twin.shapes import ClusterOffer, find_unfit, group_shapes
-from flyball.twin.signal_tables import set_signals
-from flyball.twin.speeds import speed_tables
-from flyball.twin.spread import set_stretches, spreads_of
-from flyball.twin.tenants import refuse_beyond_limit, tenant_table
-from flyball.twin.usual import score_cache, usual_jobs
+from flyball.twin.tables.costs import largest_set_up_s, set_up_us, slowdowns
+from flyball.twin.tables.curves import MAX_DEVICES
+from flyball.twin.tables.outages import draw_outages
+from flyball.twin.tables.peers import blank_memos, owners
+from flyball.twin.tables.rates import Profiles, cap_table, find_profiles, rate_table
+from flyball.twin.tables.shapes import ClusterOffer, find_unfit, group_shapes
+from flyball.twin.tables.signals import set_signals
+from flyball.twin.tables.speeds import speed_tables
+from flyball.twin.tables.spread import set_stretches, spreads_of
+from flyball.twin.tables.tenants import refuse_beyond_limit, tenant_table
+from flyball.twin.tables.usual import score_cache, usual_jobs
 
 RUN_STRETCH = 1.25
 """Part of its estimated run time that a deferrable job's deadline allows for the run itself."""

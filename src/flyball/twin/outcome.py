@@ -6,7 +6,7 @@ import numpy as np
 
 from flyball.core.results import Mark, Results
 from flyball.core.state import State
-from flyball.twin.signal_tables import bills_of
+from flyball.twin.tables.signals import bills_of
 
 EVENT_COUNTS = ("arrivals", "starts", "ends", "preemptions", "failures", "repairs")
 

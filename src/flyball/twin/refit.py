@@ -17,12 +17,12 @@ from flyball.core.state import STALE, State, assemble
 from flyball.schedule.history import relearn
 from flyball.twin import kernel
 from flyball.twin.build import window_size
-from flyball.twin.peers import blank_memos
 from flyball.twin.round_length import refuse_short_rounds
-from flyball.twin.shapes import lay_out
-from flyball.twin.spread import set_stretches
-from flyball.twin.tenants import refuse_beyond_limit
-from flyball.twin.usual import score_cache
+from flyball.twin.tables.peers import blank_memos
+from flyball.twin.tables.shapes import lay_out
+from flyball.twin.tables.spread import set_stretches
+from flyball.twin.tables.tenants import refuse_beyond_limit
+from flyball.twin.tables.usual import score_cache
 
 
 def rebuild(state: State, old: Knobs, new: Knobs) -> State:

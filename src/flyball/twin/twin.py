@@ -41,10 +41,10 @@ from flyball.twin.build import build_state
 from flyball.twin.outcome import results_of
 from flyball.twin.plans import BadPlan, as_plan, broken_action
 from flyball.twin.refit import rebuild
-from flyball.twin.signal_tables import ADDED, signals_of, totals_of, upgraded, without_future
 from flyball.twin.stepping.knobs import change_knobs
 from flyball.twin.stepping.stepped import Stepped
 from flyball.twin.stepping.window import Part, fork_state
+from flyball.twin.tables.signals import ADDED, signals_of, totals_of, upgraded, without_future
 from flyball.twin.tuning import EstimateSource, Tuning, learn_speeds
 
 DUMP_FORMAT = 4

@@ -15,7 +15,7 @@ from flyball.core.state import State
 from flyball.core.units import to_us
 from flyball.twin.build import set_visit_order
 from flyball.twin.reference.run import Reference
-from flyball.twin.usual import EVERYWHERE, USUAL
+from flyball.twin.tables.usual import EVERYWHERE, USUAL
 
 MANY = 1e4
 """Duration in seconds that no case outlasts."""

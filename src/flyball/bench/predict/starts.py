@@ -44,7 +44,7 @@ from flyball.twin.lookahead import (
     horizon_us,
     start_times,
 )
-from flyball.twin.spread import run_times
+from flyball.twin.tables.spread import run_times
 from flyball.twin.twin import Twin
 
 Note = Callable[[str], None]

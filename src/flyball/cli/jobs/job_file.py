@@ -32,8 +32,8 @@ from flyball.cli.jobs.sbatch import (
 )
 from flyball.cli.live import JOB_ID
 from flyball.core.errors import BadInput, UnknownName
-from flyball.core.job_field import JobField
 from flyball.core.job_fields import FIELDS, MAX_TASKS, NAME
+from flyball.core.job_fields.field import JobField
 
 ENDINGS = (".yaml", ".yml")
 MAX_FILE_BYTES = 4 * 2**20

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from flyball.cli.jobs.slurm_options import NTASKS, REPEATABLE, SEPARATOR
-from flyball.core.job_field import JobField
 from flyball.core.job_fields import FIELDS
+from flyball.core.job_fields.field import JobField
 
 
 def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:

@@ -8,9 +8,9 @@ from typing import Any
 from flyball.cli.jobs.begin_time import moment
 from flyball.cli.jobs.sbatch import memory_mib, node_count, time_s
 from flyball.core.errors import BadInput
-from flyball.core.field_forms import Structure, Text, invalid
-from flyball.core.job_field import JobField
 from flyball.core.job_fields import FIELDS
+from flyball.core.job_fields.field import JobField
+from flyball.core.job_fields.forms import Structure, Text, invalid
 
 Reader = Callable[[str], Any]
 NOTATIONS: dict[str, Reader] = {

@@ -27,8 +27,8 @@ from flyball.cli.jobs.tuning_text import changes, now_text, unit_of_job
 from flyball.cli.live import JobId, State, connected, job_id
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json
-from flyball.core.job_field import JobField
 from flyball.core.job_fields import FIELDS
+from flyball.core.job_fields.field import JobField
 from flyball.core.jobs import JobState
 
 EXAMPLES = """\b

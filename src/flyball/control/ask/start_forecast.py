@@ -28,7 +28,7 @@ from flyball.core.units import US_PER_S
 from flyball.predict.runtime.remaining import remaining
 from flyball.predict.runtime.trees import LEVELS
 from flyball.twin.lookahead import FutureArrivals, horizon_us, start_times
-from flyball.twin.spread import run_times
+from flyball.twin.tables.spread import run_times
 
 ROLLOUTS = 24
 FULL_ROLLOUTS_JOBS = 5_000

@@ -19,8 +19,8 @@ from flyball.control.jobs.node_choice import NodeChoice, pools_of
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
 from flyball.core.errors import BadInput, Conflict, UnknownName
 from flyball.core.events import Opened
-from flyball.core.field_forms import Number, Whole
 from flyball.core.job_fields import FIELDS, MAX_DEVICES
+from flyball.core.job_fields.forms import Number, Whole
 from flyball.core.jobs import JobSpec, JobState, SpecValues
 from flyball.core.live import LiveNode
 from flyball.core.units import MIB_PER_GIB, MILLI_PER_CORE, MILLI_PER_DEVICE, S_PER_HOUR, to_us

@@ -21,10 +21,10 @@ from flyball.core.workload import Workload
 from flyball.experiments.peers.profiles import FILES, PeerTimes
 from flyball.experiments.tuning.families import FAMILIES, read_workload
 from flyball.physics import catalogue
-from flyball.twin.costs import load_costs
 from flyball.twin.ended import NOTHING_KNOWN_US, FromEnded
 from flyball.twin.inputs.cluster_file import load_cluster
 from flyball.twin.inputs.traces.sia import BASE
+from flyball.twin.tables.costs import load_costs
 from flyball.twin.tuning import EstimateSource
 
 ENDED, EPOCHS, NOISY = "ended", "epochs", "noisy"

@@ -31,7 +31,7 @@ from flyball.schedule.policies.preset import Preset
 from flyball.tune.elastic import Elastic
 from flyball.tune.power import Power
 from flyball.twin.inputs.traces import sia
-from flyball.twin.rates import find_profiles, rate_table
+from flyball.twin.tables.rates import find_profiles, rate_table
 from flyball.twin.tuning import Tuning
 
 CLUSTER = Cluster(

@@ -42,8 +42,8 @@ from flyball.physics.sharing import (
 from flyball.schedule.policies.registry import get_policy
 from flyball.tune.matching import pair_up
 from flyball.tune.share import Share
-from flyball.twin.pairs import Rule, pair_table
-from flyball.twin.rates import find_profiles
+from flyball.twin.tables.pairs import Rule, pair_table
+from flyball.twin.tables.rates import find_profiles
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 

@@ -50,7 +50,7 @@ from flyball.physics import catalogue
 from flyball.twin.inputs.checked import kind_of, mapping, named_text, number, whole
 from flyball.twin.inputs.node_list import is_node_list, read_nodes
 from flyball.twin.inputs.signals import parse_signal
-from flyball.twin.tenants import check_tenants
+from flyball.twin.tables.tenants import check_tenants
 
 MAX_FILE_BYTES = 1_000_000
 MAX_NODES = 100_000

@@ -19,7 +19,7 @@ from flyball.core.cluster import Cluster
 from flyball.core.units import MIB_PER_GIB
 from flyball.core.workload import Workload
 from flyball.physics import catalogue
-from flyball.twin.rates import find_profiles, rate_table
+from flyball.twin.tables.rates import find_profiles, rate_table
 
 
 class Scaling(NamedTuple):

@@ -29,7 +29,7 @@ from flyball.twin.reference.parts import (
 )
 from flyball.twin.reference.speeds import GUEST, sharers, update_shared_speeds
 from flyball.twin.reference.tenants import TenantAccounts
-from flyball.twin.signal_tables import signals_of
+from flyball.twin.tables.signals import signals_of
 
 
 class Cluster:

@@ -20,8 +20,8 @@ from flyball.core.records import HEAP_OFFSET, Records, records
 from flyball.core.state import State, assemble, blank_scratch
 from flyball.physics.compile import entry, hot, kernel
 from flyball.schedule import heap
-from flyball.twin.curves import MAX_DEVICES
 from flyball.twin.events import END_EVENT, KIND_BITS, RUNNING
+from flyball.twin.tables.curves import MAX_DEVICES
 
 HELD, PENDING = int(Status.HELD), int(Status.PENDING)
 Ints = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from flyball.predict.runtime.trees import LEVELS, MIDDLE
 from flyball.twin.build import build_state
 from flyball.twin.lookahead import with_arrivals
 from flyball.twin.reference.run import Reference
-from flyball.twin.spread import spreads_of
+from flyball.twin.tables.spread import spreads_of
 from flyball.twin.twin import Twin
 
 pytestmark = pytest.mark.nojit

@@ -11,8 +11,8 @@ from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.records import POINT, RANGE, Records, records
 from flyball.core.workload import Workload
-from flyball.twin.curves import RIGID, curve_tables
-from flyball.twin.rates import Profiles
+from flyball.twin.tables.curves import RIGID, curve_tables
+from flyball.twin.tables.rates import Profiles
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,7 +46,7 @@ def speed_tables(
         )
     pairs, pair_guesses = np.zeros(0), np.zeros(0)
     if effects.share_limit > 1:
-        from flyball.twin.pairs import pair_table
+        from flyball.twin.tables.pairs import pair_table
 
         pairs, pair_guesses = pair_table(profiles, cluster, effects.speed_error, effects.seed)
     guesses = _guessed(ranges, points, len(cluster.groups), effects)

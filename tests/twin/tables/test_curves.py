@@ -9,8 +9,8 @@ from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.errors import BadInput
 from flyball.core.workload import Workload
 from flyball.physics.step_time import step_time_s
-from flyball.twin.curves import Curves, curve_tables, default_range
-from flyball.twin.rates import find_profiles, rate_table
+from flyball.twin.tables.curves import Curves, curve_tables, default_range
+from flyball.twin.tables.rates import find_profiles, rate_table
 
 MIXED = Cluster(
     "mixed",

@@ -10,7 +10,7 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.records import Records
 from flyball.core.workload import Workload
-from flyball.twin.outages import draw_outages
+from flyball.twin.tables.outages import draw_outages
 
 HOUR_US = 3_600e6
 

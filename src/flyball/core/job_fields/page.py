@@ -2,7 +2,7 @@
 
 To renew the page:
 
-    python -c 'from flyball.core.job_fields_page import renew; renew("docs/reference/jobs.md")'
+    python -c 'from flyball.core.job_fields.page import renew; renew("docs/reference/jobs.md")'
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
-from flyball.core.job_field import JobField
 from flyball.core.job_fields import FIELDS
+from flyball.core.job_fields.field import JobField
 
-BEGIN = "<!-- fields: written by flyball.core.job_fields_page -->"
+BEGIN = "<!-- fields: written by flyball.core.job_fields.page -->"
 END = "<!-- end of fields -->"
 HEADINGS = ("field", "option", "job file", "values", "default", "meaning", "since")
 

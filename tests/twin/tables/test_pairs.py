@@ -10,8 +10,8 @@ from flyball.core.results import Floats
 from flyball.core.workload import JobClass, Workload
 from flyball.physics import catalogue
 from flyball.physics.sharing import by_rank_one, by_utilisation, guessed_shared_speed, measured_pair
-from flyball.twin.pairs import LOWEST, pair_table
-from flyball.twin.rates import Profiles, find_profiles
+from flyball.twin.tables.pairs import LOWEST, pair_table
+from flyball.twin.tables.rates import Profiles, find_profiles
 
 MODELS = ("ResNet-18 (batch size 32)", "LM (batch size 20)", "ResNet-50 (batch size 128)")
 CLUSTER = Cluster("c", (NodeGroup("v", 1, "V100", 4), NodeGroup("a", 1, "A100", 4)))

@@ -11,7 +11,7 @@ from flyball.core.cluster import Cluster, Network, NodeGroup
 from flyball.core.errors import UnknownName
 from flyball.core.records import CAP_LEVELS, Records
 from flyball.core.workload import JobClass, Workload
-from flyball.twin.rates import Profiles, cap_table, find_profiles, rate_table
+from flyball.twin.tables.rates import Profiles, cap_table, find_profiles, rate_table
 
 LM = "LM (batch size 20)"
 MIXED = Cluster(

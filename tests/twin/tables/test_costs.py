@@ -20,8 +20,8 @@ from flyball.core.state import State
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.twin.build import build_state
-from flyball.twin.costs import largest_set_up_s, load_costs, names
 from flyball.twin.reference.run import Reference
+from flyball.twin.tables.costs import largest_set_up_s, load_costs, names
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 

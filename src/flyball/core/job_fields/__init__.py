@@ -11,7 +11,8 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from flyball.core.codes import CLASS_LABELS
-from flyball.core.field_forms import (
+from flyball.core.job_fields.field import DESCRIPTION, JobField, stated
+from flyball.core.job_fields.forms import (
     ABSOLUTE,
     ABSOLUTE_OR_EMPTY,
     Choice,
@@ -22,7 +23,6 @@ from flyball.core.field_forms import (
     Text,
     Whole,
 )
-from flyball.core.job_field import DESCRIPTION, JobField, stated
 
 MAX_DEVICES = 65_536
 """Maximum number of cores or devices of a job, and of nodes and tasks."""

@@ -21,7 +21,7 @@ from flyball.core.records import POINT, RANGE, Records, records
 from flyball.physics import catalogue
 from flyball.physics.goodput import Growth, apart, growth, relative
 from flyball.physics.network import spread_factor
-from flyball.twin.rates import Profile, Profiles, base_gang, rate_table
+from flyball.twin.tables.rates import Profile, Profiles, base_gang, rate_table
 
 Ints = npt.NDArray[np.int64]
 

@@ -14,7 +14,7 @@ from flyball.core.results import Floats
 from flyball.physics import catalogue
 from flyball.physics.catalogue import DeviceType
 from flyball.physics.sharing import SharedSpeed, Sharer, speed_beside
-from flyball.twin.rates import Profiles
+from flyball.twin.tables.rates import Profiles
 
 LOWEST = 0.01
 """Lowest guessed speed of a pair that fits together."""

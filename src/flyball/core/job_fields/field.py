@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from flyball.core.field_forms import Flag, Form
+from flyball.core.job_fields.forms import Flag, Form
 
 FIRST_VERSION = "0.1.0"
 DESCRIPTION = "job_field"
@@ -14,7 +14,7 @@ DESCRIPTION = "job_field"
 
 @dataclass(frozen=True)
 class JobField:
-    """Describes a field; `core/job_fields.py` has the table of them.
+    """Describes a field; `core/job_fields/__init__.py` has the table of them.
 
     Attributes:
         form: type and bounds of its values.

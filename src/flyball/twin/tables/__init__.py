@@ -1,0 +1,1 @@
+"""Tables of a run, written into the state before its first event."""
