@@ -58,17 +58,18 @@ def show_job(
     state: Path | None,
     as_json: bool,
     ask: Callable[[Client, str], Mapping[str, Any]],
-    lines: Callable[[Mapping[str, Any], Job], Iterable[str]],
+    lines: Callable[[Job], Iterable[str]],
 ) -> None:
     """Query the server about one job, and print the answer as JSON or as lines."""
     number = job_id(job)
     with connected(state) as client:
         answer = ask(client, number)
-        if as_json:
-            print_json(answer)
-            return
-        row = client.job(number)
-    for line in lines(answer, row):
+        if not as_json and "label" not in answer:  # an older server leaves out which job it is
+            answer = {**client.job(number), **answer}
+    if as_json:
+        print_json(answer)
+        return
+    for line in lines(answer):
         typer.echo(line)
 
 

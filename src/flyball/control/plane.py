@@ -162,13 +162,13 @@ class Plane:
     def _fold(self, events: Sequence[Event]) -> Changes:
         return self.notices.fold(events, self.progress.fold(events))
 
-    def _committed(self, events: Sequence[tuple[int, Event]], changes: Changes) -> None:
+    def _committed(self, seq: int, events: Sequence[Event], changes: Changes) -> None:
         """Take events that the journal has made durable."""
         if events:
-            self.live_state.absorb(events[-1][0], changes, [event for _, event in events])
-            self.orders.settle([event for _, event in events])
+            self.live_state.absorb(seq, changes, events)
+            self.orders.settle(events)
         self.notices.settle(changes)
-        changes = self.progress.settle([event for _, event in events], changes)
+        changes = self.progress.settle(events, changes)
         self.recent.take(changes)
         for job in changes.values():
             if job.state.final:

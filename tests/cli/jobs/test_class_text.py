@@ -22,8 +22,8 @@ def view(scope: Scope = Scope.NAMED, **asked: Any) -> dict[str, Any]:
 
 def why_lines(about: dict[str, Any]) -> list[str]:
     """Return the lines of `why` that are about the class."""
-    plain = list(why.lines(ANSWER, job(7)))
-    return [line for line in why.lines({**ANSWER, "class": about}, job(7)) if line not in plain]
+    plain = list(why.lines(job(7) | ANSWER))
+    return [line for line in why.lines(job(7) | {**ANSWER, "class": about}) if line not in plain]
 
 
 def test_why_says_the_class_and_what_it_gives() -> None:

@@ -30,7 +30,7 @@ ANSWER: dict[str, Any] = {
 
 
 def test_why() -> None:
-    assert list(why.lines(ANSWER, job(7))) == [
+    assert list(why.lines(job(7) | ANSWER)) == [
         "7 job7: PENDING",
         "  no-free-devices: Needs 2 of the 2 devices; none is free.",
         "  Expected to start in 40 s, 9 times out of 10 within 90 s (stated estimates).",
@@ -43,7 +43,7 @@ def test_why() -> None:
 def test_why_of_a_job_that_does_not_wait() -> None:
     blank: dict[str, Any] = {"remedies": [], "ahead": [], "ahead_count": 0, "counterfactuals": []}
     answer = {"state": "RUNNING", "token": "does-not-wait", "sentence": "Job 7 is running."}
-    said = list(why.lines({**answer, **blank, "p50_s": None}, job(7, "RUNNING")))
+    said = list(why.lines(job(7, "RUNNING") | {**answer, **blank, "p50_s": None}))
     assert said == ["7 job7: RUNNING", "  does-not-wait: Job 7 is running."]
 
 
@@ -64,7 +64,7 @@ def test_receipt() -> None:
         "carbon_g": 0.05,
         "suggestion": {"cpus": 1, "text": "next time: -c 1"},
     }
-    assert list(receipt.lines(content, job(7, "COMPLETED"))) == [
+    assert list(receipt.lines(job(7, "COMPLETED") | content)) == [
         "7 job7: COMPLETED",
         "  waited       0.5 s",
         "  ran          12 s in 1 attempt",
@@ -79,7 +79,7 @@ def test_receipt() -> None:
     little: dict[str, Any] = {"run_s": 0, "wait_s": 0, "attempts": 2, "device_hours": 0}
     little |= {"energy_j": 7.2e6, "energy_source": "measured", "cost": 0, "suggestion": None}
     little["energy_note"] = "device counters"
-    assert list(receipt.lines(little, job(7)))[2:] == [
+    assert list(receipt.lines(job(7) | little))[2:] == [
         "  ran          0 s in 2 attempts",
         "  cores        0 core-hours",
         "  energy       2 kWh, measured: device counters",
@@ -106,7 +106,7 @@ def test_whose_memory_it_was(peak: dict[str, Any], said: str) -> None:
         "max_rss_mib": 1024,
         **peak,
     }
-    assert f"  memory       {said}" in list(receipt.lines(content, job(7)))
+    assert f"  memory       {said}" in list(receipt.lines(job(7) | content))
 
 
 def test_show() -> None:

@@ -69,7 +69,7 @@ def test_show() -> None:
 
 def test_why() -> None:
     answer = {"token": "does-not-wait", "sentence": "Job 7 is running."}
-    lines = list(why.lines(answer, tuned(state="RUNNING")))
+    lines = list(why.lines(tuned(state="RUNNING") | answer))
     assert "  Tuned after 1:10: cap of 50%: ordered." in lines
 
 
@@ -83,7 +83,7 @@ def test_receipt() -> None:
         "tuning": {"sizes": sizes, "log": LOG, "capped_s": 60.0, "cap_by": "quota",
                    "capped_share": 0.497},
     }  # fmt: skip
-    text = "\n".join(receipt.lines(content, tuned()))
+    text = "\n".join(receipt.lines(tuned() | content))
     assert "size         2 cores for 10 s, 12.5 steps a second" in text
     assert "size         1 core for 90 s\n" in text
     assert "capped       for 60 s by quota, used 50%" in text

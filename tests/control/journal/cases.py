@@ -97,13 +97,13 @@ class Kept:
         seq, _, _ = self.journal.last()
         self.live_state.load(seq, self.journal.active(), self.journal.final_states(), set())
 
-    def _committed(self, committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
-        self.on_commit(committed, changes)
+    def _committed(self, seq: int, committed: Sequence[Event], changes: Changes) -> None:
+        self.on_commit(seq, committed, changes)
 
-    def follow(self, committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
+    def follow(self, seq: int, committed: Sequence[Event], changes: Changes) -> None:
         """Do what the control plane does at every commit."""
-        self.told += committed
-        self.live_state.absorb(committed[-1][0], changes, [event for _, event in committed])
+        self.told += enumerate(committed, seq - len(committed) + 1)
+        self.live_state.absorb(seq, changes, committed)
 
 
 def everything(history: History) -> list[tuple[int, Event]]:

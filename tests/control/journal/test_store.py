@@ -92,9 +92,9 @@ def test_many_appends_share_a_commit(tmp_path: Path) -> None:
 def test_a_caller_that_waits_writes_itself(threaded: Kept) -> None:
     writers: list[str] = []
 
-    def follow(committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
+    def follow(seq: int, committed: Sequence[Event], changes: Changes) -> None:
         writers.append(threading.current_thread().name)
-        threaded.follow(committed, changes)
+        threaded.follow(seq, committed, changes)
         if len(writers) == 1:
             threaded.journal.append([submitted(3)])
 
@@ -144,10 +144,10 @@ def test_a_ticket_is_resolved_after_on_commit(tmp_path: Path) -> None:
     seen: list[bool] = []
     tickets: list[Ticket] = []
 
-    def follow(committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
+    def follow(seq: int, committed: Sequence[Event], changes: Changes) -> None:
         seen.append(tickets[0].future.done() if tickets else False)
         with History(tmp_path / "journal.db") as other:  # durable: others see it already
-            assert other.last().seq == committed[-1][0]
+            assert other.last().seq == seq
 
     gate = Gate(tmp_path / "journal.db", follow)
     tickets.append(gate.journal.append([submitted(1)]))
@@ -170,9 +170,9 @@ def test_a_ticket_that_takes_too_long(tmp_path: Path) -> None:
 
 
 def test_on_commit_may_append(kept: Kept) -> None:
-    def follow(committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
-        kept.follow(committed, changes)
-        last = committed[-1][1]
+    def follow(seq: int, committed: Sequence[Event], changes: Changes) -> None:
+        kept.follow(seq, committed, changes)
+        last = committed[-1]
         if isinstance(last, Submitted):
             kept.journal.append([intended(last.job)])
 
@@ -248,7 +248,7 @@ def test_what_json_cannot_hold_is_refused_at_once(
 
 
 def test_a_failing_on_commit_breaks_the_journal(kept: Kept, tmp_path: Path) -> None:
-    def follow(committed: Sequence[tuple[int, Event]], changes: Changes) -> None:
+    def follow(seq: int, committed: Sequence[Event], changes: Changes) -> None:
         raise RuntimeError("no room in the book")
 
     kept.journal.append([submitted(1)]).wait()

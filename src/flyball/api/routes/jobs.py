@@ -73,6 +73,15 @@ async def find_job(bridge: Bridge, label: str) -> Job:
     raise Problem(404, f"there is no job {label}", "`flyball queue` lists the jobs")
 
 
+async def number_of(bridge: Bridge, label: str) -> int:
+    """Return the id of the job with an id or a label; only a label needs looking up.
+
+    Raises:
+        Problem: 404 if there is no such task.
+    """
+    return (await find_job(bridge, label)).id if "_" in label else int(label)
+
+
 async def tasks_of(bridge: Bridge, array: int) -> list[Job]:
     """Return all tasks of an array, newest first; none if the id is not an array's."""
     tasks: list[Job] = []
@@ -190,16 +199,14 @@ async def show_job(request: Request, job: JobId, query: NoParameters) -> Respons
 async def why(request: Request, job: JobId, query: NoParameters) -> Response:
     """Return why a job waits, when it will start, and what would help."""
     bridge = bridge_of(request)
-    return json_response(await bridge.call(bridge.plane.ask.why, (await find_job(bridge, job)).id))
+    return json_response(await bridge.call(bridge.plane.ask.why, await number_of(bridge, job)))
 
 
 @router.get("/jobs/{job}/receipt", response_model=View, responses=documented(404, 422, 503))
 async def receipt(request: Request, job: JobId, query: NoParameters) -> Response:
     """Return what a job used and cost."""
     bridge = bridge_of(request)
-    return json_response(
-        await bridge.call(bridge.plane.ask.receipt, (await find_job(bridge, job)).id)
-    )
+    return json_response(await bridge.call(bridge.plane.ask.receipt, await number_of(bridge, job)))
 
 
 # Change -----------------------------------------------------------------------------

@@ -60,8 +60,8 @@ def write_history(path: Path, count: int) -> None:
     """Write jobs that have ended, and a few pending ones, as a control plane would record them."""
     live_state = LiveState()
 
-    def committed(events: Sequence[tuple[int, Event]], changes: Changes) -> None:
-        live_state.absorb(events[-1][0], changes)
+    def committed(seq: int, events: Sequence[Event], changes: Changes) -> None:
+        live_state.absorb(seq, changes)
 
     began_us = LiveClock().now_us() - (count + PENDING) * US_PER_S - RUN_US
     with Journal(path, live_state.fold, committed) as journal:

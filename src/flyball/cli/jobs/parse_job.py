@@ -33,6 +33,14 @@ COMPOSED = frozenset(
     }
 )
 """Fields whose options say more than one value, or are read together with others."""
+SINGLE = {
+    option: row
+    for row in FIELDS.values()
+    if row.name not in COMPOSED
+    for option in (row.long_option, row.off[2:])
+    if option
+}
+"""The field that each option with a value of its own sets."""
 
 
 class Request(NamedTuple):
@@ -277,18 +285,18 @@ def draft_of(
 
 
 def _single_values(read: Reader) -> dict[str, Any]:
-    """Return the values of the fields that one option sets; None = not stated."""
+    """Return the values of the fields that one option sets, where it is stated."""
     values: dict[str, Any] = {}
-    for row in FIELDS.values():
-        if row.name in COMPOSED:
+    for name in read.options:
+        row = SINGLE.get(name)
+        if row is None:
             continue
-        if row.off and row.off.removeprefix("--") in read.options:
+        if not row.is_switch:
+            values[row.name] = read(name, reader_of(row))
+        elif name == row.off[2:]:
             values[row.name] = False
-        elif row.is_switch:
-            stated = row.long_option in read.options
-            values[row.name] = True if stated and not row.default else None
-        elif row.option:
-            values[row.name] = read(row.long_option, reader_of(row))
+        elif not row.default:
+            values[row.name] = True
     return values
 
 

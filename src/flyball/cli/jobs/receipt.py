@@ -30,10 +30,10 @@ def receipt(
     show_job(job, state, as_json, lambda client, number: client.receipt(number), lines)
 
 
-def lines(receipt: Mapping[str, Any], job: Job) -> Iterator[str]:
+def lines(receipt: Job) -> Iterator[str]:
     """Yield the receipt, a line per entry; unknown entries are left out."""
-    unit = unit_of_job(job)
-    yield heading(job)
+    unit = unit_of_job(receipt)
+    yield heading(receipt)
     for name, value in _entries(receipt, unit):
         yield f"  {name:{NAME_WIDTH}} {value}"
     for name, value in _tuned(receipt.get("tuning") or {}, unit):

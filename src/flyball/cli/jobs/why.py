@@ -29,14 +29,14 @@ def why(
     show_job(job, state, as_json, lambda client, number: client.why(number), lines)
 
 
-def lines(answer: Mapping[str, Any], job: Job) -> Iterator[str]:
+def lines(answer: Job) -> Iterator[str]:
     """Yield the answer in sentences."""
-    yield heading({**job, "state": answer.get("state") or job["state"]})
+    yield heading(answer)
     yield f"  {answer['token']}: {clean(answer['sentence'])}"
     if (start := prediction(answer)) is not None:
         yield f"  {start}"
     yield from _class_lines(answer)
-    for line in changes(job):
+    for line in changes(answer):
         yield f"  Tuned {line}."
     if answer.get("ahead_count"):
         shown = [clean(label) for label in answer["ahead"]]

@@ -225,7 +225,7 @@ def _ask(
     asked = waiting[-1] if waiting else client.job(ids[-1])
     answer = client.why(asked["id"])
     say(f"$ flyball why {asked['label']}")
-    for line in why.lines(answer, asked):
+    for line in why.lines(answer):
         say(line)
     would = client.dry_run({"argv": [sys.executable, "-V"], "estimate_s": 5.0})
     if would.get("p50_s") is not None:
@@ -293,9 +293,8 @@ def _print_end(outcome: Mapping[str, Any]) -> None:
     judged, kept = started_in_time(outcome)
     if judged:
         typer.echo(f"{kept} of {count_text(judged, 'job')} that waited started within their p90.")
-    shown = next(job for job in outcome["jobs"] if job["id"] == outcome["receipt"]["id"])
-    typer.echo(f"$ flyball receipt {shown['label']}")
-    for line in receipt.lines(outcome["receipt"], shown):
+    typer.echo(f"$ flyball receipt {outcome['receipt']['label']}")
+    for line in receipt.lines(outcome["receipt"]):
         typer.echo(line)
     typer.echo(f"All done in {duration_text(outcome['seconds'])}.")
 

@@ -16,7 +16,7 @@ from flyball.control.ask.explain_job import explain_job
 from flyball.control.ask.receipts import NOT_SAMPLED, Sampled, Seen, receipt
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.tuning_receipt import NO_STEPS
-from flyball.control.ask.views import job_view, node_views
+from flyball.control.ask.views import heading, job_view, node_views
 from flyball.control.ask.waiting_tokens import WaitingTokens
 from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.decide.decider import Decider
@@ -137,11 +137,12 @@ class Queries:
     def why(self, job: int) -> dict[str, Any]:
         """Return why a job waits, what would help, when it starts, its class, and its tuning."""
         record = self.job(job)
-        answer = explain_job(
+        reasons = explain_job(
             record, self._live_state, self._decider, self._forecaster, self._now_us()
         )
         of_class = self._demand.classes.view(record.spec) | {"cluster": self._decider.lead.view()}
-        return answer | {"tuning": tuning_of(record), "class": of_class}
+        more = {"tuning": tuning_of(record), "class": of_class}
+        return heading(record, self._nodes) | reasons | more
 
     def receipt(self, job: int) -> dict[str, Any]:
         """Return what a job used."""
@@ -152,7 +153,8 @@ class Queries:
             measured(record, self._nodes, self.sensors, now_us),
             self._progress.of(record) or {},
         )
-        return receipt(record, self._cluster, self._prices, now_us, seen)
+        costs = receipt(record, self._cluster, self._prices, now_us, seen)
+        return heading(record, self._nodes) | costs
 
     def _sampled(self, job: Job, now_us: int) -> Sampled:
         """Return the memory that the agent sampled, as `show` and `top` show it."""

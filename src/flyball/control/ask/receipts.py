@@ -97,7 +97,8 @@ def receipt(
     run_s = active_s(job, now_us)
     wait_s = max(0.0, ((began_us or over_us) - job.submit_us) / US_PER_S)
     device_s = (job.service_us + _running_us(job, now_us)) / US_PER_S
-    energy_j, source, note = _energy(job, cluster, now_us, device_s, seen.energy)
+    spans = spans_of(job, now_us)
+    energy_j, source, note = _energy(job, cluster, spans, device_s, seen.energy)
     device_hours = device_s / S_PER_HOUR
     peak = peak_of(job, seen.memory)
     return {
@@ -116,7 +117,7 @@ def receipt(
         "energy_j": energy_j,
         "energy_source": source,
         "energy_note": note,
-        **_bill(prices, device_hours, energy_j, source, _pieces(job, now_us, seen.energy)),
+        **_bill(prices, device_hours, energy_j, source, _pieces(job, spans, over_us, seen.energy)),
         "suggestion": _suggestion(job, run_s, peak, cluster, seen.progress),
         "tuning": tuning_receipt(job, over_us / US_PER_S, seen.steps),
     }
@@ -144,17 +145,16 @@ def _bill(
     return bill
 
 
-def _pieces(job: Job, now_us: int, seen: Energy) -> Sequence[Piece]:
+def _pieces(job: Job, spans: Sequence[Span], over_us: int, seen: Energy) -> Sequence[Piece]:
     """Return when the energy was used: as measured, else evenly over the attempts' devices."""
     if seen.pieces and "energy_j" not in job.values:
         return seen.pieces
-    spans = [
+    if not spans and job.first_start_us:
+        return [Piece(job.first_start_us, over_us, 1.0)]
+    return [
         Piece(span.began_us, span.over_us, _held(span) * float(span.over_us - span.began_us))
-        for span in spans_of(job, now_us)
+        for span in spans
     ]
-    if spans or not job.first_start_us:
-        return spans
-    return [Piece(job.first_start_us, job.end_us if job.state.final else now_us, 1.0)]
 
 
 def _held(span: Span) -> int:
@@ -168,17 +168,17 @@ def _running_us(job: Job, now_us: int) -> float:
 
 
 def _energy(
-    job: Job, cluster: Cluster, now_us: int, device_s: float, seen: Energy
+    job: Job, cluster: Cluster, spans: Sequence[Span], device_s: float, seen: Energy
 ) -> tuple[float, str, str]:
     """Return joules, whether they were measured or modelled, and how or why not."""
     if "energy_j" in job.values:
         return float(job.values["energy_j"]), "measured", "by the engine"
     if seen.joules is not None:
         return seen.joules, "measured", seen.note
-    return device_s * _draw_w(job, cluster, now_us), "modelled", seen.note
+    return device_s * _draw_w(job, cluster, spans), "modelled", seen.note
 
 
-def _draw_w(job: Job, cluster: Cluster, now_us: int) -> float:
+def _draw_w(job: Job, cluster: Cluster, spans: Sequence[Span]) -> float:
     """Return the modelled power of one device, averaged over the nodes that it ran on."""
     label = job.spec.kind or JobClass.COMPUTE_INTENSIVE.label
     kind = JobClass(CLASS_LABELS.index(label))
@@ -186,7 +186,7 @@ def _draw_w(job: Job, cluster: Cluster, now_us: int) -> float:
     # The control plane may have been restarted with other nodes since.
     held = [
         (devices[row.node], (span.over_us - span.began_us) * row.mask.bit_count())
-        for span in spans_of(job, now_us)
+        for span in spans
         for row in span.rows
         if row.node < len(devices)
     ]

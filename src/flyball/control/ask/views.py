@@ -21,23 +21,16 @@ def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, An
     """
     spec = job.spec
     return {
-        "id": job.id,
-        "label": job.label,
-        "name": spec.name,
-        "state": job.state.value,
+        **heading(job, nodes),
         "reason": job.reason,
         "attempts": job.attempt,
         "preemptions": job.preemptions,
-        "submit_time": _seconds(job.submit_us),
-        "start_time": _seconds(job.first_start_us),
-        "end_time": _seconds(job.end_us),
         "exit_code": job.values.get("exit_code"),
         "signal": job.values.get("signal") or None,
         "user": spec.user,
         "tenant": spec.tenant,
         "cpus": spec.cpus,
         "gpus": spec.gpus,
-        "unit": unit_of_job(job, nodes),
         "memory_mib": spec.memory_mib,
         "priority": spec.priority,
         "node": ",".join(nodes[row.node].name for row in job.rows) or None,
@@ -46,6 +39,20 @@ def job_view(job: Job, nodes: Sequence[LiveNode], how: str = "") -> dict[str, An
         "tuning": tuning_of(job, how),
         "held": holds.view(job),
         "spec": spec.as_dict(),
+    }
+
+
+def heading(job: Job, nodes: Sequence[LiveNode]) -> dict[str, Any]:
+    """Return what every answer about a job begins with: which job, its state, times and unit."""
+    return {
+        "id": job.id,
+        "label": job.label,
+        "name": job.spec.name,
+        "state": job.state.value,
+        "submit_time": _seconds(job.submit_us),
+        "start_time": _seconds(job.first_start_us),
+        "end_time": _seconds(job.end_us),
+        "unit": unit_of_job(job, nodes),
     }
 
 

@@ -54,7 +54,7 @@ class WorkerState:
     """Follows one journal.
 
     Attributes:
-        book: the live state.
+        live_state: what is true now.
         bands: corrections of start-time forecasts.
         learner: learns from jobs.
     """

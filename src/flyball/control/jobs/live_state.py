@@ -1,8 +1,8 @@
 """The live state: what is true now, folded from the journal's events.
 
-    changes = book.fold(events)      the jobs as these events would leave them; changes nothing
-    ...                              the same transaction writes the events and the changed jobs
-    book.absorb(seq, changes)        once it is durable
+    changes = live_state.fold(events)   the jobs as these events would leave them; changes nothing
+    ...                                 the same transaction writes the events and the changed jobs
+    live_state.absorb(seq, changes)     once it is durable
 
 The fold is pure: the same events in the same order give the same state, now and in a replay.
 An event that no longer applies when its turn comes (the start of a job that was cancelled just

@@ -1,6 +1,6 @@
 """The journal: all events, durable and in order, and the resulting state of every job.
 
-    journal = Journal(path, book.fold, on_commit)
+    journal = Journal(path, live_state.fold, on_commit)
     number = journal.append([event, ...], key="...", answer={...}).wait()
 
 One thread writes at a time. It takes everything appended since its last commit, writes it in one
@@ -39,8 +39,9 @@ __all__ = ["JobQuery", "Journal", "JournalUnavailable", "Ticket"]
 Changes = Mapping[int, Job]
 Fold = Callable[[Sequence[Event]], Changes]
 """Returns the jobs that events change, as they are afterwards. Pure."""
-OnCommit = Callable[[Sequence[tuple[int, Event]], Changes], None]
-"""Receives events that are now durable, numbered and in order, and the result of their `fold`."""
+OnCommit = Callable[[int, Sequence[Event], Changes], None]
+"""Receives the number of the last event that is now durable, all those of the commit in order, and
+the result of their `fold`."""
 
 MAX_APPENDS = 1000
 """Maximum number of appends per transaction, so that none waits long for the others."""
@@ -207,20 +208,19 @@ class Journal(History):
             return
         try:
             if committed and self._on_commit is not None:
-                self._on_commit(committed, changes)
+                self._on_commit(self._seq, committed, changes)
         except Exception as error:
-            self.broken = (
-                f"memory does not follow the journal since event {committed[0][0]} ({error!r})"
-            )
+            first = self._seq - len(committed) + 1
+            self.broken = f"memory does not follow the journal since event {first} ({error!r})"
             self._settle(group)
             return
         for entry in group:
             entry.ticket.future.set_result(entry.seq)
 
-    def _commit(self, group: list[_Entry]) -> tuple[list[tuple[int, Event]], Changes]:
+    def _commit(self, group: list[_Entry]) -> tuple[list[Event], Changes]:
         """Write one transaction. The journal's state in memory changes only if it succeeds."""
         seq, last_us = self._seq, self._last_us
-        committed: list[tuple[int, Event]] = []
+        committed: list[Event] = []
         rows: list[dict[str, Any]] = []
         answers: list[dict[str, Any]] = []
         with self._transaction() as connection:
@@ -235,7 +235,7 @@ class Journal(History):
                 for event, row in zip(entry.events, entry.rows, strict=True):
                     seq += 1
                     last_us = max(last_us, event.time_us)
-                    committed.append((seq, event))
+                    committed.append(event)
                     row["seq"] = seq
                     rows.append(row)
                 entry.ticket.answer, entry.seq = entry.answer, seq
@@ -250,7 +250,7 @@ class Journal(History):
                         }
                     )
             # 2. Compute the changes of jobs, and write everything.
-            changes = self._fold([event for _, event in committed])
+            changes = self._fold(committed)
             new = {row["job"]: row["spec"] for row in rows if "spec" in row}
             # Without events a fact is still written, to check that the disk can be written.
             facts = {"last_us": str(last_us)} if rows else {"tried": str(self.commits)}

@@ -69,6 +69,23 @@ def test_sample() -> None:
     ]
 
 
+def test_without_gpus_devices_are_cores(tmp_path: Path) -> None:
+    notes: list[str] = []
+    row = GOOD.replace("gres/gpu=1", "billing=8,cpu={},mem=4G")
+    lines = [row.format(8), "2" + row.format(128)[1:], "3" + GOOD[1:].replace("gpu=1", "gpu=0")]
+    got = read_trace(written(tmp_path, HEADER, *lines), notes=notes)
+    assert got.devices.tolist() == [8, 128]
+    assert names(got, "device", "device_names") == ["CPU1", "CPU1"]
+    assert notes == [
+        "jobs.txt: no job has a GPU: a device of a job is a core",
+        "jobs.txt: 1 jobs left out: no GPU, and the twin schedules devices",
+    ]
+    notes.clear()
+    mixed = read_trace(written(tmp_path, HEADER, *lines, "4" + GOOD[1:]), notes=notes)
+    assert mixed.ids.tolist() == ["4"]
+    assert notes == ["jobs.txt: 3 jobs left out: no GPU, and the twin schedules devices"]
+
+
 def test_bars_at_the_end_of_lines(tmp_path: Path) -> None:
     path = written(tmp_path, HEADER + "|", GOOD + "|")
     assert detect(path) == "sacct"

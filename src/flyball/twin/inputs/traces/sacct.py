@@ -15,7 +15,7 @@ from flyball.core.units import S_PER_HOUR, S_PER_MIN
 from flyball.core.workload import Workload
 from flyball.twin.inputs.traces.files import opened
 from flyball.twin.inputs.traces.job_rows import note_count, seconds_since_1970
-from flyball.twin.inputs.traces.slurm import Accounts, Gpus, Record, gpus_of, span_s
+from flyball.twin.inputs.traces.slurm import Accounts, Gpus, Record, cores_of, gpus_of, span_s
 from flyball.twin.inputs.traces.table import fault
 
 BAR = "|"
@@ -76,6 +76,7 @@ class _Line:
             get("account", ""),
             get("user", ""),
             start_s=self.time("start"),
+            cores=self.cores("alloctres") or self.cores("reqtres"),
         )
         return record, clock_set_back
 
@@ -119,6 +120,9 @@ class _Line:
 
     def gpus(self, name: str) -> Gpus:
         return self.parse(name, gpus_of, "has a count that is not a number", "e.g. gres/gpu=2")
+
+    def cores(self, name: str) -> int:
+        return self.parse(name, cores_of, "has a count that is not a number", "e.g. cpu=8")
 
     def parse(self, name: str, convert: Callable[[str], Value], why: str, remedy: str) -> Value:
         """Return a field converted by a function that may refuse it."""

@@ -83,6 +83,7 @@ def _record(row: int, job: dict[str, Any]) -> Record:
         array,
         array_limit,
         _number(time.get("start")) or None,
+        _cores(allocated) or _cores(requested),
     )
 
 
@@ -114,6 +115,11 @@ def _gpus(entries: list[dict[str, Any]]) -> Gpus:
         if entry.get("type") == "gres" and (name == "gpu" or name.startswith("gpu:")):
             gpus.append((name[len("gpu:") :], int(_number(entry.get("count")) or 0)))
     return tuple((name, count) for name, count in gpus if count > 0)
+
+
+def _cores(entries: list[dict[str, Any]]) -> int:
+    counts = (entry.get("count") for entry in entries if entry.get("type") == "cpu")
+    return int(_number(next(counts, None)) or 0)
 
 
 def _names(job: dict[str, Any]) -> tuple[str, str, int]:

@@ -15,6 +15,7 @@ from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.units import S_PER_MIN
 from flyball.core.workload import Workload
+from flyball.physics.catalogue import CORE
 from flyball.twin.inputs.traces.gpus import GpuShare, device_of, gathered, slice_of
 from flyball.twin.inputs.traces.job_rows import Draft, note_count, note_types, workload_of
 
@@ -36,6 +37,8 @@ OUTCOME_OF = {
 Gpus = tuple[tuple[str, int], ...]
 """GPU entries of a list of resources: type ("" = the total) and count."""
 
+NO_GPU = "jobs left out: no GPU, and the twin schedules devices"
+
 
 class Record(NamedTuple):
     """Holds one job as Slurm recorded it.
@@ -52,6 +55,7 @@ class Record(NamedTuple):
         gpus: allocated GPUs, else requested ones.
         account, user: "" = not known.
         array, array_limit, start_s: as in a `Draft`.
+        cores: allocated cores, else requested ones; 0 = not known.
     """
 
     row: int
@@ -68,10 +72,15 @@ class Record(NamedTuple):
     array: str = ""
     array_limit: int = 0
     start_s: float | None = None
+    cores: int = 0
 
 
 class Accounts:
-    """Collects records and returns the workload of those that are jobs for the twin."""
+    """Collects records and returns the workload of those that are jobs for the twin.
+
+    Devices are GPUs where any job has one: jobs without are left out. A file in which none has a
+    GPU is that of a cluster of CPUs, whose devices are cores.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -80,13 +89,24 @@ class Accounts:
         self.left_out: Counter[str] = Counter()
         self.not_ended: list[tuple[str, str]] = []
         self.unknown_types: Counter[str] = Counter()
+        self.on_cores: list[Record] = []
+        self.has_gpus = False
         self.again = self.held = self.parts = self.mixed = 0
 
     def add(self, record: Record) -> None:
         """Add a job, or count why it is left out."""
-        if not record.gpus:
-            self.left_out["jobs left out: no GPU, and the twin schedules devices"] += 1
-        elif record.submit_s is None:
+        if record.gpus:
+            self.has_gpus = True
+            self.on_cores.clear()
+            self._add(record)
+            return
+        self.left_out[NO_GPU] += 1
+        if record.cores and not self.has_gpus:
+            self.on_cores.append(record)
+
+    def _add(self, record: Record) -> None:
+        """Add a job with devices, or count why it is left out."""
+        if record.submit_s is None:
             self.left_out["jobs left out: no submission time"] += 1
         elif record.state not in OUTCOME_OF:
             self.not_ended.append((record.id, record.state))
@@ -104,7 +124,7 @@ class Accounts:
         self.first_submit_s[id] = min(submit_s, self.first_submit_s.get(id, submit_s))
 
     def _draft(self, record: Record, submit_s: float, elapsed_s: float) -> Draft:
-        share, type_name = _share(record.gpus)
+        share, type_name = _share(record.gpus) if record.gpus else (GpuShare(record.cores), CORE)
         device = device_of(type_name) if type_name else ""
         if type_name and not device:
             self.unknown_types[type_name] += 1
@@ -126,6 +146,11 @@ class Accounts:
         Raises:
             BadInput: there are no jobs.
         """
+        if self.on_cores:
+            self.left_out[NO_GPU] -= len(self.on_cores)
+            for record in self.on_cores:
+                self._add(record)
+            notes.append(f"{self.path.name}: no job has a GPU: a device of a job is a core")
         for job, state in self.not_ended:
             if job in self.drafts:  # requeued at that time, ended since
                 self.again += 1
@@ -183,6 +208,17 @@ def gpus_of(text: str) -> Gpus:
         if name == "gres/gpu" or name.startswith("gres/gpu:"):
             gpus.append((name[len("gres/gpu:") :], int(count)))
     return tuple((name, count) for name, count in gpus if count > 0)
+
+
+@lru_cache(maxsize=65_536)
+def cores_of(text: str) -> int:
+    """Return the cores of `billing=8,cpu=8,mem=64G`, 0 if it names none.
+
+    Raises:
+        ValueError: the count is not a whole number.
+    """
+    entries = dict(entry.partition("=")[::2] for entry in text.split(","))
+    return int(entries.get("cpu") or 0)
 
 
 @lru_cache(maxsize=65_536)
