@@ -190,42 +190,6 @@ def test_without_nan_goes_all_the_way_down() -> None:
     assert metrics.without_nan({"a": [math.nan, 1.0, (math.inf,)]}) == {"a": [None, 1.0, [None]]}
 
 
-def test_paired_difference() -> None:
-    # Gaps 1, 2, 3: mean 2, deviation 1, t(2) = 4.302653.
-    mean, low, high = metrics.paired([2, 4, 6], [1, 2, 3])
-    half = 4.302653 / math.sqrt(3)
-    assert (mean, low, high) == pytest.approx((2, 2 - half, 2 + half))
-    assert metrics.paired([5, 5], [3, 3]) == (2, 2, 2)
-
-
-def test_paired_difference_of_one_or_none() -> None:
-    mean, low, high = metrics.paired([3], [1])
-    assert mean == 2
-    assert math.isnan(low)
-    assert math.isnan(high)
-    assert math.isnan(metrics.paired([], [])[0])
-
-
-@pytest.mark.parametrize(
-    ("freedom", "point"),
-    [(1, 12.7062), (2, 4.3027), (9, 2.2622), (30, 2.0423), (60, 2.0003), (10**6, 1.95997)],
-)
-def test_student_points_are_those_of_the_printed_tables(freedom: int, point: float) -> None:
-    assert metrics.student_95(freedom) == pytest.approx(point, abs=5e-5)
-
-
-@pytest.mark.parametrize("freedom", [*range(1, 20), 299, 300, 301, 302, 1000, 10**6])
-def test_student_points_are_exact(freedom: int) -> None:
-    from scipy import stats
-
-    point = stats.t.ppf(0.975, freedom)
-    assert metrics.student_95(freedom) == pytest.approx(point, rel=1e-11)
-
-
-def test_no_student_point_without_a_degree_of_freedom() -> None:
-    assert math.isnan(metrics.student_95(0))
-
-
 def test_money_and_carbon_of_the_run_and_of_its_window() -> None:
     first, last = (replace(mark, money=m, carbon_g=c) for mark, m, c in zip(
         results().window, (1.0, 3.0), (100.0, 500.0), strict=True

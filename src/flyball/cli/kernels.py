@@ -15,10 +15,11 @@ Examples:
 """
 
 PARTS = (
-    "from flyball.app import warm; warm()",
+    "from flyball.app import warm; warm();"
+    " from flyball.experiments.explain import warm_explain; warm_explain()",
     "from flyball.app import warm_live; warm_live()",
 )
-"""Programs that compile what replays need and what a live system needs.
+"""Programs that compile what replays and `explain` need, and what a live system needs.
 
 Each runs in its own process, which returns its memory when it ends.
 """

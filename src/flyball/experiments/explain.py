@@ -7,13 +7,15 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flyball.app import PolicySetting, Twin
-from flyball.core.cluster import Cluster
+from flyball.app import PolicySetting, Twin, build_twin, policy_settings
+from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.codes import Status
+from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.units import duration_text, to_s, to_us
 from flyball.core.workload import Workload
 from flyball.experiments.own_policy.failure import PolicyFailed
+from flyball.schedule import diagnose
 from flyball.schedule.explain import Explanation, Names, explain_by
 from flyball.schedule.explain.queue_facts import QueueFacts
 from flyball.schedule.explain.wording import gang
@@ -159,3 +161,21 @@ def stop(
         where = getattr(policy.decider, "place", policy.name)
         raise FlyballError(f"{where}: {error.args[0]}", error.remedy) from None
     return Stopped(twin, cluster, workload, policy, at_s)
+
+
+def warm_explain() -> None:
+    """Compile every query that explanations put to the decision code, by putting each once."""
+    cluster = Cluster("tiny", (NodeGroup("a", 1, "V100", 2),))
+    workload = Workload.of("tiny", [0.0, 0.0], [9.0, 9.0], 2)
+    policy = policy_settings("easy", [])[0]
+    stopped = stop(build_twin(cluster, workload, policy, Effects()), cluster, workload, policy, 1.0)
+    stopped.explain()
+    waiting = 1
+    facts = QueueFacts(stopped.twin.state, policy.knobs, stopped.names)
+    facts.account(waiting)
+    facts.earliest_us(waiting)
+    _ = facts.starts_if_repaired
+    probe = facts.probe(waiting)
+    probe.figures(0)
+    probe.most_devices()
+    diagnose.prediction(stopped.twin.state, waiting)

@@ -18,7 +18,8 @@ from flyball.app import PolicySetting, Twin, build_twin, warm
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
 from flyball.core.errors import FlyballError
-from flyball.core.metrics import Summary, paired, summarise
+from flyball.core.intervals import paired
+from flyball.core.metrics import Summary, summarise
 from flyball.core.results import Results
 from flyball.core.workload import Workload
 from flyball.experiments.adjustments import Adjustment, Watch

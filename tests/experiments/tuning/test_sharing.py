@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flyball.core.metrics import student_95
+from flyball.core.intervals import student_95
 from flyball.experiments.tuning import sharing
 from flyball.experiments.tuning.sharing import ARMS, fluid_gain, matched_gain, on_paper, workload
 from flyball.experiments.workers import Workers

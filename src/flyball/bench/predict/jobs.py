@@ -10,7 +10,7 @@ import numpy as np
 
 from flyball.bench.figure import Bar
 from flyball.core.errors import BadInput, Unavailable
-from flyball.core.metrics import student_95
+from flyball.core.intervals import student_95
 from flyball.experiments.demand import own_compare as own
 from flyball.experiments.demand.tasks import METHODS, SPLITS, TASKS, Score, evaluate, task_of
 from flyball.predict.demand.formulas import VALUE, Row

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from flyball.bench.submit.rows import Row, SubmitSetting, at_least, at_most
 from flyball.bench.submit.server import Up, refuse_failed, running, state_folder, wait_until
-from flyball.core.metrics import student_95
+from flyball.core.intervals import student_95
 
 SETS, TURNS = 40, 84
 """Sets of a job and its twins, and turns of each in a set: every order occurs equally often."""

@@ -75,7 +75,7 @@ PARTS = {
     ),
     "signals": TunePart(
         "price and carbon: deferral, caps and sleep that follow them (about 10 minutes)",
-        "experiments.tuning.signals",
+        "experiments.tuning.signal_rows",
         data=(
             ("carbon_intensity", "carboncast_2020_2021.csv.gz"),
             ("electricity_price", "day_ahead_hourly.csv.gz"),

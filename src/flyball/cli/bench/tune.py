@@ -190,6 +190,7 @@ def _signals(
 ) -> None:
     from flyball.app import warm
     from flyball.experiments.tuning import signals
+    from flyball.experiments.tuning.signal_rows import rows_of
 
     plan = signals.SignalPlan(
         signals.REGIONS if regions is None else _names(regions),
@@ -202,7 +203,7 @@ def _signals(
         warm(note)
         with progress("measuring", len(plan.tasks()), as_json) as advance:
             results = signals.measure(plan, runs, advance, workers or None)
-    rows = signals.rows_of(plan, results)
+    rows = rows_of(plan, results)
     if as_json:
         print_json({"rows": rows})
         return

@@ -17,7 +17,8 @@ from statistics import fmean
 from typing import Any
 
 from flyball.core.errors import BadInput, UnknownName
-from flyball.core.metrics import Spread, Summary, paired, without_nan
+from flyball.core.intervals import paired
+from flyball.core.metrics import Spread, Summary, without_nan
 from flyball.experiments.compare.fairness import fairness_rows
 from flyball.experiments.compare.runs import ComparePlan, code_version
 from flyball.experiments.replay import Run, differences

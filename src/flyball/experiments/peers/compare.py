@@ -13,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from flyball.core.metrics import paired
+from flyball.core.intervals import paired
 from flyball.core.results import Floats
 from flyball.core.shared_data import shared_data
 from flyball.experiments.peers.arms import ARMS, ELASTIC, Measured, run

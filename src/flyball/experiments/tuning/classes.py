@@ -16,7 +16,8 @@ import numpy as np
 
 from flyball.app import PolicySetting, TunerSetting, TuningSetting, tuned
 from flyball.core.errors import BadInput, FlyballError
-from flyball.core.metrics import paired, waits_s
+from flyball.core.intervals import paired
+from flyball.core.metrics import waits_s
 from flyball.core.protocols import Tuner
 from flyball.core.results import Floats, Ints, Results
 from flyball.core.units import MILLI_PER_DEVICE, US_PER_S

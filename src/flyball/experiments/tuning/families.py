@@ -18,7 +18,7 @@ import numpy as np
 
 from flyball.core.effects import Effects
 from flyball.core.errors import BadInput, UnknownName
-from flyball.core.metrics import paired
+from flyball.core.intervals import paired
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import COLUMNS, Workload
 from flyball.experiments.run_file import RunFile, key_of, source_version

@@ -18,7 +18,8 @@ import numpy as np
 from flyball.app import Twin, policy_settings
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
-from flyball.core.metrics import finish_time_fairness, paired, summarise
+from flyball.core.intervals import paired
+from flyball.core.metrics import finish_time_fairness, summarise
 from flyball.core.protocols import Tuner
 from flyball.core.results import Floats
 from flyball.core.shared_data import shared_data

@@ -15,7 +15,8 @@ from typing import Any
 
 from flyball.app import Twin
 from flyball.core.effects import Effects
-from flyball.core.metrics import paired, summarise
+from flyball.core.intervals import paired
+from flyball.core.metrics import summarise
 from flyball.core.protocols import Outlook, Tuner
 from flyball.core.records import Records
 from flyball.core.shared_data import shared_data

@@ -15,8 +15,9 @@ import numpy as np
 
 from flyball.core.cluster import Cluster, NodeGroup
 from flyball.core.effects import Effects
+from flyball.core.intervals import paired
 from flyball.core.knobs import Knobs, Span
-from flyball.core.metrics import paired, waits_s, work_per_window
+from flyball.core.metrics import waits_s, work_per_window
 from flyball.core.results import Floats, Ints, Results
 from flyball.core.units import MIB_PER_GIB, US_PER_S
 from flyball.core.workload import JobClass, Workload

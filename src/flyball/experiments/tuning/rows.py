@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core.metrics import student_95
+from flyball.core.intervals import student_95
 
 Row = dict[str, Any]
 

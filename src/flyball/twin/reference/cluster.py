@@ -15,18 +15,16 @@ from flyball.core.state import State
 from flyball.core.units import W_US_PER_KWH
 from flyball.twin.reference.parts import (
     DecidedAction,
-    Device,
     DeviceRow,
     Job,
     Node,
     Placement,
     Pool,
     Reservation,
-    idle_nodes,
-    read_jobs,
-    read_pools,
-    read_usual,
+    give_back,
+    masked,
 )
+from flyball.twin.reference.read import idle_nodes, read_jobs, read_pools, read_usual
 from flyball.twin.reference.speeds import GUEST, sharers, update_shared_speeds
 from flyball.twin.reference.tenants import TenantAccounts
 from flyball.twin.tables.signals import signals_of
@@ -357,7 +355,7 @@ class Cluster:
         node = self.nodes[row.node]
         assert not node.down
         self.bring_up_to_date(node)
-        for device in [] if row.milli == GUEST else _masked(node.devices, row.mask):
+        for device in [] if row.milli == GUEST else masked(node.devices, row.mask):
             device.free_milli -= job.milli
             device.free_mib -= job.memory_mib if job.fractional else device.free_mib
             assert device.free_milli >= 0
@@ -377,7 +375,7 @@ class Cluster:
         node, pool = self.nodes[row.node], self.pools[job.pool]
         self.bring_up_to_date(node)
         if row.milli != GUEST and not self._pass_to_guest(job, row):
-            for device in _masked(node.devices, row.mask):
+            for device in masked(node.devices, row.mask):
                 give_back(device, job, pool)
         cpu_milli, host_mib = job.on_host(row.mask.bit_count())
         node.free_cpu_milli += cpu_milli
@@ -398,15 +396,5 @@ class Cluster:
         return bool(guests)
 
 
-def give_back(device: Device, job: Job, pool: Pool) -> None:
-    """Free the job's part of a device of `pool`; a whole-device job had all of its memory."""
-    device.free_milli += job.milli
-    device.free_mib = device.free_mib + job.memory_mib if job.fractional else pool.memory_mib
-
-
 def _is_guest(job: Job) -> bool:
     return any(row.milli == GUEST for row in job.rows)
-
-
-def _masked(devices: list[Device], mask: int) -> list[Device]:
-    return [device for number, device in enumerate(devices) if mask >> number & 1]

@@ -8,7 +8,7 @@ from copy import copy
 
 from flyball.core.codes import Status
 from flyball.core.knobs import Backfill, Evict, Order, Place
-from flyball.twin.reference.cluster import Cluster, give_back
+from flyball.twin.reference.cluster import Cluster
 from flyball.twin.reference.moves import move_up
 from flyball.twin.reference.parts import (
     Device,
@@ -19,6 +19,7 @@ from flyball.twin.reference.parts import (
     Pool,
     Reservation,
     doubled,
+    give_back,
 )
 from flyball.twin.reference.place import (
     choose,
