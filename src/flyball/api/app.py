@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
@@ -12,20 +12,26 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from flyball import __version__
 from flyball.api.bridge import Bridge
+from flyball.api.entrance import Entrance
 from flyball.api.guard import Guard
 from flyball.api.methods import Methods
 from flyball.api.metrics_text import Counts
-from flyball.api.models import BATCH, CANCEL, CAP, FAST, HOLD, JOB, ONE, REPORT, RESIZE, schema_of
+from flyball.api.models import BATCH, CANCEL, CAP, FAST, HOLD, JOB, LINK, ONE, REPORT, RESIZE, schema_of
 from flyball.api.problems import Problem, ProblemDocument
-from flyball.api.routes import cluster, jobs, logs, service, steer, telemetry
+from flyball.api.routes import cluster, jobs, links, logs, service, steer, telemetry
+from flyball.api.sessions import Sessions
 from flyball.api.settings import ApiSettings
+from flyball.api.shared import Shared
 from flyball.api.specs import faulty
 
 if TYPE_CHECKING:
     from flyball.control.plane import Plane
+
+LoadPages = Callable[[FastAPI], Awaitable[ASGIApp]]
 
 DESCRIPTION = (
     "Jobs, queue, nodes and decisions of a Flyball control plane. Every request needs the token of "
@@ -34,21 +40,27 @@ DESCRIPTION = (
 
 
 def create_app(
-    plane: Plane, settings: ApiSettings, clock: Callable[[], float] = time.monotonic
+    plane: Plane,
+    settings: ApiSettings,
+    clock: Callable[[], float] = time.monotonic,
+    pages: LoadPages | None = None,
 ) -> FastAPI:
     """Return the API of a control plane. `app.state.bridge.close()`, or the end of the lifespan,
     releases its threads.
 
     Args:
         clock: clock of the rate limits and of the access log.
+        pages: loads the dashboard of an app, with the first request for it; None = there is none.
     """
     bridge, counts = Bridge(plane, settings), Counts()
+    sessions = Sessions(bridge.secret)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
             yield
         finally:
+            await app.state.pages.aclose()
             bridge.close()
 
     app = FastAPI(
@@ -61,12 +73,18 @@ def create_app(
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.state.bridge, app.state.counts = bridge, counts
-    routers = [module.router for module in (jobs, steer, logs, cluster, telemetry, service)]
+    app.state.bridge, app.state.counts, app.state.sessions = bridge, counts, sessions
+    app.state.brief_queue = Shared(bridge, plane.ask.brief_queue)
+    app.state.pages = AsyncExitStack()  # what the dashboard closes at its end
+    routers = [module.router for module in (jobs, steer, logs, cluster, telemetry, service, links)]
     routes = [route for router in routers for route in router.routes]
     app.add_middleware(Methods, routes=routes)
     app.add_middleware(
-        Guard, settings=settings, audit=bridge.audit, counts=counts, clock=clock,
+        Entrance, sessions=sessions, audit=bridge.audit,
+        load=None if pages is None else lambda: pages(app),
+    )  # fmt: skip
+    app.add_middleware(
+        Guard, sessions=sessions if pages else None, settings=settings, audit=bridge.audit, counts=counts, clock=clock,
         secret=bridge.secret,
     )  # fmt: skip
     app.add_exception_handler(Problem, _problem)
@@ -103,7 +121,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
-        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP, HOLD, CANCEL, FAST):
+        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP, HOLD, CANCEL, FAST, LINK):
             schema = schema_of(adapter)
             schemas.update(schema.pop("$defs", {}))
             schemas[schema["title"]] = schema
