@@ -15,14 +15,28 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from flyball import __version__
-from flyball.api.bridge import Bridge
+from flyball.api.bridge import Bridge, bridge_of
+from flyball.api.callers import FORBIDDEN, check_rights, who_of
 from flyball.api.entrance import Entrance
-from flyball.api.guard import Guard
+from flyball.api.guard import OPEN_PATHS, Guard, line_of
 from flyball.api.methods import Methods
 from flyball.api.metrics_text import Counts
-from flyball.api.models import BATCH, CANCEL, CAP, FAST, HOLD, JOB, LINK, ONE, REPORT, RESIZE, schema_of
+from flyball.api.models import (
+    ATTEMPT_REPORT,
+    BATCH,
+    CANCEL,
+    CAP,
+    FAST,
+    HOLD,
+    JOB,
+    LINK,
+    ONE,
+    REPORT,
+    RESIZE,
+    schema_of,
+)
 from flyball.api.problems import Problem, ProblemDocument
-from flyball.api.routes import cluster, jobs, links, logs, service, steer, telemetry
+from flyball.api.routes import attempts, cluster, jobs, links, logs, service, steer, telemetry
 from flyball.api.sessions import Sessions
 from flyball.api.settings import ApiSettings
 from flyball.api.shared import Shared
@@ -33,10 +47,15 @@ if TYPE_CHECKING:
 
 LoadPages = Callable[[FastAPI], Awaitable[ASGIApp]]
 
-DESCRIPTION = (
-    "Jobs, queue, nodes and decisions of a Flyball control plane. Every request needs the token of "
-    "the state folder as a bearer token. Errors are problem documents (RFC 9457) with a remedy."
+ROUTERS = tuple(
+    module.router for module in (jobs, steer, logs, cluster, telemetry, attempts, service, links)
 )
+DESCRIPTION = (
+    "Jobs, queue, nodes and decisions of a Flyball control plane. Every request needs a bearer "
+    "token: that of the state folder, of a user, or of an attempt. Errors are problem documents "
+    "(RFC 9457) with a remedy."
+)
+BODIES = (ONE, JOB, BATCH, REPORT, ATTEMPT_REPORT, RESIZE, CAP, HOLD, CANCEL, FAST, LINK)
 
 
 def create_app(
@@ -76,21 +95,21 @@ def create_app(
     app.state.bridge, app.state.counts, app.state.sessions = bridge, counts, sessions
     app.state.brief_queue = Shared(bridge, plane.ask.brief_queue)
     app.state.pages = AsyncExitStack()  # what the dashboard closes at its end
-    routers = [module.router for module in (jobs, steer, logs, cluster, telemetry, service, links)]
-    routes = [route for router in routers for route in router.routes]
+    routes = [route for router in ROUTERS for route in router.routes]
+    check_rights(routes, OPEN_PATHS.__contains__)
     app.add_middleware(Methods, routes=routes)
     app.add_middleware(
         Entrance, sessions=sessions, audit=bridge.audit,
         load=None if pages is None else lambda: pages(app),
     )  # fmt: skip
     app.add_middleware(
-        Guard, sessions=sessions if pages else None, settings=settings, audit=bridge.audit, counts=counts, clock=clock,
-        secret=bridge.secret,
+        Guard, settings=settings, callers=bridge.callers, audit=bridge.audit, counts=counts,
+        clock=clock, sessions=None if pages is None else sessions,
     )  # fmt: skip
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    for router in routers:
+    for router in ROUTERS:
         app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
@@ -98,6 +117,9 @@ def create_app(
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
+    if error.token == FORBIDDEN:
+        what = f"{error.detail}: {line_of(request.scope)}"
+        bridge_of(request).audit_refusal(what, who_of(request))
     return error.response()
 
 
@@ -121,7 +143,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
-        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP, HOLD, CANCEL, FAST, LINK):
+        for adapter in BODIES:
             schema = schema_of(adapter)
             schemas.update(schema.pop("$defs", {}))
             schemas[schema["title"]] = schema

@@ -24,8 +24,6 @@ API_PATHS = ("/api/", "/healthz", "/metrics", "/openapi.json", "/docs")
 OPEN_PATH = "/open"
 CLOSE_PATH = "/close"
 HOME = "/now"
-SESSION = "flyball.session"
-"""Key of the browser's session in a request's scope; absent = the request carried a token."""
 
 Load = Callable[[], Awaitable[ASGIApp]]
 
@@ -147,7 +145,9 @@ class Entrance:
         if session is None:
             self._audit("link refused", who)
             body = "<p>It was used before, or it is older than 15 minutes. Get another:</p>"
-            return _plain_page("This link is no longer valid", f"{body}<pre>flyball open</pre>", 403)
+            return _plain_page(
+                "This link is no longer valid", f"{body}<pre>flyball open</pre>", 403
+            )
         self._audit("read-only session opened" if session.read_only else "session opened", who)
         response = RedirectResponse(HOME, 303)
         self._set_cookie(response, request, session)

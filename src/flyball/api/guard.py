@@ -17,13 +17,14 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flyball.api.bounded_http import EXTENSION
-from flyball.api.entrance import CLOSE_PATH, OPEN_PATH, SESSION, is_api, sign_in_page
+from flyball.api.callers import AttemptOver, Callers, set_caller
+from flyball.api.entrance import CLOSE_PATH, OPEN_PATH, is_api, sign_in_page
 from flyball.api.metrics_text import Counts
 from flyball.api.problems import Problem
 from flyball.api.rates import Bucket, Buckets
-from flyball.api.sessions import Session, Sessions, cookie_in, cookie_name
+from flyball.api.sessions import Sessions, cookie_in, cookie_name
 from flyball.api.settings import ApiSettings
-from flyball.api.token import Secret
+from flyball.control.access.roles import Caller
 
 BATCH_PATH = "/api/v1/jobs/batch"
 OPEN_PATHS = frozenset({"/healthz", "/docs"})
@@ -33,8 +34,6 @@ the docs page contains nothing that is not in the source code."""
 ENTRANCE_PATHS = frozenset({OPEN_PATH, CLOSE_PATH})
 """Paths of the entrance to the pages: they only open and close a session."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-SESSION_RATE, SESSION_BURST = 100.0, 500.0
-"""Requests of a browser per second and in a burst: a page loads some dozens of files at once."""
 SOCKET_RATE, SOCKET_BURST = 50.0, 500.0
 """Messages of a web socket per second and in a burst."""
 
@@ -56,10 +55,10 @@ class Guard:
 
     Args:
         app: the app that is guarded.
+        callers: finds the caller of a token.
         audit: called with `(what, who)` for refused tokens and hosts; must not block.
         counts: counts every response.
         clock: seconds, monotonic.
-        secret: the current token; None = the one of the settings.
         sessions: checks the cookies of browsers; None = there are no pages, only the API.
     """
 
@@ -67,20 +66,18 @@ class Guard:
         self,
         app: ASGIApp,
         settings: ApiSettings,
+        callers: Callers,
         audit: Callable[[str, str], None],
         counts: Counts,
         clock: Callable[[], float] = time.monotonic,
-        secret: Secret | None = None,
         sessions: Sessions | None = None,
     ) -> None:
         self.app, self.settings, self.audit, self.clock = app, settings, audit, clock
         self.counts = counts
-        self._secret = secret or Secret(settings.token)
-        self._sessions = sessions
-        self._sessions_rate = Buckets(SESSION_RATE, SESSION_BURST, clock)
+        self._callers, self._sessions = callers, sessions
         self._failures = Buckets(settings.failure_rate, settings.failure_burst, clock)
         self._open = Buckets(settings.open_rate, settings.open_burst, clock)
-        self._all = Bucket(settings.rate, settings.burst, clock())
+        self._each = Buckets(settings.rate, settings.burst, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -112,7 +109,7 @@ class Guard:
                 response = sign_in_page()
             await response(scope, receive, send_with_headers)
         except Exception:
-            logger.exception("a request failed: %s", _line(scope))
+            logger.exception("a request failed: %s", line_of(scope))
             if status:  # the response has started: abort it, so that it does not look complete
                 raise
             internal = Problem(500, "internal server error", "see the control plane's log")
@@ -121,7 +118,7 @@ class Guard:
             self.counts.add(scope["method"], status, self.clock() - began_s)
             if access.isEnabledFor(logging.INFO):
                 took_ms = (self.clock() - began_s) * 1e3
-                access.info("%s %s %d %.1f ms", _client(scope), _line(scope), status, took_ms)
+                access.info("%s %s %d %.1f ms", _client(scope), line_of(scope), status, took_ms)
 
     def _admit(self, scope: Scope) -> int:
         """Return the largest body that the request may have.
@@ -172,9 +169,16 @@ class Guard:
         scheme, _, secret = header.partition(b" ")
         if not header and self._sessions is not None and self._check_session(headers, scope):
             return
-        if scheme.lower() == b"bearer" and self._secret.matches(secret.strip()):
+        over, caller = "", None
+        try:
+            if scheme.lower() == b"bearer":
+                caller = self._callers.identify(secret.strip())
+        except AttemptOver as error:
+            over = str(error)
+        if caller is not None:
             _trust(scope)
-            if wait_s := self._all.take(self.clock()):
+            set_caller(scope, caller)
+            if wait_s := self._each.take(f"{caller.name} {caller.job}.{caller.attempt}"):
                 raise _too_many(wait_s)
         elif scope["path"] in OPEN_PATHS or (
             self._sessions is not None and scope["path"] in ENTRANCE_PATHS
@@ -184,12 +188,13 @@ class Guard:
         else:
             if wait_s := self._failures.take(_client(scope)):
                 raise _too_many(wait_s)
-            if header:
+            if header and not over:
                 self.audit("token refused", _client(scope))
             raise Problem(
-                401, "the token is wrong" if header else "a token is needed",
+                401, over or ("the token is wrong" if header else "a token is needed"),
                 "send `Authorization: Bearer TOKEN`; the token is in the file `token` of the "
-                "state folder", headers={"WWW-Authenticate": 'Bearer realm="flyball"'},
+                "state folder, or comes from `flyball token add`",
+                headers={"WWW-Authenticate": 'Bearer realm="flyball"'},
             )  # fmt: skip
 
     # Browsers ---------------------------------------------------------------------------
@@ -198,29 +203,24 @@ class Guard:
         """Return whether the request comes from a browser with a session.
 
         Raises:
-            Problem: it does, and may not do this.
+            Problem: it does, and comes too often or without its origin.
         """
-        session = self._session(headers)
-        if session is None:
+        caller = self._browser(headers)
+        if caller is None:
             return False
         _trust(scope)
-        if wait_s := self._sessions_rate.take(session.serial):
+        set_caller(scope, caller)
+        if wait_s := self._each.take(f"{caller.name} browser"):
             raise _too_many(wait_s)
         if scope["type"] == "http" and scope["method"] not in SAFE_METHODS:
             if not headers.all(b"origin"):  # browsers always send it; other programs have a token
                 raise Problem(
                     403, "the Origin header is missing", "send the token instead of a cookie"
                 )
-            if session.read_only and scope["path"] not in ENTRANCE_PATHS:
-                raise Problem(
-                    403, "this browser came by a read-only link",
-                    "`flyball open` gives a link that may change things", token="read-only",
-                )  # fmt: skip
-        scope[SESSION] = session
         return True
 
-    def _session(self, headers: _Headers) -> Session | None:
-        """Return the session of a cookie, unless another site made the browser send it."""
+    def _browser(self, headers: _Headers) -> Caller | None:
+        """Return the caller of a cookie, unless another site made the browser send it."""
         assert self._sessions is not None
         cookie = headers.one(b"cookie")
         site = headers.one(b"sec-fetch-site")
@@ -228,7 +228,8 @@ class Guard:
         if cookie is None or (is_foreign and headers.one(b"sec-fetch-mode") != b"navigate"):
             return None
         host = (headers.one(b"host") or b"").decode("latin-1").lower()
-        return self._sessions.read(cookie_in(cookie, cookie_name(host)))
+        session = self._sessions.read(cookie_in(cookie, cookie_name(host)))
+        return None if session is None else self._callers.of_session(session)
 
     def _wants_page(self, scope: Scope) -> bool:
         """Return whether the request is a browser's for a page, which gets an answer to read."""
@@ -261,7 +262,7 @@ class Guard:
             nonlocal closed
             message = await receive()
             is_data = message["type"] == "websocket.receive"
-            if is_data and (messages.take(self.clock()) or self._session(headers) is None):
+            if is_data and (messages.take(self.clock()) or self._browser(headers) is None):
                 closed = True
                 await send({"type": "websocket.close", "code": 1008})
                 return {"type": "websocket.disconnect", "code": 1008}
@@ -336,7 +337,7 @@ def _client(scope: Scope) -> str:
     return str(client[0]) if client else "unknown"
 
 
-def _line(scope: Scope) -> str:
+def line_of(scope: Scope) -> str:
     """Return method and path for a log: percent-encoded, without the query, truncated."""
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.partition(b"?")[0][:200].decode("ascii", "backslashreplace")

@@ -34,11 +34,13 @@ class Session:
     """What a browser may do, and until when.
 
     Attributes:
+        token_id: id of the user's token by which it was opened; "" = that of the state folder.
         read_only: it may look at everything and change nothing.
         expires_s: end of the session, in seconds since 1970.
         serial: distinguishes sessions.
     """
 
+    token_id: str
     read_only: bool
     expires_s: int
     serial: str
@@ -46,7 +48,8 @@ class Session:
     @property
     def text(self) -> str:
         """Return the signed part of the cookie."""
-        return f"{VERSION}.{'r' if self.read_only else 'w'}.{self.expires_s}.{self.serial}"
+        mode = "r" if self.read_only else "w"
+        return f"{VERSION}.{self.token_id}.{mode}.{self.expires_s}.{self.serial}"
 
 
 class Sessions:
@@ -59,24 +62,24 @@ class Sessions:
 
     def __init__(self, secret: Secret, now_s: Callable[[], float] = time.time) -> None:
         self._secret, self._now_s = secret, now_s
-        self._codes: OrderedDict[str, tuple[float, bool]] = OrderedDict()
+        self._codes: OrderedDict[str, tuple[float, str, bool]] = OrderedDict()
 
-    def issue(self, read_only: bool = False) -> tuple[str, float]:
+    def issue(self, token_id: str = "", read_only: bool = False) -> tuple[str, float]:
         """Return a code that opens one session, and when it expires, in seconds since 1970."""
         code, expires_s = secrets.token_urlsafe(24), self._now_s() + CODE_S
-        self._codes[code] = expires_s, read_only
+        self._codes[code] = expires_s, token_id, read_only
         while len(self._codes) > MOST_CODES:
             self._codes.popitem(last=False)
         return code, expires_s
 
     def redeem(self, code: str) -> Session | None:
         """Return a new session for a code, which is used up; None if it is not valid."""
-        expires_s, read_only = self._codes.pop(code, (0.0, True))
+        expires_s, token_id, read_only = self._codes.pop(code, (0.0, "", True))
         now_s = self._now_s()
         if expires_s < now_s:
             return None
         length_s = WALL_S if read_only else SESSION_S
-        return Session(read_only, int(now_s + length_s), secrets.token_urlsafe(12))
+        return Session(token_id, read_only, int(now_s + length_s), secrets.token_urlsafe(12))
 
     def cookie(self, session: Session) -> str:
         """Return the value of the cookie that carries a session."""
@@ -88,13 +91,13 @@ class Sessions:
             return None
         text, _, signature = cookie.rpartition(".")
         parts = text.split(".")
-        if len(parts) != 4 or parts[0] != VERSION or not parts[2].isdigit():
+        if len(parts) != 5 or parts[0] != VERSION or not parts[3].isdigit():
             return None
         if not hmac.compare_digest(signature, self._signature(text)):
             self._secret.refresh()
             if not hmac.compare_digest(signature, self._signature(text)):
                 return None
-        session = Session(parts[1] != "w", int(parts[2]), parts[3])
+        session = Session(parts[1], parts[2] != "w", int(parts[3]), parts[4])
         return session if session.expires_s > self._now_s() else None
 
     def _signature(self, text: str) -> str:

@@ -100,7 +100,9 @@ def frame(api: FastAPI, feed: Feed, request: Request, title: str, path: str) -> 
         with ui.element("nav").classes("fb-side").props('aria-label="Views"'):
             tag("div", "Flyball", "fb-brand")
             for link, name, icon, key in VIEWS:
-                with ui.element("a").classes("nav").props(f'href="{link}" data-key="{key}"') as item:
+                with (
+                    ui.element("a").classes("nav").props(f'href="{link}" data-key="{key}"') as item
+                ):
                     if link == path:
                         item.props("aria-current=page")
                     ui.icon(icon).props("aria-hidden=true")

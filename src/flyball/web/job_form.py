@@ -78,7 +78,9 @@ class JobForm:
             element.props["checked"] = bool(row.default)
         elif row.notation == "moment":
             element.props("type=datetime-local")
-        elif isinstance(form, Whole | Number) and row.notation != "duration" and row.name != "array":
+        elif (
+            isinstance(form, Whole | Number) and row.notation != "duration" and row.name != "array"
+        ):
             element.props("type=number").props(f'min={form.low:g} max={form.high:g} step="any"')
             element.props["placeholder"] = f"{row.default:g}"
         event = "change" if isinstance(form, Choice | Flag) else "input"

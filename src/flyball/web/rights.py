@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from flyball.api.entrance import SESSION
+from flyball.api.callers import WALL_SCREEN, caller_of
+from flyball.control.access.roles import Caller, Right
+
+SUMMARIES = {
+    "viewer": "viewer: may look, not change",
+    "user": "user: may submit, and change own jobs",
+    "operator": "operator: may change all jobs",
+}
+LINK_ADVICE = "this browser came by a read-only link; `flyball open` gives one that may change jobs"
 
 
 @dataclass(frozen=True)
@@ -14,31 +22,37 @@ class Rights:
     """What a viewer may do.
 
     Attributes:
-        who: the viewer's name.
-        summary: the role in a few words.
-        refusal: why buttons are off; "" = they are on.
+        caller: who the API takes the viewer for.
     """
 
-    who: str
-    summary: str
-    refusal: str = ""
+    caller: Caller
 
     @property
-    def may_change(self) -> bool:
-        """Return whether the viewer may submit and change jobs."""
-        return not self.refusal
+    def who(self) -> str:
+        """Return the viewer's name."""
+        return self.caller.name or "Owner"
+
+    @property
+    def summary(self) -> str:
+        """Return what the role may do, in a few words."""
+        return SUMMARIES[str(self.caller.role)]
+
+    @property
+    def refusal(self) -> str:
+        """Return why the viewer may not submit; "" = they may."""
+        if self.caller.may(Right.SUBMIT):
+            return ""
+        if self.caller.name == WALL_SCREEN:
+            return LINK_ADVICE
+        return f"the role {self.caller.role} may not change jobs; ask for the role user"
 
     def refusal_for(self, owner: str) -> str:
         """Return why the viewer may not change a job of an owner; "" = they may."""
-        return self.refusal
+        if self.refusal or self.caller.may_change(owner):
+            return self.refusal
+        return f"the job belongs to {owner or 'the owner'}; ask them, or an operator"
 
 
 def rights_of(request: Request) -> Rights:
     """Return the rights of the viewer of a page."""
-    session = request.scope.get(SESSION)
-    if session is not None and session.read_only:
-        return Rights(
-            "Wall screen", "may look, not change",
-            "this browser came by a read-only link; `flyball open` gives one that may change jobs",
-        )  # fmt: skip
-    return Rights("Owner", "may change everything")
+    return Rights(caller_of(request))

@@ -219,7 +219,9 @@ def up(
             note(f"recovered: {live.recovered} attempts had ended in the meantime")
         api, certificate = ApiSettings(token, folder), (tls_cert or "", tls_key or "")
         server = serve_on_kept_port(
-            folder, port, lambda at: serve(live.plane, api, host, at, *certificate, pages=load_pages)
+            folder,
+            port,
+            lambda at: serve(live.plane, api, host, at, *certificate, pages=load_pages),
         )
         live.driver.start()  # only now that the port is ours
         # 3. Publish the endpoint, start the agent and the worker, and wait for a signal.

@@ -144,7 +144,10 @@ class _JobView:
         """Draw what it uses and reports, as far as it is measured."""
         self._drawn_s = time.monotonic()
         number = self._job["id"]
-        names = {f"jobs.{number}.cpu_s_per_s": "Cores used", f"jobs.{number}.memory_bytes": "Memory"}
+        names = {
+            f"jobs.{number}.cpu_s_per_s": "Cores used",
+            f"jobs.{number}.memory_bytes": "Memory",
+        }
         for name in self._job["progress"] or {}:
             names[f"application.{number}.{name}"] = name
         series: dict[str, Any] = {}
@@ -158,7 +161,9 @@ class _JobView:
             with _again(self._uses):
                 tag("h2", "Use and reports")
                 if not series:
-                    text = "Nothing measured yet." if self._job["attempts"] else "It has not run yet."
+                    text = (
+                        "Nothing measured yet." if self._job["attempts"] else "It has not run yet."
+                    )
                     with empty(text):
                         tag("div", "A job reports steps and losses with")
                         tag("code", "flyball.report(step=10, loss=0.3)")

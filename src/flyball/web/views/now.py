@@ -33,7 +33,10 @@ def register(api: FastAPI, feed: Feed) -> None:
                 if not picture.running and not picture.pending:
                     with empty("Nothing runs, and nothing waits."):
                         command("flyball submit -- sleep 60")
-                        tag("div", "or submit one on the Queue page; flyball demo live runs a dozen.")
+                        tag(
+                            "div",
+                            "or submit one on the Queue page; flyball demo live runs a dozen.",
+                        )
             with ui.element("div").classes("fb-two"):
                 charts = {name: _band_panel(name, title) for name, title in BANDS}
 

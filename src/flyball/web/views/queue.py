@@ -36,7 +36,7 @@ class _QueueView:
         self._selected: list[int] = []
         self._seq, self._starts_s = -1, 0.0
         refusal = page.rights.refusal
-        dialog = SubmitDialog(page) if page.rights.may_change else None
+        dialog = SubmitDialog(page) if not refusal else None
         with ui.element("div").classes("fb-row"):
             submit = button(
                 "Submit a job", dialog.open if dialog else lambda: None, "add", "main", refusal
@@ -94,9 +94,7 @@ class _QueueView:
     def _chosen(self) -> list[int]:
         return self._selected[:MOST_AT_ONCE]
 
-    async def _each(
-        self, jobs: list[int], act: Callable[[int], Awaitable[Any]], what: str
-    ) -> None:
+    async def _each(self, jobs: list[int], act: Callable[[int], Awaitable[Any]], what: str) -> None:
         """Do something to each job; stop at the first refusal, which is shown."""
         began_s = time.monotonic()
         for done, job in enumerate(jobs):

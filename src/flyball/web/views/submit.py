@@ -29,7 +29,9 @@ class SubmitDialog:
             card.props('role=dialog aria-label="Submit a job"')
             tag("h2", "Submit a job")
             self._form = JobForm(self._later)
-            self._answer = tag("div", "Type a command; what would happen appears here.", "fb-notice")
+            self._answer = tag(
+                "div", "Type a command; what would happen appears here.", "fb-notice"
+            )
             self._answer.props("role=status").style("margin-top: 14px")
             with ui.element("div").classes("fb-row"):
                 button("Submit", self._submit, "send", "main")
@@ -58,7 +60,8 @@ class SubmitDialog:
 
     def _body(self) -> dict[str, Any]:
         self._form.mark()
-        return {"user": user_name(), **self._form.body()}
+        name = self._page.rights.caller.name  # the API fills in the name of a user's token
+        return {**({} if name else {"user": user_name()}), **self._form.body()}
 
     def _say(self, text: str, kind: str) -> None:
         self._answer.set_text(text)  # type: ignore[attr-defined]
@@ -76,7 +79,9 @@ class SubmitDialog:
         self._key = secrets.token_urlsafe(16)
         count = len(answer["ids"])
         what = f"Job {answer['id']}" if count == 1 else f"{count} jobs from {answer['id']} on"
-        notes = "; ".join(f"{note['field']} has no effect: {note['why']}" for note in answer["notes"])
+        notes = "; ".join(
+            f"{note['field']} has no effect: {note['why']}" for note in answer["notes"]
+        )
         say(f"{what} submitted{'. ' + notes if notes else ''}")
         self._dialog.close()
 
