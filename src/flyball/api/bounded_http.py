@@ -7,6 +7,7 @@ import contextlib
 import math
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from uvicorn import Config
@@ -122,6 +123,23 @@ class BoundedProtocol(HttpToolsProtocol):
             f"The request header is larger than {self._most_bytes} bytes,"
             f" or more than {MOST_PIPELINED} requests wait on one connection."
         )
+
+    # Web sockets ----------------------------------------------------------------------
+
+    def _should_upgrade_to_ws(self) -> bool:
+        return True  # the guard decides
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection to the protocol of web sockets, which is loaded with the first one."""
+        from flyball.api.bounded_socket import BoundedSocket
+
+        self.deadline_s = math.inf
+        self.ws_protocol_class = partial(BoundedSocket, connection=self)  # type: ignore[assignment]
+        super().handle_websocket_upgrade()
+
+    def ended(self) -> None:
+        """Forget the connection, whose web socket has closed."""
+        self._forget(self)
 
     # Callbacks of the parser ------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Scope
 
 from flyball.api.problems import Problem
+from flyball.api.sessions import Session
 from flyball.api.token import Secret
 from flyball.control.access import attempt_tokens, user_tokens
 from flyball.control.access.attempt_tokens import AttemptTokens
@@ -30,6 +31,8 @@ from flyball.core.jobs import Job
 if TYPE_CHECKING:
     from flyball.control.plane import Plane
 
+WALL_SCREEN = "wall screen"
+"""Name of the callers that came by a read-only link; no user can have it, as it has a space."""
 SCOPE_KEY = "flyball.caller"
 FORBIDDEN = "forbidden"
 """Stable token of the problem of a caller who may not do something."""
@@ -76,6 +79,15 @@ class Callers:
         if current is None or not runs(current, attempt):
             raise AttemptOver(f"attempt {attempt} of job {job} does not run")
         return Caller(current.spec.user, Role.ATTEMPT, job=job, attempt=attempt)
+
+    def of_session(self, session: Session) -> Caller | None:
+        """Return the caller of a browser's session; None if the token it came by was revoked."""
+        caller: Caller | None = OWNER
+        if session.token_id:
+            caller = self._users.with_id(session.token_id)
+        if caller is not None and session.read_only:
+            return Caller(WALL_SCREEN, Role.VIEWER, session.token_id)
+        return caller
 
     def is_current(self, caller: Caller) -> bool:
         """Return whether the token of a caller is still accepted; for long answers."""

@@ -18,15 +18,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flyball.api.bounded_http import EXTENSION
 from flyball.api.callers import AttemptOver, Callers, set_caller
+from flyball.api.entrance import CLOSE_PATH, OPEN_PATH, is_api, sign_in_page
 from flyball.api.metrics_text import Counts
 from flyball.api.problems import Problem
-from flyball.api.rates import Buckets
+from flyball.api.rates import Bucket, Buckets
+from flyball.api.sessions import Sessions, cookie_in, cookie_name
 from flyball.api.settings import ApiSettings
+from flyball.control.access.roles import Caller
 
 BATCH_PATH = "/api/v1/jobs/batch"
 OPEN_PATHS = frozenset({"/healthz", "/docs"})
 """Paths that need no token. Probes of load balancers have none, and /healthz returns only one word;
 the docs page contains nothing that is not in the source code."""
+
+ENTRANCE_PATHS = frozenset({OPEN_PATH, CLOSE_PATH})
+"""Paths of the entrance to the pages: they only open and close a session."""
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+SOCKET_RATE, SOCKET_BURST = 50.0, 500.0
+"""Messages of a web socket per second and in a burst."""
 
 HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -50,6 +59,7 @@ class Guard:
         audit: called with `(what, who)` for refused tokens and hosts; must not block.
         counts: counts every response.
         clock: seconds, monotonic.
+        sessions: checks the cookies of browsers; None = there are no pages, only the API.
     """
 
     def __init__(
@@ -60,10 +70,11 @@ class Guard:
         audit: Callable[[str, str], None],
         counts: Counts,
         clock: Callable[[], float] = time.monotonic,
+        sessions: Sessions | None = None,
     ) -> None:
         self.app, self.settings, self.audit, self.clock = app, settings, audit, clock
         self.counts = counts
-        self._callers = callers
+        self._callers, self._sessions = callers, sessions
         self._failures = Buckets(settings.failure_rate, settings.failure_burst, clock)
         self._open = Buckets(settings.open_rate, settings.open_burst, clock)
         self._each = Buckets(settings.rate, settings.burst, clock)
@@ -73,8 +84,8 @@ class Guard:
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
-        else:  # web sockets are not supported
-            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._web_socket(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began_s = self.clock()
@@ -93,7 +104,10 @@ class Guard:
             limit = self._admit(scope)
             await self.app(scope, _limited(receive, limit), send_with_headers)
         except Problem as problem:
-            await problem.response()(scope, receive, send_with_headers)
+            response = problem.response()
+            if problem.status == 401 and self._wants_page(scope):
+                response = sign_in_page()
+            await response(scope, receive, send_with_headers)
         except Exception:
             logger.exception("a request failed: %s", line_of(scope))
             if status:  # the response has started: abort it, so that it does not look complete
@@ -153,6 +167,8 @@ class Guard:
     def _check_token(self, headers: _Headers, scope: Scope) -> None:
         header = headers.one(b"authorization") or b""
         scheme, _, secret = header.partition(b" ")
+        if not header and self._sessions is not None and self._check_session(headers, scope):
+            return
         over, caller = "", None
         try:
             if scheme.lower() == b"bearer":
@@ -164,7 +180,9 @@ class Guard:
             set_caller(scope, caller)
             if wait_s := self._each.take(f"{caller.name} {caller.job}.{caller.attempt}"):
                 raise _too_many(wait_s)
-        elif scope["path"] in OPEN_PATHS:
+        elif scope["path"] in OPEN_PATHS or (
+            self._sessions is not None and scope["path"] in ENTRANCE_PATHS
+        ):
             if wait_s := self._open.take(_client(scope)):
                 raise _too_many(wait_s)
         else:
@@ -178,6 +196,83 @@ class Guard:
                 "state folder, or comes from `flyball token add`",
                 headers={"WWW-Authenticate": 'Bearer realm="flyball"'},
             )  # fmt: skip
+
+    # Browsers ---------------------------------------------------------------------------
+
+    def _check_session(self, headers: _Headers, scope: Scope) -> bool:
+        """Return whether the request comes from a browser with a session.
+
+        Raises:
+            Problem: it does, and comes too often or without its origin.
+        """
+        caller = self._browser(headers)
+        if caller is None:
+            return False
+        _trust(scope)
+        set_caller(scope, caller)
+        if wait_s := self._each.take(f"{caller.name} browser"):
+            raise _too_many(wait_s)
+        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS:
+            if not headers.all(b"origin"):  # browsers always send it; other programs have a token
+                raise Problem(
+                    403, "the Origin header is missing", "send the token instead of a cookie"
+                )
+        return True
+
+    def _browser(self, headers: _Headers) -> Caller | None:
+        """Return the caller of a cookie, unless another site made the browser send it."""
+        assert self._sessions is not None
+        cookie = headers.one(b"cookie")
+        site = headers.one(b"sec-fetch-site")
+        is_foreign = site not in (None, b"same-origin", b"none")
+        if cookie is None or (is_foreign and headers.one(b"sec-fetch-mode") != b"navigate"):
+            return None
+        host = (headers.one(b"host") or b"").decode("latin-1").lower()
+        session = self._sessions.read(cookie_in(cookie, cookie_name(host)))
+        return None if session is None else self._callers.of_session(session)
+
+    def _wants_page(self, scope: Scope) -> bool:
+        """Return whether the request is a browser's for a page, which gets an answer to read."""
+        accept = _Headers(scope).one(b"accept") or b""
+        is_page = self._sessions is not None and not is_api(scope["path"])
+        return is_page and scope["method"] == "GET" and b"text/html" in accept
+
+    async def _web_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admit a web socket of the pages: the same host, origin, session and rate.
+
+        Its session is checked again with every message, so that it ends with its session. Browsers
+        answer the server's pings every few seconds, which are messages.
+        """
+        headers = _Headers(scope)
+        try:
+            self._check_host(headers, scope)
+            is_ours = bool(headers.all(b"origin")) and self._sessions is not None
+            if not is_ours or not self._check_session(headers, scope):
+                if wait_s := self._failures.take(_client(scope)):
+                    raise _too_many(wait_s)
+                raise Problem(401, "a session is needed")
+        except Problem as problem:
+            access.info("%s web socket refused: %s", _client(scope), problem.detail)
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        messages = Bucket(SOCKET_RATE, SOCKET_BURST, self.clock())
+        closed = False
+
+        async def receive_checked() -> Message:
+            nonlocal closed
+            message = await receive()
+            is_data = message["type"] == "websocket.receive"
+            if is_data and (messages.take(self.clock()) or self._browser(headers) is None):
+                closed = True
+                await send({"type": "websocket.close", "code": 1008})
+                return {"type": "websocket.disconnect", "code": 1008}
+            return message
+
+        async def send_open(message: Message) -> None:
+            if not closed:
+                await send(message)
+
+        await self.app(scope, receive_checked, send_open)
 
     def _audit_bounded(self, what: str, scope: Scope) -> None:
         """Audit an event, at most at the rate of refused tokens."""

@@ -117,6 +117,13 @@ class FastIn(TypedDict):
     ]
 
 
+@with_config(ConfigDict(extra="forbid", strict=True, title="LinkIn"))
+class LinkIn(TypedDict, total=False):
+    """A request for a link to the dashboard."""
+
+    read_only: Annotated[bool, Field(description="The browser may look, and change nothing.")]
+
+
 ONE: TypeAdapter[OneIn] = TypeAdapter(OneIn)
 JOB: TypeAdapter[JobIn] = TypeAdapter(JobIn)
 BATCH: TypeAdapter[BatchIn] = TypeAdapter(BatchIn)
@@ -127,6 +134,7 @@ CAP: TypeAdapter[CapIn] = TypeAdapter(CapIn)
 HOLD: TypeAdapter[HoldIn] = TypeAdapter(HoldIn)
 CANCEL: TypeAdapter[CancelIn] = TypeAdapter(CancelIn)
 FAST: TypeAdapter[FastIn] = TypeAdapter(FastIn)
+LINK: TypeAdapter[LinkIn] = TypeAdapter(LinkIn)
 
 
 # Query parameters -------------------------------------------------------------------

@@ -18,7 +18,7 @@ import psutil
 import uvicorn
 from fastapi import FastAPI
 
-from flyball.api.app import create_app
+from flyball.api.app import LoadPages, create_app
 from flyball.api.bounded_http import BoundedProtocol
 from flyball.api.connections import Acceptor, ConnectionLimits, connection_limit
 from flyball.api.metrics_text import Counts
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 BACKLOG = 1024
 MOST_PORT = 65_535
+SOCKET_BYTES = 2**20
+"""Maximum size of a message on a web socket."""
 GRACE_S = 3
 """How long open requests may take once the server is stopping."""
 START_S = 30.0
@@ -130,6 +132,7 @@ def serve(
     port: int = 0,
     tls_cert: str | Path = "",
     tls_key: str | Path = "",
+    pages: LoadPages | None = None,
 ) -> Server:
     """Serve the API from a thread. The port is open when this returns.
 
@@ -138,6 +141,7 @@ def serve(
         port: 0 = any free port.
         tls_cert, tls_key: PEM files; required unless the host is loopback, as the token must not
             be sent in clear text.
+        pages: loads the dashboard; None = only the API.
 
     Raises:
         BadInput: the host cannot be served, or not without TLS.
@@ -148,7 +152,7 @@ def serve(
     try:
         bound_port = int(listener.getsockname()[1])
         names = settings.hosts | _names(host)
-        app = create_app(plane, replace(settings, hosts=names))
+        app = create_app(plane, replace(settings, hosts=names), pages=pages)
         server = _started(app, settings, listener, tls_cert, tls_key)
     except BaseException:
         listener.close()
@@ -229,7 +233,9 @@ def _started(
         access_log=False,  # the guard writes one without secrets
         server_header=False,
         proxy_headers=False,  # clients could forge their address
-        ws="none",
+        ws="none",  # loaded with the first web socket (`bounded_socket`)
+        ws_max_size=SOCKET_BYTES,
+        ws_per_message_deflate=False,
         lifespan="on",
         loop="auto",  # uvloop where it is installed
         timeout_keep_alive=math.ceil(settings.idle_s),

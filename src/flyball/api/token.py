@@ -47,6 +47,10 @@ class Secret:
         self.refresh()
         return hmac.compare_digest(token, self._value)
 
+    def derived(self, purpose: bytes) -> bytes:
+        """Return a key that is derived from the current token, for one purpose."""
+        return hmac.digest(self._value, purpose, "sha256")
+
     def refresh(self) -> None:
         """Reread the token if its file was replaced; an invalid one is ignored."""
         if self._folder is None:

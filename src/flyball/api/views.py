@@ -150,6 +150,14 @@ class Queue(View):
     next: str | None = Field(description="`cursor` of the next page; null = this is the last.")
 
 
+class BriefQueue(View):
+    """All active jobs in short: running ones, then waiting ones by priority and submission."""
+
+    seq: int = Field(description="Number of the newest event that it includes.")
+    columns: list[str] = Field(description="Names of the fields of a row.")
+    rows: list[list[Any]] = Field(description="A row per job; times in seconds since 1970.")
+
+
 class Nodes(View):
     """The nodes."""
 
@@ -266,6 +274,13 @@ class Fast(View):
     """How long the fastest rates are used."""
 
     seconds: float
+
+
+class Link(View):
+    """A link that opens the dashboard once."""
+
+    path: str = Field(description="Path and query, to be put behind the server's address.")
+    expires: float = Field(description="Seconds since 1970.")
 
 
 class Health(View):

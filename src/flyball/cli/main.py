@@ -74,6 +74,9 @@ PARTS = {
         "server.top:top",
         "Show nodes, cores and GPUs by job, the queue and rates, until interrupted.",
     ),
+    "open": Part(
+        "server.open:open_dashboard", "Open the dashboard in a browser, by a link that works once."
+    ),
     "watch": Part(
         "watch.group:app", "Advise on a queue that another scheduler runs, without changing it."
     ),

@@ -327,6 +327,15 @@ class Client:
         """Have every sensor read at its fastest rate for a while (1 to 3600 s)."""
         return self._transport.send("POST", "/telemetry/fast", {"seconds": seconds}, again=True)
 
+    def link(self, read_only: bool = False) -> Json:
+        """Return a link that opens the dashboard once: `url`, and `expires` in seconds since 1970.
+
+        Args:
+            read_only: the browser may look and change nothing.
+        """
+        answer = self._transport.send("POST", "/links", {"read_only": read_only}, again=True)
+        return {"url": f"{self._transport.url}{answer['path']}", "expires": answer["expires"]}
+
     def smoothed(
         self, name: str, seconds: float = 3600.0, smooth: str = "median", window_s: float = 1.0
     ) -> Json:

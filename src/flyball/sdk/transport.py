@@ -62,6 +62,11 @@ class Transport:
         """Close the connections."""
         self._http.close()
 
+    @property
+    def url(self) -> str:
+        """Return the address of the server, without a trailing slash."""
+        return self._endpoint.url
+
     def get(self, path: str, good: tuple[int, ...] = (200,), **query: Any) -> Json:
         """Return the answer to a GET request.
 

@@ -14,8 +14,8 @@ from flyball.api.callers import caller_of, needs, visible
 from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import NoParameters
-from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue, Signals
-from flyball.control.access.roles import Right
+from flyball.api.shared import Shared
+from flyball.api.views import BriefQueue, Decisions, Events, Forecast, Nodes, Queue, Signals
 from flyball.control.ask.active_pages import QueueQuery
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"], dependencies=needs(Right.READ))
@@ -49,6 +49,21 @@ async def queue(request: Request, query: Annotated[ActiveQuery, Query()]) -> Res
         return {"jobs": jobs, "total": page.total, "pending": page.pending, "next": page.next}
 
     return json_response(await bridge.call(views))
+
+
+@router.get("/queue/brief", response_model=BriefQueue, responses=USUAL)
+async def brief_queue(
+    request: Request,
+    query: NoParameters,
+    if_none_match: Annotated[str | None, Header(max_length=64)] = None,
+) -> Response:
+    """Return all active jobs in short, for pages that show thousands; 304 if nothing changed."""
+    answer: Shared = request.app.state.brief_queue
+    tag, body = await answer.fresh()
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if if_none_match == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, "application/json")
 
 
 @router.get("/nodes", response_model=Nodes, responses=USUAL)

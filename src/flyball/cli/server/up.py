@@ -174,6 +174,7 @@ def up(
     if engine not in ("local", "twin"):
         raise BadInput(f"--engine {engine} is unknown", "use local or twin")
     ready = _in_background(state) if detached else None
+    from flyball.api.entrance import OPEN_PATH
     from flyball.api.serve import check_exposure, serve
     from flyball.api.settings import ApiSettings
     from flyball.api.state_folder import default_state, locked, open_state
@@ -184,6 +185,7 @@ def up(
     from flyball.tune.pathway_scope import scope_of
     from flyball.tune.registry import gains_by_forecast
     from flyball.twin.inputs.cluster_file import load_cluster
+    from flyball.web.entry import load_pages
 
     # 1. Check the options.
     check_exposure(host, tls_cert or "", tls_key or "")
@@ -217,7 +219,9 @@ def up(
             note(f"recovered: {live.recovered} attempts had ended in the meantime")
         api, certificate = ApiSettings(token, folder), (tls_cert or "", tls_key or "")
         server = serve_on_kept_port(
-            folder, port, lambda at: serve(live.plane, api, host, at, *certificate)
+            folder,
+            port,
+            lambda at: serve(live.plane, api, host, at, *certificate, pages=load_pages),
         )
         live.driver.start()  # only now that the port is ours
         # 3. Publish the endpoint, start the agent and the worker, and wait for a signal.
@@ -232,6 +236,9 @@ def up(
             # The token is a secret: show it on a terminal, but do not write it to a file or pipe.
             secret = token if sys.stdout.isatty() else ""
             nodes = live.plane.nodes_
+            link = ""
+            if secret:
+                link = f"{server.url}{OPEN_PATH}?code={server.app.state.sessions.issue()[0]}"
 
             def tend() -> None:
                 publish()
@@ -240,7 +247,7 @@ def up(
                     trim(folder / LOG)
 
             for line in greeting(
-                server.url, folder, state, chosen[0].name, nodes, secret, tls_cert
+                server.url, folder, state, chosen[0].name, nodes, secret, tls_cert, link
             ):
                 typer.echo(line)
             sys.stdout.flush()

@@ -14,6 +14,7 @@ from flyball.core.live import LiveNode
 
 COMMANDS = """\
   flyball submit -- sleep 10      flyball queue      flyball top
+  flyball open                    another link to the dashboard; the one above works once
   flyball logs ID -f              flyball why ID     flyball receipt ID
   flyball demo live               a dozen small training jobs"""
 
@@ -26,6 +27,7 @@ def greeting(
     nodes: Sequence[LiveNode],
     secret: str,
     ca: Path | None = None,
+    link: str = "",
 ) -> Iterator[str]:
     """Yield the lines, the first with the address.
 
@@ -33,8 +35,10 @@ def greeting(
         state: the folder if it was named by an option, so that other commands need it too.
         secret: the token if it may be shown; "" where the output may be stored.
         ca: the certificate that clients must trust.
+        link: opens the dashboard once; "" where the output may be stored.
     """
     yield f"flyball is up: {url}"
+    yield f"  open {link or '- the dashboard: flyball open'}"
     yield f"  {_size(nodes)}; policy {policy}"
     yield f"  state {folder}"
     token = shlex.quote(str(folder / "token"))

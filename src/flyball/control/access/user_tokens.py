@@ -93,7 +93,14 @@ class UserTokens:
         """Return whether the token of a caller is still accepted, with the same role."""
         self._load()
         line = self._by_id.get(caller.token_id)
-        return line is not None and line.caller() == caller
+        # A read-only link makes a viewer of any caller.
+        return line is not None and (line.caller() == caller or caller.role == Role.VIEWER)
+
+    def with_id(self, token_id: str) -> Caller | None:
+        """Return the caller whose token has an id; None if it was revoked."""
+        self._load()
+        line = self._by_id.get(token_id)
+        return None if line is None else line.caller()
 
     def _load(self, announce: bool = True) -> None:
         """Reread the file if it was replaced. One that cannot be read holds no token."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from flyball.control.ask import status
 from flyball.control.ask.active_pages import Page, QueueQuery, in_order, page_of
 from flyball.control.ask.bills import Prices
+from flyball.control.ask.brief_queue import brief_queue
 from flyball.control.ask.energy import measured
 from flyball.control.ask.explain_job import explain_job
 from flyball.control.ask.receipts import NOT_SAMPLED, Sampled, Seen, receipt
@@ -129,6 +130,15 @@ class Queries:
     def waiting_tokens(self, jobs: Sequence[Job]) -> dict[int, str]:
         """Return why each of these jobs waits, as a token; jobs that do not wait are left out."""
         return self._tokens.of(jobs, self._now_us())
+
+    def brief_queue(self) -> dict[str, Any]:
+        """Return all active jobs in short, in the order of `queue`, and the newest event's number."""
+        seq, jobs = self._live_state.seq, self.queue()
+        return {"seq": seq, **brief_queue(jobs, self.waiting_tokens(jobs), self._nodes)}
+
+    def queue_jobs(self) -> list[Job]:
+        """Return the active jobs in no order, which costs less than `queue`."""
+        return self._active()
 
     def _active(self) -> list[Job]:
         with self._live_state.lock:

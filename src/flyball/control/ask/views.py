@@ -71,30 +71,29 @@ def node_views(
     nodes: Sequence[LiveNode], running: Sequence[Job], down: set[int]
 ) -> list[dict[str, Any]]:
     """Return every node with its devices and the jobs that hold them."""
-    views = []
-    for at, node in enumerate(nodes):
-        held: list[list[int]] = [[] for _ in range(node.devices)]
-        jobs = []
-        for job in running:
-            for row in job.rows:
-                if row.node == at:
-                    jobs.append(job.id)
-                    for device in range(node.devices):
-                        if row.mask >> device & 1:
-                            held[device].append(job.id)
-        views.append(
-            {
-                "name": node.name,
-                "up": at not in down,
-                "device": node.device,
-                "devices": node.devices,
-                "used": sum(bool(holders) for holders in held),
-                "cpus": node.cpus,
-                "memory_mib": node.memory_mib,
-                "uuids": list(node.uuids),
-                "features": list(node.features),
-                "held": held,
-                "jobs": jobs,
-            }
-        )
-    return views
+    held: list[list[list[int]]] = [[[] for _ in range(node.devices)] for node in nodes]
+    jobs: list[list[int]] = [[] for _ in nodes]
+    for job in running:
+        for row in job.rows:
+            if row.node >= len(nodes):
+                continue  # the control plane was restarted with fewer nodes
+            jobs[row.node].append(job.id)
+            for device, holders in enumerate(held[row.node]):
+                if row.mask >> device & 1:
+                    holders.append(job.id)
+    return [
+        {
+            "name": node.name,
+            "up": at not in down,
+            "device": node.device,
+            "devices": node.devices,
+            "used": sum(bool(holders) for holders in held[at]),
+            "cpus": node.cpus,
+            "memory_mib": node.memory_mib,
+            "uuids": list(node.uuids),
+            "features": list(node.features),
+            "held": held[at],
+            "jobs": jobs[at],
+        }
+        for at, node in enumerate(nodes)
+    ]

@@ -1,0 +1,1 @@
+"""Elements drawn in the browser."""
