@@ -5,60 +5,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any
-
-import yaml
+from collections.abc import Iterable
 
 from flyball.core.cluster import Cluster
-from flyball.core.errors import BadInput
 from flyball.experiments.scenarios import Scenario, find_scenarios, generated_names
-from flyball.twin.inputs.cluster_file import load_cluster
+from flyball.twin.inputs.held_out import HeldOut as HeldOut
+from flyball.twin.inputs.held_out import held_out as held_out
+from flyball.twin.inputs.held_out import (
+    is_held_out,
+    refuse_cluster,
+    refuse_days,
+    refuse_seeds,
+)
 
 GROUP = "held-out"
 """Stands for the scenarios held out where scenarios are named."""
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Holds the content of the file.
-
-    Attributes:
-        seeds: the first and the last.
-        scenarios: names.
-        clusters: names of those whose shape is held out.
-        traces: file of the shared data, and the days (the first, the one after the last).
-        workloads: numbers by family.
-    """
-
-    seeds: tuple[int, int]
-    scenarios: tuple[str, ...]
-    clusters: tuple[str, ...]
-    traces: tuple[tuple[str, tuple[int, int]], ...]
-    workloads: Mapping[str, tuple[int, ...]]
-
-    @property
-    def first_training_seed(self) -> int:
-        """The first seed for tuning and training."""
-        return self.seeds[1] + 1
-
-
-@cache
-def held_out() -> HeldOut:
-    """Return what is held out."""
-    text = files("flyball").joinpath("data", "held_out.yaml").read_text("utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
-    return HeldOut(
-        seeds=(content["seeds"][0], content["seeds"][1]),
-        scenarios=tuple(content["scenarios"]),
-        clusters=tuple(content["clusters"]),
-        traces=tuple((part["file"], tuple(part["days"])) for part in content["traces"]),
-        workloads={name: tuple(numbers) for name, numbers in content["workloads"].items()},
-    )
 
 
 def named_scenarios(text: str) -> list[Scenario]:
@@ -100,41 +61,15 @@ def refuse(
         BadInput: one of them is held out.
     """
     kept = held_out()
-    for seed in seeds:
-        if kept.seeds[0] <= seed <= kept.seeds[1]:
-            raise _held_out(f"seed {seed}", f"use {kept.first_training_seed} or more")
+    refuse_seeds(seeds)
     for scenario in scenarios:
         if scenario.name in kept.scenarios:
-            raise _held_out(f"scenario {scenario.name}", "name others; see --list")
-        _refuse_cluster(scenario.make_cluster(), f"the cluster of {scenario.name}")
+            raise is_held_out(f"scenario {scenario.name}", "name others; see --list")
+        refuse_cluster(scenario.make_cluster(), f"the cluster of {scenario.name}")
         if scenario.trace is not None:
-            _refuse_days(scenario.trace.file, scenario.trace.days)
+            refuse_days(scenario.trace.file, scenario.trace.days)
     for cluster in clusters:
-        _refuse_cluster(cluster, f"cluster {cluster.name}")
+        refuse_cluster(cluster, f"cluster {cluster.name}")
     for family, number in workloads:
         if number in kept.workloads.get(family, ()):
-            raise _held_out(f"workload {number} of {family}", "use another")
-
-
-def _refuse_cluster(cluster: Cluster, what: str) -> None:
-    for name in held_out().clusters:
-        if _shape(cluster) == _shape(load_cluster(name)):
-            raise _held_out(f"{what}, which has the shape of {name},", "use another cluster")
-
-
-def _refuse_days(file: str, days: tuple[int, int]) -> None:
-    for held_file, (first, end) in held_out().traces:
-        if file == held_file and days[0] < end and first < days[1]:
-            raise _held_out(f"day {max(days[0], first)} of {file}", "use other days")
-
-
-def _shape(cluster: Cluster) -> Counter[tuple[str, int]]:
-    """Return how many nodes there are of each type and size."""
-    shape: Counter[tuple[str, int]] = Counter()
-    for group in cluster.groups:
-        shape[group.device, group.devices] += group.count
-    return shape
-
-
-def _held_out(what: str, remedy: str) -> BadInput:
-    return BadInput(f"{what} is held out of tuning and training (data/held_out.yaml)", remedy)
+            raise is_held_out(f"workload {number} of {family}", "use another")

@@ -199,7 +199,7 @@ def _settings(twins: Sequence[Twin], knobs: Settings) -> tuple[Any, Any]:
     if len(knobs) != len(twins):
         raise BadInput(f"{len(knobs)} settings for {len(twins)} twins", "give one for each")
     if isinstance(knobs, KnobRows):
-        return knobs.packed, np.ones(len(twins), np.bool_)
+        return knobs.packed, knobs.changes.copy()
     packed, changes = records(len(twins), KNOBS), np.zeros(len(twins), np.bool_)
     for at, setting in enumerate(knobs):
         if setting is not None:

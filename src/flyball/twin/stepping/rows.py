@@ -73,6 +73,7 @@ class KnobRows:
     Attributes:
         base: all other knobs.
         packed: the settings as the compiled kernel takes them.
+        changes: rows that are set; the others leave their twins' knobs as they are.
     """
 
     def __init__(self, base: Knobs, names: Sequence[str], values: npt.ArrayLike) -> None:
@@ -94,6 +95,7 @@ class KnobRows:
                 "give a row per setting and a column per knob",
             )
         self.packed = records(len(self._values), KNOBS)
+        self.changes = np.ones(len(self._values), np.bool_)
         self.packed[:] = base.pack()[0]
         for name, column in zip(self._names, self._values.T, strict=True):
             self._set(name, column)

@@ -1,0 +1,1 @@
+"""Environments for learners: what a policy sees and may do, and the twin that it does it to."""
