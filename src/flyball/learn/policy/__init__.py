@@ -1,0 +1,1 @@
+"""Serves a learned policy without torch: its file, its forward pass, its guard, its governor."""
