@@ -18,6 +18,7 @@ gradient as well. What is chosen is clipped to -1..1; the gradient is that of th
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -27,13 +28,15 @@ import torch
 from torch import Tensor
 
 from flyball.core.results import Floats, Ints
-from flyball.learn.env.spaces import RESIDUALS, STRATEGIES
 from flyball.learn.memory import Batch, Memory
 from flyball.learn.nets import Heads, Net
 from flyball.learn.search.space import searched
 
 Bools = npt.NDArray[np.bool_]
 KINDS = ("hybrid", "dqn", "pg")
+LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
+MARGIN = 0.05
+"""Least lead of an imitated strategy's value over that of every other one."""
 
 
 @dataclass(frozen=True)
@@ -191,13 +194,14 @@ class Agent:
         self, heads: Heads, allowed: Tensor, strategies: Tensor, drawn: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the logarithm of the density of actions, and the entropy of the policy."""
-        rows = torch.arange(len(strategies))
-        gauss = torch.distributions.Normal(heads.means[rows, strategies], heads.spread.exp())
-        chance, entropy = gauss.log_prob(drawn.float()).sum(dim=1), gauss.entropy().sum(dim=1)
+        means = heads.means[torch.arange(len(strategies)), strategies]
+        offset = (drawn.float() - means) / heads.spread.exp()
+        chance = (-0.5 * offset.square() - heads.spread - LOG_ROOT).sum(dim=1)
+        entropy = (heads.spread + 0.5 + LOG_ROOT).sum().expand(len(strategies))
         if self.settings.kind == "pg":
-            odds = heads.values.masked_fill(~allowed, -1e9)
-            choice = torch.distributions.Categorical(logits=odds)
-            chance, entropy = chance + choice.log_prob(strategies), entropy + choice.entropy()
+            odds = heads.values.masked_fill(~allowed, -1e9).log_softmax(dim=1)
+            chance = chance + odds[torch.arange(len(strategies)), strategies]
+            entropy = entropy - (odds.exp() * odds).sum(dim=1)
         return chance, entropy
 
     # Remembering --------------------------------------------------------------------------
@@ -369,8 +373,3 @@ class Agent:
             "target": self.target.state_dict(), "optimiser": self.optimiser.state_dict(),
             "rng": self.rng.bit_generator.state, "progress": self.progress,
         }  # fmt: skip
-
-
-MARGIN = 0.05
-"""Least lead of an imitated strategy's value over that of every other one."""
-assert len(STRATEGIES) and len(RESIDUALS)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from flyball.core.metrics import finish_time_fairness
 from flyball.core.units import US_PER_S, to_us
@@ -253,4 +252,3 @@ def _outside(problem: Problem) -> Outside:
         for signal in (problem.cluster.price, problem.cluster.carbon)
     )
     return Outside(price, carbon)
-

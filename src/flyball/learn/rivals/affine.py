@@ -18,7 +18,14 @@ import numpy as np
 
 from flyball.core.errors import UnknownName
 from flyball.core.results import Floats, Ints
-from flyball.learn.env.spaces import RESIDUALS, SIZE, STRATEGIES, Vector, number_names, strategy_mask
+from flyball.learn.env.spaces import (
+    RESIDUALS,
+    SIZE,
+    STRATEGIES,
+    Vector,
+    number_names,
+    strategy_mask,
+)
 
 FORMS = ("fixed", "rule", "linear", "mlp")
 HIDDEN = 6

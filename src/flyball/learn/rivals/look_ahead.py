@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core.units import to_us
+from flyball.core.codes import Status
 from flyball.learn.env.caps import cap_running
 from flyball.learn.env.problems import Problem
 from flyball.learn.env.spaces import (
     PRIORITIES,
     RESIDUALS,
-    STRATEGIES,
     ActionRows,
     Floats,
     Ints,
@@ -159,7 +158,7 @@ class LookingAhead(Wave):
     def _usual(self, run: int) -> Floats:
         """Return what a trial's time has cost on average so far, a little at least."""
         mean = self._spent[run] / max(1, int(self._epochs[run]))
-        return np.maximum(mean * self._settings.horizon, 1e-6)
+        return np.asarray(np.maximum(mean * self._settings.horizon, 1e-6))
 
 
 def look_ahead(
@@ -180,12 +179,10 @@ def drawn_future(twin: Twin, now_us: int, ahead_us: int, rng: np.random.Generato
     runs: Any = future.state.runs
     next_job = int(future.state.clock["next_job"][0])
     begun = np.arange(len(jobs)) < next_job
-    ended = begun & (runs.end_us >= 0) & (runs.first_row < 0) & (runs.end_us <= now_us)
-    final = np.isin(np.asarray(runs.status), FINAL)
-    ended = begun & final
+    ended = begun & (runs.status >= Status.DONE)
     errors = np.log(jobs.work_us[ended] / jobs.estimate_us[ended])
     sigma = float(errors.std()) if len(errors) >= ENOUGH_ENDED else GUESSED
-    active = np.flatnonzero(begun & ~final)
+    active = np.flatnonzero(begun & ~ended)
     jobs.work_us[active] = _run_times(future, active, now_us, sigma, rng)
     picks, submit_us = draw_arrivals(
         np.asarray(jobs.submit_us[:next_job], np.int64), now_us, ahead_us, rng
@@ -221,7 +218,7 @@ def _run_times(
         if not len(short):
             break
         out[short] = estimate_us[short] * np.exp(sigma * rng.standard_normal(len(short)))
-    return np.where(out > done_us, out, 2.0 * np.maximum(done_us, 1.0))
+    return np.asarray(np.where(out > done_us, out, 2.0 * np.maximum(done_us, 1.0)))
 
 
 def _that_fit(
@@ -232,12 +229,9 @@ def _that_fit(
     room = np.bincount(jobs.shape_id, minlength=shapes) - np.bincount(
         jobs.shape_id[active], minlength=shapes
     )
-    kept = []
+    kept: list[int] = []
     for at, shape in enumerate(jobs.shape_id[picks].tolist()):
         if room[shape] > 0 and len(kept) < places:
             room[shape] -= 1
             kept.append(at)
     return picks[kept], submit_us[kept]
-
-
-assert len(STRATEGIES) and to_us(1.0)

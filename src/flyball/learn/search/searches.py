@@ -114,8 +114,9 @@ class Swarm:
 
     def __init__(self, start: Floats, size: int, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
-        self._at = np.vstack([start, self._rng.random((size - 1, len(start)))])
-        self._speed: Floats = self._rng.uniform(-FIRST_SPEED, FIRST_SPEED, self._at.shape)
+        self._at: Floats = np.vstack([start, self._rng.random((size - 1, len(start)))])
+        speed = self._rng.uniform(-FIRST_SPEED, FIRST_SPEED, self._at.shape)
+        self._speed: Floats = np.asarray(speed)
         self._best, self._scores = self._at.copy(), np.full(size, np.inf)
 
     def ask(self) -> Floats:
