@@ -1,7 +1,7 @@
 """The hybrid agent: a deep Q-network chooses the strategy, a policy gradient sets the residuals.
 
     agent = Agent(Settings(), seed=1)
-    strategies, residuals = agent.act(observations, masks, explore=True)
+    chosen, memo = agent.act(observations, masks, memo, explore=True)
     agent.remember(...)                   # every epoch
     losses = agent.learn()                # every `rollout` epochs
 
@@ -12,6 +12,9 @@ Both heads share one network and one optimiser. In one step of learning their lo
 * residuals: the clipped policy gradient (Schulman et al. 2017) on the latest epochs, with
   advantages from the critic (generalised estimates), for the strategy that was chosen.
 
+The LSTM's state is stored with every epoch (Kapturowski et al. 2019). The policy gradient goes back
+through all epochs of a rollout, the strategies' values through the one that was drawn.
+
 `kind` leaves one out: "dqn" keeps all residuals at 0, "pg" chooses the strategy by the policy
 gradient as well. What is chosen is clipped to -1..1; the gradient is that of the unclipped draw.
 """
@@ -19,7 +22,7 @@ gradient as well. What is chosen is clipped to -1..1; the gradient is that of th
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,10 +32,11 @@ from torch import Tensor
 
 from flyball.core.results import Floats, Ints
 from flyball.learn.memory import Batch, Memory
-from flyball.learn.nets import Heads, Net
+from flyball.learn.nets import Heads, Memo, Net
 from flyball.learn.search.space import searched
 
 Bools = npt.NDArray[np.bool_]
+Vector = npt.NDArray[np.float32]
 KINDS = ("hybrid", "dqn", "pg")
 LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 MARGIN = 0.05
@@ -48,7 +52,8 @@ class Settings:
         body: conv-lstm or mlp.
         environments: stepped side by side.
         rollout: epochs of each between two calls of `learn`.
-        width, memory: of the hidden layer and of the LSTM.
+        width: of the layer behind the observation.
+        memory: width of the LSTM, or of the second layer of an mlp.
         learning_rate: of Adam, falling to a tenth over the training.
         discount: of a reward for each epoch that it comes later.
         steps: epochs of a row of the replay memory.
@@ -71,11 +76,11 @@ class Settings:
     environments: int = 16
     rollout: int = 16
     width: int = searched(64, 16, 192, log=True)
-    memory: int = searched(16, 4, 48, log=True)
+    memory: int = searched(32, 8, 96, log=True)
     learning_rate: float = searched(1e-3, 1e-4, 1e-2, log=True)
     discount: float = searched(0.9, 0.5, 0.99)
     steps: int = searched(4, 1, 10)
-    replay: int = 20_000
+    replay: int = 8_192
     batch: int = 128
     passes: int = searched(2, 1, 5)
     alpha: float = searched(0.6, 0.0, 1.0)
@@ -112,8 +117,10 @@ class Chosen(NamedTuple):
 
 
 class _Epochs(NamedTuple):
-    """The latest epochs of all environments, as one batch."""
+    """The latest epochs (rows) of all environments (columns); the memory at their begin."""
 
+    h: Tensor
+    c: Tensor
     seen: Tensor
     allowed: Tensor
     strategies: Tensor
@@ -154,16 +161,17 @@ class Agent:
         part = min(1.0, self.progress / s.explored)
         return s.epsilon + part * (s.last_epsilon - s.epsilon)
 
-    def act(self, seen: npt.NDArray[np.float32], allowed: Bools, explore: bool) -> Chosen:
-        """Choose for every environment.
+    def act(self, seen: Vector, allowed: Bools, memo: Memo, explore: bool) -> tuple[Chosen, Memo]:
+        """Choose for every environment; return the choices and the memory after them.
 
         Args:
             seen: observations, a row each.
             allowed: strategies that may be chosen, a row each.
+            memo: what is remembered of the epochs before.
             explore: draw; else the best strategy and the means.
         """
         with torch.no_grad():
-            heads = self.net(torch.as_tensor(seen))
+            heads, after = self.net(torch.as_tensor(seen), memo)
             values = heads.values.masked_fill(~torch.as_tensor(allowed), -torch.inf)
             if self.settings.kind == "pg" and explore:
                 noise = self.rng.gumbel(size=tuple(values.shape))
@@ -182,7 +190,7 @@ class Agent:
             chance, _ = self._chances(
                 heads, torch.as_tensor(allowed), torch.as_tensor(strategies), torch.as_tensor(drawn)
             )
-        return Chosen(strategies, drawn, chance.double().numpy())
+        return Chosen(strategies, drawn, chance.double().numpy()), after
 
     def _explored(self, strategies: Ints, allowed: Bools) -> Ints:
         """Replace some strategies by ones drawn evenly among those allowed."""
@@ -194,43 +202,46 @@ class Agent:
         self, heads: Heads, allowed: Tensor, strategies: Tensor, drawn: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the logarithm of the density of actions, and the entropy of the policy."""
-        means = heads.means[torch.arange(len(strategies)), strategies]
+        means = at_strategies(heads.means, strategies)
         offset = (drawn.float() - means) / heads.spread.exp()
-        chance = (-0.5 * offset.square() - heads.spread - LOG_ROOT).sum(dim=1)
-        entropy = (heads.spread + 0.5 + LOG_ROOT).sum().expand(len(strategies))
+        chance = (-0.5 * offset.square() - heads.spread - LOG_ROOT).sum(dim=-1)
+        entropy = (heads.spread + 0.5 + LOG_ROOT).sum().expand(chance.shape)
         if self.settings.kind == "pg":
-            odds = heads.values.masked_fill(~allowed, -1e9).log_softmax(dim=1)
-            chance = chance + odds[torch.arange(len(strategies)), strategies]
-            entropy = entropy - (odds.exp() * odds).sum(dim=1)
+            odds = heads.values.masked_fill(~allowed, -1e9).log_softmax(dim=-1)
+            chance = chance + odds.gather(-1, strategies[..., None])[..., 0]
+            entropy = entropy - (odds.exp() * odds).sum(dim=-1)
         return chance, entropy
 
     # Remembering --------------------------------------------------------------------------
 
     def remember(
-        self, seen: npt.NDArray[np.float32], allowed: Bools, chosen: Chosen, rewards: Floats,
-        later: npt.NDArray[np.float32], later_allowed: Bools, ended: Bools,
+        self, seen: Vector, allowed: Bools, memo: Memo, chosen: Chosen, rewards: Floats,
+        later: Vector, later_allowed: Bools, after: Memo, ended: Bools,
     ) -> None:  # fmt: skip
         """Take note of one epoch of every environment.
 
         Args:
-            later: observations after it, before an ended environment begins anew.
+            seen, allowed, memo: what `act` was given.
+            later, later_allowed, after: the same of the next epoch.
             ended: which episodes are over.
         """
+        h, c, then_h, then_c = (part.numpy() for part in (*memo, *after))
         if self.settings.kind != "pg":
             for at in range(len(rewards)):
+                then = {"seen": later[at], "allowed": later_allowed[at]}
                 self.replay.add(
                     at,
-                    {"seen": seen[at]},
+                    {"seen": seen[at], "h": h[at], "c": c[at]},
                     {"strategy": np.int64(chosen.strategies[at])},
                     float(rewards[at]),
-                    {"seen": later[at], "allowed": later_allowed[at]},
+                    {**then, "h": then_h[at], "c": then_c[at]},
                     bool(ended[at]),
                 )
         if self.settings.kind != "dqn":
-            self._latest.append({
-                "seen": seen.copy(), "allowed": allowed.copy(), "chosen": chosen,
-                "rewards": rewards.copy(), "later": later.copy(), "ended": ended.copy(),
-            })  # fmt: skip
+            now = {"seen": seen, "allowed": allowed, "h": h, "c": c, "rewards": rewards}
+            then = {"later": later, "then_h": then_h, "then_c": then_c, "ended": ended}
+            copied = {name: np.array(value) for name, value in {**now, **then}.items()}
+            self._latest.append({**copied, "chosen": chosen})
 
     # Learning -----------------------------------------------------------------------------
 
@@ -240,22 +251,22 @@ class Agent:
         for group in self.optimiser.param_groups:
             group["lr"] = s.learning_rate * (1.0 - 0.9 * self.progress)
         epochs = self._epochs() if s.kind != "dqn" else None
-        count = s.environments * s.rollout if epochs is None else len(epochs.seen)
+        together = max(1, s.batch // s.rollout)  # environments in one step of the optimiser
         sums: dict[str, float] = {}
         for _ in range(s.passes):
-            order = self.rng.permutation(count)
-            for first in range(0, count, s.batch):
+            order = self.rng.permutation(s.environments)
+            for first in range(0, s.environments, together):
                 parts = {}
                 if epochs is not None:
-                    rows = torch.as_tensor(order[first : first + s.batch])
-                    parts = self._policy_losses(_Epochs(*(column[rows] for column in epochs)))
+                    columns = torch.as_tensor(order[first : first + together])
+                    parts = self._policy_losses(_columns(epochs, columns))
                 if s.kind != "pg" and self.replay.count >= s.batch:
                     parts["q"] = s.q_weight * self._q_loss()
                 self._descend(parts)
                 for name, loss in parts.items():
                     sums[name] = sums.get(name, 0.0) + float(loss.detach())
         self._latest.clear()
-        steps = s.passes * -(-count // s.batch)
+        steps = s.passes * -(-s.environments // together)
         return {name: total / steps for name, total in sums.items()}
 
     def _descend(self, losses: dict[str, Tensor]) -> None:
@@ -278,12 +289,14 @@ class Agent:
         with torch.no_grad():
             later = torch.as_tensor(batch.later["seen"])
             allowed = torch.as_tensor(batch.later["allowed"])
-            best = self.net(later).values.masked_fill(~allowed, -torch.inf).argmax(dim=1)
-            then = self.target(later).values[rows, best]
+            memo = _memo(batch.later)
+            best = self.net(later, memo)[0].values.masked_fill(~allowed, -torch.inf).argmax(dim=1)
+            then = self.target(later, memo)[0].values[rows, best]
             goal = torch.as_tensor(batch.returns).float()
             goal = goal + torch.as_tensor(batch.discounts).float() * then
         chosen = torch.as_tensor(batch.chosen["strategy"])
-        values = self.net(torch.as_tensor(batch.seen["seen"])).values[rows, chosen]
+        heads, _ = self.net(torch.as_tensor(batch.seen["seen"]), _memo(batch.seen))
+        values = heads.values[rows, chosen]
         self.replay.set_errors(batch.rows, (goal - values).detach().double().numpy())
         loss = torch.nn.functional.smooth_l1_loss(values, goal, reduction="none")
         return (torch.as_tensor(batch.weights).float() * loss).mean()
@@ -291,7 +304,7 @@ class Agent:
     def _policy_losses(self, epochs: _Epochs) -> dict[str, Tensor]:
         """Return the losses of the policy, its entropy and its critic on some of the epochs."""
         s = self.settings
-        heads = self.net(epochs.seen)
+        heads, _ = self.net.unrolled(epochs.seen, Memo(epochs.h, epochs.c))
         chance, entropy = self._chances(heads, epochs.allowed, epochs.strategies, epochs.drawn)
         ratio = (chance - epochs.chance).clamp(-20.0, 20.0).exp()
         clipped = ratio.clamp(1.0 - s.clip, 1.0 + s.clip)
@@ -305,16 +318,11 @@ class Agent:
     def _epochs(self) -> _Epochs:
         """Return the latest epochs with their advantages, normalised."""
         s, latest = self.settings, self._latest
-        seen = np.stack([epoch["seen"] for epoch in latest])
-        later = np.stack([epoch["later"] for epoch in latest])
-        rewards = np.stack([epoch["rewards"] for epoch in latest])
-        ended = np.stack([epoch["ended"] for epoch in latest])
-        with torch.no_grad():
-            of_seen, of_later = (
-                self.net(torch.as_tensor(one.reshape(-1, one.shape[-1])))
-                .critic.double().numpy().reshape(rewards.shape)
-                for one in (seen, later)
-            )  # fmt: skip
+        columns = {name: np.stack([epoch[name] for epoch in latest])
+                   for name in latest[0] if name != "chosen"}  # fmt: skip
+        rewards, ended = columns["rewards"], columns["ended"]
+        of_seen = self._critic(columns["seen"], columns["h"], columns["c"])
+        of_later = self._critic(columns["later"], columns["then_h"], columns["then_c"])
         errors = rewards + s.discount * np.where(ended, 0.0, of_later) - of_seen
         advantage, behind = np.zeros_like(rewards), np.zeros(rewards.shape[1])
         for at in range(len(latest) - 1, -1, -1):
@@ -323,19 +331,24 @@ class Agent:
         value = advantage + of_seen
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         every: list[Chosen] = [epoch["chosen"] for epoch in latest]
-        columns = (
-            seen, np.stack([epoch["allowed"] for epoch in latest]),
+        arrays = (
+            columns["h"][0], columns["c"][0], columns["seen"], columns["allowed"],
             np.stack([one.strategies for one in every]), np.stack([one.drawn for one in every]),
             np.stack([one.chance for one in every]), advantage, value,
         )  # fmt: skip
-        flat = [torch.as_tensor(one.reshape(rewards.size, *one.shape[2:])) for one in columns]
-        return _Epochs(*(one.float() if one.is_floating_point() else one for one in flat))
+        tensors = [torch.as_tensor(array) for array in arrays]
+        return _Epochs(*(one.float() if one.is_floating_point() else one for one in tensors))
+
+    def _critic(self, seen: Vector, h: Vector, c: Vector) -> Floats:
+        """Return the critic's values of epochs x environments."""
+        flat = [torch.as_tensor(part.reshape(-1, part.shape[-1])) for part in (seen, h, c)]
+        with torch.no_grad():
+            heads, _ = self.net(flat[0], Memo(*flat[1:]))
+        return np.asarray(heads.critic.double().numpy().reshape(seen.shape[:2]))
 
     # Imitating ----------------------------------------------------------------------------
 
-    def imitate(
-        self, seen: npt.NDArray[np.float32], strategies: Ints, residuals: Floats, passes: int
-    ) -> float:
+    def imitate(self, seen: Vector, strategies: Ints, residuals: Floats, passes: int) -> float:
         """Learn to do what a teacher did; return the last mean loss.
 
         The chosen strategy must be worth a margin more than every other (Hester et al. 2018), or
@@ -347,7 +360,7 @@ class Agent:
             for first in range(0, len(seen), s.batch):
                 rows = order[first : first + s.batch]
                 chosen = torch.as_tensor(strategies[rows])
-                heads = self.net(torch.as_tensor(seen[rows]))
+                heads, _ = self.net(torch.as_tensor(seen[rows]), self.net.blank(len(rows)))
                 at = torch.arange(len(rows))
                 if s.kind == "pg":
                     choice = torch.nn.functional.cross_entropy(heads.values, chosen)
@@ -364,12 +377,18 @@ class Agent:
         self.target.load_state_dict(self.net.state_dict())
         return total / max(1, len(seen))
 
-    # Keeping ------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
-        """Return all that is needed to go on learning exactly here, the environments apart."""
-        return {
-            "settings": asdict(self.settings), "net": self.net.state_dict(),
-            "target": self.target.state_dict(), "optimiser": self.optimiser.state_dict(),
-            "rng": self.rng.bit_generator.state, "progress": self.progress,
-        }  # fmt: skip
+def at_strategies(means: Tensor, strategies: Tensor) -> Tensor:
+    """Return the means of the residuals under the strategies that were chosen."""
+    index = strategies[..., None, None].expand(*strategies.shape, 1, means.shape[-1])
+    return means.gather(-2, index)[..., 0, :]
+
+
+def _memo(part: dict[str, Any]) -> Memo:
+    return Memo(torch.as_tensor(part["h"]), torch.as_tensor(part["c"]))
+
+
+def _columns(epochs: _Epochs, columns: Tensor) -> _Epochs:
+    """Return some environments' epochs."""
+    h, c, *others = epochs
+    return _Epochs(h[columns], c[columns], *(one[:, columns] for one in others))

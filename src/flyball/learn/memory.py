@@ -115,6 +115,38 @@ class Memory:
         self._largest = max(self._largest, float(priorities.max()))
         self._tree.set(rows, priorities**self.alpha)
 
+    # Keeping ------------------------------------------------------------------------------
+
+    def save(self) -> tuple[Arrays, dict[str, float]]:
+        """Return all rows and their priorities. No episode may be under way."""
+        assert not any(self._open), "an episode is under way"
+        kept = {
+            f"{part}/{name}": values[: self.count]
+            for part, columns in self._columns.items()
+            for name, values in columns.items()
+        }
+        rows = np.arange(self.count)
+        kept |= {"returns": self._returns[rows], "discounts": self._discounts[rows]}
+        kept["priorities"] = self._tree.weights(rows)
+        counts = {"count": self.count, "next": self._next, "largest": self._largest}
+        return kept, counts
+
+    def restore(self, kept: Mapping[str, npt.NDArray[Any]], counts: Mapping[str, float]) -> None:
+        """Take up rows that were saved."""
+        self.count, self._next = int(counts["count"]), int(counts["next"])
+        self._largest = float(counts["largest"])
+        for key, values in kept.items():
+            part, _, name = key.partition("/")
+            if name:
+                column = np.zeros((self.size, *values.shape[1:]), values.dtype)
+                column[: self.count] = values
+                self._columns.setdefault(part, {})[name] = column
+        self._returns[: self.count] = kept["returns"]
+        self._discounts[: self.count] = kept["discounts"]
+        self._tree.set(np.arange(self.count), kept["priorities"])
+
+    # Inside -------------------------------------------------------------------------------
+
     def _close(self, pending: deque[_Step], later: Mapping[str, Any], discount: float) -> None:
         """Make a row of the epochs from the first pending one on, and forget that one."""
         total = 0.0

@@ -28,6 +28,7 @@ from flyball.learn.env.spaces import (
     INCUMBENT,
     PRIORITIES,
     RESIDUALS,
+    SIZE,
     ActionRows,
     Floats,
     Ints,
@@ -45,16 +46,25 @@ WAVE = 64
 """Runs side by side: more need more memory and are no faster."""
 
 
-class RunPolicy(Protocol):
-    """Chooses actions for a row of runs at once; holds nothing between calls."""
+class Chooser(Protocol):
+    """Chooses actions for runs side by side; it may remember each of them."""
 
-    def choose(self, seen: Vector, pools: Ints) -> tuple[Ints, Floats]:
+    def choose(self, rows: Ints, seen: Vector, pools: Ints) -> tuple[Ints, Floats]:
         """Return a strategy and residuals for each observation.
 
         Args:
+            rows: numbers of the runs, from 0 to less than `begin` was given.
             seen: observations, a row each.
             pools: kinds of nodes of each cluster.
         """
+        ...
+
+
+class RunPolicy(Protocol):
+    """Governs whole runs."""
+
+    def begin(self, runs: int) -> Chooser:
+        """Return what chooses for so many runs that begin."""
         ...
 
 
@@ -132,6 +142,8 @@ class Wave:
         now_us: where each run is.
         epoch_us: length of an epoch.
         threads: of the stepping.
+        low, high: least and greatest numbers observed.
+        epochs: steps of all runs so far.
     """
 
     def __init__(
@@ -140,7 +152,7 @@ class Wave:
         runs = len(pairs)
         self.problems = [problem for problem, _ in pairs]
         self.twins = _twins(self.problems)
-        self._policies = [policy for _, policy in pairs]
+        self._choosers, self._places = _begun([policy for _, policy in pairs])
         self.threads, self.epoch_us = threads, to_us(epoch_s)
         self._memory = Memory(runs, epoch_s)
         self._outside = [_outside(problem) for problem in self.problems]
@@ -148,7 +160,8 @@ class Wave:
         self.pools = np.array([len(twin.state.pools) for twin in self.twins])
         self.now_us = np.array([int(twin.state.clock["start_us"][0]) for twin in self.twins])
         self._packed = ActionRows(np.zeros(runs), np.zeros((runs, len(RESIDUALS)))).packed
-        self._peak_w = np.zeros(runs)
+        self._peak_w, self.epochs = np.zeros(runs), 0
+        self.low, self.high = np.full(SIZE, np.inf), np.full(SIZE, -np.inf)
 
     def run(self, done: Callable[[int], None]) -> list[RunTotals]:
         """Run all to their ends."""
@@ -158,6 +171,7 @@ class Wave:
             strategies, residuals = self.choose(left, seen)
             steps = self._step(left, strategies, residuals)
             self.note(left, steps.gains)
+            self.epochs += len(left)
             elapsed_s = np.maximum(steps.gains[:, GAIN["elapsed_s"]], 1e-9)
             draw_w = steps.gains[:, GAIN["energy_j"]] / elapsed_s
             self._peak_w[left] = np.maximum(self._peak_w[left], draw_w)
@@ -173,20 +187,17 @@ class Wave:
         """Return the actions of the runs that go on, from what each of them shows."""
         strategies = np.zeros(len(left), np.int64)
         residuals = np.zeros((len(left), len(RESIDUALS)))
-        by_policy: dict[int, list[int]] = {}
-        for at, run in enumerate(left.tolist()):
-            if self._policies[run] is not None:
-                by_policy.setdefault(id(self._policies[run]), []).append(at)
-        acting = sorted(at for rows in by_policy.values() for at in rows)
-        if not acting:
+        is_acting = np.array([run in self._places for run in left.tolist()], np.bool_)
+        acting = np.flatnonzero(is_acting)
+        if not len(acting):
             return strategies, residuals
         seen = self.observe(left[acting], cluster[acting])
-        place = {at: row for row, at in enumerate(acting)}
-        for rows in by_policy.values():
-            policy = self._policies[int(left[rows[0]])]
-            assert policy is not None
-            part = seen[[place[at] for at in rows]]
-            strategies[rows], residuals[rows] = policy.choose(part, self.pools[left[rows]])
+        groups, rows = np.array([self._places[run] for run in left[acting].tolist()]).T
+        for group in np.unique(groups).tolist():
+            part = np.flatnonzero(groups == group)
+            pools = self.pools[left[acting[part]]]
+            chosen = self._choosers[group].choose(rows[part], seen[part], pools)
+            strategies[acting[part]], residuals[acting[part]] = chosen
         return strategies, residuals
 
     def observe(self, runs: Ints, cluster: Floats) -> Vector:
@@ -197,7 +208,9 @@ class Wave:
         outside = np.stack(
             [self._outside[run].numbers(int(self.now_us[run])) for run in runs.tolist()]
         )
-        return self._memory.observe(runs, cluster, pattern, outside, self.priorities[runs])
+        seen = self._memory.observe(runs, cluster, pattern, outside, self.priorities[runs])
+        self.low, self.high = np.minimum(self.low, seen.min(0)), np.maximum(self.high, seen.max(0))
+        return seen
 
     def _step(self, left: Ints, strategies: Ints, residuals: Floats) -> Any:
         """Carry the actions out and go an epoch further."""
@@ -228,6 +241,24 @@ class Wave:
             peak_w=float(self._peak_w[run]),
             priorities=tuple(self.problems[run].priorities.tolist()),
         )
+
+
+def _begun(
+    policies: Sequence[RunPolicy | None],
+) -> tuple[list[Chooser], dict[int, tuple[int, int]]]:
+    """Begin every policy's runs; return its chooser, and each run's chooser and row there."""
+    runs_of: dict[int, list[int]] = {}
+    by_id = {id(policy): policy for policy in policies if policy is not None}
+    for run, policy in enumerate(policies):
+        if policy is not None:
+            runs_of.setdefault(id(policy), []).append(run)
+    choosers = [by_id[key].begin(len(runs)) for key, runs in runs_of.items()]
+    places = {
+        run: (group, row)
+        for group, runs in enumerate(runs_of.values())
+        for row, run in enumerate(runs)
+    }
+    return choosers, places
 
 
 def _twins(problems: Sequence[Problem]) -> list[Twin]:

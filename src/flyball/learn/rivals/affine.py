@@ -112,13 +112,33 @@ class Affine:
             values = np.tanh(values @ self.hidden.T + self.hidden_bias)
         return np.asarray(values @ self.weights.T + self.bias)
 
-    def choose(self, seen: Vector, pools: Ints) -> tuple[Ints, Floats]:
+    def begin(self, runs: int) -> Affine:
+        """Return itself: it remembers nothing."""
+        return self
+
+    def choose(self, rows: Ints, seen: Vector, pools: Ints) -> tuple[Ints, Floats]:
         """Return the strategy with the best odds that is allowed, and the residuals."""
         outputs = self.outputs(seen)
         odds = outputs[:, : len(STRATEGIES)].copy()
         for at, count in enumerate(pools.tolist()):
             odds[at, ~strategy_mask(count)] = -np.inf
-        return odds.argmax(axis=1), np.clip(outputs[:, len(STRATEGIES) :], -1.0, 1.0)
+        return odds.argmax(axis=1), np.tanh(outputs[:, len(STRATEGIES) :])
+
+    def tensors(self) -> dict[str, Vector]:
+        """Return the tensors that serve it, by the names of `policy.forward`."""
+        matrix, offset = feature_matrix()
+        first, first_bias = matrix, offset
+        out = {"norm.mean": np.zeros(SIZE), "norm.scale": np.ones(SIZE)}
+        if len(self.hidden):
+            out["hidden0.weight"] = self.hidden @ matrix
+            out["hidden0.bias"] = self.hidden @ offset + self.hidden_bias
+            first, first_bias = np.eye(HIDDEN), np.zeros(HIDDEN)
+        weights, bias = self.weights @ first, self.weights @ first_bias + self.bias
+        count = len(STRATEGIES)
+        out |= {"value.weight": np.zeros((1, weights.shape[1])), "value.bias": np.zeros(1)}
+        out |= {"advantage.weight": weights[:count], "advantage.bias": bias[:count]}
+        out |= {"mean.weight": weights[count:], "mean.bias": bias[count:]}
+        return {name: np.asarray(tensor, np.float32) for name, tensor in out.items()}
 
 
 # As points of a search -------------------------------------------------------------------
