@@ -1,0 +1,1 @@
+"""Searches for hyper-parameters: genetic, random, particle swarm, all at the same budget."""
