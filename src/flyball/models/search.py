@@ -33,9 +33,17 @@ from flyball.physics import catalogue
 Advance = Callable[[str], None]
 Watch = Callable[[str, Program], None]
 TIME_LIMIT_S = 600.0
-CONFIRM_ROUNDS = 11
+BUILD_SHARE = 0.6
+"""Part of the time limit after which no candidate is begun; the rest is for timing."""
+CONFIRM_ROUNDS = 12
+"""So many that the interval of 95 % leaves out the two extreme rounds on either side."""
+LEAST_CONFIRM_ROUNDS = 6
 WITHOUT_GRAPH = ("inductor",)
 """Back ends that can work on a module which cannot be exported."""
+FOR_SEVERAL_THREADS = ("onnxruntime-one-thread",)
+"""Back ends that are the same as another one if the search has one thread."""
+MOST_FLOP_OF_ONE_THREAD = 1e9
+"""A model with more arithmetic than this, about 20 ms of a core, gains by further threads."""
 
 
 def optimize(
@@ -59,7 +67,8 @@ def optimize(
         example: a tensor, a tuple of tensors, or a dict of keyword arguments.
         name: for reports. [default: the class]
         threads: of all candidates; 0 = as many as torch uses now.
-        time_limit_s: no candidate is begun, and no round of timing, after this time.
+        time_limit_s: no round of timing is begun after this time, and no candidate after 60 % of
+            it; the six rounds that confirm the winner always run.
         backends: names of back ends to try.
         reduced: also measure bf16 and int8, which are never chosen.
         use_cache: use and keep the choice of an earlier run.
@@ -86,7 +95,7 @@ def optimize(
             module=module,
             names=(*backends, *(REDUCED if reduced else ())),
             threads=threads,
-            is_late=lambda: time.monotonic() - began > time_limit_s,
+            is_late=lambda share=1.0: time.monotonic() - began > share * time_limit_s,
             advance=advance,
             clock=clock,
         )
@@ -108,7 +117,7 @@ class Search:
         module: nn.Module,
         names: tuple[str, ...],
         threads: int,
-        is_late: Callable[[], bool],
+        is_late: Callable[..., bool],
         advance: Advance,
         clock: Clock,
     ) -> None:
@@ -196,10 +205,15 @@ class Search:
         absent = missing(get(name).modules)
         if absent:
             return f"{', '.join(absent)} not installed; pip install 'flyball[models]'"
-        if self.is_late():
+        if self.is_late(BUILD_SHARE):
             return "time limit reached"
         if self.program is None:
             return "" if name in WITHOUT_GRAPH else "it needs the exported graph"
+        if name in FOR_SEVERAL_THREADS:
+            if self.threads == 1:
+                return "the search has one thread anyway"
+            if sum(flop for flop, _bytes in work_of(self.program.graph)) > MOST_FLOP_OF_ONE_THREAD:
+                return "the model is too large for one thread to win"
         needed = 3 * weight_bytes(self.program.graph)
         if needed > available_bytes():
             free_gib = available_bytes() / 2**30
@@ -222,7 +236,14 @@ class Search:
         names = (EAGER, *(one.name for one in ranked[:2]))
         runs = {name: self.runs[name] for name in names}
         times = interleaved(
-            runs, EAGER, self.example, CONFIRM_ROUNDS, math.inf, self.is_late, self.clock
+            runs,
+            EAGER,
+            self.example,
+            CONFIRM_ROUNDS,
+            math.inf,
+            self.is_late,
+            self.clock,
+            least_rounds=LEAST_CONFIRM_ROUNDS,
         )
         candidates = [
             with_times(one, times[one.name]) if one.name in times else one for one in candidates

@@ -14,6 +14,7 @@ from flyball.models.program import Program
 ORDER = (
     *("dead_code", "fold_constants", "common", "simplify", "fuse_cross_entropy"),
     *("fuse_layer_norm", "fuse_attention", "fold_batch_norm", "merge_convolutions", "merge_linear"),
+    *("split_gates", "merge_sums"),
 )
 """Passes whose result any back end takes. Equal subexpressions go first, since patterns refer to
 one node; batch norms before convolutions are merged; attention before its projections are
