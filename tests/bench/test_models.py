@@ -45,7 +45,7 @@ def result(model: str, ratio: float, **changes: Any) -> dict[str, Any]:
         "high": 1.1 * ratio,
         "eager_s": 0.1,
         "candidates": [eager, fast],
-        "stages": [{"name": "exported", "changes": 0, "cost": cost}],
+        "stages": [{"name": "exported", "changes": 0, "cost": cost, "is_portable": True}],
         "operations_before": 9,
         "operations_after": 7,
         "other_load_cores": 0.0,

@@ -211,7 +211,10 @@ def _passes_row(model: str, result: Mapping[str, Any]) -> dict[str, Any]:
         }
         for stage in result["stages"]
     ]
-    before, after = stages[0], stages[-1]
+    portable = [
+        row for row, stage in zip(stages, result["stages"], strict=True) if stage["is_portable"]
+    ]
+    before, after = portable[0], portable[-1]
     return _row(
         f"own passes {model}: operations",
         after["operations"],

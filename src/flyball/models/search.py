@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +22,14 @@ from flyball.core.errors import BadInput, FlyballError
 from flyball.models import choice_cache
 from flyball.models.backends.registry import BACKENDS, EXACT, REDUCED, get
 from flyball.models.extras import missing
-from flyball.models.graph.cost import modelled, work_of
-from flyball.models.graph.passes import Stage, run_passes
+from flyball.models.graph.cost import work_of
 from flyball.models.machine import OtherLoad, available_bytes, this_machine
 from flyball.models.measure import TOLERANCE, Clock, Run, interleaved, worst_error
-from flyball.models.program import FIXED_SHAPE, NotExportable, Program, digest, export, weight_bytes
+from flyball.models.program import FIXED_SHAPE, Program, digest, weight_bytes
 from flyball.models.result import EAGER, Candidate, Result
-from flyball.physics import catalogue
+from flyball.models.rewrite import Watch, modelled_rows, rewrite
 
 Advance = Callable[[str], None]
-Watch = Callable[[str, Program], None]
 TIME_LIMIT_S = 600.0
 BUILD_SHARE = 0.6
 """Part of the time limit after which no candidate is begun; the rest is for timing."""
@@ -87,7 +85,7 @@ def optimize(
     module.eval()
     with _threads(threads):
         reference = _reference(module, args, kwargs)
-        graphs = _graphs(module, args, kwargs, name or type(module).__name__, watch)
+        graphs = rewrite(module, args, kwargs, name or type(module).__name__, watch)
         advance("graph")
         search = Search(
             reference=reference,
@@ -293,47 +291,6 @@ def _reference(
             return tuple(pytree.tree_leaves(module(*arguments, **keywords)))
 
     return call, tuple(flat)
-
-
-class Graphs(NamedTuple):
-    """The model's graph before and after the passes, both None if it cannot be exported."""
-
-    before: Program | None
-    after: Program | None
-    stages: list[Stage]
-    notes: list[str]
-
-
-def _graphs(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, watch: Watch
-) -> Graphs:
-    """Export the module and run the passes."""
-    try:
-        exported = export(module, args, kwargs, name)
-    except NotExportable as error:
-        return Graphs(None, None, [], [str(error)])
-    watch("exported", exported)
-    program, stages = run_passes(exported, watch=watch)
-    return Graphs(exported, program, stages, [])
-
-
-def modelled_rows(before: Program, after: Program) -> list[dict[str, Any]]:
-    """Return modelled time and energy of one call before and after, by device type."""
-    first, second = work_of(before.graph), work_of(after.graph)
-    rows = []
-    for device in catalogue.load().values():
-        old, new = modelled(first, device), modelled(second, device)
-        if old is not None and new is not None:
-            rows.append(
-                {
-                    "device": device.name,
-                    "before_s": old.time_s,
-                    "after_s": new.time_s,
-                    "before_j": old.energy_j,
-                    "after_j": new.energy_j,
-                }
-            )
-    return rows
 
 
 def _caller(module: nn.Module, result: Result, spec: pytree.TreeSpec) -> Callable[..., Any]:
